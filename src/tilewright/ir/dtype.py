@@ -1,0 +1,123 @@
+"""Data types as strings, the way TVM writes them: ``float32``, ``int8x16``, ``bool``, ``bfloat16``, ``handle``.
+
+A data type is a plain ``str`` everywhere in the IR. The functions here answer questions about one; each is
+cached, so asking costs a dictionary look-up.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Literal, NamedTuple
+
+Kind = Literal["int", "uint", "float", "bfloat", "bool", "handle", "void"]
+
+
+class DTypeInfo(NamedTuple):
+    """A parsed data type: kind, bits per lane, number of lanes."""
+
+    kind: Kind
+    bits: int
+    lanes: int
+
+
+_PATTERN = re.compile(r"(int|uint|float|bfloat|bool|handle|void)(\d*)(?:x(\d+))?$")
+_DEFAULT_BITS = {"int": 32, "uint": 32, "float": 32, "bfloat": 16, "bool": 1, "handle": 64, "void": 0}
+_VALID_BITS = {
+    "int": {8, 16, 32, 64},
+    "uint": {1, 8, 16, 32, 64},
+    "float": {16, 32, 64},
+    "bfloat": {16},
+    "bool": {1},
+    "handle": {64},
+    "void": {0},
+}
+
+
+@cache
+def parse(dtype: str) -> DTypeInfo:
+    """Parse ``dtype``; raises ValueError that names the text when it is no data type."""
+    match = _PATTERN.match(dtype)
+    if match is None:
+        raise ValueError(f"unknown data type {dtype!r}; expected for example 'float32', 'int8x16' or 'bool'")
+    kind, bits_text, lanes_text = match.groups()
+    bits = int(bits_text) if bits_text else _DEFAULT_BITS[kind]
+    if bits not in _VALID_BITS[kind]:
+        raise ValueError(f"unsupported data type {dtype!r}: {kind} comes in {sorted(_VALID_BITS[kind])} bits")
+    if kind == "uint" and bits == 1:
+        kind = "bool"
+    return DTypeInfo(kind, bits, int(lanes_text) if lanes_text else 1)  # type: ignore[arg-type]
+
+
+@cache
+def make(kind: str, bits: int, lanes: int = 1) -> str:
+    """The text of a data type from its parts."""
+    base = kind if kind in ("bool", "handle", "void") else f"{kind}{bits}"
+    return base if lanes == 1 else f"{base}x{lanes}"
+
+
+@cache
+def is_int(dtype: str) -> bool:
+    """Signed or unsigned integer, not bool."""
+    return parse(dtype).kind in ("int", "uint")
+
+
+@cache
+def is_signed(dtype: str) -> bool:
+    """Signed integer."""
+    return parse(dtype).kind == "int"
+
+
+@cache
+def is_float(dtype: str) -> bool:
+    """Floating point, bfloat16 included."""
+    return parse(dtype).kind in ("float", "bfloat")
+
+
+@cache
+def is_bool(dtype: str) -> bool:
+    """Truth value (``bool`` or ``uint1``), of any number of lanes."""
+    return parse(dtype).kind == "bool"
+
+
+@cache
+def bits(dtype: str) -> int:
+    """Bits of one lane."""
+    return parse(dtype).bits
+
+
+@cache
+def lanes(dtype: str) -> int:
+    """Number of vector lanes."""
+    return parse(dtype).lanes
+
+
+@cache
+def nbytes(dtype: str) -> int:
+    """Bytes that one lane takes in memory (a bool takes one)."""
+    return (parse(dtype).bits + 7) // 8
+
+
+@cache
+def element(dtype: str) -> str:
+    """The scalar type of one lane."""
+    info = parse(dtype)
+    return make(info.kind, info.bits)
+
+
+@cache
+def with_lanes(dtype: str, count: int) -> str:
+    """The same element type with ``count`` lanes."""
+    info = parse(dtype)
+    return make(info.kind, info.bits, count)
+
+
+@cache
+def int_range(dtype: str) -> tuple[int, int]:
+    """Smallest and largest value of an integer or bool type."""
+    info = parse(dtype)
+    if info.kind == "int":
+        return -(1 << (info.bits - 1)), (1 << (info.bits - 1)) - 1
+    if info.kind in ("uint", "bool"):
+        return 0, (1 << info.bits) - 1
+    raise ValueError(f"{dtype} is not an integer type")

@@ -1,0 +1,80 @@
+"""Bases of what all levels share: expressions with a checked type, global names, functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Self
+
+from tilewright.ir.attrs import DictAttrs
+from tilewright.ir.node import Node
+from tilewright.ir.span import Span
+from tilewright.ir.type import Type
+
+
+class RelayExpr(Node):
+    """Base of Relay expressions. ``checked_type`` is there once InferType has run.
+
+    Type inference builds new nodes and gives each its type as it is built (``with_checked_type``); a node's
+    type never changes afterwards.
+    """
+
+    __slots__ = ("_checked_type",)
+    make_call: ClassVar[Callable[..., Any]]  # set by relay.expr, which defines Call
+
+    @property
+    def checked_type(self) -> Type:
+        """The type that InferType found; raises ValueError before it ran."""
+        found = self.checked_type_or_none
+        if found is None:
+            raise ValueError(
+                f"the type of this {type(self).__name__} is not known yet; run relay.transform.InferType() first"
+            )
+        return found
+
+    @property
+    def checked_type_or_none(self) -> Type | None:
+        """The type that InferType found, or None before it ran."""
+        return getattr(self, "_checked_type", None)
+
+    @property
+    def checked_type_(self) -> Type:
+        """TVM's second name of ``checked_type``."""
+        return self.checked_type
+
+    def with_checked_type(self, checked_type: Type | None) -> Self:
+        """Record the inferred type on a node that was just built, and return the node."""
+        if checked_type is not None:
+            object.__setattr__(self, "_checked_type", checked_type)
+        return self
+
+
+class GlobalVar(RelayExpr):
+    """The name of a function of an ``IRModule``."""
+
+    name_hint: str
+    span: Span | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function: a Relay ``Call`` node."""
+        return RelayExpr.make_call(self, args)
+
+
+class BaseFunc(RelayExpr):
+    """A function of any level (Relay ``Function``, TIR ``PrimFunc``); carries attributes."""
+
+    def get_attrs(self) -> DictAttrs:
+        """The function's attributes."""
+        attrs: DictAttrs = self.attrs  # type: ignore[attr-defined]
+        return attrs
+
+    def with_attr(self, key_or_map: str | Mapping[str, Any], value: Any = None) -> Self:
+        """Copy of this function with one attribute, or a mapping of attributes, set."""
+        changes = dict(key_or_map) if isinstance(key_or_map, Mapping) else {key_or_map: value}
+        return self.replace(attrs=DictAttrs({**self.get_attrs(), **changes})).with_checked_type(
+            self.checked_type_or_none
+        )
+
+    def without_attr(self, key: str) -> Self:
+        """Copy of this function without the attribute ``key``."""
+        rest = {k: v for k, v in self.get_attrs().items() if k != key}
+        return self.replace(attrs=DictAttrs(rest)).with_checked_type(self.checked_type_or_none)

@@ -1,0 +1,166 @@
+"""Immutable, slotted nodes: the base of every IR level.
+
+A node class declares its fields as annotations; the metaclass turns them into slots and writes the
+constructor, so that a class body reads as the node's grammar (``cls._fields`` lists them)::
+
+    class Select(PrimExpr):
+        condition: PrimExpr
+        true_value: PrimExpr
+        false_value: PrimExpr
+
+Fields of base classes come first. A default may be given (``span: Span | None = None``). A class that has
+to normalise its arguments defines ``__init__`` and ends it with ``self._init(...)``, giving every field in
+order. Names that start with an underscore are private state, not fields; they are declared in ``__slots__``.
+
+Nodes compare by identity. ``InternedNode`` (scalar expressions) is hash-consed: constructing an equal node
+twice gives the same object, so identity *is* equality and a memo table is a plain dictionary.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
+from weakref import WeakValueDictionary
+
+_MISSING = object()
+
+
+def _is_field(name: str, annotation: object) -> bool:
+    return not name.startswith("_") and "ClassVar" not in str(annotation)
+
+
+def _make_init(cls: type, fields: tuple[str, ...], defaults: dict[str, Any]) -> Callable[..., None]:
+    """Compile ``__init__`` once per class: it writes straight through the slot descriptors."""
+    scope: dict[str, Any] = {}
+    params, body = [], []
+    for name in fields:
+        scope[f"set_{name}"] = getattr(cls, name).__set__
+        if name in defaults:
+            scope[f"default_{name}"] = defaults[name]
+            params.append(f"{name}=default_{name}")
+        else:
+            params.append(name)
+        body.append(f"    set_{name}(self, {name})")
+    source = f"def __init__(self{''.join(', ' + p for p in params)}):\n" + ("\n".join(body) or "    pass")
+    exec(source, scope)
+    init: Callable[..., None] = scope["__init__"]
+    init.__qualname__ = f"{cls.__qualname__}.__init__"
+    return init
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class NodeMeta(type):
+    """Turns the annotations of a class body into slots, a constructor and ``cls._fields``."""
+
+    _fields: tuple[str, ...]
+    _defaults: dict[str, Any]
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> NodeMeta:
+        own = [n for n, a in namespace.get("__annotations__", {}).items() if _is_field(n, a)]
+        inherited: list[str] = []
+        defaults: dict[str, Any] = {}
+        for base in bases:
+            if isinstance(base, NodeMeta):
+                inherited += [f for f in base._fields if f not in inherited]
+                defaults.update(base._defaults)
+        for field in own:
+            value = namespace.pop(field, _MISSING)
+            if value is not _MISSING:
+                defaults[field] = value
+        new = tuple(f for f in own if f not in inherited)
+        namespace["__slots__"] = new + tuple(namespace.get("__slots__", ()))
+        cls = super().__new__(mcs, name, bases, namespace, **kwargs)
+        cls._fields = tuple(inherited) + new
+        cls._defaults = defaults
+        init = _make_init(cls, cls._fields, defaults)
+        cls._init = init  # type: ignore[attr-defined]
+        if new and "__init__" not in namespace:
+            cls.__init__ = init  # type: ignore[misc]
+        return cls
+
+
+_PRINTERS: dict[type, Callable[[Any], str]] = {}
+
+
+def register_printer(cls: type, printer: Callable[[Any], str]) -> None:
+    """Make ``str(node)`` of ``cls`` and its subclasses the text that ``printer`` gives."""
+    _PRINTERS[cls] = printer
+
+
+class Node(metaclass=NodeMeta):
+    """Base of all IR nodes: immutable, slotted, compared by identity."""
+
+    __slots__ = ("__weakref__",)
+    _fields: ClassVar[tuple[str, ...]]
+    _defaults: ClassVar[dict[str, Any]]
+    _init: ClassVar[Callable[..., None]]
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(
+            f"{type(self).__name__} is immutable; build a new one with replace({name}=...) instead of assigning"
+        )
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{type(self).__name__} is immutable")
+
+    def replace(self, **changes: Any) -> Self:
+        """Copy of this node with the given fields changed."""
+        values = {name: getattr(self, name) for name in type(self)._fields}
+        unknown = changes.keys() - values.keys()
+        if unknown:
+            raise TypeError(f"{type(self).__name__} has no field {', '.join(sorted(unknown))}")
+        return type(self)(**(values | changes))
+
+    def same_as(self, other: object) -> bool:
+        """Whether ``other`` is this very node."""
+        return self is other
+
+    def field_values(self) -> Iterator[tuple[str, Any]]:
+        """The fields as (name, value), in declaration order."""
+        for name in type(self)._fields:
+            yield name, getattr(self, name)
+
+    def __str__(self) -> str:
+        for cls in type(self).__mro__:
+            if printer := _PRINTERS.get(cls):
+                return printer(self)
+        inner = ", ".join(f"{n}={v!r}" for n, v in self.field_values() if n != "span")
+        return f"{type(self).__name__}({inner})"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self
+
+
+_INTERNED: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
+_INTERN_LOCK = threading.Lock()
+
+
+def _intern_key_part(value: Any) -> Any:
+    if isinstance(value, float):  # tells -0.0 from 0.0 and equates a NaN with itself
+        return struct.pack("<d", value)
+    return value
+
+
+class InternMeta(NodeMeta):
+    """Hash-conses: two constructions with identical fields give one object."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        node = super().__call__(*args, **kwargs)
+        key = (cls, *[_intern_key_part(getattr(node, f)) for f in cls._fields])
+        found = _INTERNED.get(key)
+        if found is not None:
+            return found
+        with _INTERN_LOCK:
+            return _INTERNED.setdefault(key, node)
+
+
+class InternedNode(Node, metaclass=InternMeta):
+    """A hash-consed node. Its fields must be hashable (nodes, tuples, numbers, strings)."""

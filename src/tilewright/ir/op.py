@@ -1,0 +1,87 @@
+"""The operator registry: one ``Op`` object for each operator name, with a dictionary of attributes.
+
+Relay operators (``nn.conv2d``) and TIR intrinsics (``tir.exp``) share it. Relay operators are declared by
+``relay.op.definition.OpDef`` classes, which fill the attributes; ``register_op_attr`` adds or overrides one
+from outside, as in TVM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import RelayExpr
+
+
+class Op(RelayExpr):
+    """A primitive operator. There is exactly one object for each name; get it with ``Op.get``."""
+
+    name: str
+    attrs: dict[str, tuple[Any, int]]
+
+    registry: ClassVar[dict[str, Op]] = {}
+
+    @staticmethod
+    def get(name: str) -> Op:
+        """The operator ``name``; raises TilewrightError when there is none."""
+        op = Op.registry.get(name)
+        if op is None:
+            raise TilewrightError(f"operator {name!r} is not registered")
+        return op
+
+    @staticmethod
+    def get_or_register(name: str) -> Op:
+        """The operator ``name``, registered now if it is new."""
+        op = Op.registry.get(name)
+        if op is None:
+            op = Op.registry[name] = Op(name, {})
+        return op
+
+    @staticmethod
+    def list_op_names() -> list[str]:
+        """Names of all operators, sorted."""
+        return sorted(Op.registry)
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether the attribute is set."""
+        return attr_name in self.attrs
+
+    def get_attr(self, attr_name: str, default: Any = None) -> Any:
+        """Value of the attribute, or ``default``."""
+        entry = self.attrs.get(attr_name)
+        return default if entry is None else entry[0]
+
+    def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
+        """Set the attribute, unless it was set at a higher ``plevel``."""
+        entry = self.attrs.get(attr_name)
+        if entry is None or plevel >= entry[1]:
+            self.attrs[attr_name] = (value, plevel)
+
+    def reset_attr(self, attr_name: str) -> None:
+        """Remove the attribute."""
+        self.attrs.pop(attr_name, None)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the operator without attributes: a Relay ``Call`` node."""
+        return RelayExpr.make_call(self, args)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Callable[[Any], Any] | Any:
+    """Set attribute ``attr_key`` of an operator; without ``value``, a decorator that sets the function."""
+
+    def register(v: Any) -> Any:
+        Op.get_or_register(op_name).set_attr(attr_key, v, level)
+        return v
+
+    return register if value is None else register(value)
+
+
+def register_intrin(name: str, effect: str = "pure") -> Op:
+    """Declare the TIR intrinsic ``name``; ``effect`` is pure, read, update or opaque."""
+    op = Op.get_or_register(name)
+    op.set_attr("TCallEffectKind", effect)
+    return op

@@ -1,0 +1,446 @@
+"""Scalar expressions: the integers of shapes and indices, and the arithmetic inside kernels.
+
+Grammar (all nodes are hash-consed; ``dtype`` may have lanes, then the operation is element-wise)::
+
+    e ::= Var(name, dtype) | SizeVar(name, dtype)            identity matters, the name is a hint
+        | IntImm(dtype, value) | FloatImm(dtype, value) | StringImm(value)
+        | Cast(dtype, e)
+        | Add(e, e) | Sub(e, e) | Mul(e, e) | Div(e, e) | Mod(e, e) | FloorDiv(e, e) | FloorMod(e, e)
+        | Min(e, e) | Max(e, e)
+        | EQ(e, e) | NE(e, e) | LT(e, e) | LE(e, e) | GT(e, e) | GE(e, e)
+        | And(e, e) | Or(e, e) | Not(e)
+        | Select(e, e, e)                                    both values are evaluated
+        | Ramp(base, stride, lanes) | Broadcast(e, lanes)
+        | Let(var, e, e)
+        | Call(dtype, op, e*)                                op is an ``Op`` such as tir.exp, tir.likely
+        | Any()                                              an unknown dimension of a shape
+
+``Div``/``Mod`` truncate towards zero like C; ``FloorDiv``/``FloorMod`` round down like Python.
+Loads and reductions, which speak of buffers and tensors, are in ``tilewright.tir.expr``.
+Python operators on expressions match dtypes and fold constants (``ir.prim_ops``).
+"""
+
+from __future__ import annotations
+
+from typing import Any as AnyType
+from typing import ClassVar
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.node import InternedNode, Node
+
+
+class PrimExpr(InternedNode):
+    """A scalar (or short vector) expression with a ``dtype``."""
+
+    dtype: str
+
+    def __add__(self, other: ExprLike) -> PrimExpr:
+        return ops.add(self, other)
+
+    def __radd__(self, other: ExprLike) -> PrimExpr:
+        return ops.add(other, self)
+
+    def __sub__(self, other: ExprLike) -> PrimExpr:
+        return ops.sub(self, other)
+
+    def __rsub__(self, other: ExprLike) -> PrimExpr:
+        return ops.sub(other, self)
+
+    def __mul__(self, other: ExprLike) -> PrimExpr:
+        return ops.mul(self, other)
+
+    def __rmul__(self, other: ExprLike) -> PrimExpr:
+        return ops.mul(other, self)
+
+    def __truediv__(self, other: ExprLike) -> PrimExpr:
+        return ops.div(self, other)
+
+    def __rtruediv__(self, other: ExprLike) -> PrimExpr:
+        return ops.div(other, self)
+
+    def __floordiv__(self, other: ExprLike) -> PrimExpr:
+        return ops.floordiv(self, other)
+
+    def __rfloordiv__(self, other: ExprLike) -> PrimExpr:
+        return ops.floordiv(other, self)
+
+    def __mod__(self, other: ExprLike) -> PrimExpr:
+        return ops.floormod(self, other)
+
+    def __rmod__(self, other: ExprLike) -> PrimExpr:
+        return ops.floormod(other, self)
+
+    def __neg__(self) -> PrimExpr:
+        return ops.neg(self)
+
+    def __lshift__(self, other: ExprLike) -> PrimExpr:
+        return ops.shift_left(self, other)
+
+    def __rlshift__(self, other: ExprLike) -> PrimExpr:
+        return ops.shift_left(other, self)
+
+    def __rshift__(self, other: ExprLike) -> PrimExpr:
+        return ops.shift_right(self, other)
+
+    def __rrshift__(self, other: ExprLike) -> PrimExpr:
+        return ops.shift_right(other, self)
+
+    def __and__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise_and(self, other)
+
+    def __rand__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise_and(other, self)
+
+    def __or__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise_or(self, other)
+
+    def __ror__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise_or(other, self)
+
+    def __xor__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise_xor(self, other)
+
+    def __rxor__(self, other: ExprLike) -> PrimExpr:
+        return ops.bitwise_xor(other, self)
+
+    def __invert__(self) -> PrimExpr:
+        return ops.bitwise_not(self)
+
+    def __lt__(self, other: ExprLike) -> PrimExpr:
+        return ops.less(self, other)
+
+    def __le__(self, other: ExprLike) -> PrimExpr:
+        return ops.less_equal(self, other)
+
+    def __gt__(self, other: ExprLike) -> PrimExpr:
+        return ops.greater(self, other)
+
+    def __ge__(self, other: ExprLike) -> PrimExpr:
+        return ops.greater_equal(self, other)
+
+    def __eq__(self, other: object) -> PrimExpr:  # type: ignore[override]
+        return ops.equal(self, other)
+
+    def __ne__(self, other: object) -> PrimExpr:  # type: ignore[override]
+        return ops.not_equal(self, other)
+
+    __hash__ = Node.__hash__
+
+    def __bool__(self) -> bool:
+        raise ValueError(
+            f"the truth of the symbolic expression {self} is not known while compiling; "
+            "use tir.all, tir.any or tir.Select to build conditions"
+        )
+
+    def astype(self, dtype: str) -> PrimExpr:
+        """This value converted to ``dtype``."""
+        return ops.cast(dtype, self)
+
+    def equal(self, other: ExprLike) -> PrimExpr:
+        """The comparison ``self == other`` as an expression."""
+        return ops.equal(self, other)
+
+
+ExprLike = PrimExpr | int | float | bool
+
+
+class Var(PrimExpr):
+    """A variable. Two variables are the same only if they are the same object; ``name`` is a hint."""
+
+    name: str
+    type_annotation: AnyType
+    identity: object
+
+    def __init__(self, name: str = "tindex", dtype: AnyType = "int32", span: object = None) -> None:
+        # ``dtype`` may be a Type (PointerType for a buffer variable), as in TVM.
+        if isinstance(dtype, str):
+            self._init(dtype, name, None, _Identity())
+        else:
+            self._init(dtype.dtype_of_value(), name, dtype, _Identity())
+
+    @property
+    def name_hint(self) -> str:
+        """TVM's second name of ``name``."""
+        return self.name
+
+
+class SizeVar(Var):
+    """A variable that is known to be non-negative, such as a dimension of a shape."""
+
+
+class _Identity:
+    """What makes one variable differ from another of the same name."""
+
+    __slots__ = ()
+
+
+class ConstExpr(PrimExpr):
+    """A literal."""
+
+
+class IntImm(ConstExpr):
+    """Integer or bool literal."""
+
+    value: int
+
+    def __init__(self, dtype: str, value: int, span: object = None) -> None:
+        value = int(value)
+        low, high = dt.int_range(dtype)
+        if not low <= value <= high:
+            raise ValueError(f"the literal {value} does not fit {dtype}, which holds {low} to {high}")
+        self._init(dtype, value)
+
+    def __int__(self) -> int:
+        return self.value
+
+    def __index__(self) -> int:
+        return self.value
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+
+class FloatImm(ConstExpr):
+    """Floating-point literal."""
+
+    value: float
+
+    def __init__(self, dtype: str, value: float, span: object = None) -> None:
+        self._init(dtype, float(value))
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+
+class StringImm(ConstExpr):
+    """String literal."""
+
+    value: str
+
+    def __init__(self, value: str, span: object = None) -> None:
+        self._init("handle", value)
+
+    def __eq__(self, other: object) -> bool:  # type: ignore[override]
+        return self is other or self.value == other
+
+    def __ne__(self, other: object) -> bool:  # type: ignore[override]
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+
+class Cast(PrimExpr):
+    """``value`` converted to ``dtype``; float to integer truncates."""
+
+    value: PrimExpr
+
+
+class BinaryExpr(PrimExpr):
+    """Two operands ``a`` and ``b`` of the same dtype."""
+
+    a: PrimExpr
+    b: PrimExpr
+
+
+class ArithExpr(BinaryExpr):
+    """Arithmetic: the result has the dtype of the operands."""
+
+    def __init__(self, a: PrimExpr, b: PrimExpr, span: object = None) -> None:
+        _check_same_dtype(type(self).__name__, a, b)
+        self._init(a.dtype, a, b)
+
+
+class CompareExpr(BinaryExpr):
+    """Comparison: the result is bool, with the lanes of the operands."""
+
+    def __init__(self, a: PrimExpr, b: PrimExpr, span: object = None) -> None:
+        _check_same_dtype(type(self).__name__, a, b)
+        self._init(dt.make("bool", 1, dt.lanes(a.dtype)), a, b)
+
+    def __bool__(self) -> bool:
+        raise ValueError(f"the truth of {self} is not known while compiling; use tir.all or tir.any")
+
+
+class LogicalExpr(BinaryExpr):
+    """Logic on bool operands."""
+
+    def __init__(self, a: PrimExpr, b: PrimExpr, span: object = None) -> None:
+        _check_same_dtype(type(self).__name__, a, b)
+        if not dt.is_bool(a.dtype):
+            raise ValueError(f"{type(self).__name__} takes bool operands, got {a.dtype}")
+        self._init(a.dtype, a, b)
+
+
+def _check_same_dtype(name: str, a: PrimExpr, b: PrimExpr) -> None:
+    if a.dtype != b.dtype:
+        raise ValueError(f"{name} takes two operands of one dtype, got {a.dtype} ({a}) and {b.dtype} ({b})")
+
+
+class Add(ArithExpr):
+    """a + b"""
+
+
+class Sub(ArithExpr):
+    """a - b"""
+
+
+class Mul(ArithExpr):
+    """a * b"""
+
+
+class Div(ArithExpr):
+    """a / b, truncating towards zero on integers."""
+
+
+class Mod(ArithExpr):
+    """Remainder of ``Div``: takes the sign of ``a``."""
+
+
+class FloorDiv(ArithExpr):
+    """a // b, rounding down."""
+
+
+class FloorMod(ArithExpr):
+    """Remainder of ``FloorDiv``: takes the sign of ``b``."""
+
+
+class Min(ArithExpr):
+    """min(a, b)"""
+
+
+class Max(ArithExpr):
+    """max(a, b)"""
+
+
+class EQ(CompareExpr):
+    """a == b. Its truth value in Python is identity, so that expressions may stand in lists and dictionaries."""
+
+    def __bool__(self) -> bool:
+        return self.a is self.b
+
+
+class NE(CompareExpr):
+    """a != b. Its truth value in Python is non-identity."""
+
+    def __bool__(self) -> bool:
+        return self.a is not self.b
+
+
+class LT(CompareExpr):
+    """a < b"""
+
+
+class LE(CompareExpr):
+    """a <= b"""
+
+
+class GT(CompareExpr):
+    """a > b"""
+
+
+class GE(CompareExpr):
+    """a >= b"""
+
+
+class And(LogicalExpr):
+    """a && b"""
+
+
+class Or(LogicalExpr):
+    """a || b"""
+
+
+class Not(PrimExpr):
+    """!a"""
+
+    a: PrimExpr
+
+    def __init__(self, a: PrimExpr, span: object = None) -> None:
+        self._init(a.dtype, a)
+
+
+class Select(PrimExpr):
+    """``condition ? true_value : false_value``; both values are evaluated, so both must be safe."""
+
+    condition: PrimExpr
+    true_value: PrimExpr
+    false_value: PrimExpr
+
+    def __init__(
+        self, condition: PrimExpr, true_value: ExprLike, false_value: ExprLike, span: object = None
+    ) -> None:
+        true_value, false_value = ops.match_dtypes(true_value, false_value)
+        self._init(true_value.dtype, condition, true_value, false_value)
+
+
+class Ramp(PrimExpr):
+    """The vector ``base, base + stride, ... `` of ``lanes`` lanes."""
+
+    base: PrimExpr
+    stride: PrimExpr
+    lanes: int
+
+    def __init__(self, base: ExprLike, stride: ExprLike, lanes: int, span: object = None) -> None:
+        base, stride = ops.match_dtypes(base, stride)
+        self._init(dt.with_lanes(base.dtype, int(lanes)), base, stride, int(lanes))
+
+
+class Broadcast(PrimExpr):
+    """The vector of ``lanes`` copies of ``value``."""
+
+    value: PrimExpr
+    lanes: int
+
+    def __init__(self, value: PrimExpr, lanes: int, span: object = None) -> None:
+        self._init(dt.with_lanes(value.dtype, int(lanes)), value, int(lanes))
+
+
+class Let(PrimExpr):
+    """``let var = value in body``"""
+
+    var: Var
+    value: PrimExpr
+    body: PrimExpr
+
+    def __init__(self, var: Var, value: PrimExpr, body: PrimExpr, span: object = None) -> None:
+        self._init(body.dtype, var, value, body)
+
+
+class Call(PrimExpr):
+    """Call of an intrinsic operator (``Op``) or of a global function."""
+
+    op: AnyType
+    args: tuple[PrimExpr, ...]
+
+    def __init__(self, dtype: str, op: AnyType, args: AnyType, span: object = None) -> None:
+        if isinstance(op, str):
+            op = ops.get_op(op)
+        self._init(dtype, op, tuple(ops.as_expr(a) for a in args))
+
+
+class Any(PrimExpr):
+    """A dimension that is not known before the model runs."""
+
+    identity: object
+
+    def __init__(self, span: object = None) -> None:
+        self._init("int32", _Identity())
+
+
+class IterVarBase(Node):
+    """Common base of ``tir.IterVar``, so that arithmetic on an iteration variable means its ``var``."""
+
+    _names: ClassVar[tuple[str, ...]] = ()
+
+
+from tilewright.ir import prim_ops as ops  # noqa: E402  (mutual: the operators build the nodes above)

@@ -1,0 +1,249 @@
+"""Pass infrastructure: ``PassContext``, ``Sequential``, and decorators that make passes of functions.
+
+A pass takes an ``IRModule`` and gives a new one. ``PassContext`` says which passes run (``opt_level``,
+``required_pass``, ``disabled_pass``), holds options (``config``) and instruments.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import BaseFunc
+from tilewright.ir.instrument import PassInstrument
+from tilewright.ir.module import IRModule
+
+
+@dataclass(frozen=True)
+class PassInfo:
+    """Name of a pass, the lowest opt level at which it runs, and the passes it needs before it."""
+
+    name: str
+    opt_level: int = 0
+    required: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ConfigOption:
+    """A declared option of ``PassContext(config={name: value})``."""
+
+    name: str
+    type: type
+    default: Any
+    doc: str
+
+
+class PassContext:
+    """Options in force while passes run; used as a context manager, the innermost one counts."""
+
+    options: ClassVar[dict[str, ConfigOption]] = {}
+    _local: ClassVar[threading.local] = threading.local()
+
+    def __init__(
+        self,
+        opt_level: int = 2,
+        required_pass: Sequence[str] | None = None,
+        disabled_pass: Sequence[str] | None = None,
+        instruments: Sequence[PassInstrument] | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.opt_level = int(opt_level)
+        self.required_pass = frozenset(required_pass or ())
+        self.disabled_pass = frozenset(disabled_pass or ())
+        self.instruments = list(instruments or ())
+        self.config = {name: self._checked(name, value) for name, value in (config or {}).items()}
+
+    @classmethod
+    def register_option(cls, name: str, type: type, default: Any, doc: str) -> None:
+        """Declare a config option."""
+        cls.options[name] = ConfigOption(name, type, default, doc)
+
+    @classmethod
+    def _checked(cls, name: str, value: Any) -> Any:
+        option = cls.options.get(name)
+        if option is None:
+            known = ", ".join(sorted(cls.options))
+            raise TilewrightError(f"PassContext has no config option {name!r}; it has {known}")
+        if option.type is bool and value in (0, 1):
+            return bool(value)
+        if not isinstance(value, option.type):
+            raise TilewrightError(
+                f"config option {name!r} takes {option.type.__name__}, got {type(value).__name__} {value!r}"
+            )
+        return value
+
+    @classmethod
+    def current(cls) -> PassContext:
+        """The innermost context of this thread, or one with the defaults."""
+        stack = getattr(cls._local, "stack", None)
+        return stack[-1] if stack else PassContext()
+
+    def option(self, name: str) -> Any:
+        """Value of a config option, or its default."""
+        return self.config.get(name, self.options[name].default)
+
+    def __enter__(self) -> Self:
+        if not hasattr(self._local, "stack"):
+            self._local.stack = []
+        self._local.stack.append(self)
+        for instrument in self.instruments:
+            instrument.enter_pass_ctx()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for instrument in self.instruments:
+            instrument.exit_pass_ctx()
+        self._local.stack.pop()
+
+    def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
+        """Replace the instruments while the context is in force."""
+        for instrument in self.instruments:
+            instrument.exit_pass_ctx()
+        self.instruments = list(instruments or ())
+        for instrument in self.instruments:
+            instrument.enter_pass_ctx()
+
+    def pass_enabled(self, info: PassInfo) -> bool:
+        """Whether a pass of ``Sequential`` runs."""
+        if info.name in self.disabled_pass:
+            return False
+        return info.name in self.required_pass or self.opt_level >= info.opt_level
+
+
+class Pass:
+    """A transformation of modules. Subclasses implement ``transform``."""
+
+    info: PassInfo
+
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """The transformed module; ``mod`` itself stays as it is."""
+        raise TypeError(f"{type(self).__name__} does not define transform()")
+
+    def __call__(self, mod: IRModule) -> IRModule:
+        """Run the pass with the instruments of the current context."""
+        if not isinstance(mod, IRModule):
+            raise TilewrightError(
+                f"pass {self.info.name} takes an IRModule, got {type(mod).__name__}; wrap it with IRModule.from_expr"
+            )
+        ctx = PassContext.current()
+        if not all(i.should_run(mod, self.info) for i in ctx.instruments) and self.info.name not in ctx.required_pass:
+            return mod
+        for instrument in ctx.instruments:
+            instrument.run_before_pass(mod, self.info)
+        result = self.transform(mod, ctx)
+        for instrument in ctx.instruments:
+            instrument.run_after_pass(result, self.info)
+        return result
+
+    def __str__(self) -> str:
+        return f"Pass {self.info.name} at the optimization level {self.info.opt_level}"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True, repr=False)
+class ModulePass(Pass):
+    """A pass that is a function of (module, context)."""
+
+    function: Callable[[IRModule, PassContext], IRModule]
+    info: PassInfo
+
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Apply the function."""
+        return self.function(mod, ctx)
+
+
+@dataclass(frozen=True, repr=False)
+class FunctionPass(Pass):
+    """A pass that maps each function of one kind, in order, with a function of (function, module, context)."""
+
+    function: Callable[[Any, IRModule, PassContext], BaseFunc]
+    info: PassInfo
+    func_type: type[BaseFunc] = BaseFunc
+
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Apply the function to every function of ``func_type`` that is not marked ``SkipOptimization``."""
+        result = mod.copy()
+        for var, func in mod.items():
+            if isinstance(func, self.func_type) and not func.get_attrs().get("SkipOptimization"):
+                changed = self.function(func, result, ctx)
+                if changed is not func:
+                    result[var] = changed
+        return result
+
+
+@dataclass(frozen=True, repr=False)
+class Sequential(Pass):
+    """Runs passes one after another, each where the context enables it."""
+
+    passes: Sequence[Pass]
+    opt_level: int = 0
+    name: str = "sequential"
+    required: Sequence[str] = ()
+    info: PassInfo = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "info", PassInfo(self.name, self.opt_level, tuple(self.required)))
+
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Run the enabled passes in order."""
+        for item in self.passes:
+            if ctx.pass_enabled(item.info):
+                mod = item(mod)
+        return mod
+
+
+def module_pass(
+    pass_func: Callable[..., Any] | None = None,
+    opt_level: int = 0,
+    name: str | None = None,
+    required: Sequence[str] | None = None,
+) -> Any:
+    """Make a pass of a function ``(mod, ctx) -> mod``, or of a class with ``transform_module(self, mod, ctx)``.
+
+    Usable as ``@module_pass(opt_level=1)`` on a function or class, as in TVM.
+    """
+    return _make_pass(pass_func, opt_level, name, required, "transform_module", ModulePass)
+
+
+def function_pass(
+    pass_func: Callable[..., Any] | None = None,
+    opt_level: int = 0,
+    name: str | None = None,
+    required: Sequence[str] | None = None,
+    func_type: type[BaseFunc] = BaseFunc,
+) -> Any:
+    """Make a pass of a function ``(func, mod, ctx) -> func``, or of a class with ``transform_function``."""
+    make = functools.partial(FunctionPass, func_type=func_type)
+    return _make_pass(pass_func, opt_level, name, required, "transform_function", make)
+
+
+def _make_pass(
+    target: Any, opt_level: int, name: str | None, required: Sequence[str] | None, method: str, make: Callable[..., Pass]
+) -> Any:
+    def build(func: Any) -> Any:
+        info = PassInfo(name or func.__name__, opt_level, tuple(required or ()))
+        if not isinstance(func, type):
+            return make(func, info)
+
+        @functools.wraps(func, updated=())
+        def construct(*args: Any, **kwargs: Any) -> Pass:
+            return make(getattr(func(*args, **kwargs), method), info)
+
+        return construct
+
+    return build if target is None else build(target)
+
+
+def PrintIR(header: str = "", show_meta_data: bool = False) -> Pass:  # noqa: N802  (TVM's name)
+    """A pass that prints the module and passes it on."""
+
+    def show(mod: IRModule, ctx: PassContext) -> IRModule:
+        print(f"{header}\n{mod.astext(show_meta_data)}" if header else mod.astext(show_meta_data))
+        return mod
+
+    return ModulePass(show, PassInfo("PrintIR"))

@@ -1,0 +1,204 @@
+"""Types of Relay and TIR.
+
+Grammar::
+
+    t ::= TensorType(shape, dtype)             shape: tuple of PrimExpr (IntImm int32 where known, Any where not)
+        | TupleType(t*) | FuncType(params, ret, type vars, constraints)
+        | RefType(t)                           a mutable cell
+        | TypeVar(name, kind) | GlobalTypeVar(name, kind) | TypeCall(t, t*)     ADTs and polymorphism
+        | IncompleteType()                     a hole that inference fills
+        | PrimType(dtype) | PointerType(t, storage scope)                       TIR
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any as AnyType
+
+from tilewright.ir.node import Node
+from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.span import Span
+
+
+class TypeKind(enum.IntEnum):
+    """What a type variable stands for."""
+
+    Type = 0
+    ShapeVar = 1
+    BaseType = 2
+    Constraint = 4
+    AdtHandle = 5
+    TypeData = 6
+
+
+class Type(Node):
+    """Base of all types. ``==`` is structural equality."""
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        from tilewright.ir.structural import structural_equal
+
+        return isinstance(other, Type) and structural_equal(self, other)
+
+    def __hash__(self) -> int:
+        from tilewright.ir.structural import structural_hash
+
+        return structural_hash(self)
+
+
+def as_shape(shape: AnyType) -> tuple[PrimExpr, ...]:
+    """Normalise a shape: an int or a sequence of ints and expressions, to a tuple of expressions."""
+    if isinstance(shape, (int, PrimExpr)):
+        shape = (shape,)
+    return tuple(as_expr(d) for d in shape)
+
+
+class TensorType(Type):
+    """A tensor of ``shape`` and ``dtype``; rank 0 is a scalar."""
+
+    shape: tuple[PrimExpr, ...]
+    dtype: str
+    span: Span | None = None
+
+    def __init__(self, shape: Sequence[AnyType], dtype: str = "float32", span: Span | None = None) -> None:
+        self._init(as_shape(shape), str(dtype), span)
+
+    @property
+    def concrete_shape(self) -> tuple[int, ...]:
+        """The shape as ints; raises TypeError when a dimension is not known."""
+        for d in self.shape:
+            if not isinstance(d, IntImm):
+                raise TypeError(f"the shape {self} has a dimension that is not known while compiling")
+        return tuple(int(d) for d in self.shape)  # type: ignore[call-overload]
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether some dimension is not known while compiling."""
+        return any(isinstance(d, Any) or not isinstance(d, IntImm) for d in self.shape)
+
+
+class TupleType(Type):
+    """A tuple of types."""
+
+    fields: tuple[Type, ...]
+    span: Span | None = None
+
+    def __init__(self, fields: Sequence[Type], span: Span | None = None) -> None:
+        self._init(tuple(fields), span)
+
+
+class TypeVar(Type):
+    """A type variable of a polymorphic function or ADT; identity matters."""
+
+    name_hint: str
+    kind: TypeKind = TypeKind.Type
+    span: Span | None = None
+
+    @property
+    def name(self) -> str:
+        """The variable's name hint."""
+        return self.name_hint
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = Node.__hash__
+
+
+class GlobalTypeVar(Type):
+    """The name of an algebraic data type."""
+
+    name_hint: str
+    kind: TypeKind = TypeKind.AdtHandle
+    span: Span | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, GlobalTypeVar) and other.name_hint == self.name_hint)
+
+    def __hash__(self) -> int:
+        return hash(self.name_hint)
+
+    def __call__(self, *args: Type) -> TypeCall:
+        return TypeCall(self, args)
+
+
+class TypeCall(Type):
+    """Application of a type constructor: ``List[int32]``."""
+
+    func: Type
+    args: tuple[Type, ...]
+    span: Span | None = None
+
+    def __init__(self, func: Type, args: Sequence[Type], span: Span | None = None) -> None:
+        self._init(func, tuple(args), span)
+
+
+class FuncType(Type):
+    """``fn(arg types) -> ret_type``, polymorphic in ``type_params``."""
+
+    arg_types: tuple[Type, ...]
+    ret_type: Type
+    type_params: tuple[TypeVar, ...] = ()
+    type_constraints: tuple[Type, ...] = ()
+    span: Span | None = None
+
+    def __init__(
+        self,
+        arg_types: Sequence[Type],
+        ret_type: Type,
+        type_params: Sequence[TypeVar] | None = None,
+        type_constraints: Sequence[Type] | None = None,
+        span: Span | None = None,
+    ) -> None:
+        self._init(tuple(arg_types), ret_type, tuple(type_params or ()), tuple(type_constraints or ()), span)
+
+
+class RefType(Type):
+    """A mutable cell that holds ``value``."""
+
+    value: Type
+    span: Span | None = None
+
+
+RelayRefType = RefType
+
+
+class IncompleteType(Type):
+    """A hole that type inference fills; identity matters."""
+
+    kind: TypeKind = TypeKind.Type
+    span: Span | None = None
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = Node.__hash__
+
+
+class PrimType(Type):
+    """A scalar of TIR."""
+
+    dtype: str
+
+    def dtype_of_value(self) -> str:
+        """The dtype of a variable of this type."""
+        return self.dtype
+
+
+class PointerType(Type):
+    """Address of elements of ``element_type`` in memory of ``storage_scope``."""
+
+    element_type: Type
+    storage_scope: str = ""
+
+    def dtype_of_value(self) -> str:
+        """The dtype of a variable of this type."""
+        return "handle"
+
+
+def scalar_type(dtype: str) -> TensorType:
+    """The rank-0 tensor type of ``dtype``."""
+    return TensorType((), dtype)

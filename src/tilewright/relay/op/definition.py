@@ -1,0 +1,110 @@
+"""How an operator is declared: one class, in one file, that says everything about it.
+
+::
+
+    class BiasAdd(OpDef):
+        '''Add a 1-D bias along ``axis``.'''
+        name = "nn.bias_add"
+        inputs = ("data", "bias")
+        attrs_type = BiasAddAttrs
+        pattern = OpPattern.BROADCAST
+
+        @staticmethod
+        def infer_type(types, attrs, solver):       # -> Type, or None while an input is not known yet
+        @staticmethod
+        def compute(attrs, inputs, out_type):       # te.Tensors from te.Tensors
+        @staticmethod
+        def evaluate(attrs, inputs):                # numpy meaning: constant folding, and the tests' oracle
+
+Subclassing registers the operator: each hook that is defined becomes an attribute of the ``Op`` under TVM's name
+(``TOpPattern``, ``FTVMCompute``, ``FTVMStrategy``, ``FTVMAlterOpLayout``, ...), where passes look it up and where
+``register_op_attr`` can override it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.op import Op
+from tilewright.ir.type import Type
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class OpPattern(enum.IntEnum):
+    """How an operator fuses with others (TVM's kElemWise ... kOpaque)."""
+
+    ELEMWISE = 0
+    BROADCAST = 1
+    INJECTIVE = 2
+    COMM_REDUCE = 3
+    OUT_ELEMWISE_FUSABLE = 4
+    TUPLE = 7
+    OPAQUE = 8
+
+
+class TypeSolver(Protocol):
+    """What a type relation may ask of the type checker."""
+
+    def assign(self, unknown: Type, known: Type) -> None:
+        """State that the type ``unknown`` (an input with holes) is ``known``; raises on contradiction."""
+
+    def assert_equal(self, a: Any, b: Any, what: str) -> bool:
+        """State that two dimensions are equal; False while undecided, raises TypeInferenceError when they differ."""
+
+
+HOOKS: dict[str, str] = {
+    "compute": "FTVMCompute",
+    "schedule": "FTVMSchedule",
+    "strategy": "FTVMStrategy",
+    "evaluate": "FEvaluate",
+    "legalize": "FTVMLegalize",
+    "canonicalize": "FTVMCanonicalize",
+    "simplify_inference": "FSimplifyInference",
+    "alter_op_layout": "FTVMAlterOpLayout",
+    "convert_op_layout": "FTVMConvertOpLayout",
+    "infer_correct_layout": "FInferCorrectLayout",
+    "fold_scale_forward_prep": "FScaleAxisForwardPrep",
+    "fold_scale_forward": "FScaleAxisForwardRewrite",
+    "fold_scale_backward_prep": "FScaleAxisBackwardPrep",
+    "fold_scale_backward": "FScaleAxisBackwardTransform",
+    "primal_gradient": "FPrimalGradient",
+}
+
+
+class OpDef:
+    """Base of operator declarations. Subclasses with a ``name`` register themselves."""
+
+    name: ClassVar[str] = ""
+    inputs: ClassVar[tuple[str, ...] | None] = None  # None: any number of arguments
+    attrs_type: ClassVar[type[Attrs] | None] = None
+    pattern: ClassVar[OpPattern] = OpPattern.OPAQUE
+    non_computational: ClassVar[bool] = False  # no kernel: vm.*, memory.*
+    stateful: ClassVar[bool] = False  # not to be merged or removed
+    op: ClassVar[Op]
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
+        """Type of the result given the argument types, or None while too little is known."""
+        raise TypeError("an operator declaration defines infer_type")
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in cls.__dict__ or not cls.name:
+            return
+        cls.op = op = Op.get_or_register(cls.name)
+        op.set_attr("OpDef", cls)
+        op.set_attr("FInferType", cls.infer_type)
+        op.set_attr("TOpPattern", cls.pattern)
+        op.set_attr("TNonComputational", cls.non_computational)
+        op.set_attr("TOpIsStateful", cls.stateful)
+        for method, key in HOOKS.items():
+            if hasattr(cls, method):
+                op.set_attr(key, getattr(cls, method))
+
+
+Evaluated = Sequence["np.ndarray[Any, Any]"]

@@ -1,0 +1,44 @@
+"""``PrimFunc``: a function of TIR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.ir.attrs import DictAttrs
+from tilewright.ir.expr import BaseFunc
+from tilewright.ir.type import PrimType, Type
+from tilewright.tir.buffer import Buffer
+from tilewright.tir.expr import Var
+from tilewright.tir.stmt import Stmt
+
+
+class PrimFunc(BaseFunc):
+    """A function of scalars and buffers. ``buffer_map`` gives the buffer that a handle parameter points to.
+
+    Attributes in use: ``global_symbol`` (the exported name), ``tir.noalias``, ``target``, ``calling_conv``,
+    ``from_legacy_te_schedule``, ``tir.is_entry_func``.
+    """
+
+    params: tuple[Var, ...]
+    body: Stmt
+    ret_type: Type
+    buffer_map: dict[Var, Buffer]
+    attrs: DictAttrs
+
+    def __init__(
+        self,
+        params: Sequence[Var],
+        body: Stmt,
+        ret_type: Type | None = None,
+        buffer_map: Mapping[Var, Buffer] | None = None,
+        attrs: DictAttrs | Mapping[str, Any] | None = None,
+        span: object = None,
+    ) -> None:
+        if not isinstance(attrs, DictAttrs):
+            attrs = DictAttrs(attrs)
+        self._init(tuple(params), body, ret_type or PrimType("void"), dict(buffer_map or {}), attrs)
+
+    def with_body(self, new_body: Stmt) -> PrimFunc:
+        """Copy with another body."""
+        return PrimFunc(self.params, new_body, self.ret_type, self.buffer_map, self.attrs)
