@@ -88,7 +88,7 @@ def split_digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         random_state=SPLIT_SEED,
         stratify=digits.target,
     )
-    return tuple(parts)  # type: ignore[return-value]
+    return tuple(parts)
 
 
 def to_input(pictures: np.ndarray) -> Tensor:
@@ -97,8 +97,7 @@ def to_input(pictures: np.ndarray) -> Tensor:
 
 
 def jitter(pixels: Tensor, generator: torch.Generator) -> Tensor:
-    """Each picture turned by up to 10 degrees, scaled by up to 8 % and shifted by up to one pixel, at random.
-    """
+    """Each picture turned by up to 10 degrees, scaled by up to 8 %, shifted by up to a pixel, at random."""
     count = pixels.shape[0]
 
     def uniform(extent: float) -> Tensor:
@@ -183,10 +182,9 @@ def main() -> None:
     np.savez_compressed(arguments.out / "heldout.npz", pictures=heldout_pictures, labels=heldout_labels)
     parameters = sum(parameter.numel() for parameter in network.parameters())
     found = accuracy(path, heldout_pictures, heldout_labels)
+    right = f"{100 * found:.2f} % of {len(heldout_labels)} held-out pictures right"
     print(f"{parameters} parameters, trained on {len(train_labels)} pictures in {seconds:.0f} s")
-    print(
-        f"{path}: {path.stat().st_size} bytes, {100 * found:.2f} % of {len(heldout_labels)} held-out pictures right"
-    )
+    print(f"{path}: {path.stat().st_size} bytes, {right}")
     if found < LEAST_ACCURACY:
         raise SystemExit(f"accuracy {found:.4f} is below {LEAST_ACCURACY}: nothing to commit")
 

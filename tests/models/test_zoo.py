@@ -1,4 +1,6 @@
-"""The test networks: published structure, well-conditioned weights, and exports that ONNX Runtime agrees with."""
+"""The test networks: published structure, well-conditioned weights, and exports that ONNX Runtime agrees
+with.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ import torch
 from tilewright.testing import zoo
 from tilewright.testing.zoo.catalogue import builder
 
-# as stated by torchvision and Hugging Face for the published networks; Inception without its training-time branch
-# (27,161,264 - 3,326,696), GPT-2 with its head tied to the embedding
+# as stated by torchvision and Hugging Face for the published networks; Inception without its training-time
+# branch (27,161,264 - 3,326,696), GPT-2 with its head tied to the embedding
 PUBLISHED_PARAMETERS = {
     "resnet18": 11_689_512,
     "resnet50": 25_557_032,
@@ -55,7 +57,7 @@ def test_small_variant_exports_to_a_valid_file_that_onnx_runtime_agrees_with(nam
 
 
 @pytest.mark.parametrize("name", zoo.names())
-def test_small_variant_has_finite_outputs_that_depend_on_the_inputs(name: str, cache: Path) -> None:
+def test_small_variant_has_finite_outputs_of_moderate_size(name: str, cache: Path) -> None:
     _, outputs = zoo.reference(zoo.export(name, cache, **zoo.small_options(name)))
     for value in outputs.values():
         assert np.all(np.isfinite(value))

@@ -72,8 +72,7 @@ def _resnet(layers: Sequence[int], bottleneck: bool, image_size: int, width: int
 
 
 def resnet18(image_size: int = 224, width: int = 64, classes: int = 1000) -> Workload:
-    """ResNet-18 (He et al., arXiv:1512.03385): basic blocks 2, 2, 2, 2; `width` channels in the first stage.
-    """
+    """ResNet-18 (He et al., arXiv:1512.03385): basic blocks 2, 2, 2, 2, the first of `width` channels."""
     return _resnet((2, 2, 2, 2), False, image_size, width, classes)
 
 

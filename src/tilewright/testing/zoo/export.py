@@ -1,9 +1,9 @@
 """Export the zoo's networks to ONNX, once: the files are kept in a cache outside the repository.
 
-A network's folder is named by its options and a hash of the zoo's source, the torch version and the exporter's
-settings, so a changed builder is exported anew. It holds ``model.onnx`` and ``reference.npz``, the inputs and the
-outputs that PyTorch computed. The TorchScript exporter (``dynamo=False``) writes the files: with torch 2.13 it
-still handles every network here, in a fraction of the newer exporter's time.
+A network's folder is named by its options and a hash of the zoo's source, the torch version and the
+exporter's settings, so a changed builder is exported anew. It holds ``model.onnx`` and ``reference.npz``, the
+inputs and the outputs that PyTorch computed. The TorchScript exporter (``dynamo=False``) writes the files:
+with torch 2.13 it still handles every network here, in a fraction of the newer exporter's time.
 """
 
 from __future__ import annotations
@@ -57,12 +57,14 @@ def export(
     ----------
     name : one of `names()`.
     directory : where exports are kept; `cache_directory()` by default.
-    keep_batch_norm : leave batch norms as operators and constants unfolded, where the exporter by default folds both.
+    keep_batch_norm : leave batch norms as operators and constants unfolded, where the exporter by default
+        folds both.
     opset : ONNX opset; below 17 layer norm, which is one operator from there on, is exported as its parts.
     options : sizes for the builder, e.g. those of `small_options(name)`; the published network's by default.
 
     Returns the path of ``model.onnx``; `reference` reads the inputs and outputs beside it. Safe with several
-    processes. Raises ValueError where ONNX Runtime disagrees with PyTorch by more than 1e-3 of the largest output.
+    processes. Raises ValueError where ONNX Runtime disagrees with PyTorch by more than 1e-3 of the largest
+    output.
     """
     settings = _Settings(keep_batch_norm, opset, options)
     folder = (directory or cache_directory()) / _folder_name(name, settings)
@@ -81,8 +83,9 @@ def export(
 
 
 def reference(path: Path) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """The inputs of the exported network at `path`, and the outputs that PyTorch computed for them, by name."""
-    inputs, outputs = {}, {}
+    """The inputs of the network exported to `path`, and what PyTorch computed from them, by name."""
+    inputs: dict[str, np.ndarray] = {}
+    outputs: dict[str, np.ndarray] = {}
     with np.load(path.with_name("reference.npz")) as stored:
         for key in stored.files:
             kind, name = key.split(":", 1)

@@ -146,7 +146,8 @@ class _Inception:
 
 
 def inception_v3(image_size: int = 299, width: float = 1.0, classes: int = 1000) -> Workload:
-    """Inception v3 (Szegedy et al., arXiv:1512.00567) as in torchvision, without the training-time side branch.
+    """Inception v3 (Szegedy et al., arXiv:1512.00567) as in torchvision, without the training-time side
+    branch.
 
     `image_size` is at least 75; every channel count is multiplied by `width`.
     """

@@ -1,8 +1,8 @@
 """Transformers: BERT, DistilBERT, ViT and one decoding step of GPT-2.
 
-They are written the way their users' exports look: BERT and DistilBERT with attention spelled out (scores, mask,
-softmax), as in the Hugging Face models' eager form; ViT on `nn.MultiheadAttention`, as in torchvision; GPT-2 with
-cached keys and values as inputs and outputs, and its "Conv1D" dense layers.
+They are written the way their users' exports look: BERT and DistilBERT with attention spelled out (scores,
+mask, softmax), as in the Hugging Face models' eager form; ViT on `nn.MultiheadAttention`, as in torchvision;
+GPT-2 with cached keys and values as inputs and outputs, and its "Conv1D" dense layers.
 """
 
 from __future__ import annotations
@@ -115,7 +115,9 @@ class Bert(nn.Module):
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Ids, mask and segments (n, tokens) int64 to the last layer (n, tokens, hidden) and the pooled (n, hidden)."""
+        """Ids, mask and segments (n, tokens) int64 to the last layer (n, tokens, hidden) and the pooled (n,
+        hidden).
+        """
         position_ids = torch.arange(input_ids.shape[1])[None]
         data = self.word_embedding(input_ids) + self.segment_embedding(token_type_ids)
         data = self.embedding_norm(data + self.position_embedding(position_ids))
@@ -160,7 +162,7 @@ def _text_inputs(tokens: int, vocabulary: int) -> dict[str, Tensor]:
 def bert_base(
     tokens: int = 128, layers: int = 12, hidden: int = 768, heads: int = 12, vocabulary: int = 30522
 ) -> Workload:
-    """BERT-base on `tokens` tokens: int64 ids, mask and segments in, last hidden state and pooled output out."""
+    """BERT-base on `tokens` tokens: int64 ids, mask, segments in; last hidden state and pooled output out."""
     network = Bert(layers, hidden, heads, vocabulary, positions=max(512, tokens))
     inputs = _text_inputs(tokens, vocabulary)
     inputs["token_type_ids"] = (torch.arange(tokens)[None] >= tokens // 2).to(torch.int64)
@@ -275,7 +277,9 @@ class Gpt2Layer(nn.Module):
 
 
 class Gpt2Step(nn.Module):
-    """GPT-2 (Radford et al. 2019) reading one token after `past` cached ones; the head shares the word embedding."""
+    """GPT-2 (Radford et al. 2019) reading one token after `past` cached ones; the head shares the word
+    embedding.
+    """
 
     initializes_itself = True
 
@@ -288,7 +292,9 @@ class Gpt2Step(nn.Module):
         _random_weights(self, layers)
 
     def forward(self, input_ids: Tensor, *cache: Tensor) -> tuple[Tensor, ...]:
-        """An id (n, 1) int64 and each layer's past key and value; logits (n, 1, vocabulary) and the new cache."""
+        """An id (n, 1) int64 and each layer's past key and value; logits (n, 1, vocabulary) and the new
+        cache.
+        """
         past = cache[0].shape[2]
         position_ids = torch.arange(past, past + input_ids.shape[1])[None]
         data = self.word_embedding(input_ids) + self.position_embedding(position_ids)
@@ -303,7 +309,9 @@ class Gpt2Step(nn.Module):
 def gpt2_decode(
     past: int = 128, layers: int = 12, hidden: int = 768, heads: int = 12, vocabulary: int = 50257
 ) -> Workload:
-    """One decoding step of GPT-2 small: one token id, `past` cached tokens; logits and the extended cache out."""
+    """One decoding step of GPT-2 small: one token id, `past` cached tokens; logits and the extended cache
+    out.
+    """
     network = Gpt2Step(layers, hidden, heads, vocabulary, positions=max(1024, past + 1))
     inputs: dict[str, Tensor] = {"input_ids": torch.randint(0, vocabulary, (1, 1))}
     outputs = ["logits"]

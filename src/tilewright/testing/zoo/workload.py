@@ -29,8 +29,8 @@ def initialize(workload: Workload) -> None:
     """Give the network random weights under which activations neither vanish nor explode.
 
     Convolutions and dense layers: He et al. 2015, normal with variance 2 / fan_in before a ReLU network's
-    activations (networks that set their own weights are left alone). Batch norms: random scale and shift, running
-    statistics measured on random inputs, so that they are neither trivial nor wrong for the data.
+    activations (networks that set their own weights are left alone). Batch norms: random scale and shift,
+    running statistics measured on random inputs, so that they are neither trivial nor wrong for the data.
     """
     network = workload.network
     if getattr(network, "initializes_itself", False):
