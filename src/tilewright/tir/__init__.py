@@ -1,0 +1,19 @@
+"""TIR: the loop-level IR, close to C, between schedules and machine code.
+
+expr.py stmt.py buffer.py function.py   the nodes              visitor.py    visitors, mutators, substitute
+op.py           intrinsics and helpers (tir.exp, tir.sum)      printer.py    text form (``primfn``)
+ir_builder.py   build loops imperatively                       verify.py     well-formedness
+analysis.py     questions about expressions and functions      transform/    the passes, one a file
+"""
+
+from tilewright.ir.prim_expr import ExprLike
+from tilewright.ir.type import PointerType, PrimType
+from tilewright.tir.buffer import Buffer, decl_buffer
+from tilewright.tir.expr import *  # noqa: F403
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.op import *  # noqa: F403
+from tilewright.tir.stmt import (
+    Allocate, AssertStmt, AttrStmt, BufferRealize, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Prefetch,
+    SeqStmt, Stmt, Store, While, is_no_op, seq,
+)  # fmt: skip
+from tilewright.tir.visitor import free_vars, post_order_visit, stmt_vars, substitute
