@@ -1,1 +1,66 @@
-"""Tilewright: a deep-learning compiler. A model file goes in, a small library that runs it comes out."""
+"""Tilewright: a deep-learning compiler. A model file goes in, a small library that runs it comes out.
+
+``import tilewright as tvm`` runs programs written for TVM 0.8's Python API. Sub-packages load on first use, so
+importing this costs little.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_SUBMODULES = frozenset(
+    {
+        "arith", "autotvm", "contrib", "driver", "instrument", "ir", "nd", "parser", "relay", "runtime", "target",
+        "te", "testing", "tir", "topi", "transform",
+    }
+)  # fmt: skip
+
+_ATTRIBUTES = {
+    "IRModule": "tilewright.ir.module",
+    "TVMError": "tilewright.runtime.error",
+    "NDArray": "tilewright.runtime.ndarray",
+    "register_func": "tilewright.runtime.registry",
+    "get_global_func": "tilewright.runtime.registry",
+    "convert": "tilewright.runtime.registry",
+    "device": "tilewright.runtime.device",
+    "cpu": "tilewright.runtime.device",
+    "cuda": "tilewright.runtime.device",
+    "gpu": "tilewright.runtime.device",
+    "Device": "tilewright.runtime.device",
+    "lower": "tilewright.te.lower",
+    "build": "tilewright.target.build",
+    "register_op_attr": "tilewright.ir.op",
+}
+
+if TYPE_CHECKING:
+    from tilewright import arith, ir, nd, relay, runtime, target, te, tir, topi, transform
+    from tilewright.ir.module import IRModule
+    from tilewright.runtime.device import Device, cpu, device
+    from tilewright.runtime.error import TVMError
+    from tilewright.runtime.ndarray import NDArray
+    from tilewright.runtime.registry import get_global_func, register_func
+    from tilewright.target.build import build
+    from tilewright.te.lower import lower
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return importlib.import_module(f"tilewright.{name}")
+    if name in _ATTRIBUTES:
+        value = getattr(importlib.import_module(_ATTRIBUTES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'tilewright' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES, *_ATTRIBUTES})
+
+
+__all__ = [
+    "Device", "IRModule", "NDArray", "TVMError", "arith", "build", "cpu", "device", "get_global_func", "ir", "lower",
+    "nd", "register_func", "relay", "runtime", "target", "te", "tir", "topi", "transform",
+]  # fmt: skip

@@ -1,0 +1,69 @@
+"""Telling whoever watches a build how far it is, and what it produced.
+
+>>> with watch(lambda event: print(event.stage, event.done, event.total)):
+...     lib = relay.build(mod, "llvm", params=params)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class ProgressEvent:
+    """``done`` of ``total`` items of a stage are finished; ``item`` is the latest one."""
+
+    stage: str
+    done: int
+    total: int
+    item: str = ""
+
+
+Watcher = Callable[[ProgressEvent], None]
+_watcher: ContextVar[Watcher | None] = ContextVar("tilewright_build_watcher", default=None)
+
+
+@contextlib.contextmanager
+def watch(watcher: Watcher) -> Iterator[None]:
+    """Have ``watcher`` called with the progress of builds in this context."""
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+def report_progress(stage: str, done: int, total: int, item: str = "") -> None:
+    """Tell the watcher, if there is one."""
+    if watcher := _watcher.get():
+        watcher(ProgressEvent(stage, done, total, item))
+
+
+@dataclass
+class BuildReport:
+    """What a build did: seconds for each stage, counts, memory."""
+
+    stage_seconds: dict[str, float] = field(default_factory=dict)
+    operators: int = 0
+    kernels: int = 0
+    kernel_calls: int = 0
+    implementations: dict[str, str] = field(default_factory=dict)
+    activation_bytes: int = 0
+    parameter_bytes: int = 0
+    cpu_features: tuple[str, ...] = ()
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time a stage and announce it."""
+        report_progress(name, 0, 1)
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            elapsed = time.perf_counter() - start
+            self.stage_seconds[name] = self.stage_seconds.get(name, 0.0) + elapsed
+        report_progress(name, 1, 1)

@@ -1,0 +1,276 @@
+"""Lowering of primitive functions: from a fused Relay function to a TIR kernel.
+
+A primitive function becomes one TE computation: each operator's chosen implementation computes its tensors, and
+the schedule of the *anchor*, the operator with the heaviest pattern, schedules them all. Functions that are
+structurally equal share one kernel (``TECompiler``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tilewright import te, topi
+from tilewright.autotvm.dispatch import DispatchContext
+from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.prim_ops import const as prim_const
+from tilewright.ir.structural import structural_hash
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.strategy import OpImplementation, OpStrategy
+from tilewright.relay.visitor import ExprFunctor
+from tilewright.runtime import ndarray as nd
+from tilewright.target.target import Target
+from tilewright.te.lower import schedule_to_primfunc
+
+_MAX_NAME_LENGTH = 80
+
+
+@dataclass(frozen=True)
+class LoweredFunction:
+    """A kernel: its name, its TIR, and what the graph records about it."""
+
+    name: str
+    prim_func: Any
+    operators: tuple[str, ...]
+    implementation: str
+    layout_attrs: dict[str, str]
+    hash: str
+
+
+def get_valid_implementations(
+    op: Op, attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target
+) -> list[OpImplementation]:
+    """The implementations of ``op`` whose specialization condition holds for these shapes."""
+    strategy = _strategy(op, attrs, inputs, out_type, target)
+    valid: list[OpImplementation] = []
+    for spec in strategy.specializations:
+        if spec.condition is None or spec.condition.holds():
+            valid.extend(spec.implementations)
+    return valid
+
+
+def _strategy(op: Op, attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target) -> OpStrategy:
+    make = op.get_attr("FTVMStrategy")
+    if make is not None:
+        strategy: OpStrategy = make(attrs, inputs, out_type, target)
+        return strategy
+    compute = op.get_attr("FTVMCompute")
+    if compute is None:
+        raise UnsupportedError(
+            f"operator {op.name} has no implementation for target {target.kind.name}; "
+            "give it a compute or a strategy, or partition it to an external compiler"
+        )
+    strategy = OpStrategy()
+    schedule = op.get_attr("FTVMSchedule") or _default_schedule(op)
+    strategy.add_implementation(compute, schedule, name=f"{op.name}.{target.kind.name}")
+    return strategy
+
+
+def _default_schedule(op: Op) -> Any:
+    pattern = op.get_attr("TOpPattern", OpPattern.OPAQUE)
+    if pattern <= OpPattern.INJECTIVE:
+        return lambda attrs, outs, target: topi.cpu.schedule_injective(outs)
+    if pattern == OpPattern.COMM_REDUCE:
+        return lambda attrs, outs, target: topi.cpu.schedule_reduce(outs)
+    return lambda attrs, outs, target: topi.generic.schedule_extern(outs)
+
+
+def select_implementation(
+    op: Op, attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target, use_autotvm: bool = True
+) -> tuple[OpImplementation, list[te.Tensor]]:
+    """The implementation to use and its outputs: the best tuned one if a record covers it, else the highest plevel."""
+    candidates = get_valid_implementations(op, attrs, inputs, out_type, target)
+    if not candidates:
+        shapes = ", ".join(f"{tuple(str(d) for d in t.shape)} {t.dtype}" for t in inputs)
+        raise UnsupportedError(f"no implementation of {op.name} for {target} fits the inputs {shapes}")
+    best_plevel = max(candidates, key=lambda impl: impl.plevel)
+    if use_autotvm and not DispatchContext.current.is_fallback():
+        tuned: list[tuple[float, OpImplementation, list[te.Tensor]]] = []
+        for impl in candidates:
+            outs = list(impl.compute(attrs, inputs, out_type))
+            config = DispatchContext.current.query_of(outs, target)
+            if config is not None and not config.is_fallback:
+                tuned.append((config.cost if config.cost is not None else 0.0, impl, outs))
+        if tuned:
+            _, impl, outs = min(tuned, key=lambda item: item[0])
+            return impl, outs
+    return best_plevel, list(best_plevel.compute(attrs, inputs, out_type))
+
+
+@dataclass
+class _Anchor:
+    """The operator whose schedule schedules the whole kernel."""
+
+    pattern: OpPattern = OpPattern.ELEMWISE
+    op: Op | None = None
+    attrs: Any = None
+    implementation: OpImplementation | None = None
+
+
+@dataclass
+class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
+    """Computes the tensors of a primitive function."""
+
+    target: Target
+    memo_map: dict[RelayExpr, list[te.Tensor]] = field(default_factory=dict)
+    anchor: _Anchor = field(default_factory=_Anchor)
+    names: list[str] = field(default_factory=list)
+    layout_attrs: dict[str, str] = field(default_factory=dict)
+    scalars: list[te.Tensor] = field(default_factory=list)
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        """Operators have no tensors."""
+        if isinstance(expr, Call):
+            return expr.args
+        return super().children(expr)
+
+    def visit_var(self, expr: Var) -> list[te.Tensor]:
+        raise TilewrightError(f"the primitive function uses the free variable {expr.name_hint}")
+
+    def visit_constant(self, expr: Constant) -> list[te.Tensor]:
+        value = expr.data.numpy()
+        if value.shape:
+            raise TilewrightError("a primitive function may hold scalar constants only; pass arrays as arguments")
+        dtype = str(expr.data.dtype)
+        tensor = te.compute(
+            (), lambda *_: prim_const(value.item(), dtype), name="compile_engine_const", tag="broadcast"
+        )
+        self.scalars.append(tensor)
+        return [tensor]
+
+    def visit_tuple(self, expr: Tuple) -> list[te.Tensor]:
+        return [tensor for item in expr.fields for tensor in self.visit(item)]
+
+    def visit_tuple_getitem(self, expr: TupleGetItem) -> list[te.Tensor]:
+        return [self.visit(expr.tuple_value)[expr.index]]
+
+    def visit_let(self, expr: Let) -> list[te.Tensor]:
+        raise TilewrightError("a primitive function holds no let; run relay.transform.ToGraphNormalForm first")
+
+    def visit_call(self, expr: Call) -> list[te.Tensor]:
+        if not isinstance(expr.op, Op):
+            raise TilewrightError(f"a primitive function calls operators only, found a call of {expr.op}")
+        op = expr.op
+        inputs = [tensor for arg in expr.args for tensor in self.visit(arg)]
+        implementation, outputs = select_implementation(op, expr.attrs, inputs, expr.checked_type, self.target)
+        pattern = op.get_attr("TOpPattern", OpPattern.OPAQUE)
+        if pattern >= OpPattern.COMM_REDUCE and self.anchor.pattern >= OpPattern.COMM_REDUCE:
+            assert self.anchor.op is not None
+            raise TilewrightError(f"{self.anchor.op.name} and {op.name} cannot share one kernel")
+        if pattern >= self.anchor.pattern:
+            self.anchor = _Anchor(pattern, op, expr.attrs, implementation)
+        self.names.append(op.name.replace(".", "_"))
+        for key in expr.attrs.keys() if expr.attrs is not None else ():
+            if key.endswith("layout"):
+                self.layout_attrs[key] = str(expr.attrs[key])
+        return outputs
+
+
+def _placeholders(type_: Type, name: str) -> list[te.Tensor]:
+    if isinstance(type_, TupleType):
+        return [t for item in type_.fields for t in _placeholders(item, name)]
+    assert isinstance(type_, TensorType)
+    return [te.placeholder(type_.shape, name=name, dtype=type_.dtype)]
+
+
+def kernel_name(operators: Sequence[str], suffix: str) -> str:
+    """``fused_op1_op2...``; a name over 80 characters is cut and ends with a hash of the whole."""
+    name = "_".join(["fused", *operators])
+    if len(name) > _MAX_NAME_LENGTH:
+        digest = hashlib.sha256((name + suffix).encode()).hexdigest()[:16]
+        name = f"{name[: _MAX_NAME_LENGTH - 17]}_{digest}"
+    return name
+
+
+class TECompiler:
+    """Lowers primitive functions for one target, each distinct one once."""
+
+    def __init__(self, target: Target, mod_name: str = "default") -> None:
+        self.target = target
+        self.mod_name = mod_name
+        self.cache: dict[str, LoweredFunction] = {}
+        self._names: dict[str, None] = {}
+
+    def lower(self, func: Function) -> LoweredFunction:
+        """The kernel of a typed primitive function."""
+        digest = f"{structural_hash(func) & (2**64 - 1):016x}"
+        found = self.cache.get(digest)
+        if found is None:
+            found = self.cache[digest] = self._lower(func, digest)
+        return found
+
+    def _lower(self, func: Function, digest: str) -> LoweredFunction:
+        with self.target:
+            inputs, outputs, schedule, builder = build_schedule(func, self.target)
+            name = self._unique(kernel_name(builder.names, digest))
+            prim_func = schedule_to_primfunc(schedule, [*inputs, *outputs], name)
+        implementation = builder.anchor.implementation
+        return LoweredFunction(
+            name,
+            prim_func,
+            tuple(builder.names),
+            implementation.name if implementation else "",
+            builder.layout_attrs,
+            digest,
+        )
+
+    def _unique(self, name: str) -> str:
+        base = f"tvmgen_{self.mod_name.replace('-', '_')}_{name}"
+        unique, count = base, 0
+        while unique in self._names:
+            count += 1
+            unique = f"{base}_{count}"
+        self._names[unique] = None
+        return unique
+
+
+def build_schedule(func: Function, target: Target) -> tuple[list[te.Tensor], list[te.Tensor], Any, _TensorBuilder]:
+    """Inputs, outputs and schedule of a primitive function; an output that is an input is copied."""
+    builder = _TensorBuilder(target)
+    inputs: list[te.Tensor] = []
+    for param in func.params:
+        tensors = _placeholders(param.checked_type, "placeholder")
+        builder.memo_map[param] = tensors
+        inputs += tensors
+    outputs = builder.visit(func.body)
+    outputs = [topi.identity(t) if t in inputs else t for t in outputs]
+    anchor = builder.anchor
+    if anchor.implementation is None:
+        schedule = topi.cpu.schedule_injective(outputs)
+    else:
+        schedule = anchor.implementation.schedule(anchor.attrs, _distinct(outputs), target)
+    for scalar in builder.scalars:
+        if scalar.op in schedule.stage_map and not any(scalar.op is t.op for t in outputs):
+            schedule[scalar].compute_inline()
+    return inputs, outputs, schedule, builder
+
+
+def _distinct(tensors: Sequence[te.Tensor]) -> list[te.Tensor]:
+    return list(dict.fromkeys(tensors))
+
+
+def run_primitive(call: Call, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
+    """Compile one operator call for this machine and run it on numpy arrays (flattened arguments)."""
+    from tilewright.relay.transform.infer_type import InferType
+    from tilewright.target.build import build
+
+    params = [Var(f"p{i}", a.checked_type).with_checked_type(a.checked_type) for i, a in enumerate(call.args)]
+    body = Call(call.op, params, call.attrs, call.type_args)
+    mod = InferType()(IRModule.from_expr(Function(params, body, attrs={"Primitive": 1})))
+    func = mod["main"]
+    lowered = TECompiler(Target("llvm")).lower(func)
+    kernel = build(lowered.prim_func, target="llvm")[lowered.name]
+    result = func.body.checked_type
+    out_types = result.fields if isinstance(result, TupleType) else (result,)
+    outputs = [nd.empty(t.concrete_shape, t.dtype) for t in out_types]
+    kernel(*[nd.array(a) for a in arguments], *outputs)
+    return [out.numpy() for out in outputs]

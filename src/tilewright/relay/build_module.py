@@ -1,0 +1,199 @@
+"""``relay.build``: a Relay module to a library that runs it.
+
+The pipeline is ``optimize`` (graph passes, fusion), lowering of every fused function to TIR, code generation in
+worker processes, and a graph for the executor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.transform import Sequential
+from tilewright.relay import transform
+from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
+from tilewright.relay.backend.progress import BuildReport
+from tilewright.relay.backend.te_compiler import TECompiler
+from tilewright.relay.expr import Call, Function, bind, const
+from tilewright.relay.visitor import post_order_visit
+from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
+from tilewright.runtime.ndarray import NDArray
+from tilewright.target.build import build as build_tir
+from tilewright.target.target import Target
+
+TargetLike = str | Target | Mapping[Any, Any]
+
+
+def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
+    """``func`` with the parameters of the given names replaced by constants.
+
+    A name that no parameter has is ignored, as in TVM; a name that two parameters share is an error.
+    """
+    by_name: dict[str, Any] = {}
+    for param in func.params:
+        if param.name_hint in by_name and param.name_hint in params:
+            raise TilewrightError(f"main has two parameters named {param.name_hint!r}; params cannot tell them apart")
+        by_name[param.name_hint] = param
+    binds: dict[Any, RelayExpr] = {}
+    for name, value in params.items():
+        if name in by_name:
+            array = value if isinstance(value, NDArray) else const(value).data
+            _check_param(by_name[name], array)
+            binds[by_name[name]] = const(array)
+    bound = bind(func, binds)
+    assert isinstance(bound, Function)
+    return bound
+
+
+def _check_param(param: Any, array: NDArray) -> None:
+    expected = param.type_annotation
+    if expected is None or not hasattr(expected, "shape"):
+        return
+    shape = tuple(str(d) for d in expected.shape)
+    if (len(shape) != len(array.shape)) or any(
+        a not in ("?", str(b)) for a, b in zip(shape, array.shape, strict=True)
+    ):
+        raise TilewrightError(
+            f"parameter {param.name_hint!r}: expected shape ({', '.join(shape)}), got {tuple(array.shape)}"
+        )
+    if expected.dtype != str(array.dtype):
+        raise TilewrightError(f"parameter {param.name_hint!r}: expected {expected.dtype}, got {array.dtype}")
+
+
+def optimization_passes() -> list[Any]:
+    """The graph passes of a build, in order, before fusion; each runs from its own opt level on."""
+    return [
+        transform.InferType(),
+        transform.RemoveUnusedFunctions(),
+        transform.Legalize(),
+        transform.SimplifyInference(),
+        transform.InlineFunctions(),
+        transform.ToGraphNormalForm(),
+        transform.EliminateCommonSubexpr(),
+        transform.SimplifyExpr(),
+        transform.CombineParallelConv2D(3),
+        transform.CombineParallelDense(3),
+        transform.FoldConstant(),
+        transform.FoldScaleAxis(),
+        transform.CanonicalizeCast(),
+        transform.CanonicalizeOps(),
+        transform.FoldConstant(),
+        transform.FoldExplicitPadding(),
+        transform.AlterOpLayout(),
+        transform.FastMath(),
+        transform.FoldConstant(),
+        transform.DeadCodeElimination(),
+    ]
+
+
+def optimize(
+    mod: IRModule | Function, target: TargetLike = "llvm", params: Mapping[str, Any] | None = None
+) -> tuple[IRModule, dict[str, Any]]:
+    """The module after the graph passes, before fusion; ``params`` are bound as constants."""
+    chosen = _single_target(target, None)
+    module = _as_module(mod, params)
+    with chosen:
+        return Sequential(optimization_passes(), name="relay.optimize")(module), {}
+
+
+def build(
+    ir_mod: IRModule | Function,
+    target: TargetLike | None = None,
+    target_host: str | Target | None = None,
+    params: Mapping[str, Any] | None = None,
+    mod_name: str = "default",
+) -> GraphExecutorFactoryModule:
+    """Compile a model.
+
+    Parameters
+    ----------
+    ir_mod : the module; its ``main`` is compiled.
+    target : ``"llvm"`` (this machine's CPU), ``"c"``, a ``Target``, or a mapping of device to target.
+    params : arrays for parameters of ``main`` by name; they become constants of the library.
+    mod_name : prefix of the kernels' names.
+
+    Returns
+    -------
+    The executor factory: ``lib["default"](device)`` makes an executor; unpacks as ``graph, lib, params``;
+    ``lib.report`` is the ``BuildReport``.
+
+    Raises
+    ------
+    TilewrightError for a module that does not type-check or uses what the target cannot run.
+    """
+    chosen = _single_target(target, target_host)
+    report = BuildReport()
+    module = _as_module(ir_mod, params)
+    with chosen:
+        with report.stage("optimize"):
+            module = Sequential(optimization_passes(), name="relay.optimize")(module)
+        report.operators = _count_operators(module["main"])
+        with report.stage("fuse"):
+            module = Sequential([transform.FuseOps()], name="relay.fuse")(module)
+        with report.stage("lower"):
+            graph = GraphCodegen(TECompiler(chosen, mod_name)).codegen(module["main"])
+    with report.stage("codegen"):
+        kernels = IRModule({module.ensure_global_var(f.name): f.prim_func for f in graph.functions})
+        library = build_tir(kernels, target=chosen, name=mod_name)
+    _fill_report(report, graph)
+    factory = GraphExecutorFactoryModule(module, chosen, "graph", graph.to_json(), library, mod_name, graph.params)
+    factory.report = report
+    return factory
+
+
+def _as_module(mod: IRModule | Function, params: Mapping[str, Any] | None) -> IRModule:
+    if isinstance(mod, Function):
+        mod = IRModule.from_expr(mod)
+    if not isinstance(mod, IRModule):
+        raise TilewrightError(f"relay.build takes an IRModule or a Function, got {type(mod).__name__}")
+    module = mod.copy()
+    if params:
+        module["main"] = bind_params_by_name(module["main"], params)
+    return module
+
+
+def _single_target(target: Any, target_host: Any) -> Target:
+    if target is None:
+        target = Target.current(allow_none=True)
+        if target is None:
+            raise TilewrightError('relay.build needs a target, for example target="llvm"')
+    if isinstance(target, Mapping) and not {"kind"} & set(target):
+        targets = list(target.values())
+        if len({str(Target(t)) for t in targets}) != 1:
+            raise TilewrightError(
+                "one model runs on one target here; got " + ", ".join(str(Target(t)) for t in targets)
+            )
+        target = targets[0]
+    return Target(target, host=target_host) if target_host is not None else Target(target)
+
+
+def _count_operators(func: Function) -> int:
+    count = 0
+
+    def visit(expr: RelayExpr) -> None:
+        nonlocal count
+        count += isinstance(expr, Call) and isinstance(expr.op, Op)
+
+    post_order_visit(func, visit)
+    return count
+
+
+def _fill_report(report: BuildReport, graph: Graph) -> None:
+    report.kernels = len(graph.functions)
+    report.kernel_calls = sum(n.op != "null" and not n.alias for n in graph.nodes)
+    report.implementations = {f.name: f.implementation for f in graph.functions}
+    report.activation_bytes = graph.activation_bytes
+    report.parameter_bytes = sum(p.numpy().nbytes for p in graph.params.values())
+
+
+def create_executor(*args: Any, **kwargs: Any) -> Any:
+    """An executor that compiles and runs whole functions; see ``relay.backend.executor.create_executor``."""
+    from tilewright.relay.backend.executor import create_executor as create
+
+    return create(*args, **kwargs)
+
+

@@ -1,0 +1,145 @@
+"""FoldConstant: evaluate at compile time whatever depends on constants alone.
+
+Before::
+
+    %0 = add(meta[relay.Constant][0], 1f);
+    multiply(%x, %0)
+
+after::
+
+    multiply(%x, meta[relay.Constant][0])
+
+An operator's numpy meaning (``OpDef.evaluate``) gives the value; an operator without one is compiled for this
+machine and run. Operators with side effects, or that draw random numbers, are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.type import TensorType, TupleType
+from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, const
+from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import ExprMutator, direct_children
+from tilewright.runtime.ndarray import numpy_dtype
+
+_SHAPE_OPS = frozenset({"shape_of", "ndarray_size"})
+
+
+def constant_value(expr: RelayExpr) -> Any:
+    """The numpy value of a constant, or nested tuples of them; None for anything else."""
+    if isinstance(expr, Constant):
+        return expr.data.numpy()
+    if isinstance(expr, Tuple):
+        fields = [constant_value(f) for f in expr.fields]
+        return None if any(f is None for f in fields) else tuple(fields)
+    return None
+
+
+def as_constant(value: Any, type_: Any) -> RelayExpr:
+    """A typed constant (or tuple of constants) of a numpy value."""
+    if isinstance(type_, TupleType):
+        fields = [as_constant(v, t) for v, t in zip(value, type_.fields, strict=True)]
+        return Tuple(fields).with_checked_type(type_)
+    array = np.ascontiguousarray(value, dtype=numpy_dtype(type_.dtype)).reshape(type_.concrete_shape)
+    return const(array, type_.dtype).with_checked_type(type_)
+
+
+class _ConstantFolder(ExprMutator):
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        if isinstance(expr, Function) and expr.attrs.get("Primitive"):
+            return ()
+        return direct_children(expr)
+
+    def visit_let(self, expr: Let) -> RelayExpr:
+        value = self.visit(expr.value)
+        if not isinstance(value, Constant):
+            return super().visit_let(expr)
+        from tilewright.relay.visitor import substitute
+
+        return substitute(self.visit(expr.body), {expr.var: value})
+
+    def visit_if(self, expr: If) -> RelayExpr:
+        condition = constant_value(self.visit(expr.cond))
+        if condition is None:
+            return super().visit_if(expr)
+        return self.visit(expr.true_branch if bool(condition) else expr.false_branch)
+
+    def visit_tuple_getitem(self, expr: TupleGetItem) -> RelayExpr:
+        value = self.visit(expr.tuple_value)
+        if isinstance(value, Tuple):
+            return value.fields[expr.index]
+        return super().visit_tuple_getitem(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = super().visit_call(expr)
+        if not isinstance(post, Call) or not isinstance(post.op, Op):
+            return post
+        if post.op.name in _SHAPE_OPS and isinstance(folded := _fold_shape(post, expr), RelayExpr):
+            return folded
+        if post.op.get_attr("TOpIsStateful") or post.op.get_attr("TNonComputational"):
+            return post
+        if post.op.get_attr("TOpPattern") == OpPattern.OPAQUE and not post.op.has_attr("FEvaluate"):
+            return post
+        arguments = [constant_value(a) for a in post.args]
+        if any(a is None for a in arguments) or _is_dynamic(expr.checked_type_or_none):
+            return post
+        results = evaluate_call(post, arguments, expr.checked_type)
+        return as_constant(results if isinstance(expr.checked_type, TupleType) else results[0], expr.checked_type)
+
+
+def _is_dynamic(type_: Any) -> bool:
+    if isinstance(type_, TensorType):
+        return type_.is_dynamic
+    return not isinstance(type_, TupleType) or any(_is_dynamic(f) for f in type_.fields)
+
+
+def _fold_shape(call: Call, typed: Call) -> RelayExpr | None:
+    """``shape_of`` and ``ndarray_size`` need only the type of their argument."""
+    data_type = typed.args[0].checked_type_or_none
+    if not isinstance(data_type, TensorType) or data_type.is_dynamic:
+        return None
+    shape = np.array(data_type.concrete_shape, dtype="int64")
+    value = shape if typed.op.name == "shape_of" else np.prod(shape)  # type: ignore[attr-defined]
+    return as_constant(value, typed.checked_type)
+
+
+def evaluate_call(call: Call, arguments: Sequence[Any], out_type: Any) -> list[np.ndarray[Any, Any]]:
+    """Value of an operator call on numpy arguments (a tuple argument is a tuple of arrays)."""
+    flat: list[np.ndarray[Any, Any]] = []
+    for argument in arguments:
+        flat.extend(argument if isinstance(argument, tuple) else (argument,))
+    evaluate = call.op.get_attr("FEvaluate")  # type: ignore[attr-defined]
+    if evaluate is not None:
+        with np.errstate(all="ignore"):
+            return list(evaluate(call.attrs, flat))
+    from tilewright.relay.backend.te_compiler import run_primitive
+
+    return run_primitive(call, flat)
+
+
+def fold_constant(expr: RelayExpr) -> RelayExpr:
+    """``expr``, which must be typed, with constant parts evaluated."""
+    return _ConstantFolder().visit(expr)
+
+
+def FoldConstant() -> Pass:  # noqa: N802  (TVM's name)
+    """Evaluate constant expressions."""
+
+    def fold(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        if func.attrs.get("Primitive"):
+            return func
+        folded = fold_constant(func)
+        assert isinstance(folded, Function)
+        return folded
+
+    infer = InferType()
+    return Sequential([infer, FunctionPass(fold, PassInfo("FoldConstant", 2), Function), infer], 2, "FoldConstant")
