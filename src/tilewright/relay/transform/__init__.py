@@ -1,0 +1,23 @@
+"""Passes over Relay modules, one a file. ``tvm.relay.transform``.
+
+A pass is a call that gives a ``Pass``: ``relay.transform.FuseOps()(mod)``.
+"""
+
+from tilewright.ir.transform import Pass, PassContext, PassInfo, PrintIR, Sequential, function_pass, module_pass
+from tilewright.relay.transform.dead_code_elimination import DeadCodeElimination
+from tilewright.relay.transform.defuse_ops import DefuseOps
+from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tilewright.relay.transform.fold_constant import FoldConstant
+from tilewright.relay.transform.fuse_ops import FuseOps
+from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.inline import Inline, InlineFunctions, RemoveUnusedFunctions
+from tilewright.relay.transform.to_a_normal_form import ToANormalForm
+from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
+
+__all__ = [
+    "CanonicalizeOps", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "FastMath", "FoldConstant",
+    "FuseOps", "InferType", "Inline", "InlineFunctions", "Legalize", "Pass", "PassContext", "PassInfo", "PrintIR",
+    "RemoveUnusedFunctions", "Sequential", "SimplifyInference", "ToANormalForm", "ToGraphNormalForm", "function_pass",
+    "module_pass",
+]  # fmt: skip

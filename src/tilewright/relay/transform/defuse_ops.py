@@ -1,0 +1,49 @@
+"""DefuseOps: the inverse of FuseOps.
+
+Before::
+
+    %1 = fn (%p0, Primitive=1) {
+      %0 = exp(%p0);
+      negative(%0)
+    };
+    %1(%x)
+
+after::
+
+    %0 = exp(%x);
+    negative(%0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.visitor import ExprMutator, direct_children, substitute
+
+
+class _Defuser(ExprMutator):
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        if isinstance(expr, Function) and expr.attrs.get("Primitive"):
+            return ()
+        return direct_children(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = super().visit_call(expr)
+        if isinstance(post, Call) and isinstance(post.op, Function) and post.op.attrs.get("Primitive"):
+            return substitute(post.op.body, dict(zip(post.op.params, post.args, strict=True)))
+        return post
+
+
+def DefuseOps() -> Pass:  # noqa: N802  (TVM's name)
+    """Open up fused functions."""
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        result = _Defuser().visit(func)
+        assert isinstance(result, Function)
+        return result
+
+    return FunctionPass(run, PassInfo("DefuseOps", 0), Function)

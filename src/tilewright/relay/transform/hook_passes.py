@@ -1,0 +1,124 @@
+"""Passes that apply one hook of each operator: Legalize, SimplifyInference, CanonicalizeOps, FastMath.
+
+An operator's declaration says how it is rewritten (``OpDef.legalize``, ``simplify_inference``, ``canonicalize``);
+a pass here calls the hook on every call, children first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.relay.expr import Call, Function, TupleGetItem
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import ExprMutator, direct_children
+
+
+def _skips_primitive(expr: RelayExpr) -> Sequence[RelayExpr]:
+    if isinstance(expr, Function) and (expr.attrs.get("Primitive") or expr.attrs.get("Compiler")):
+        return ()
+    return direct_children(expr)
+
+
+class HookRewriter(ExprMutator):
+    """Calls ``hook(attrs, new_args, typed_call)`` for every operator call; None leaves the call as it is."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self.key = key
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        """Fused and external functions are left alone."""
+        return _skips_primitive(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        """Offer the call, with its new arguments, to its operator's hook."""
+        post = super().visit_call(expr)
+        if not isinstance(expr.op, Op) or not isinstance(post, Call):
+            return post
+        hook = expr.op.get_attr(self.key)
+        replacement = hook(expr.attrs, list(post.args), expr) if hook else None
+        return post if replacement is None else replacement
+
+
+class _LegalizeRewriter(HookRewriter):
+    """TVM's legalize hooks take (attrs, args, types), the types ending with the result's."""
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = ExprMutator.visit_call(self, expr)
+        if not isinstance(expr.op, Op) or not isinstance(post, Call):
+            return post
+        hook: Callable[..., Any] | None = expr.op.get_attr(self.key)
+        if hook is None:
+            return post
+        types = [a.checked_type for a in expr.args] + [expr.checked_type]
+        replacement = hook(expr.attrs, list(post.args), types)
+        return post if replacement is None else replacement
+
+
+class _SimplifyInferenceRewriter(HookRewriter):
+    """``simplify_inference`` of an operator that gives a tuple replaces the projection of its first field."""
+
+    def visit_tuple_getitem(self, expr: TupleGetItem) -> RelayExpr:
+        source = expr.tuple_value
+        if expr.index == 0 and isinstance(source, Call) and isinstance(source.op, Op):
+            hook = source.op.get_attr(self.key)
+            if hook is not None and source.op.get_attr("TSimplifiesFirstField"):
+                replacement = hook(source.attrs, [self.visit(a) for a in source.args], source)
+                if replacement is not None:
+                    return replacement
+        return super().visit_tuple_getitem(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        if isinstance(expr.op, Op) and expr.op.get_attr("TSimplifiesFirstField"):
+            return ExprMutator.visit_call(self, expr)
+        return super().visit_call(expr)
+
+
+def _function_pass(name: str, opt_level: int, make: Callable[[], ExprMutator]) -> Pass:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        result = make().visit(func)
+        assert isinstance(result, Function)
+        return result
+
+    infer = InferType()
+    return Sequential([infer, FunctionPass(run, PassInfo(name, opt_level), Function), infer], opt_level, name)
+
+
+def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:  # noqa: N802  (TVM's name)
+    """Replace operators that the target has no good kernel for by ones it has."""
+    return _function_pass("Legalize", 1, lambda: _LegalizeRewriter(legalize_map_attr_name))
+
+
+def SimplifyInference() -> Pass:  # noqa: N802  (TVM's name)
+    """Replace operators that are simpler at inference: batch norm becomes a multiply and an add, dropout nothing."""
+    return _function_pass("SimplifyInference", 0, lambda: _SimplifyInferenceRewriter("FSimplifyInference"))
+
+
+def CanonicalizeOps() -> Pass:  # noqa: N802  (TVM's name)
+    """Write operators by more basic ones: bias_add becomes expand_dims and add."""
+    return _function_pass("CanonicalizeOps", 3, lambda: HookRewriter("FTVMCanonicalize"))
+
+
+class _FastMathRewriter(ExprMutator):
+    FAST = {"exp": "fast_exp", "tanh": "fast_tanh", "erf": "fast_erf", "nn.softmax": "nn.fast_softmax"}
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return _skips_primitive(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = super().visit_call(expr)
+        if isinstance(post, Call) and isinstance(post.op, Op) and post.op.name in self.FAST:
+            return Call(Op.get(self.FAST[post.op.name]), post.args, post.attrs, post.type_args, post.span)
+        return post
+
+
+def FastMath() -> Pass:  # noqa: N802  (TVM's name)
+    """Replace exp, tanh, erf and softmax by faster approximations (relative error up to 1e-5)."""
+    return _function_pass("FastMath", 4, _FastMathRewriter)
+
+

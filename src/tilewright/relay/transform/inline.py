@@ -1,0 +1,144 @@
+"""InlineFunctions and RemoveUnusedFunctions.
+
+InlineFunctions replaces calls of functions that are known at the call by their bodies: local closures, let-bound
+closures, and global functions marked ``Inline=1`` (all those that are not recursive, with ``all_globals``).
+
+Before::
+
+    %1 = fn (%y) { add(%y, %y) };
+    %1(%x)
+
+after::
+
+    add(%x, %x)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilewright.relay.expr import Call, Function, Let, Var
+from tilewright.relay.visitor import ExprMutator, direct_children, post_order_visit
+
+
+def _is_open(func: RelayExpr) -> bool:
+    """Whether a function may be opened up: fused and external ones may not."""
+    return isinstance(func, Function) and not (func.attrs.get("Primitive") or func.attrs.get("Compiler"))
+
+
+class _Inliner(ExprMutator):
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__()
+        self.mod = mod
+        self.closures: dict[Var, Function] = {}
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        if isinstance(expr, Function) and not _is_open(expr):
+            return ()
+        return direct_children(expr)
+
+    def visit_let(self, expr: Let) -> RelayExpr:
+        result = super().visit_let(expr)
+        value = self.visit(expr.value)
+        if isinstance(value, Function) and _is_open(value) and not _mentions(value, expr.var):
+            self.closures[expr.var] = value
+        return result
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = super().visit_call(expr)
+        if not isinstance(post, Call):
+            return post
+        callee = self._callee(post.op)
+        if callee is None:
+            return post
+        return _Copy(dict(zip(callee.params, post.args, strict=True))).visit(callee.body)
+
+    def _callee(self, op: RelayExpr) -> Function | None:
+        if isinstance(op, Function) and _is_open(op):
+            return op
+        if isinstance(op, Var):
+            return self.closures.get(op)
+        if isinstance(op, GlobalVar) and op in self.mod:
+            func = self.mod[op]
+            if _is_open(func) and func.attrs.get("Inline") and not _mentions(func, op):
+                inlined: Function = func
+                return inlined
+        return None
+
+
+class _Copy(ExprMutator):
+    """Copies a function body over its arguments, with fresh variables for what it binds."""
+
+    def __init__(self, binds: dict[Var, RelayExpr]) -> None:
+        super().__init__()
+        self.memo_map.update(binds)
+        self.bound: set[Var] = set()
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        if isinstance(expr, Let):
+            self.bound.add(expr.var)
+        elif isinstance(expr, Function):
+            if not _is_open(expr):
+                return ()
+            self.bound.update(expr.params)
+        return direct_children(expr)
+
+    def visit_var(self, expr: Var) -> RelayExpr:
+        if expr in self.bound:
+            return Var(expr.name_hint, expr.type_annotation, expr.span)
+        return expr
+
+
+def _mentions(root: RelayExpr, name: RelayExpr) -> bool:
+    found = False
+
+    def visit(expr: RelayExpr) -> None:
+        nonlocal found
+        found = found or expr is name
+
+    post_order_visit(root, visit)
+    return found
+
+
+def InlineFunctions() -> Pass:  # noqa: N802
+    """Open up calls of known functions."""
+
+    def inline(mod: IRModule, ctx: PassContext) -> IRModule:
+        result = mod.copy()
+        for var, func in mod.items():
+            if isinstance(func, Function) and _is_open(func):
+                result[var] = _Inliner(result).visit(func)  # type: ignore[assignment]
+        return result
+
+    return ModulePass(inline, PassInfo("InlineFunctions", 0))
+
+
+Inline = InlineFunctions
+
+
+def RemoveUnusedFunctions(entry_functions: Sequence[str] = ("main",)) -> Pass:  # noqa: N802  (TVM's name)
+    """Drop functions that no entry function reaches."""
+
+    def remove(mod: IRModule, ctx: PassContext) -> IRModule:
+        reached: dict[str, None] = {}
+        pending = [name for name in entry_functions if name in mod]
+        while pending:
+            name = pending.pop()
+            if name in reached:
+                continue
+            reached[name] = None
+            func = mod[name]
+            if isinstance(func, Function):
+                post_order_visit(
+                    func, lambda e: pending.append(e.name_hint) if isinstance(e, GlobalVar) and e in mod else None
+                )
+        result = mod.copy()
+        for var in mod.get_global_vars():
+            if reached and var.name_hint not in reached:
+                del result[var]
+        return result
+
+    return ModulePass(remove, PassInfo("RemoveUnusedFunctions", 1))
