@@ -1,0 +1,60 @@
+# Everything a developer runs. Each target makes what it needs: a virtual environment in .venv and the packages.
+VENV   ?= .venv
+PYTHON ?= python3.11
+BIN    := $(VENV)/bin
+NATIVE := CMakeLists.txt $(wildcard native/src/* native/include/* native/include/*/*)
+JOBS   ?= auto
+
+.PHONY: demo test lint format bench soak clean help
+
+help:
+	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
+	@echo "make test    run the tests"
+	@echo "make lint    ruff and mypy"
+	@echo "make format  rewrite the sources in the house format"
+	@echo "make bench   latency beside ONNX Runtime and OpenVINO"
+	@echo "make soak    the long property tests and exhaustive numerical checks"
+
+$(BIN)/python:
+	@echo "==> creating a virtual environment in $(VENV)"
+	@command -v $(PYTHON) >/dev/null || { echo "make: $(PYTHON) is not installed; set PYTHON=... to a Python 3.11 or newer" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: pyproject.toml $(NATIVE) | $(BIN)/python
+	@echo "==> building the native runtime and installing Tilewright (editable)"
+	$(BIN)/pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.develop: $(VENV)/.runtime
+	@echo "==> installing what the tests need"
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[test,lint]"
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.develop
+	@echo "==> installing what the benchmarks need"
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[bench]"
+	@touch $@
+
+demo: $(VENV)/.runtime
+	$(BIN)/python examples/digits/demo.py
+
+test: $(VENV)/.develop
+	$(BIN)/python -m pytest -q -n $(JOBS) tests
+
+lint: $(VENV)/.develop
+	$(BIN)/ruff check src tests examples benchmarks
+	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/mypy
+
+format: $(VENV)/.develop
+	$(BIN)/ruff check --fix src tests examples benchmarks
+	$(BIN)/ruff format src tests examples benchmarks
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.latency --threads 2
+
+soak: $(VENV)/.develop
+	$(BIN)/python -m pytest -q -n $(JOBS) -m soak tests
+
+clean:
+	rm -rf build $(VENV) .pytest_cache .mypy_cache .ruff_cache
