@@ -44,7 +44,7 @@ CATALOGUE: Mapping[str, Entry] = {
     "vit_b16": Entry(
         "transformers",
         "vit_b16",
-        {"image_size": 24, "patch": 8, "layers": 2, "hidden": 24, "heads": 3, "classes": 10},
+        {"image_size": 24, "patch": 8, "layers": 2, "hidden": 24, "heads": 2, "classes": 10},
     ),
     "gpt2_decode": Entry(
         "transformers", "gpt2_decode", {"past": 7, "layers": 2, "hidden": 24, "heads": 3, "vocabulary": 101}

@@ -13,7 +13,8 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,19 @@ def _folder_name(name: str, settings: _Settings) -> str:
     return f"{name}-{digest.hexdigest()[:16]}"
 
 
+@contextmanager
+def _plain_attention() -> Iterator[None]:
+    """Have `nn.MultiheadAttention` traced as its parts: its fused inference operator has no ONNX form."""
+    from torch.backends import mha
+
+    enabled = mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        mha.set_fastpath_enabled(enabled)
+
+
 def _write(name: str, folder: Path, settings: _Settings) -> None:
     """Export network `name` into `folder`, with its reference, and check one against the other."""
     import onnx
@@ -124,7 +138,7 @@ def _write(name: str, folder: Path, settings: _Settings) -> None:
     workload = build(name, **settings.options)
     path = folder / "model.onnx"
     inputs = tuple(workload.inputs.values())
-    with warnings.catch_warnings(), torch.no_grad():
+    with warnings.catch_warnings(), torch.no_grad(), _plain_attention():
         warnings.simplefilter("ignore")
         outputs = workload.network(*inputs)
         torch.onnx.export(

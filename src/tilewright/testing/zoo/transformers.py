@@ -264,7 +264,7 @@ class Gpt2Layer(nn.Module):
         self.mlp_project = TransposedLinear(4 * hidden, hidden)
 
     def forward(self, data: Tensor, past_key: Tensor, past_value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """data (n, 1, hidden), cache (n, heads, past, hidden / heads); the cache comes back one longer."""
+        """Data (n, 1, hidden), cache (n, heads, past, hidden / heads); the cache comes back one longer."""
         batch, tokens, hidden = data.shape
         mixed = self.query_key_value(self.attention_norm(data)).split(hidden, dim=2)
         query, key, value = (part.view(batch, tokens, self.heads, -1).transpose(1, 2) for part in mixed)

@@ -1,0 +1,177 @@
+"""The engines under comparison: each loads one ONNX model and runs it again and again on fixed inputs.
+
+Every engine gets its own best way of repeated inference: inputs and outputs bound once where it can (ONNX
+Runtime's IO binding, OpenVINO's shared tensors, Tilewright's `set_input`), fp32 arithmetic throughout, and
+exactly the threads asked for. Engines are imported when loaded, so one worker process holds one engine.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Engine(ABC):
+    """One way to run an ONNX model."""
+
+    @classmethod
+    def prepare(cls, model: Path, inputs: Arrays, folder: Path) -> Path:
+        """What `load` takes for `model`: an engine that compiles ahead of time writes its library into
+        `folder`.
+        """
+        return model
+
+    @abstractmethod
+    def load(self, prepared: Path, inputs: Arrays, threads: int) -> None:
+        """Make ready to run on `threads` threads with `inputs` set."""
+
+    @abstractmethod
+    def run(self) -> None:
+        """One inference."""
+
+    @abstractmethod
+    def outputs(self) -> dict[str, np.ndarray]:
+        """The results of the last run by the model's output names."""
+
+    @abstractmethod
+    def version(self) -> str:
+        """The engine's version, once loaded."""
+
+
+class OnnxRuntime(Engine):
+    """ONNX Runtime's CPU provider with all graph optimizations."""
+
+    def load(self, prepared: Path, inputs: Arrays, threads: int) -> None:
+        """Create the session; bind the inputs and, where their shapes are known, preallocated outputs."""
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        self._session = onnxruntime.InferenceSession(
+            str(prepared), options, providers=["CPUExecutionProvider"]
+        )
+        self._binding = self._session.io_binding()
+        self._inputs = {
+            name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in inputs.items()
+        }
+        for name, value in self._inputs.items():
+            self._binding.bind_ortvalue_input(name, value)
+        for output in self._session.get_outputs():
+            self._binding.bind_output(output.name, "cpu")
+        self._version = str(onnxruntime.__version__)
+
+    def run(self) -> None:
+        """One inference."""
+        self._session.run_with_iobinding(self._binding)
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """The results of the last run."""
+        names = [output.name for output in self._session.get_outputs()]
+        return dict(zip(names, self._binding.copy_outputs_to_cpu(), strict=True))
+
+    def version(self) -> str:
+        """ONNX Runtime's version."""
+        return self._version
+
+
+class OpenVino(Engine):
+    """OpenVINO's CPU plugin, one stream, fp32 arithmetic (its default may be bfloat16)."""
+
+    def load(self, prepared: Path, inputs: Arrays, threads: int) -> None:
+        """Compile the model and set the inputs of one inference request."""
+        import openvino
+
+        self._names = [_output_name(output) for output in openvino.Core().read_model(str(prepared)).outputs]
+        config = {
+            "PERFORMANCE_HINT": "LATENCY",
+            "NUM_STREAMS": "1",
+            "INFERENCE_NUM_THREADS": str(threads),
+            "INFERENCE_PRECISION_HINT": "f32",
+        }
+        self._compiled = openvino.Core().compile_model(str(prepared), "CPU", config)
+        self._request = self._compiled.create_infer_request()
+        self._inputs = {name: openvino.Tensor(value) for name, value in inputs.items()}
+        for name, tensor in self._inputs.items():
+            self._request.set_tensor(name, tensor)
+        self._version = str(openvino.__version__)
+
+    def run(self) -> None:
+        """One inference."""
+        self._request.infer(share_inputs=True, share_outputs=True)
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """The results of the last run."""
+        values = [self._request.get_output_tensor(index).data.copy() for index in range(len(self._names))]
+        return dict(zip(self._names, values, strict=True))
+
+    def version(self) -> str:
+        """OpenVINO's version."""
+        return self._version
+
+
+def _output_name(output: object) -> str:
+    return str(output.get_any_name())  # type: ignore[attr-defined]
+
+
+class Tilewright(Engine):
+    """Tilewright: an exported shared library in the graph executor."""
+
+    @classmethod
+    def prepare(cls, model: Path, inputs: Arrays, folder: Path) -> Path:
+        """Compile `model` for this CPU, untuned, and export the library."""
+        import onnx
+
+        import tilewright as tvm
+        from tilewright import relay
+
+        shapes = {name: value.shape for name, value in inputs.items()}
+        module, params = relay.frontend.from_onnx(onnx.load(str(model)), shapes)
+        with tvm.transform.PassContext(opt_level=3):
+            factory = relay.build(module, target="llvm", params=params)
+        library = folder / "model.so"
+        factory.export_library(str(library))
+        graph = onnx.load(str(model), load_external_data=False).graph
+        (folder / "outputs.txt").write_text("\n".join(value.name for value in graph.output))
+        return library
+
+    def load(self, prepared: Path, inputs: Arrays, threads: int) -> None:
+        """Load the library and set the inputs."""
+        os.environ["TVM_NUM_THREADS"] = str(threads)
+        import tilewright as tvm
+        from tilewright.contrib import graph_executor
+
+        self._names = prepared.with_name("outputs.txt").read_text().split("\n")
+        library = tvm.runtime.load_module(str(prepared))
+        self._module = graph_executor.GraphModule(library["default"](tvm.cpu(0)))
+        for name, value in inputs.items():
+            self._module.set_input(name, value)
+        self._run = self._module.module["run"]
+        self._version = str(tvm.__version__)
+
+    def run(self) -> None:
+        """One inference."""
+        self._run()
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """The results of the last run."""
+        return {name: self._module.get_output(index).numpy() for index, name in enumerate(self._names)}
+
+    def version(self) -> str:
+        """Tilewright's version."""
+        return self._version
+
+
+ENGINES: Mapping[str, type[Engine]] = {
+    "tilewright": Tilewright,
+    "onnxruntime": OnnxRuntime,
+    "openvino": OpenVino,
+}

@@ -1,0 +1,89 @@
+"""How much work an ONNX model is: floating-point operations of its matrix products, bytes of its weights."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+from onnx import GraphProto, NodeProto, TensorProto, helper, shape_inference
+
+# initializers above this become inputs before shape inference: it needs the values of small ones only
+# (shapes, axes), and the large ones would be copied several times
+LARGE_ELEMENTS = 1024
+
+
+@dataclass(frozen=True)
+class Work:
+    """`flops`: two per multiply-add of convolutions, matrix products and recurrent cells; `weight_bytes`: as
+    stored.
+    """
+
+    flops: int
+    weight_bytes: int
+
+
+def count(path: Path) -> Work:
+    """The work in one run of the ONNX model at `path`, whose input shapes are all known.
+
+    Raises ValueError naming the node whose shapes cannot be inferred.
+    """
+    model = onnx.load(str(path))
+    weight_bytes = sum(_bytes(tensor) for tensor in model.graph.initializer)
+    _drop_large_initializers(model.graph)
+    inferred = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
+    shapes = _shapes(inferred.graph)
+    return Work(sum(_node_flops(node, shapes) for node in inferred.graph.node), weight_bytes)
+
+
+def _bytes(tensor: TensorProto) -> int:
+    return math.prod(tensor.dims) * int(helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+
+
+def _drop_large_initializers(graph: GraphProto) -> None:
+    """Turn large initializers into graph inputs of the same type."""
+    small = []
+    declared = {value.name for value in graph.input}
+    for tensor in graph.initializer:
+        if math.prod(tensor.dims) <= LARGE_ELEMENTS:
+            small.append(tensor)
+        elif tensor.name not in declared:
+            graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, tensor.dims))
+    del graph.initializer[:]
+    graph.initializer.extend(small)
+
+
+def _shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        dims = value.type.tensor_type.shape.dim
+        if value.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
+            shapes[value.name] = tuple(dim.dim_value for dim in dims)
+    return shapes
+
+
+def _node_flops(node: NodeProto, shapes: dict[str, tuple[int, ...]]) -> int:
+    if node.op_type not in {"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM"}:
+        return 0
+
+    def shape(name: str) -> tuple[int, ...]:
+        if name not in shapes:
+            label = node.name or node.output[0]
+            raise ValueError(
+                f"cannot count the work of {node.op_type} {label!r}: the shape of {name!r} is unknown"
+            )
+        return shapes[name]
+
+    if node.op_type == "ConvTranspose":
+        # every input element meets each of its channel's filters once
+        return 2 * math.prod(shape(node.input[0])) * math.prod(shape(node.input[1])[1:])
+    if node.op_type == "Conv":
+        return 2 * math.prod(shape(node.output[0])) * math.prod(shape(node.input[1])[1:])
+    if node.op_type == "LSTM":
+        steps, batch, features = shape(node.input[0])
+        directions, gates, hidden = shape(node.input[2])
+        return 2 * steps * batch * directions * gates * (features + hidden)
+    transposed = any(item.name == "transA" and item.i for item in node.attribute)
+    reduced = shape(node.input[0])[-2 if transposed else -1]
+    return 2 * math.prod(shape(node.output[0])) * reduced

@@ -1,0 +1,201 @@
+"""Latency of whole models: Tilewright beside ONNX Runtime and OpenVINO, on the same ONNX files.
+
+    python -m benchmarks.latency --models resnet50 bert_base --peers onnxruntime openvino --threads 2
+
+A model is a name of `tilewright.testing.zoo` (exported on first use) or the path of an ONNX file with known
+input shapes. Every engine has its own process, which loads the model and then runs a block of inferences on
+command. Blocks go in turns (A B C, A B C, ...), so that slow changes of the machine meet all engines alike,
+with a pause before each, in which the spinning threads of the engine before go to sleep.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import helper
+from rich.console import Console
+
+from tilewright.testing import zoo
+
+from . import flops, peak
+from .client import Client, EngineError
+from .engines import ENGINES
+from .report import OURS, EngineResult, ModelResult, as_json, geometric_mean, table, write_json
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to measure: `rounds` turns of blocks of about `block_seconds`, each after `pause_seconds` of
+    quiet.
+    """
+
+    rounds: int
+    block_seconds: float
+    pause_seconds: float
+
+
+THOROUGH = Plan(rounds=10, block_seconds=1.0, pause_seconds=0.3)
+QUICK = Plan(rounds=3, block_seconds=0.3, pause_seconds=0.2)
+REPORT_COLUMNS = 130  # of a table that is not printed to a terminal
+
+
+def random_inputs(model: Path) -> dict[str, np.ndarray]:
+    """Inputs for the ONNX file `model`: normal numbers for floats, 0 and 1 for integers.
+
+    Raises ValueError where a dimension is not known.
+    """
+    graph = onnx.load(str(model), load_external_data=False).graph
+    weights = {tensor.name for tensor in graph.initializer}
+    generator = np.random.default_rng(0)
+    inputs = {}
+    for value in graph.input:
+        if value.name in weights:
+            continue
+        dims = value.type.tensor_type.shape.dim
+        if not all(dim.HasField("dim_value") for dim in dims):
+            raise ValueError(
+                f"{model}: input {value.name!r} has unknown dimensions; fix them in the file first"
+            )
+        shape = [dim.dim_value for dim in dims]
+        dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        floating = np.issubdtype(dtype, np.floating)
+        drawn = generator.standard_normal(shape) if floating else generator.integers(0, 2, shape)
+        inputs[value.name] = drawn.astype(dtype)
+    return inputs
+
+
+def find_model(name: str) -> tuple[Path, dict[str, np.ndarray]]:
+    """The ONNX file and the inputs of a zoo name or a path."""
+    if name.endswith(".onnx"):
+        path = Path(name).resolve()
+        return path, random_inputs(path)
+    path = zoo.export(name)
+    return path, zoo.reference(path)[0]
+
+
+def measure_model(
+    name: str, path: Path, inputs: Mapping[str, np.ndarray], engines: Sequence[str], threads: int, plan: Plan
+) -> ModelResult:
+    """Measure all `engines` on one model; an engine that fails is left out and its message kept."""
+    result = ModelResult(name, threads, flops.count(path), {}, {})
+    with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as scratch, ExitStack() as stack:
+        folder = Path(scratch)
+        stored = folder / "inputs.npz"
+        arrays = dict(inputs)
+        with stored.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]
+        clients: dict[str, Client] = {}
+        for engine in engines:
+            try:
+                build_seconds, build_mib, prepared = 0.0, 0.0, path
+                if engine == OURS:
+                    # apart, so that the compiler's memory is not counted as the model's
+                    with Client(engine, path, stored, folder, threads) as builder:
+                        answer = builder.ask("prepare")
+                    build_seconds, build_mib = answer["seconds"], answer["peak_mib"]
+                    prepared = Path(answer["path"])
+                client = stack.enter_context(Client(engine, path, stored, folder, threads))
+                answer = client.ask("load", path=str(prepared))
+            except EngineError as error:
+                result.errors[engine] = str(error)
+                continue
+            clients[engine] = client
+            result.engines[engine] = EngineResult(
+                answer["version"], build_seconds + answer["seconds"], build_mib, answer["peak_mib"]
+            )
+        _take_turns(clients, result, plan)
+        _compare(clients, result, folder)
+        for engine, client in clients.items():
+            result.engines[engine].peak_mib = client.ask("quit")["peak_mib"]
+    return result
+
+
+def _take_turns(clients: Mapping[str, Client], result: ModelResult, plan: Plan) -> None:
+    """Warm every engine up, choose its runs a block, and measure in turns."""
+    counts = {}
+    for engine, client in clients.items():
+        time.sleep(plan.pause_seconds)
+        client.ask("run", count=2)
+        # the last of a few runs: the first ones still fill caches and start threads
+        once = client.ask("run", count=3)["times"][-1]
+        counts[engine] = min(2000, max(3, math.ceil(plan.block_seconds / once)))
+    for _ in range(plan.rounds):
+        for engine, client in clients.items():
+            time.sleep(plan.pause_seconds)
+            answer = client.ask("run", count=counts[engine])
+            # the first runs of a block wake threads and refill caches after the pause
+            settled = answer["times"][max(1, counts[engine] // 10) :]
+            result.engines[engine].blocks.append(settled)
+            result.engines[engine].cpu.append(answer["cpu"])
+
+
+def _compare(clients: Mapping[str, Client], result: ModelResult, folder: Path) -> None:
+    """Set every engine's largest relative difference from ONNX Runtime's outputs."""
+    if "onnxruntime" not in clients:
+        return
+    expected = clients["onnxruntime"].outputs(folder / "outputs.npz")
+    for engine, client in clients.items():
+        found = client.outputs(folder / "outputs.npz")
+        result.engines[engine].difference = max(
+            zoo.largest_relative_difference(found[name], wanted) for name, wanted in expected.items()
+        )
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    options = argparse.ArgumentParser(
+        prog="python -m benchmarks.latency", description="Latency of models on several engines, side by side."
+    )
+    options.add_argument("--models", nargs="+", default=list(zoo.names()), help="zoo names or ONNX files")
+    peers = [name for name in ENGINES if name != OURS]
+    options.add_argument("--peers", nargs="*", default=peers, choices=peers)
+    options.add_argument("--no-tilewright", action="store_true", help="measure the peers alone")
+    options.add_argument("--threads", type=int, nargs="+", default=[2])
+    options.add_argument("--quick", action="store_true", help="fewer and shorter blocks, for a first look")
+    options.add_argument("--json", type=Path, default=Path("build") / "benchmarks" / "latency.json")
+    return options.parse_args(arguments)
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON; exit status 1 where an engine failed."""
+    arguments = parse_arguments()
+    plan = QUICK if arguments.quick else THOROUGH
+    engines = [*([] if arguments.no_tilewright else [OURS]), *arguments.peers]
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=REPORT_COLUMNS)
+    results = []
+    with console.status("Measuring the machine") as status:
+        machine = peak.measure(tuple(sorted({1, *arguments.threads})))
+        for name in arguments.models:
+            status.update(f"{name}: exporting")
+            path, inputs = find_model(name)
+            for threads in arguments.threads:
+                status.update(f"{name}: measuring {', '.join(engines)} with {threads} thread(s)")
+                results.append(measure_model(name, path, inputs, engines, threads, plan))
+    console.print(peak.table(machine))
+    console.print(table(results, machine))
+    ratios = [ratio for result in results if (ratio := result.ratio()) is not None]
+    if ratios:
+        console.print(f"Geometric mean of the ratios: {geometric_mean(ratios):.2f}")
+    settings = {"plan": asdict(plan), "engines": engines, "threads": arguments.threads}
+    write_json(arguments.json, as_json(results, machine, settings))
+    console.print(f"Written: {arguments.json}")
+    failures = [(result.model, name, text) for result in results for name, text in result.errors.items()]
+    for model, name, text in failures:
+        console.print(f"{model}, {name} failed: {text}", style="red", markup=False)
+    if failures:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,335 @@
+"""What this machine can do at best: fused multiply-adds per second, and bytes copied or read per second.
+
+Every loop is LLVM IR written here and compiled by llvmlite without any optimization pass, so that nothing
+removes or rewrites it: twelve independent chains of vector FMAs (enough for two pipes of latency four to
+five, few enough for sixteen registers), and copies and sums of vectors over buffers that fit a cache level or
+none. Figures are the best of several short runs: what disturbs a run can only make it slower.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import llvmlite.binding as llvm
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+CHAINS = 12
+UNROLLED_VECTORS = 8
+KIB, MIB = 1024, 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The measured limits.
+
+    `gflops[isa][threads]`: fp32 operations per nanosecond, a multiply-add counting two.
+    `copy_gbps[level][threads]`: bytes read plus bytes written per nanosecond; `read_gbps` likewise for
+    reading alone. Levels are L2, L3, DRAM; at L2 and DRAM every thread has buffers of its own.
+    """
+
+    gflops: dict[str, dict[int, float]]
+    copy_gbps: dict[str, dict[int, float]]
+    read_gbps: dict[str, dict[int, float]]
+
+    def best_gflops(self, threads: int) -> float:
+        """The peak of the widest instruction set with so many threads."""
+        return max(by_threads[threads] for by_threads in self.gflops.values())
+
+
+def vector_widths() -> dict[str, int]:
+    """Float32 lanes of each vector instruction set of this CPU, narrowest first."""
+    if platform.machine().lower() not in {"x86_64", "amd64"}:
+        return {"128-bit": 4}
+    features = llvm.get_host_cpu_features()
+    widths = {"128-bit": 4}
+    if features.get("avx2") and features.get("fma"):
+        widths["AVX2"] = 8
+    if features.get("avx512f"):
+        widths["AVX-512"] = 16
+    return widths
+
+
+@cache
+def _target_machine() -> llvm.TargetMachine:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    features = llvm.get_host_cpu_features().flatten()
+    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=3)
+
+
+@cache
+def _engine() -> llvm.ExecutionEngine:
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
+
+
+def compile_function(name: str, text: str) -> int:
+    """The address of function `name` of the LLVM module `text`, compiled for this CPU as it stands."""
+    module = llvm.parse_assembly(text)
+    module.verify()
+    _engine().add_module(module)
+    _engine().finalize_object()
+    return int(_engine().get_function_address(name))
+
+
+def _attributes(width: int) -> str:
+    bits = 32 * width
+    return f'"prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}" nounwind'
+
+
+def fma_loop(width: int) -> str:
+    """LLVM IR of ``float fma_<width>(i64 count)``: `CHAINS` vectors of `width` floats, x = x * a + b each."""
+    vector = f"<{width} x float>"
+    lanes = range(CHAINS)
+    phis = "\n".join(f"  %x{i} = phi {vector} [ %start{i}, %entry ], [ %y{i}, %loop ]" for i in lanes)
+    fma = f"call {vector} @llvm.fmuladd.v{width}f32"
+    steps = "\n".join(f"  %y{i} = {fma}({vector} %x{i}, {vector} %a, {vector} %b)" for i in lanes)
+    starts = "\n".join(
+        f"  %f{i} = uitofp i64 %c{i} to float\n"
+        f"  %start{i} = insertelement {vector} zeroinitializer, float %f{i}, i32 0"
+        for i in lanes
+    )
+    counts = "\n".join(f"  %c{i} = add i64 %count, {i}" for i in lanes)
+    sums = "\n".join(
+        f"  %s{i} = fadd {vector} %y{i}, " + (f"%s{i - 1}" if i else "zeroinitializer") for i in lanes
+    )
+    # the operands come from the argument, so that the code generator cannot know them
+    return f"""
+declare {vector} @llvm.fmuladd.v{width}f32({vector}, {vector}, {vector})
+define float @fma_{width}(i64 %count) {_attributes(width)} {{
+entry:
+{counts}
+{starts}
+  %a = fmul {vector} %start1, {_splat(width, 1e-30)}
+  %b = fmul {vector} %start2, {_splat(width, 1e-30)}
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+{phis}
+{steps}
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %count
+  br i1 %more, label %loop, label %done
+done:
+{sums}
+  %result = extractelement {vector} %s{CHAINS - 1}, i32 0
+  ret float %result
+}}
+"""
+
+
+def _splat(width: int, value: float) -> str:
+    (bits,) = np.array([np.float32(value)], "float64").view("uint64")
+    return f"<{', '.join([f'float 0x{int(bits):016X}'] * width)}>"
+
+
+def memory_loop(name: str, width: int, writes: bool) -> str:
+    """LLVM IR of ``float name(src, dst, i64 blocks, i64 repeats)``: passes over `blocks` blocks of vectors.
+
+    A block is `UNROLLED_VECTORS` vectors of `width` floats; with `writes` it is copied to dst, else summed.
+    """
+    vector = f"<{width} x float>"
+    block = f"[{UNROLLED_VECTORS} x {vector}]"
+    body, phis = [], []
+    for i in range(UNROLLED_VECTORS):
+        at = f"i64 %i, i64 {i}"
+        body.append(f"  %p{i} = getelementptr {block}, ptr %src, {at}")
+        body.append(f"  %v{i} = load {vector}, ptr %p{i}, align 64")
+        if writes:
+            body.append(f"  %q{i} = getelementptr {block}, ptr %dst, {at}")
+            body.append(f"  store {vector} %v{i}, ptr %q{i}, align 64")
+        else:
+            phis.append(f"  %x{i} = phi {vector} [ %o{i}, %outer ], [ %y{i}, %loop ]")
+            body.append(f"  %y{i} = fadd {vector} %x{i}, %v{i}")
+    carried = range(0 if writes else UNROLLED_VECTORS)
+    outer = "\n".join(
+        f"  %o{i} = phi {vector} [ zeroinitializer, %entry ], [ %y{i}, %next ]" for i in carried
+    )
+    sums = "\n".join(
+        f"  %s{i} = fadd {vector} %y{i}, " + (f"%s{i - 1}" if i else "zeroinitializer") for i in carried
+    )
+    result = "%v0" if writes else f"%s{UNROLLED_VECTORS - 1}"
+    newline = "\n"
+    return f"""
+define float @{name}(ptr noalias %src, ptr noalias %dst, i64 %blocks, i64 %repeats) {_attributes(width)} {{
+entry:
+  br label %outer
+outer:
+  %r = phi i64 [ 0, %entry ], [ %r1, %next ]
+{outer}
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %outer ], [ %i1, %loop ]
+{newline.join(phis)}
+{newline.join(body)}
+  %i1 = add i64 %i, 1
+  %more = icmp ult i64 %i1, %blocks
+  br i1 %more, label %loop, label %next
+next:
+  %r1 = add i64 %r, 1
+  %again = icmp ult i64 %r1, %repeats
+  br i1 %again, label %outer, label %done
+done:
+{sums}
+  %result = extractelement {vector} {result}, i32 0
+  ret float %result
+}}
+"""
+
+
+def best_rate(work: Callable[[int, int], float], threads: int, seconds: float, tries: int = 7) -> float:
+    """The best rate of `work` on `threads` threads at once.
+
+    `work(thread, repeats)` does `repeats` units (releasing Python's lock) and returns their size; the rate is
+    the total size over the time from the common start to the last end, in units per nanosecond, for runs of
+    `seconds`.
+    """
+    repeats, elapsed, size = 1, 0.0, 0.0
+    while elapsed < seconds / 4:
+        repeats *= 2
+        size, elapsed = _run_together(work, threads, repeats)
+    repeats = max(1, int(repeats * seconds / elapsed))
+    best = 0.0
+    for _ in range(tries):
+        size, elapsed = _run_together(work, threads, repeats)
+        best = max(best, size / elapsed * 1e-9)
+    return best
+
+
+def _run_together(work: Callable[[int, int], float], threads: int, repeats: int) -> tuple[float, float]:
+    """Total size and seconds of `work` started on all threads together."""
+    barrier = threading.Barrier(threads)
+    sizes, starts, ends = [0.0] * threads, [0.0] * threads, [0.0] * threads
+
+    def body(thread: int) -> None:
+        barrier.wait()
+        starts[thread] = time.perf_counter()
+        sizes[thread] = work(thread, repeats)
+        ends[thread] = time.perf_counter()
+
+    others = [threading.Thread(target=body, args=(thread,)) for thread in range(1, threads)]
+    for other in others:
+        other.start()
+    body(0)
+    for other in others:
+        other.join()
+    return sum(sizes), max(ends) - min(starts)
+
+
+def fma_peak(width: int, threads: int, seconds: float = 0.05) -> float:
+    """Measured GFLOP/s of FMAs on vectors of `width` floats."""
+    kernel = _fma_kernel(width)
+
+    def work(_: int, repeats: int) -> float:
+        kernel(1000 * repeats)
+        return 1000.0 * repeats * CHAINS * width * 2
+
+    return best_rate(work, threads, seconds)
+
+
+@cache
+def _fma_kernel(width: int) -> Callable[[int], float]:
+    address = compile_function(f"fma_{width}", fma_loop(width))
+    return ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(address)
+
+
+@cache
+def _memory_kernel(width: int, writes: bool) -> Callable[[int, int, int, int], float]:
+    name = f"{'copy' if writes else 'read'}_{width}"
+    address = compile_function(name, memory_loop(name, width, writes))
+    pointer, count = ctypes.c_void_p, ctypes.c_int64
+    return ctypes.CFUNCTYPE(ctypes.c_float, pointer, pointer, count, count)(address)
+
+
+def bandwidth(bytes_per_thread: int, threads: int, writes: bool, seconds: float = 0.05) -> float:
+    """Measured GB/s over buffers of `bytes_per_thread` (source and destination together) for each thread."""
+    width = max(vector_widths().values())
+    kernel = _memory_kernel(width, writes)
+    block = UNROLLED_VECTORS * width * 4
+    blocks = max(1, bytes_per_thread // (2 if writes else 1) // block)
+    size = blocks * block
+    # one page and a cache line apart, so that source and destination do not compete for the same cache sets
+    buffers = [np.ones(2 * size + 3 * 4096, np.uint8) for _ in range(threads)]
+
+    def work(thread: int, repeats: int) -> float:
+        source = -(-buffers[thread].ctypes.data // 4096) * 4096
+        kernel(source, source + size + 4096 + 128, blocks, repeats)
+        return float(repeats) * size * (2 if writes else 1)
+
+    return best_rate(work, threads, seconds)
+
+
+def cache_bytes(level: int) -> int:
+    """Size of the first CPU's cache at `level` as the kernel tells it; typical sizes where it does not."""
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        kind = (index / "type").read_text().strip()
+        if kind != "Instruction" and int((index / "level").read_text()) == level:
+            return int((index / "size").read_text().strip().removesuffix("K")) * KIB
+    return {1: 32 * KIB, 2: MIB, 3: 16 * MIB}[level]
+
+
+def measure(thread_counts: tuple[int, ...] = (1, 2), seconds: float = 0.05) -> Machine:
+    """Measure all limits; some ten seconds with the default run length."""
+    available = os.cpu_count() or 1
+    counts = [threads for threads in thread_counts if threads <= available]
+    widths = vector_widths()
+    gflops: dict[str, dict[int, float]] = {}
+    for isa, width in widths.items():
+        gflops[isa] = {threads: fma_peak(width, threads, seconds) for threads in counts}
+    l2, l3 = cache_bytes(2), cache_bytes(3)
+
+    def sweep(writes: bool) -> dict[str, dict[int, float]]:
+        rates: dict[str, dict[int, float]] = {"L2": {}, "L3": {}, "DRAM": {}}
+        for threads in counts:
+            sizes = {"L2": l2 // 2, "L3": max(l3 // 2 // threads, l2 * 2), "DRAM": 8 * l3 // threads}
+            for level, size in sizes.items():
+                rates[level][threads] = bandwidth(size, threads, writes, seconds)
+        return rates
+
+    return Machine(gflops, sweep(writes=True), sweep(writes=False))
+
+
+def table(machine: Machine) -> Table:
+    """The limits as a table, a column for each number of threads."""
+    counts = sorted(next(iter(machine.gflops.values())))
+    result = Table(title="What this machine can do at best")
+    result.add_column("")
+    for threads in counts:
+        result.add_column(f"{threads} thread{'s' if threads > 1 else ''}", justify="right")
+    for isa, by_threads in machine.gflops.items():
+        result.add_row(f"FMA, fp32, {isa}", *(f"{by_threads[threads]:.1f} GFLOP/s" for threads in counts))
+    for kind, levels in (("copy", machine.copy_gbps), ("read", machine.read_gbps)):
+        for level, by_threads in levels.items():
+            result.add_row(f"{kind}, {level}", *(f"{by_threads[threads]:.1f} GB/s" for threads in counts))
+    return result
+
+
+def main() -> None:
+    """Measure and print; with ``--json`` also write."""
+    options = argparse.ArgumentParser(
+        "python -m benchmarks.peak", description="Measure this machine's limits."
+    )
+    options.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    options.add_argument("--seconds", type=float, default=0.05, help="length of one measured run")
+    options.add_argument("--json", type=Path)
+    arguments = options.parse_args()
+    machine = measure(tuple(arguments.threads), arguments.seconds)
+    Console().print(table(machine))
+    if arguments.json:
+        arguments.json.write_text(json.dumps(asdict(machine), indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

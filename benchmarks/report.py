@@ -1,0 +1,163 @@
+"""Statistics of measured blocks, and the table and JSON made of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from .flops import Work
+from .peak import Machine
+
+OURS = "tilewright"
+
+
+@dataclass
+class EngineResult:
+    """What was measured of one engine on one model.
+
+    `blocks` are the run times in seconds, a list for each block; `difference` is the largest relative
+    difference from ONNX Runtime's outputs (None where ONNX Runtime was not measured); memory is the process's
+    peak.
+    """
+
+    version: str
+    build_seconds: float
+    build_mib: float
+    load_mib: float
+    blocks: list[list[float]] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+    peak_mib: float = 0.0
+    difference: float | None = None
+
+    @property
+    def median(self) -> float:
+        """Median run time in seconds over all blocks."""
+        return float(np.median(np.concatenate([np.array(block) for block in self.blocks])))
+
+    @property
+    def spread(self) -> float:
+        """Median absolute deviation of the run times from their median, relative to it."""
+        times = np.concatenate([np.array(block) for block in self.blocks])
+        return float(np.median(np.abs(times - self.median))) / self.median
+
+
+@dataclass
+class ModelResult:
+    """All engines on one model with one number of threads; engines that failed are in `errors` with their
+    message.
+    """
+
+    model: str
+    threads: int
+    work: Work
+    engines: dict[str, EngineResult]
+    errors: dict[str, str]
+
+    def fastest_peer(self) -> str | None:
+        """The engine other than Tilewright with the lowest median."""
+        peers = {name: result.median for name, result in self.engines.items() if name != OURS}
+        return min(peers, key=lambda name: peers[name]) if peers else None
+
+    def ratio(self) -> float | None:
+        """The fastest peer's median over ours: above 1 where Tilewright is faster."""
+        peer = self.fastest_peer()
+        if peer is None or OURS not in self.engines:
+            return None
+        return self.engines[peer].median / self.engines[OURS].median
+
+    def compute_share(self, engine: str, machine: Machine) -> float:
+        """Useful operations per second over the FMA peak; Winograd, which does fewer, may pass 1."""
+        gflops = self.work.flops / self.engines[engine].median * 1e-9
+        return gflops / machine.best_gflops(self.threads)
+
+    def bandwidth_share(self, engine: str, machine: Machine) -> float:
+        """Weights read once a run over the DRAM read bandwidth; weights that stay in a cache may pass 1."""
+        gbps = self.work.weight_bytes / self.engines[engine].median * 1e-9
+        return gbps / machine.read_gbps["DRAM"][self.threads]
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """The geometric mean of positive numbers."""
+    return math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
+
+
+def table(results: Sequence[ModelResult], machine: Machine) -> Table:
+    """A line for each model and engine."""
+    widest = list(machine.gflops)[-1]
+    threads = "/".join(str(count) for count in sorted({result.threads for result in results}))
+    made = Table(
+        title=f"Latency of one run, fp32, {threads} thread(s)",
+        caption="ratio: fastest peer over tilewright. difference: from ONNX Runtime, of its largest value.\n"
+        f"peak: of the {widest} FMA peak. weights: read once a run, of the DRAM read bandwidth.",
+    )
+    made.add_column("model")
+    made.add_column("threads", justify="right")
+    made.add_column("engine")
+    for heading in ("median ms", "± MAD", "ratio", "difference", "build s", "MiB", "peak", "weights"):
+        made.add_column(heading, justify="right")
+    for result in results:
+        for index, (name, engine) in enumerate(result.engines.items()):
+            ratio = result.ratio() if name == OURS else None
+            made.add_row(
+                result.model if index == 0 else "",
+                str(result.threads) if index == 0 else "",
+                name,
+                f"{1e3 * engine.median:.3f}" if engine.median < 0.1 else f"{1e3 * engine.median:.1f}",
+                f"{100 * engine.spread:.1f} %",
+                "" if ratio is None else f"{ratio:.2f}",
+                "" if engine.difference is None else f"{engine.difference:.1e}",
+                f"{engine.build_seconds:.1f}",
+                f"{engine.peak_mib:.0f}",
+                f"{100 * result.compute_share(name, machine):.0f} %",
+                f"{100 * result.bandwidth_share(name, machine):.0f} %",
+                style="bold" if name == OURS else None,
+            )
+        for name, message in result.errors.items():
+            made.add_row(
+                result.model, str(result.threads), name, "[red]failed[/red]", message.split("\n")[0][:60]
+            )
+        made.add_section()
+    return made
+
+
+def as_json(results: Sequence[ModelResult], machine: Machine, settings: dict[str, Any]) -> dict[str, Any]:
+    """Everything measured, as what `json.dump` takes."""
+    models = []
+    for result in results:
+        entry = asdict(result)
+        entry["fastest_peer"], entry["ratio"] = result.fastest_peer(), result.ratio()
+        for name, engine in result.engines.items():
+            entry["engines"][name].update(
+                median_seconds=engine.median,
+                relative_mad=engine.spread,
+                block_medians=[float(np.median(block)) for block in engine.blocks],
+                share_of_fma_peak=result.compute_share(name, machine),
+                share_of_read_bandwidth=result.bandwidth_share(name, machine),
+            )
+        models.append(entry)
+    described = {"cpu": cpu_name(), "system": platform.platform(), "python": platform.python_version()}
+    return {"machine": {**described, **asdict(machine)}, "settings": settings, "models": models}
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write `content` to `path`, making its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+def cpu_name() -> str:
+    """The CPU's name as the kernel tells it, or the architecture."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.machine()

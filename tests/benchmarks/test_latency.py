@@ -1,0 +1,101 @@
+"""The harness that compares engines, on small networks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks.client import Client, EngineError
+from benchmarks.flops import Work
+from benchmarks.peak import Machine
+
+from benchmarks import latency, report
+from tilewright.testing import zoo
+
+PLAN = latency.Plan(rounds=2, block_seconds=0.01, pause_seconds=0.0)
+MACHINE = Machine({"wide": {1: 100.0, 2: 200.0}}, {"DRAM": {1: 1.0, 2: 1.0}}, {"DRAM": {1: 10.0, 2: 20.0}})
+
+
+def engine_result(*blocks: list[float]) -> report.EngineResult:
+    """A result with these run times."""
+    return report.EngineResult("1.0", 0.0, 0.0, 0.0, list(blocks), [1.0])
+
+
+def test_peers_are_measured_and_agree(tmp_path: Path) -> None:
+    path = zoo.export("squeezenet1_1", tmp_path, **zoo.small_options("squeezenet1_1"))
+    inputs, _ = zoo.reference(path)
+    peers = ["onnxruntime", "openvino"]
+    result = latency.measure_model("squeezenet1_1", path, inputs, peers, 1, PLAN)
+    assert result.errors == {}
+    assert list(result.engines) == peers
+    for engine in result.engines.values():
+        assert len(engine.blocks) == PLAN.rounds
+        assert 0 < engine.median < 0.1
+        assert engine.difference is not None
+        assert engine.difference < 1e-4
+    assert result.fastest_peer() in peers
+    assert result.ratio() is None
+
+
+def test_engine_that_cannot_load_is_reported_and_the_others_measured(tmp_path: Path) -> None:
+    path = zoo.export("bilstm", tmp_path, **zoo.small_options("bilstm"))
+    inputs, _ = zoo.reference(path)
+    wrong = {"data": inputs["data"][:, :, :5]}
+    result = latency.measure_model("bilstm", path, wrong, ["onnxruntime"], 1, PLAN)
+    assert result.engines == {}
+    assert "onnxruntime" in result.errors["onnxruntime"]
+
+
+def test_worker_that_dies_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    missing = tmp_path / "no_inputs.npz"
+    with (
+        Client("onnxruntime", tmp_path / "m.onnx", missing, tmp_path, 1) as client,
+        pytest.raises(EngineError, match=r"(?s)ended with status 1.*no_inputs"),
+    ):
+        client.ask("run", count=1)
+
+
+def test_random_inputs_follow_the_files_shapes_and_types(tmp_path: Path) -> None:
+    inputs = latency.random_inputs(zoo.export("distilbert", tmp_path, **zoo.small_options("distilbert")))
+    assert {name: (value.shape, str(value.dtype)) for name, value in inputs.items()} == {
+        "input_ids": ((1, 9), "int64"),
+        "attention_mask": ((1, 9), "int64"),
+    }
+
+
+def test_ratio_is_the_fastest_peers_median_over_ours() -> None:
+    engines = {
+        "tilewright": engine_result([1.0, 2.0, 3.0]),
+        "onnxruntime": engine_result([4.0, 5.0, 6.0], [5.0]),
+        "openvino": engine_result([7.0]),
+    }
+    result = report.ModelResult("m", 2, Work(0, 0), engines, {})
+    assert result.fastest_peer() == "onnxruntime"
+    assert result.ratio() == 2.5
+
+
+def test_spread_is_the_median_absolute_deviation_over_the_median() -> None:
+    assert engine_result([1.0, 2.0], [4.0, 8.0, 100.0]).spread == pytest.approx(3.0 / 4.0)
+
+
+def test_shares_are_of_the_peak_with_as_many_threads() -> None:
+    result = report.ModelResult("m", 2, Work(10**9, 10**8), {"onnxruntime": engine_result([0.01])}, {})
+    assert result.compute_share("onnxruntime", MACHINE) == pytest.approx(0.5)
+    assert result.bandwidth_share("onnxruntime", MACHINE) == pytest.approx(0.5)
+
+
+def test_geometric_mean() -> None:
+    assert report.geometric_mean([2.0, 8.0]) == pytest.approx(4.0)
+
+
+def test_json_holds_every_block_and_the_derived_figures(tmp_path: Path) -> None:
+    engines = {"tilewright": engine_result([1.0]), "onnxruntime": engine_result([2.0], [2.0])}
+    result = report.ModelResult("m", 1, Work(1, 1), engines, {"openvino": "no such thing"})
+    path = tmp_path / "deep" / "latency.json"
+    report.write_json(path, report.as_json([result], MACHINE, {"threads": [1]}))
+    (model,) = json.loads(path.read_text())["models"]
+    assert model["ratio"] == 2.0
+    assert model["errors"] == {"openvino": "no such thing"}
+    assert model["engines"]["onnxruntime"]["blocks"] == [[2.0], [2.0]]
+    assert model["engines"]["onnxruntime"]["median_seconds"] == 2.0
