@@ -1,0 +1,220 @@
+"""What the processor of a target can do: vector width, registers, caches, and the features that code will need.
+
+``llvm`` without ``-mcpu`` and ``-mtriple`` means this machine. LLVM's own tables decide what instructions are used;
+the tables here say as much about each processor as schedules and the artifact's check need.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.target.target import Target
+
+_V1 = "cmov cx8 fxsr mmx sse sse2"
+_V2 = _V1 + " cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3 crc32"
+_AVX = _V2 + " avx xsave"
+_V3 = _AVX + " avx2 bmi bmi2 f16c fma lzcnt movbe"
+_V4 = _V3 + " avx512f avx512bw avx512cd avx512dq avx512vl"
+_ICELAKE = _V4 + " avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq gfni vaes vpclmulqdq"
+
+_X86_CPUS: dict[str, str] = {
+    **dict.fromkeys(("x86-64", "generic", "k8", "core2-sse2"), _V1),
+    **dict.fromkeys(("x86-64-v2", "nehalem", "westmere", "silvermont", "goldmont", "corei7"), _V2),
+    **dict.fromkeys(("core2", "penryn"), _V1 + " cx16 sahf sse3 ssse3"),
+    **dict.fromkeys(("sandybridge", "corei7-avx", "btver2", "bdver1"), _AVX),
+    **dict.fromkeys(("ivybridge", "core-avx-i"), _AVX + " f16c"),
+    **dict.fromkeys(
+        ("x86-64-v3", "core-avx2", "haswell", "broadwell", "skylake", "znver1", "znver2", "znver3", "gracemont"), _V3
+    ),
+    **dict.fromkeys(("alderlake", "raptorlake", "meteorlake", "arrowlake"), _V3 + " avxvnni gfni vaes vpclmulqdq"),
+    **dict.fromkeys(("x86-64-v4", "skylake-avx512", "skx"), _V4),
+    **dict.fromkeys(("cascadelake",), _V4 + " avx512vnni"),
+    **dict.fromkeys(("cooperlake",), _V4 + " avx512vnni avx512bf16"),
+    **dict.fromkeys(("icelake-client", "icelake-server", "tigerlake", "rocketlake"), _ICELAKE),
+    **dict.fromkeys(("znver4", "znver5"), _ICELAKE + " avx512bf16"),
+    **dict.fromkeys(
+        ("sapphirerapids", "emeraldrapids", "graniterapids"), _ICELAKE + " avx512bf16 avx512fp16 avxvnni"
+    ),
+}
+# Of the host's features, those that compiled kernels can come to use; others (sgx, xsaves, ...) are not for them.
+_X86_RELEVANT = frozenset(
+    (_ICELAKE + " avx512bf16 avx512fp16 avxvnni avxvnniint8 avxvnniint16 avxifma avxneconvert sse4a fma4 xop tbm adx").split()
+)
+_ARM_RELEVANT = frozenset("neon fp-armv8 fullfp16 dotprod bf16 i8mm sve sve2 lse rdm fp16fml".split())
+
+_IMPLIES = {  # a feature switched off takes these with it
+    "avx": ("avx2", "fma", "f16c", "avx512f", "avxvnni"),
+    "avx2": ("avx512f", "avxvnni"),
+    "avx512f": tuple(f for f in (_ICELAKE + " avx512bf16 avx512fp16").split() if f.startswith("avx512") and f != "avx512f"),
+}
+
+
+@dataclass(frozen=True)
+class CpuFeatures:
+    """A processor as schedules and code generation see it. Sizes are in bytes."""
+
+    arch: str  # x86, aarch64, arm, riscv or other
+    triple: str
+    cpu: str  # LLVM's name
+    feature_string: str  # for LLVM: "+avx2,-fma"
+    names: tuple[str, ...]  # features that the code may use, sorted, in LLVM's names
+    vector_bits: int
+    vector_registers: int
+    has_fma: bool
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    is_host: bool
+
+    def lanes(self, dtype_bits: int = 32) -> int:
+        """Lanes of a vector register for elements of ``dtype_bits``."""
+        return max(1, self.vector_bits // dtype_bits)
+
+    def has(self, name: str) -> bool:
+        """Whether the code may use the feature ``name``."""
+        return name in self.names
+
+
+def features(target: Target | str | None = None) -> CpuFeatures:
+    """The processor of ``target``; of the current target, or this machine, when there is none."""
+    if target is None:
+        target = Target.current() or Target("llvm")
+    return _features(str(target))
+
+
+@functools.cache
+def host_triple() -> str:
+    """LLVM's triple of this process."""
+    import llvmlite.binding as llvm
+
+    return str(llvm.get_process_triple())
+
+
+@functools.cache
+def _host_cpu() -> tuple[str, tuple[str, ...], str]:
+    """LLVM's name of this processor, the names of its features, and all of them as LLVM's string."""
+    import llvmlite.binding as llvm
+
+    found = llvm.get_host_cpu_features()
+    enabled = tuple(sorted(name for name, on in found.items() if on))
+    return str(llvm.get_host_cpu_name()), enabled, str(found.flatten())
+
+
+@functools.cache
+def _features(text: str) -> CpuFeatures:
+    target = Target(text)
+    triple = target.mtriple or host_triple()
+    arch = architecture(triple)
+    same_machine = arch == architecture(host_triple())
+    is_host = same_machine and not target.mcpu
+    if is_host and not target.mtriple:
+        cpu, enabled, flags = _host_cpu()
+    elif is_host:  # a triple of this architecture and no -mcpu: its baseline, which any such machine runs
+        cpu, enabled, flags, is_host = "generic", (), "", False
+    else:
+        cpu, enabled, flags = target.mcpu, (), ""
+    if cpu == "native":
+        cpu, enabled, flags = _host_cpu()
+        is_host = True
+    relevant = _names(arch, cpu, enabled, target)
+    if target.mattr:
+        flags = ",".join([*([flags] if flags else []), *(m if m[0] in "+-" else f"+{m}" for m in target.mattr)])
+    bits, registers, fma = _vector_unit(arch, frozenset(relevant))
+    l1, l2, l3 = _host_caches() if same_machine else _typical_caches(arch)
+    if not is_host and same_machine and not (target.mcpu and target.mcpu == _host_cpu()[0]):
+        l1, l2, l3 = _typical_caches(arch)
+    return CpuFeatures(arch, triple, cpu, flags, relevant, bits, registers, fma, l1, l2, l3, is_host)
+
+
+def architecture(triple: str) -> str:
+    """The family of a target triple: x86, aarch64, arm, riscv or other."""
+    name = triple.split("-")[0]
+    if name in ("x86_64", "amd64") or (len(name) == 4 and name[0] == "i" and name.endswith("86")):
+        return "x86"
+    if name.startswith(("aarch64", "arm64")):
+        return "aarch64"
+    if name.startswith(("arm", "thumb")):
+        return "arm"
+    return "riscv" if name.startswith("riscv") else "other"
+
+
+def _names(arch: str, cpu: str, enabled: tuple[str, ...], target: Target) -> tuple[str, ...]:
+    if arch == "x86":
+        if enabled:
+            names = {f for f in enabled if f in _X86_RELEVANT}
+        elif cpu in _X86_CPUS:
+            names = set(_X86_CPUS[cpu].split())
+        else:
+            known = ", ".join(sorted(_X86_CPUS))
+            raise TilewrightError(f"unknown x86 processor -mcpu={cpu}; known: {known}, native")
+    elif enabled:
+        names = {f for f in enabled if f in _ARM_RELEVANT or arch == "riscv"}
+    else:
+        names = {"neon", "fp-armv8"} if arch == "aarch64" else set()
+    for change in target.mattr:
+        name = change.lstrip("+-")
+        if not change.startswith("-"):
+            names.add(name)
+        else:
+            names -= {name, *_IMPLIES.get(name, ())}
+    return tuple(sorted(names))
+
+
+def _vector_unit(arch: str, names: frozenset[str]) -> tuple[int, int, bool]:
+    """Bits of a vector register, how many there are, and whether multiply-add is one instruction."""
+    if arch == "x86":
+        if "avx512f" in names and "avx512vl" in names:
+            return 512, 32, True
+        if "avx" in names:
+            return 256, 16, "fma" in names or "fma4" in names
+        return 128, 16, False
+    if arch == "aarch64":
+        return 128, 32, True
+    if arch == "arm":
+        return (128, 16, "vfp4" in names) if "neon" in names else (64, 16, False)
+    if arch == "riscv":
+        return (128, 32, True) if "v" in names else (64, 32, "f" in names or "d" in names)
+    return 128, 16, False
+
+
+def _typical_caches(arch: str) -> tuple[int, int, int]:
+    return {
+        "x86": (32 << 10, 512 << 10, 16 << 20),
+        "aarch64": (32 << 10, 512 << 10, 2 << 20),
+        "arm": (32 << 10, 256 << 10, 0),
+    }.get(arch, (32 << 10, 256 << 10, 0))
+
+
+@functools.cache
+def _host_caches() -> tuple[int, int, int]:
+    """Sizes of the data caches that one core sees, from /sys; typical ones where it does not say."""
+    sizes = list(_typical_caches(architecture(host_triple())))
+    for index in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        try:
+            kind = (index / "type").read_text().strip()
+            level = int((index / "level").read_text())
+            text = (index / "size").read_text().strip()
+        except (OSError, ValueError):
+            continue
+        if kind == "Instruction" or not 1 <= level <= 3:
+            continue
+        unit = {"K": 1 << 10, "M": 1 << 20}.get(text[-1:], 1)
+        sizes[level - 1] = int(text.rstrip("KM")) * unit
+    return sizes[0], sizes[1], sizes[2]
+
+
+def core_count() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def machine_name() -> str:
+    """The architecture's name as the operating system gives it."""
+    return platform.machine()

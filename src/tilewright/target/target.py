@@ -1,0 +1,376 @@
+"""``Target``: what to generate code for, written as TVM 0.8 writes it (``llvm -mcpu=core-avx2``)."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import shlex
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from tilewright.ir.errors import TilewrightError
+
+_COMMON_OPTIONS: dict[str, type] = {
+    "keys": list,
+    "libs": list,
+    "device": str,
+    "model": str,
+    "tag": str,
+    "num-cores": int,
+    "from_device": int,
+}
+_CPU_OPTIONS: dict[str, type] = {
+    "mcpu": str,
+    "mattr": list,
+    "mtriple": str,
+    "mfloat-abi": str,
+    "march": str,
+    "system-lib": bool,
+    "link-params": bool,
+    "runtime": str,
+    "executor": str,
+    "unpacked-api": bool,
+    "interface-api": str,
+    "workspace-byte-alignment": int,
+    "opt-level": int,
+}
+
+
+@dataclass(frozen=True)
+class TargetKind:
+    """A kind of target: its name, default keys, the options it takes with their types, and their defaults."""
+
+    name: str
+    default_keys: tuple[str, ...]
+    options: Mapping[str, type]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    device_type: int = 1
+
+    def __str__(self) -> str:
+        return self.name
+
+
+_KINDS: dict[str, TargetKind] = {
+    kind.name: kind
+    for kind in (
+        TargetKind("llvm", ("cpu",), _CPU_OPTIONS, {"link-params": False}),
+        TargetKind("c", ("cpu",), _CPU_OPTIONS, {"link-params": False}),
+        TargetKind(
+            "cuda",
+            ("cuda", "gpu"),
+            {
+                "mcpu": str,
+                "arch": str,
+                "system-lib": bool,
+                "max_num_threads": int,
+                "thread_warp_size": int,
+                "shared_memory_per_block": int,
+                "registers_per_block": int,
+                "max_threads_per_block": int,
+            },
+            {"max_num_threads": 1024, "thread_warp_size": 32},
+            2,
+        ),
+        TargetKind("ext_dev", (), {"system-lib": bool}, {}, 12),
+        TargetKind("hybrid", (), {"system-lib": bool}, {}, 1),
+    )
+}
+
+
+class Target:
+    """What code is generated for: a kind and its options. Equal targets print the same and hash the same.
+
+    ``Target("llvm -mcpu=core-avx2")``, ``Target({"kind": "llvm", "mcpu": "core-avx2"})`` or the same as JSON text;
+    ``host`` is the target of the code that launches kernels. ``with target:`` makes it ``Target.current()``.
+    """
+
+    _local: ClassVar[threading.local] = threading.local()
+
+    def __init__(
+        self,
+        target: str | Mapping[str, Any] | Target,
+        host: str | Mapping[str, Any] | Target | None = None,
+    ) -> None:
+        if isinstance(target, Target):
+            self.kind, self.keys, self.attrs, self.host = target.kind, target.keys, target.attrs, target.host
+        else:
+            config = _config_of(target)
+            inner_host = config.pop("host", None)
+            self.kind = _kind_of(config.pop("kind", None), target)
+            options = _checked_options(self.kind, config)
+            self.keys: tuple[str, ...] = _keys_of(self.kind, options)
+            self.attrs: dict[str, Any] = {**self.kind.defaults, **options}
+            self.host: Target | None = None if inner_host is None else Target(inner_host)
+        if host is not None:
+            self.host = Target(host)
+        self._text = self._print()
+
+    # ---- options by name ----
+    @property
+    def mcpu(self) -> str:
+        """The processor's LLVM name, or "" for this machine's."""
+        return str(self.attrs.get("mcpu", ""))
+
+    @property
+    def mattr(self) -> tuple[str, ...]:
+        """Processor features switched on ("+avx2") or off ("-fma")."""
+        return tuple(self.attrs.get("mattr", ()))
+
+    @property
+    def mtriple(self) -> str:
+        """The LLVM target triple, or "" for this machine's."""
+        return str(self.attrs.get("mtriple", ""))
+
+    @property
+    def libs(self) -> tuple[str, ...]:
+        """External libraries that operators may use."""
+        return tuple(self.attrs.get("libs", ()))
+
+    @property
+    def model(self) -> str:
+        """Name of the device model, as tuning records know it."""
+        return str(self.attrs.get("model", "unknown"))
+
+    @property
+    def device_name(self) -> str:
+        """Value of ``-device``."""
+        return str(self.attrs.get("device", ""))
+
+    @property
+    def tag(self) -> str:
+        """Value of ``-tag``."""
+        return str(self.attrs.get("tag", ""))
+
+    @property
+    def device_type(self) -> int:
+        """DLPack's code of the device that runs the code (1 is the CPU)."""
+        return self.kind.device_type
+
+    @property
+    def max_num_threads(self) -> int:
+        """Threads of a block, for targets that have blocks; 1 otherwise."""
+        return int(self.attrs.get("max_num_threads", 1))
+
+    @property
+    def thread_warp_size(self) -> int:
+        """Threads that run in lock step; 1 on CPUs."""
+        return int(self.attrs.get("thread_warp_size", 1))
+
+    def get_attr(self, name: str, default: Any = None) -> Any:
+        """The option ``name``, or ``default``."""
+        return self.attrs.get(name, default)
+
+    # ---- text ----
+    def _print(self) -> str:
+        parts = [self.kind.name]
+        if self.keys:
+            parts.append(f"-keys={','.join(self.keys)}")
+        parts += [f"-{name}={_option_text(value)}" for name, value in sorted(self.attrs.items())]
+        return " ".join(parts)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def export(self) -> dict[str, Any]:
+        """The target as a dictionary from which ``Target`` builds it again."""
+        config: dict[str, Any] = {"kind": self.kind.name, "keys": list(self.keys), "tag": self.tag}
+        config |= {k: list(v) if isinstance(v, tuple) else v for k, v in self.attrs.items()}
+        if self.host is not None:
+            config["host"] = self.host.export()
+        return config
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and self._text == other._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+    # ---- the current target ----
+    def __enter__(self) -> Self:
+        if not hasattr(self._local, "stack"):
+            self._local.stack = []
+        self._local.stack.append(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._local.stack.pop()
+
+    @classmethod
+    def current(cls, allow_none: bool = True) -> Target | None:
+        """The innermost ``with target:`` of this thread; None, or an error, outside of any."""
+        stack = getattr(cls._local, "stack", None)
+        if stack:
+            innermost: Target = stack[-1]
+            return innermost
+        if allow_none:
+            return None
+        raise TilewrightError("there is no current target; write `with tvm.target.Target('llvm'):` around this")
+
+    def with_host(self, host: str | Target | None) -> Target:
+        """The same target with another host."""
+        return self if host is None else Target(self, host)
+
+    @staticmethod
+    def list_kinds() -> list[str]:
+        """Names of the target kinds."""
+        return list(_KINDS)
+
+    @staticmethod
+    def check_and_update_host_consist(
+        target: Any, host: Any = None, target_is_dict_key: bool = True
+    ) -> tuple[Any, Target | None]:
+        """Bring ``target`` (a target, or a dictionary with targets as keys) and ``host`` to agreement, as TVM does."""
+        host = None if host is None else Target(host)
+        if isinstance(target, Mapping):
+            made = {Target(k).with_host(host): v for k, v in target.items()}
+            return made, host
+        if target is None:
+            return None, host
+        checked = Target(target).with_host(host)
+        return checked, checked.host if host is None else host
+
+
+def _config_of(target: str | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(target, Mapping):
+        return dict(target)
+    if not isinstance(target, str):
+        raise TilewrightError(
+            f"a target is a string such as 'llvm -mcpu=core-avx2' or a dictionary, not a {type(target).__name__}"
+        )
+    text = target.strip()
+    if text.startswith("{"):
+        try:
+            return dict(json.loads(text))
+        except ValueError as error:
+            raise TilewrightError(f"the target {text!r} is no valid JSON: {error}") from None
+    return _parse_options(text)
+
+
+def _parse_options(text: str) -> dict[str, Any]:
+    words = shlex.split(text)
+    if not words:
+        raise TilewrightError(f"the target string is empty; kinds: {', '.join(_KINDS)}")
+    config: dict[str, Any] = {"kind": words[0]}
+    i = 1
+    while i < len(words):
+        word = words[i]
+        if not word.startswith("-"):
+            raise TilewrightError(f"target {text!r}: expected an option such as -mcpu=..., found {word!r}")
+        name, equals, value = word.lstrip("-").partition("=")
+        if not equals:
+            follows = i + 1 < len(words) and not words[i + 1].startswith("-")
+            value = words[i + 1] if follows else "1"
+            i += follows
+        if name in config:
+            raise TilewrightError(f"target {text!r}: the option -{name} is given twice")
+        config[name] = value
+        i += 1
+    return config
+
+
+def _kind_of(name: Any, target: Any) -> TargetKind:
+    if name is None:
+        raise TilewrightError(f"the target {target!r} does not say its kind; kinds: {', '.join(_KINDS)}")
+    kind = _KINDS.get(str(name))
+    if kind is None:
+        raise TilewrightError(f"unknown target kind {str(name)!r}; there is {', '.join(_KINDS)}")
+    return kind
+
+
+def _checked_options(kind: TargetKind, config: Mapping[str, Any]) -> dict[str, Any]:
+    known = {**_COMMON_OPTIONS, **kind.options}
+    checked: dict[str, Any] = {}
+    for name, value in config.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f" (did you mean -{close[0]}?)" if close else ""
+            raise TilewrightError(
+                f"target kind {kind.name!r} has no option -{name}{hint}; it has {', '.join(sorted(known))}"
+            )
+        if value is None or (name == "tag" and not value):
+            continue
+        checked[name] = _convert(kind, name, value, known[name])
+    return checked
+
+
+def _convert(kind: TargetKind, name: str, value: Any, wanted: type) -> Any:
+    try:
+        if wanted is list:
+            items = value.split(",") if isinstance(value, str) else value
+            return tuple(str(v).strip() for v in items if str(v).strip())
+        if wanted is bool:
+            if isinstance(value, str):
+                return {"1": True, "true": True, "0": False, "false": False}[value.lower()]
+            return bool(value)
+        return wanted(value)
+    except (KeyError, TypeError, ValueError):
+        raise TilewrightError(
+            f"option -{name} of target kind {kind.name!r} takes {wanted.__name__}, got {value!r}"
+        ) from None
+
+
+def _keys_of(kind: TargetKind, options: dict[str, Any]) -> tuple[str, ...]:
+    given: Sequence[str] = options.pop("keys", ())
+    device = options.get("device")
+    keys = list(given)
+    if device is not None and device not in keys:
+        keys.append(device)
+    if not given:
+        keys += [k for k in kind.default_keys if k not in keys]
+    return tuple(keys)
+
+
+def _option_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, tuple):
+        return ",".join(value)
+    text = str(value)
+    return f'"{text}"' if " " in text else text
+
+
+def create(target: str | Mapping[str, Any] | Target) -> Target:
+    """TVM's older name of ``Target(...)``."""
+    return Target(target)
+
+
+def _with_options(base: str, options: str | Sequence[str] | None) -> Target:
+    extra = [options] if isinstance(options, str) else list(options or ())
+    return Target(" ".join([base, *extra]))
+
+
+def cuda(model: str = "unknown", arch: str | None = None, options: str | Sequence[str] | None = None) -> Target:
+    """A CUDA target of the given GPU model and architecture (``sm_80``)."""
+    return _with_options(f"cuda -model={model}" + (f" -arch={arch}" if arch else ""), options)
+
+
+_ARM_MODELS = {
+    "pixel2": "-model=snapdragon835 -mtriple=arm64-linux-android -mattr=+neon",
+    "mate10": "-model=kirin970 -mtriple=arm64-linux-android -mattr=+neon",
+    "p20": "-model=kirin970 -mtriple=arm64-linux-android -mattr=+neon",
+    "rasp3b": "-model=bcm2837 -mtriple=armv7l-linux-gnueabihf -mattr=+neon",
+    "rasp4b": "-model=bcm2711 -mtriple=armv8l-linux-gnueabihf -mattr=+neon -mcpu=cortex-a72",
+    "rasp4b64": "-model=bcm2711 -mtriple=aarch64-linux-gnu -mattr=+neon -mcpu=cortex-a72",
+    "rk3399": "-model=rk3399 -mtriple=aarch64-linux-gnu -mattr=+neon",
+    "pynq": "-model=pynq -mtriple=armv7a-linux-eabi -mattr=+neon",
+    "ultra96": "-model=ultra96 -mtriple=aarch64-linux-gnu -mattr=+neon",
+}
+
+
+def arm_cpu(model: str = "unknown", options: str | Sequence[str] | None = None) -> Target:
+    """An ARM board: one of TVM's model names (``rasp4b64``), or a name with explicit options."""
+    known = _ARM_MODELS.get(model, f"-model={model}")
+    return _with_options(f"llvm -device=arm_cpu {known}", options)
+
+
+def riscv_cpu(model: str = "sifive-u54", options: str | Sequence[str] | None = None) -> Target:
+    """A RISC-V processor, by the name of its core."""
+    base = f"llvm -device=arm_cpu -model={model} -mtriple=riscv64-unknown-linux-gnu -mcpu={model}"
+    return _with_options(f"{base} -mattr=+m,+a,+f,+d,+c", options)
+
+
