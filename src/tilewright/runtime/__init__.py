@@ -1,1 +1,83 @@
-"""What runs a compiled model: arrays, devices, modules, executors. Imports nothing of the compiler."""
+"""The Python face of the native runtime: what a deployed model needs, and nothing of the compiler.
+
+``dtype.py`` element types, ``device.py`` devices, ``ndarray.py`` arrays, ``packed_func.py`` and ``registry.py``
+functions, ``module.py`` modules (with the protocol for compiled code), ``export.py`` writing libraries,
+``params.py`` parameter files, ``executor/`` executors, ``_ffi.py`` the library itself.
+"""
+
+from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, metal, opencl, rocm, vulkan
+from .dtype import DataType, DataTypeCode
+from .error import ExportError, TVMError
+from .executor import GraphExecutorFactoryModule, GraphModule
+from .module import (
+    BenchmarkResult,
+    CompiledCode,
+    Module,
+    ModuleStream,
+    context_symbols,
+    create_module,
+    enabled,
+    from_compiled,
+    host_cpu_features,
+    load_module,
+    num_threads,
+    set_num_threads,
+    system_lib,
+)
+from .ndarray import NDArray, array, empty, from_dlpack, numpy_dtype, numpyasarray
+from .packed_func import PackedFunc
+from .params import load_param_dict, save_param_dict
+from .registry import (
+    convert,
+    get_global_func,
+    list_global_func_names,
+    register_func,
+    remove_global_func,
+)
+
+__all__ = [
+    "BenchmarkResult",
+    "CompiledCode",
+    "DataType",
+    "DataTypeCode",
+    "Device",
+    "ExportError",
+    "GraphExecutorFactoryModule",
+    "GraphModule",
+    "Module",
+    "ModuleStream",
+    "NDArray",
+    "PackedFunc",
+    "TVMError",
+    "array",
+    "cl",
+    "context_symbols",
+    "convert",
+    "cpu",
+    "create_module",
+    "cuda",
+    "device",
+    "empty",
+    "enabled",
+    "ext_dev",
+    "from_compiled",
+    "from_dlpack",
+    "get_global_func",
+    "gpu",
+    "host_cpu_features",
+    "list_global_func_names",
+    "load_module",
+    "load_param_dict",
+    "metal",
+    "num_threads",
+    "numpy_dtype",
+    "numpyasarray",
+    "opencl",
+    "register_func",
+    "remove_global_func",
+    "rocm",
+    "save_param_dict",
+    "set_num_threads",
+    "system_lib",
+    "vulkan",
+]

@@ -1,5 +1,9 @@
-"""The error type that crosses the C API."""
+"""Errors that the runtime raises."""
 
 
 class TVMError(RuntimeError):
-    """Raised when a runtime or compiled function reports failure; the text is the C side's last error."""
+    """An error reported by the runtime or by a compiled function."""
+
+
+class ExportError(TVMError):
+    """A library could not be written: no compiler, no space, no permission, or the compiler failed."""

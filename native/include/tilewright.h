@@ -1,0 +1,109 @@
+/* Licensed under the Apache License, Version 2.0; see LICENSE.
+ *
+ * What this runtime adds to TVM's C API: the graph executor as plain C functions, modules with callbacks, and the
+ * stream through which modules are saved and loaded. A whole program:
+ *
+ *   TVMModuleHandle lib;  TilewrightGraph* graph;
+ *   if (TVMModLoadFromFile("model.so", "", &lib)) die(TVMGetLastError());
+ *   if (TilewrightGraphFromModule(lib, "default", (DLDevice){kDLCPU, 0}, &graph)) die(TVMGetLastError());
+ *   TilewrightGraphSetInput(graph, "data", &tensor);
+ *   TilewrightGraphRun(graph);
+ *   TilewrightGraphGetOutput(graph, 0, &array);      // the caller owns a reference: TVMArrayFree(array)
+ *   TilewrightGraphFree(graph);  TVMModFree(lib);
+ */
+#ifndef TILEWRIGHT_H_
+#define TILEWRIGHT_H_
+
+#include <tvm/runtime/c_backend_api.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- graph executor ---- */
+typedef struct TilewrightGraph TilewrightGraph;
+
+/* Builds an executor for a TVM 0.8 graph JSON whose operators are functions of lib (or of its imports). */
+TVM_DLL int TilewrightGraphCreate(const char* graph_json, size_t json_size, TVMModuleHandle lib, DLDevice device,
+                                  TilewrightGraph** out);
+/* Same, from a module exported with its graph: name is the model's name, "default" unless another was given. */
+TVM_DLL int TilewrightGraphFromModule(TVMModuleHandle lib, const char* name, DLDevice device, TilewrightGraph** out);
+TVM_DLL void TilewrightGraphFree(TilewrightGraph* graph);
+TVM_DLL int TilewrightGraphRun(TilewrightGraph* graph);
+TVM_DLL int TilewrightGraphNumInputs(const TilewrightGraph* graph);
+TVM_DLL int TilewrightGraphNumOutputs(const TilewrightGraph* graph);
+/* -1 when there is no such input. */
+TVM_DLL int TilewrightGraphInputIndex(const TilewrightGraph* graph, const char* name);
+/* NULL when the index is out of range. */
+TVM_DLL const char* TilewrightGraphInputName(const TilewrightGraph* graph, int index);
+/* Copies the tensor's contents into the input. */
+TVM_DLL int TilewrightGraphSetInput(TilewrightGraph* graph, const char* name, const DLTensor* value);
+TVM_DLL int TilewrightGraphSetInputAt(TilewrightGraph* graph, int index, const DLTensor* value);
+/* Makes the input refer to value's memory, which must be compact, 64-byte aligned and outlive its use. */
+TVM_DLL int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* graph, int index, const DLTensor* value);
+/* The executor's own array; the caller owns a reference and sees the contents change with the next run. */
+TVM_DLL int TilewrightGraphGetInput(TilewrightGraph* graph, int index, TVMArrayHandle* out);
+TVM_DLL int TilewrightGraphGetOutput(TilewrightGraph* graph, int index, TVMArrayHandle* out);
+TVM_DLL int TilewrightGraphCopyOutput(TilewrightGraph* graph, int index, DLTensor* out);
+/* params is what save_param_dict wrote. */
+TVM_DLL int TilewrightGraphLoadParams(TilewrightGraph* graph, const char* params, size_t size);
+/* Uses other's arrays for the parameters that params names, so that both hold one copy. */
+TVM_DLL int TilewrightGraphShareParams(TilewrightGraph* graph, TilewrightGraph* other, const char* params, size_t size);
+/* Runs up to and including node_index, then copies that node's first output. */
+TVM_DLL int TilewrightGraphDebugGetOutput(TilewrightGraph* graph, int node_index, DLTensor* out);
+/* The bytes of activation storage and of parameter storage that the executor holds. */
+TVM_DLL void TilewrightGraphMemory(const TilewrightGraph* graph, uint64_t* pooled_bytes, uint64_t* input_bytes);
+
+/* ---- streams, through which modules are saved and loaded ---- */
+typedef struct TilewrightStream TilewrightStream;
+TVM_DLL int TilewrightStreamRead(TilewrightStream* stream, void* data, size_t nbytes);
+TVM_DLL int TilewrightStreamWrite(TilewrightStream* stream, const void* data, size_t nbytes);
+
+/* ---- modules with callbacks ---- */
+typedef struct {
+  /* Address of a compiled function (TVMBackendPackedCFunc), or NULL. May be NULL itself. */
+  void* (*resolve)(void* ctx, const char* name);
+  /* A function that the caller then owns; *out stays NULL when there is none. May be NULL itself. */
+  int (*get_function)(void* ctx, const char* name, TVMFunctionHandle* out);
+  /* Writes what the loader of this type key reads back. NULL: the module cannot be saved. */
+  int (*save)(void* ctx, TilewrightStream* stream);
+  /* Sets *ret through TVMCFuncSetReturn to a string. May be NULL itself. */
+  int (*get_source)(void* ctx, const char* format, TVMRetValueHandle ret);
+  void (*finalize)(void* ctx);
+} TilewrightModuleCallbacks;
+
+TVM_DLL int TilewrightModCreate(const char* type_key, const TilewrightModuleCallbacks* callbacks, void* ctx,
+                                TVMModuleHandle* out);
+/* Takes one more reference. */
+TVM_DLL int TilewrightModRetain(TVMModuleHandle mod);
+TVM_DLL const char* TilewrightModTypeKey(TVMModuleHandle mod);
+TVM_DLL int TilewrightModNumImports(TVMModuleHandle mod);
+/* The caller owns a reference. */
+TVM_DLL int TilewrightModGetImport(TVMModuleHandle mod, int index, TVMModuleHandle* out);
+/* Text of the module through *ret_val (kTVMStr, thread-local). */
+TVM_DLL int TilewrightModGetSource(TVMModuleHandle mod, const char* format, TVMValue* ret_val, int* ret_code);
+/* Appends the module's own payload to a file. */
+TVM_DLL int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path);
+/* Reads a blob (u64 size + module table), as found in __tvm_dev_mblob. lib stands for its "_lib" entry. */
+TVM_DLL int TilewrightModFromBlob(const char* blob, size_t nbytes, TVMModuleHandle lib, TVMModuleHandle* out);
+
+/* ---- functions, threads, processor ---- */
+/* The callback and resource of a function made by TVMFuncCreateFromCFunc; *func is NULL for any other. */
+TVM_DLL int TilewrightFuncCallback(TVMFunctionHandle f, TVMPackedCFunc* func, void** resource_handle);
+/* Takes one more reference. */
+TVM_DLL int TilewrightArrayRetain(TVMArrayHandle array);
+TVM_DLL int TilewrightNumThreads(void);
+/* 0 restores the default: TVM_NUM_THREADS, OMP_NUM_THREADS, or the cores this process may use. */
+TVM_DLL int TilewrightSetNumThreads(int num_threads);
+/* Comma-separated features of this processor, in LLVM's names. */
+TVM_DLL const char* TilewrightHostCpuFeatures(void);
+/* Fails, naming them, when this processor lacks some of the comma-separated features. */
+TVM_DLL int TilewrightCheckCpuFeatures(const char* features, const char* who);
+/* Address of a backend function by name ("TVMFuncCall", ...), or NULL; names[] ends with NULL. */
+TVM_DLL void* TilewrightContextSymbol(const char* name);
+TVM_DLL const char* const* TilewrightContextSymbolNames(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TILEWRIGHT_H_ */

@@ -1,0 +1,455 @@
+/* Licensed under the Apache License, Version 2.0; see LICENSE.
+ *
+ * The graph executor: storage, the prepared calls, and running them. run() walks an array of calls; it allocates
+ * nothing and looks nothing up. */
+#include "graph.h"
+
+/* ---- life ---- */
+static void free_calls(TilewrightGraph* g) {
+  for (int i = 0; i < g->num_calls; ++i) {
+    GraphCall* c = &g->calls[i];
+    tw_func_release(c->func);
+    free(c->args);
+    free(c->codes);
+    free(c->tensors);
+    free(c->flat_shapes);
+  }
+  free(g->calls);
+}
+
+void TilewrightGraphFree(TilewrightGraph* g) {
+  if (g == NULL) return;
+  free_calls(g);
+  for (int i = 0; i < g->num_entries && g->entries != NULL; ++i) {
+    tw_array_release(g->entries[i].array);
+    free(g->entries[i].shape);
+    free(g->entries[i].uses);
+  }
+  for (int i = 0; i < g->num_nodes && g->nodes != NULL; ++i) {
+    free(g->nodes[i].name);
+    free(g->nodes[i].function);
+    free(g->nodes[i].inputs);
+  }
+  for (int i = 0; i < g->num_storage && g->storage != NULL; ++i) tw_array_release(g->storage[i]);
+  tw_map_clear(&g->input_index, NULL);
+  free(g->storage);
+  free(g->entries);
+  free(g->nodes);
+  free(g->row_pointers);
+  free(g->inputs);
+  free(g->outputs);
+  tw_module_release(g->lib);
+  free(g);
+}
+
+/* ---- storage ---- */
+static bool is_nop(const GraphNode* node) { return node->function != NULL && strcmp(node->function, "__nop") == 0; }
+
+/* A __nop (a reshape) shares its input's memory under another shape. */
+static int find_roots(TilewrightGraph* g) {
+  for (int i = 0; i < g->num_nodes; ++i) {
+    if (!is_nop(&g->nodes[i])) continue;
+    int entry = g->row_pointers[i];
+    if (g->nodes[i].num_inputs != 1) return tw_fail("bad graph JSON: __nop node \"%s\" needs one input", g->nodes[i].name);
+    int from = g->nodes[i].inputs[0];
+    if (g->entries[from].nbytes != g->entries[entry].nbytes) {
+      return tw_fail("bad graph JSON: __nop node \"%s\" changes the size of its input", g->nodes[i].name);
+    }
+    g->entries[entry].root = g->entries[from].root;
+  }
+  return 0;
+}
+
+/* Gives parameters their place before storage is allocated, so that none is allocated for them. */
+static int adopt_params(TilewrightGraph* g, const TwParams* params) {
+  for (size_t i = 0; params != NULL && i < params->count; ++i) {
+    int index = TilewrightGraphInputIndex(g, params->names[i]);
+    if (index < 0) continue;
+    if (graph_replace_input(g, g->row_pointers[g->inputs[index]], params->arrays[i], true) != 0) return -1;
+  }
+  return 0;
+}
+
+static int allocate_storage(TilewrightGraph* g) {
+  uint64_t* sizes = calloc((size_t)g->num_storage + 1, sizeof(uint64_t));
+  g->storage = calloc((size_t)g->num_storage + 1, sizeof(TwArray*));
+  if (sizes == NULL || g->storage == NULL) {
+    free(sizes);
+    return tw_out_of_memory((size_t)g->num_storage * sizeof(uint64_t));
+  }
+  for (int i = 0; i < g->num_entries; ++i) {
+    const GraphEntry* e = &g->entries[i];
+    if (g->entries[e->root].array != NULL) continue;
+    uint64_t end = e->storage_offset + e->nbytes;
+    if (sizes[e->storage] < end) sizes[e->storage] = end;
+  }
+  int rc = 0;
+  for (int i = 0; rc == 0 && i < g->num_storage; ++i) {
+    int64_t size = (int64_t)sizes[i];
+    if (size == 0) continue;
+    g->storage[i] = tw_array_new(&size, 1, (DLDataType){kDLUInt, 8, 1}, g->device);
+    if (g->storage[i] == NULL) rc = -1;
+  }
+  free(sizes);
+  return rc;
+}
+
+/* Gives an entry the memory of its root, or of its storage. */
+static int place_entry(TilewrightGraph* g, int index) {
+  GraphEntry* e = &g->entries[index];
+  TwArray* parent;
+  uint64_t offset = 0;
+  if (e->root != index) {
+    parent = g->entries[e->root].array;
+  } else if (e->nbytes == 0 && g->storage[e->storage] == NULL) {
+    e->array = tw_array_new(e->shape, e->ndim, e->type, g->device);
+    return e->array == NULL ? -1 : 0;
+  } else {
+    parent = g->storage[e->storage];
+    offset = e->storage_offset;
+  }
+  TwArray* array = tw_array_view(parent, offset, e->shape, e->ndim, e->type);
+  if (array == NULL) return -1;
+  tw_array_release(e->array);
+  e->array = array;
+  return 0;
+}
+
+static int place_entries(TilewrightGraph* g) {
+  /* roots precede what refers to them: edges go from earlier nodes to later ones */
+  for (int i = 0; i < g->num_entries; ++i) {
+    if (g->entries[i].array == NULL && place_entry(g, i) != 0) return -1;
+  }
+  return 0;
+}
+
+/* ---- calls ---- */
+/* Copies tensors[0] to tensors[1]; TVM's __copy moves data between devices. */
+static int run_copy(GraphCall* c) { return tw_copy(&c->tensors[0], &c->tensors[1]); }
+
+static int add_use(GraphEntry* e, DLTensor* t) {
+  DLTensor** grown = realloc(e->uses, (size_t)(e->num_uses + 1) * sizeof *grown);
+  if (grown == NULL) return tw_out_of_memory(sizeof *grown);
+  e->uses = grown;
+  e->uses[e->num_uses++] = t;
+  return 0;
+}
+
+static int prepare_call(TilewrightGraph* g, GraphCall* c, int index) {
+  const GraphNode* node = &g->nodes[index];
+  int first = g->row_pointers[index], num_outputs = g->row_pointers[index + 1] - first;
+  int n = c->num_args = node->num_inputs + num_outputs;
+  c->node = index;
+  c->args = calloc((size_t)n + 1, sizeof *c->args);
+  c->codes = calloc((size_t)n + 1, sizeof *c->codes);
+  c->tensors = calloc((size_t)n + 1, sizeof *c->tensors);
+  c->flat_shapes = calloc((size_t)n + 1, sizeof *c->flat_shapes);
+  if (c->args == NULL || c->codes == NULL || c->tensors == NULL || c->flat_shapes == NULL) {
+    return tw_out_of_memory((size_t)n * sizeof *c->tensors);
+  }
+  for (int i = 0; i < n; ++i) {
+    int entry = i < node->num_inputs ? node->inputs[i] : first + i - node->num_inputs;
+    const GraphEntry* e = &g->entries[entry];
+    DLTensor* t = &c->tensors[i];
+    *t = e->array->tensor;
+    t->data = (char*)t->data + t->byte_offset;
+    t->byte_offset = 0;
+    t->strides = NULL;
+    t->shape = e->shape;
+    if (node->flatten) {
+      c->flat_shapes[i] = 1;
+      for (int d = 0; d < t->ndim; ++d) c->flat_shapes[i] *= t->shape[d];
+      t->ndim = 1;
+      t->shape = &c->flat_shapes[i];
+    }
+    c->args[i].v_handle = t;
+    c->codes[i] = kTVMDLTensorHandle;
+    if (add_use(&g->entries[e->root], t) != 0) return -1;
+  }
+  return 0;
+}
+
+static int find_function(TilewrightGraph* g, GraphCall* c, const char* name, char** missing) {
+  if (g->lib != NULL && tw_module_find(g->lib, name, true, &c->func) != 0) return -1;
+  if (c->func != NULL) {
+    c->direct = c->func->direct;
+    return 0;
+  }
+  size_t used = *missing == NULL ? 0 : strlen(*missing);
+  char* grown = realloc(*missing, used + strlen(name) + 3);
+  if (grown == NULL) return tw_out_of_memory(used);
+  sprintf(grown + used, "%s%s", used == 0 ? "" : ", ", name);
+  *missing = grown;
+  return 0;
+}
+
+static int prepare_calls(TilewrightGraph* g) {
+  g->calls = calloc((size_t)g->num_nodes + 1, sizeof *g->calls);
+  if (g->calls == NULL) return tw_out_of_memory((size_t)g->num_nodes * sizeof *g->calls);
+  char* missing = NULL;
+  int rc = 0;
+  for (int i = 0; rc == 0 && i < g->num_nodes; ++i) {
+    const GraphNode* node = &g->nodes[i];
+    if (node->function == NULL || is_nop(node)) continue;
+    GraphCall* c = &g->calls[g->num_calls++];
+    rc = prepare_call(g, c, i);
+    if (rc != 0) break;
+    if (strcmp(node->function, "__copy") != 0) {
+      rc = find_function(g, c, node->function, &missing);
+    } else if (c->num_args != 2) {
+      rc = tw_fail("bad graph JSON: __copy node \"%s\" needs one input and one output", node->name);
+    }
+  }
+  if (rc == 0 && missing != NULL) {
+    rc = tw_fail("the library lacks functions that the graph calls: %s; was it built from another model?", missing);
+  }
+  free(missing);
+  return rc;
+}
+
+int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice device, const TwParams* params,
+                    TilewrightGraph** out) {
+  if (tw_check_cpu(device) != 0) return -1;
+  TilewrightGraph* g = calloc(1, sizeof *g);
+  if (g == NULL) return tw_out_of_memory(sizeof *g);
+  g->device = device;
+  g->lib = lib == NULL ? NULL : tw_module_retain(lib);
+  if (graph_read_json(g, json, json_size) != 0 || find_roots(g) != 0 || adopt_params(g, params) != 0 ||
+      allocate_storage(g) != 0 || place_entries(g) != 0 || prepare_calls(g) != 0) {
+    TilewrightGraphFree(g);
+    return -1;
+  }
+  *out = g;
+  return 0;
+}
+
+int TilewrightGraphCreate(const char* graph_json, size_t json_size, TVMModuleHandle lib, DLDevice device,
+                          TilewrightGraph** out) {
+  return tw_graph_create(graph_json, json_size, lib, device, NULL, out);
+}
+
+/* ---- running ---- */
+static int operator_failed(const TilewrightGraph* g, const GraphCall* c, int rc) {
+  char* text = tw_strdup(TVMGetLastError());
+  const char* name = g->nodes[c->node].name;
+  if (text == NULL || text[0] == '\0') {
+    tw_fail("operator %s failed with code %d", name, rc);
+  } else {
+    tw_fail("operator %s: %s", name, text);
+  }
+  free(text);
+  return -1;
+}
+
+static int run_call(const TilewrightGraph* g, GraphCall* c) {
+  TVMValue ret;
+  int ret_code = kTVMNullptr, rc;
+  if (c->direct != NULL) {
+    rc = c->direct(c->args, c->codes, c->num_args, &ret, &ret_code, NULL);
+  } else if (c->func != NULL) {
+    rc = TVMFuncCall(c->func, c->args, c->codes, c->num_args, &ret, &ret_code);
+  } else {
+    rc = run_copy(c);
+  }
+  return rc == 0 ? 0 : operator_failed(g, c, rc);
+}
+
+int TilewrightGraphRun(TilewrightGraph* g) {
+  tw_clear_error();
+  for (int i = 0; i < g->num_calls; ++i) {
+    if (run_call(g, &g->calls[i]) != 0) return -1;
+  }
+  return 0;
+}
+
+int TilewrightGraphDebugGetOutput(TilewrightGraph* g, int node_index, DLTensor* out) {
+  if (node_index < 0 || node_index >= g->num_nodes) {
+    return tw_fail("node %d is out of range: the graph has %d nodes", node_index, g->num_nodes);
+  }
+  tw_clear_error();
+  for (int i = 0; i < g->num_calls && g->calls[i].node <= node_index; ++i) {
+    if (run_call(g, &g->calls[i]) != 0) return -1;
+  }
+  return tw_copy(&g->entries[g->row_pointers[node_index]].array->tensor, out);
+}
+
+/* ---- inputs ---- */
+int TilewrightGraphNumInputs(const TilewrightGraph* g) { return g->num_inputs; }
+
+int TilewrightGraphNumOutputs(const TilewrightGraph* g) { return g->num_outputs; }
+
+int TilewrightGraphInputIndex(const TilewrightGraph* g, const char* name) {
+  return (int)(intptr_t)tw_map_get(&g->input_index, name) - 1;
+}
+
+const char* TilewrightGraphInputName(const TilewrightGraph* g, int index) {
+  return index < 0 || index >= g->num_inputs ? NULL : g->nodes[g->inputs[index]].name;
+}
+
+int graph_input_entry(const TilewrightGraph* g, int index, int* entry) {
+  if (index < 0 || index >= g->num_inputs) {
+    return tw_fail("input %d is out of range: the graph has %d inputs", index, g->num_inputs);
+  }
+  *entry = g->row_pointers[g->inputs[index]];
+  return 0;
+}
+
+int graph_find_input(const TilewrightGraph* g, const char* name, int* index) {
+  *index = TilewrightGraphInputIndex(g, name);
+  if (*index >= 0) return 0;
+  char names[512];
+  size_t used = 0;
+  names[0] = '\0';
+  for (int i = 0; i < g->num_inputs && used < sizeof names; ++i) {
+    used += (size_t)snprintf(names + used, sizeof names - used, i == 0 ? "%s" : ", %s", TilewrightGraphInputName(g, i));
+  }
+  return tw_fail("the graph has no input named \"%s\"; its inputs are: %s%s", name, names,
+                 used >= sizeof names ? "..." : "");
+}
+
+static int check_input(const TilewrightGraph* g, int entry, const DLTensor* value) {
+  const GraphEntry* e = &g->entries[entry];
+  DLTensor expected = {.ndim = e->ndim, .shape = e->shape, .dtype = e->type};
+  if (value->ndim == e->ndim && memcmp(value->shape, e->shape, (size_t)e->ndim * sizeof(int64_t)) == 0 &&
+      tw_same_type(value->dtype, e->type)) {
+    return 0;
+  }
+  const char* name = "";
+  for (int i = 0; i < g->num_inputs; ++i) {
+    if (g->row_pointers[g->inputs[i]] == entry) name = g->nodes[g->inputs[i]].name;
+  }
+  char want[160], got[160], want_type[24], got_type[24];
+  return tw_fail("input \"%s\" takes shape %s of %s, but was given shape %s of %s", name,
+                 tw_shape_text(&expected, want, sizeof want), tw_type_name(e->type, want_type),
+                 tw_shape_text(value, got, sizeof got), tw_type_name(value->dtype, got_type));
+}
+
+int graph_replace_input(TilewrightGraph* g, int entry, TwArray* array, bool borrowed) {
+  GraphEntry* e = &g->entries[entry];
+  const DLTensor* t = &array->tensor;
+  if (check_input(g, entry, t) != 0) return -1;
+  if (!tw_is_compact(t)) return tw_fail("an input's memory must be compact (row-major without gaps)");
+  char* data = (char*)t->data + t->byte_offset;
+  if ((uintptr_t)data % TW_ALIGNMENT != 0) {
+    return tw_fail("an input's memory must be aligned to %d bytes; copy it with set_input, or allocate it with nd.empty",
+                   TW_ALIGNMENT);
+  }
+  tw_array_retain(array);
+  tw_array_release(e->array);
+  e->array = array;
+  e->borrowed = borrowed;
+  for (int i = 0; i < e->num_uses; ++i) e->uses[i]->data = data;
+  for (int i = entry + 1; i < g->num_entries; ++i) {
+    if (g->entries[i].root == entry && g->entries[i].array != NULL && place_entry(g, i) != 0) return -1;
+  }
+  return 0;
+}
+
+int TilewrightGraphSetInputAt(TilewrightGraph* g, int index, const DLTensor* value) {
+  int entry = -1;
+  if (graph_input_entry(g, index, &entry) != 0 || check_input(g, entry, value) != 0) return -1;
+  GraphEntry* e = &g->entries[entry];
+  if (e->borrowed) {
+    /* others may use that memory: write to memory of our own */
+    TwArray* own = tw_array_new(e->shape, e->ndim, e->type, g->device);
+    if (own == NULL) return -1;
+    int rc = graph_replace_input(g, entry, own, false);
+    tw_array_release(own);
+    if (rc != 0) return -1;
+  }
+  return tw_copy(value, &e->array->tensor);
+}
+
+int TilewrightGraphSetInput(TilewrightGraph* g, const char* name, const DLTensor* value) {
+  int index;
+  return graph_find_input(g, name, &index) != 0 ? -1 : TilewrightGraphSetInputAt(g, index, value);
+}
+
+int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* g, int index, const DLTensor* value) {
+  int entry = -1;
+  if (graph_input_entry(g, index, &entry) != 0 || check_input(g, entry, value) != 0) return -1;
+  if (tw_check_cpu(value->device) != 0) return -1;
+  /* an array that owns nothing stands for the caller's memory */
+  DLManagedTensor* managed = calloc(1, sizeof *managed);
+  if (managed == NULL) return tw_out_of_memory(sizeof *managed);
+  managed->dl_tensor = *value;
+  TVMArrayHandle array;
+  int rc = TVMArrayFromDLPack(managed, &array);
+  if (rc == 0) {
+    ((TwArray*)array)->borrowed = NULL;
+    rc = graph_replace_input(g, entry, (TwArray*)array, true);
+    TVMArrayFree(array);
+  }
+  free(managed);
+  return rc;
+}
+
+int TilewrightGraphGetInput(TilewrightGraph* g, int index, TVMArrayHandle* out) {
+  int entry = -1;
+  if (graph_input_entry(g, index, &entry) != 0) return -1;
+  *out = &tw_array_retain(g->entries[entry].array)->tensor;
+  return 0;
+}
+
+/* ---- outputs ---- */
+static int output_entry(const TilewrightGraph* g, int index, int* entry) {
+  if (index < 0 || index >= g->num_outputs) {
+    return tw_fail("output %d is out of range: the graph has %d outputs", index, g->num_outputs);
+  }
+  *entry = g->outputs[index];
+  return 0;
+}
+
+int TilewrightGraphGetOutput(TilewrightGraph* g, int index, TVMArrayHandle* out) {
+  int entry = -1;
+  if (output_entry(g, index, &entry) != 0) return -1;
+  *out = &tw_array_retain(g->entries[entry].array)->tensor;
+  return 0;
+}
+
+int TilewrightGraphCopyOutput(TilewrightGraph* g, int index, DLTensor* out) {
+  int entry = -1;
+  return output_entry(g, index, &entry) != 0 ? -1 : tw_copy(&g->entries[entry].array->tensor, out);
+}
+
+/* ---- parameters ---- */
+int TilewrightGraphLoadParams(TilewrightGraph* g, const char* params, size_t size) {
+  TilewrightStream s = {.data = params, .left = size};
+  TwParams p;
+  if (tw_read_params(&s, &p) != 0) return -1;
+  /* the arrays just read become the inputs' memory: nothing is copied again */
+  int rc = 0;
+  for (size_t i = 0; rc == 0 && i < p.count; ++i) {
+    int index = TilewrightGraphInputIndex(g, p.names[i]);
+    if (index >= 0) rc = graph_replace_input(g, g->row_pointers[g->inputs[index]], p.arrays[i], false);
+  }
+  tw_free_params(&p);
+  return rc;
+}
+
+int TilewrightGraphShareParams(TilewrightGraph* g, TilewrightGraph* other, const char* params, size_t size) {
+  TilewrightStream s = {.data = params, .left = size};
+  TwParams p;
+  if (tw_read_params(&s, &p) != 0) return -1;
+  int rc = 0;
+  for (size_t i = 0; rc == 0 && i < p.count; ++i) {
+    int mine = TilewrightGraphInputIndex(g, p.names[i]), theirs = TilewrightGraphInputIndex(other, p.names[i]);
+    if (mine < 0 || theirs < 0) continue;
+    GraphEntry* source = &other->entries[other->row_pointers[other->inputs[theirs]]];
+    source->borrowed = true;
+    rc = graph_replace_input(g, g->row_pointers[g->inputs[mine]], source->array, true);
+  }
+  tw_free_params(&p);
+  return rc;
+}
+
+void TilewrightGraphMemory(const TilewrightGraph* g, uint64_t* pooled_bytes, uint64_t* input_bytes) {
+  *pooled_bytes = *input_bytes = 0;
+  for (int i = 0; i < g->num_storage; ++i) {
+    if (g->storage[i] != NULL) *pooled_bytes += (uint64_t)g->storage[i]->tensor.shape[0];
+  }
+  for (int i = 0; i < g->num_inputs; ++i) {
+    const GraphEntry* e = &g->entries[g->row_pointers[g->inputs[i]]];
+    if (e->array->parent == NULL) *input_bytes += e->nbytes;
+  }
+}

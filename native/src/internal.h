@@ -1,0 +1,213 @@
+/* Licensed under the Apache License, Version 2.0; see LICENSE.
+ *
+ * What the runtime's source files share. Everything here is hidden from users of the library. */
+#ifndef TILEWRIGHT_INTERNAL_H_
+#define TILEWRIGHT_INTERNAL_H_
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tilewright.h>
+
+#define TW_ALIGNMENT 64
+
+/* ---- per-thread state (tls.c) ---- */
+typedef struct {
+  void* ptr;
+  size_t size;
+  bool used;
+} TwWorkspaceBlock;
+
+typedef struct {
+  char* error;
+  size_t error_capacity;
+  char* result; /* string or bytes that the last call returned */
+  size_t result_capacity;
+  TVMByteArray result_bytes;
+  const char** names; /* of TVMFuncListGlobalNames */
+  TwWorkspaceBlock* blocks;
+  size_t num_blocks, block_capacity;
+  bool in_parallel; /* inside a task of a parallel launch */
+} TwThread;
+
+TwThread* tw_thread(void);
+void tw_workspace_release(TwThread* thread);
+
+/* Sets the calling thread's error text and returns -1. */
+int tw_fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+void tw_clear_error(void);
+int tw_out_of_memory(size_t nbytes);
+
+/* ---- strings and maps (util.c) ---- */
+char* tw_strdup(const char* text);
+void* tw_aligned_alloc(size_t nbytes, size_t alignment);
+
+/* String to pointer. Keys are copied, values are the caller's. */
+typedef struct {
+  struct TwMapSlot {
+    char* key;
+    void* value;
+  }* slots;
+  size_t capacity, count;
+} TwMap;
+
+void* tw_map_get(const TwMap* map, const char* key);
+/* False when memory ran out. */
+bool tw_map_set(TwMap* map, const char* key, void* value);
+/* The removed value, or NULL. */
+void* tw_map_remove(TwMap* map, const char* key);
+void tw_map_clear(TwMap* map, void (*free_value)(void*));
+
+/* ---- streams (stream.c) ---- */
+struct TilewrightStream {
+  const char* data; /* reading from memory */
+  size_t left;
+  FILE* file; /* writing to a file */
+};
+
+int tw_read_u64(TilewrightStream* s, uint64_t* out);
+/* A NUL-terminated copy; fails when the stream is shorter than it says. */
+int tw_read_string(TilewrightStream* s, char** out, size_t* out_size);
+int tw_read_strings(TilewrightStream* s, char*** out, size_t* count);
+void tw_free_strings(char** strings, size_t count);
+int tw_write_u64(TilewrightStream* s, uint64_t value);
+int tw_write_string(TilewrightStream* s, const char* text, size_t size);
+int tw_write_strings(TilewrightStream* s, char* const* strings, size_t count);
+
+/* ---- arrays (ndarray.c, params.c) ---- */
+typedef struct TwArray {
+  DLTensor tensor; /* first, so that a handle is both */
+  atomic_int refs;
+  struct TwArray* parent;    /* whose memory this is a view of */
+  DLManagedTensor* borrowed; /* whose memory this wraps */
+  bool owns_data;
+  int64_t dims[];
+} TwArray;
+
+size_t tw_type_bytes(DLDataType type);
+/* False when the product overflows. */
+bool tw_tensor_bytes(int ndim, const int64_t* shape, DLDataType type, size_t* out);
+bool tw_is_compact(const DLTensor* t);
+bool tw_same_type(DLDataType a, DLDataType b);
+/* The type's text ("float32x4") in a buffer of at least 24 bytes, which it returns. */
+char* tw_type_name(DLDataType type, char* buffer);
+/* "(1, 3, 224, 224)", cut when too long; returns buffer. */
+char* tw_shape_text(const DLTensor* t, char* buffer, size_t size);
+int tw_parse_type(const char* text, DLDataType* out);
+int tw_copy(const DLTensor* from, DLTensor* to);
+TwArray* tw_array_new(const int64_t* shape, int ndim, DLDataType type, DLDevice device);
+/* A view of nbytes at byte_offset of parent, which it retains. */
+TwArray* tw_array_view(TwArray* parent, uint64_t byte_offset, const int64_t* shape, int ndim, DLDataType type);
+TwArray* tw_array_retain(TwArray* array);
+void tw_array_release(TwArray* array);
+int tw_read_array(TilewrightStream* s, TwArray** out);
+int tw_write_array(TilewrightStream* s, const TwArray* array);
+int tw_write_params(TilewrightStream* s, char* const* names, TwArray* const* arrays, size_t count);
+
+typedef struct {
+  char** names;
+  TwArray** arrays;
+  size_t count;
+} TwParams;
+/* The contents of save_param_dict. */
+int tw_read_params(TilewrightStream* s, TwParams* out);
+void tw_free_params(TwParams* params);
+
+/* ---- devices (device.c) ---- */
+int tw_check_cpu(DLDevice device);
+
+/* ---- functions (registry.c) ---- */
+typedef struct TwModule TwModule;
+
+typedef struct TwFunc {
+  atomic_int refs;
+  TVMBackendPackedCFunc direct; /* compiled code, or ... */
+  TVMPackedCFunc callback;      /* ... a C function with its resource */
+  void* resource;
+  TVMPackedCFuncFinalizer finalizer;
+  TwModule* owner; /* kept alive by the function */
+} TwFunc;
+
+/* What TVMRetValueHandle points to. */
+typedef struct {
+  TVMValue value;
+  int code;
+} TwReturn;
+
+TwFunc* tw_func_direct(TVMBackendPackedCFunc code, TwModule* owner);
+/* A C callback whose resource is owner itself. */
+TwFunc* tw_func_method(TVMPackedCFunc callback, TwModule* owner);
+TwFunc* tw_func_retain(TwFunc* f);
+void tw_func_release(TwFunc* f);
+void tw_return_int(TVMRetValueHandle ret, int64_t value);
+/* Moves the caller's reference into ret. */
+void tw_return_handle(TVMRetValueHandle ret, void* handle, int code);
+int tw_return_string(TVMRetValueHandle ret, const char* text);
+int tw_return_bytes(TVMRetValueHandle ret, const void* data, size_t size);
+/* Owned reference, or NULL. */
+TwFunc* tw_find_global(const char* name);
+void tw_register_builtin(const char* name, TVMPackedCFunc callback);
+void tw_register_builtins(void);
+
+/* Argument checks of the built-in functions; each fails with a message that names the function. */
+int tw_arg_int(const TVMValue* args, const int* codes, int n, int i, const char* who, int64_t* out);
+int tw_arg_str(const TVMValue* args, const int* codes, int n, int i, const char* who, const char** out);
+int tw_arg_module(const TVMValue* args, const int* codes, int n, int i, const char* who, TwModule** out);
+int tw_arg_tensor(const TVMValue* args, const int* codes, int n, int i, const char* who, DLTensor** out);
+int tw_arg_bytes(const TVMValue* args, const int* codes, int n, int i, const char* who, TVMByteArray* out);
+/* A device given as one argument, or as type and id in two; *used says how many. */
+int tw_arg_device(const TVMValue* args, const int* codes, int n, int i, const char* who, DLDevice* out, int* used);
+
+/* ---- modules (module.c) ---- */
+typedef struct {
+  int (*get_function)(TwModule* self, const char* name, TwFunc** out);
+  int (*save)(TwModule* self, TilewrightStream* stream);
+  int (*get_source)(TwModule* self, const char* format, TVMRetValueHandle ret);
+  void (*destroy)(TwModule* self);
+} TwModuleClass;
+
+struct TwModule {
+  atomic_int refs;
+  const TwModuleClass* cls;
+  char* type_key;
+  void* data;
+  TwModule** imports;
+  int num_imports;
+  pthread_mutex_t env_lock;
+  TwMap env; /* name to TwFunc, what TVMBackendGetFuncFromEnv gave out */
+};
+
+TwModule* tw_module_new(const TwModuleClass* cls, const char* type_key, void* data);
+TwModule* tw_module_retain(TwModule* m);
+void tw_module_release(TwModule* m);
+/* *out (owned) stays NULL when there is none; searches the imports too when query_imports. */
+int tw_module_find(TwModule* m, const char* name, bool query_imports, TwFunc** out);
+int tw_module_import(TwModule* m, TwModule* dep);
+
+/* Writes the runtime's addresses into the "__TVM..." variables that lookup finds. */
+void tw_fill_context(void* (*lookup)(void* ctx, const char* name), void* ctx, TwModule* module);
+
+/* ---- libraries (library.c, elf.c, blob.c) ---- */
+int tw_library_open(const char* path, TwModule** out);
+int tw_elf_check(const char* path);
+int tw_load_blob(const char* blob, size_t nbytes, TwModule* lib, TwModule** out);
+TwModule* tw_system_lib(void);
+
+/* ---- executor modules (graph_module.c) ---- */
+int tw_load_factory(TilewrightStream* s, TwModule** out);
+int tw_load_metadata(TilewrightStream* s, TwModule** out);
+TilewrightGraph* tw_module_graph(TwModule* m);
+/* Takes graph over. */
+TwModule* tw_graph_module(TilewrightGraph* graph);
+void tw_register_graph_functions(void);
+void tw_register_factory_functions(void);
+void tw_register_thread_functions(void);
+
+/* Creates an executor; params (may be NULL) are used in place, not copied. */
+int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice device, const TwParams* params,
+                    TilewrightGraph** out);
+
+#endif /* TILEWRIGHT_INTERNAL_H_ */

@@ -1,0 +1,180 @@
+/* Licensed under the Apache License, Version 2.0; see LICENSE.
+ *
+ * Modules from shared libraries, and the system library of code linked into the program. */
+#include "internal.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+typedef struct Library {
+  void* handle;
+  TwModule* module;
+  struct Library* next;
+} Library;
+
+/* Loaded libraries. One file loaded twice is one copy in memory with one __tvm_module_ctx, which must stay valid
+ * until the last module on it goes. */
+static Library* libraries;
+static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void* lookup_symbol(void* ctx, const char* name) { return dlsym(((Library*)ctx)->handle, name); }
+
+static int library_function(TwModule* self, const char* name, TwFunc** out) {
+  const Library* lib = self->data;
+  if (strcmp(name, "__tvm_main__") == 0) {
+    const char* entry = dlsym(lib->handle, name);
+    if (entry == NULL) return 0;
+    name = entry;
+  }
+  void* address = dlsym(lib->handle, name);
+  if (address == NULL) return 0;
+  TVMBackendPackedCFunc code;
+  memcpy(&code, &address, sizeof code);
+  *out = tw_func_direct(code, self);
+  return *out == NULL ? -1 : 0;
+}
+
+static void library_destroy(TwModule* self) {
+  Library* lib = self->data;
+  pthread_mutex_lock(&libraries_lock);
+  Library** link = &libraries;
+  while (*link != lib) link = &(*link)->next;
+  *link = lib->next;
+  void** ctx = dlsym(lib->handle, "__tvm_module_ctx");
+  if (ctx != NULL && *ctx == self) {
+    Library* other = libraries;
+    while (other != NULL && other->handle != lib->handle) other = other->next;
+    *ctx = other == NULL ? NULL : other->module;
+  }
+  pthread_mutex_unlock(&libraries_lock);
+  dlclose(lib->handle);
+  free(lib);
+}
+
+static const TwModuleClass library_class = {library_function, NULL, NULL, library_destroy};
+
+/* A module for an open library; takes the handle over. */
+static TwModule* wrap_library(void* handle) {
+  Library* lib = calloc(1, sizeof *lib);
+  TwModule* m = lib == NULL ? NULL : tw_module_new(&library_class, "library", lib);
+  if (m == NULL) {
+    free(lib);
+    dlclose(handle);
+    tw_out_of_memory(sizeof *lib);
+    return NULL;
+  }
+  lib->handle = handle;
+  lib->module = m;
+  pthread_mutex_lock(&libraries_lock);
+  lib->next = libraries;
+  libraries = lib;
+  tw_fill_context(lookup_symbol, lib, m);
+  pthread_mutex_unlock(&libraries_lock);
+  return m;
+}
+
+int tw_library_open(const char* path, TwModule** out) {
+  /* an absolute path, because dlopen searches the system's folders for a plain name */
+  char* full = realpath(path, NULL);
+  if (full == NULL) return tw_fail("cannot load %s: %s", path, strerror(errno));
+  void* handle = NULL;
+  if (tw_elf_check(full) == 0) {
+    handle = dlopen(full, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL) tw_fail("cannot load %s: %s", path, dlerror());
+  }
+  free(full);
+  if (handle == NULL) return -1;
+  const char* features = dlsym(handle, "__tilewright_cpu_features");
+  if (features != NULL && TilewrightCheckCpuFeatures(features, path) != 0) {
+    dlclose(handle);
+    return -1;
+  }
+  TwModule* m = wrap_library(handle);
+  if (m == NULL) return -1;
+  const char* blob = dlsym(handle, "__tvm_dev_mblob");
+  if (blob != NULL) {
+    uint64_t size;
+    memcpy(&size, blob, sizeof size);
+    TwModule* root;
+    int rc = tw_load_blob(blob + sizeof size, (size_t)size, m, &root);
+    tw_module_release(m); /* the root holds what it needs */
+    if (rc != 0) return -1;
+    m = root;
+  }
+  *out = m;
+  return 0;
+}
+
+/* ---- the system library ---- */
+static TwMap system_symbols;
+static TwModule* system_module;
+static pthread_mutex_t system_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void* system_symbol(const char* name) {
+  pthread_mutex_lock(&system_lock);
+  void* address = tw_map_get(&system_symbols, name);
+  pthread_mutex_unlock(&system_lock);
+  return address;
+}
+
+static int system_function(TwModule* self, const char* name, TwFunc** out) {
+  const char* entry = strcmp(name, "__tvm_main__") == 0 ? system_symbol(name) : name;
+  void* address = entry == NULL ? NULL : system_symbol(entry);
+  if (address == NULL) return 0;
+  TVMBackendPackedCFunc code;
+  memcpy(&code, &address, sizeof code);
+  *out = tw_func_direct(code, self);
+  return *out == NULL ? -1 : 0;
+}
+
+static const TwModuleClass system_class = {system_function, NULL, NULL, NULL};
+
+/* A new reference to the module of everything registered so far. */
+TwModule* tw_system_lib(void) {
+  pthread_mutex_lock(&system_lock);
+  if (system_module == NULL) system_module = tw_module_new(&system_class, "system_lib", NULL);
+  TwModule* m = system_module == NULL ? NULL : tw_module_retain(system_module);
+  void** ctx = tw_map_get(&system_symbols, "__tvm_module_ctx");
+  if (ctx != NULL) *ctx = m;
+  pthread_mutex_unlock(&system_lock);
+  return m;
+}
+
+int TVMBackendRegisterSystemLibSymbol(const char* name, void* ptr) {
+  pthread_mutex_lock(&system_lock);
+  bool ok = tw_map_set(&system_symbols, name, ptr);
+  pthread_mutex_unlock(&system_lock);
+  return ok ? 0 : tw_out_of_memory(strlen(name));
+}
+
+/* ---- loading by file name ---- */
+static const char* extension_of(const char* path) {
+  const char* slash = strrchr(path, '/');
+  const char* dot = strrchr(slash == NULL ? path : slash, '.');
+  return dot == NULL ? "" : dot + 1;
+}
+
+int TVMModLoadFromFile(const char* file_name, const char* format, TVMModuleHandle* out) {
+  if (format == NULL || format[0] == '\0') format = extension_of(file_name);
+  TwModule* m = NULL;
+  if (strcmp(format, "so") == 0 || strcmp(format, "dll") == 0 || strcmp(format, "dylib") == 0) {
+    if (tw_library_open(file_name, &m) != 0) return -1;
+    *out = m;
+    return 0;
+  }
+  char name[96];
+  snprintf(name, sizeof name, "runtime.module.loadfile_%.48s", format);
+  TwFunc* loader = tw_find_global(name);
+  if (loader == NULL) {
+    return tw_fail("cannot load %s: there is no loader for files of format \"%s\" (%s is not registered)", file_name,
+                   format, name);
+  }
+  TVMValue args[2] = {{.v_str = file_name}, {.v_str = format}}, ret;
+  int codes[2] = {kTVMStr, kTVMStr}, code;
+  int rc = TVMFuncCall(loader, args, codes, 2, &ret, &code);
+  tw_func_release(loader);
+  if (rc != 0) return -1;
+  if (code != kTVMModuleHandle) return tw_fail("%s did not return a module", name);
+  *out = ret.v_handle;
+  return 0;
+}

@@ -1,0 +1,151 @@
+"""Element types: "float32", "int8x16", "bool", "bfloat16", "handle", ..."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ._ffi import DLDataType
+
+
+class DataTypeCode:
+    """DLPack's type codes."""
+
+    INT = 0
+    UINT = 1
+    FLOAT = 2
+    HANDLE = 3
+    BFLOAT = 4
+
+
+_CODES = {
+    "int": (DataTypeCode.INT, 32),
+    "uint": (DataTypeCode.UINT, 32),
+    "float": (DataTypeCode.FLOAT, 32),
+    "bfloat": (DataTypeCode.BFLOAT, 16),
+    "handle": (DataTypeCode.HANDLE, 64),
+}
+_NAMES = {code: name for name, (code, _) in _CODES.items()}
+_PATTERN = re.compile(r"(int|uint|float|bfloat|handle)(\d+)?(?:x(\d+))?")
+
+
+class DataType:
+    """An element type: code, bits of a lane, lanes of a vector.
+
+    Instances are cached: ``DataType(t)`` is the same object for equal types. Accepts the text form, a numpy dtype
+    or scalar type, or a DataType. ``str()`` gives TVM's text ("float32", "float32x4", "bool").
+
+    Raises:
+        ValueError: the text names no type.
+    """
+
+    __slots__ = ("bits", "lanes", "type_code")
+
+    type_code: int
+    bits: int
+    lanes: int
+
+    CODE2STR = _NAMES  # TVM's name for the table
+
+    def __new__(cls, type_str: Any) -> DataType:
+        """Return the type that type_str describes."""
+        if isinstance(type_str, DataType):
+            return type_str
+        if isinstance(type_str, str):
+            return _parse(type_str)
+        return _parse(_numpy_name(np.dtype(type_str)))
+
+    @property
+    def itemsize(self) -> int:
+        """Size of one element in bytes."""
+        return (self.bits * self.lanes + 7) // 8
+
+    def with_lanes(self, lanes: int) -> DataType:
+        """Return the vector type of this type's scalars."""
+        return make_dtype(self.type_code, self.bits, lanes)
+
+    def to_numpy(self) -> np.dtype[Any]:
+        """Return numpy's dtype (``ml_dtypes.bfloat16`` for bfloat16, a sub-array type for vectors)."""
+        return _to_numpy(self)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            try:
+                return self is DataType(other)
+            except ValueError:
+                return False
+        return self is other
+
+    def __hash__(self) -> int:
+        return hash((self.type_code, self.bits, self.lanes))
+
+    def __repr__(self) -> str:
+        return f'DataType("{self}")'
+
+    def __str__(self) -> str:
+        if (self.type_code, self.bits, self.lanes) == (DataTypeCode.UINT, 1, 1):
+            return "bool"
+        bits = "" if self.type_code == DataTypeCode.HANDLE else str(self.bits)
+        return f"{_NAMES[self.type_code]}{bits}" + (f"x{self.lanes}" if self.lanes != 1 else "")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make_dtype, (self.type_code, self.bits, self.lanes)
+
+
+@cache
+def make_dtype(type_code: int, bits: int, lanes: int = 1) -> DataType:
+    """Return the type with these DLPack fields."""
+    self = object.__new__(DataType)
+    self.type_code, self.bits, self.lanes = type_code, bits, lanes
+    return self
+
+
+@cache
+def _parse(text: str) -> DataType:
+    if text == "bool":
+        return make_dtype(DataTypeCode.UINT, 1)
+    match = _PATTERN.fullmatch(text)
+    if match is None:
+        raise ValueError(
+            f'unknown data type "{text}"; examples of types: float32, int8, bool, bfloat16, float32x4'
+        )
+    code, default_bits = _CODES[match[1]]
+    bits, lanes = int(match[2] or default_bits), int(match[3] or 1)
+    if not (0 < bits < 256 and 0 < lanes < 65536):
+        raise ValueError(f'data type "{text}" is out of range')
+    return make_dtype(code, bits, lanes)
+
+
+def _numpy_name(dtype: np.dtype[Any]) -> str:
+    if dtype.name in ("bool", "bool_"):
+        return "bool"
+    return str(dtype.name)
+
+
+@cache
+def _to_numpy(dtype: DataType) -> np.dtype[Any]:
+    if dtype.lanes != 1:
+        return np.dtype((_to_numpy(dtype.with_lanes(1)), (dtype.lanes,)))
+    if dtype.type_code == DataTypeCode.UINT and dtype.bits == 1:
+        return np.dtype(np.bool_)
+    if dtype.type_code == DataTypeCode.BFLOAT:
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    if dtype.type_code == DataTypeCode.HANDLE:
+        return np.dtype(np.uint64)
+    return np.dtype(f"{_NAMES[dtype.type_code]}{dtype.bits}")
+
+
+@cache
+def to_native(dtype: DataType) -> DLDataType:
+    """Return the ctypes struct of a type."""
+    return DLDataType(dtype.type_code, dtype.bits, dtype.lanes)
+
+
+def from_native(native: DLDataType) -> DataType:
+    """Return the type of a ctypes struct."""
+    return make_dtype(native.code, native.bits, native.lanes)

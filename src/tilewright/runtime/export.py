@@ -1,0 +1,278 @@
+"""Writing modules to files: one shared library (or object, archive, tar) with code, graph and parameters.
+
+The library holds the objects of all modules whose code is machine code, and, when there is more than that, the
+module table ``__tvm_dev_mblob``: an 8-byte size, then what each other module saves, and who imports whom. TVM 0.8
+reads it the same way. The table is assembled with ``.incbin``, so that half a gigabyte of weights takes a second.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import struct
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ._ffi import LIB, check_call, include_dir
+from .error import ExportError
+from .module import Module, load_module
+
+_SUFFIXES = (".so", ".o", ".a", ".tar", ".dll", ".dylib")
+
+
+@dataclass
+class _Parts:
+    """The modules of an import tree: those that become code, and the table's entries (None: the library itself)."""
+
+    code: list[Module] = field(default_factory=list)
+    entries: list[Module | None] = field(default_factory=list)
+    children: list[list[int]] = field(default_factory=list)
+
+
+def _collect(root: Module) -> _Parts:
+    """Number the modules: the root, then depth first; all modules of machine code together are one entry, the last."""
+    parts = _Parts()
+    order: list[Module] = []
+    seen: set[Module] = set()
+    stack = [root]
+    while stack:
+        module = stack.pop()
+        if module in seen:
+            continue
+        seen.add(module)
+        if module.is_dso_exportable:
+            parts.code.append(module)
+        else:
+            order.append(module)
+        stack.extend(reversed(module.imported_modules))
+    root_is_code = root.is_dso_exportable
+    parts.entries = [None, *order] if root_is_code else [*order, None]
+    library = 0 if root_is_code else len(order)
+    index = {module: parts.entries.index(module) for module in order}
+
+    def numbers(modules: Sequence[Module]) -> list[int]:
+        found = [library if m.is_dso_exportable else index[m] for m in modules]
+        return list(dict.fromkeys(found))
+
+    for entry in parts.entries:
+        if entry is not None:
+            parts.children.append(numbers(entry.imported_modules))
+        else:
+            imports = [m for module in parts.code for m in module.imported_modules if not m.is_dso_exportable]
+            parts.children.append(numbers(imports))
+    return parts
+
+
+def _string(text: str) -> bytes:
+    raw = text.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def _vector(numbers: Sequence[int]) -> bytes:
+    return struct.pack(f"<Q{len(numbers)}Q", len(numbers), *numbers)
+
+
+def write_blob(root: Module, path: Path) -> None:
+    """Write the module table of an import tree, with its 8-byte size in front.
+
+    Raises:
+        TVMError: a module in it cannot be saved.
+    """
+    parts = _collect(root)
+    with path.open("wb") as file:
+        file.write(struct.pack("<QQ", 0, len(parts.entries) + 1))
+    for entry in parts.entries:
+        with path.open("ab") as file:
+            file.write(_string("_lib" if entry is None else entry.type_key))
+        if entry is not None:
+            check_call(LIB.TilewrightModSaveToFile(entry.handle, os.fsencode(path)))
+    rows = [0]
+    for children in parts.children:
+        rows.append(rows[-1] + len(children))
+    with path.open("ab") as file:
+        file.write(_string("_import_tree") + _vector(rows) + _vector([i for c in parts.children for i in c]))
+        size = file.tell() - 8
+    with path.open("r+b") as file:
+        file.write(struct.pack("<Q", size))
+
+
+_BLOB_ASSEMBLY = """\
+    .section .note.GNU-stack,"",%progbits
+    .section .rodata.tvm_dev_mblob,"a",%progbits
+    .globl __tvm_dev_mblob
+    .type __tvm_dev_mblob, %object
+    .balign 64
+__tvm_dev_mblob:
+    .incbin "{path}"
+    .size __tvm_dev_mblob, . - __tvm_dev_mblob
+"""
+
+
+def _run(command: list[str]) -> None:
+    """Run a compiler; its complaint becomes the error."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    except FileNotFoundError:
+        raise ExportError(
+            f"cannot find the C compiler {command[0]!r}, which links the library; install gcc (Debian: apt install gcc) "
+            'or name another with cc="..."'
+        ) from None
+    except OSError as error:
+        raise ExportError(f"cannot run the C compiler {command[0]!r}: {error.strerror}") from None
+    if done.returncode != 0:
+        message = (done.stderr or done.stdout).strip()
+        raise ExportError(f"{command[0]} failed with exit status {done.returncode}:\n{message[-2000:]}")
+
+
+def find_compiler(cc: str | None = None) -> str:
+    """Return the C compiler's path: ``cc``, or ``$CC``, or the first of cc, gcc and clang on the PATH.
+
+    Raises:
+        ExportError: there is none.
+    """
+    names = [cc] if cc else [*filter(None, [os.environ.get("CC")]), "cc", "gcc", "clang"]
+    for name in names:
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    raise ExportError(
+        f"cannot find a C compiler (looked for {', '.join(names)}), which links the library; "
+        'install gcc (Debian: apt install gcc) or name one with cc="..."'
+    )
+
+
+def _write_objects(root: Module, folder: Path, compiler: str, options: list[str]) -> list[str]:
+    """Write everything of the library as object files into a folder; returns their paths."""
+    parts = _collect(root)
+    files: list[str] = []
+    for number, module in enumerate(parts.code):
+        code: Any = module.compiled_code
+        sources = code.c_sources() if hasattr(code, "c_sources") else []
+        for index, text in enumerate(sources):
+            source = folder / f"lib{number}_{index}.c"
+            source.write_text(text)
+            target = folder / f"lib{number}_{index}.o"
+            flags = ["-std=gnu11", "-O2", "-fPIC", f"-I{include_dir()}"]
+            _run([compiler, "-c", *flags, *options, str(source), "-o", str(target)])
+            files.append(str(target))
+        for index, data in enumerate([] if sources else code.objects()):
+            target = folder / f"lib{number}_{index}.o"
+            target.write_bytes(data)
+            files.append(str(target))
+    if len(parts.entries) > 1:
+        blob, assembly, target = folder / "devc.bin", folder / "devc.S", folder / "devc.o"
+        write_blob(root, blob)
+        assembly.write_text(_BLOB_ASSEMBLY.format(path=blob))
+        _run([compiler, "-c", *options, str(assembly), "-o", str(target)])
+        blob.unlink()
+        files.append(str(target))
+    if not files:
+        raise ExportError(f"a module of type {root.type_key} has no code that could be exported")
+    return files
+
+
+def _combine(files: list[str], out: Path, suffix: str, compiler: str, options: list[str]) -> None:
+    """Make the output file from object files."""
+    if suffix == ".tar":
+        with tarfile.open(out, "w") as tar:
+            for file in files:
+                tar.add(file, arcname=os.path.basename(file))
+    elif suffix == ".a":
+        _run([shutil.which("ar") or "ar", "rcsD", str(out), *files])
+    elif suffix == ".o":
+        _run([compiler, "-r", "-nostdlib", *options, *files, "-o", str(out)])
+    else:
+        _run([compiler, "-shared", "-fPIC", "-Wl,-z,noexecstack", *files, *options, "-lm", "-o", str(out)])
+
+
+def _check_destination(target: Path, suffix: str) -> None:
+    if suffix not in _SUFFIXES:
+        raise ExportError(f"cannot export to {target}: the name must end in one of {', '.join(_SUFFIXES)}")
+    if target.is_dir():
+        raise ExportError(f"cannot write {target}: it is a folder")
+    if not target.parent.is_dir():
+        raise ExportError(f"cannot write {target}: the folder {target.parent} does not exist")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise ExportError(f"cannot write {target}: no permission to write in {target.parent}")
+
+
+def export_library(
+    root: Module,
+    file_name: str | Path,
+    fcompile: Callable[..., Any] | None = None,
+    addons: list[str] | None = None,
+    workspace_dir: str | Path | None = None,
+    *,
+    cc: str | None = None,
+    options: Sequence[str] | None = None,
+    **kwargs: Any,
+) -> str:
+    """Write a module and everything that it imports to one file, which appears whole or not at all.
+
+    Args:
+        root: the module.
+        file_name: ``.so`` for a shared library that this runtime and TVM 0.8's load, ``.o`` or ``.a`` for linking
+            into a program, ``.tar`` for the object files.
+        fcompile: ``fcompile(output, object_files, options=..., **kwargs)`` makes the file instead of the C compiler.
+        addons: further object files or libraries to link.
+        workspace_dir: where intermediate files go, and stay; a temporary folder without it.
+        cc: the C compiler, for instance a cross compiler; ``$CC``, cc, gcc or clang without it.
+        options: further options for it.
+        kwargs: passed to fcompile.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        ExportError: no compiler, it failed, the destination cannot be written, or the disk is full.
+    """
+    target = Path(file_name).absolute()
+    suffix = target.suffix
+    if fcompile is None:
+        _check_destination(target, suffix)
+    extra = list(options or [])
+    compiler = find_compiler(cc)
+    # beside the target, so that the finished file is moved within one file system
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial{suffix}")
+    try:
+        with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary:
+            folder = Path(workspace_dir) if workspace_dir is not None else Path(temporary)
+            files = [*_write_objects(root, folder, compiler, extra), *(addons or [])]
+            if fcompile is not None:
+                fcompile(str(partial), files, options=extra, **kwargs)
+            else:
+                _combine(files, partial, suffix, compiler, extra)
+        os.replace(partial, target)
+    except OSError as error:
+        why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
+        raise ExportError(f"cannot write {target}: {why}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return str(target)
+
+
+def link_for_loading(path: Path) -> Module:
+    """Link an exported ``.o``, ``.a`` or ``.tar`` to a temporary shared library and load that."""
+    if not path.exists():
+        raise ExportError(f"cannot load {path}: no such file")
+    compiler = find_compiler()
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary:
+        files = [str(path.absolute())]
+        if path.suffix == ".tar":
+            try:
+                with tarfile.open(path) as tar:
+                    tar.extractall(temporary, filter="data")
+            except tarfile.TarError as error:
+                raise ExportError(f"cannot load {path}: {error}") from error
+            files = sorted(map(str, Path(temporary).glob("*.o")))
+        elif path.suffix == ".a":
+            files = ["-Wl,--whole-archive", *files, "-Wl,--no-whole-archive"]
+        library = Path(temporary) / "linked.so"
+        _run([compiler, "-shared", "-fPIC", "-Wl,-z,noexecstack", *files, "-lm", "-o", str(library)])
+        return load_module(library)

@@ -1,0 +1,261 @@
+"""NDArray: arrays owned by the native runtime; they share memory with numpy, PyTorch and others through DLPack."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ._ffi import LIB, DLTensor, check_call
+from .device import Device, cpu
+from .dtype import DataType, DataTypeCode, from_native
+
+_DLPACK_NAME = b"dltensor"
+_DLPACK_USED = b"used_dltensor"
+
+_capsule_new = ctypes.pythonapi.PyCapsule_New
+_capsule_new.restype = ctypes.py_object
+_capsule_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_capsule_get = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_get.restype = ctypes.c_void_p
+_capsule_get.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_capsule_valid = ctypes.pythonapi.PyCapsule_IsValid
+_capsule_valid.restype = ctypes.c_int
+_capsule_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_capsule_rename = ctypes.pythonapi.PyCapsule_SetName
+_capsule_rename.restype = ctypes.c_int
+_capsule_rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+def _delete_capsule(capsule: int) -> None:
+    """Free a DLPack capsule that nobody consumed."""
+    held = ctypes.cast(capsule, ctypes.py_object)
+    if _capsule_valid(held, _DLPACK_NAME):
+        LIB.TVMDLManagedTensorCallDeleter(_capsule_get(held, _DLPACK_NAME))
+
+
+class NDArray:
+    """A reference-counted array of the runtime.
+
+    Make one with :func:`array`, :func:`empty` or :func:`from_dlpack`. ``shape`` is a tuple of ints, ``dtype`` TVM's
+    text of the element type, ``device`` a :class:`Device`.
+    """
+
+    __slots__ = ("__weakref__", "_tensor", "handle")
+
+    def __init__(self, handle: int) -> None:
+        """Take over the caller's reference to the native array at ``handle``."""
+        self.handle = handle
+        self._tensor = DLTensor.from_address(handle)
+
+    def __del__(self, _free: Any = LIB.TVMArrayFree) -> None:
+        handle = getattr(self, "handle", None)
+        if handle:
+            _free(handle)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the dimensions."""
+        tensor = self._tensor
+        return tuple(tensor.shape[: tensor.ndim])
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return int(self._tensor.ndim)
+
+    @property
+    def dtype(self) -> str:
+        """Element type, as text."""
+        return str(from_native(self._tensor.dtype))
+
+    @property
+    def device(self) -> Device:
+        """Where the array lives."""
+        return Device(self._tensor.device.device_type, self._tensor.device.device_id)
+
+    ctx = device  # TVM's older name
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements are in row-major order without gaps."""
+        return not self._tensor.strides
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the elements in bytes."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count * from_native(self._tensor.dtype).itemsize
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """Return a copy as a numpy array."""
+        dtype = from_native(self._tensor.dtype)
+        scalar = dtype.with_lanes(1).to_numpy()
+        shape = self.shape if dtype.lanes == 1 else (*self.shape, dtype.lanes)
+        out = np.empty(shape, scalar)
+        check_call(LIB.TVMArrayCopyToBytes(self.handle, out.ctypes.data, out.nbytes))
+        return out
+
+    asnumpy = numpy
+
+    def copyfrom(self, source: Any) -> NDArray:
+        """Set the elements from an array of this shape (numpy or nested lists are converted to this dtype).
+
+        Raises:
+            ValueError: the shapes differ.
+        """
+        if isinstance(source, NDArray):
+            source.copyto(self)
+            return self
+        dtype = from_native(self._tensor.dtype)
+        try:
+            values = np.ascontiguousarray(source, dtype=dtype.with_lanes(1).to_numpy())
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"array must be an array_like of {self.dtype}: {error}") from error
+        expected = self.shape if dtype.lanes == 1 else (*self.shape, dtype.lanes)
+        # ascontiguousarray gives scalars one dimension
+        if values.shape != expected and not (expected == () and values.shape == (1,)):
+            raise ValueError(f"array shape do not match the shape of NDArray {values.shape} vs {expected}")
+        check_call(LIB.TVMArrayCopyFromBytes(self.handle, values.ctypes.data, values.nbytes))
+        return self
+
+    _sync_copyfrom = copyfrom
+
+    def copyto(self, target: NDArray | Device, mem_scope: str | None = None) -> NDArray:
+        """Copy into another array, or to a new one on a device; returns the copy."""
+        if isinstance(target, Device):
+            target = empty(self.shape, self.dtype, target, mem_scope)
+        if not isinstance(target, NDArray):
+            raise ValueError(f"copyto takes an NDArray or a Device, not {type(target).__name__}")
+        if target.shape != self.shape or target.dtype != self.dtype:
+            raise ValueError(
+                f"cannot copy an array of shape {self.shape} and dtype {self.dtype} "
+                f"to one of shape {target.shape} and dtype {target.dtype}"
+            )
+        check_call(LIB.TVMArrayCopyFromTo(self.handle, target.handle, None))
+        return target
+
+    def same_as(self, other: NDArray) -> bool:
+        """Whether both are the same native array."""
+        return self.handle == other.handle
+
+    def to_dlpack(self) -> Any:
+        """Return a DLPack capsule that shares this array's memory."""
+        managed = ctypes.c_void_p()
+        check_call(LIB.TVMArrayToDLPack(self.handle, ctypes.byref(managed)))
+        return _capsule_new(managed, _DLPACK_NAME, ctypes.cast(_delete_capsule, ctypes.c_void_p))
+
+    def __dlpack__(self, stream: Any = None, **_: Any) -> Any:
+        """Return a DLPack capsule (the protocol of ``numpy.from_dlpack`` and ``torch.from_dlpack``)."""
+        return self.to_dlpack()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's device type and index."""
+        return self._tensor.device.device_type, self._tensor.device.device_id
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Return a numpy copy, for ``numpy.asarray``."""
+        out = self.numpy()
+        return out if dtype is None else out.astype(dtype, copy=False)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Set all elements: ``a[:] = value`` is the one index allowed."""
+        if not (isinstance(index, slice) and index == slice(None)):
+            raise ValueError("Array only support set from numpy array, as a[:] = value")
+        self.copyfrom(value)
+
+    def __len__(self) -> int:
+        if not self.ndim:
+            raise TypeError("len() of an array without dimensions")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"<tilewright.nd.NDArray shape={self.shape}, {self.device}>\n{self.numpy()!r}"
+
+    def __str__(self) -> str:
+        return str(self.numpy())
+
+
+def empty(
+    shape: int | Sequence[int],
+    dtype: Any = "float32",
+    device: Device | None = None,
+    mem_scope: str | None = None,
+) -> NDArray:
+    """Return an array with undefined contents.
+
+    Args:
+        shape: its dimensions.
+        dtype: element type.
+        device: where to put it; the CPU by default.
+        mem_scope: accepted for TVM's signature; only None and "global" exist.
+
+    Raises:
+        TVMError: no memory, or no such device.
+    """
+    dims = [shape] if isinstance(shape, int) else [int(extent) for extent in shape]
+    if mem_scope not in (None, "global"):
+        raise ValueError(f"memory scope {mem_scope!r} does not exist on this device")
+    kind = DataType(dtype)
+    where = device if device is not None else cpu()
+    out = ctypes.c_void_p()
+    native = (ctypes.c_int64 * len(dims))(*dims)
+    check_call(
+        LIB.TVMArrayAlloc(
+            native,
+            len(dims),
+            kind.type_code,
+            kind.bits,
+            kind.lanes,
+            where.device_type,
+            where.device_id,
+            ctypes.byref(out),
+        )
+    )
+    assert out.value is not None
+    return NDArray(out.value)
+
+
+def array(arr: Any, device: Device | None = None, mem_scope: str | None = None) -> NDArray:
+    """Return a copy of a numpy array, an NDArray or nested lists (with numpy's type for them)."""
+    if isinstance(arr, NDArray):
+        return arr.copyto(device if device is not None else arr.device, mem_scope)
+    arr = np.asarray(arr)
+    return empty(arr.shape, arr.dtype, device, mem_scope).copyfrom(arr)
+
+
+def from_dlpack(source: Any) -> NDArray:
+    """Return an array that shares memory with a DLPack capsule or with an object that has ``__dlpack__``.
+
+    Raises:
+        ValueError: the capsule was consumed already.
+    """
+    capsule = source.__dlpack__() if hasattr(source, "__dlpack__") else source
+    if not _capsule_valid(ctypes.py_object(capsule), _DLPACK_NAME):
+        raise ValueError("expected a DLPack capsule that nobody has consumed yet")
+    out = ctypes.c_void_p()
+    check_call(LIB.TVMArrayFromDLPack(_capsule_get(capsule, _DLPACK_NAME), ctypes.byref(out)))
+    _capsule_rename(capsule, _DLPACK_USED)
+    assert out.value is not None
+    return NDArray(out.value)
+
+
+def numpyasarray(np_data: np.ndarray[Any, Any]) -> NDArray:
+    """Return an array that shares the memory of a numpy array (which stays alive with it)."""
+    kind = DataType(np_data.dtype)
+    if kind.type_code != DataTypeCode.BFLOAT:
+        return from_dlpack(np_data)
+    # numpy exports no bfloat16 through DLPack: pass the same bits as integers
+    shared = from_dlpack(np_data.view(np.uint16))
+    shared._tensor.dtype.code = kind.type_code
+    return shared
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """Return numpy's dtype for a type's text (``ml_dtypes.bfloat16`` for "bfloat16")."""
+    return DataType(dtype).to_numpy()

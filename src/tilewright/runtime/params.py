@@ -1,0 +1,109 @@
+"""Parameter files in TVM's format.
+
+u64 0xF7E58D4F05049CB7, u64 0, the names (count, then size and bytes of each), the count, and each array:
+u64 0xDD5E40F096B4A13F, u64 0, device type and id (i32), ndim (i32), dtype (code u8, bits u8, lanes u16),
+shape (i64 each), data size (i64), data.   All little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .dtype import DataType, make_dtype
+from .ndarray import NDArray, array, empty
+
+_PARAMS_MAGIC = 0xF7E58D4F05049CB7
+_ARRAY_MAGIC = 0xDD5E40F096B4A13F
+_HEADER = struct.Struct("<QQiiiBBH")
+
+
+def save_param_dict(params: Mapping[str, NDArray | np.ndarray[Any, Any]]) -> bytes:
+    """Return parameters in TVM's format.
+
+    TVM writes them in the order of its hash map, which no reader depends on. Here equal parameters give equal bytes:
+    they are written by descending name, the order of TVM's recorded file.
+
+    Args:
+        params: arrays by name.
+    """
+    names = sorted(params, key=lambda name: name.encode(), reverse=True)
+    parts = [struct.pack("<QQQ", _PARAMS_MAGIC, 0, len(names))]
+    for name in names:
+        raw = name.encode()
+        parts += [struct.pack("<Q", len(raw)), raw]
+    parts.append(struct.pack("<Q", len(names)))
+    for name in names:
+        parts += _array_parts(params[name])
+    return b"".join(parts)
+
+
+def _array_parts(value: NDArray | np.ndarray[Any, Any]) -> list[bytes]:
+    if isinstance(value, NDArray):
+        dtype, data = DataType(value.dtype), value.numpy()
+    else:
+        data = np.asarray(value)
+        dtype = DataType(data.dtype)
+    shape = data.shape if dtype.lanes == 1 else data.shape[:-1]
+    header = _HEADER.pack(_ARRAY_MAGIC, 0, 1, 0, len(shape), dtype.type_code, dtype.bits, dtype.lanes)
+    return [header, struct.pack(f"<{len(shape)}qq", *shape, data.nbytes), data.tobytes()]
+
+
+class _Reader:
+    def __init__(self, data: bytes | bytearray) -> None:
+        self.view = memoryview(data)
+        self.at = 0
+
+    def take(self, size: int) -> memoryview:
+        """Return the next size bytes."""
+        if size < 0 or size > len(self.view) - self.at:
+            raise ValueError(
+                f"the parameter file is cut short at byte {self.at}: {size} more bytes are announced"
+            )
+        out = self.view[self.at : self.at + size]
+        self.at += size
+        return out
+
+    def u64(self) -> int:
+        """Return the next integer."""
+        return int.from_bytes(self.take(8), "little")
+
+    def array(self) -> NDArray:
+        """Return the next array."""
+        magic, _, _, _, ndim, code, bits, lanes = _HEADER.unpack(self.take(_HEADER.size))
+        if magic != _ARRAY_MAGIC or not 0 <= ndim <= 1024:
+            raise ValueError("the parameter file is damaged: an array does not begin as it should")
+        *shape, nbytes = struct.unpack(f"<{ndim}qq", self.take(8 * (ndim + 1)))
+        dtype = make_dtype(code, bits, lanes)
+        count = lanes
+        for extent in shape:
+            count *= extent
+        scalar = dtype.with_lanes(1).to_numpy()
+        if min(shape, default=0) < 0 or count * scalar.itemsize != nbytes:
+            raise ValueError("the parameter file is damaged: an array's size and shape disagree")
+        full = tuple(shape) if lanes == 1 else (*shape, lanes)
+        return empty(shape, str(dtype)).copyfrom(np.frombuffer(self.take(nbytes), scalar).reshape(full))
+
+
+def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, NDArray]:
+    """Return the arrays by name that :func:`save_param_dict` (ours or TVM's) wrote.
+
+    Raises:
+        ValueError: the bytes are not a parameter file, or are cut short.
+    """
+    reader = _Reader(param_bytes)
+    if len(param_bytes) < 16 or reader.u64() != _PARAMS_MAGIC:
+        raise ValueError("not a parameter file: it does not start as save_param_dict writes it")
+    reader.u64()
+    names = [bytes(reader.take(reader.u64())).decode() for _ in range(reader.u64())]
+    if reader.u64() != len(names):
+        raise ValueError("the parameter file is damaged: names and arrays differ in number")
+    return {name: reader.array() for name in names}
+
+
+def as_ndarrays(params: Mapping[str, Any]) -> dict[str, NDArray]:
+    """Return the mapping with every value as an NDArray."""
+    return {name: value if isinstance(value, NDArray) else array(value) for name, value in params.items()}

@@ -1,0 +1,85 @@
+"""The table of global functions, shared by Python, C and compiled code."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from ._ffi import LIB, check_call
+from .packed_func import PackedFunc, convert_to_packed
+
+
+def register_func(
+    func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
+) -> Any:
+    """Register a function under a global name; usable as a decorator.
+
+    Args:
+        func_name: the name; given the function itself, its own name is used.
+        f: the function; without it a decorator is returned.
+        override: whether to replace an earlier function of that name.
+
+    Returns:
+        The function itself, or a decorator.
+
+    Raises:
+        TVMError: the name is taken and override is false.
+    """
+    if callable(func_name):
+        f, func_name = func_name, func_name.__qualname__
+
+    name = func_name.encode("utf-8")
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        packed = convert_to_packed(function)
+        check_call(LIB.TVMFuncRegisterGlobal(name, packed.handle, int(override)))
+        return function
+
+    return register(f) if f is not None else register
+
+
+def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
+    """Return a global function.
+
+    Raises:
+        ValueError: there is none and allow_missing is false.
+    """
+    out = ctypes.c_void_p()
+    check_call(LIB.TVMFuncGetGlobal(name.encode("utf-8"), ctypes.byref(out)))
+    if out.value is not None:
+        return PackedFunc(out.value)
+    if allow_missing:
+        return None
+    raise ValueError(f"Cannot find global function {name}")
+
+
+def need_global_func(name: str) -> PackedFunc:
+    """Return a global function that must exist."""
+    function = get_global_func(name)
+    assert function is not None
+    return function
+
+
+def remove_global_func(name: str) -> None:
+    """Remove a global function, if there is one."""
+    check_call(LIB.TVMFuncRemoveGlobal(name.encode("utf-8")))
+
+
+def list_global_func_names() -> list[str]:
+    """Return the sorted names of all global functions."""
+    count = ctypes.c_int()
+    names = ctypes.POINTER(ctypes.c_char_p)()
+    check_call(LIB.TVMFuncListGlobalNames(count, names))
+    return [(names[i] or b"").decode("utf-8") for i in range(count.value)]
+
+
+def convert(value: Any) -> Any:
+    """Convert a Python value for the runtime: callables become PackedFunc, containers are converted inside."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(convert(item) for item in value)
+    if isinstance(value, dict):
+        return {key: convert(item) for key, item in value.items()}
+    if callable(value) and not isinstance(value, type):
+        return convert_to_packed(value)
+    return value
