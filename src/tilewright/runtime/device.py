@@ -50,7 +50,8 @@ class Device(NamedTuple):
     def __str__(self) -> str:
         return f"{_NAMES.get(self.device_type, f'device_type_{self.device_type}')}({self.device_id})"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def device(dev_type: int | str, dev_id: int = 0) -> Device:

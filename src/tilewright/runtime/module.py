@@ -317,7 +317,7 @@ def _resolve(ctx: int, name: bytes) -> int | None:
     try:
         code, text = _contexts[ctx], name.decode()
         if text.startswith("__TVM") or text == "__tvm_module_ctx":
-            return code.lookup(text)  # type: ignore[no-any-return]
+            return code.lookup(text)
         names = code.function_names()
         if text == ENTRY_NAME:
             return code.lookup(names[0]) if names else None
@@ -345,7 +345,9 @@ def _get_function(ctx: int, name: bytes, out: Any) -> int:
 def _save(ctx: int, stream: int) -> int:
     try:
         data = _contexts[ctx].save()
-        check_call(LIB.TilewrightStreamWrite(stream, ctypes.cast(data, ctypes.c_void_p), len(data)))
+        check_call(
+            LIB.TilewrightStreamWrite(stream, ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
+        )
     except BaseException as error:
         set_last_error(error)
         return -1
@@ -482,7 +484,9 @@ def load_from_blob(blob: bytes, library: Module | None = None) -> Module:
     out = ctypes.c_void_p()
     handle = None if library is None else library.handle
     check_call(
-        LIB.TilewrightModFromBlob(ctypes.cast(blob, ctypes.c_void_p), len(blob), handle, ctypes.byref(out))
+        LIB.TilewrightModFromBlob(
+            ctypes.cast(ctypes.c_char_p(blob), ctypes.c_void_p), len(blob), handle, ctypes.byref(out)
+        )
     )
     assert out.value is not None
     return Module(out.value)

@@ -49,7 +49,7 @@ class PackedFunc:
             _free(handle)
 
     def __call__(self, *args: Any) -> Any:
-        """Call the function; errors in it are raised as :class:`TVMError` or as the Python exception they were."""
+        """Call the function; errors in it are raised as :class:`TVMError` or as they were in Python."""
         if self.python is not None:
             return self.python(*args)
         values, codes, keep = pack_args(args)
@@ -145,8 +145,8 @@ def _pack_object(arg: Any, value: TVMValue, keep: list[Any]) -> int:
         value.v_handle = keep[-1].handle
         return TypeCode.FUNC
     raise TypeError(
-        f"cannot pass {type(arg).__name__} to a packed function; it takes numbers, strings, bytes, arrays, devices, "
-        "modules and functions"
+        f"cannot pass {type(arg).__name__} to a packed function; it takes numbers, strings, bytes, arrays, "
+        "devices, modules and functions"
     )
 
 

@@ -24,8 +24,8 @@ _HEADER = struct.Struct("<QQiiiBBH")
 def save_param_dict(params: Mapping[str, NDArray | np.ndarray[Any, Any]]) -> bytes:
     """Return parameters in TVM's format.
 
-    TVM writes them in the order of its hash map, which no reader depends on. Here equal parameters give equal bytes:
-    they are written by descending name, the order of TVM's recorded file.
+    TVM writes them in the order of its hash map, which no reader depends on. Here equal parameters give equal
+    bytes: they are written by descending name, the order of TVM's recorded file.
 
     Args:
         params: arrays by name.

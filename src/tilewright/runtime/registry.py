@@ -75,7 +75,7 @@ def list_global_func_names() -> list[str]:
 
 
 def convert(value: Any) -> Any:
-    """Convert a Python value for the runtime: callables become PackedFunc, containers are converted inside."""
+    """Convert a Python value for the runtime: callables become PackedFunc, also inside containers."""
     if isinstance(value, (list, tuple)):
         return type(value)(convert(item) for item in value)
     if isinstance(value, dict):

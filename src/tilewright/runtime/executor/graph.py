@@ -145,7 +145,7 @@ class GraphModule:
         if out is not None:
             self._get_output(index, out)
             return out
-        return self._get_output(index)  # type: ignore[no-any-return]
+        return self._get_output(index)
 
     def debug_get_output(self, node: int | str, out: NDArray) -> NDArray:
         """Run up to a node (by index or name) and copy its first output to ``out``."""
