@@ -1,0 +1,324 @@
+"""Operations of tensor expressions: what a tensor is computed from.
+
+Grammar::
+
+    op ::= PlaceholderOp(shape, dtype)                        an input
+         | ComputeOp(axis*, reduce_axis*, body*)              body[k] is element ``axis`` of output k
+         | TensorComputeOp(axis*, reduce_axis*, intrin, ...)  whole blocks of the output by a tensor intrinsic
+         | ScanOp(scan_axis, init*, update*, state*)          state[t] from state[t-1], state[t-2], ...
+         | ExternOp(inputs*, buffers, body)                   hand-written statements
+
+The functions that declare operations (``te.compute`` and the others) are in ``te/declare.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tilewright.ir.attrs import DictAttrs
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.node import Node
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.te.tensor import Tensor
+from tilewright.tir.buffer import Buffer
+from tilewright.tir.expr import IterVar, IterVarType, ProducerLoad, Range, Reduce
+from tilewright.tir.stmt import Stmt
+
+
+class Operation(Node):
+    """Base of operations; identity matters."""
+
+    name: str
+    tag: str
+    attrs: DictAttrs
+    __slots__ = ("_inputs", "_outputs")
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of output tensors."""
+        return 1
+
+    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        """Shape of output ``index``."""
+        raise TypeError(f"{type(self).__name__} does not define output_shape()")
+
+    def output_dtype(self, index: int) -> str:
+        """Dtype of output ``index``."""
+        raise TypeError(f"{type(self).__name__} does not define output_dtype()")
+
+    def _find_inputs(self) -> tuple[Tensor, ...]:
+        return ()
+
+    def output(self, index: int) -> Tensor:
+        """Output tensor ``index``: always the same object."""
+        outputs: tuple[Tensor, ...] | None = getattr(self, "_outputs", None)
+        if outputs is None:
+            outputs = tuple(
+                Tensor(self.output_shape(k), self.output_dtype(k), self, k) for k in range(self.num_outputs)
+            )
+            object.__setattr__(self, "_outputs", outputs)
+        return outputs[index]
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """All output tensors."""
+        return tuple(self.output(k) for k in range(self.num_outputs))
+
+    @property
+    def input_tensors(self) -> tuple[Tensor, ...]:
+        """The tensors that are read, each once, in the order in which they appear."""
+        inputs: tuple[Tensor, ...] | None = getattr(self, "_inputs", None)
+        if inputs is None:
+            inputs = self._find_inputs()
+            object.__setattr__(self, "_inputs", inputs)
+        return inputs
+
+    @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        """The iteration variables before any schedule."""
+        return ()
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+
+class PlaceholderOp(Operation):
+    """An input tensor."""
+
+    shape: tuple[PrimExpr, ...]
+    dtype: str
+
+    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        """The declared shape."""
+        return self.shape
+
+    def output_dtype(self, index: int) -> str:
+        """The declared dtype."""
+        return self.dtype
+
+
+class BaseComputeOp(Operation):
+    """An operation with data-parallel axes and reduction axes."""
+
+    axis: tuple[IterVar, ...]
+    reduce_axis: tuple[IterVar, ...]
+
+    @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        """The axes, then the reduction axes."""
+        return self.axis + self.reduce_axis
+
+    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        """Extents of the axes."""
+        return tuple(iv.dom.extent for iv in self.axis if iv.dom is not None)
+
+
+class ComputeOp(BaseComputeOp):
+    """Outputs given element by element: ``out_k[axis] = body[k]``."""
+
+    body: tuple[PrimExpr, ...]
+
+    def __init__(
+        self,
+        name: str,
+        tag: str,
+        attrs: DictAttrs | Mapping[str, Any] | None,
+        axis: Sequence[IterVar],
+        body: Sequence[PrimExpr],
+        reduce_axis: Sequence[IterVar] | None = None,
+    ) -> None:
+        body = tuple(body)
+        if not body:
+            raise TilewrightError(f"compute {name}: the body is empty")
+        if reduce_axis is None:
+            reduce_axis = body[0].axis if isinstance(body[0], Reduce) else ()
+        self._init(name, tag, as_attrs(attrs), tuple(axis), tuple(reduce_axis), body)
+        _check_reductions(self)
+
+    @property
+    def num_outputs(self) -> int:
+        """One output for each body expression."""
+        return len(self.body)
+
+    def output_dtype(self, index: int) -> str:
+        """The dtype of the body."""
+        return self.body[index].dtype
+
+    def _find_inputs(self) -> tuple[Tensor, ...]:
+        return unique_tensors(load.producer for load in producer_loads(self.body))
+
+
+class TensorComputeOp(BaseComputeOp):
+    """Outputs computed block by block by a tensor intrinsic.
+
+    ``axis`` holds the loops outside the block, then the block's own axes; ``schedulable_ndim`` counts the former.
+    ``input_regions[k]`` is the region of ``inputs[k]`` that the intrinsic's input k stands for.
+    """
+
+    schedulable_ndim: int
+    intrin: Any
+    inputs: tuple[Tensor, ...]
+    input_regions: tuple[tuple[Range, ...], ...]
+    scalar_inputs: tuple[PrimExpr, ...]
+
+    @property
+    def num_outputs(self) -> int:
+        """The intrinsic's outputs."""
+        return int(self.intrin.op.num_outputs)
+
+    def output_dtype(self, index: int) -> str:
+        """The dtype of the intrinsic's output."""
+        return str(self.intrin.op.output_dtype(index))
+
+    @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        """The axes outside the block, and the reduction axes."""
+        return self.axis[: self.schedulable_ndim] + self.reduce_axis
+
+    def _find_inputs(self) -> tuple[Tensor, ...]:
+        return unique_tensors(self.inputs)
+
+
+class ScanOp(Operation):
+    """A recurrence along the first dimension."""
+
+    scan_axis: IterVar
+    init: tuple[Tensor, ...]
+    update: tuple[Tensor, ...]
+    state_placeholder: tuple[Tensor, ...]
+    inputs: tuple[Tensor, ...]
+    spatial_axis: tuple[IterVar, ...]
+
+    def __init__(
+        self,
+        name: str,
+        tag: str,
+        attrs: DictAttrs | Mapping[str, Any] | None,
+        scan_axis: IterVar,
+        init: Sequence[Tensor],
+        update: Sequence[Tensor],
+        state_placeholder: Sequence[Tensor],
+        inputs: Sequence[Tensor] = (),
+        spatial_axis: Sequence[IterVar] | None = None,
+    ) -> None:
+        if spatial_axis is None:
+            spatial_axis = [
+                IterVar(Range(0, extent), f"{name}.out{k}.i{d}", IterVarType.Opaque)
+                for k, state in enumerate(update)
+                for d, extent in enumerate(state.shape[1:], 1)
+            ]
+        self._init(
+            name, tag, as_attrs(attrs), scan_axis, tuple(init), tuple(update), tuple(state_placeholder),
+            tuple(inputs), tuple(spatial_axis),
+        )  # fmt: skip
+
+    @property
+    def num_outputs(self) -> int:
+        """One output for each state."""
+        return len(self.update)
+
+    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        """The shape of the state."""
+        return self.state_placeholder[index].shape
+
+    def output_dtype(self, index: int) -> str:
+        """The dtype of the state."""
+        return self.update[index].dtype
+
+    def _find_inputs(self) -> tuple[Tensor, ...]:
+        return unique_tensors(self.init + self.update)
+
+    @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        """The scan axis, then the spatial axes of each state."""
+        return (self.scan_axis, *self.spatial_axis)
+
+    def state_axes(self, index: int) -> tuple[IterVar, ...]:
+        """The spatial axes of state ``index``."""
+        start = sum(len(s.shape) - 1 for s in self.update[:index])
+        return self.spatial_axis[start : start + len(self.update[index].shape) - 1]
+
+
+class ExternOp(Operation):
+    """Statements over buffers: ``input_placeholders`` stand for ``inputs``, ``output_placeholders`` for outputs."""
+
+    inputs: tuple[Tensor, ...]
+    input_placeholders: tuple[Buffer, ...]
+    output_placeholders: tuple[Buffer, ...]
+    body: Stmt
+
+    @property
+    def num_outputs(self) -> int:
+        """One output for each output buffer."""
+        return len(self.output_placeholders)
+
+    def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
+        """The buffer's shape."""
+        return self.output_placeholders[index].shape
+
+    def output_dtype(self, index: int) -> str:
+        """The buffer's dtype."""
+        return self.output_placeholders[index].dtype
+
+    def _find_inputs(self) -> tuple[Tensor, ...]:
+        return unique_tensors(self.inputs)
+
+
+def as_attrs(attrs: DictAttrs | Mapping[str, Any] | None) -> DictAttrs:
+    """A mapping as ``DictAttrs``."""
+    return attrs if isinstance(attrs, DictAttrs) else DictAttrs(attrs)
+
+
+def unique_tensors(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    """The tensors, each once, in order of first appearance."""
+    return tuple(dict.fromkeys(tensors))
+
+
+def sub_expressions(roots: Iterable[PrimExpr]) -> list[PrimExpr]:
+    """Every distinct expression below ``roots`` (shared ones once), operands before what uses them."""
+    found: dict[PrimExpr, None] = {}
+    stack: list[tuple[PrimExpr, bool]] = [(e, False) for e in reversed(list(roots))]
+    while stack:
+        expr, done = stack.pop()
+        if done:
+            found[expr] = None
+        elif expr not in found:
+            stack.append((expr, True))
+            stack += [(c, False) for c in reversed(_children(expr))]
+    return list(found)
+
+
+def _children(expr: PrimExpr) -> list[PrimExpr]:
+    children: list[PrimExpr] = []
+    for name in type(expr)._fields:
+        value = getattr(expr, name)
+        if isinstance(value, PrimExpr):
+            children.append(value)
+        elif isinstance(value, tuple):
+            children += [v for v in value if isinstance(v, PrimExpr)]
+    return children
+
+
+def producer_loads(roots: Iterable[PrimExpr]) -> list[ProducerLoad]:
+    """The distinct tensor reads below ``roots``, inner ones first."""
+    return [e for e in sub_expressions(roots) if isinstance(e, ProducerLoad)]
+
+
+def _check_reductions(op: ComputeOp) -> None:
+    first = op.body[0]
+    if isinstance(first, Reduce):
+        for other in op.body[1:]:
+            same = isinstance(other, Reduce) and all(
+                getattr(other, f) == getattr(first, f) for f in ("combiner", "source", "axis", "condition", "init")
+            )
+            if not same:
+                raise TilewrightError(f"compute {op.name}: all outputs must come from one and the same reduction")
+        roots: list[PrimExpr] = [*first.source, first.condition, *first.init]
+    else:
+        roots = list(op.body)
+    if any(isinstance(e, Reduce) for e in sub_expressions(roots)):
+        raise TilewrightError(
+            f"compute {op.name}: a reduction stands inside a larger expression; reductions are allowed only as the "
+            "whole body of a compute: give the reduction a compute of its own and use its result"
+        )

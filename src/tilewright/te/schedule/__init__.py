@@ -1,0 +1,12 @@
+"""Schedules of tensor expressions.
+
+stage.py       Stage: the loops of one operation and the primitives that change them
+schedule.py    Schedule, create_schedule        primitives.py   cache_read, cache_write, rfactor, normalize
+domains.py     values and ranges through splits and fuses      bounds.py   InferBound
+lower.py       a schedule with its bounds to TIR statements
+"""
+
+from tilewright.te.schedule.schedule import Schedule, create_schedule
+from tilewright.te.schedule.stage import Stage
+
+__all__ = ["Schedule", "Stage", "create_schedule"]

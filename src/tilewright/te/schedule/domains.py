@@ -1,0 +1,291 @@
+"""Carrying ranges, values and marks through the splits and fuses of a stage.
+
+"Down" goes from the root axes to the leaves, "up" from the leaves to the root axes. For ``i`` in 0..10 split by 4:
+
+    pass_down_domain   i: [0, 10)                      ->  i.outer: [0, 3), i.inner: [0, 4)
+    pass_up_index      i.outer: a, i.inner: b          ->  i: b + a*4
+    pass_up_domain     i.outer: {a}, i.inner: [0, 3]   ->  i: [a*4, a*4 + 3]
+    bound_predicates                                   ->  i.inner + i.outer*4 < 10
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from tilewright.arith import Analyzer, IntSet
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
+from tilewright.te.schedule.stage import Fuse, Rebase, Relation, Singleton, Split, Stage
+from tilewright.tir.expr import IterVar, IterVarType, Range
+
+Ranges = dict[IterVar, Range]
+
+
+def zero_range(extent: PrimExpr) -> Range:
+    """The range 0 .. extent - 1."""
+    return Range.from_min_extent(ops.const(0, extent.dtype), extent)
+
+
+def _ceil_div(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> PrimExpr:
+    if isinstance(a, IntImm) and isinstance(b, IntImm):
+        return IntImm(a.dtype, -(-a.value // b.value))
+    return analyzer.simplify(ops.floordiv(a + (b - 1), b))
+
+
+def _smaller(extent: PrimExpr, limit: PrimExpr, analyzer: Analyzer) -> PrimExpr:
+    """``extent`` where it is known to be below ``limit``, else ``limit``: a split never makes a loop longer."""
+    if isinstance(extent, IntImm) and isinstance(limit, IntImm):
+        return extent if extent.value < limit.value else limit
+    return extent if analyzer.can_prove(extent < limit) else limit
+
+
+def pass_down_domain(stage: Stage, ranges: Ranges, analyzer: Analyzer) -> None:
+    """Fill in the ranges of all axes from those of the root axes."""
+    on_threads = _leads_to_thread(stage)
+    for relation in stage.relations:
+        if isinstance(relation, Split):
+            _split_range(relation, ranges, analyzer, on_threads)
+        elif isinstance(relation, Fuse):
+            ranges[relation.fused] = zero_range(
+                analyzer.simplify(ranges[relation.outer].extent * ranges[relation.inner].extent)
+            )
+        elif isinstance(relation, Rebase):
+            ranges[relation.rebased] = zero_range(ranges[relation.parent].extent)
+        else:
+            ranges[relation.iter] = Range(0, 1)
+
+
+def _split_range(relation: Split, ranges: Ranges, analyzer: Analyzer, on_threads: Container[IterVar]) -> None:
+    extent = ranges[relation.parent].extent
+    if relation.factor is not None:
+        factor = ops.cast(extent.dtype, relation.factor)
+        inner = factor if relation.inner in on_threads else _smaller(extent, factor, analyzer)
+        outer = _ceil_div(extent, factor, analyzer)
+    else:
+        assert relation.nparts is not None
+        nparts = ops.cast(extent.dtype, relation.nparts)
+        outer = nparts if relation.outer in on_threads else _smaller(extent, nparts, analyzer)
+        inner = _ceil_div(extent, nparts, analyzer)
+    ranges[relation.outer], ranges[relation.inner] = zero_range(outer), zero_range(inner)
+
+
+def _leads_to_thread(stage: Stage) -> set[IterVar]:
+    """Axes that are bound to threads, or that a bound loop is made from: their extents are not cut down."""
+    marked = {iv for iv, attr in stage.iter_var_attrs.items() if attr.bind_thread is not None}
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Split) and relation.inner in marked:
+            marked.add(relation.parent)
+        elif isinstance(relation, Fuse) and relation.fused in marked:
+            marked |= {relation.outer, relation.inner}
+    return marked
+
+
+def pass_up_index(stage: Stage, ranges: Mapping[IterVar, Range], values: dict[IterVar, PrimExpr]) -> None:
+    """Fill in the values of all axes from those of the leaves; axes made from leaves without a value are left out."""
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Split):
+            if relation.outer in values and relation.inner in values:
+                value = values[relation.inner] + values[relation.outer] * ranges[relation.inner].extent
+                values[relation.parent] = value + ranges[relation.parent].min
+        elif isinstance(relation, Fuse):
+            if relation.fused in values:
+                value, factor = values[relation.fused], ranges[relation.inner].extent
+                outer, inner = _div_mod(value, factor, ranges[relation.fused].extent)
+                values[relation.outer] = outer + ranges[relation.outer].min
+                values[relation.inner] = inner + ranges[relation.inner].min
+        elif isinstance(relation, Rebase) and relation.rebased in values:
+            values[relation.parent] = values[relation.rebased] + ranges[relation.parent].min
+
+
+def _div_mod(value: PrimExpr, factor: PrimExpr, extent: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
+    if extent is factor:  # the outer loop has one iteration
+        return ops.const(0, value.dtype), value
+    return ops.floordiv(value, factor), ops.floormod(value, factor)
+
+
+def _covers(found: IntSet, whole: Range) -> bool:
+    """Whether ``found`` is just the range ``whole``."""
+    return found.min_value is whole.min and found.max_value is _last(whole)
+
+
+def _last(r: Range) -> PrimExpr:
+    return r.min + (r.extent - 1)
+
+
+def pass_up_domain(stage: Stage, ranges: Mapping[IterVar, Range], state: dict[IterVar, IntSet], analyzer: Analyzer) -> None:
+    """Fill in the sets of values of all axes from those of the leaves."""
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Split):
+            state[relation.parent] = _split_set(relation, ranges, state, analyzer)
+        elif isinstance(relation, Fuse):
+            _fused_sets(relation, ranges, state, analyzer)
+        elif isinstance(relation, Rebase):
+            whole = ranges[relation.parent]
+            rebased = state[relation.rebased]
+            if _covers(rebased, ranges[relation.rebased]):
+                state[relation.parent] = IntSet.from_range(whole)
+            else:
+                state[relation.parent] = shift(rebased, whole.min, analyzer)
+
+
+def shift(found: IntSet, offset: PrimExpr, analyzer: Analyzer) -> IntSet:
+    """Every element plus ``offset``."""
+    if ops.is_const_int(offset, 0):
+        return found
+    if found.is_single_point():
+        return IntSet.single_point(analyzer.simplify(found.min_value + offset))
+    return IntSet.interval(analyzer.simplify(found.min_value + offset), analyzer.simplify(found.max_value + offset))
+
+
+def _split_set(
+    relation: Split, ranges: Mapping[IterVar, Range], state: Mapping[IterVar, IntSet], analyzer: Analyzer
+) -> IntSet:
+    outer, inner, whole = state[relation.outer], state[relation.inner], ranges[relation.parent]
+    if _covers(outer, ranges[relation.outer]) and _covers(inner, ranges[relation.inner]):
+        return IntSet.from_range(whole)
+    factor = ranges[relation.inner].extent
+    low = analyzer.simplify(outer.min_value * factor + inner.min_value + whole.min)
+    if outer.is_single_point() and inner.is_single_point():
+        return IntSet.single_point(low)
+    return IntSet.interval(low, analyzer.simplify(outer.max_value * factor + inner.max_value + whole.min))
+
+
+def _fused_sets(
+    relation: Fuse, ranges: Mapping[IterVar, Range], state: dict[IterVar, IntSet], analyzer: Analyzer
+) -> None:
+    fused, outer_range, inner_range = state[relation.fused], ranges[relation.outer], ranges[relation.inner]
+    extent = inner_range.extent
+    if _covers(fused, ranges[relation.fused]):
+        state[relation.outer], state[relation.inner] = IntSet.from_range(outer_range), IntSet.from_range(inner_range)
+        return
+    if fused.is_single_point():
+        outer, inner = _div_mod(fused.min_value, extent, ranges[relation.fused].extent)
+        state[relation.outer] = IntSet.single_point(analyzer.simplify(outer + outer_range.min))
+        state[relation.inner] = IntSet.single_point(analyzer.simplify(inner + inner_range.min))
+        return
+    low, high = fused.min_value, fused.max_value
+    length = analyzer.simplify(high - low + 1)
+    state[relation.outer] = IntSet.interval(
+        analyzer.simplify(ops.floordiv(low, extent) + outer_range.min),
+        analyzer.simplify(ops.floordiv(high, extent) + outer_range.min),
+    )
+    one_row = _divides(length, extent, analyzer) and _divides(length, low, analyzer)
+    if one_row:  # the values never wrap around to the next iteration of the outer loop
+        start = ops.floormod(low, extent) + inner_range.min
+        state[relation.inner] = IntSet.interval(analyzer.simplify(start), analyzer.simplify(start + length - 1))
+    else:
+        state[relation.inner] = IntSet.from_range(inner_range)
+
+
+def _divides(divisor: PrimExpr, value: PrimExpr, analyzer: Analyzer) -> bool:
+    if ops.is_const_int(divisor, 0):
+        return False
+    return ops.is_const_int(analyzer.simplify(ops.floormod(value, divisor)), 0)
+
+
+def pass_down_mask(stage: Stage, marks: dict[IterVar, int]) -> None:
+    """Or the bits of root axes into everything made from them; axes without a mark have none."""
+    for relation in stage.relations:
+        if isinstance(relation, Split):
+            mark = marks.get(relation.parent, 0)
+            for iv in (relation.outer, relation.inner):
+                marks[iv] = marks.get(iv, 0) | mark
+        elif isinstance(relation, Fuse):
+            marks[relation.fused] = marks.get(relation.outer, 0) | marks.get(relation.inner, 0)
+        elif isinstance(relation, Rebase):
+            marks[relation.rebased] = marks.get(relation.parent, 0)
+        else:
+            marks.setdefault(relation.iter, 0)
+
+
+def pass_up_mask(stage: Stage, marks: dict[IterVar, int]) -> None:
+    """Or the bits of leaves into everything that they are made from."""
+    for relation in reversed(stage.relations):
+        for parent in _parents(relation):
+            for child in _children(relation):
+                marks[parent] = marks.get(parent, 0) | marks.get(child, 0)
+
+
+def _parents(relation: Relation) -> tuple[IterVar, ...]:
+    if isinstance(relation, Fuse):
+        return relation.outer, relation.inner
+    return () if isinstance(relation, Singleton) else (relation.parent,)
+
+
+def _children(relation: Relation) -> tuple[IterVar, ...]:
+    if isinstance(relation, Split):
+        return relation.outer, relation.inner
+    if isinstance(relation, Fuse):
+        return (relation.fused,)
+    return (relation.rebased,) if isinstance(relation, Rebase) else (relation.iter,)
+
+
+def _may_overrun(stage: Stage, ranges: Mapping[IterVar, Range], analyzer: Analyzer) -> dict[IterVar, bool]:
+    """For each axis, whether its loops run past its range because a split does not divide it."""
+    state: dict[IterVar, bool] = {iv: False for iv in stage.leaf_iter_vars}
+    for relation in reversed(stage.relations):
+        if isinstance(relation, Split):
+            overrun = state.get(relation.outer, False) or state.get(relation.inner, False)
+            if not overrun:
+                whole = ranges[relation.parent].extent
+                product = ranges[relation.outer].extent * ranges[relation.inner].extent
+                overrun = product is not whole and not analyzer.can_prove_equal(whole, product)
+            state[relation.parent] = overrun
+        elif isinstance(relation, Fuse):
+            state[relation.outer] = state[relation.inner] = state.get(relation.fused, False)
+        elif isinstance(relation, Rebase):
+            state[relation.parent] = state.get(relation.rebased, False)
+    return state
+
+
+def bound_predicates(
+    stage: Stage,
+    ranges: Mapping[IterVar, Range],
+    values: Mapping[IterVar, PrimExpr],
+    skip_domain: bool,
+    skip: Container[IterVar],
+    analyzer: Analyzer,
+    outer_ranges: Mapping[Var, Range],
+) -> list[PrimExpr]:
+    """Conditions that keep the loops of ``stage`` inside its axes; those that always hold are left out.
+
+    Parameters
+    ----------
+    values : the axes in terms of the loop variables
+    skip_domain : do not test that root axes stay inside the operation's own domain
+    skip : axes that have no loop here
+    outer_ranges : ranges of every loop variable that may occur, for proofs
+    """
+    sets: dict[Var, IntSet] | None = None
+    found: list[PrimExpr] = []
+
+    def limits(value: PrimExpr) -> IntSet:
+        nonlocal sets
+        if sets is None:
+            sets = {v: IntSet.from_range(r) for v, r in outer_ranges.items()}
+        return analyzer.int_set(value, sets)
+
+    overrun = _may_overrun(stage, ranges, analyzer)
+    for iv in stage.all_iter_vars:
+        if iv in skip or not overrun.get(iv, False):
+            continue
+        whole = ranges[iv]
+        value = analyzer.simplify(values[iv] - whole.min)
+        if not _below(limits(value), whole.extent, analyzer):
+            found.append(value < whole.extent)
+    for iv in stage.op.root_iter_vars:
+        if iv in skip or iv.iter_type is IterVarType.Opaque or skip_domain or iv.dom is None:
+            continue
+        if iv.dom.min is ranges[iv].min and iv.dom.extent is ranges[iv].extent:
+            continue
+        value = analyzer.simplify(values[iv] - iv.dom.min)
+        region = limits(value)
+        if not analyzer.can_prove(region.min_value >= 0):
+            found.append(value >= 0)
+        if not _below(region, iv.dom.extent, analyzer):
+            found.append(value < iv.dom.extent)
+    return list(dict.fromkeys(found))
+
+
+def _below(region: IntSet, extent: PrimExpr, analyzer: Analyzer) -> bool:
+    return analyzer.can_prove(region.max_value < extent)

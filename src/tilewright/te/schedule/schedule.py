@@ -1,0 +1,141 @@
+"""``Schedule``: the stages of a computation, and ``create_schedule``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.te.operation import Operation, PlaceholderOp, ScanOp
+from tilewright.te.schedule.stage import AttachType, Stage
+from tilewright.te.tensor import Tensor
+from tilewright.tir.expr import IterVar
+
+
+class Schedule:
+    """How a computation runs: one ``Stage`` for each operation, producers before consumers.
+
+    ``s[T]`` and ``s[T.op]`` give the stage of a tensor; operations that cache_read, cache_write or rfactor
+    replaced are still found by their old tensors.
+    """
+
+    def __init__(self, outputs: Sequence[Operation]) -> None:
+        self.outputs: list[Operation] = list(dict.fromkeys(outputs))
+        self.stages: list[Stage] = []
+        self.stage_map: dict[Operation, Stage] = {}
+        for op in post_order(self.outputs):
+            stage = Stage(op, self)
+            stage.is_output = op in self.outputs
+            self.stages.append(stage)
+            self.stage_map[op] = stage
+        for stage in self.stages:
+            if isinstance(stage.op, ScanOp):
+                self._attach_scan_body(stage, stage.op)
+
+    def _attach_scan_body(self, stage: Stage, scan: ScanOp) -> None:
+        outside = {t.op for t in (*scan.state_placeholder, *scan.inputs)}
+        for op in post_order([t.op for t in scan.update], outside):
+            inner = self.stage_map[op]
+            if not isinstance(op, PlaceholderOp) and inner.attach_type is AttachType.ROOT:
+                inner.attach_type, inner.attach_stage = AttachType.SCAN_UPDATE, stage
+
+    def __getitem__(self, key: Tensor | Operation) -> Stage:
+        op = key.op if isinstance(key, Tensor) else key
+        stage = self.stage_map.get(op) if isinstance(op, Operation) else None
+        if stage is None:
+            name = getattr(op, "name", repr(op))
+            known = ", ".join(s.op.name for s in self.stages)
+            raise TilewrightError(f"{name} is not part of this schedule, whose stages are {known}")
+        return stage
+
+    def consumes(self, reader: Operation, read: Operation) -> bool:
+        """Whether ``reader`` reads ``read``, directly or through other operations."""
+        return any(op is read for op in post_order([reader]))
+
+    def normalize(self) -> Schedule:
+        """The schedule with inlined stages written into their consumers and all loops starting at 0; a new object."""
+        from tilewright.te.schedule import primitives
+
+        return primitives.normalize(self)
+
+    def copy(self) -> Schedule:
+        """A schedule of the same state, whose stages can be changed independently."""
+        from tilewright.te.schedule import primitives
+
+        return primitives.copy_schedule(self)
+
+    def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
+        """Copy ``tensor`` to memory of ``scope``, and let ``readers`` read the copy.
+
+        args:
+            tensor: what to copy
+            scope: "global", "local", "shared"
+            readers: the tensors or operations that are to read the copy
+        rewrite:
+            for i: B[i] = A[i] + 1
+            ->
+            for ax0: A.local[ax0] = A[ax0]
+            for i: B[i] = A.local[i] + 1
+        returns: the copy
+        """
+        from tilewright.te.schedule import primitives
+
+        return primitives.cache_read(self, tensor, scope, readers)
+
+    def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
+        """Compute ``tensor`` in memory of ``scope``, and copy the result.
+
+        args:
+            tensor: what to compute there, or the list of all outputs of one operation
+            scope: "global", "local", "shared"
+        rewrite:
+            for i: B[i] = A[i] + 1
+            ->
+            for i.c: B.local[i.c] = A[i.c] + 1
+            for i: B[i] = B.local[i]
+        returns: the tensor that holds the computation (a list of them for a list)
+        """
+        from tilewright.te.schedule import primitives
+
+        return primitives.cache_write(self, tensor, scope)
+
+    def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
+        """Make one reduction axis an output axis of a partial result, and reduce that afterwards.
+
+        args:
+            tensor: a reduction
+            axis: the reduction axis (a leaf of its stage) that becomes data-parallel
+            factor_axis: its position among the axes of the partial result
+        rewrite (axis = k.inner of k split by 4):
+            for i: for k.outer: for k.inner: B[i] += A[i, k.outer*4 + k.inner]
+            ->
+            for k.inner: for i: for k.outer: B.rf[k.inner, i] += A[i, k.outer*4 + k.inner]
+            for i: for k.inner.v: B[i] += B.rf[k.inner.v, i]
+        returns: the partial result (a list of tensors for a tuple reduction)
+        """
+        from tilewright.te.schedule import primitives
+
+        return primitives.rfactor(self, tensor, axis, factor_axis)
+
+
+def post_order(roots: Sequence[Operation], stop: Any = ()) -> list[Operation]:
+    """The operations that ``roots`` read, producers first; not below the operations in ``stop``."""
+    found: dict[Operation, None] = {}
+    stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(roots)]
+    while stack:
+        op, done = stack.pop()
+        if done:
+            found[op] = None
+        elif op not in found and op not in stop:
+            stack.append((op, True))
+            stack += [(t.op, False) for t in reversed(op.input_tensors) if t.op not in found]
+    return list(found)
+
+
+def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
+    """The default schedule of the given outputs: every operation computed whole, before its consumers."""
+    outputs = [o.op if isinstance(o, Tensor) else o for o in (ops if isinstance(ops, (list, tuple)) else [ops])]
+    for op in outputs:
+        if not isinstance(op, Operation):
+            raise TilewrightError(f"create_schedule takes operations (T.op), got {type(op).__name__}")
+    return Schedule(outputs)

@@ -1,0 +1,511 @@
+"""Stages: the loops of one operation, and the primitives that change them.
+
+A stage starts with one loop for each root iteration variable of its operation (``leaf_iter_vars``, outermost first).
+Primitives replace leaves by new ones and remember how (``relations``):
+
+    relation ::= Split(parent, outer, inner, factor | nparts) | Fuse(outer, inner, fused)
+               | Rebase(parent, rebased) | Singleton(iter)
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.te.operation import ComputeOp, Operation, PlaceholderOp
+from tilewright.te.tensor import Tensor
+from tilewright.tir.expr import IterVar, IterVarType, Range
+
+if TYPE_CHECKING:
+    from tilewright.te.schedule.schedule import Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """parent = outer * factor + inner; exactly one of ``factor`` and ``nparts`` is given."""
+
+    parent: IterVar
+    outer: IterVar
+    inner: IterVar
+    factor: PrimExpr | None
+    nparts: PrimExpr | None
+
+
+@dataclass(frozen=True, eq=False)
+class Fuse:
+    """fused = outer * extent(inner) + inner"""
+
+    outer: IterVar
+    inner: IterVar
+    fused: IterVar
+
+
+@dataclass(frozen=True, eq=False)
+class Rebase:
+    """parent = rebased + min(parent); made while lowering, so that loops start at 0."""
+
+    parent: IterVar
+    rebased: IterVar
+
+
+@dataclass(frozen=True, eq=False)
+class Singleton:
+    """A loop of one iteration, made by fusing nothing (a scalar output)."""
+
+    iter: IterVar
+
+
+Relation = Split | Fuse | Rebase | Singleton
+
+
+class AttachType(enum.Enum):
+    """Where a stage's loops stand."""
+
+    ROOT = "root"
+    INLINE = "inline"
+    SCOPE = "scope"
+    SCAN_UPDATE = "scan_update"
+
+
+@dataclass
+class IterVarAttr:
+    """What the primitives say about one loop."""
+
+    iter_type: IterVarType = IterVarType.DataPar
+    bind_thread: IterVar | None = None
+    prefetch: list[tuple[Tensor, PrimExpr]] = field(default_factory=list)
+    tensor_intrin: Any = None
+    dim_align_factor: int = 0
+    dim_align_offset: int = 0
+    pragmas: list[tuple[str, Any]] = field(default_factory=list)
+
+
+_SPLITTABLE = (IterVarType.DataPar, IterVarType.CommReduce, IterVarType.Ordered)
+_KIND_NAMES = {
+    IterVarType.DataPar: "data-parallel axis",
+    IterVarType.CommReduce: "reduction axis",
+    IterVarType.Ordered: "scan axis",
+    IterVarType.ThreadIndex: "thread axis",
+    IterVarType.Opaque: "axis that is not a loop",
+}
+
+
+class Stage:
+    """One operation and how its loops run. Axes are ``IterVar``s: ``op.axis``, ``op.reduce_axis`` and what split gives."""
+
+    def __init__(self, op: Operation, schedule: Schedule) -> None:
+        self.op = op
+        self.origin_op = op
+        self.schedule = schedule
+        self.all_iter_vars: list[IterVar] = list(op.root_iter_vars)
+        self.leaf_iter_vars: list[IterVar] = [
+            iv for iv in op.root_iter_vars if iv.iter_type is not IterVarType.Opaque
+        ]
+        self.relations: list[Relation] = []
+        self.iter_var_attrs: dict[IterVar, IterVarAttr] = {}
+        self.env_thread_axes: list[IterVar] = []
+        self.store_predicate: PrimExpr | None = None
+        self.attach_type = AttachType.ROOT
+        self.attach_stage: Stage | None = None
+        self.attach_ivar: IterVar | None = None
+        self.scope = ""
+        self.is_output = False
+        self.is_double_buffered = False
+
+    @property
+    def name(self) -> str:
+        """Name of the operation."""
+        return self.op.name
+
+    def __repr__(self) -> str:
+        return f"stage({self.op.name}, {self.op})"
+
+    def _fail(self, what: str) -> TilewrightError:
+        return TilewrightError(f"stage {self.op.name}: {what}")
+
+    def _position(self, axis: Any, what: str) -> int:
+        """Position of a leaf axis; raises TilewrightError that tells why it is none."""
+        if not isinstance(axis, IterVar):
+            raise self._fail(f"{what} takes an axis (IterVar), got {type(axis).__name__} {axis!r}")
+        for index, leaf in enumerate(self.leaf_iter_vars):
+            if leaf is axis:
+                return index
+        name = axis.var.name
+        present = ", ".join(iv.var.name for iv in self.leaf_iter_vars) or "none"
+        if any(axis is iv for iv in self.all_iter_vars):
+            raise self._fail(f"{what}: axis {name} was already split or fused; the axes now are {present}")
+        raise self._fail(f"{what}: axis {name} does not belong to this stage; its axes are {present}")
+
+    def _splittable(self, axis: Any, what: str) -> int:
+        position = self._position(axis, what)
+        if axis.iter_type not in _SPLITTABLE:
+            raise self._fail(f"{what}: {axis.var.name} is a {_KIND_NAMES[axis.iter_type]} and cannot be changed so")
+        return position
+
+    def attr(self, axis: IterVar) -> IterVarAttr:
+        """The annotations of ``axis``, made now if there are none."""
+        return self.iter_var_attrs.setdefault(axis, IterVarAttr(axis.iter_type))
+
+    def split(self, parent: IterVar, factor: Any = None, nparts: Any = None) -> tuple[IterVar, IterVar]:
+        """Split a loop into two.
+
+        args:
+            parent: the loop
+            factor: extent of the inner loop, or
+            nparts: extent of the outer loop
+        rewrite:
+            for i in 0..n: s(i)
+            ->
+            for i.outer in 0..ceil(n / factor):
+              for i.inner in 0..factor:
+                if i.outer*factor + i.inner < n: s(i.outer*factor + i.inner)      the test only where it may fail
+        returns: (outer, inner)
+        """
+        position = self._splittable(parent, "split")
+        if (factor is None) == (nparts is None):
+            raise self._fail(f"split of {parent.var.name}: give either factor or nparts")
+        dtype = parent.var.dtype
+        outer = IterVar(None, _like(parent, ".outer"), parent.iter_type)
+        inner = IterVar(None, _like(parent, ".inner"), parent.iter_type)
+        relation = Split(
+            parent,
+            outer,
+            inner,
+            None if factor is None else self._positive(parent, "factor", factor, dtype),
+            None if nparts is None else self._positive(parent, "nparts", nparts, dtype),
+        )
+        self.relations.append(relation)
+        self.all_iter_vars += [outer, inner]
+        self.leaf_iter_vars[position : position + 1] = [outer, inner]
+        return outer, inner
+
+    def _positive(self, axis: IterVar, what: str, value: Any, dtype: str) -> PrimExpr:
+        expr = ops.cast(dtype, ops.as_expr(value))
+        if ops.is_const_int(expr) and int(expr) <= 0:  # type: ignore[call-overload]
+            raise self._fail(f"split of {axis.var.name}: {what} must be positive, got {expr}")
+        return expr
+
+    def fuse(self, *args: IterVar) -> IterVar:
+        """Fuse adjacent loops, outermost first, into one; fusing nothing makes a loop of one iteration.
+
+        args:
+            args: the loops
+        rewrite:
+            for i in 0..n:
+              for j in 0..m: s(i, j)
+            ->
+            for i.j.fused in 0..n*m: s(i.j.fused // m, i.j.fused % m)
+        returns: the new loop
+        """
+        if not args:
+            single = IterVar(Range(0, 1), "singleton", IterVarType.DataPar)
+            self.relations.append(Singleton(single))
+            self.all_iter_vars.append(single)
+            self.leaf_iter_vars.insert(0, single)
+            return single
+        fused = args[0]
+        self._splittable(fused, "fuse")
+        for axis in args[1:]:
+            fused = self._fuse_two(fused, axis)
+        return fused
+
+    def _fuse_two(self, outer: IterVar, inner: IterVar) -> IterVar:
+        first, second = self._splittable(outer, "fuse"), self._splittable(inner, "fuse")
+        if first == second + 1:
+            outer, inner, first, second = inner, outer, second, first
+        if second != first + 1:
+            raise self._fail(
+                f"fuse: {outer.var.name} and {inner.var.name} are not adjacent; the axes are "
+                f"{', '.join(iv.var.name for iv in self.leaf_iter_vars)}: reorder them first"
+            )
+        kind = max(outer.iter_type, inner.iter_type)
+        fused = IterVar(None, type(outer.var)(f"{outer.var.name}.{inner.var.name}.fused", outer.var.dtype), kind)
+        self.relations.append(Fuse(outer, inner, fused))
+        self.all_iter_vars.append(fused)
+        self.leaf_iter_vars[first : second + 1] = [fused]
+        return fused
+
+    def reorder(self, *args: IterVar) -> None:
+        """Put the given loops in the given order, in the places that they hold together.
+
+        args:
+            args: loops of this stage, outermost first
+        rewrite (reorder(j, i)):
+            for i in 0..n:
+              for j in 0..m: s
+            ->
+            for j in 0..m:
+              for i in 0..n: s
+        """
+        positions = [self._position(axis, "reorder") for axis in args]
+        if len(set(positions)) != len(positions):
+            raise self._fail(f"reorder: an axis is given twice in {', '.join(a.var.name for a in args)}")
+        for position, axis in zip(sorted(positions), args):
+            self.leaf_iter_vars[position] = axis
+
+    def tile(
+        self, x_parent: IterVar, y_parent: IterVar, x_factor: Any, y_factor: Any
+    ) -> tuple[IterVar, IterVar, IterVar, IterVar]:
+        """Split two loops and put both outer ones outside.
+
+        args:
+            x_parent, y_parent: the loops
+            x_factor, y_factor: extents of the inner loops
+        rewrite:
+            for x in 0..n:
+              for y in 0..m: s
+            ->
+            for x.outer: for y.outer: for x.inner in 0..x_factor: for y.inner in 0..y_factor: s
+        returns: (x.outer, y.outer, x.inner, y.inner)
+        """
+        x_outer, x_inner = self.split(x_parent, factor=x_factor)
+        y_outer, y_inner = self.split(y_parent, factor=y_factor)
+        self.reorder(x_outer, y_outer, x_inner, y_inner)
+        return x_outer, y_outer, x_inner, y_inner
+
+    def _annotate(self, var: IterVar | Sequence[IterVar], kind: IterVarType, what: str, refuse: Sequence[IterVarType]) -> None:
+        for axis in var if isinstance(var, (list, tuple)) else [var]:
+            self._position(axis, what)
+            if axis.iter_type in refuse:
+                raise self._fail(
+                    f"{what}: {axis.var.name} is a {_KIND_NAMES[axis.iter_type]}, whose iterations depend on one "
+                    "another; use rfactor to make part of a reduction parallel"
+                )
+            self.attr(axis).iter_type = kind
+
+    def vectorize(self, var: IterVar | Sequence[IterVar]) -> None:
+        """Run the iterations of a loop of constant extent as one vector.
+
+        args:
+            var: a data-parallel loop, or several
+        rewrite:
+            for i in 0..4: C[i] = A[i]
+            ->
+            C[ramp(0, 1, 4)] = A[ramp(0, 1, 4)]
+        """
+        self._annotate(var, IterVarType.Vectorized, "vectorize", (IterVarType.CommReduce, IterVarType.Ordered))
+
+    def unroll(self, var: IterVar | Sequence[IterVar]) -> None:
+        """Write out every iteration of a loop of constant extent.
+
+        args:
+            var: a loop, or several
+        rewrite:
+            for i in 0..2: s(i)
+            ->
+            s(0); s(1)
+        """
+        self._annotate(var, IterVarType.Unrolled, "unroll", ())
+
+    def parallel(self, var: IterVar | Sequence[IterVar]) -> None:
+        """Share the iterations of a loop among the threads of the pool.
+
+        args:
+            var: a data-parallel loop, or several
+        rewrite:
+            for i in 0..n: s
+            ->
+            for i in 0..n "parallel": s
+        """
+        self._annotate(var, IterVarType.Parallelized, "parallel", (IterVarType.CommReduce, IterVarType.Ordered))
+
+    def bind(self, ivar: IterVar, thread_ivar: IterVar) -> None:
+        """Let the threads of ``thread_ivar`` be the iterations of a loop.
+
+        args:
+            ivar: a loop
+            thread_ivar: from te.thread_axis
+        rewrite:
+            for i in 0..64: s(i)
+            ->
+            attr [IterVar(threadIdx.x)] "thread_extent" = 64: s(threadIdx.x)
+        """
+        self._position(ivar, "bind")
+        if not isinstance(thread_ivar, IterVar) or thread_ivar.iter_type is not IterVarType.ThreadIndex:
+            raise self._fail(f"bind: the second argument must be a te.thread_axis, got {thread_ivar!r}")
+        self.attr(ivar).bind_thread = thread_ivar
+
+    def env_threads(self, threads: IterVar | Sequence[IterVar]) -> None:
+        """Run the whole of a scan inside the given threads.
+
+        args:
+            threads: one thread axis or several
+        rewrite:
+            s
+            ->
+            attr [IterVar(threadIdx.x)] "thread_extent" = n: s
+        """
+        self.env_thread_axes += list(threads) if isinstance(threads, (list, tuple)) else [threads]
+
+    def set_scope(self, scope: str) -> Stage:
+        """Keep the stage's result in memory of ``scope`` ("global", "local", "shared").
+
+        rewrite:
+            allocate(B, [n])
+            ->
+            allocate(B, [n]), storage_scope = local
+        """
+        self.scope = scope
+        return self
+
+    def set_store_predicate(self, predicate: PrimExpr) -> None:
+        """Store only where ``predicate`` holds; typically that a thread index is 0.
+
+        rewrite:
+            B[i] = v
+            ->
+            if predicate: B[i] = v
+        """
+        self.store_predicate = ops.as_expr(predicate)
+
+    def compute_at(self, parent: Stage, scope: IterVar) -> Stage:
+        """Compute what one iteration of a consumer's loop needs, inside that loop.
+
+        args:
+            parent: stage of a consumer (or one that contains all consumers)
+            scope: loop of ``parent``
+        rewrite:
+            for i in 0..n: B[i] = f(A[i])
+            for i in 0..n: C[i] = g(B[i])
+            ->
+            for i in 0..n:
+              B[i] = f(A[i])
+              C[i] = g(B[i])
+        """
+        if not isinstance(parent, Stage):
+            raise self._fail(f"compute_at takes a stage, such as s[C], got {type(parent).__name__}")
+        if parent is self:
+            raise self._fail("compute_at: a stage cannot be computed inside its own loops")
+        self._refuse_in_scan("compute_at")
+        parent._position(scope, f"compute_at of {self.op.name}")
+        if not self.schedule.consumes(parent.op, self.op):
+            raise self._fail(
+                f"compute_at: {parent.op.name} does not read {self.op.name}, directly or through other stages; "
+                "compute it at a stage that does"
+            )
+        self.attach_type, self.attach_stage, self.attach_ivar = AttachType.SCOPE, parent, scope
+        return self
+
+    def compute_inline(self) -> None:
+        """Write the value at every use instead of storing it.
+
+        rewrite:
+            for i in 0..n: B[i] = A[i] + 1
+            for i in 0..n: C[i] = B[i] * 2
+            ->
+            for i in 0..n: C[i] = (A[i] + 1) * 2
+        """
+        self._refuse_in_scan("compute_inline")
+        if isinstance(self.op, PlaceholderOp):
+            raise self._fail("compute_inline: an input is not computed")
+        if not isinstance(self.op, ComputeOp):
+            raise self._fail(f"compute_inline: only element-wise computes can be inlined, not {type(self.op).__name__}")
+        if self.op.reduce_axis:
+            raise self._fail("compute_inline: a reduction cannot be inlined; use compute_at")
+        if self.is_output:
+            raise self._fail("compute_inline: it is an output of the schedule, which must be stored")
+        self.attach_type = AttachType.INLINE
+
+    def compute_root(self) -> Stage:
+        """Compute the whole tensor before its consumers: the default, undoing compute_at and compute_inline."""
+        self._refuse_in_scan("compute_root")
+        self.attach_type, self.attach_stage, self.attach_ivar = AttachType.ROOT, None, None
+        return self
+
+    def _refuse_in_scan(self, what: str) -> None:
+        if self.attach_type is AttachType.SCAN_UPDATE and any(self.op is t.op for t in self._scan_updates()):
+            raise self._fail(f"{what}: it is the update of a scan, whose place is fixed")
+
+    def _scan_updates(self) -> Sequence[Tensor]:
+        scan = self.attach_stage.op if self.attach_stage is not None else None
+        return getattr(scan, "update", ())
+
+    def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
+        """Replace a loop and all inside it by a hardware intrinsic that computes the same.
+
+        args:
+            var: the outermost loop of the block
+            tensor_intrin: from te.decl_tensor_intrin; its reference compute must match the block
+        rewrite:
+            for i.inner in 0..16:
+              for k in 0..l: C[i.outer*16 + i.inner] += A[...]*B[...]
+            ->
+            gemv(&C[i.outer*16], &A[...], &B[...])
+        """
+        self._position(var, "tensorize")
+        attr = self.attr(var)
+        attr.iter_type, attr.tensor_intrin = IterVarType.Tensorized, tensor_intrin
+
+    def pragma(self, var: IterVar, pragma_type: str, pragma_value: Any = None) -> None:
+        """Attach a named hint to a loop, for later passes ("auto_unroll_max_step", "unroll_explicit", "import_llvm").
+
+        args:
+            var: a loop
+            pragma_type, pragma_value: name and value (a number or a string)
+        rewrite:
+            for i: s
+            ->
+            attr [IterVar(i)] "pragma_<type>" = value: for i: s
+        """
+        if pragma_type == "unroll":
+            self.unroll(var)
+            return
+        if pragma_type == "vectorize":
+            self.vectorize(var)
+            return
+        self._position(var, "pragma")
+        self.attr(var).pragmas.append((pragma_type, pragma_value))
+
+    def prefetch(self, tensor: Tensor, var: IterVar, offset: Any) -> None:
+        """Fetch what ``tensor`` gives ``offset`` iterations of ``var`` later.
+
+        args:
+            tensor: an input of this stage
+            var: a loop
+            offset: number of iterations ahead
+        rewrite:
+            for i: s(A[i])
+            ->
+            for i: prefetch(A[i + offset]); s(A[i])
+        """
+        self._position(var, "prefetch")
+        if not any(tensor is t for t in self.op.input_tensors):
+            raise self._fail(f"prefetch: {tensor.name} is not read by this stage")
+        self.attr(var).prefetch.append((tensor, ops.as_expr(offset)))
+
+    def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
+        """Pad the stored tensor so that the stride of ``axis`` is ``k*factor + offset`` elements.
+
+        args:
+            axis: an axis of the operation
+            factor, offset: in elements
+        rewrite (axis 0, factor 16, offset 1):
+            allocate(B, [n, 16]); B[i*16 + j]
+            ->
+            allocate(B, [n, 17]); B[i*17 + j]
+        """
+        if not any(axis is iv for iv in self.op.root_iter_vars):
+            raise self._fail("storage_align takes an axis of the operation (op.axis), not one made by split or fuse")
+        attr = self.attr(axis)
+        attr.dim_align_factor, attr.dim_align_offset = int(factor), int(offset)
+
+    def double_buffer(self) -> None:
+        """Keep two copies of the stage's result, so that the next is computed while the last is read.
+
+        rewrite:
+            allocate(B, [n]); for i: {B = f(i); g(B)}
+            ->
+            allocate(B, [2*n]); B[0] = f(0); for i: {B[(i + 1) % 2] = f(i + 1); g(B[i % 2])}
+        """
+        if self.is_output:
+            raise self._fail("double_buffer: it is an output of the schedule, which has one fixed buffer")
+        self.is_double_buffered = True
+
+
+def _like(axis: IterVar, suffix: str) -> Any:
+    return type(axis.var)(axis.var.name + suffix, axis.var.dtype)
