@@ -1,0 +1,9 @@
+"""Type inference: unification (``unify``), the checker that walks programs (``infer``), and how types read (``describe``).
+
+``infer_module`` types a module, ``infer_expr`` an expression; ``relay.transform.InferType`` is the pass.
+"""
+
+from tilewright.relay.type_infer.infer import infer_expr, infer_module
+from tilewright.relay.type_infer.unify import Unifier, instantiate, same_type, substitute_type_vars
+
+__all__ = ["Unifier", "infer_expr", "infer_module", "instantiate", "same_type", "substitute_type_vars"]

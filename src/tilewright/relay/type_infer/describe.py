@@ -1,0 +1,51 @@
+"""Types as text for error messages, in the form that the Relay text uses."""
+
+from __future__ import annotations
+
+from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
+from tilewright.ir.type import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+)
+
+
+def describe_dim(dim: PrimExpr) -> str:
+    """A dimension: its number, ``?`` when it is not known, else the expression."""
+    if isinstance(dim, IntImm):
+        return str(dim.value)
+    return "?" if isinstance(dim, Any) else str(dim)
+
+
+def describe_shape(shape: tuple[PrimExpr, ...]) -> str:
+    """A shape as ``(1, 3, ?)``."""
+    return f"({', '.join(describe_dim(d) for d in shape)})"
+
+
+def describe(type_: Type | None) -> str:
+    """A type as ``Tensor[(1, 3), float32]``, ``fn (int32) -> bool``, ``List[int32]``; a hole is ``?``."""
+    match type_:
+        case TensorType():
+            return f"Tensor[{describe_shape(type_.shape)}, {type_.dtype}]" if type_.shape else type_.dtype
+        case TupleType():
+            return f"({', '.join(map(describe, type_.fields))}{',' if len(type_.fields) == 1 else ''})"
+        case FuncType():
+            params = f"[{', '.join(v.name_hint for v in type_.type_params)}]" if type_.type_params else ""
+            return f"fn {params}({', '.join(map(describe, type_.arg_types))}) -> {describe(type_.ret_type)}"
+        case RefType():
+            return f"ref({describe(type_.value)})"
+        case TypeCall():
+            args = f"[{', '.join(map(describe, type_.args))}]" if type_.args else ""
+            return f"{describe(type_.func)}{args}"
+        case TypeVar() | GlobalTypeVar():
+            return type_.name_hint
+        case IncompleteType() | None:
+            return "?"
+        case _:
+            return str(type_)
