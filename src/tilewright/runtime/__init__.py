@@ -1,8 +1,8 @@
 """The Python face of the native runtime: what a deployed model needs, and nothing of the compiler.
 
-``dtype.py`` element types, ``device.py`` devices, ``ndarray.py`` arrays, ``packed_func.py`` and ``registry.py``
-functions, ``module.py`` modules (with the protocol for compiled code), ``export.py`` writing libraries,
-``params.py`` parameter files, ``executor/`` executors, ``_ffi.py`` the library itself.
+``dtype.py`` element types, ``device.py`` devices, ``ndarray.py`` arrays, ``packed_func.py`` and
+``registry.py`` functions, ``module.py`` modules (with the protocol for compiled code), ``export.py`` writing
+libraries, ``params.py`` parameter files, ``executor/`` executors, ``_ffi.py`` the library itself.
 """
 
 from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, metal, opencl, rocm, vulkan

@@ -32,7 +32,8 @@ def find_library() -> Path:
         if (place / LIBRARY_NAME).exists():
             return place / LIBRARY_NAME
     raise ImportError(
-        f"{LIBRARY_NAME} is not built (looked in {', '.join(map(str, places))}); run `pip install -e .` in the repository"
+        f"{LIBRARY_NAME} is not built (looked in {', '.join(map(str, places))}); "
+        "run `pip install -e .` in the repository"
     )
 
 

@@ -35,8 +35,8 @@ _PATTERN = re.compile(r"(int|uint|float|bfloat|handle)(\d+)?(?:x(\d+))?")
 class DataType:
     """An element type: code, bits of a lane, lanes of a vector.
 
-    Instances are cached: ``DataType(t)`` is the same object for equal types. Accepts the text form, a numpy dtype
-    or scalar type, or a DataType. ``str()`` gives TVM's text ("float32", "float32x4", "bool").
+    Instances are cached: ``DataType(t)`` is the same object for equal types. Accepts the text form, a numpy
+    dtype or scalar type, or a DataType. ``str()`` gives TVM's text ("float32", "float32x4", "bool").
 
     Raises:
         ValueError: the text names no type.

@@ -1,8 +1,9 @@
 """Writing modules to files: one shared library (or object, archive, tar) with code, graph and parameters.
 
-The library holds the objects of all modules whose code is machine code, and, when there is more than that, the
-module table ``__tvm_dev_mblob``: an 8-byte size, then what each other module saves, and who imports whom. TVM 0.8
-reads it the same way. The table is assembled with ``.incbin``, so that half a gigabyte of weights takes a second.
+The library holds the objects of all modules whose code is machine code, and, when there is more than that,
+the module table ``__tvm_dev_mblob``: an 8-byte size, then what each other module saves, and who imports
+whom. TVM 0.8 reads it the same way. The table is assembled with ``.incbin``, so that half a gigabyte of
+weights takes a second.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _SUFFIXES = (".so", ".o", ".a", ".tar", ".dll", ".dylib")
 
 @dataclass
 class _Parts:
-    """The modules of an import tree: those that become code, and the table's entries (None: the library itself)."""
+    """An import tree's modules: those that become code, and the table's entries (None: the library)."""
 
     code: list[Module] = field(default_factory=list)
     entries: list[Module | None] = field(default_factory=list)
@@ -36,7 +37,7 @@ class _Parts:
 
 
 def _collect(root: Module) -> _Parts:
-    """Number the modules: the root, then depth first; all modules of machine code together are one entry, the last."""
+    """Number the modules: the root, then depth first; all machine code together is one entry, the last."""
     parts = _Parts()
     order: list[Module] = []
     seen: set[Module] = set()
@@ -120,8 +121,8 @@ def _run(command: list[str]) -> None:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     except FileNotFoundError:
         raise ExportError(
-            f"cannot find the C compiler {command[0]!r}, which links the library; install gcc (Debian: apt install gcc) "
-            'or name another with cc="..."'
+            f"cannot find the C compiler {command[0]!r}, which links the library; install gcc "
+            '(Debian: apt install gcc) or name another with cc="..."'
         ) from None
     except OSError as error:
         raise ExportError(f"cannot run the C compiler {command[0]!r}: {error.strerror}") from None
@@ -217,9 +218,10 @@ def export_library(
 
     Args:
         root: the module.
-        file_name: ``.so`` for a shared library that this runtime and TVM 0.8's load, ``.o`` or ``.a`` for linking
-            into a program, ``.tar`` for the object files.
-        fcompile: ``fcompile(output, object_files, options=..., **kwargs)`` makes the file instead of the C compiler.
+        file_name: ``.so`` for a shared library that this runtime and TVM 0.8's load, ``.o`` or ``.a`` for
+            linking into a program, ``.tar`` for the object files.
+        fcompile: ``fcompile(output, object_files, options=..., **kwargs)`` makes the file instead of the C
+            compiler.
         addons: further object files or libraries to link.
         workspace_dir: where intermediate files go, and stay; a temporary folder without it.
         cc: the C compiler, for instance a cross compiler; ``$CC``, cc, gcc or clang without it.

@@ -9,8 +9,8 @@ A code generator produces an object that satisfies :class:`CompiledCode` and cal
 ``CompiledCode`` is a protocol (duck typed; no base class to inherit):
 
 ``lookup(name) -> int | None``
-    Address of the symbol ``name`` in this process, or None. Called for functions (TVM's packed C signature) when
-    somebody asks the module for them, and once for each context variable below.
+    Address of the symbol ``name`` in this process, or None. Called for functions (TVM's packed C signature)
+    when somebody asks the module for them, and once for each context variable below.
 ``function_names() -> list[str]``
     The packed functions that the code defines, entry first. ``__tvm_main__`` is resolved to the first.
 ``objects() -> list[bytes]``
@@ -18,21 +18,24 @@ A code generator produces an object that satisfies :class:`CompiledCode` and cal
 ``get_source(fmt: str) -> str``
     Text of the code: ``""`` for the default, or for instance ``"ll"``, ``"asm"``, ``"c"``.
 ``c_sources() -> list[str]`` (optional)
-    When present and non-empty, ``export_library`` compiles these C files with its compiler instead of linking ``objects()``.
+    When present and non-empty, ``export_library`` compiles these C files with its compiler instead of
+    linking ``objects()``.
 
 The code object is kept alive as long as the module or any function taken from it lives.
 
-Context variables: compiled code calls the runtime through pointers that it defines itself as weak/common global
-variables initialised to null, named ``__TVMFuncCall``, ``__TVMAPISetLastError``, ``__TVMBackendGetFuncFromEnv``,
-``__TVMBackendAllocWorkspace``, ``__TVMBackendFreeWorkspace``, ``__TVMBackendParallelLaunch``,
-``__TVMBackendParallelBarrier``; define only those that are used. The loader (ours or TVM 0.8's) writes the addresses.
-``from_compiled`` does the same for in-process code: it looks each name up and fills what it finds, and stores the
-module handle in ``__tvm_module_ctx`` (a ``void*`` variable, first argument of ``TVMBackendGetFuncFromEnv``) if defined.
-So in-process and exported code are the same object code. ``runtime.module.context_symbols()`` gives
-``{"TVMFuncCall": address, ...}`` for code that links to the functions directly.
+Context variables: compiled code calls the runtime through pointers that it defines itself as weak/common
+global variables initialised to null, named ``__TVMFuncCall``, ``__TVMAPISetLastError``,
+``__TVMBackendGetFuncFromEnv``, ``__TVMBackendAllocWorkspace``, ``__TVMBackendFreeWorkspace``,
+``__TVMBackendParallelLaunch``, ``__TVMBackendParallelBarrier``; define only those that are used. The loader
+(ours or TVM 0.8's) writes the addresses. ``from_compiled`` does the same for in-process code: it looks each
+name up and fills what it finds, and stores the module handle in ``__tvm_module_ctx`` (a ``void*`` variable,
+first argument of ``TVMBackendGetFuncFromEnv``) if defined. So in-process and exported code are the same
+object code. ``runtime.module.context_symbols()`` gives ``{"TVMFuncCall": address, ...}`` for code that links
+to the functions directly.
 
-Further symbols an exported library may define: ``__tvm_main__`` (NUL-terminated name of the entry function) and
-``__tilewright_cpu_features`` (NUL-terminated, comma-separated LLVM feature names that loading checks, "avx2,fma").
+Further symbols an exported library may define: ``__tvm_main__`` (NUL-terminated name of the entry function)
+and ``__tilewright_cpu_features`` (NUL-terminated, comma-separated LLVM feature names that loading checks,
+"avx2,fma").
 """
 
 from __future__ import annotations
@@ -245,7 +248,7 @@ class Module:
         workspace_dir: str | None = None,
         **kwargs: Any,
     ) -> str:
-        """Write the module and everything it imports to one file; see :func:`runtime.export.export_library`."""
+        """Write the module and all it imports to one file; see :func:`runtime.export.export_library`."""
         from .export import export_library
 
         return export_library(self, file_name, fcompile, addons, workspace_dir, **kwargs)
@@ -405,7 +408,8 @@ def create_module(
 
     Args:
         type_key: its kind; an exported library is read back by the global function
-            ``runtime.module.loadbinary_<type_key>``, which gets the stream as a handle (see :class:`ModuleStream`).
+            ``runtime.module.loadbinary_<type_key>``, which gets the stream as a handle (see
+            :class:`ModuleStream`).
         find: gives the function of a name, or None.
         save: gives the bytes that the loader reads; without it the module cannot be exported.
         get_source: gives the text in a format.
@@ -513,7 +517,7 @@ def num_threads() -> int:
 
 
 def set_num_threads(count: int) -> None:
-    """Set how many threads a parallel loop uses; 0 restores the default (``TVM_NUM_THREADS``, or the cores)."""
+    """Set how many threads a parallel loop uses; 0 restores ``TVM_NUM_THREADS``, or the cores."""
     check_call(LIB.TilewrightSetNumThreads(count))
 
 

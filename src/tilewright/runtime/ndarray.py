@@ -1,4 +1,4 @@
-"""NDArray: arrays owned by the native runtime; they share memory with numpy, PyTorch and others through DLPack."""
+"""NDArray: arrays of the native runtime; they share memory with numpy, PyTorch and others through DLPack."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def _delete_capsule(capsule: int) -> None:
 class NDArray:
     """A reference-counted array of the runtime.
 
-    Make one with :func:`array`, :func:`empty` or :func:`from_dlpack`. ``shape`` is a tuple of ints, ``dtype`` TVM's
-    text of the element type, ``device`` a :class:`Device`.
+    Make one with :func:`array`, :func:`empty` or :func:`from_dlpack`. ``shape`` is a tuple of ints,
+    ``dtype`` TVM's text of the element type, ``device`` a :class:`Device`.
     """
 
     __slots__ = ("__weakref__", "_tensor", "handle")

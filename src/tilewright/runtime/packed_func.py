@@ -1,7 +1,7 @@
 """PackedFunc: a function of the runtime, written in C, compiled, or in Python.
 
-Arguments may be None, bool, int, float, str, bytes, NDArray, numpy array (borrowed for the call), any object with
-``__dlpack__``, Device, DataType, Module, PackedFunc, a Python callable, or ``ctypes.c_void_p``.
+Arguments may be None, bool, int, float, str, bytes, NDArray, numpy array (borrowed for the call), any object
+with ``__dlpack__``, Device, DataType, Module, PackedFunc, a Python callable, or ``ctypes.c_void_p``.
 """
 
 from __future__ import annotations

@@ -17,7 +17,8 @@ from ..registry import need_global_func
 class GraphExecutorFactoryModule:
     """A compiled network.
 
-    ``factory["default"](dev)`` makes an executor; ``graph, lib, params = factory`` is the form of TVM before 0.7.
+    ``factory["default"](dev)`` makes an executor; ``graph, lib, params = factory`` is the form of TVM before
+    0.7.
 
     Args:
         ir_mod: the module that was compiled.
@@ -85,7 +86,7 @@ class GraphExecutorFactoryModule:
         return self.module.export_library(file_name, fcompile, addons, **kwargs)
 
     def __getitem__(self, item: str) -> PackedFunc:
-        """Return a function of the network's module; the network's name gives the one that makes executors."""
+        """Return a function of the module; the network's name gives the one that makes executors."""
         return self.module[item]
 
     def __iter__(self) -> Iterator[Any]:

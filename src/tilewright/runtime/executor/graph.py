@@ -65,8 +65,8 @@ class GraphModule:
 
         Args:
             key: name or index of one input.
-            value: its value: an NDArray, numpy array, nested lists, or anything with ``__dlpack__``; shape and dtype
-                must be the input's.
+            value: its value: an NDArray, numpy array, nested lists, or anything with ``__dlpack__``; shape
+                and dtype must be the input's.
             params: further inputs by name.
 
         Raises:
@@ -78,7 +78,7 @@ class GraphModule:
             self._set_input(name, self._tensor(name, item))
 
     def _tensor(self, key: str | int, value: Any) -> Any:
-        """Return a value in a form that packed functions take; Python numbers and lists get the input's dtype."""
+        """Return a value as packed functions take it; Python numbers and lists get the input's dtype."""
         if isinstance(value, (NDArray, np.ndarray)) or hasattr(value, "__dlpack__"):
             return value
         if hasattr(value, "dtype"):
@@ -90,8 +90,8 @@ class GraphModule:
     def set_input_zero_copy(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
         """Let inputs use the memory of arrays instead of copying them.
 
-        The memory must be row-major without gaps and aligned to 64 bytes, as that of ``tvm.nd.empty`` is. It stays
-        alive as long as the executor uses it.
+        The memory must be row-major without gaps and aligned to 64 bytes, as that of ``tvm.nd.empty`` is. It
+        stays alive as long as the executor uses it.
 
         Args:
             key: name or index of one input.
@@ -140,7 +140,8 @@ class GraphModule:
 
         Args:
             index: which one.
-            out: an array to copy it to; without it the executor's own array is returned, which the next run changes.
+            out: an array to copy it to; without it the executor's own array is returned, which the next run
+                changes.
         """
         if out is not None:
             self._get_output(index, out)
