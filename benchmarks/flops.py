@@ -16,8 +16,10 @@ LARGE_ELEMENTS = 1024
 
 @dataclass(frozen=True)
 class Work:
-    """`flops`: two per multiply-add of convolutions, matrix products and recurrent cells; `weight_bytes`: as
-    stored.
+    """The work in one run.
+
+    `flops`: two per multiply-add of convolutions, matrix products and recurrent cells. `weight_bytes`: stored size of
+    the weights that a run reads, the rows that a Gather does not pick left out.
     """
 
     flops: int
@@ -30,11 +32,17 @@ def count(path: Path) -> Work:
     Raises ValueError naming the node whose shapes cannot be inferred.
     """
     model = onnx.load(str(path))
-    weight_bytes = sum(_bytes(tensor) for tensor in model.graph.initializer)
+    streamed = {name for node in model.graph.node for name in _read_whole(node)}
+    weight_bytes = sum(_bytes(tensor) for tensor in model.graph.initializer if tensor.name in streamed)
     _drop_large_initializers(model.graph)
     inferred = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     shapes = _shapes(inferred.graph)
     return Work(sum(_node_flops(node, shapes) for node in inferred.graph.node), weight_bytes)
+
+
+def _read_whole(node: NodeProto) -> list[str]:
+    """The inputs of which one run reads every element: all but the table that a Gather picks rows from."""
+    return list(node.input[1:] if node.op_type == "Gather" else node.input)
 
 
 def _bytes(tensor: TensorProto) -> int:

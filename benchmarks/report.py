@@ -25,7 +25,8 @@ class EngineResult:
 
     `blocks` are the run times in seconds, a list for each block; `difference` is the largest relative
     difference from ONNX Runtime's outputs (None where ONNX Runtime was not measured); memory is the process's
-    peak.
+    peak; `cpu` is the CPU time of each block over its wall time, below the number of threads where the engine
+    idles or other programs ran beside it.
     """
 
     version: str
@@ -95,13 +96,23 @@ def table(results: Sequence[ModelResult], machine: Machine) -> Table:
     threads = "/".join(str(count) for count in sorted({result.threads for result in results}))
     made = Table(
         title=f"Latency of one run, fp32, {threads} thread(s)",
-        caption="ratio: fastest peer over tilewright. difference: from ONNX Runtime, of its largest value.\n"
+        caption="ratio: fastest peer over tilewright. difference: from ONNX Runtime, of its largest value. cores: busy.\n"
         f"peak: of the {widest} FMA peak. weights: read once a run, of the DRAM read bandwidth.",
     )
     made.add_column("model")
     made.add_column("threads", justify="right")
     made.add_column("engine")
-    for heading in ("median ms", "± MAD", "ratio", "difference", "build s", "MiB", "peak", "weights"):
+    for heading in (
+        "median ms",
+        "± MAD",
+        "ratio",
+        "difference",
+        "build s",
+        "MiB",
+        "cores",
+        "peak",
+        "weights",
+    ):
         made.add_column(heading, justify="right")
     for result in results:
         for index, (name, engine) in enumerate(result.engines.items()):
@@ -116,6 +127,7 @@ def table(results: Sequence[ModelResult], machine: Machine) -> Table:
                 "" if engine.difference is None else f"{engine.difference:.1e}",
                 f"{engine.build_seconds:.1f}",
                 f"{engine.peak_mib:.0f}",
+                f"{np.mean(engine.cpu):.2f}",
                 f"{100 * result.compute_share(name, machine):.0f} %",
                 f"{100 * result.bandwidth_share(name, machine):.0f} %",
                 style="bold" if name == OURS else None,

@@ -78,3 +78,10 @@ def test_published_count_of_mobilenet_v2(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", zoo.names())
 def test_every_network_of_the_zoo_can_be_counted(name: str, tmp_path: Path) -> None:
     assert flops.count(zoo.export(name, tmp_path, **zoo.small_options(name))).flops > 0
+
+
+def test_table_that_gather_picks_from_is_not_counted_as_streamed(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Gather", ["t", "i"], ["g"]), helper.make_node("MatMul", ["g", "x"], ["y"])]
+    indices = np.zeros(2, np.int64)
+    path = write(tmp_path / "m.onnx", nodes, {"x": [5, 3]}, t=zeros(1000, 5), i=indices)
+    assert flops.count(path) == flops.Work(2 * 2 * 5 * 3, indices.nbytes)

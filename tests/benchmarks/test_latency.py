@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from benchmarks.client import Client, EngineError
 from benchmarks.flops import Work
 from benchmarks.peak import Machine
+from benchmarks.plot import ratios_svg
 
 from benchmarks import latency, report
 from tilewright.testing import zoo
@@ -99,3 +101,15 @@ def test_json_holds_every_block_and_the_derived_figures(tmp_path: Path) -> None:
     assert model["errors"] == {"openvino": "no such thing"}
     assert model["engines"]["onnxruntime"]["blocks"] == [[2.0], [2.0]]
     assert model["engines"]["onnxruntime"]["median_seconds"] == 2.0
+
+
+def test_plot_has_a_bar_for_each_ratio_as_long_as_it_is() -> None:
+    def result(ours: float) -> report.ModelResult:
+        engines = {"tilewright": engine_result([ours]), "openvino": engine_result([2.0])}
+        return report.ModelResult(f"takes {ours} & more", 1, Work(1, 1), engines, {})
+
+    alone = report.ModelResult("peer alone", 1, Work(1, 1), {"openvino": engine_result([1.0])}, {})
+    root = ElementTree.fromstring(ratios_svg([result(1.0), alone, result(4.0)]))
+    bars = [rect for rect in root.iter("{http://www.w3.org/2000/svg}rect") if rect.get("x")]
+    fast, slow = (float(bar.get("width", 0)) for bar in bars)
+    assert fast / slow == pytest.approx(4.0, rel=1e-3)
