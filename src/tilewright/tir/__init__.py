@@ -11,6 +11,7 @@ from tilewright.ir.type import PointerType, PrimType
 from tilewright.tir.buffer import Buffer, decl_buffer
 from tilewright.tir.expr import *  # noqa: F403
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.layout import BijectiveLayout, Layout, bijective_layout, layout
 from tilewright.tir.op import *  # noqa: F403
 from tilewright.tir.stmt import (
     Allocate, AssertStmt, AttrStmt, BufferRealize, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Prefetch,
