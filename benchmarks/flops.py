@@ -18,8 +18,8 @@ LARGE_ELEMENTS = 1024
 class Work:
     """The work in one run.
 
-    `flops`: two per multiply-add of convolutions, matrix products and recurrent cells. `weight_bytes`: stored size of
-    the weights that a run reads, the rows that a Gather does not pick left out.
+    `flops`: two per multiply-add of convolutions, matrix products and recurrent cells. `weight_bytes`: stored
+    size of the weights, without tables that a Gather picks rows from.
     """
 
     flops: int

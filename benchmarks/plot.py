@@ -1,4 +1,4 @@
-"""A bar chart of the ratios as SVG, which browsers and repository pages show; made without a plotting library."""
+"""A bar chart of the ratios as SVG, which browsers show; made without a plotting library."""
 
 from __future__ import annotations
 

@@ -96,8 +96,8 @@ def table(results: Sequence[ModelResult], machine: Machine) -> Table:
     threads = "/".join(str(count) for count in sorted({result.threads for result in results}))
     made = Table(
         title=f"Latency of one run, fp32, {threads} thread(s)",
-        caption="ratio: fastest peer over tilewright. difference: from ONNX Runtime, of its largest value. cores: busy.\n"
-        f"peak: of the {widest} FMA peak. weights: read once a run, of the DRAM read bandwidth.",
+        caption="ratio: fastest peer over tilewright. difference: from ONNX Runtime, of its largest value.\n"
+        f"cores: busy ones. peak: of the {widest} FMA peak. weights: of the DRAM read bandwidth.",
     )
     made.add_column("model")
     made.add_column("threads", justify="right")
