@@ -54,7 +54,7 @@ class Attrs(Node):
 
 
 def _same(a: Any, b: Any) -> bool:
-    return type(a) is type(b) and bool(a == b) or (a is None and b is None)
+    return (type(a) is type(b) and bool(a == b)) or (a is None and b is None)
 
 
 class DictAttrs(Attrs):

@@ -376,9 +376,7 @@ class Select(PrimExpr):
     true_value: PrimExpr
     false_value: PrimExpr
 
-    def __init__(
-        self, condition: PrimExpr, true_value: ExprLike, false_value: ExprLike, span: object = None
-    ) -> None:
+    def __init__(self, condition: PrimExpr, true_value: ExprLike, false_value: ExprLike, span: object = None) -> None:
         true_value, false_value = ops.match_dtypes(true_value, false_value)
         self._init(true_value.dtype, condition, true_value, false_value)
 

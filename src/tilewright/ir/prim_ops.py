@@ -181,7 +181,10 @@ def _is_number(expr: p.PrimExpr, value: float) -> bool:
 
 
 def _fold(
-    a: p.PrimExpr, b: p.PrimExpr, int_op: Callable[[int, int], int], float_op: Callable[[float, float], float] | None
+    a: p.PrimExpr,
+    b: p.PrimExpr,
+    int_op: Callable[[int, int], int],
+    float_op: Callable[[float, float], float] | None,
 ) -> p.PrimExpr | None:
     if isinstance(a, p.IntImm) and isinstance(b, p.IntImm):
         return p.IntImm(a.dtype, wrap_int(int_op(a.value, b.value), a.dtype))
@@ -200,7 +203,7 @@ def _arith_operands(a: AnyType, b: AnyType) -> tuple[p.PrimExpr, p.PrimExpr]:
 
 
 def add(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a + b"""
+    """A + b"""
     a, b = _arith_operands(a, b)
     if dt.parse(a.dtype).kind == "handle":
         raise TypeError(f"cannot add {a} and {b}: not numbers")
@@ -214,7 +217,7 @@ def add(a: AnyType, b: AnyType) -> p.PrimExpr:
 
 
 def sub(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a - b"""
+    """A - b"""
     a, b = _arith_operands(a, b)
     if (folded := _fold(a, b, lambda x, y: x - y, lambda x, y: x - y)) is not None:
         return folded
@@ -224,7 +227,7 @@ def sub(a: AnyType, b: AnyType) -> p.PrimExpr:
 
 
 def mul(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a * b"""
+    """A * b"""
     a, b = _arith_operands(a, b)
     if (folded := _fold(a, b, lambda x, y: x * y, lambda x, y: x * y)) is not None:
         return folded
@@ -247,7 +250,7 @@ def _check_divisor(b: p.PrimExpr) -> None:
 
 
 def div(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a / b of floating-point operands; on integers the caller must say truncdiv or floordiv."""
+    """A / b of floating-point operands; on integers the caller must say truncdiv or floordiv."""
     a, b = _arith_operands(a, b)
     if not dt.is_float(a.dtype):
         raise TypeError(
@@ -279,7 +282,7 @@ def truncmod(a: AnyType, b: AnyType) -> p.PrimExpr:
 
 
 def floordiv(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a // b, rounding down; on floats, the floor of the quotient."""
+    """A // b, rounding down; on floats, the floor of the quotient."""
     a, b = _arith_operands(a, b)
     if dt.is_float(a.dtype):
         return call_pure("tir.floor", a.dtype, div(a, b))
@@ -342,22 +345,22 @@ def _compare(cls: type[p.CompareExpr], a: AnyType, b: AnyType, test: Callable[[A
 
 
 def less(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a < b"""
+    """A < b"""
     return _compare(p.LT, a, b, lambda x, y: x < y)
 
 
 def less_equal(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a <= b"""
+    """A <= b"""
     return _compare(p.LE, a, b, lambda x, y: x <= y)
 
 
 def greater(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a > b"""
+    """A > b"""
     return _compare(p.GT, a, b, lambda x, y: x > y)
 
 
 def greater_equal(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a >= b"""
+    """A >= b"""
     return _compare(p.GE, a, b, lambda x, y: x >= y)
 
 
@@ -366,7 +369,7 @@ def _comparable(b: object) -> bool:
 
 
 def equal(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a == b; comparing with something that is no number is plainly false."""
+    """A == b; comparing with something that is no number is plainly false."""
     if not _comparable(b) or not _comparable(a):
         return p.IntImm("bool", 0)
     if isinstance(a, p.PrimExpr) and dt.parse(a.dtype).kind == "handle":
@@ -375,7 +378,7 @@ def equal(a: AnyType, b: AnyType) -> p.PrimExpr:
 
 
 def not_equal(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a != b"""
+    """A != b"""
     if not _comparable(b) or not _comparable(a):
         return p.IntImm("bool", 1)
     if isinstance(a, p.PrimExpr) and dt.parse(a.dtype).kind == "handle":
@@ -389,7 +392,7 @@ def _as_bool(a: AnyType) -> p.PrimExpr:
 
 
 def logical_and(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a && b"""
+    """A && b"""
     a, b = match_dtypes(_as_bool(a), _as_bool(b))
     for x, y in ((a, b), (b, a)):
         if is_const_int(x):
@@ -398,7 +401,7 @@ def logical_and(a: AnyType, b: AnyType) -> p.PrimExpr:
 
 
 def logical_or(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a || b"""
+    """A || b"""
     a, b = match_dtypes(_as_bool(a), _as_bool(b))
     for x, y in ((a, b), (b, a)):
         if is_const_int(x):
@@ -426,9 +429,7 @@ def call_pure(name: str, dtype: str, *args: AnyType) -> p.PrimExpr:
     return p.Call(dtype, get_op(name), args)
 
 
-def _bitwise(
-    name: str, a: AnyType, b: AnyType, fold: Callable[[int, int], int]
-) -> p.PrimExpr:
+def _bitwise(name: str, a: AnyType, b: AnyType, fold: Callable[[int, int], int]) -> p.PrimExpr:
     a, b = match_dtypes(a, b)
     if dt.is_float(a.dtype):
         raise TypeError(f"{name} takes integer operands, got {a.dtype}")
@@ -438,27 +439,33 @@ def _bitwise(
 
 
 def shift_left(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a << b"""
-    return a if is_const_int(b, 0) and isinstance(a, p.PrimExpr) else _bitwise("tir.shift_left", a, b, lambda x, y: x << y)
+    """A << b"""
+    return (
+        a if is_const_int(b, 0) and isinstance(a, p.PrimExpr) else _bitwise("tir.shift_left", a, b, lambda x, y: x << y)
+    )
 
 
 def shift_right(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a >> b, arithmetic on signed types."""
-    return a if is_const_int(b, 0) and isinstance(a, p.PrimExpr) else _bitwise("tir.shift_right", a, b, lambda x, y: x >> y)
+    """A >> b, arithmetic on signed types."""
+    return (
+        a
+        if is_const_int(b, 0) and isinstance(a, p.PrimExpr)
+        else _bitwise("tir.shift_right", a, b, lambda x, y: x >> y)
+    )
 
 
 def bitwise_and(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a & b"""
+    """A & b"""
     return _bitwise("tir.bitwise_and", a, b, lambda x, y: x & y)
 
 
 def bitwise_or(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a | b"""
+    """A | b"""
     return _bitwise("tir.bitwise_or", a, b, lambda x, y: x | y)
 
 
 def bitwise_xor(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """a ^ b"""
+    """A ^ b"""
     return _bitwise("tir.bitwise_xor", a, b, lambda x, y: x ^ y)
 
 

@@ -208,9 +208,7 @@ class _Equality:
                 return _Difference(path, left, right)
             if not self._corresponds(a, left, right, defines):
                 return _Difference(path, left, right)
-            for (label, x, x_defines), (other, y, _) in zip(
-                reversed(a.children), reversed(b.children), strict=True
-            ):
+            for (label, x, x_defines), (other, y, _) in zip(reversed(a.children), reversed(b.children), strict=True):
                 if label != other:
                     return _Difference(path, left, right)
                 stack.append((x, y, defines or x_defines, (path, label)))
@@ -240,11 +238,7 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
     """
     if lhs is rhs:
         return True
-    if (
-        type(lhs) is TensorType
-        and type(rhs) is TensorType
-        and (lhs.dtype != rhs.dtype or lhs.shape == rhs.shape)
-    ):
+    if type(lhs) is TensorType and type(rhs) is TensorType and (lhs.dtype != rhs.dtype or lhs.shape == rhs.shape):
         return lhs.dtype == rhs.dtype
     return _Equality(map_free_vars).run(lhs, rhs) is None
 

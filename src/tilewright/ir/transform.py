@@ -223,7 +223,12 @@ def function_pass(
 
 
 def _make_pass(
-    target: Any, opt_level: int, name: str | None, required: Sequence[str] | None, method: str, make: Callable[..., Pass]
+    target: Any,
+    opt_level: int,
+    name: str | None,
+    required: Sequence[str] | None,
+    method: str,
+    make: Callable[..., Pass],
 ) -> Any:
     def build(func: Any) -> Any:
         info = PassInfo(name or func.__name__, opt_level, tuple(required or ()))
@@ -239,7 +244,7 @@ def _make_pass(
     return build if target is None else build(target)
 
 
-def PrintIR(header: str = "", show_meta_data: bool = False) -> Pass:  # noqa: N802  (TVM's name)
+def PrintIR(header: str = "", show_meta_data: bool = False) -> Pass:
     """A pass that prints the module and passes it on."""
 
     def show(mod: IRModule, ctx: PassContext) -> IRModule:

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilewright.target.build import build as build_tir
+
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.transform import Sequential
 from tilewright.relay import transform
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
@@ -22,7 +24,6 @@ from tilewright.relay.expr import Call, Function, bind, const
 from tilewright.relay.visitor import post_order_visit
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.ndarray import NDArray
-from tilewright.target.build import build as build_tir
 from tilewright.target.target import Target
 
 TargetLike = str | Target | Mapping[Any, Any]
@@ -54,9 +55,7 @@ def _check_param(param: Any, array: NDArray) -> None:
     if expected is None or not hasattr(expected, "shape"):
         return
     shape = tuple(str(d) for d in expected.shape)
-    if (len(shape) != len(array.shape)) or any(
-        a not in ("?", str(b)) for a, b in zip(shape, array.shape, strict=True)
-    ):
+    if (len(shape) != len(array.shape)) or any(a not in ("?", str(b)) for a, b in zip(shape, array.shape, strict=True)):
         raise TilewrightError(
             f"parameter {param.name_hint!r}: expected shape ({', '.join(shape)}), got {tuple(array.shape)}"
         )
@@ -195,5 +194,3 @@ def create_executor(*args: Any, **kwargs: Any) -> Any:
     from tilewright.relay.backend.executor import create_executor as create
 
     return create(*args, **kwargs)
-
-

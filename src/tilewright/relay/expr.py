@@ -93,7 +93,9 @@ def _operand(value: Any) -> RelayExpr:
         return value
     if isinstance(value, (int, float, np.ndarray, np.generic)):
         return const(value, "float32" if isinstance(value, float) else None)
-    raise TypeError(f"cannot use a {type(value).__name__} as an operand of a Relay expression; wrap it with relay.const")
+    raise TypeError(
+        f"cannot use a {type(value).__name__} as an operand of a Relay expression; wrap it with relay.const"
+    )
 
 
 class Constant(Expr):

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from tilewright.autotvm.dispatch import DispatchContext
+from tilewright.te.lower import schedule_to_primfunc
 
 from tilewright import te, topi
-from tilewright.autotvm.dispatch import DispatchContext
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -29,7 +30,6 @@ from tilewright.relay.op.strategy import OpImplementation, OpStrategy
 from tilewright.relay.visitor import ExprFunctor
 from tilewright.runtime import ndarray as nd
 from tilewright.target.target import Target
-from tilewright.te.lower import schedule_to_primfunc
 
 _MAX_NAME_LENGTH = 80
 
@@ -260,8 +260,9 @@ def _distinct(tensors: Sequence[te.Tensor]) -> list[te.Tensor]:
 
 def run_primitive(call: Call, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     """Compile one operator call for this machine and run it on numpy arrays (flattened arguments)."""
-    from tilewright.relay.transform.infer_type import InferType
     from tilewright.target.build import build
+
+    from tilewright.relay.transform.infer_type import InferType
 
     params = [Var(f"p{i}", a.checked_type).with_checked_type(a.checked_type) for i, a in enumerate(call.args)]
     body = Call(call.op, params, call.attrs, call.type_args)

@@ -3,7 +3,15 @@
 A pass is a call that gives a ``Pass``: ``relay.transform.FuseOps()(mod)``.
 """
 
-from tilewright.ir.transform import Pass, PassContext, PassInfo, PrintIR, Sequential, function_pass, module_pass
+from tilewright.ir.transform import (
+    Pass,
+    PassContext,
+    PassInfo,
+    PrintIR,
+    Sequential,
+    function_pass,
+    module_pass,
+)
 from tilewright.relay.transform.dead_code_elimination import DeadCodeElimination
 from tilewright.relay.transform.defuse_ops import DefuseOps
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr

@@ -111,7 +111,7 @@ def eliminate_dead_code(func: Function, inline_once: bool = False) -> Function:
         func = result
 
 
-def DeadCodeElimination(inline_once: bool = False) -> Pass:  # noqa: N802  (TVM's name)
+def DeadCodeElimination(inline_once: bool = False) -> Pass:
     """Drop lets whose variable is not used."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:

@@ -38,7 +38,7 @@ class _Defuser(ExprMutator):
         return post
 
 
-def DefuseOps() -> Pass:  # noqa: N802  (TVM's name)
+def DefuseOps() -> Pass:
     """Open up fused functions."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:

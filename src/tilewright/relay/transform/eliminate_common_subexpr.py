@@ -58,7 +58,7 @@ class _Eliminator(ExprMutator):
         return self.fields.setdefault((post.tuple_value, post.index), post)
 
 
-def EliminateCommonSubexpr(fskip: Callable[[RelayExpr], bool] | None = None) -> Pass:  # noqa: N802  (TVM's name)
+def EliminateCommonSubexpr(fskip: Callable[[RelayExpr], bool] | None = None) -> Pass:
     """Compute equal calls once; ``fskip(call)`` true leaves a call alone."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
@@ -68,5 +68,7 @@ def EliminateCommonSubexpr(fskip: Callable[[RelayExpr], bool] | None = None) -> 
 
     infer = InferType()
     return Sequential(
-        [infer, FunctionPass(run, PassInfo("EliminateCommonSubexpr", 3), Function), infer], 3, "EliminateCommonSubexpr"
+        [infer, FunctionPass(run, PassInfo("EliminateCommonSubexpr", 3), Function), infer],
+        3,
+        "EliminateCommonSubexpr",
     )

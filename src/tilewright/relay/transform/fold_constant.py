@@ -131,7 +131,7 @@ def fold_constant(expr: RelayExpr) -> RelayExpr:
     return _ConstantFolder().visit(expr)
 
 
-def FoldConstant() -> Pass:  # noqa: N802  (TVM's name)
+def FoldConstant() -> Pass:
     """Evaluate constant expressions."""
 
     def fold(func: Function, mod: IRModule, ctx: PassContext) -> Function:

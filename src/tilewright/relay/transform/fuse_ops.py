@@ -376,7 +376,7 @@ def fuse_ops(func: Function, fuse_opt_level: int, max_depth: int) -> Function:
     return func if body is func.body else func.replace(body=body)
 
 
-def FuseOps(fuse_opt_level: int = -1) -> Pass:  # noqa: N802  (TVM's name)
+def FuseOps(fuse_opt_level: int = -1) -> Pass:
     """Fuse operators; ``fuse_opt_level`` -1 takes the PassContext's opt level, and 0 fuses nothing."""
 
     def fuse(func: Function, mod: IRModule, ctx: PassContext) -> Function:

@@ -89,17 +89,17 @@ def _function_pass(name: str, opt_level: int, make: Callable[[], ExprMutator]) -
     return Sequential([infer, FunctionPass(run, PassInfo(name, opt_level), Function), infer], opt_level, name)
 
 
-def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:  # noqa: N802  (TVM's name)
+def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
     """Replace operators that the target has no good kernel for by ones it has."""
     return _function_pass("Legalize", 1, lambda: _LegalizeRewriter(legalize_map_attr_name))
 
 
-def SimplifyInference() -> Pass:  # noqa: N802  (TVM's name)
+def SimplifyInference() -> Pass:
     """Replace operators that are simpler at inference: batch norm becomes a multiply and an add, dropout nothing."""
     return _function_pass("SimplifyInference", 0, lambda: _SimplifyInferenceRewriter("FSimplifyInference"))
 
 
-def CanonicalizeOps() -> Pass:  # noqa: N802  (TVM's name)
+def CanonicalizeOps() -> Pass:
     """Write operators by more basic ones: bias_add becomes expand_dims and add."""
     return _function_pass("CanonicalizeOps", 3, lambda: HookRewriter("FTVMCanonicalize"))
 
@@ -117,8 +117,6 @@ class _FastMathRewriter(ExprMutator):
         return post
 
 
-def FastMath() -> Pass:  # noqa: N802  (TVM's name)
+def FastMath() -> Pass:
     """Replace exp, tanh, erf and softmax by faster approximations (relative error up to 1e-5)."""
     return _function_pass("FastMath", 4, _FastMathRewriter)
-
-

@@ -26,12 +26,12 @@ def _infer(mod: IRModule, ctx: PassContext) -> IRModule:
     return infer_module(mod)
 
 
-def InferType() -> Pass:  # noqa: N802  (TVM's name)
+def InferType() -> Pass:
     """The pass that type-checks a module; raises TypeInferenceError with every problem that it finds."""
     return ModulePass(_infer, PassInfo("InferType", 0))
 
 
-def InferTypeLocal(expr: RelayExpr) -> Type:  # noqa: N802  (TVM's name)
+def InferTypeLocal(expr: RelayExpr) -> Type:
     """The type of one expression, whose free variables are annotated."""
     return infer_expr(expr).checked_type
 

@@ -103,7 +103,7 @@ def _mentions(root: RelayExpr, name: RelayExpr) -> bool:
     return found
 
 
-def InlineFunctions() -> Pass:  # noqa: N802
+def InlineFunctions() -> Pass:
     """Open up calls of known functions."""
 
     def inline(mod: IRModule, ctx: PassContext) -> IRModule:
@@ -119,7 +119,7 @@ def InlineFunctions() -> Pass:  # noqa: N802
 Inline = InlineFunctions
 
 
-def RemoveUnusedFunctions(entry_functions: Sequence[str] = ("main",)) -> Pass:  # noqa: N802  (TVM's name)
+def RemoveUnusedFunctions(entry_functions: Sequence[str] = ("main",)) -> Pass:
     """Drop functions that no entry function reaches."""
 
     def remove(mod: IRModule, ctx: PassContext) -> IRModule:
@@ -133,7 +133,8 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] = ("main",)) -> Pass:  
             func = mod[name]
             if isinstance(func, Function):
                 post_order_visit(
-                    func, lambda e: pending.append(e.name_hint) if isinstance(e, GlobalVar) and e in mod else None
+                    func,
+                    lambda e: pending.append(e.name_hint) if isinstance(e, GlobalVar) and e in mod else None,
                 )
         result = mod.copy()
         for var in mod.get_global_vars():

@@ -186,7 +186,7 @@ def to_a_normal_form(expr: RelayExpr) -> RelayExpr:
     return _Converter(expr).convert(expr)
 
 
-def ToANormalForm() -> Pass:  # noqa: N802  (TVM's name)
+def ToANormalForm() -> Pass:
     """Name every intermediate value with a let."""
 
     def convert(func: Function, mod: IRModule, ctx: PassContext) -> Function:

@@ -49,7 +49,7 @@ def _touches_references(func: Function) -> bool:
     return found
 
 
-def ToGraphNormalForm() -> Pass:  # noqa: N802  (TVM's name)
+def ToGraphNormalForm() -> Pass:
     """Replace each let-bound variable by its value, shared; functions that use references keep their lets."""
 
     def convert(func: Function, mod: IRModule, ctx: PassContext) -> Function:

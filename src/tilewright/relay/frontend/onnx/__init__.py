@@ -1,0 +1,10 @@
+"""ONNX import: one converter for each operator, grouped by family.
+
+importer.py    walks the graph            context.py    what a converter may ask
+registry.py    converters by name, opset  attributes.py node attributes as Python values
+conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py resize.py creation.py
+"""
+
+from tilewright.relay.frontend.onnx.importer import from_onnx
+
+__all__ = ["from_onnx"]

@@ -1,0 +1,176 @@
+"""What a converter may ask: inputs, attributes, shapes, constants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import onnx
+
+from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import IntImm
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Constant, Var, const
+from tilewright.relay.frontend.onnx.attributes import parse_attributes
+from tilewright.relay.transform.fold_constant import constant_value, fold_constant
+from tilewright.relay.type_infer import infer_expr_type
+
+if TYPE_CHECKING:
+    from tilewright.relay.frontend.onnx.importer import GraphImporter
+
+
+class OnnxImportError(TilewrightError):
+    """A model that cannot be imported; the message names the node and what is wrong."""
+
+
+def typed(expr: RelayExpr) -> RelayExpr:
+    """``expr`` with its checked type."""
+    return expr if expr.checked_type_or_none is not None else infer_expr_type(expr)
+
+
+class NodeContext:
+    """One ONNX node while it is converted."""
+
+    def __init__(self, importer: GraphImporter, node: onnx.NodeProto, inputs: Sequence[RelayExpr | None]) -> None:
+        self.importer = importer
+        self.node = node
+        self.opset = importer.opset
+        self.attrs = parse_attributes(node)
+        self._inputs = list(inputs)
+
+    @property
+    def num_inputs(self) -> int:
+        """Number of inputs, omitted ones included."""
+        return len(self._inputs)
+
+    @property
+    def num_outputs(self) -> int:
+        """Number of outputs that the node names."""
+        return len(self.node.output)
+
+    def has_input(self, index: int) -> bool:
+        """Whether the optional input ``index`` is given."""
+        return index < len(self._inputs) and self._inputs[index] is not None
+
+    def input(self, index: int) -> RelayExpr:
+        """The input ``index``, typed; an omitted one is an error."""
+        if not self.has_input(index):
+            self.fail(f"input {index} is required and missing")
+        value = self._inputs[index]
+        assert value is not None
+        return value
+
+    def optional(self, index: int) -> RelayExpr | None:
+        """The input ``index``, or None when it is omitted."""
+        return self._inputs[index] if self.has_input(index) else None
+
+    def inputs(self) -> list[RelayExpr]:
+        """All inputs; none may be omitted."""
+        return [self.input(i) for i in range(self.num_inputs)]
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute, or its default."""
+        return self.attrs.get(name, default)
+
+    def required(self, name: str) -> Any:
+        """An attribute that must be there."""
+        if name not in self.attrs:
+            self.fail(f"attribute {name!r} is required and missing")
+        return self.attrs[name]
+
+    def type_of(self, expr: RelayExpr) -> Type:
+        """The inferred type of an expression."""
+        return typed(expr).checked_type
+
+    def tensor_type(self, expr: RelayExpr) -> TensorType:
+        """The inferred tensor type of an expression."""
+        found = self.type_of(expr)
+        if not isinstance(found, TensorType):
+            self.fail(f"expected a tensor, found {found}")
+        return found
+
+    def shape(self, expr: RelayExpr) -> tuple[int, ...]:
+        """The static shape of an expression."""
+        found = self.tensor_type(expr)
+        if found.is_dynamic:
+            self.fail(f"the shape {found} of an input is not known; give the model's input shapes (--input-shape)")
+        return found.concrete_shape
+
+    def rank(self, expr: RelayExpr) -> int:
+        """Number of dimensions of an expression."""
+        return len(self.tensor_type(expr).shape)
+
+    def dtype(self, expr: RelayExpr) -> str:
+        """Data type of an expression."""
+        return self.tensor_type(expr).dtype
+
+    def constant(self, index: int, what: str) -> np.ndarray[Any, Any]:
+        """The value of input ``index``, which must be known at compile time."""
+        value = self.constant_or_none(self.input(index))
+        if value is None:
+            self.fail(
+                f"{what} (input {index}, {self.node.input[index]!r}) must be a constant for the shape to be known"
+            )
+        return value
+
+    def ints(self, index: int, what: str) -> tuple[int, ...]:
+        """The integers of a constant input of rank 0 or 1."""
+        return tuple(int(v) for v in self.constant(index, what).reshape(-1))
+
+    def ints_or_none(self, index: int, what: str) -> tuple[int, ...] | None:
+        """The integers of an optional constant input."""
+        return self.ints(index, what) if self.has_input(index) else None
+
+    def scalar(self, index: int, default: float | None = None) -> float:
+        """The number in a constant input of one element, or the default when it is omitted."""
+        if not self.has_input(index) and default is not None:
+            return default
+        return self.constant(index, "a scalar").reshape(-1)[0].item()  # type: ignore[no-any-return]
+
+    def constant_or_none(self, expr: RelayExpr) -> np.ndarray[Any, Any] | None:
+        """The value of an expression if it is known at compile time."""
+        if isinstance(expr, Var):
+            return self.importer.param_value(expr)
+        if isinstance(expr, Constant):
+            value: np.ndarray[Any, Any] = expr.data.numpy()
+            return value
+        if not self.importer.is_constant_expr(expr):
+            return None
+        found = constant_value(fold_constant(typed(self.importer.with_params(expr))))
+        return found if isinstance(found, np.ndarray) else None
+
+    def normalize_axis(self, axis: int, rank: int) -> int:
+        """``axis`` counted from the front; out of range is an error."""
+        if not -rank <= axis < max(rank, 1):
+            self.fail(f"axis {axis} is out of range for a tensor of rank {rank}")
+        return axis % rank if rank else 0
+
+    def fail(self, message: str) -> NoReturn:
+        """Raise an error that names this node."""
+        raise OnnxImportError(f"{describe(self.node)}: {message}")
+
+    def unsupported(self, message: str) -> NoReturn:
+        """Raise an UnsupportedError that names this node."""
+        raise UnsupportedError(f"{describe(self.node)}: {message}")
+
+
+def describe(node: onnx.NodeProto) -> str:
+    """How messages name a node: its operator and its name, or its first output."""
+    if node.name:
+        return f"ONNX node {node.name!r} ({node.op_type})"
+    output = next((o for o in node.output if o), "")
+    return f"ONNX node giving {output!r} ({node.op_type})"
+
+
+def is_static(type_: Type) -> bool:
+    """Whether all dimensions are known."""
+    if isinstance(type_, TupleType):
+        return all(is_static(t) for t in type_.fields)
+    return isinstance(type_, TensorType) and all(isinstance(d, IntImm) for d in type_.shape)
+
+
+def int_const(values: Sequence[int], dtype: str = "int64") -> Constant:
+    """A rank-1 integer constant."""
+    return const(np.array(values, dtype=dtype), dtype)

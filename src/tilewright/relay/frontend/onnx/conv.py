@@ -1,0 +1,147 @@
+"""Convolutions: Conv, ConvTranspose, and padding helpers that pooling shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.frontend.onnx.registry import converter
+
+_LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
+
+
+def spatial(ctx: NodeContext, name: str, rank: int, default: int = 1) -> tuple[int, ...]:
+    """An attribute with one integer for each spatial dimension."""
+    values = ctx.attr(name) or (default,) * rank
+    if len(values) != rank:
+        ctx.fail(f"attribute {name!r} has {len(values)} values for {rank} spatial dimensions")
+    return tuple(values)
+
+
+def padding(
+    ctx: NodeContext, data: RelayExpr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[int, ...]:
+    """Padding before and after each dimension: ``pads``, or what ``auto_pad`` asks for."""
+    rank = len(kernel)
+    auto = ctx.attr("auto_pad", "NOTSET")
+    if auto == "NOTSET":
+        pads = tuple(ctx.attr("pads") or (0,) * (2 * rank))
+        if len(pads) != 2 * rank:
+            ctx.fail(f"attribute 'pads' has {len(pads)} values, expected {2 * rank}")
+        return pads
+    if auto == "VALID":
+        return (0,) * (2 * rank)
+    if auto not in ("SAME_UPPER", "SAME_LOWER"):
+        ctx.fail(f"attribute 'auto_pad' is {auto!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
+    extents = ctx.shape(data)[2:]
+    before, after = [], []
+    for extent, k, stride, dilation in zip(extents, kernel, strides, dilations, strict=True):
+        out = -(-extent // stride)
+        total = max((out - 1) * stride + (k - 1) * dilation + 1 - extent, 0)
+        small, large = total // 2, total - total // 2
+        before.append(small if auto == "SAME_UPPER" else large)
+        after.append(large if auto == "SAME_UPPER" else small)
+    return (*before, *after)
+
+
+def add_bias(ctx: NodeContext, out: RelayExpr, index: int) -> RelayExpr:
+    """Add the optional bias input along the channel axis."""
+    bias = ctx.optional(index)
+    return out if bias is None else relay_op.nn.bias_add(out, bias)
+
+
+@converter("Conv")
+def convert_conv(ctx: NodeContext) -> RelayExpr:
+    """Convolution of 1, 2 or 3 spatial dimensions, grouped or not."""
+    data, weight = ctx.input(0), ctx.input(1)
+    weight_shape = ctx.shape(weight)
+    rank = ctx.rank(data) - 2
+    if rank not in _LAYOUTS:
+        ctx.unsupported(f"convolution over {rank} spatial dimensions; 1, 2 and 3 are supported")
+    kernel = tuple(ctx.attr("kernel_shape") or weight_shape[2:])
+    if kernel != weight_shape[2:]:
+        ctx.fail(f"attribute 'kernel_shape' is {kernel}, but the weight has the shape {weight_shape}")
+    groups = ctx.attr("group", 1)
+    channels = ctx.shape(data)[1]
+    if weight_shape[1] * groups != channels:
+        ctx.fail(
+            f"the input has {channels} channels, but the weight {weight_shape} with group {groups} "
+            f"takes {weight_shape[1] * groups}"
+        )
+    strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
+    build = {1: relay_op.nn.conv1d, 2: relay_op.nn.conv2d, 3: relay_op.nn.conv3d}[rank]
+    data_layout, kernel_layout = _LAYOUTS[rank]
+    out = build(
+        data,
+        weight,
+        strides=strides,
+        padding=padding(ctx, data, kernel, strides, dilations),
+        dilation=dilations,
+        groups=groups,
+        channels=weight_shape[0],
+        kernel_size=kernel,
+        data_layout=data_layout,
+        kernel_layout=kernel_layout,
+    )
+    return add_bias(ctx, out, 2)
+
+
+@converter("ConvTranspose")
+def convert_conv_transpose(ctx: NodeContext) -> RelayExpr:
+    """Transposed convolution of 1 or 2 spatial dimensions."""
+    data, weight = ctx.input(0), ctx.input(1)
+    weight_shape = ctx.shape(weight)
+    rank = ctx.rank(data) - 2
+    if rank not in (1, 2):
+        ctx.unsupported(f"transposed convolution over {rank} spatial dimensions; 1 and 2 are supported")
+    kernel = tuple(ctx.attr("kernel_shape") or weight_shape[2:])
+    groups = ctx.attr("group", 1)
+    strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
+    output_padding = spatial(ctx, "output_padding", rank, 0)
+    pads, output_padding = _transpose_padding(ctx, data, kernel, strides, dilations, output_padding)
+    build = {1: relay_op.nn.conv1d_transpose, 2: relay_op.nn.conv2d_transpose}[rank]
+    out = build(
+        data,
+        weight,
+        strides=strides,
+        padding=pads,
+        dilation=dilations,
+        groups=groups,
+        channels=weight_shape[1] * groups,
+        kernel_size=kernel,
+        output_padding=output_padding,
+        data_layout={1: "NCW", 2: "NCHW"}[rank],
+        kernel_layout={1: "IOW", 2: "IOHW"}[rank],
+    )
+    return add_bias(ctx, out, 2)
+
+
+def _transpose_padding(
+    ctx: NodeContext,
+    data: RelayExpr,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    output_padding: Sequence[int],
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Padding and output padding: ``pads``, or what ``output_shape`` or ``auto_pad`` asks for."""
+    rank = len(kernel)
+    auto, wanted = ctx.attr("auto_pad", "NOTSET"), ctx.attr("output_shape")
+    if wanted is None and auto in ("NOTSET", "VALID"):
+        pads = tuple(ctx.attr("pads") or (0,) * (2 * rank)) if auto == "NOTSET" else (0,) * (2 * rank)
+        return pads, tuple(output_padding)
+    extents = ctx.shape(data)[2:]
+    wanted = tuple(wanted)[-rank:] if wanted else tuple(e * s for e, s in zip(extents, strides, strict=True))
+    before, after, extra = [], [], []
+    for i in range(rank):
+        full = strides[i] * (extents[i] - 1) + output_padding[i] + (kernel[i] - 1) * dilations[i] + 1
+        total = full - wanted[i]
+        extra.append(output_padding[i] + max(-total, 0))
+        total = max(total, 0)
+        small, large = total // 2, total - total // 2
+        upper = auto == "SAME_UPPER"
+        before.append(small if upper else large)
+        after.append(large if upper else small)
+    return (*before, *after), tuple(extra)

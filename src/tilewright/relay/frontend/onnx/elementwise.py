@@ -1,0 +1,279 @@
+"""Element-wise operators, activations, comparisons and logic."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.attributes import dtype_of
+from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.frontend.onnx.registry import converter, simple
+
+simple(
+    Relu=relay_op.nn.relu, Sigmoid=relay_op.sigmoid, Tanh=relay_op.tanh, Exp=relay_op.exp, Log=relay_op.log,
+    Sqrt=relay_op.sqrt, Abs=relay_op.abs, Neg=relay_op.negative, Floor=relay_op.floor, Ceil=relay_op.ceil,
+    Erf=relay_op.erf, Sin=relay_op.sin, Cos=relay_op.cos, Tan=relay_op.tan, Asin=relay_op.asin, Acos=relay_op.acos,
+    Atan=relay_op.atan, Sinh=relay_op.sinh, Cosh=relay_op.cosh, Asinh=relay_op.asinh, Acosh=relay_op.acosh,
+    Atanh=relay_op.atanh, Sign=relay_op.sign, IsNaN=relay_op.isnan, Not=relay_op.logical_not,
+    Add=relay_op.add, Sub=relay_op.subtract, Mul=relay_op.multiply, And=relay_op.logical_and, Or=relay_op.logical_or,
+    Xor=relay_op.logical_xor, Equal=relay_op.equal, Less=relay_op.less, LessOrEqual=relay_op.less_equal,
+    Greater=relay_op.greater, GreaterOrEqual=relay_op.greater_equal, BitwiseAnd=relay_op.bitwise_and,
+    BitwiseOr=relay_op.bitwise_or, BitwiseXor=relay_op.bitwise_xor, BitwiseNot=relay_op.bitwise_not,
+    Identity=lambda x: x,
+)  # fmt: skip
+
+
+def _like(ctx: NodeContext, value: float, expr: RelayExpr) -> RelayExpr:
+    return const(value, ctx.dtype(expr))
+
+
+@converter("Div")
+def convert_div(ctx: NodeContext) -> RelayExpr:
+    """Division; of integers, truncating."""
+    return relay_op.divide(ctx.input(0), ctx.input(1))
+
+
+@converter("Pow")
+def convert_pow(ctx: NodeContext) -> RelayExpr:
+    """Power; small constant exponents become multiplications and square roots."""
+    base = ctx.input(0)
+    dtype = ctx.dtype(base)
+    value = ctx.constant_or_none(ctx.input(1))
+    if value is not None and value.size == 1 and value.ndim <= ctx.rank(base) and dt.is_float(dtype):
+        exponent = float(value.reshape(-1)[0])
+        if exponent == 2.0:
+            return relay_op.multiply(base, base)
+        if exponent == 3.0:
+            return relay_op.multiply(relay_op.multiply(base, base), base)
+        if exponent == 0.5:
+            return relay_op.sqrt(base)
+        if exponent == 1.0:
+            return base
+    exponent_expr = ctx.input(1)
+    if ctx.dtype(exponent_expr) != dtype:
+        exponent_expr = relay_op.cast(exponent_expr, dtype)
+    return relay_op.power(base, exponent_expr)
+
+
+@converter("Mod")
+def convert_mod(ctx: NodeContext) -> RelayExpr:
+    """Remainder: of the divisor's sign, or with ``fmod`` of the dividend's."""
+    build = relay_op.mod if ctx.attr("fmod", 0) else relay_op.floor_mod
+    return build(ctx.input(0), ctx.input(1))
+
+
+@converter("BitShift")
+def convert_bit_shift(ctx: NodeContext) -> RelayExpr:
+    """Shift left or right."""
+    build = relay_op.left_shift if ctx.required("direction") == "LEFT" else relay_op.right_shift
+    return build(ctx.input(0), ctx.input(1))
+
+
+@converter("Reciprocal")
+def convert_reciprocal(ctx: NodeContext) -> RelayExpr:
+    """1 / x"""
+    return relay_op.divide(_like(ctx, 1.0, ctx.input(0)), ctx.input(0))
+
+
+@converter("Round")
+def convert_round(ctx: NodeContext) -> RelayExpr:
+    """Round half to even."""
+    return relay_op.round(ctx.input(0))
+
+
+@converter("IsInf")
+def convert_is_inf(ctx: NodeContext) -> RelayExpr:
+    """Whether infinite, of one or both signs."""
+    data = ctx.input(0)
+    zero = _like(ctx, 0.0, data)
+    found = relay_op.isinf(data)
+    if not ctx.attr("detect_negative", 1):
+        found = relay_op.logical_and(found, relay_op.greater(data, zero))
+    if not ctx.attr("detect_positive", 1):
+        found = relay_op.logical_and(found, relay_op.less(data, zero))
+    return found
+
+
+def _variadic(ctx: NodeContext, build: Any) -> RelayExpr:
+    first, *rest = ctx.inputs()
+    for other in rest:
+        first = build(first, other)
+    return first
+
+
+@converter("Sum")
+def convert_sum(ctx: NodeContext) -> RelayExpr:
+    """Element-wise sum of any number of inputs."""
+    return _variadic(ctx, relay_op.add)
+
+
+@converter("Max")
+def convert_max(ctx: NodeContext) -> RelayExpr:
+    """Element-wise maximum of any number of inputs."""
+    return _variadic(ctx, relay_op.maximum)
+
+
+@converter("Min")
+def convert_min(ctx: NodeContext) -> RelayExpr:
+    """Element-wise minimum of any number of inputs."""
+    return _variadic(ctx, relay_op.minimum)
+
+
+@converter("Mean")
+def convert_mean(ctx: NodeContext) -> RelayExpr:
+    """Element-wise mean of any number of inputs."""
+    total = _variadic(ctx, relay_op.add)
+    return relay_op.divide(total, _like(ctx, float(ctx.num_inputs), ctx.input(0)))
+
+
+@converter("LeakyRelu")
+def convert_leaky_relu(ctx: NodeContext) -> RelayExpr:
+    """max(x, 0) + alpha * min(x, 0)"""
+    return relay_op.nn.leaky_relu(ctx.input(0), ctx.attr("alpha", 0.01))
+
+
+@converter("PRelu")
+def convert_prelu(ctx: NodeContext) -> RelayExpr:
+    """Leaky relu with a slope that broadcasts."""
+    data, slope = ctx.input(0), ctx.input(1)
+    zero = _like(ctx, 0.0, data)
+    return relay_op.where(relay_op.less(data, zero), relay_op.multiply(data, slope), data)
+
+
+@converter("Elu")
+def convert_elu(ctx: NodeContext) -> RelayExpr:
+    """X above 0, alpha * (exp(x) - 1) below."""
+    data = ctx.input(0)
+    zero, one = _like(ctx, 0.0, data), _like(ctx, 1.0, data)
+    negative = relay_op.exp(relay_op.minimum(data, zero)) - one
+    return relay_op.maximum(data, zero) + _like(ctx, ctx.attr("alpha", 1.0), data) * negative
+
+
+@converter("Selu")
+def convert_selu(ctx: NodeContext) -> RelayExpr:
+    """Scaled elu."""
+    data = ctx.input(0)
+    alpha, gamma = ctx.attr("alpha", 1.6732632423543772), ctx.attr("gamma", 1.0507009873554805)
+    zero, one = _like(ctx, 0.0, data), _like(ctx, 1.0, data)
+    negative = _like(ctx, alpha, data) * (relay_op.exp(relay_op.minimum(data, zero)) - one)
+    return _like(ctx, gamma, data) * (relay_op.maximum(data, zero) + negative)
+
+
+@converter("Celu")
+def convert_celu(ctx: NodeContext) -> RelayExpr:
+    """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))"""
+    data = ctx.input(0)
+    alpha, zero, one = _like(ctx, ctx.attr("alpha", 1.0), data), _like(ctx, 0.0, data), _like(ctx, 1.0, data)
+    negative = alpha * (relay_op.exp(relay_op.minimum(data, zero) / alpha) - one)
+    return relay_op.maximum(data, zero) + relay_op.minimum(zero, negative)
+
+
+@converter("ThresholdedRelu")
+def convert_thresholded_relu(ctx: NodeContext) -> RelayExpr:
+    """X where above alpha, else 0."""
+    data = ctx.input(0)
+    above = relay_op.greater(data, _like(ctx, ctx.attr("alpha", 1.0), data))
+    return relay_op.where(above, data, _like(ctx, 0.0, data))
+
+
+@converter("HardSigmoid")
+def convert_hard_sigmoid(ctx: NodeContext) -> RelayExpr:
+    """clip(alpha * x + beta, 0, 1)"""
+    data = ctx.input(0)
+    line = data * _like(ctx, ctx.attr("alpha", 0.2), data) + _like(ctx, ctx.attr("beta", 0.5), data)  # type: ignore[operator]
+    return relay_op.clip(line, 0.0, 1.0)
+
+
+@converter("HardSwish")
+def convert_hard_swish(ctx: NodeContext) -> RelayExpr:
+    """X * clip(x / 6 + 0.5, 0, 1)"""
+    data = ctx.input(0)
+    line = relay_op.add(relay_op.multiply(data, _like(ctx, 1.0 / 6.0, data)), _like(ctx, 0.5, data))
+    return relay_op.multiply(data, relay_op.clip(line, 0.0, 1.0))
+
+
+@converter("Softplus")
+def convert_softplus(ctx: NodeContext) -> RelayExpr:
+    """log(1 + exp(x)), without overflow."""
+    data = ctx.input(0)
+    zero, one = _like(ctx, 0.0, data), _like(ctx, 1.0, data)
+    tail = relay_op.log(one + relay_op.exp(relay_op.negative(relay_op.abs(data))))
+    return relay_op.maximum(data, zero) + tail
+
+
+@converter("Softsign")
+def convert_softsign(ctx: NodeContext) -> RelayExpr:
+    """X / (1 + |x|)"""
+    data = ctx.input(0)
+    return relay_op.divide(data, relay_op.add(_like(ctx, 1.0, data), relay_op.abs(data)))
+
+
+@converter("Mish")
+def convert_mish(ctx: NodeContext) -> RelayExpr:
+    """X * tanh(softplus(x))"""
+    return relay_op.multiply(ctx.input(0), relay_op.tanh(convert_softplus(ctx)))  # type: ignore[arg-type]
+
+
+@converter("Gelu")
+def convert_gelu(ctx: NodeContext) -> RelayExpr:
+    """Gaussian error linear unit, exact or by tanh."""
+    x = ctx.input(0)
+    half, one = _like(ctx, 0.5, x), _like(ctx, 1.0, x)
+    if ctx.attr("approximate", "none") == "tanh":
+        cubic = relay_op.multiply(_like(ctx, 0.044715, x), relay_op.multiply(x, relay_op.multiply(x, x)))
+        inner = relay_op.tanh(relay_op.multiply(_like(ctx, math.sqrt(2.0 / math.pi), x), relay_op.add(x, cubic)))
+    else:
+        inner = relay_op.erf(relay_op.multiply(x, _like(ctx, math.sqrt(0.5), x)))
+    return relay_op.multiply(relay_op.multiply(half, x), relay_op.add(one, inner))
+
+
+@converter("Clip")
+def convert_clip_attributes(ctx: NodeContext) -> RelayExpr:
+    """Clip with limits as attributes (before opset 11)."""
+    return relay_op.clip(ctx.input(0), ctx.attr("min", -3.4028234e38), ctx.attr("max", 3.4028234e38))
+
+
+@converter("Clip", since=11)
+def convert_clip(ctx: NodeContext) -> RelayExpr:
+    """Clip with optional limits as inputs."""
+    data = ctx.input(0)
+    limits = [ctx.optional(1), ctx.optional(2)]
+    values = [None if limit is None else ctx.constant_or_none(limit) for limit in limits]
+    if dt.is_float(ctx.dtype(data)) and all(v is not None for v in values):
+        return relay_op.clip(data, float(values[0].item()), float(values[1].item()))  # type: ignore[union-attr]
+    if limits[0] is not None:
+        data = relay_op.maximum(data, limits[0])
+    if limits[1] is not None:
+        data = relay_op.minimum(data, limits[1])
+    return data
+
+
+@converter("Cast")
+def convert_cast(ctx: NodeContext) -> RelayExpr:
+    """Conversion of the data type."""
+    return relay_op.cast(ctx.input(0), dtype_of(ctx.required("to"), "attribute 'to'"))
+
+
+@converter("CastLike")
+def convert_cast_like(ctx: NodeContext) -> RelayExpr:
+    """Conversion to the data type of the second input."""
+    return relay_op.cast(ctx.input(0), ctx.dtype(ctx.input(1)))
+
+
+@converter("Where")
+def convert_where(ctx: NodeContext) -> RelayExpr:
+    """Choice by condition, with broadcasting."""
+    return relay_op.where(ctx.input(0), ctx.input(1), ctx.input(2))
+
+
+@converter("Dropout")
+def convert_dropout(ctx: NodeContext) -> Any:
+    """Nothing at inference; the mask, where asked for, is all true."""
+    data = ctx.input(0)
+    if ctx.num_outputs == 1:
+        return data
+    return [data, relay_op.ones(ctx.shape(data), "bool")]

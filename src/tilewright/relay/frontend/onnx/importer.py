@@ -1,0 +1,330 @@
+"""Walks an ONNX graph and builds a Relay module."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from tilewright.relay.analysis import free_vars
+
+from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.span import SourceName, Span
+from tilewright.ir.type import TensorType
+from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleWrapper, Var, const
+from tilewright.relay.frontend.onnx import (  # noqa: F401  (each registers its converters)
+    conv,
+    creation,
+    elementwise,
+    linear,
+    normalization,
+    pooling,
+    recurrent,
+    reduce,
+    resize,
+    shape,
+)
+from tilewright.relay.frontend.onnx.attributes import dtype_of, to_array
+from tilewright.relay.frontend.onnx.context import NodeContext, OnnxImportError, describe, typed
+from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
+from tilewright.relay.transform.fold_constant import constant_value, fold_constant
+from tilewright.relay.visitor import substitute
+from tilewright.runtime import ndarray as nd
+
+# Results of constant nodes up to this size are worked out while importing, so that shape arithmetic is known.
+_EAGER_FOLD_ELEMENTS = 1 << 12
+_OLDEST_OPSET = 7
+
+
+def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
+    """Read an ONNX file and the external data beside it.
+
+    Raises ``OnnxImportError`` for a file that is missing, is no ONNX model, is cut short, or names data outside
+    its own folder.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise OnnxImportError(f"{file}: no such file")
+    try:
+        model = onnx.load(str(file), load_external_data=False)
+    except Exception as error:
+        raise OnnxImportError(f"{file}: not an ONNX model, or cut short ({_first_line(error)})") from None
+    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
+        raise OnnxImportError(f"{file}: not an ONNX model, or cut short: it holds no graph")
+    _check_external_paths(model, file)
+    try:
+        onnx.load_external_data_for_model(model, str(file.parent))
+    except Exception as error:
+        raise OnnxImportError(f"{file}: cannot read the model's external data: {_first_line(error)}") from None
+    return model
+
+
+def _check_external_paths(model: onnx.ModelProto, file: Path) -> None:
+    folder = file.parent.resolve()
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key != "location":
+                continue
+            target = (folder / entry.value).resolve()
+            if os.path.isabs(entry.value) or not target.is_relative_to(folder):
+                raise OnnxImportError(
+                    f"{file}: tensor {tensor.name!r} names data outside the model's folder ({entry.value}); "
+                    "refusing to read it"
+                )
+            if not target.is_file():
+                raise OnnxImportError(f"{file}: tensor {tensor.name!r} needs {entry.value}, which is not there")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def from_onnx(
+    model: onnx.ModelProto | str | os.PathLike[str],
+    shape: Mapping[str, Sequence[Any]] | None = None,
+    dtype: str | Mapping[str, str] = "float32",
+    opset: int | None = None,
+    freeze_params: bool = False,
+    convert_config: Mapping[str, Any] | None = None,
+) -> tuple[IRModule, dict[str, nd.NDArray]]:
+    """Import an ONNX model.
+
+    Parameters
+    ----------
+    model : a ``ModelProto``, or the path of a file.
+    shape : shapes of inputs by name; overrides the model's, and gives what the model leaves open.
+    dtype : data type of inputs that the model gives none for, for all or by name.
+    opset : operator set to assume instead of the model's own.
+    freeze_params : make weights constants of the module, instead of parameters.
+    convert_config : options of TVM's importer; none has an effect here.
+
+    Returns
+    -------
+    The module, and the weights by name.
+
+    Raises
+    ------
+    OnnxImportError for a model that is not valid; UnsupportedError naming every operator and node that has no
+    converter.
+    """
+    if not isinstance(model, onnx.ModelProto):
+        model = load_model(model)
+    _check_model(model)
+    importer = GraphImporter(model, shape or {}, dtype, opset)
+    return importer.import_model(freeze_params)
+
+
+def _check_model(model: onnx.ModelProto) -> None:
+    try:
+        onnx.checker.check_model(model)
+    except onnx.checker.ValidationError as error:
+        raise OnnxImportError(f"the model fails ONNX's checker: {_first_line(error)}") from None
+    except ValueError:
+        # A model above protobuf's 2 GiB limit cannot be serialised for the checker.
+        return
+
+
+class GraphImporter:
+    """Converts one graph; ``values`` holds the expression of every ONNX tensor."""
+
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        shapes: Mapping[str, Sequence[Any]],
+        dtype: str | Mapping[str, str],
+        opset: int | None,
+    ) -> None:
+        self.graph = model.graph
+        self.shapes = dict(shapes)
+        self.dtype = dtype
+        self.opset = opset or self._model_opset(model)
+        self.values: dict[str, RelayExpr] = {}
+        self.params: dict[str, nd.NDArray] = {}
+        self.inputs: dict[str, Var] = {}
+        self._constant_exprs: set[RelayExpr] = set()
+
+    @staticmethod
+    def _model_opset(model: onnx.ModelProto) -> int:
+        found = [o.version for o in model.opset_import if o.domain in DEFAULT_DOMAINS]
+        opset = max(found, default=1)
+        newest = onnx.defs.onnx_opset_version()
+        if not _OLDEST_OPSET <= opset <= newest:
+            raise UnsupportedError(
+                f"the model uses ONNX opset {opset}; opsets {_OLDEST_OPSET} to {newest} are supported. "
+                "Convert it with onnx.version_converter"
+            )
+        return int(opset)
+
+    def import_model(self, freeze_params: bool) -> tuple[IRModule, dict[str, nd.NDArray]]:
+        """The module and its parameters."""
+        self._check_operators()
+        for tensor in self.graph.initializer:
+            self._add_param(tensor.name, to_array(tensor))
+        self._add_inputs()
+        for node in self.graph.node:
+            self._convert_node(node)
+        outputs = [self._output(o.name) for o in self.graph.output]
+        body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
+        if freeze_params:
+            body = self.with_params(body)
+        used = set(free_vars(body))
+        params = {v.name_hint: self.params[v.name_hint] for v in self._param_vars() if v in used}
+        ordered = [*self.inputs.values(), *(v for v in self._param_vars() if v in used)]
+        return IRModule.from_expr(Function(ordered, body)), params
+
+    def _param_vars(self) -> list[Var]:
+        return [v for name in self.params if isinstance(v := self.values.get(name), Var)]
+
+    def _output(self, name: str) -> RelayExpr:
+        if name not in self.values:
+            raise OnnxImportError(f"no node gives the model's output {name!r}")
+        return self.values[name]
+
+    def _check_operators(self) -> None:
+        missing: dict[str, list[str]] = {}
+        for node in self.graph.node:
+            if self._find(node) is None:
+                name = f"{node.domain}.{node.op_type}" if node.domain not in DEFAULT_DOMAINS else node.op_type
+                missing.setdefault(name, []).append(node.name or (node.output[0] if node.output else "?"))
+        if not missing:
+            return
+        lines = []
+        for op_type, nodes in sorted(missing.items()):
+            shown = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
+            lines.append(f"  {op_type} (opset {self.opset}): {shown}")
+        raise UnsupportedError("the model uses operators that are not supported:\n" + "\n".join(lines))
+
+    def _find(self, node: onnx.NodeProto) -> Converter | None:
+        return find_converter(node.domain, node.op_type, self.opset)
+
+    def _add_param(self, name: str, array: np.ndarray[Any, Any]) -> None:
+        data = nd.array(array)
+        self.params[name] = data
+        self.values[name] = typed(Var(name, TensorType(data.shape, str(data.dtype))))
+
+    def _add_inputs(self) -> None:
+        unknown: list[str] = []
+        graph_inputs = [i for i in self.graph.input if i.name not in self.params]
+        names = [i.name for i in graph_inputs]
+        for name in self.shapes:
+            if name not in names:
+                raise OnnxImportError(f"the model has no input {name!r}; its inputs are {', '.join(map(repr, names))}")
+        for value in graph_inputs:
+            if not value.type.HasField("tensor_type"):
+                raise UnsupportedError(f"input {value.name!r} is not a tensor; only tensor inputs are supported")
+            dims = self._input_shape(value)
+            if any(d is None for d in dims):
+                unknown.append(f"{value.name}:{','.join('?' if d is None else str(d) for d in dims)}")
+                dims = [AnyDim() if d is None else d for d in dims]
+            var = typed(Var(value.name, TensorType(dims, self._input_dtype(value))))
+            assert isinstance(var, Var)
+            self.values[value.name] = self.inputs[value.name] = var
+        if unknown:
+            wanted = " ".join(f"--input-shape {u}" for u in unknown)
+            raise OnnxImportError(
+                f"the model leaves dimensions open; say what they are, with numbers for each '?': {wanted} "
+                f"(in Python: from_onnx(model, shape={{{', '.join(repr(u.split(':')[0]) + ': (...)' for u in unknown)}}}))"
+            )
+
+    def _input_shape(self, value: onnx.ValueInfoProto) -> list[Any]:
+        declared = value.type.tensor_type
+        dims: list[Any] = [
+            d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in declared.shape.dim
+        ]
+        given = self.shapes.get(value.name)
+        if given is None:
+            if not declared.HasField("shape"):
+                raise OnnxImportError(f"input {value.name!r} has no shape; give one: --input-shape {value.name}:...")
+            return dims
+        if declared.HasField("shape") and len(given) != len(dims):
+            raise OnnxImportError(
+                f"input {value.name!r} has rank {len(dims)} in the model, but the shape given is {tuple(given)}"
+            )
+        for i, (model_dim, given_dim) in enumerate(zip(dims, given, strict=False)):
+            if isinstance(given_dim, int) and given_dim < 0:
+                raise OnnxImportError(f"input {value.name!r}: dimension {i} of the shape given is {given_dim}")
+            if model_dim is not None and isinstance(given_dim, int) and model_dim != given_dim and i > 0:
+                raise OnnxImportError(
+                    f"input {value.name!r}: dimension {i} is {model_dim} in the model, but {given_dim} was given"
+                )
+        return list(given)
+
+    def _input_dtype(self, value: onnx.ValueInfoProto) -> str:
+        declared = value.type.tensor_type.elem_type
+        if declared:
+            return dtype_of(declared, f"input {value.name!r}")
+        return self.dtype if isinstance(self.dtype, str) else self.dtype.get(value.name, "float32")
+
+    def param_value(self, var: Var) -> np.ndarray[Any, Any] | None:
+        """The value of a weight; None for an input."""
+        if self.values.get(var.name_hint) is var and var.name_hint in self.params:
+            return self.params[var.name_hint].numpy()
+        return None
+
+    def with_params(self, expr: RelayExpr) -> RelayExpr:
+        """``expr`` with weights as constants."""
+        binds = {v: const(self.params[v.name_hint]) for v in free_vars(expr) if self.param_value(v) is not None}
+        return substitute(expr, binds)
+
+    def is_constant_expr(self, expr: RelayExpr) -> bool:
+        """Whether an expression depends on weights and constants alone."""
+        return expr in self._constant_exprs or isinstance(expr, Constant)
+
+    def _convert_node(self, node: onnx.NodeProto) -> None:
+        inputs: list[RelayExpr | None] = []
+        for name in node.input:
+            if name and name not in self.values:
+                raise OnnxImportError(f"{describe(node)}: input {name!r} is given by no node before it")
+            inputs.append(self.values[name] if name else None)
+        convert = self._find(node)
+        assert convert is not None
+        context = NodeContext(self, node, inputs)
+        try:
+            result = convert(context)
+            outputs = self._outputs(result, node)
+        except (OnnxImportError, UnsupportedError):
+            raise
+        except TilewrightError as error:
+            raise OnnxImportError(f"{describe(node)}: {error}") from None
+        foldable = all(i is None or self._is_known(i) for i in inputs)
+        for name, value in zip(node.output, outputs, strict=False):
+            if name:
+                self.values[name] = self._known(value) if foldable else value
+
+    def _outputs(self, result: Any, node: onnx.NodeProto) -> list[RelayExpr]:
+        if isinstance(result, TupleWrapper):
+            result = [result[i] for i in range(len(result))]
+        items = list(result) if isinstance(result, (list, tuple)) else [result]
+        span = Span(SourceName(node.name or (node.output[0] if node.output else node.op_type)))
+        return [typed(_with_span(item, span)) for item in items]
+
+    def _is_known(self, expr: RelayExpr) -> bool:
+        if isinstance(expr, Var):
+            return self.param_value(expr) is not None
+        return self.is_constant_expr(expr)
+
+    def _known(self, value: RelayExpr) -> RelayExpr:
+        """Fold a small constant at once; remember that a large one is constant."""
+        type_ = value.checked_type
+        if isinstance(type_, TensorType) and not type_.is_dynamic:
+            if int(np.prod(type_.concrete_shape)) <= _EAGER_FOLD_ELEMENTS:
+                folded = fold_constant(typed(self.with_params(value)))
+                if constant_value(folded) is not None:
+                    value = typed(folded)
+        self._constant_exprs.add(value)
+        return value
+
+
+def _with_span(expr: RelayExpr, span: Span) -> RelayExpr:
+    if isinstance(expr, Call) and expr.span is None:
+        return Call(expr.op, expr.args, expr.attrs, expr.type_args, span).with_checked_type(expr.checked_type_or_none)
+    return expr
+
+
+__all__ = ["GraphImporter", "from_onnx", "load_model"]

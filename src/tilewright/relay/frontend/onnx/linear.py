@@ -1,0 +1,152 @@
+"""Matrix products: Gemm, MatMul, Einsum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.registry import converter
+
+
+@converter("Gemm")
+def convert_gemm(ctx: NodeContext) -> RelayExpr:
+    """``alpha * A' B' + beta * C``"""
+    a, b = ctx.input(0), ctx.input(1)
+    alpha, beta = ctx.attr("alpha", 1.0), ctx.attr("beta", 1.0)
+    dtype = ctx.dtype(a)
+    if ctx.attr("transA", 0):
+        a = relay_op.transpose(a, axes=(1, 0))
+    if not ctx.attr("transB", 0):
+        b = relay_op.transpose(b, axes=(1, 0))
+    if ctx.rank(a) != 2:
+        a = relay_op.nn.batch_flatten(a)
+    if alpha != 1.0:
+        a = relay_op.multiply(a, const(alpha, dtype))
+    out = relay_op.nn.dense(a, b, units=ctx.shape(b)[0])
+    bias = ctx.optional(2)
+    if bias is None or beta == 0.0:
+        return out
+    if beta != 1.0:
+        bias = relay_op.multiply(bias, const(beta, dtype))
+    if ctx.rank(bias) == 1 and ctx.shape(bias)[0] == ctx.shape(b)[0]:
+        return relay_op.nn.bias_add(out, bias, axis=-1)
+    return relay_op.add(out, bias)
+
+
+@converter("MatMul")
+def convert_matmul(ctx: NodeContext) -> RelayExpr:
+    """Product of matrices, with numpy's broadcasting of the leading dimensions."""
+    return matmul(ctx, ctx.input(0), ctx.input(1))
+
+
+def matmul(ctx: NodeContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
+    """Numpy's ``matmul`` of two expressions."""
+    shape_a, shape_b = ctx.shape(a), ctx.shape(b)
+    if not shape_a or not shape_b:
+        ctx.fail("MatMul takes no scalars")
+    inner_a, inner_b = shape_a[-1], shape_b[-2] if len(shape_b) > 1 else shape_b[0]
+    if inner_a != inner_b:
+        ctx.fail(f"the inner dimensions of {shape_a} and {shape_b} differ: {inner_a} and {inner_b}")
+    if len(shape_b) == 1:
+        out = matmul(ctx, a, relay_op.expand_dims(b, axis=1))
+        return relay_op.squeeze(out, axis=[-1])
+    if len(shape_a) == 1:
+        out = matmul(ctx, relay_op.expand_dims(a, axis=0), b)
+        return relay_op.squeeze(out, axis=[-2])
+    if len(shape_b) == 2:
+        rows = relay_op.reshape(a, newshape=(-1, shape_a[-1])) if len(shape_a) > 2 else a
+        if 0 in shape_a:
+            rows = relay_op.reshape(a, newshape=(int(np.prod(shape_a[:-1])), shape_a[-1]))
+        out = relay_op.nn.dense(rows, relay_op.transpose(b, axes=(1, 0)), units=shape_b[1])
+        if len(shape_a) > 2:
+            out = relay_op.reshape(out, newshape=(*shape_a[:-1], shape_b[1]))
+        return out
+    return _batch_matmul(ctx, a, b, shape_a, shape_b)
+
+
+def _batch_matmul(
+    ctx: NodeContext, a: RelayExpr, b: RelayExpr, shape_a: Sequence[int], shape_b: Sequence[int]
+) -> RelayExpr:
+    batch = np.broadcast_shapes(tuple(shape_a[:-2]), tuple(shape_b[:-2]))
+
+    def flatten(x: RelayExpr, shape: Sequence[int]) -> RelayExpr:
+        if len(shape) > 1 and tuple(shape[:-2]) != batch and int(np.prod(shape[:-2])) != 1:
+            x = relay_op.broadcast_to(x, (*batch, *shape[-2:]))
+            shape = (*batch, *shape[-2:])
+        count = int(np.prod(shape[:-2], dtype=np.int64))
+        if len(shape) == 3:
+            return x
+        return relay_op.reshape(x, newshape=(count, shape[-2], shape[-1]))
+
+    left = flatten(a, shape_a)
+    right = relay_op.transpose(flatten(b, shape_b), axes=(0, 2, 1))
+    out = relay_op.nn.batch_matmul(left, right)
+    if len(batch) == 1:
+        return out
+    return relay_op.reshape(out, newshape=(*batch, shape_a[-2], shape_b[-1]))
+
+
+@converter("Einsum")
+def convert_einsum(ctx: NodeContext) -> RelayExpr:
+    """Einstein summation of one or two operands, by transposition, broadcasting, product and sum."""
+    equation = str(ctx.required("equation")).replace(" ", "")
+    if "." in equation:
+        ctx.unsupported(f"Einsum with an ellipsis ({equation!r})")
+    left, _, right = equation.partition("->")
+    terms = left.split(",")
+    if len(terms) != ctx.num_inputs or len(terms) > 2:
+        ctx.unsupported(f"Einsum of {len(terms)} operands; one and two are supported")
+    if any(len(set(t)) != len(t) for t in terms):
+        ctx.unsupported(f"Einsum with a repeated index in one operand ({equation!r})")
+    if "->" not in equation:
+        letters = "".join(terms)
+        right = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
+    if len(terms) == 1:
+        return _einsum_one(ctx.input(0), terms[0], right)
+    return _einsum_two(ctx, terms, right)
+
+
+def _einsum_one(data: RelayExpr, term: str, out: str) -> RelayExpr:
+    dropped = [i for i, c in enumerate(term) if c not in out]
+    if dropped:
+        data = relay_op.sum(data, axis=dropped)
+    kept = [c for c in term if c in out]
+    return relay_op.transpose(data, axes=[kept.index(c) for c in out])
+
+
+def _einsum_two(ctx: NodeContext, terms: Sequence[str], out: str) -> RelayExpr:
+    """As a batched matrix product: batch, free on the left, free on the right, summed."""
+    a_term, b_term = terms
+    a, b = ctx.input(0), ctx.input(1)
+    for index, (term, other) in enumerate(((a_term, b_term), (b_term, a_term))):
+        alone = [i for i, c in enumerate(term) if c not in other and c not in out]
+        if alone:
+            summed = relay_op.sum(a if index == 0 else b, axis=alone)
+            kept = "".join(c for c in term if c in other or c in out)
+            if index == 0:
+                a, a_term = summed, kept
+            else:
+                b, b_term = summed, kept
+    batch = [c for c in a_term if c in b_term and c in out]
+    summed_letters = [c for c in a_term if c in b_term and c not in out]
+    free_a = [c for c in a_term if c not in b_term]
+    free_b = [c for c in b_term if c not in a_term]
+    size = dict(zip(a_term, ctx.shape(typed(a)), strict=True)) | dict(zip(b_term, ctx.shape(typed(b)), strict=True))
+
+    def count(letters: Sequence[str]) -> int:
+        return int(np.prod([size[c] for c in letters], dtype=np.int64))
+
+    def arrange(x: RelayExpr, term: str, free: Sequence[str]) -> RelayExpr:
+        order = [term.index(c) for c in (*batch, *free, *summed_letters)]
+        moved = relay_op.transpose(x, axes=order)
+        return relay_op.reshape(moved, newshape=(count(batch), count(free), count(summed_letters)))
+
+    product = relay_op.nn.batch_matmul(arrange(a, a_term, free_a), arrange(b, b_term, free_b))
+    letters = [*batch, *free_a, *free_b]
+    shaped = relay_op.reshape(product, newshape=tuple(size[c] for c in letters))
+    return relay_op.transpose(shaped, axes=[letters.index(c) for c in out]) if letters else shaped

@@ -1,0 +1,142 @@
+"""Normalizations and softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.frontend.onnx.registry import converter
+
+
+@converter("BatchNormalization")
+def convert_batch_norm(ctx: NodeContext) -> Any:
+    """Batch normalization at inference."""
+    if ctx.attr("training_mode", 0):
+        ctx.unsupported("BatchNormalization in training mode; export the model for inference")
+    data, scale, bias, mean, var = (ctx.input(i) for i in range(5))
+    result = relay_op.nn.batch_norm(data, scale, bias, mean, var, axis=1, epsilon=ctx.attr("epsilon", 1e-5))
+    return result[0]
+
+
+@converter("InstanceNormalization")
+def convert_instance_norm(ctx: NodeContext) -> RelayExpr:
+    """Normalization of each sample's channels."""
+    return relay_op.nn.instance_norm(
+        ctx.input(0), ctx.input(1), ctx.input(2), axis=1, epsilon=ctx.attr("epsilon", 1e-5)
+    )
+
+
+@converter("LayerNormalization")
+def convert_layer_norm(ctx: NodeContext) -> Any:
+    """Normalization over the trailing axes from ``axis`` on."""
+    data = ctx.input(0)
+    rank = ctx.rank(data)
+    axis = ctx.normalize_axis(ctx.attr("axis", -1), rank)
+    epsilon = ctx.attr("epsilon", 1e-5)
+    dtype = ctx.dtype(data)
+    if axis == rank - 1 and ctx.num_outputs == 1:
+        bias = ctx.optional(2)
+        if bias is None:
+            bias = relay_op.zeros(ctx.shape(ctx.input(1)), dtype)
+        return relay_op.nn.layer_norm(data, ctx.input(1), bias, axis=-1, epsilon=epsilon)
+    axes = tuple(range(axis, rank))
+    mean = relay_op.mean(data, axis=axes, keepdims=True)
+    centered = relay_op.subtract(data, mean)
+    variance = relay_op.mean(relay_op.multiply(centered, centered), axis=axes, keepdims=True)
+    inverse = relay_op.rsqrt(relay_op.add(variance, const(epsilon, dtype)))
+    out = relay_op.multiply(relay_op.multiply(centered, inverse), ctx.input(1))
+    if ctx.has_input(2):
+        out = relay_op.add(out, ctx.input(2))
+    return [out, mean, inverse][: ctx.num_outputs]
+
+
+@converter("GroupNormalization")
+def convert_group_norm(ctx: NodeContext) -> RelayExpr:
+    """Normalization of groups of channels; scale and bias for each group (opset 18) or channel (21)."""
+    data, scale, bias = ctx.input(0), ctx.input(1), ctx.input(2)
+    groups = ctx.required("num_groups")
+    channels = ctx.shape(data)[1]
+    if ctx.shape(scale)[0] != channels:
+        scale = relay_op.repeat(scale, repeats=channels // groups, axis=0)
+        bias = relay_op.repeat(bias, repeats=channels // groups, axis=0)
+    return relay_op.nn.group_norm(data, scale, bias, groups, axis=1, epsilon=ctx.attr("epsilon", 1e-5))
+
+
+@converter("LpNormalization")
+def convert_lp_norm(ctx: NodeContext) -> RelayExpr:
+    """Division by the 1- or 2-norm along an axis."""
+    data = ctx.input(0)
+    axis = ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(data))
+    if ctx.attr("p", 2) == 1:
+        norm = relay_op.sum(relay_op.abs(data), axis=axis, keepdims=True)
+    else:
+        norm = relay_op.sqrt(relay_op.sum(relay_op.multiply(data, data), axis=axis, keepdims=True))
+    return relay_op.divide(data, norm)
+
+
+@converter("LRN")
+def convert_lrn(ctx: NodeContext) -> RelayExpr:
+    """Local response normalization across channels."""
+    size = ctx.required("size")
+    if size % 2 == 0:
+        ctx.unsupported(f"LRN of the even size {size}")
+    return relay_op.nn.lrn(
+        ctx.input(0),
+        size=size,
+        axis=1,
+        bias=ctx.attr("bias", 1.0),
+        alpha=ctx.attr("alpha", 0.0001),
+        beta=ctx.attr("beta", 0.75),
+    )
+
+
+def _flattened_softmax(ctx: NodeContext, build: Any) -> RelayExpr:
+    """Before opset 13: over all axes from ``axis`` on, as one."""
+    data = ctx.input(0)
+    shape = ctx.shape(data)
+    axis = ctx.normalize_axis(ctx.attr("axis", 1), len(shape))
+    if axis == len(shape) - 1 or all(d == 1 for d in shape[axis + 1 :]):
+        return build(data, axis=axis)
+    rows = 1
+    for extent in shape[:axis]:
+        rows *= extent
+    flat = build(relay_op.reshape(data, newshape=(rows, -1)), axis=-1)
+    return relay_op.reshape(flat, newshape=shape)
+
+
+@converter("Softmax")
+def convert_softmax_flat(ctx: NodeContext) -> RelayExpr:
+    """Softmax before opset 13."""
+    return _flattened_softmax(ctx, relay_op.nn.softmax)
+
+
+@converter("Softmax", since=13)
+def convert_softmax(ctx: NodeContext) -> RelayExpr:
+    """Softmax along one axis."""
+    return relay_op.nn.softmax(ctx.input(0), axis=ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(ctx.input(0))))
+
+
+@converter("LogSoftmax")
+def convert_log_softmax_flat(ctx: NodeContext) -> RelayExpr:
+    """Logarithm of softmax before opset 13."""
+    return _flattened_softmax(ctx, relay_op.nn.log_softmax)
+
+
+@converter("LogSoftmax", since=13)
+def convert_log_softmax(ctx: NodeContext) -> RelayExpr:
+    """Logarithm of softmax along one axis."""
+    data = ctx.input(0)
+    return relay_op.nn.log_softmax(data, axis=ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(data)))
+
+
+@converter("Hardmax", since=13)
+def convert_hardmax(ctx: NodeContext) -> RelayExpr:
+    """One at the first maximum along the axis, zero elsewhere."""
+    data = ctx.input(0)
+    axis = ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(data))
+    dtype = ctx.dtype(data)
+    index = relay_op.argmax(data, axis=(axis,))
+    return relay_op.one_hot(index, const(1.0, dtype), const(0.0, dtype), ctx.shape(data)[axis], axis, dtype)

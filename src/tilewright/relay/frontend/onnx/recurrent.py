@@ -1,0 +1,176 @@
+"""Recurrent networks: LSTM, GRU, RNN, unrolled over time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.registry import converter
+
+Activation = Callable[[RelayExpr], RelayExpr]
+_ACTIVATIONS: dict[str, Activation] = {
+    "sigmoid": relay_op.sigmoid,
+    "tanh": relay_op.tanh,
+    "relu": relay_op.nn.relu,
+}
+# One step: (gates of the input, states) -> states; the first state is the output.
+Step = Callable[[RelayExpr, list[RelayExpr]], list[RelayExpr]]
+
+
+def _activations(ctx: NodeContext, default: Sequence[str], direction: int) -> list[Activation]:
+    names = [str(a).lower() for a in ctx.attr("activations") or ()]
+    each = len(default)
+    chosen = names[direction * each : (direction + 1) * each] or [d.lower() for d in default]
+    unknown = [n for n in chosen if n not in _ACTIVATIONS]
+    if unknown:
+        ctx.unsupported(f"activations {unknown}; supported are {sorted(_ACTIVATIONS)}")
+    return [_ACTIVATIONS[n] for n in chosen]
+
+
+def _check(ctx: NodeContext, peepholes_at: int | None) -> None:
+    if ctx.has_input(4):
+        lengths = ctx.constant_or_none(ctx.input(4))
+        steps = ctx.shape(ctx.input(0))[0]
+        if lengths is None or any(int(v) != steps for v in lengths.reshape(-1)):
+            ctx.unsupported("sequence_lens shorter than the sequence")
+    if peepholes_at is not None and ctx.has_input(peepholes_at):
+        ctx.unsupported("peephole weights")
+    if ctx.attr("layout", 0) != 0:
+        ctx.unsupported("layout=1 (batch first)")
+    if ctx.attr("clip") is not None:
+        ctx.unsupported("attribute clip")
+
+
+def _direction_slice(ctx: NodeContext, expr: RelayExpr, direction: int) -> RelayExpr:
+    """Entry ``direction`` of the leading axis."""
+    shape = ctx.shape(expr)
+    begin = [direction] + [0] * (len(shape) - 1)
+    end = [direction + 1, *shape[1:]]
+    return typed(relay_op.squeeze(relay_op.strided_slice(expr, begin, end), axis=[0]))
+
+
+def _split_bias(ctx: NodeContext, direction: int, size: int, dtype: str) -> list[RelayExpr]:
+    """Biases of the input and of the recurrence; zeros when there are none."""
+    if not ctx.has_input(3):
+        zero = relay_op.zeros((size,), dtype)
+        return [zero, zero]
+    bias = _direction_slice(ctx, ctx.input(3), direction)
+    parts = relay_op.split(bias, 2, axis=0)
+    return [parts[0], parts[1]]
+
+
+def _initial(ctx: NodeContext, index: int, direction: int, shape: Sequence[int], dtype: str) -> RelayExpr:
+    if not ctx.has_input(index):
+        return relay_op.zeros(tuple(shape), dtype)
+    return _direction_slice(ctx, ctx.input(index), direction)
+
+
+MakeStep = Callable[[NodeContext, int, RelayExpr, RelayExpr, int], Step]
+
+
+def _unroll(ctx: NodeContext, gates: int, num_states: int, make_step: MakeStep) -> list[RelayExpr]:
+    """All directions over all steps: outputs (Y, Y_h[, Y_c])."""
+    data = ctx.input(0)
+    steps, batch, input_size = ctx.shape(data)
+    hidden = ctx.required("hidden_size")
+    dtype = ctx.dtype(data)
+    directions = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[
+        ctx.attr("direction", "forward")
+    ]
+    outputs: list[RelayExpr] = []
+    finals: list[list[RelayExpr]] = []
+    rows = relay_op.reshape(data, newshape=(steps * batch, input_size))
+    for index, backwards in enumerate(directions):
+        weight = _direction_slice(ctx, ctx.input(1), index)
+        recurrence = _direction_slice(ctx, ctx.input(2), index)
+        bias_input, bias_recurrence = _split_bias(ctx, index, gates * hidden, dtype)
+        projected = relay_op.nn.dense(rows, weight, units=gates * hidden)
+        projected = relay_op.reshape(relay_op.nn.bias_add(projected, bias_input), (steps, batch, gates * hidden))
+        sequence = relay_op.split(projected, steps, axis=0) if steps > 1 else [projected]
+        states = [_initial(ctx, 5 + s, index, (batch, hidden), dtype) for s in range(num_states)]
+        step = make_step(ctx, index, recurrence, bias_recurrence, hidden)
+        collected: list[RelayExpr] = [data] * steps
+        for t in reversed(range(steps)) if backwards else range(steps):
+            states = step(relay_op.squeeze(sequence[t], axis=[0]), states)
+            collected[t] = states[0]
+        outputs.append(relay_op.stack(collected, axis=0))
+        finals.append(states)
+    result = [relay_op.stack(outputs, axis=1)]
+    return result + [relay_op.stack([f[s] for f in finals], axis=0) for s in range(num_states)]
+
+
+@converter("LSTM")
+def convert_lstm(ctx: NodeContext) -> Any:
+    """Long short-term memory; gates in ONNX's order input, output, forget, cell."""
+    _check(ctx, peepholes_at=7)
+    if ctx.attr("input_forget", 0):
+        ctx.unsupported("attribute input_forget=1")
+    return _unroll(ctx, 4, 2, _lstm_step)[: ctx.num_outputs]
+
+
+def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: RelayExpr, hidden: int) -> Step:
+    f, g, h = _activations(ctx, ("Sigmoid", "Tanh", "Tanh"), direction)
+
+    def step(projected: RelayExpr, states: list[RelayExpr]) -> list[RelayExpr]:
+        output, cell = states
+        gates = relay_op.add(
+            projected, relay_op.nn.bias_add(relay_op.nn.dense(output, recurrence, units=4 * hidden), bias)
+        )
+        i, o, fg, c = relay_op.split(gates, 4, axis=1)
+        cell = relay_op.add(relay_op.multiply(f(fg), cell), relay_op.multiply(f(i), g(c)))
+        return [relay_op.multiply(f(o), h(cell)), cell]
+
+    return step
+
+
+@converter("GRU")
+def convert_gru(ctx: NodeContext) -> Any:
+    """Gated recurrent unit; gates in ONNX's order update, reset, hidden."""
+    _check(ctx, peepholes_at=None)
+    return _unroll(ctx, 3, 1, _gru_step)[: ctx.num_outputs]
+
+
+def _gru_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: RelayExpr, hidden: int) -> Step:
+    f, g = _activations(ctx, ("Sigmoid", "Tanh"), direction)
+    one = const(1.0, ctx.dtype(ctx.input(0)))
+    linear_before_reset = bool(ctx.attr("linear_before_reset", 0))
+    gate_rows, hidden_rows = relay_op.split(recurrence, (2 * hidden,), axis=0)
+    gate_bias, hidden_bias = relay_op.split(bias, (2 * hidden,), axis=0)
+
+    def step(projected: RelayExpr, states: list[RelayExpr]) -> list[RelayExpr]:
+        (output,) = states
+        gate_input, hidden_input = relay_op.split(projected, (2 * hidden,), axis=1)
+        dense = relay_op.nn.dense(output, gate_rows, units=2 * hidden)
+        z, r = relay_op.split(f(relay_op.add(gate_input, relay_op.nn.bias_add(dense, gate_bias))), 2, axis=1)
+        if linear_before_reset:
+            recurrent = relay_op.nn.bias_add(relay_op.nn.dense(output, hidden_rows, units=hidden), hidden_bias)
+            recurrent = relay_op.multiply(r, recurrent)
+        else:
+            reset = relay_op.multiply(r, output)
+            recurrent = relay_op.nn.bias_add(relay_op.nn.dense(reset, hidden_rows, units=hidden), hidden_bias)
+        candidate = g(relay_op.add(hidden_input, recurrent))
+        keep = relay_op.multiply(z, output)
+        return [relay_op.add(relay_op.multiply(relay_op.subtract(one, z), candidate), keep)]
+
+    return step
+
+
+@converter("RNN")
+def convert_rnn(ctx: NodeContext) -> Any:
+    """Elman network."""
+    _check(ctx, peepholes_at=None)
+    return _unroll(ctx, 1, 1, _rnn_step)[: ctx.num_outputs]
+
+
+def _rnn_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: RelayExpr, hidden: int) -> Step:
+    (f,) = _activations(ctx, ("Tanh",), direction)
+
+    def step(projected: RelayExpr, states: list[RelayExpr]) -> list[RelayExpr]:
+        dense = relay_op.nn.bias_add(relay_op.nn.dense(states[0], recurrence, units=hidden), bias)
+        return [f(relay_op.add(projected, dense))]
+
+    return step

@@ -1,0 +1,116 @@
+"""Reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.frontend.onnx.registry import converter
+
+Build = Callable[..., RelayExpr]
+
+
+def _axes(ctx: NodeContext) -> Sequence[int] | None:
+    """Axes from the attribute, or (newer opsets) from the second input; None means all."""
+    given = ctx.attr("axes")
+    if given is None:
+        given = ctx.ints_or_none(1, "the axes")
+    return None if not given else tuple(ctx.normalize_axis(a, ctx.rank(ctx.input(0))) for a in given)
+
+
+def _reduce(ctx: NodeContext, build: Build, data: RelayExpr | None = None) -> RelayExpr:
+    axes = _axes(ctx)
+    data = ctx.input(0) if data is None else data
+    if axes is None and ctx.attr("noop_with_empty_axes", 0):
+        return data
+    return build(data, axis=axes, keepdims=bool(ctx.attr("keepdims", 1)))
+
+
+def _register(op_type: str, build: Build) -> None:
+    def convert(ctx: NodeContext) -> RelayExpr:
+        return _reduce(ctx, build)
+
+    converter(op_type)(convert)
+
+
+for _name, _build in (
+    ("ReduceSum", relay_op.sum),
+    ("ReduceMean", relay_op.mean),
+    ("ReduceMax", relay_op.max),
+    ("ReduceMin", relay_op.min),
+    ("ReduceProd", relay_op.prod),
+    ("ReduceLogSumExp", relay_op.logsumexp),
+):
+    _register(_name, _build)
+
+
+@converter("ReduceL1")
+def convert_l1(ctx: NodeContext) -> RelayExpr:
+    """Sum of absolute values."""
+    return _reduce(ctx, relay_op.sum, relay_op.abs(ctx.input(0)))
+
+
+@converter("ReduceL2")
+def convert_l2(ctx: NodeContext) -> RelayExpr:
+    """Square root of the sum of squares."""
+    return relay_op.sqrt(convert_sum_square(ctx))  # type: ignore[arg-type]
+
+
+@converter("ReduceSumSquare")
+def convert_sum_square(ctx: NodeContext) -> RelayExpr:
+    """Sum of squares."""
+    return _reduce(ctx, relay_op.sum, relay_op.multiply(ctx.input(0), ctx.input(0)))
+
+
+@converter("ReduceLogSum")
+def convert_log_sum(ctx: NodeContext) -> RelayExpr:
+    """Logarithm of the sum."""
+    return relay_op.log(_reduce(ctx, relay_op.sum))
+
+
+def _arg(ctx: NodeContext, build: Any) -> RelayExpr:
+    data = ctx.input(0)
+    axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
+    keepdims = bool(ctx.attr("keepdims", 1))
+    if ctx.attr("select_last_index", 0):
+        extent = ctx.shape(data)[axis]
+        found = build(relay_op.reverse(data, axis=axis), axis=(axis,), keepdims=keepdims)
+        return relay_op.cast(const(extent - 1, "int32") - found, "int64")
+    return relay_op.cast(build(data, axis=(axis,), keepdims=keepdims), "int64")
+
+
+@converter("ArgMax")
+def convert_argmax(ctx: NodeContext) -> RelayExpr:
+    """Index of the maximum."""
+    return _arg(ctx, relay_op.argmax)
+
+
+@converter("ArgMin")
+def convert_argmin(ctx: NodeContext) -> RelayExpr:
+    """Index of the minimum."""
+    return _arg(ctx, relay_op.argmin)
+
+
+@converter("CumSum")
+def convert_cumsum(ctx: NodeContext) -> RelayExpr:
+    """Running sum along a constant axis."""
+    data = ctx.input(0)
+    axis = ctx.normalize_axis(int(ctx.scalar(1)), ctx.rank(data))
+    backwards = bool(ctx.attr("reverse", 0))
+    if backwards:
+        data = relay_op.reverse(data, axis=axis)
+    out = relay_op.cumsum(data, axis=axis, exclusive=bool(ctx.attr("exclusive", 0)))
+    return relay_op.reverse(out, axis=axis) if backwards else out
+
+
+@converter("TopK", since=1)
+def convert_topk(ctx: NodeContext) -> Any:
+    """The k largest or smallest values and their indices."""
+    data = ctx.input(0)
+    k = int(ctx.attr("k")) if ctx.attr("k") is not None else int(ctx.scalar(1))
+    axis = ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(data))
+    return relay_op.topk(data, k=k, axis=axis, ret_type="both", is_ascend=not ctx.attr("largest", 1), dtype="int64")

@@ -1,0 +1,56 @@
+"""Converters by ONNX operator and the opset from which each holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright.ir.expr import RelayExpr
+
+if TYPE_CHECKING:
+    from tilewright.relay.frontend.onnx.context import NodeContext
+
+Inputs = Sequence[RelayExpr | None]
+Converter = Callable[["NodeContext"], RelayExpr | Sequence[RelayExpr]]
+
+_CONVERTERS: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
+DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
+
+
+def converter(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
+    """Register a converter for the ONNX operators ``op_types`` from opset ``since`` on."""
+
+    def register(function: Converter) -> Converter:
+        for op_type in op_types:
+            versions = _CONVERTERS.setdefault((domain, op_type), [])
+            versions.append((since, function))
+            versions.sort(key=lambda item: item[0])
+        return function
+
+    return register
+
+
+def find_converter(domain: str, op_type: str, opset: int) -> Converter | None:
+    """The converter of the newest version that is not newer than ``opset``."""
+    domain = "" if domain in DEFAULT_DOMAINS else domain
+    chosen = None
+    for since, function in _CONVERTERS.get((domain, op_type), ()):
+        if since <= opset:
+            chosen = function
+    return chosen
+
+
+def supported_operators() -> list[str]:
+    """Names of all ONNX operators that have a converter, sorted."""
+    return sorted(f"{domain}.{name}" if domain else name for domain, name in _CONVERTERS)
+
+
+def simple(**table: Any) -> None:
+    """Register operators that map one to one: ``simple(Relu=relay.nn.relu)``."""
+    for op_type, build in table.items():
+
+        def convert(ctx: NodeContext, build: Any = build) -> RelayExpr:
+            result: RelayExpr = build(*[ctx.input(i) for i in range(len(ctx.node.input))])
+            return result
+
+        converter(op_type)(convert)

@@ -1,0 +1,292 @@
+"""Shape operators: reshape, transpose, concat, slice, gather, pad, and the arithmetic of shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext, int_const
+from tilewright.relay.frontend.onnx.registry import converter
+
+
+@converter("Shape")
+def convert_shape(ctx: NodeContext) -> RelayExpr:
+    """The shape, or a slice of it, as int64."""
+    shape = ctx.shape(ctx.input(0))
+    return int_const(shape[ctx.attr("start", 0) : ctx.attr("end", len(shape))])
+
+
+@converter("Size")
+def convert_size(ctx: NodeContext) -> RelayExpr:
+    """The number of elements, as int64."""
+    return const(np.array(int(np.prod(ctx.shape(ctx.input(0)), dtype=np.int64)), dtype="int64"), "int64")
+
+
+@converter("Reshape")
+def convert_reshape(ctx: NodeContext) -> RelayExpr:
+    """Reshape to a constant shape: 0 keeps a dimension (unless allowzero), -1 is inferred."""
+    data = ctx.input(0)
+    shape = ctx.shape(data)
+    wanted = list(ctx.ints(1, "the new shape"))
+    if not ctx.attr("allowzero", 0):
+        for i, extent in enumerate(wanted):
+            if extent == 0:
+                if i >= len(shape):
+                    ctx.fail(f"the new shape {wanted} keeps dimension {i}, but the input has the shape {shape}")
+                wanted[i] = shape[i]
+    total = int(np.prod(shape, dtype=np.int64))
+    if -1 in wanted:
+        known = int(np.prod([d for d in wanted if d != -1], dtype=np.int64))
+        if wanted.count(-1) > 1 or (known and total % known) or (not known and total):
+            ctx.fail(f"cannot reshape {shape} to {wanted}")
+        wanted[wanted.index(-1)] = total // known if known else 0
+    if int(np.prod(wanted, dtype=np.int64)) != total:
+        ctx.fail(f"cannot reshape {shape} ({total} elements) to {wanted}")
+    return relay_op.reshape(data, newshape=tuple(wanted))
+
+
+@converter("Flatten")
+def convert_flatten(ctx: NodeContext) -> RelayExpr:
+    """A matrix: the axes before ``axis``, and the others."""
+    data = ctx.input(0)
+    shape = ctx.shape(data)
+    axis = ctx.attr("axis", 1)
+    axis = axis + len(shape) if axis < 0 else axis
+    if axis == 1 and len(shape) > 1:
+        return relay_op.nn.batch_flatten(data)
+    rows = int(np.prod(shape[:axis], dtype=np.int64))
+    columns = int(np.prod(shape[axis:], dtype=np.int64))
+    return relay_op.reshape(data, newshape=(rows, columns))
+
+
+@converter("Transpose")
+def convert_transpose(ctx: NodeContext) -> RelayExpr:
+    """Permutation of the axes; reversal by default."""
+    data = ctx.input(0)
+    perm = ctx.attr("perm")
+    return relay_op.transpose(data, axes=perm if perm is not None else tuple(reversed(range(ctx.rank(data)))))
+
+
+def _axes(ctx: NodeContext, index: int = 1) -> tuple[int, ...] | None:
+    given = ctx.attr("axes")
+    return tuple(given) if given is not None else ctx.ints_or_none(index, "the axes")
+
+
+@converter("Unsqueeze")
+def convert_unsqueeze(ctx: NodeContext) -> RelayExpr:
+    """Insert axes of extent 1."""
+    data = ctx.input(0)
+    axes = _axes(ctx) or ()
+    rank = ctx.rank(data) + len(axes)
+    for axis in sorted(ctx.normalize_axis(a, rank) for a in axes):
+        data = relay_op.expand_dims(data, axis=axis)
+    return data
+
+
+@converter("Squeeze")
+def convert_squeeze(ctx: NodeContext) -> RelayExpr:
+    """Remove axes of extent 1: the given ones, or all."""
+    data = ctx.input(0)
+    axes = _axes(ctx)
+    rank = ctx.rank(data)
+    return relay_op.squeeze(data, axis=None if axes is None else [ctx.normalize_axis(a, rank) for a in axes])
+
+
+@converter("Concat")
+def convert_concat(ctx: NodeContext) -> RelayExpr:
+    """Concatenation along an axis."""
+    inputs = ctx.inputs()
+    axis = ctx.normalize_axis(ctx.attr("axis", 1), ctx.rank(inputs[0]))
+    return inputs[0] if len(inputs) == 1 else relay_op.concatenate(inputs, axis=axis)
+
+
+@converter("Split")
+def convert_split(ctx: NodeContext) -> Any:
+    """Split along an axis into equal or given parts."""
+    data = ctx.input(0)
+    axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
+    sizes = ctx.attr("split")
+    if sizes is None:
+        sizes = ctx.ints_or_none(1, "the sizes")
+    parts = ctx.attr("num_outputs", ctx.num_outputs)
+    if sizes is None:
+        extent = ctx.shape(data)[axis]
+        each = -(-extent // parts)
+        sizes = [min(each, max(extent - each * i, 0)) for i in range(parts)]
+    if len(sizes) == 1:
+        return [data]
+    return relay_op.split(data, tuple(int(v) for v in np.cumsum(sizes)[:-1]), axis=axis)
+
+
+@converter("Slice")
+def convert_slice_attributes(ctx: NodeContext) -> RelayExpr:
+    """Slice with attributes (before opset 10)."""
+    starts, ends = ctx.required("starts"), ctx.required("ends")
+    return _slice(ctx, starts, ends, ctx.attr("axes"), None)
+
+
+@converter("Slice", since=10)
+def convert_slice(ctx: NodeContext) -> RelayExpr:
+    """Slice with constant inputs."""
+    starts, ends = ctx.ints(1, "starts"), ctx.ints(2, "ends")
+    return _slice(ctx, starts, ends, ctx.ints_or_none(3, "axes"), ctx.ints_or_none(4, "steps"))
+
+
+def _slice(
+    ctx: NodeContext,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    axes: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> RelayExpr:
+    """Numpy's slicing, worked out to in-range begins and ends."""
+    data = ctx.input(0)
+    shape = ctx.shape(data)
+    axes = list(range(len(starts))) if axes is None else axes
+    steps = [1] * len(starts) if steps is None else steps
+    begin, end, stride = [0] * len(shape), list(shape), [1] * len(shape)
+    for start, stop, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis = ctx.normalize_axis(axis, len(shape))
+        first, last, step = slice(start, stop, step).indices(shape[axis])
+        begin[axis], stride[axis] = first, step
+        # An end of -1 with a negative step means "past the front", which strided_slice writes as -(extent + 1).
+        end[axis] = -(shape[axis] + 1) if step < 0 and last < 0 else last
+    return relay_op.strided_slice(data, begin, end, stride)
+
+
+@converter("Gather")
+def convert_gather(ctx: NodeContext) -> RelayExpr:
+    """Entries along an axis; negative indices count from the end."""
+    data, indices = ctx.input(0), ctx.input(1)
+    axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
+    return relay_op.take(data, _wrapped(ctx, indices, ctx.shape(data)[axis]), axis=axis)
+
+
+def _wrapped(ctx: NodeContext, indices: RelayExpr, extent: int) -> RelayExpr:
+    """Indices with the negative ones counted from the end."""
+    dtype = ctx.dtype(indices)
+    value = ctx.constant_or_none(indices)
+    if value is not None:
+        return const(np.where(value < 0, value + extent, value).astype(dtype), dtype)
+    limit, zero = const(np.array(extent, dtype), dtype), const(np.array(0, dtype), dtype)
+    return relay_op.where(relay_op.less(indices, zero), relay_op.add(indices, limit), indices)
+
+
+@converter("GatherElements")
+def convert_gather_elements(ctx: NodeContext) -> RelayExpr:
+    """Entry by entry along an axis."""
+    data, indices = ctx.input(0), ctx.input(1)
+    axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
+    return relay_op.gather(data, axis, _wrapped(ctx, indices, ctx.shape(data)[axis]))
+
+
+@converter("GatherND")
+def convert_gather_nd(ctx: NodeContext) -> RelayExpr:
+    """Slices by index tuples; the tuples move to the front for Relay's gather_nd."""
+    data, indices = ctx.input(0), ctx.input(1)
+    rank = ctx.rank(indices)
+    moved = relay_op.transpose(indices, axes=(rank - 1, *range(rank - 1)))
+    return relay_op.gather_nd(data, moved, batch_dims=ctx.attr("batch_dims", 0))
+
+
+@converter("ScatterElements", "Scatter")
+def convert_scatter_elements(ctx: NodeContext) -> RelayExpr:
+    """Replace (or add to) entries along an axis."""
+    data, indices, updates = ctx.input(0), ctx.input(1), ctx.input(2)
+    axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
+    indices = _wrapped(ctx, indices, ctx.shape(data)[axis])
+    reduction = ctx.attr("reduction", "none")
+    if reduction == "none":
+        return relay_op.scatter(data, indices, updates, axis)
+    if reduction == "add":
+        return relay_op.scatter_add(data, indices, updates, axis)
+    ctx.unsupported(f"ScatterElements with reduction {reduction!r}; none and add are supported")
+
+
+@converter("ScatterND")
+def convert_scatter_nd(ctx: NodeContext) -> RelayExpr:
+    """Replace (or add to) slices at index tuples."""
+    reduction = ctx.attr("reduction", "none")
+    modes = {"none": "update", "add": "add"}
+    if reduction not in modes:
+        ctx.unsupported(f"ScatterND with reduction {reduction!r}; none and add are supported")
+    indices = ctx.input(1)
+    rank = ctx.rank(indices)
+    moved = relay_op.transpose(indices, axes=(rank - 1, *range(rank - 1)))
+    return relay_op.scatter_nd(ctx.input(0), moved, ctx.input(2), modes[reduction])
+
+
+@converter("Expand")
+def convert_expand(ctx: NodeContext) -> RelayExpr:
+    """Broadcast with a constant shape, both ways."""
+    data = ctx.input(0)
+    shape = np.broadcast_shapes(ctx.shape(data), ctx.ints(1, "the shape"))
+    return relay_op.broadcast_to(data, shape)
+
+
+@converter("Tile")
+def convert_tile(ctx: NodeContext) -> RelayExpr:
+    """Repeat along each axis."""
+    return relay_op.tile(ctx.input(0), ctx.ints(1, "the repeats"))
+
+
+@converter("Pad")
+def convert_pad_attributes(ctx: NodeContext) -> RelayExpr:
+    """Pad with attributes (before opset 11)."""
+    return _pad(ctx, ctx.required("pads"), ctx.attr("value", 0.0), None)
+
+
+@converter("Pad", since=11)
+def convert_pad(ctx: NodeContext) -> RelayExpr:
+    """Pad with constant inputs: pads, value, axes."""
+    return _pad(ctx, ctx.ints(1, "the pads"), ctx.scalar(2, 0.0), ctx.ints_or_none(3, "the axes"))
+
+
+def _pad(ctx: NodeContext, pads: Sequence[int], value: float, axes: Sequence[int] | None) -> RelayExpr:
+    data = ctx.input(0)
+    rank = ctx.rank(data)
+    axes = list(range(rank)) if axes is None else [ctx.normalize_axis(a, rank) for a in axes]
+    width = [(0, 0)] * rank
+    for i, axis in enumerate(axes):
+        width[axis] = (pads[i], pads[i + len(axes)])
+    mode = ctx.attr("mode", "constant")
+    if mode == "wrap":
+        ctx.unsupported("Pad in mode 'wrap'; constant, reflect and edge are supported")
+    crop = [(max(-a, 0), max(-b, 0)) for a, b in width]
+    if any(a or b for a, b in crop):
+        shape = ctx.shape(data)
+        begin, end = [a for a, _ in crop], [d - b for d, (_, b) in zip(shape, crop, strict=True)]
+        data = relay_op.strided_slice(data, begin, end)
+        width = [(max(a, 0), max(b, 0)) for a, b in width]
+    return relay_op.nn.pad(data, width, value, pad_mode=mode)
+
+
+@converter("ReverseSequence")
+def convert_reverse_sequence(ctx: NodeContext) -> RelayExpr:
+    """Reverse the first entries of each sequence."""
+    return relay_op.reverse_sequence(
+        ctx.input(0), ctx.input(1), seq_axis=ctx.attr("time_axis", 0), batch_axis=ctx.attr("batch_axis", 1)
+    )
+
+
+@converter("Trilu")
+def convert_trilu(ctx: NodeContext) -> RelayExpr:
+    """Upper or lower triangle, by a constant mask."""
+    data = ctx.input(0)
+    rows, columns = ctx.shape(data)[-2:]
+    k = int(ctx.scalar(1, 0))
+    keep = np.tri(rows, columns, k - 1, dtype=bool) if ctx.attr("upper", 1) else ~np.tri(rows, columns, k, dtype=bool)
+    dtype = ctx.dtype(data)
+    return relay_op.where(const(keep, "bool"), const(np.zeros((), dtype), dtype), data)
+
+
+@converter("NonZero")
+def convert_non_zero(ctx: NodeContext) -> RelayExpr:
+    """Indices of the non-zero entries of a constant."""
+    value = ctx.constant(0, "the input of NonZero, whose output shape depends on it,")
+    return const(np.array(np.nonzero(value), dtype="int64"), "int64")
