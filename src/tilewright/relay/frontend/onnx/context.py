@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Constant, Var, const
 from tilewright.relay.frontend.onnx.attributes import parse_attributes
 from tilewright.relay.transform.fold_constant import constant_value, fold_constant
-from tilewright.relay.type_infer import infer_expr_type
+from tilewright.relay.type_infer import infer_expr
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.onnx.importer import GraphImporter
@@ -27,7 +27,7 @@ class OnnxImportError(TilewrightError):
 
 def typed(expr: RelayExpr) -> RelayExpr:
     """``expr`` with its checked type."""
-    return expr if expr.checked_type_or_none is not None else infer_expr_type(expr)
+    return expr if expr.checked_type_or_none is not None else infer_expr(expr)
 
 
 class NodeContext:
