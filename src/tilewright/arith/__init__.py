@@ -1,0 +1,19 @@
+"""Integer analysis: bounds, modular sets, affine forms, the simplifier, sets of values.
+
+analyzer.py    Analyzer: facts about variables, and questions        context.py  the facts, and memo tables
+simplifier.py  normal forms of index arithmetic, then rules          rules/      the rule tables
+affine.py      sums of coefficient * atom                            pattern.py  compiles the tables
+division.py    floordiv and floormod of sums by a literal            bounds.py   constant bounds
+modular.py     what a value leaves modulo a number                   int_set.py  intervals with symbolic ends
+linear.py      linear equations, clip bounds, solving for a variable
+"""
+
+from tilewright.arith.analyzer import Analyzer, simplify
+from tilewright.arith.bounds import NEG_INF, POS_INF, ConstIntBound
+from tilewright.arith.int_set import IntSet, eval_set, intersect, union
+from tilewright.arith.modular import ModularSet
+
+__all__ = [
+    "NEG_INF", "POS_INF", "Analyzer", "ConstIntBound", "IntSet", "ModularSet", "eval_set", "intersect", "simplify",
+    "union",
+]  # fmt: skip

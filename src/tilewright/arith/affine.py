@@ -1,0 +1,155 @@
+"""Affine view of index expressions: ``const + sum(coefficient * atom)``.
+
+An atom is anything that is no sum, difference or product with a literal. Terms keep the order in which they appear, so
+that what is rebuilt reads like what was written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tilewright.ir.prim_expr import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Sub
+
+Terms = dict[PrimExpr, int]
+Affine = tuple[Terms, int]
+
+
+def add_affine(terms: Terms, other: Terms, scale: int) -> None:
+    """Add ``scale * other`` to ``terms`` in place; terms that cancel go away."""
+    for atom, coef in other.items():
+        total = terms.get(atom, 0) + coef * scale
+        if total:
+            terms[atom] = total
+        else:
+            del terms[atom]
+
+
+def flatten(expr: PrimExpr, memo: dict[PrimExpr, Affine]) -> tuple[list[tuple[PrimExpr, int]], int]:
+    """The atoms of ``expr`` with their coefficients, unmerged, in order of appearance, and the constant."""
+    atoms: list[tuple[PrimExpr, int]] = []
+    const = 0
+    stack = [(expr, 1)]
+    while stack:
+        node, scale = stack.pop()
+        known = memo.get(node)
+        if known is not None:
+            atoms += [(atom, coef * scale) for atom, coef in known[0].items()]
+            const += known[1] * scale
+            continue
+        cls = type(node)
+        if cls is Add:
+            stack.append((node.b, scale))  # type: ignore[attr-defined]
+            stack.append((node.a, scale))  # type: ignore[attr-defined]
+        elif cls is Sub:
+            stack.append((node.b, -scale))  # type: ignore[attr-defined]
+            stack.append((node.a, scale))  # type: ignore[attr-defined]
+        elif cls is IntImm:
+            const += scale * node.value  # type: ignore[attr-defined]
+        elif cls is Mul and type(node.b) is IntImm:  # type: ignore[attr-defined]
+            stack.append((node.a, scale * node.b.value))  # type: ignore[attr-defined]
+        elif cls is Mul and type(node.a) is IntImm:  # type: ignore[attr-defined]
+            stack.append((node.b, scale * node.a.value))  # type: ignore[attr-defined]
+        else:
+            atoms.append((node, scale))
+    return atoms, const
+
+
+def merge(atoms: Iterable[tuple[PrimExpr, int]]) -> Terms:
+    """Sum the coefficients of equal atoms."""
+    terms: Terms = {}
+    for atom, coef in atoms:
+        terms[atom] = terms.get(atom, 0) + coef
+    return terms if all(terms.values()) else {a: c for a, c in terms.items() if c}
+
+
+def affine(expr: PrimExpr, memo: dict[PrimExpr, Affine]) -> Affine:
+    """The affine view of ``expr``; the result is shared, do not change it."""
+    known = memo.get(expr)
+    if known is None:
+        cls = type(expr)
+        if cls is IntImm:
+            known = ({}, expr.value)  # type: ignore[attr-defined]
+        elif cls is Add or cls is Sub or cls is Mul:
+            atoms, const = flatten(expr, memo)
+            known = (merge(atoms), const)
+        else:
+            known = ({expr: 1}, 0)
+        memo[expr] = known
+    return known
+
+
+def build(terms: Terms, const: int, dtype: str) -> PrimExpr:
+    """The expression of an affine view: positive terms, a positive constant, negative terms, a negative constant."""
+    result: PrimExpr | None = None
+    negative = []
+    for atom, coef in terms.items():
+        if coef > 0:
+            term = atom if coef == 1 else Mul(atom, IntImm(dtype, coef))
+            result = term if result is None else Add(result, term)
+        else:
+            negative.append((atom, coef))
+    if const > 0:
+        literal = IntImm(dtype, const)
+        result = literal if result is None else Add(result, literal)
+    for atom, coef in negative:
+        if result is None:
+            result = Mul(atom, IntImm(dtype, coef))
+        else:
+            result = Sub(result, atom if coef == -1 else Mul(atom, IntImm(dtype, -coef)))
+    if const < 0 and result is not None:
+        result = Sub(result, IntImm(dtype, -const))
+    return IntImm(dtype, const) if result is None else result
+
+
+Split = tuple[PrimExpr, int, int | None]
+
+
+def as_split(atom: PrimExpr) -> Split:
+    """``atom`` as ``(x % upper) // lower``: (x, lower, upper), where ``upper`` None stands for no modulus."""
+    cls = type(atom)
+    if cls is FloorMod and type(atom.b) is IntImm:  # type: ignore[attr-defined]
+        return atom.a, 1, atom.b.value  # type: ignore[attr-defined]
+    if cls is FloorDiv and type(atom.b) is IntImm:  # type: ignore[attr-defined]
+        inner, lower = atom.a, atom.b.value  # type: ignore[attr-defined]
+        if type(inner) is FloorMod and type(inner.b) is IntImm and inner.b.value % lower == 0:
+            return inner.a, lower, inner.b.value
+        return inner, lower, None
+    return atom, 1, None
+
+
+def join_splits(terms: Terms, memo: dict[PrimExpr, Affine]) -> tuple[Terms, int]:
+    """Put quotients and remainders of one value together again: ``(x//4)*4 + x%4`` is ``x``.
+
+    Returns the new terms and a constant to add.
+    """
+    splits = [(a, as_split(a)) for a in terms]
+    if sum(1 for a, s in splits if s[0] is not a) == 0:
+        return terms, 0
+    const = 0
+    changed = True
+    while changed:
+        changed = False
+        for low_atom, (x, lower, upper) in splits:
+            if upper is None:
+                continue
+            scale = terms[low_atom]
+            for high_atom, (y, high_lower, high_upper) in splits:
+                if high_lower == upper and y is x and terms[high_atom] * lower == scale * upper:
+                    joined, extra = _joined(x, lower, high_upper, memo)
+                    terms = {a: c for a, c in terms.items() if a is not low_atom and a is not high_atom}
+                    add_affine(terms, joined, scale)
+                    const += extra * scale
+                    changed = True
+                    break
+            if changed:
+                splits = [(a, as_split(a)) for a in terms]
+                break
+    return terms, const
+
+
+def _joined(x: PrimExpr, lower: int, upper: int | None, memo: dict[PrimExpr, Affine]) -> Affine:
+    if upper is not None:
+        x = FloorMod(x, IntImm(x.dtype, upper))
+    if lower != 1:
+        x = FloorDiv(x, IntImm(x.dtype, lower))
+    return affine(x, memo)

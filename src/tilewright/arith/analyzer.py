@@ -1,0 +1,185 @@
+"""``Analyzer``: what is known about variables, and the questions one asks of it (as ``tvm.arith.Analyzer``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from tilewright.arith.affine import add_affine, affine
+from tilewright.arith.bounds import INDEX_DTYPES, NEG_INF, POS_INF, BoundAnalyzer, ConstIntBound
+from tilewright.arith.context import Context
+from tilewright.arith.int_set import IntSet, IntSetEvaluator
+from tilewright.arith.modular import ModularAnalyzer, ModularSet
+from tilewright.arith.simplifier import Simplifier
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import EQ, GE, GT, LE, LT, NE, And, Call, FloorMod, IntImm, Not, Or, PrimExpr, Var
+from tilewright.tir.expr import IterVar, Range
+
+
+class Analyzer:
+    """Simplifies and bounds integer expressions under what it has been told."""
+
+    def __init__(self) -> None:
+        self.context = Context()
+        self.bounds = BoundAnalyzer(self.context)
+        self.modular = ModularAnalyzer(self.context)
+        self.simplifier = Simplifier(self.context, self.bounds, self.modular)
+
+    def bind(self, var: Var | IterVar, value: Range | PrimExpr | int, allow_override: bool = True) -> None:
+        """Say that ``var`` lies in a range, or equals an expression."""
+        if isinstance(var, IterVar):
+            var = var.var
+        context = self.context
+        stale = var in context.simplify_memo or var in context.bound_memo
+        if isinstance(value, Range):
+            low, extent = self.simplify(value.min), self.simplify(value.extent)
+            if ops.is_const_int(extent, 1):
+                stale |= context.var_values.get(var) not in (None, low)
+                context.var_values[var] = low
+                context.var_bounds[var] = self.bounds.bound(low)
+            else:
+                stale |= context.var_values.pop(var, None) is not None
+                self._bind_range(var, low, extent)
+            context.var_modular.pop(var, None)
+        else:
+            expr = self.simplify(ops.as_expr(value, var.dtype if not isinstance(value, PrimExpr) else None))
+            context.var_values[var] = expr
+            context.var_bounds[var] = self.bounds.bound(expr)
+        if stale:
+            context.forget()
+
+    def _bind_range(self, var: Var, low: PrimExpr, extent: PrimExpr) -> None:
+        low_bound, extent_bound = self.bounds.bound(low), self.bounds.bound(extent)
+        last = POS_INF
+        if low_bound[1] != POS_INF and extent_bound[1] != POS_INF:
+            last = max(low_bound[1] + extent_bound[1] - 1, low_bound[0])
+        self.context.var_bounds[var] = (low_bound[0], last)
+        if isinstance(extent, IntImm) and isinstance(low, IntImm):
+            return
+        # symbolic ends: remember var - low >= 0 and var - (low + extent) < 0 as facts about these sums
+        memo = self.context.affine_memo
+        for end, is_low in ((low, True), (extent, False)):
+            terms, const = {var: 1}, 0
+            low_terms, low_const = affine(low, memo)
+            terms = {var: 1}
+            add_affine(terms, low_terms, -1)
+            const = -low_const
+            if not is_low:
+                end_terms, end_const = affine(end, memo)
+                add_affine(terms, end_terms, -1)
+                const -= end_const
+            if len(terms) > 1:
+                self.context.add_form(terms, -const if is_low else NEG_INF, POS_INF if is_low else -const - 1)
+
+    def update(self, var: Var, info: ConstIntBound | ModularSet, override: bool = False) -> None:
+        """Say that a bound or modular set of ``var`` is known."""
+        if isinstance(info, ConstIntBound):
+            self.context.var_bounds[var] = tuple(info)
+        else:
+            self.context.var_modular[var] = tuple(info)
+        self.context.forget()
+
+    def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
+        """The simplest form of ``expr`` that is found; ``steps`` is accepted for TVM's sake."""
+        return self.simplifier.simplify(ops.as_expr(expr))
+
+    def rewrite_simplify(self, expr: Any) -> PrimExpr:
+        """Same as ``simplify``."""
+        return self.simplify(expr)
+
+    def canonical_simplify(self, expr: Any) -> PrimExpr:
+        """Same as ``simplify``."""
+        return self.simplify(expr)
+
+    def const_int_bound(self, expr: Any) -> ConstIntBound:
+        """Constant bounds of ``expr``; ``arith.bounds.NEG_INF`` and ``POS_INF`` where there is none."""
+        return ConstIntBound(*self.bounds.bound(self.simplify(expr)))
+
+    def modular_set(self, expr: Any) -> ModularSet:
+        """``expr = coeff * k + base``."""
+        return ModularSet(*self.modular.modular(self.simplify(expr)))
+
+    def int_set(self, expr: PrimExpr, dom_map: Mapping[Any, IntSet | Range]) -> IntSet:
+        """The values that ``expr`` takes when variables run over sets."""
+        return IntSetEvaluator(dom_map, self).evaluate(expr)
+
+    def can_prove(self, cond: Any) -> bool:
+        """Whether ``cond`` is certainly true."""
+        result = self.simplify(cond)
+        return isinstance(result, IntImm) and result.value != 0
+
+    def can_prove_greater_equal(self, expr: Any, low: int) -> bool:
+        """Whether ``expr >= low`` certainly holds."""
+        return self.bounds.bound(self.simplify(expr))[0] >= low
+
+    def can_prove_equal(self, a: Any, b: Any) -> bool:
+        """Whether ``a`` and ``b`` are certainly equal."""
+        a, b = ops.match_dtypes(a, b)
+        return a is b or ops.is_const_int(self.simplify(ops.sub(a, b)), 0)
+
+    @contextmanager
+    def constraint_scope(self, cond: PrimExpr) -> Iterator[None]:
+        """Within this context ``cond`` holds."""
+        simple = self.simplify(cond)
+        saved = self.context.save()
+        self.context.branch()
+        try:
+            self._assume(simple, True)
+            yield
+        finally:
+            self.context.restore(saved)
+
+    def _assume(self, cond: PrimExpr, truth: bool) -> None:
+        work = [(cond, truth)]
+        while work:
+            e, holds = work.pop()
+            if isinstance(e, Call) and isinstance(e.op, Op) and e.op.name == "tir.likely":
+                work.append((e.args[0], holds))
+            elif isinstance(e, Not):
+                work.append((e.a, not holds))
+            elif isinstance(e, And if holds else Or):
+                work += [(e.a, holds), (e.b, holds)]
+            else:
+                self._assume_fact(e, holds)
+
+    def _assume_fact(self, e: PrimExpr, holds: bool) -> None:
+        literals = self.context.literals
+        literals[e] = holds
+        opposite = self.simplifier.simplify(ops.logical_not(e))
+        literals[opposite] = not holds
+        if not isinstance(e, (LT, LE, GT, GE, EQ, NE)) or e.a.dtype not in INDEX_DTYPES:
+            return
+        fact: Any = e if holds else opposite
+        if not isinstance(fact, (LT, LE, EQ)):
+            return
+        terms, const = self.simplifier.difference(fact.a, fact.b)
+        if isinstance(fact, EQ):
+            self._assume_equal(fact, terms, const)
+            return
+        limit = -const - 1 if isinstance(fact, LT) else -const
+        self._assume_form(terms, NEG_INF, limit)
+
+    def _assume_equal(self, fact: EQ, terms: dict[PrimExpr, int], const: int) -> None:
+        self._assume_form(terms, -const, -const)
+        mod, rest = (fact.a, fact.b) if isinstance(fact.a, FloorMod) else (fact.b, fact.a)
+        if isinstance(mod, FloorMod) and isinstance(mod.a, Var) and isinstance(mod.b, IntImm) and isinstance(rest, IntImm):
+            self.context.var_modular[mod.a] = (mod.b.value, rest.value)
+
+    def _assume_form(self, terms: dict[PrimExpr, int], low: int, high: int) -> None:
+        if len(terms) == 1:
+            ((atom, coef),) = terms.items()
+            if isinstance(atom, Var) and coef in (1, -1):
+                if coef < 0:
+                    low, high = -high, -low
+                old = self.bounds.bound(atom)
+                self.context.var_bounds[atom] = (max(low, old[0]), min(high, old[1]))
+                self.context.forget()
+                return
+        self.context.add_form(terms, low, high)
+
+
+def simplify(expr: Any) -> PrimExpr:
+    """Simplify without knowing anything about variables."""
+    return Analyzer().simplify(expr)

@@ -1,0 +1,223 @@
+"""Constant bounds of integer expressions.
+
+``NEG_INF`` and ``POS_INF`` stand for "no bound". Bounds assume, as all index arithmetic here does, that int32 and
+int64 arithmetic does not overflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+from tilewright.arith.affine import Terms, affine
+from tilewright.arith.context import Bound, Context
+from tilewright.ir import dtype as dt
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import (
+    Add, Broadcast, Call, Cast, Div, FloorDiv, FloorMod, IntImm, Let, Max, Min, Mod, Mul, PrimExpr, Ramp, Select,
+    SizeVar, Sub, Var,
+)  # fmt: skip
+
+POS_INF = 2**63 - 1
+NEG_INF = -POS_INF
+INDEX_DTYPES = ("int32", "int64")
+_ALL: Bound = (NEG_INF, POS_INF)
+
+
+class ConstIntBound(NamedTuple):
+    """``min_value <= e <= max_value``, both inclusive."""
+
+    min_value: int
+    max_value: int
+
+
+@cache
+def dtype_bound(dtype: str) -> Bound:
+    """What the dtype alone says."""
+    info = dt.parse(dtype)
+    if info.kind in ("int", "uint") and info.bits < 64:
+        return dt.int_range(dt.element(dtype))
+    if info.kind == "bool":
+        return (0, 1)
+    return (0, POS_INF) if info.kind == "uint" else _ALL
+
+
+def _wrapped(bound: Bound, dtype: str) -> Bound:
+    """Arithmetic of other integer types wraps around: a bound that leaves the type's range says nothing."""
+    low, high = dtype_bound(dtype)
+    return bound if low <= bound[0] and bound[1] <= high else (low, high)
+
+
+def _clip(value: int) -> int:
+    return NEG_INF if value < NEG_INF else POS_INF if value > POS_INF else value
+
+
+def _union(a: Bound, b: Bound) -> Bound:
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+class BoundAnalyzer:
+    """Works out bounds from the context; ``bound(e)`` gives (min, max)."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def bound(self, e: PrimExpr) -> Bound:
+        """The bound of ``e``."""
+        memo = self.context.bound_memo
+        known = memo.get(e)
+        if known is None:
+            handler = _HANDLERS.get(type(e))
+            known = dtype_bound(e.dtype) if handler is None else handler(self, e)
+            if e.dtype not in INDEX_DTYPES:
+                known = _wrapped(known, e.dtype)
+            elif self.context.form_bounds:
+                known = self._refine(affine(e, self.context.affine_memo), known)
+            memo[e] = known
+        return known
+
+    def _refine(self, form: tuple[Terms, int], bound: Bound) -> Bound:
+        terms, const = form
+        fact = self.context.form_bounds.get(frozenset(terms.items()))
+        if fact is None:
+            return bound
+        low = fact[0] + const if fact[0] != NEG_INF else NEG_INF
+        high = fact[1] + const if fact[1] != POS_INF else POS_INF
+        return max(bound[0], low), min(bound[1], high)
+
+    def of_affine(self, terms: Terms, const: int) -> Bound:
+        """The bound of ``sum(terms) + const``."""
+        low = high = const
+        for atom, coef in terms.items():
+            atom_low, atom_high = self.bound(atom)
+            if coef < 0:
+                atom_low, atom_high = atom_high, atom_low
+            if low != NEG_INF:
+                low = NEG_INF if abs(atom_low) >= POS_INF else low + coef * atom_low
+            if high != POS_INF:
+                high = POS_INF if abs(atom_high) >= POS_INF else high + coef * atom_high
+        bound = (_clip(low), _clip(high))
+        return self._refine((terms, const), bound) if self.context.form_bounds else bound
+
+    def _sum(self, e: PrimExpr) -> Bound:
+        if e.dtype not in INDEX_DTYPES:
+            return dtype_bound(e.dtype)
+        terms, const = affine(e, self.context.affine_memo)
+        if e in terms:
+            return self._product(e)
+        return self.of_affine(terms, const)
+
+    def _product(self, e: Any) -> Bound:
+        (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
+        corners = [x * y for x in (a_low, a_high) for y in (b_low, b_high)]
+        return _clip(min(corners)), _clip(max(corners))
+
+    def _literal(self, e: IntImm) -> Bound:
+        return e.value, e.value
+
+    def _var(self, e: Var) -> Bound:
+        known = self.context.var_bounds.get(e)
+        if known is not None:
+            return known
+        low, high = dtype_bound(e.dtype)
+        return (0, high) if type(e) is SizeVar else (low, high)
+
+    def _floordiv(self, e: Any) -> Bound:
+        (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
+        if b_low <= 0:
+            return _ALL
+        low = a_low if a_low == NEG_INF else a_low // (b_high if a_low >= 0 else b_low)
+        high = a_high if a_high == POS_INF else a_high // (b_low if a_high >= 0 else b_high)
+        return low, high
+
+    def _floormod(self, e: Any) -> Bound:
+        (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
+        if b_low <= 0:
+            return _ALL
+        if a_low >= 0:
+            return (a_low, a_high) if a_high < b_low else (0, min(a_high, b_high - 1))
+        return 0, (POS_INF if b_high == POS_INF else b_high - 1)
+
+    def _truncdiv(self, e: Any) -> Bound:
+        (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
+        if dt.is_float(e.dtype) or b_low <= 0:
+            return _ALL
+        low = a_low if a_low == NEG_INF else -(-a_low // b_low) if a_low < 0 else a_low // b_high
+        high = a_high if a_high == POS_INF else a_high // b_low if a_high >= 0 else -(-a_high // b_high)
+        return low, high
+
+    def _truncmod(self, e: Any) -> Bound:
+        (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
+        if b_low <= 0 or b_high == POS_INF:
+            return _ALL
+        return (0 if a_low >= 0 else max(a_low, 1 - b_high)), (0 if a_high <= 0 else min(a_high, b_high - 1))
+
+    def _min(self, e: Any) -> Bound:
+        a, b = self.bound(e.a), self.bound(e.b)
+        return min(a[0], b[0]), min(a[1], b[1])
+
+    def _max(self, e: Any) -> Bound:
+        a, b = self.bound(e.a), self.bound(e.b)
+        return max(a[0], b[0]), max(a[1], b[1])
+
+    def _select(self, e: Select) -> Bound:
+        return _union(self.bound(e.true_value), self.bound(e.false_value))
+
+    def _cast(self, e: Cast) -> Bound:
+        limits = dtype_bound(e.dtype)
+        if dt.is_float(e.value.dtype):
+            return limits
+        inner = self.bound(e.value)
+        return inner if limits[0] <= inner[0] and inner[1] <= limits[1] else limits
+
+    def _let(self, e: Let) -> Bound:
+        if e.var not in self.context.var_bounds:
+            self.context.var_bounds[e.var] = self.bound(e.value)
+        return self.bound(e.body)
+
+    def _ramp(self, e: Ramp) -> Bound:
+        base, stride = self.bound(e.base), self.bound(e.stride)
+        ends = [_clip(b + s * i) for b in base for s in stride for i in (0, e.lanes - 1)]
+        return (min(ends) if NEG_INF not in base else NEG_INF), (max(ends) if POS_INF not in base else POS_INF)
+
+    def _broadcast(self, e: Broadcast) -> Bound:
+        return self.bound(e.value)
+
+    def _call(self, e: Call) -> Bound:
+        handler = _CALLS.get(e.op.name) if isinstance(e.op, Op) else None
+        return dtype_bound(e.dtype) if handler is None else handler(self, e)
+
+    def _first_argument(self, e: Call) -> Bound:
+        return self.bound(e.args[0])
+
+    def _if_then_else(self, e: Call) -> Bound:
+        return _union(self.bound(e.args[1]), self.bound(e.args[2]))
+
+    def _shift_right(self, e: Call) -> Bound:
+        low, high = self.bound(e.args[0])
+        by_low, by_high = self.bound(e.args[1])
+        if by_low != by_high or not 0 <= by_low < 64:
+            return dtype_bound(e.dtype)
+        return (low if low == NEG_INF else low >> by_low), (high if high == POS_INF else high >> by_low)
+
+    def _bitwise_and(self, e: Call) -> Bound:
+        a, b = self.bound(e.args[0]), self.bound(e.args[1])
+        if a[0] < 0 and b[0] < 0:
+            return dtype_bound(e.dtype)
+        tops = [x[1] for x in (a, b) if x[0] >= 0]
+        return 0, min(tops)
+
+
+_HANDLERS: dict[type, Callable[[BoundAnalyzer, Any], Bound]] = {
+    IntImm: BoundAnalyzer._literal, Var: BoundAnalyzer._var, SizeVar: BoundAnalyzer._var, Add: BoundAnalyzer._sum,
+    Sub: BoundAnalyzer._sum, Mul: BoundAnalyzer._sum, FloorDiv: BoundAnalyzer._floordiv,
+    FloorMod: BoundAnalyzer._floormod, Div: BoundAnalyzer._truncdiv, Mod: BoundAnalyzer._truncmod,
+    Min: BoundAnalyzer._min, Max: BoundAnalyzer._max, Select: BoundAnalyzer._select, Cast: BoundAnalyzer._cast,
+    Let: BoundAnalyzer._let, Ramp: BoundAnalyzer._ramp, Broadcast: BoundAnalyzer._broadcast, Call: BoundAnalyzer._call,
+}  # fmt: skip
+
+_CALLS: dict[str, Callable[[BoundAnalyzer, Any], Bound]] = {
+    "tir.likely": BoundAnalyzer._first_argument, "tir.if_then_else": BoundAnalyzer._if_then_else,
+    "tir.shift_right": BoundAnalyzer._shift_right, "tir.bitwise_and": BoundAnalyzer._bitwise_and,
+}  # fmt: skip

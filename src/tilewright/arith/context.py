@@ -1,0 +1,57 @@
+"""What an ``Analyzer`` knows: ranges and values of variables, and conditions that hold in the current scope."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.arith.affine import Affine, Terms
+from tilewright.ir.prim_expr import PrimExpr, Var
+
+Bound = tuple[int, int]
+FormKey = frozenset[tuple[PrimExpr, int]]
+
+
+class Context:
+    """Facts, and memo tables of what was concluded from them."""
+
+    def __init__(self) -> None:
+        self.var_bounds: dict[Var, Bound] = {}
+        self.var_modular: dict[Var, tuple[int, int]] = {}
+        self.var_values: dict[Var, PrimExpr] = {}
+        self.literals: dict[PrimExpr, bool] = {}
+        self.form_bounds: dict[FormKey, Bound] = {}
+        self.affine_memo: dict[PrimExpr, Affine] = {}  # holds in every scope
+        self.bound_memo: dict[PrimExpr, Bound] = {}
+        self.modular_memo: dict[PrimExpr, tuple[int, int]] = {}
+        self.simplify_memo: dict[PrimExpr, PrimExpr] = {}
+
+    def forget(self) -> None:
+        """Drop conclusions: what is known has changed."""
+        self.bound_memo, self.modular_memo, self.simplify_memo = {}, {}, {}
+
+    def save(self) -> tuple[Any, ...]:
+        """The facts and conclusions as they are, for ``restore``."""
+        return (
+            self.literals, self.form_bounds, self.var_bounds, self.var_modular, self.bound_memo, self.modular_memo,
+            self.simplify_memo,
+        )  # fmt: skip
+
+    def restore(self, saved: tuple[Any, ...]) -> None:
+        """Go back to what ``save`` gave."""
+        (
+            self.literals, self.form_bounds, self.var_bounds, self.var_modular, self.bound_memo, self.modular_memo,
+            self.simplify_memo,
+        ) = saved  # fmt: skip
+
+    def branch(self) -> None:
+        """Continue on copies, so that the saved state stays as it is."""
+        self.literals, self.form_bounds = dict(self.literals), dict(self.form_bounds)
+        self.var_bounds, self.var_modular = dict(self.var_bounds), dict(self.var_modular)
+        self.forget()
+
+    def add_form(self, terms: Terms, low: int, high: int) -> None:
+        """Record ``low <= sum(terms) <= high``."""
+        for key, lo, hi in ((terms, low, high), ({a: -c for a, c in terms.items()}, -high, -low)):
+            form = frozenset(key.items())
+            old = self.form_bounds.get(form)
+            self.form_bounds[form] = (lo, hi) if old is None else (max(lo, old[0]), min(hi, old[1]))

@@ -1,0 +1,363 @@
+"""Sets of integers as intervals with symbolic ends, and what values an expression takes over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tilewright.arith.affine import affine
+from tilewright.arith.bounds import INDEX_DTYPES
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.node import Node
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import (
+    Add, Broadcast, Call, Cast, Div, FloorDiv, FloorMod, IntImm, Let, Max, Min, Mod, Mul, PrimExpr, Ramp, Select, Sub,
+    Var,
+)  # fmt: skip
+from tilewright.tir.expr import IterVar, Range
+
+if TYPE_CHECKING:
+    from tilewright.arith.analyzer import Analyzer
+
+
+class IntSet(Node):
+    """The integers from ``min_value`` to ``max_value``, both inclusive; None means no bound on that side."""
+
+    low: PrimExpr | None
+    high: PrimExpr | None
+
+    @staticmethod
+    def everything() -> IntSet:
+        """All integers."""
+        return IntSet(None, None)
+
+    @staticmethod
+    def single_point(point: Any) -> IntSet:
+        """One value."""
+        expr = ops.as_expr(point)
+        return IntSet(expr, expr)
+
+    @staticmethod
+    def vector(vec: PrimExpr) -> IntSet:
+        """The values in the lanes of a vector."""
+        return eval_set(vec, {})
+
+    @staticmethod
+    def interval(min_value: Any, max_value: Any) -> IntSet:
+        """The values between two ends, both inclusive."""
+        low, high = ops.match_dtypes(min_value, max_value)
+        return IntSet(low, high)
+
+    @staticmethod
+    def from_range(dom: Range) -> IntSet:
+        """The values of a range."""
+        if ops.is_const_int(dom.extent, 1):
+            return IntSet(dom.min, dom.min)
+        return IntSet(dom.min, dom.min + dom.extent - 1)
+
+    @property
+    def min_value(self) -> PrimExpr:
+        """The lower end; raises ValueError when there is none."""
+        if self.low is None:
+            raise ValueError("this set has no lower bound")
+        return self.low
+
+    @property
+    def max_value(self) -> PrimExpr:
+        """The upper end; raises ValueError when there is none."""
+        if self.high is None:
+            raise ValueError("this set has no upper bound")
+        return self.high
+
+    def is_nothing(self) -> bool:
+        """Whether the set is certainly empty."""
+        return isinstance(self.low, IntImm) and isinstance(self.high, IntImm) and self.low.value > self.high.value
+
+    def is_everything(self) -> bool:
+        """Whether nothing is known."""
+        return self.low is None and self.high is None
+
+    def is_bounded(self) -> bool:
+        """Whether both ends are known."""
+        return self.low is not None and self.high is not None
+
+    def is_single_point(self) -> bool:
+        """Whether the set is one value."""
+        return self.low is not None and self.low is self.high
+
+    @property
+    def point_value(self) -> PrimExpr:
+        """The value of a single point; raises ValueError for other sets."""
+        if self.low is None or self.low is not self.high:
+            raise ValueError(f"{self} is not a single point")
+        return self.low
+
+    def cover_range(self, default: Range | None = None) -> Range:
+        """The smallest range that holds the set; ``default`` when the set is unbounded."""
+        if self.low is None or self.high is None:
+            if default is None:
+                raise ValueError("an unbounded set has no range")
+            return default
+        if self.low is self.high:
+            return Range.from_min_extent(self.low, ops.const(1, self.low.dtype))
+        return Range.from_min_extent(self.low, self.high - self.low + 1)
+
+    def __str__(self) -> str:
+        show = [("-inf", "+inf")[i] if v is None else str(v) for i, v in enumerate((self.low, self.high))]
+        return f"IntervalSet[{show[0]}, {show[1]}]"
+
+
+EVERYTHING = IntSet.everything()
+
+
+def union(sets: Iterable[IntSet], analyzer: Analyzer | None = None) -> IntSet:
+    """The smallest interval that holds all of ``sets``."""
+    result: IntSet | None = None
+    for item in sets:
+        if item.is_nothing():
+            continue
+        result = item if result is None else _union(result, item, analyzer)
+    return IntSet(ops.as_expr(1), ops.as_expr(0)) if result is None else result
+
+
+def _union(a: IntSet, b: IntSet, analyzer: Analyzer | None) -> IntSet:
+    if a is b or (a.low is b.low and a.high is b.high):
+        return a
+    low = None if a.low is None or b.low is None else _pick(ops.minimum, a.low, b.low, analyzer)
+    high = None if a.high is None or b.high is None else _pick(ops.maximum, a.high, b.high, analyzer)
+    return IntSet(low, high)
+
+
+def intersect(sets: Iterable[IntSet], analyzer: Analyzer | None = None) -> IntSet:
+    """The values in every one of ``sets``."""
+    result = EVERYTHING
+    for b in sets:
+        a = result
+        low = b.low if a.low is None else a.low if b.low is None else _pick(ops.maximum, a.low, b.low, analyzer)
+        high = b.high if a.high is None else a.high if b.high is None else _pick(ops.minimum, a.high, b.high, analyzer)
+        result = IntSet(low, high)
+    return result
+
+
+def _pick(function: Callable[[Any, Any], PrimExpr], a: PrimExpr, b: PrimExpr, analyzer: Analyzer | None) -> PrimExpr:
+    if a is b:
+        return a
+    chosen = function(a, b)
+    return chosen if analyzer is None or isinstance(chosen, IntImm) else analyzer.simplify(chosen)
+
+
+class IntSetEvaluator:
+    """Evaluates expressions over sets; results are memoised."""
+
+    def __init__(self, dom_map: Mapping[Any, IntSet | Range], analyzer: Analyzer) -> None:
+        self.domains: dict[Var, IntSet] = {}
+        for key, dom in dom_map.items():
+            var = key.var if isinstance(key, IterVar) else key
+            self.domains[var] = IntSet.from_range(dom) if isinstance(dom, Range) else dom
+        self.analyzer = analyzer
+        self.memo: dict[PrimExpr, IntSet] = {}
+
+    def evaluate(self, e: PrimExpr) -> IntSet:
+        """The set of values of ``e``."""
+        known = self.memo.get(e)
+        if known is None:
+            if isinstance(e, IntImm):
+                known = IntSet(e, e)
+            elif isinstance(e, Var):
+                known = self.domains.get(e) or IntSet(e, e)
+            else:
+                handler = _HANDLERS.get(type(e))
+                known = self._opaque(e) if handler is None else handler(self, e)
+            self.memo[e] = known
+        return known
+
+    def _simple(self, e: PrimExpr) -> PrimExpr:
+        return self.analyzer.simplify(e)
+
+    def _is_fixed(self, e: PrimExpr) -> bool:
+        from tilewright.tir.visitor import stmt_vars
+
+        return not any(v in self.domains and not self.domains[v].is_single_point() for v in stmt_vars(e))
+
+    def _opaque(self, e: PrimExpr) -> IntSet:
+        """An operation that says nothing about its result: a point when it depends on no domain."""
+        from tilewright.tir.visitor import stmt_vars, substitute
+
+        used = [v for v in stmt_vars(e) if v in self.domains]
+        if not used:
+            return IntSet(e, e)
+        if all(self.domains[v].is_single_point() for v in used):
+            return IntSet.single_point(substitute(e, {v: self.domains[v].point_value for v in used}))
+        low, high = self.analyzer.bounds.bound(e)
+        info = ops.dt.parse(e.dtype)
+        if info.kind in ("int", "uint") and info.bits <= 16 and info.lanes == 1:
+            return IntSet(IntImm(e.dtype, low), IntImm(e.dtype, high))
+        return EVERYTHING
+
+    def _affine(self, e: Any) -> IntSet:
+        if e.dtype not in INDEX_DTYPES:
+            return self._vector_or_opaque(e)
+        terms, const = affine(e, self.analyzer.context.affine_memo)
+        if e in terms:
+            return self._product(e)
+        low: PrimExpr | None = None
+        high: PrimExpr | None = None
+        low_open = high_open = False
+        point = True
+        for atom, coef in terms.items():
+            values = self.evaluate(atom)
+            atom_low, atom_high = (values.low, values.high) if coef > 0 else (values.high, values.low)
+            point = point and values.low is not None and values.low is values.high
+            low_open |= atom_low is None
+            high_open |= atom_high is None
+            if atom_low is not None:
+                low = _plus(low, atom_low, coef)
+            if atom_high is not None:
+                high = _plus(high, atom_high, coef)
+        bias = ops.const(const, e.dtype)
+        lower = None if low_open else self._simple(bias if low is None else low + bias)
+        if point:
+            return IntSet(lower, lower)
+        return IntSet(lower, None if high_open else self._simple(bias if high is None else high + bias))
+
+    def _vector_or_opaque(self, e: Any) -> IntSet:
+        if ops.dt.lanes(e.dtype) == 1 or not isinstance(e, (Add, Sub)):
+            return self._opaque(e)
+        a, b = self.evaluate(e.a), self.evaluate(e.b)
+        if isinstance(e, Sub):
+            b = IntSet(None if b.high is None else -b.high, None if b.low is None else -b.low)
+        low = None if a.low is None or b.low is None else self._simple(a.low + b.low)
+        return IntSet(low, None if a.high is None or b.high is None else self._simple(a.high + b.high))
+
+    def _product(self, e: Any) -> IntSet:
+        a, b = self.evaluate(e.a), self.evaluate(e.b)
+        if b.is_single_point() and not a.is_single_point():
+            a, b = b, a
+        if not a.is_single_point():
+            return EVERYTHING
+        factor = a.point_value
+        if b.is_single_point():
+            return IntSet.single_point(self._simple(factor * b.point_value))
+        if self.analyzer.can_prove_greater_equal(factor, 0):
+            low, high = b.low, b.high
+        elif self.analyzer.can_prove(factor <= 0):
+            low, high = b.high, b.low
+        else:
+            return EVERYTHING
+        return IntSet(
+            None if low is None else self._simple(low * factor), None if high is None else self._simple(high * factor)
+        )
+
+    def _floordiv(self, e: Any) -> IntSet:
+        a, b = self.evaluate(e.a), self.evaluate(e.b)
+        if not b.is_single_point():
+            return EVERYTHING
+        divisor = b.point_value
+        if a.is_single_point():
+            return IntSet.single_point(self._simple(ops.floordiv(a.point_value, divisor)))
+        if not self.analyzer.can_prove_greater_equal(divisor, 1):
+            return EVERYTHING
+        return IntSet(
+            None if a.low is None else self._simple(ops.floordiv(a.low, divisor)),
+            None if a.high is None else self._simple(ops.floordiv(a.high, divisor)),
+        )
+
+    def _floormod(self, e: Any) -> IntSet:
+        a, b = self.evaluate(e.a), self.evaluate(e.b)
+        if not b.is_single_point():
+            return EVERYTHING
+        divisor = b.point_value
+        if a.is_single_point():
+            return IntSet.single_point(self._simple(ops.floormod(a.point_value, divisor)))
+        if not self.analyzer.can_prove_greater_equal(divisor, 1):
+            return EVERYTHING
+        if a.low is not None and a.high is not None:
+            first, last = self._simple(ops.floordiv(a.low, divisor)), self._simple(ops.floordiv(a.high, divisor))
+            if self.analyzer.can_prove_equal(first, last):
+                shift = first * divisor
+                return IntSet(self._simple(a.low - shift), self._simple(a.high - shift))
+        return IntSet(ops.const(0, e.dtype), self._simple(divisor - 1))
+
+    def _truncated(self, e: Any) -> IntSet:
+        a = self.evaluate(e.a)
+        if a.low is not None and self.analyzer.can_prove_greater_equal(a.low, 0):
+            return self._floordiv(e) if isinstance(e, Div) else self._floormod(e)
+        return self._opaque(e)
+
+    def _extreme(self, e: Any) -> IntSet:
+        a, b = self.evaluate(e.a), self.evaluate(e.b)
+        function = ops.minimum if isinstance(e, Min) else ops.maximum
+        low = high = None
+        if a.low is not None and b.low is not None:
+            low = _pick(function, a.low, b.low, self.analyzer)
+        if a.high is not None and b.high is not None:
+            high = _pick(function, a.high, b.high, self.analyzer)
+        if isinstance(e, Min) and high is None:
+            high = a.high if a.high is not None else b.high
+        if isinstance(e, Max) and low is None:
+            low = a.low if a.low is not None else b.low
+        return IntSet(low, high)
+
+    def _select(self, e: Select) -> IntSet:
+        if self._is_fixed(e):
+            return self._opaque(e)
+        return _union(self.evaluate(e.true_value), self.evaluate(e.false_value), self.analyzer)
+
+    def _cast(self, e: Cast) -> IntSet:
+        inner = self.evaluate(e.value)
+        if ops.dt.is_float(e.value.dtype) or not ops.dt.is_int(e.dtype):
+            return self._opaque(e)
+        if ops.dt.bits(e.dtype) < ops.dt.bits(e.value.dtype) and e.dtype not in INDEX_DTYPES:
+            return self._opaque(e)
+        if inner.is_single_point():
+            return IntSet.single_point(ops.cast(e.dtype, inner.point_value))
+        return IntSet(
+            None if inner.low is None else ops.cast(e.dtype, inner.low),
+            None if inner.high is None else ops.cast(e.dtype, inner.high),
+        )
+
+    def _ramp(self, e: Ramp) -> IntSet:
+        base = self.evaluate(e.base)
+        low, high = self.analyzer.bounds.bound(e.stride)
+        last = e.stride * (e.lanes - 1)
+        if low >= 0:
+            return IntSet(base.low, None if base.high is None else self._simple(base.high + last))
+        return IntSet(None if base.low is None else self._simple(base.low + last), base.high) if high <= 0 else EVERYTHING
+
+    def _broadcast(self, e: Broadcast) -> IntSet:
+        return self.evaluate(e.value)
+
+    def _let(self, e: Let) -> IntSet:
+        self.domains[e.var] = self.evaluate(e.value)
+        return self.evaluate(e.body)
+
+    def _call(self, e: Call) -> IntSet:
+        name = e.op.name if isinstance(e.op, Op) else ""
+        if name == "tir.likely":
+            return self.evaluate(e.args[0])
+        if name == "tir.if_then_else" and not self._is_fixed(e):
+            return _union(self.evaluate(e.args[1]), self.evaluate(e.args[2]), self.analyzer)
+        return self._opaque(e)
+
+
+def _plus(total: PrimExpr | None, term: PrimExpr, coef: int) -> PrimExpr:
+    scaled = term * coef if coef != 1 else term
+    return scaled if total is None else total + scaled
+
+
+_HANDLERS: dict[type, Callable[[IntSetEvaluator, Any], IntSet]] = {
+    Add: IntSetEvaluator._affine, Sub: IntSetEvaluator._affine, Mul: IntSetEvaluator._affine,
+    FloorDiv: IntSetEvaluator._floordiv, FloorMod: IntSetEvaluator._floormod, Div: IntSetEvaluator._truncated,
+    Mod: IntSetEvaluator._truncated, Min: IntSetEvaluator._extreme, Max: IntSetEvaluator._extreme,
+    Select: IntSetEvaluator._select, Cast: IntSetEvaluator._cast, Ramp: IntSetEvaluator._ramp,
+    Broadcast: IntSetEvaluator._broadcast, Let: IntSetEvaluator._let, Call: IntSetEvaluator._call,
+}  # fmt: skip
+
+
+def eval_set(e: Any, dom_map: Mapping[Any, IntSet | Range], analyzer: Analyzer | None = None) -> IntSet:
+    """The values that ``e`` takes when the variables of ``dom_map`` run over their sets; other variables are fixed."""
+    if analyzer is None:
+        from tilewright.arith.analyzer import Analyzer
+
+        analyzer = Analyzer()
+    return IntSetEvaluator(dom_map, analyzer).evaluate(ops.as_expr(e))

@@ -1,0 +1,77 @@
+"""The simplifier's rules, as tables: one rewrite a line (``arith.pattern`` explains the notation).
+
+minmax.py   min and max          compare.py  comparisons        logic.py  and, or, not
+choice.py   Select, if_then_else division.py by symbolic values vector.py Ramp and Broadcast
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from tilewright.arith.pattern import Rule, compile_rules
+from tilewright.arith.rules import choice, compare, division, logic, minmax, vector
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import IntImm, PrimExpr
+
+if TYPE_CHECKING:
+    from tilewright.arith.simplifier import Simplifier
+
+_INDEX_RESULT = "e.dtype == 'int32' or e.dtype == 'int64'"
+_INDEX_OPERANDS = "e.a.dtype == 'int32' or e.a.dtype == 'int64'"
+
+
+
+def _of_indices(rule: Rule) -> Rule:
+    """Only for comparisons of integers: those of floats are not a total order."""
+    return replace(rule, guard="(x.dtype == 'int32' or x.dtype == 'int64')")
+
+
+TABLES: dict[str, tuple[str, list[Rule]]] = {
+    "minmax": (_INDEX_RESULT, [Rule(*r) for r in minmax.RULES]),
+    "division": (_INDEX_RESULT, [Rule(*r) for r in division.RULES]),
+    "compare": (_INDEX_OPERANDS, [Rule(*r) for r in compare.RULES]),
+    "logic": ("e.dtype == 'bool'", [Rule(*r) for r in logic.RULES]),
+    "logic of comparisons": ("e.dtype == 'bool'", [_of_indices(Rule(*r)) for r in logic.COMPARE_RULES]),
+    "choice": ("True", [Rule(*r) for r in choice.RULES]),
+    "choice of indices": (_INDEX_RESULT, [Rule(*r) for r in choice.INDEX_RULES]),
+    "choice of truth values": ("e.dtype == 'bool'", [Rule(*r) for r in choice.BOOL_RULES]),
+    "vector": ("True", [Rule(*r) for r in vector.RULES]),
+    "vector index division": ("e.dtype[:3] == 'int'", [Rule(*r) for r in vector.DIVISION_RULES]),
+}
+
+
+@cache
+def _matchers() -> dict[type, Any]:
+    import tilewright.tir.op  # noqa: F401  (registers the intrinsics that rules name)
+
+    scope = {"TRUE": IntImm("bool", 1), "FALSE": IntImm("bool", 0), "OPS": Op.registry}
+    return compile_rules(list(TABLES.values()), scope)
+
+
+class RuleEngine:
+    """Applies the tables for a simplifier, whose bounds and modular sets the conditions ask."""
+
+    def __init__(self, simplifier: Simplifier) -> None:
+        self.matchers = _matchers()
+        self.lower, self.upper = simplifier.lower, simplifier.upper
+        self.modular = simplifier.modular
+
+    def residue(self, e: PrimExpr, divisor: int) -> int:
+        """What ``e`` leaves modulo ``divisor``; -1 when that is not known."""
+        if divisor <= 0:
+            return -1
+        coeff, base = self.modular.modular(e)
+        return base % divisor if coeff % divisor == 0 else -1
+
+    def apply(self, e: PrimExpr) -> PrimExpr | None:
+        """The result of the first rule that matches at the root of ``e``, or None."""
+        matcher = self.matchers.get(type(e))
+        if matcher is None:
+            return None
+        try:
+            result: PrimExpr | None = matcher(e, self.lower, self.upper, self.residue)
+        except ValueError:  # a computed literal does not fit the dtype
+            return None
+        return result
