@@ -68,9 +68,7 @@ def test_small_variant_has_finite_outputs_of_moderate_size(name: str, cache: Pat
 def test_batch_norm_is_kept_on_request(name: str, cache: Path) -> None:
     folded = onnx.load(str(zoo.export(name, cache, **zoo.small_options(name))))
     kept = onnx.load(str(zoo.export(name, cache, keep_batch_norm=True, **zoo.small_options(name))))
-    count = [
-        sum(node.op_type == "BatchNormalization" for node in model.graph.node) for model in (folded, kept)
-    ]
+    count = [sum(node.op_type == "BatchNormalization" for node in model.graph.node) for model in (folded, kept)]
     assert count[0] < count[1]
 
 
@@ -83,9 +81,7 @@ def test_layer_norm_is_exported_as_its_parts_below_opset_17(cache: Path) -> None
 
 def test_building_twice_gives_the_same_weights() -> None:
     first, second = (zoo.build("unet", **zoo.small_options("unet")) for _ in range(2))
-    for one, other in zip(
-        first.network.state_dict().values(), second.network.state_dict().values(), strict=True
-    ):
+    for one, other in zip(first.network.state_dict().values(), second.network.state_dict().values(), strict=True):
         assert torch.equal(one, other)
 
 

@@ -24,9 +24,7 @@ class Entry:
 
 CATALOGUE: Mapping[str, Entry] = {
     "resnet18": Entry("classifiers", "resnet18", {"image_size": 32, "width": 8, "classes": 10}),
-    "resnet50": Entry(
-        "classifiers", "resnet50", {"image_size": 32, "width": 8, "layers": (1, 2, 1, 1), "classes": 10}
-    ),
+    "resnet50": Entry("classifiers", "resnet50", {"image_size": 32, "width": 8, "layers": (1, 2, 1, 1), "classes": 10}),
     "vgg16": Entry("classifiers", "vgg16", {"image_size": 32, "width": 4, "classes": 10}),
     "mobilenet_v2": Entry("classifiers", "mobilenet_v2", {"image_size": 32, "width": 0.25, "classes": 10}),
     "squeezenet1_1": Entry("classifiers", "squeezenet1_1", {"image_size": 48, "width": 16, "classes": 10}),
@@ -73,9 +71,7 @@ def entry(name: str) -> Entry:
 def builder(name: str) -> Callable[..., Workload]:
     """The function that builds network `name`, its weights not yet initialized. Imports torch."""
     found = entry(name)
-    function: Callable[..., Workload] = getattr(
-        import_module(f"{__package__}.{found.module}"), found.function
-    )
+    function: Callable[..., Workload] = getattr(import_module(f"{__package__}.{found.module}"), found.function)
     return function
 
 

@@ -37,9 +37,7 @@ def conv_norm(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: i
 
 
 def _basic_block(inputs: int, width: int, stride: int) -> tuple[nn.Sequential, int]:
-    body = nn.Sequential(
-        *conv_norm(inputs, width, 3, stride), nn.ReLU(inplace=True), *conv_norm(width, width, 3)
-    )
+    body = nn.Sequential(*conv_norm(inputs, width, 3, stride), nn.ReLU(inplace=True), *conv_norm(width, width, 3))
     return body, width
 
 

@@ -148,9 +148,7 @@ def _write(name: str, folder: Path, settings: _Settings) -> None:
             input_names=list(workload.inputs),
             output_names=list(workload.output_names),
             opset_version=settings.opset,
-            training=torch.onnx.TrainingMode.PRESERVE
-            if settings.keep_batch_norm
-            else torch.onnx.TrainingMode.EVAL,
+            training=torch.onnx.TrainingMode.PRESERVE if settings.keep_batch_norm else torch.onnx.TrainingMode.EVAL,
             do_constant_folding=not settings.keep_batch_norm,
             dynamo=False,
         )
@@ -173,6 +171,4 @@ def _check(path: Path, inputs: Mapping[str, np.ndarray], expected: Mapping[str, 
     for (key, wanted), value in zip(expected.items(), found, strict=True):
         difference = largest_relative_difference(value, wanted)
         if not difference <= TOLERANCE:
-            raise ValueError(
-                f"{path}: output {key} differs from PyTorch's by {difference:.2g} of its largest value"
-            )
+            raise ValueError(f"{path}: output {key} differs from PyTorch's by {difference:.2g} of its largest value")

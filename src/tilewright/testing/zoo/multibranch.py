@@ -38,9 +38,7 @@ def densenet121(
         for _ in range(repeats):
             bottleneck = _norm_relu_conv(channels, 4 * growth, 1)
             modules.append(
-                Concatenate(
-                    nn.Identity(), nn.Sequential(*bottleneck, *_norm_relu_conv(4 * growth, growth, 3))
-                )
+                Concatenate(nn.Identity(), nn.Sequential(*bottleneck, *_norm_relu_conv(4 * growth, growth, 3)))
             )
             channels += growth
         if block + 1 < len(layers):

@@ -112,9 +112,7 @@ class Bert(nn.Module):
         self.pooler = nn.Linear(hidden, hidden)
         _random_weights(self, layers)
 
-    def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> tuple[Tensor, Tensor]:
         """Ids, mask and segments (n, tokens) int64 to the last layer (n, tokens, hidden) and the pooled (n,
         hidden).
         """
@@ -136,17 +134,13 @@ class DistilBert(nn.Module):
         self.word_embedding = nn.Embedding(vocabulary, hidden)
         self.position_embedding = nn.Embedding(positions, hidden)
         self.embedding_norm = nn.LayerNorm(hidden, eps=1e-12)
-        self.layers = nn.ModuleList(
-            EncoderLayer(hidden, MaskedFillAttention(hidden, heads)) for _ in range(layers)
-        )
+        self.layers = nn.ModuleList(EncoderLayer(hidden, MaskedFillAttention(hidden, heads)) for _ in range(layers))
         _random_weights(self, layers)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
         """Ids and mask (n, tokens) int64 to the last layer (n, tokens, hidden)."""
         position_ids = torch.arange(input_ids.shape[1])[None]
-        data: Tensor = self.embedding_norm(
-            self.word_embedding(input_ids) + self.position_embedding(position_ids)
-        )
+        data: Tensor = self.embedding_norm(self.word_embedding(input_ids) + self.position_embedding(position_ids))
         for layer in self.layers:
             data = layer(data, attention_mask)
         return data
@@ -202,9 +196,7 @@ class VisionTransformer(nn.Module):
 
     initializes_itself = True
 
-    def __init__(
-        self, image_size: int, patch: int, layers: int, hidden: int, heads: int, classes: int
-    ) -> None:
+    def __init__(self, image_size: int, patch: int, layers: int, hidden: int, heads: int, classes: int) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, hidden, kernel_size=patch, stride=patch)
         self.class_embedding = nn.Parameter(torch.zeros(1, 1, hidden))
