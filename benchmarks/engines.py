@@ -56,13 +56,9 @@ class OnnxRuntime(Engine):
         options.inter_op_num_threads = 1
         options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
-        self._session = onnxruntime.InferenceSession(
-            str(prepared), options, providers=["CPUExecutionProvider"]
-        )
+        self._session = onnxruntime.InferenceSession(str(prepared), options, providers=["CPUExecutionProvider"])
         self._binding = self._session.io_binding()
-        self._inputs = {
-            name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in inputs.items()
-        }
+        self._inputs = {name: onnxruntime.OrtValue.ortvalue_from_numpy(value) for name, value in inputs.items()}
         for name, value in self._inputs.items():
             self._binding.bind_ortvalue_input(name, value)
         for output in self._session.get_outputs():

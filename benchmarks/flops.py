@@ -78,9 +78,7 @@ def _node_flops(node: NodeProto, shapes: dict[str, tuple[int, ...]]) -> int:
     def shape(name: str) -> tuple[int, ...]:
         if name not in shapes:
             label = node.name or node.output[0]
-            raise ValueError(
-                f"cannot count the work of {node.op_type} {label!r}: the shape of {name!r} is unknown"
-            )
+            raise ValueError(f"cannot count the work of {node.op_type} {label!r}: the shape of {name!r} is unknown")
         return shapes[name]
 
     if node.op_type == "ConvTranspose":

@@ -63,9 +63,7 @@ def random_inputs(model: Path) -> dict[str, np.ndarray]:
             continue
         dims = value.type.tensor_type.shape.dim
         if not all(dim.HasField("dim_value") for dim in dims):
-            raise ValueError(
-                f"{model}: input {value.name!r} has unknown dimensions; fix them in the file first"
-            )
+            raise ValueError(f"{model}: input {value.name!r} has unknown dimensions; fix them in the file first")
         shape = [dim.dim_value for dim in dims]
         dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
         floating = np.issubdtype(dtype, np.floating)

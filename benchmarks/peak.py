@@ -97,14 +97,11 @@ def fma_loop(width: int) -> str:
     fma = f"call {vector} @llvm.fmuladd.v{width}f32"
     steps = "\n".join(f"  %y{i} = {fma}({vector} %x{i}, {vector} %a, {vector} %b)" for i in lanes)
     starts = "\n".join(
-        f"  %f{i} = uitofp i64 %c{i} to float\n"
-        f"  %start{i} = insertelement {vector} zeroinitializer, float %f{i}, i32 0"
+        f"  %f{i} = uitofp i64 %c{i} to float\n  %start{i} = insertelement {vector} zeroinitializer, float %f{i}, i32 0"
         for i in lanes
     )
     counts = "\n".join(f"  %c{i} = add i64 %count, {i}" for i in lanes)
-    sums = "\n".join(
-        f"  %s{i} = fadd {vector} %y{i}, " + (f"%s{i - 1}" if i else "zeroinitializer") for i in lanes
-    )
+    sums = "\n".join(f"  %s{i} = fadd {vector} %y{i}, " + (f"%s{i - 1}" if i else "zeroinitializer") for i in lanes)
     # the operands come from the argument, so that the code generator cannot know them
     return f"""
 declare {vector} @llvm.fmuladd.v{width}f32({vector}, {vector}, {vector})
@@ -154,12 +151,8 @@ def memory_loop(name: str, width: int, writes: bool) -> str:
             phis.append(f"  %x{i} = phi {vector} [ %o{i}, %outer ], [ %y{i}, %loop ]")
             body.append(f"  %y{i} = fadd {vector} %x{i}, %v{i}")
     carried = range(0 if writes else UNROLLED_VECTORS)
-    outer = "\n".join(
-        f"  %o{i} = phi {vector} [ zeroinitializer, %entry ], [ %y{i}, %next ]" for i in carried
-    )
-    sums = "\n".join(
-        f"  %s{i} = fadd {vector} %y{i}, " + (f"%s{i - 1}" if i else "zeroinitializer") for i in carried
-    )
+    outer = "\n".join(f"  %o{i} = phi {vector} [ zeroinitializer, %entry ], [ %y{i}, %next ]" for i in carried)
+    sums = "\n".join(f"  %s{i} = fadd {vector} %y{i}, " + (f"%s{i - 1}" if i else "zeroinitializer") for i in carried)
     result = "%v0" if writes else f"%s{UNROLLED_VECTORS - 1}"
     newline = "\n"
     return f"""
@@ -318,9 +311,7 @@ def table(machine: Machine) -> Table:
 
 def main() -> None:
     """Measure and print; with ``--json`` also write."""
-    options = argparse.ArgumentParser(
-        "python -m benchmarks.peak", description="Measure this machine's limits."
-    )
+    options = argparse.ArgumentParser("python -m benchmarks.peak", description="Measure this machine's limits.")
     options.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     options.add_argument("--seconds", type=float, default=0.05, help="length of one measured run")
     options.add_argument("--json", type=Path)

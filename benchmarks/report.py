@@ -133,9 +133,7 @@ def table(results: Sequence[ModelResult], machine: Machine) -> Table:
                 style="bold" if name == OURS else None,
             )
         for name, message in result.errors.items():
-            made.add_row(
-                result.model, str(result.threads), name, "[red]failed[/red]", message.split("\n")[0][:60]
-            )
+            made.add_row(result.model, str(result.threads), name, "[red]failed[/red]", message.split("\n")[0][:60])
         made.add_section()
     return made
 

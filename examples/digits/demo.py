@@ -82,9 +82,7 @@ def draw(picture: np.ndarray, shades: str) -> str:
 def panel(reading: Reading, shades: str) -> Panel:
     """One picture with the answer and the confidence below it; a wrong answer also names the right one."""
     right = reading.answer == reading.label
-    verdict = f"{reading.answer}  {100 * reading.confidence:.1f} %" + (
-        "" if right else f" (is {reading.label})"
-    )
+    verdict = f"{reading.answer}  {100 * reading.confidence:.1f} %" + ("" if right else f" (is {reading.label})")
     lines = Text(draw(reading.picture, shades))
     lines.append("\n" + verdict.center(16), style="bold green" if right else "bold red")
     return Panel(lines, width=20, padding=(0, 1))
@@ -99,9 +97,7 @@ def summary(readings: list[Reading], library: Path, model: Path, compile_seconds
     table.add_column(style="bold")
     table.add_column()
     table.add_row("Compiled in", f"{compile_seconds:.1f} s")
-    table.add_row(
-        "Accuracy", f"{100 * right / len(readings):.2f} % ({right} of {len(readings)} held-out pictures)"
-    )
+    table.add_row("Accuracy", f"{100 * right / len(readings):.2f} % ({right} of {len(readings)} held-out pictures)")
     table.add_row(
         "Latency",
         f"{1e6 * float(np.median(run)):.1f} microseconds a picture (median; "
@@ -115,9 +111,7 @@ def summary(readings: list[Reading], library: Path, model: Path, compile_seconds
 
 def main() -> None:
     """Compile, classify and print."""
-    options = argparse.ArgumentParser(
-        description="Compile a digit classifier and read held-out digits with it."
-    )
+    options = argparse.ArgumentParser(description="Compile a digit classifier and read held-out digits with it.")
     options.add_argument("--model", type=Path, default=HERE / "digits.onnx")
     options.add_argument("--pictures", type=Path, default=HERE / "heldout.npz")
     options.add_argument("--output", type=Path, default=Path("build") / "demo" / "digits.so")

@@ -118,9 +118,7 @@ def train(network: nn.Module, pictures: np.ndarray, labels: np.ndarray, epochs: 
     batch = 64
     steps = math.ceil(len(pixels) / batch)
     optimizer = torch.optim.AdamW(network.parameters(), weight_decay=0.01)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, max_lr=4e-3, epochs=epochs, steps_per_epoch=steps
-    )
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=4e-3, epochs=epochs, steps_per_epoch=steps)
     network.train()
     for _ in range(epochs):
         for chosen in torch.randperm(len(pixels), generator=generator).split(batch):

@@ -13,9 +13,7 @@ from benchmarks import flops
 from tilewright.testing import zoo
 
 
-def write(
-    path: Path, nodes: list[onnx.NodeProto], inputs: dict[str, list[int | str]], **weights: np.ndarray
-) -> Path:
+def write(path: Path, nodes: list[onnx.NodeProto], inputs: dict[str, list[int | str]], **weights: np.ndarray) -> Path:
     """An ONNX file of `nodes` with output ``y``."""
     graph = helper.make_graph(
         nodes,
