@@ -62,6 +62,8 @@ class GlobalVar(RelayExpr):
 class BaseFunc(RelayExpr):
     """A function of any level (Relay ``Function``, TIR ``PrimFunc``); carries attributes."""
 
+    module_to_text: ClassVar[Callable[[Any], str] | None] = None  # text of a module of such functions
+
     def get_attrs(self) -> DictAttrs:
         """The function's attributes."""
         attrs: DictAttrs = self.attrs  # type: ignore[attr-defined]

@@ -45,7 +45,7 @@ class IRModule:
     ) -> IRModule:
         """Module whose ``main`` is ``expr``; an expression that is no function gets its free variables as parameters."""
         mod = IRModule(functions, type_defs)
-        func = IRModule.expr_to_function(expr)
+        func = expr if isinstance(expr, BaseFunc) else IRModule.expr_to_function(expr)
         name = func.get_attrs().get("global_symbol", "main")
         mod[mod.ensure_global_var(str(name))] = func
         return mod
@@ -97,7 +97,7 @@ class IRModule:
         if known is not None and known is not var:
             del self.functions[known]
         self._global_vars[var.name_hint] = var
-        self.functions[var] = IRModule.expr_to_function(value)
+        self.functions[var] = value if isinstance(value, BaseFunc) else IRModule.expr_to_function(value)
 
     def __delitem__(self, var: GlobalVar | str) -> None:
         known = self.get_global_var(var if isinstance(var, str) else var.name_hint)
@@ -145,9 +145,21 @@ class IRModule:
 
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None) -> str:
         """The module in Relay's text form; constants go to a metadata section unless it is left out."""
+        own = self._own_text()
+        if own is not None:
+            return own
         return IRModule.to_text(self, version=True, show_meta_data=show_meta_data, annotate=annotate)
 
+    def _own_text(self) -> str | None:
+        """The text of a module whose functions are of a level with a module form of its own (TIR)."""
+        kinds = {func.module_to_text for func in self.functions.values()}
+        function = kinds.pop() if len(kinds) == 1 else None
+        return None if function is None else function(self)
+
     def __str__(self) -> str:
+        own = self._own_text()
+        if own is not None:
+            return own
         return IRModule.to_text(self, version=False, show_meta_data=False, annotate=None)
 
     __repr__ = __str__

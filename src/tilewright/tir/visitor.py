@@ -79,6 +79,16 @@ class _Functor(Generic[R]):
                 return method
         raise TypeError(f"{cls.__name__} does not handle {node_class.__name__}")
 
+    def _deeper(self, method: Callable[..., Any], node: Any) -> Any:
+        """Call ``method`` one level down the nest."""
+        depth = self._depth
+        self._depth = depth + 1
+        if not (depth + 1) % _DEPTH_STEP:
+            _ensure_room()
+        result = method(self, node)
+        self._depth = depth
+        return result
+
     def visit_expr(self, expr: PrimExpr) -> R:
         """The result for ``expr``, from the memo when it was visited before."""
         memo = self.memo
