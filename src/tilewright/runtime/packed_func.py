@@ -27,7 +27,7 @@ from ._ffi import (
 )
 from .device import Device
 from .dtype import DataType, from_native, to_native
-from .ndarray import NDArray, from_dlpack
+from .ndarray import NDArray, array, from_dlpack
 
 
 class PackedFunc:
@@ -249,19 +249,12 @@ _CALL_PYTHON_ADDRESS = ctypes.cast(_call_python, ctypes.c_void_p).value
 
 def set_return(ret: int, result: Any) -> None:
     """Store a callback's return value."""
+    if isinstance(result, (BorrowedArray, np.ndarray)):
+        # C would only borrow these: return a copy that the runtime owns
+        result = array(result)
     values, codes, keep = pack_args((result,))
-    if codes[0] == TypeCode.DLTENSOR:
-        # a tensor that C would only borrow: give it an owner
-        values, codes, keep = pack_args((from_numpy_or_borrowed(result),))
     check_call(LIB.TVMCFuncSetReturn(ret, values, codes, 1))
     del keep
-
-
-def from_numpy_or_borrowed(result: Any) -> NDArray:
-    """Return an owned copy of an array that is not the runtime's."""
-    from .ndarray import array
-
-    return array(result.numpy() if isinstance(result, NDArray) else result)
 
 
 def _python_of(handle: int) -> Callable[..., Any] | None:

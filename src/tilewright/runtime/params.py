@@ -104,6 +104,18 @@ def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, NDArray]:
     return {name: reader.array() for name in names}
 
 
+def array_to_bytes(value: NDArray | np.ndarray[Any, Any]) -> bytes:
+    """Return one array in TVM's format (``NDArray::Save``)."""
+    return b"".join(_array_parts(value))
+
+
+def array_from_bytes(data: bytes) -> NDArray:
+    """Return the array that :func:`array_to_bytes` (ours or TVM's) wrote; raises ValueError on damaged bytes."""
+    if len(data) < _HEADER.size:
+        raise ValueError("not an array: the data is cut short")
+    return _Reader(data).array()
+
+
 def as_ndarrays(params: Mapping[str, Any]) -> dict[str, NDArray]:
     """Return the mapping with every value as an NDArray."""
     return {name: value if isinstance(value, NDArray) else array(value) for name, value in params.items()}
