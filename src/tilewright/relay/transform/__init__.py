@@ -12,20 +12,29 @@ from tilewright.ir.transform import (
     function_pass,
     module_pass,
 )
+from tilewright.relay.transform.alter_op_layout import AlterOpLayout
+from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
+from tilewright.relay.transform.combine_parallel import CombineParallelConv2D, CombineParallelDense
+from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code_elimination import DeadCodeElimination
 from tilewright.relay.transform.defuse_ops import DefuseOps
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.fold_constant import FoldConstant
+from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
+from tilewright.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.inline import Inline, InlineFunctions, RemoveUnusedFunctions
+from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.to_a_normal_form import ToANormalForm
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 
 __all__ = [
-    "CanonicalizeOps", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "FastMath", "FoldConstant",
-    "FuseOps", "InferType", "Inline", "InlineFunctions", "Legalize", "Pass", "PassContext", "PassInfo", "PrintIR",
-    "RemoveUnusedFunctions", "Sequential", "SimplifyInference", "ToANormalForm", "ToGraphNormalForm", "function_pass",
-    "module_pass",
+    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "CombineParallelConv2D",
+    "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr",
+    "FastMath", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps",
+    "InferType", "Inline", "InlineFunctions", "Legalize", "Pass", "PassContext", "PassInfo", "PrintIR",
+    "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm", "ToGraphNormalForm",
+    "function_pass", "module_pass",
 ]  # fmt: skip

@@ -1,0 +1,64 @@
+"""CanonicalizeCast: give each use of a widening cast its own copy, so that it fuses into its user.
+
+Before::
+
+    %0 = cast(%x, dtype="int32");
+    %1 = add(%0, %a);
+    %2 = multiply(%0, %b)
+
+after, ``%1`` and ``%2`` each cast ``%x`` for themselves: the narrow tensor is what is stored.
+"""
+
+from __future__ import annotations
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.type import TensorType
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import ExprRewriter
+
+
+class _CastCopier(ExprRewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self.used: set[RelayExpr] = set()
+
+    def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
+        if not isinstance(post.op, Op) or post.op.get_attr("TOpPattern", OpPattern.OPAQUE) > OpPattern.BROADCAST:
+            return post
+        args = [self._own_copy(old, new) for old, new in zip(pre.args, post.args, strict=True)]
+        if all(a is b for a, b in zip(args, post.args, strict=True)):
+            return post
+        return Call(post.op, args, post.attrs, post.type_args, post.span)
+
+    def _own_copy(self, old: RelayExpr, new: RelayExpr) -> RelayExpr:
+        if not (isinstance(new, Call) and isinstance(new.op, Op) and new.op.name == "cast" and isinstance(old, Call)):
+            return new
+        source, result = old.args[0].checked_type, old.checked_type
+        if not (isinstance(source, TensorType) and isinstance(result, TensorType)):
+            return new
+        if dt.bits(source.dtype) >= dt.bits(result.dtype):
+            return new
+        if new not in self.used:
+            self.used.add(new)
+            return new
+        return Call(new.op, new.args, new.attrs, new.type_args, new.span)
+
+
+def CanonicalizeCast() -> Pass:
+    """Give each use of a widening cast its own copy."""
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        result = _CastCopier().visit(func)
+        assert isinstance(result, Function)
+        return result
+
+    infer = InferType()
+    return Sequential(
+        [infer, FunctionPass(run, PassInfo("CanonicalizeCast", 3), Function), infer], 3, "CanonicalizeCast"
+    )

@@ -1,0 +1,190 @@
+"""CombineParallelConv2D and CombineParallelDense: one wide operator for several that read the same input.
+
+Before::
+
+    %0 = nn.conv2d(%x, %w1, channels=16, kernel_size=[1, 1]);
+    %1 = nn.conv2d(%x, %w2, channels=32, kernel_size=[1, 1]);
+    (%0, %1)
+
+after::
+
+    %0 = (%w1, %w2);
+    %1 = concatenate(%0);
+    %2 = nn.conv2d(%x, %1, channels=48, kernel_size=[1, 1]);
+    %3 = strided_slice(%2, begin=[0, 0], end=[-1, 16], strides=[1, 1], slice_mode="size");
+    %4 = strided_slice(%2, begin=[0, 16], end=[-1, 32], strides=[1, 1], slice_mode="size");
+    (%3, %4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.structural import structural_equal
+from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.type import TensorType
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import Call, Function, Tuple
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import ExprMutator, direct_children, post_order_visit
+from tilewright.tir.layout import layout
+
+
+def _shape(expr: RelayExpr) -> tuple[int, ...] | None:
+    type_ = expr.checked_type
+    return type_.concrete_shape if isinstance(type_, TensorType) and not type_.is_dynamic else None
+
+
+class _Combiner:
+    """What differs between convolutions and dense layers."""
+
+    op_name: str
+    channel_attr: str
+
+    def compatible(self, a: Call, b: Call) -> bool:
+        """Whether two calls on the same data can be one."""
+        return structural_equal(self._common_attrs(a), self._common_attrs(b))
+
+    def _common_attrs(self, call: Call) -> Any:
+        assert call.attrs is not None
+        return call.attrs.replace(**{self.channel_attr: None})
+
+    def weight_axis(self, call: Call) -> int:
+        """Axis of the weight that numbers the output channels."""
+        return 0
+
+    def out_axis(self, call: Call) -> int:
+        """Axis of the result that numbers the channels."""
+        return 1
+
+
+class _Conv2D(_Combiner):
+    op_name, channel_attr = "nn.conv2d", "channels"
+
+    def compatible(self, a: Call, b: Call) -> bool:
+        attrs: Any = a.attrs
+        shapes = _shape(a.args[1]), _shape(b.args[1])
+        if attrs.groups != 1 or shapes[0] is None or shapes[1] is None or not super().compatible(a, b):
+            return False
+        axis = self.weight_axis(a)
+        return all(x == y for i, (x, y) in enumerate(zip(*shapes, strict=True)) if i != axis)
+
+    def weight_axis(self, call: Call) -> int:
+        attrs: Any = call.attrs
+        return layout(attrs.kernel_layout).index_of("O")
+
+    def out_axis(self, call: Call) -> int:
+        attrs: Any = call.attrs
+        return layout(attrs.out_layout or attrs.data_layout).index_of("C")
+
+
+class _Dense(_Combiner):
+    op_name, channel_attr = "nn.dense", "units"
+
+    def compatible(self, a: Call, b: Call) -> bool:
+        shapes = _shape(a.args[1]), _shape(b.args[1])
+        return shapes[0] is not None and shapes[1] is not None and super().compatible(a, b)
+
+
+def _groups(func: Function, combiner: _Combiner, least: int) -> list[list[Call]]:
+    by_data: dict[RelayExpr, list[list[Call]]] = {}
+
+    def visit(expr: RelayExpr) -> None:
+        if not (isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == combiner.op_name):
+            return
+        groups = by_data.setdefault(expr.args[0], [])
+        for group in groups:
+            if combiner.compatible(group[0], expr):
+                group.append(expr)
+                return
+        groups.append([expr])
+
+    post_order_visit(func, visit)
+    return [g for groups in by_data.values() for g in groups if len(g) >= least and _independent(g)]
+
+
+def _independent(group: Sequence[Call]) -> bool:
+    """Whether no call's weight depends on another call of the group."""
+    members = set(group)
+    pending = [call.args[1] for call in group]
+    seen: set[RelayExpr] = set()
+    while pending:
+        expr = pending.pop()
+        if expr in members:
+            return False
+        if expr not in seen:
+            seen.add(expr)
+            pending.extend(direct_children(expr))
+    return True
+
+
+class _Replacer(ExprMutator):
+    """Replaces each call of a group by a slice of the combined call."""
+
+    def __init__(self, groups: Sequence[Sequence[Call]], combiner: _Combiner) -> None:
+        super().__init__()
+        self.combiner = combiner
+        self.group_of = {call: group for group in groups for call in group}
+        self.combined: dict[Call, RelayExpr] = {}
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        group = self.group_of.get(expr)
+        if group is None:
+            return super().visit_call(expr)
+        first = group[0]
+        if first not in self.combined:
+            self.combined[first] = self._combine(group)
+        axis, rank = self.combiner.out_axis(first), len(_known_shape(expr))
+        begin, size = [0] * rank, [-1] * rank
+        begin[axis] = sum(_known_shape(c)[axis] for c in group[: group.index(expr)])
+        size[axis] = _known_shape(expr)[axis]
+        return relay_op.strided_slice(self.combined[first], begin, size, [1] * rank, slice_mode="size")
+
+    def _combine(self, group: Sequence[Call]) -> RelayExpr:
+        first = group[0]
+        weights = relay_op.concatenate(
+            Tuple([self.visit(c.args[1]) for c in group]), axis=self.combiner.weight_axis(first)
+        )
+        axis = self.combiner.out_axis(first)
+        channels = sum(_known_shape(c)[axis] for c in group)
+        assert first.attrs is not None
+        attrs = first.attrs.replace(**{self.combiner.channel_attr: channels})
+        return Call(first.op, [self.visit(first.args[0]), weights], attrs, first.type_args, first.span)
+
+
+def _known_shape(expr: RelayExpr) -> tuple[int, ...]:
+    shape = _shape(expr)
+    assert shape is not None
+    return shape
+
+
+def _combine_pass(name: str, make: Callable[[], _Combiner], least: int) -> Pass:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        combiner = make()
+        groups = _groups(func, combiner, least)
+        if not groups:
+            return func
+        result = _Replacer(groups, combiner).visit(func)
+        assert isinstance(result, Function)
+        return result
+
+    infer = InferType()
+    return Sequential([infer, FunctionPass(run, PassInfo(name, 4), Function), infer], 4, name)
+
+
+def CombineParallelConv2D(min_num_branches: int = 3) -> Pass:
+    """Combine at least ``min_num_branches`` convolutions of one input."""
+    return _combine_pass("CombineParallelConv2D", _Conv2D, min_num_branches)
+
+
+def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = False) -> Pass:
+    """Combine at least ``min_num_branches`` dense layers of one input into one wide dense layer.
+
+    TVM's ``to_batch=True`` makes a batched product instead, which never pays off on a CPU: the wide layer is made
+    in both cases.
+    """
+    return _combine_pass("CombineParallelDense", _Dense, min_num_branches)

@@ -1,0 +1,63 @@
+"""ConvertLayout: bring chosen operators to a given layout.
+
+``ConvertLayout({"nn.conv2d": ["NHWC", "default"]})`` before::
+
+    nn.conv2d(%d, %w, padding=[1, 1, 1, 1], channels=32, kernel_size=[3, 3])
+
+after::
+
+    %0 = layout_transform(%d, src_layout="NCHW", dst_layout="NHWC");
+    %1 = layout_transform(%w, src_layout="OIHW", dst_layout="HWIO");
+    %2 = nn.conv2d(%0, %1, ..., data_layout="NHWC", kernel_layout="HWIO");
+    layout_transform(%2, src_layout="NHWC", dst_layout="NCHW")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.type import Type
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.transform.hook_passes import CanonicalizeOps
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.layout_rewriter import LayoutRewriter, RewriteHook
+
+
+def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
+    """Convert the operators named to the layouts given for their data, kernel, ... ("default" leaves one to the operator)."""
+
+    def hook_of(op: Op) -> RewriteHook | None:
+        convert = op.get_attr("FTVMConvertOpLayout")
+        if convert is None or op.name not in desired_layouts:
+            return None
+        wanted = list(desired_layouts[op.name])
+
+        def hook(attrs: Any, args: list[RelayExpr], types: list[Type], call: Call) -> RelayExpr | None:
+            result: RelayExpr | None = convert(attrs, args, types, wanted)
+            return result
+
+        return hook
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        result = LayoutRewriter(hook_of).visit(func)
+        assert isinstance(result, Function)
+        return result
+
+    infer = InferType()
+    passes = [CanonicalizeOps(), FunctionPass(run, PassInfo("ConvertLayout", 3), Function), infer]
+    return _Always(passes, 3, "ConvertLayout")
+
+
+class _Always(Sequential):
+    """A sequence whose members run whatever the opt level: asking for the pass is enough."""
+
+    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
+        """Run all in order."""
+        for item in self.passes:
+            mod = item(mod)
+        return mod

@@ -1,0 +1,465 @@
+"""FoldScaleAxis: move per-channel scales into the weights of convolutions and dense layers.
+
+Backward, before::
+
+    %0 = nn.conv2d(%x, %w, channels=64, kernel_size=[3, 3]);
+    multiply(%0, %s)                       // %s: Tensor[(64, 1, 1)]
+
+after::
+
+    %0 = squeeze(%s, axis=[1, 2]);
+    %1 = expand_dims(%0, axis=1, num_newaxis=3);
+    %2 = multiply(%w, %1);
+    nn.conv2d(%x, %2, channels=64, kernel_size=[3, 3])
+
+Forward does the same with a scale of the convolution's input. Between the scale and the convolution may stand
+operators that a scale passes through: additions (their other side is scaled along, or divided), relu and max pool
+when the scale is positive, average pooling, concatenation's like are left alone.
+
+Both directions first find out which values can absorb a scale (``message``), so that a scale is only lifted where
+somebody takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import ExprMutator, direct_children
+from tilewright.tir.layout import layout
+
+_PASS_THROUGH = frozenset({"nn.relu", "nn.leaky_relu", "nn.max_pool2d", "nn.global_max_pool2d"})
+_LINEAR = frozenset({"nn.avg_pool2d", "nn.global_avg_pool2d"})
+
+
+@dataclass(frozen=True)
+class _Message:
+    """A value can absorb a scale along ``axes``; ``positive`` when the scale must be positive."""
+
+    axes: tuple[int, ...]
+    positive: bool
+
+    def merge(self, other: _Message | None) -> _Message | None:
+        """What satisfies both users, if anything does."""
+        if other is None or other.axes != self.axes:
+            return None
+        return _Message(self.axes, self.positive or other.positive)
+
+
+@dataclass(frozen=True)
+class _Scaled:
+    """``value * scale`` along ``axes`` is what the expression stands for; ``scale`` is rank 1."""
+
+    value: RelayExpr
+    scale: RelayExpr
+    axes: tuple[int, ...]
+
+
+def _rank(type_: Type) -> int:
+    return len(type_.shape) if isinstance(type_, TensorType) else -1
+
+
+def _op_name(expr: RelayExpr) -> str:
+    return expr.op.name if isinstance(expr, Call) and isinstance(expr.op, Op) else ""
+
+
+def expand_bias_to_match_axis(bias: RelayExpr, target_rank: int, axes: Sequence[int]) -> RelayExpr:
+    """A rank-1 scale with axes of extent 1, so that it broadcasts along ``axes`` of a tensor of ``target_rank``."""
+    (axis,) = axes
+    trailing = target_rank - 1 - axis
+    return relay_op.expand_dims(bias, axis=1, num_newaxis=trailing) if trailing > 0 else bias
+
+
+def match_broadcast_to_left_axes(data: Type, scale: RelayExpr, axes: Sequence[int]) -> RelayExpr | None:
+    """``scale`` as rank 1 if it varies along ``axes`` of the data alone; None otherwise."""
+    (axis,) = axes
+    type_ = scale.checked_type
+    if not isinstance(type_, TensorType) or not isinstance(data, TensorType) or data.is_dynamic or type_.is_dynamic:
+        return None
+    offset = len(data.shape) - len(type_.shape)
+    position = axis - offset
+    shape, extents = type_.concrete_shape, data.concrete_shape
+    if position < 0 or offset < 0 or shape[position] != extents[axis]:
+        return None
+    if any(extent != 1 for i, extent in enumerate(shape) if i != position):
+        return None
+    others = [i for i in range(len(shape)) if i != position]
+    return relay_op.squeeze(scale, axis=others) if others else scale
+
+
+def is_all_positive(expr: RelayExpr) -> bool:
+    """Whether every element is known to be positive."""
+    if isinstance(expr, Constant):
+        return bool(np.all(expr.data.numpy() > 0))
+    name = _op_name(expr)
+    if not isinstance(expr, Call):
+        return False
+    if name in ("expand_dims", "squeeze", "reshape"):
+        return is_all_positive(expr.args[0])
+    if name in ("multiply", "divide", "add"):
+        return all(is_all_positive(a) for a in expr.args)
+    return name in ("exp",) or (name in ("sqrt", "rsqrt") and is_all_positive(expr.args[0]))
+
+
+@dataclass(frozen=True)
+class _Weighted:
+    """How a convolution or dense layer takes scales: axes of data and result, and where they are in the weight."""
+
+    data_axis: int
+    weight_in_axis: int
+    out_axis: int
+    weight_out_axis: int
+    depthwise: bool = False
+
+
+def _weighted(call: Call) -> _Weighted | None:
+    """The axes of an operator that can absorb a scale into its weight."""
+    attrs: Any = call.attrs
+    name = _op_name(call)
+    if name == "nn.dense":
+        return _Weighted(1, 1, 1, 0) if _rank(call.args[0].checked_type) == 2 else None
+    if name not in ("nn.conv1d", "nn.conv2d", "nn.conv3d"):
+        return None
+    data_layout, kernel_layout = layout(attrs.data_layout), layout(attrs.kernel_layout)
+    out_layout = layout(attrs.out_layout or attrs.data_layout)
+    if not (data_layout.is_primal and kernel_layout.is_primal and out_layout.is_primal):
+        return None
+    weight = call.args[1].checked_type
+    if not isinstance(weight, TensorType) or weight.is_dynamic:
+        return None
+    o_axis, i_axis = kernel_layout.index_of("O"), kernel_layout.index_of("I")
+    groups = int(attrs.groups)
+    depthwise = groups > 1 and weight.concrete_shape[i_axis] == 1 and weight.concrete_shape[o_axis] == groups
+    if groups > 1 and not depthwise:
+        return None
+    return _Weighted(
+        data_layout.index_of("C"), o_axis if depthwise else i_axis, out_layout.index_of("C"), o_axis, depthwise
+    )
+
+
+def _scaled_weight(weight: RelayExpr, rank: int, scale: RelayExpr, axis: int) -> RelayExpr:
+    return relay_op.multiply(weight, expand_bias_to_match_axis(scale, rank, (axis,)))
+
+
+def _users_of(order: Sequence[RelayExpr]) -> dict[RelayExpr, list[RelayExpr]]:
+    users: dict[RelayExpr, list[RelayExpr]] = {}
+    for expr in order:
+        for child in _children(expr):
+            users.setdefault(child, []).append(expr)
+    return users
+
+
+def _children(expr: RelayExpr) -> Sequence[RelayExpr]:
+    if isinstance(expr, Function) and expr.attrs.get("Primitive"):
+        return ()
+    return direct_children(expr)
+
+
+def _post_order(root: RelayExpr) -> list[RelayExpr]:
+    order: list[RelayExpr] = []
+    done: set[RelayExpr] = set()
+    stack: list[tuple[RelayExpr, bool]] = [(root, False)]
+    while stack:
+        expr, ready = stack.pop()
+        if expr in done:
+            continue
+        if ready:
+            done.add(expr)
+            order.append(expr)
+        else:
+            stack.append((expr, True))
+            stack.extend((c, False) for c in reversed(_children(expr)))
+    return order
+
+
+class _Folder(ExprMutator):
+    """What both directions share."""
+
+    def __init__(self, func: Function) -> None:
+        super().__init__()
+        self.order = _post_order(func)
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return _children(expr)
+
+
+class _ForwardFolder(_Folder):
+    """Scales of inputs: a multiply lifts its scale, operators hand it on, a convolution takes it."""
+
+    def __init__(self, func: Function) -> None:
+        super().__init__(func)
+        self.messages = self._analyze()
+        self.scaled: dict[RelayExpr, _Scaled] = {}
+
+    def _analyze(self) -> dict[RelayExpr, _Message]:
+        """For each value the scale that all of its users can absorb, found from users to operands."""
+        users = _users_of(self.order)
+        wanted: dict[tuple[RelayExpr, RelayExpr], _Message] = {}
+        messages: dict[RelayExpr, _Message] = {}
+        for expr in reversed(self.order):
+            combined = self._combine(expr, users.get(expr, []), wanted)
+            if combined is not None:
+                messages[expr] = combined
+            if isinstance(expr, Call):
+                self._prepare(expr, combined, wanted)
+        return messages
+
+    @staticmethod
+    def _combine(
+        expr: RelayExpr, users: Sequence[RelayExpr], wanted: dict[tuple[RelayExpr, RelayExpr], _Message]
+    ) -> _Message | None:
+        result: _Message | None = None
+        for i, user in enumerate(users):
+            message = wanted.get((user, expr))
+            if message is None:
+                return None
+            result = message if i == 0 else result.merge(message) if result else None
+            if result is None:
+                return None
+        return result
+
+    @staticmethod
+    def _prepare(call: Call, out: _Message | None, wanted: dict[tuple[RelayExpr, RelayExpr], _Message]) -> None:
+        name = _op_name(call)
+        weighted = _weighted(call)
+        if weighted is not None:
+            if call.args[0] is not call.args[1]:
+                wanted[call, call.args[0]] = _Message((weighted.data_axis,), False)
+            return
+        if out is None:
+            return
+        if name in _PASS_THROUGH:
+            wanted[call, call.args[0]] = _Message(out.axes, True)
+        elif name in _LINEAR:
+            wanted[call, call.args[0]] = out
+        elif name in ("add", "subtract"):
+            left, right = call.args
+            result_rank = _rank(call.checked_type)
+            if left is right:
+                return
+            if match_broadcast_to_left_axes(left.checked_type, right, out.axes) is not None:
+                wanted[call, left] = out
+            elif match_broadcast_to_left_axes(right.checked_type, left, out.axes) is not None:
+                wanted[call, right] = out
+            elif _rank(left.checked_type) == _rank(right.checked_type) == result_rank:
+                wanted[call, left] = wanted[call, right] = out
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        name = _op_name(expr)
+        rewritten: RelayExpr | None = None
+        if _weighted(expr) is not None:
+            rewritten = self._take(expr)
+        elif name in _PASS_THROUGH or name in _LINEAR:
+            rewritten = self._pass(expr)
+        elif name in ("add", "subtract"):
+            rewritten = self._add(expr)
+        elif name == "multiply" and expr in self.messages:
+            rewritten = self._lift(expr)
+        return rewritten if rewritten is not None else super().visit_call(expr)
+
+    def _lift(self, expr: Call) -> RelayExpr | None:
+        message = self.messages[expr]
+        for data, scale in (expr.args, reversed(expr.args)):
+            squeezed = match_broadcast_to_left_axes(data.checked_type, scale, message.axes)
+            if squeezed is None or (message.positive and not is_all_positive(scale)):
+                continue
+            squeezed = match_broadcast_to_left_axes(
+                data.checked_type, _typed_like(self.visit(scale), scale), message.axes
+            )
+            assert squeezed is not None
+            value = self.scaled[data].value if data in self.scaled else self.visit(data)
+            if data in self.scaled:
+                squeezed = relay_op.multiply(self.scaled[data].scale, squeezed)
+            self.scaled[expr] = _Scaled(value, squeezed, message.axes)
+            return Call(expr.op, [self.visit(a) for a in expr.args], expr.attrs, expr.type_args, expr.span)
+        return None
+
+    def _pass(self, expr: Call) -> RelayExpr | None:
+        state = self.scaled.get(expr.args[0])
+        if state is None:
+            return None
+        value = Call(expr.op, [state.value, *(self.visit(a) for a in expr.args[1:])], expr.attrs, expr.type_args)
+        self.scaled[expr] = _Scaled(value, state.scale, state.axes)
+        return self._realize(self.scaled[expr], _rank(expr.checked_type))
+
+    def _add(self, expr: Call) -> RelayExpr | None:
+        left, right = (self.scaled.get(a) for a in expr.args)
+        state = left or right
+        if state is None:
+            return None
+        rank = _rank(expr.checked_type)
+        sides = [self.visit(a) for a in expr.args]
+        if left and right:
+            if left.scale is not right.scale:
+                return None
+            sides = [left.value, right.value]
+        else:
+            index = 0 if left else 1
+            scale = expand_bias_to_match_axis(state.scale, rank, state.axes)
+            sides[index] = state.value
+            sides[1 - index] = relay_op.divide(sides[1 - index], scale)
+        self.scaled[expr] = _Scaled(Call(expr.op, sides, expr.attrs, expr.type_args), state.scale, state.axes)
+        return self._realize(self.scaled[expr], rank)
+
+    def _take(self, expr: Call) -> RelayExpr | None:
+        state = self.scaled.get(expr.args[0])
+        weighted = _weighted(expr)
+        if state is None or weighted is None or state.axes != (weighted.data_axis,):
+            return None
+        rank = _rank(expr.args[1].checked_type)
+        weight = _scaled_weight(self.visit(expr.args[1]), rank, state.scale, weighted.weight_in_axis)
+        return Call(
+            expr.op, [state.value, weight, *map(self.visit, expr.args[2:])], expr.attrs, expr.type_args, expr.span
+        )
+
+    @staticmethod
+    def _realize(state: _Scaled, rank: int) -> RelayExpr:
+        return relay_op.multiply(state.value, expand_bias_to_match_axis(state.scale, rank, state.axes))
+
+
+def _typed_like(new: RelayExpr, old: RelayExpr) -> RelayExpr:
+    """A rewritten scale keeps its type; give it so that its shape can be matched."""
+    if new.checked_type_or_none is None:
+        new.with_checked_type(old.checked_type)
+    return new
+
+
+class _BackwardFolder(_Folder):
+    """Scales of results: a multiply pushes its scale to the operand, down to the convolution that gives it."""
+
+    def __init__(self, func: Function) -> None:
+        super().__init__(func)
+        self.uses: dict[RelayExpr, int] = {}
+        for expr in self.order:
+            for child in _children(expr):
+                self.uses[child] = self.uses.get(child, 0) + 1
+        self.messages: dict[RelayExpr, _Message] = {}
+        for expr in self.order:
+            if isinstance(expr, Call) and (message := self._absorbs(expr)) is not None:
+                self.messages[expr] = message
+
+    def _absorbs(self, call: Call) -> _Message | None:
+        """The scale of its result that ``call`` can take in, through its operands."""
+        name = _op_name(call)
+        weighted = _weighted(call)
+        if weighted is not None:
+            return _Message((weighted.out_axis,), False)
+        if name in _PASS_THROUGH or name in _LINEAR:
+            inner = self._single_use(call.args[0])
+            return _Message(inner.axes, inner.positive or name in _PASS_THROUGH) if inner else None
+        if name in ("add", "subtract"):
+            return self._absorbs_sum(call)
+        if name == "multiply":
+            return self._absorbs_product(call)
+        return None
+
+    def _single_use(self, expr: RelayExpr) -> _Message | None:
+        return self.messages.get(expr) if self.uses.get(expr) == 1 else None
+
+    def _absorbs_sum(self, call: Call) -> _Message | None:
+        left, right = (self._single_use(a) for a in call.args)
+        a, b = call.args
+        if left and right:
+            same_shape = _rank(a.checked_type) == _rank(b.checked_type)
+            return left.merge(right) if same_shape else None
+        if left and match_broadcast_to_left_axes(a.checked_type, b, left.axes) is not None:
+            return left
+        if right and match_broadcast_to_left_axes(b.checked_type, a, right.axes) is not None:
+            return right
+        return None
+
+    def _absorbs_product(self, call: Call) -> _Message | None:
+        for data, scale in (call.args, reversed(call.args)):
+            inner = self._single_use(data)
+            if inner and match_broadcast_to_left_axes(data.checked_type, scale, inner.axes) is not None:
+                return inner
+        return None
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        if _op_name(expr) == "multiply":
+            for data, scale in (expr.args, reversed(expr.args)):
+                message = self._single_use(data)
+                if message is None or isinstance(data, (Tuple, TupleGetItem)):
+                    continue
+                squeezed = match_broadcast_to_left_axes(
+                    data.checked_type, _typed_like(self.visit(scale), scale), message.axes
+                )
+                if squeezed is not None and (not message.positive or is_all_positive(scale)):
+                    assert isinstance(data, Call)
+                    return self._push(data, squeezed, message.axes)
+        return super().visit_call(expr)
+
+    def _push(self, call: Call, scale: RelayExpr, axes: tuple[int, ...]) -> RelayExpr:
+        """``call`` with its result scaled, by scaling its operands. Walks down one operand at a time."""
+        name = _op_name(call)
+        weighted = _weighted(call)
+        rank = _rank(call.checked_type)
+        args = [self.visit(a) for a in call.args]
+        if weighted is not None:
+            weight_rank = _rank(call.args[1].checked_type)
+            args[1] = _scaled_weight(args[1], weight_rank, scale, weighted.weight_out_axis)
+        elif name == "multiply":
+            index = next(i for i, a in enumerate(call.args) if self._takes(a, call.args[1 - i], axes))
+            other = match_broadcast_to_left_axes(
+                call.args[index].checked_type, _typed_like(args[1 - index], call.args[1 - index]), axes
+            )
+            assert other is not None
+            return self._push_into(call.args[index], relay_op.multiply(other, scale), axes)
+        elif name in ("add", "subtract"):
+            expanded = expand_bias_to_match_axis(scale, rank, axes)
+            args = [
+                self._push_into(a, scale, axes) if self._single_use(a) else relay_op.multiply(new, expanded)
+                for a, new in zip(call.args, args, strict=True)
+            ]
+        else:
+            args[0] = self._push_into(call.args[0], scale, axes)
+        return Call(call.op, args, call.attrs, call.type_args, call.span)
+
+    def _takes(self, data: RelayExpr, scale: RelayExpr, axes: tuple[int, ...]) -> bool:
+        message = self._single_use(data)
+        return message is not None and match_broadcast_to_left_axes(data.checked_type, scale, axes) is not None
+
+    def _push_into(self, operand: RelayExpr, scale: RelayExpr, axes: tuple[int, ...]) -> RelayExpr:
+        assert isinstance(operand, Call)
+        return self._push(operand, scale, axes)
+
+
+def _fold_pass(folder: type[_Folder], name: str) -> Pass:
+    def fold(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        if func.attrs.get("Primitive"):
+            return func
+        result = folder(func).visit(func)
+        assert isinstance(result, Function)
+        return result
+
+    infer = InferType()
+    return Sequential([infer, FunctionPass(fold, PassInfo(name, 3), Function), infer], 3, name)
+
+
+def ForwardFoldScaleAxis() -> Pass:
+    """Fold scales of inputs into the weights of the operators that follow."""
+    return _fold_pass(_ForwardFolder, "ForwardFoldScaleAxis")
+
+
+def BackwardFoldScaleAxis() -> Pass:
+    """Fold scales of results into the weights of the operators before."""
+    return _fold_pass(_BackwardFolder, "BackwardFoldScaleAxis")
+
+
+def FoldScaleAxis() -> Pass:
+    """Fold scales both ways, with constants folded in between."""
+    from tilewright.relay.transform.fold_constant import FoldConstant
+
+    passes = [BackwardFoldScaleAxis(), ForwardFoldScaleAxis(), FoldConstant()]
+    return Sequential(passes, 3, "FoldScaleAxis")
