@@ -26,6 +26,7 @@ from rich.text import Text
 import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import graph_executor
+from tilewright.relay.backend.progress import BuildReport
 
 HERE = Path(__file__).resolve().parent
 INPUT_NAME = "pixels"
@@ -45,15 +46,15 @@ class Reading:
     call_seconds: float
 
 
-def compile_to_library(model: Path, library: Path, target: str, opt_level: int) -> float:
-    """Compile the ONNX file `model` to the shared library `library`; returns the seconds that took."""
-    start = time.perf_counter()
+def compile_to_library(model: Path, library: Path, target: str, opt_level: int) -> BuildReport:
+    """Compile the ONNX file `model` to the shared library `library`; returns what the build did."""
     module, params = relay.frontend.from_onnx(onnx.load(str(model)), {INPUT_NAME: (1, 1, 8, 8)})
     with tvm.transform.PassContext(opt_level=opt_level):
         factory = relay.build(module, target=target, params=params)
     library.parent.mkdir(parents=True, exist_ok=True)
     factory.export_library(str(library))
-    return time.perf_counter() - start
+    report: BuildReport = factory.report
+    return report
 
 
 def read_digits(library: Path, pictures: np.ndarray, labels: np.ndarray) -> Iterator[Reading]:
@@ -85,27 +86,25 @@ def panel(reading: Reading, shades: str) -> Panel:
     verdict = f"{reading.answer}  {100 * reading.confidence:.1f} %" + ("" if right else f" (is {reading.label})")
     lines = Text(draw(reading.picture, shades))
     lines.append("\n" + verdict.center(16), style="bold green" if right else "bold red")
-    return Panel(lines, width=20, padding=(0, 1))
+    return Panel(lines, width=18, padding=0)
 
 
-def summary(readings: list[Reading], library: Path, model: Path, compile_seconds: float) -> Table:
+def summary(readings: list[Reading], library: Path, model: Path, report: BuildReport, seconds: float) -> Table:
     """The figures: accuracy over the whole held-out set, latency, size, and what CPU the library needs."""
     right = sum(reading.answer == reading.label for reading in readings)
-    run = np.array([reading.run_seconds for reading in readings])
-    call = np.array([reading.call_seconds for reading in readings])
+    run = 1e6 * float(np.median([reading.run_seconds for reading in readings]))
+    call = 1e6 * float(np.median([reading.call_seconds for reading in readings]))
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="bold")
     table.add_column()
-    table.add_row("Compiled in", f"{compile_seconds:.1f} s")
     table.add_row("Accuracy", f"{100 * right / len(readings):.2f} % ({right} of {len(readings)} held-out pictures)")
+    table.add_row("Latency", f"{run:.1f} us a picture (median), {call:.1f} us with copying in and out")
+    table.add_row("Library", f"{library}, {library.stat().st_size:,} bytes ({model.name}: {model.stat().st_size:,})")
+    table.add_row("Compiled", f"in {seconds:.1f} s: {report.operators} operators into {report.kernels} kernels")
     table.add_row(
-        "Latency",
-        f"{1e6 * float(np.median(run)):.1f} microseconds a picture (median; "
-        f"{1e6 * float(np.median(call)):.1f} with input and output copied)",
+        "Memory", f"{report.activation_bytes:,} bytes between operators, {report.parameter_bytes:,} of weights"
     )
-    table.add_row(
-        "Library", f"{library} ({library.stat().st_size:,} bytes; the ONNX file has {model.stat().st_size:,})"
-    )
+    table.add_row("CPU needed", ", ".join(report.cpu_features) or "any of this architecture")
     return table
 
 
@@ -120,10 +119,12 @@ def main() -> None:
     arguments = options.parse_args()
 
     console = Console(highlight=False)
+    start = time.perf_counter()
     unicode_output = (sys.stdout.encoding or "").lower().startswith("utf")
     shades = " ░▒▓█" if unicode_output else " .:*#"
     with console.status("Compiling"):
-        seconds = compile_to_library(arguments.model, arguments.output, arguments.target, arguments.opt_level)
+        report = compile_to_library(arguments.model, arguments.output, arguments.target, arguments.opt_level)
+    seconds = time.perf_counter() - start
     with np.load(arguments.pictures) as heldout:
         readings = list(read_digits(arguments.output, heldout["pictures"], heldout["labels"]))
 
@@ -135,7 +136,7 @@ def main() -> None:
             Text("\nThe four it finds hardest", style="bold"),
             Columns([panel(reading, shades) for reading in hardest[:4]]),
             "",
-            summary(readings, arguments.output, arguments.model, seconds),
+            summary(readings, arguments.output, arguments.model, report, seconds),
         )
     )
 
