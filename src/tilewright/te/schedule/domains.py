@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from tilewright.arith import Analyzer, IntSet
+from tilewright.arith.int_set import IntSetEvaluator
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
 from tilewright.te.schedule.stage import Fuse, Rebase, Relation, Singleton, Split, Stage
@@ -105,11 +106,11 @@ def _div_mod(value: PrimExpr, factor: PrimExpr, extent: PrimExpr) -> tuple[PrimE
 
 def _covers(found: IntSet, whole: Range) -> bool:
     """Whether ``found`` is just the range ``whole``."""
-    return found.min_value is whole.min and found.max_value is _last(whole)
+    return found.low is whole.min and found.high is _last(whole)
 
 
 def _last(r: Range) -> PrimExpr:
-    return r.min + (r.extent - 1)
+    return IntSet.from_range(r).max_value
 
 
 def pass_up_domain(stage: Stage, ranges: Mapping[IterVar, Range], state: dict[IterVar, IntSet], analyzer: Analyzer) -> None:
@@ -256,14 +257,14 @@ def bound_predicates(
     skip : axes that have no loop here
     outer_ranges : ranges of every loop variable that may occur, for proofs
     """
-    sets: dict[Var, IntSet] | None = None
     found: list[PrimExpr] = []
+    evaluator: IntSetEvaluator | None = None
 
     def limits(value: PrimExpr) -> IntSet:
-        nonlocal sets
-        if sets is None:
-            sets = {v: IntSet.from_range(r) for v, r in outer_ranges.items()}
-        return analyzer.int_set(value, sets)
+        nonlocal evaluator
+        if evaluator is None:
+            evaluator = IntSetEvaluator(outer_ranges, analyzer)
+        return evaluator.evaluate(value)
 
     overrun = _may_overrun(stage, ranges, analyzer)
     for iv in stage.all_iter_vars:
@@ -280,7 +281,7 @@ def bound_predicates(
             continue
         value = analyzer.simplify(values[iv] - iv.dom.min)
         region = limits(value)
-        if not analyzer.can_prove(region.min_value >= 0):
+        if region.low is None or not analyzer.can_prove(region.low >= 0):
             found.append(value >= 0)
         if not _below(region, iv.dom.extent, analyzer):
             found.append(value < iv.dom.extent)
@@ -288,4 +289,4 @@ def bound_predicates(
 
 
 def _below(region: IntSet, extent: PrimExpr, analyzer: Analyzer) -> bool:
-    return analyzer.can_prove(region.max_value < extent)
+    return region.high is not None and analyzer.can_prove(region.high < extent)

@@ -1,0 +1,150 @@
+"""``tvm.lower``: a schedule to a TIR function, and the passes that make it ready for code generation.
+
+>>> mod = tvm.lower(s, [A, B, C], name="add", simple_mode=True)
+>>> print(mod)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.module import IRModule
+from tilewright.ir.prim_expr import Var
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.te.operation import ExternOp
+from tilewright.te.schedule import Schedule
+from tilewright.te.schedule.lower import lower_schedule
+from tilewright.te.tensor import Tensor
+from tilewright.tir.buffer import Buffer, decl_buffer
+from tilewright.tir.function import PrimFunc
+
+_OPTIONS = {
+    "tir.add_lower_pass": (list, [], "(phase, pass) pairs: extra passes of lower, after phase 0 to 3"),
+    "tir.disable_vectorize": (bool, False, "run vectorized loops as serial ones"),
+}
+for _name, (_type, _default, _doc) in _OPTIONS.items():
+    if _name not in PassContext.options:
+        PassContext.register_option(_name, _type, _default, _doc)
+
+
+def schedule_to_primfunc(
+    sch: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, Buffer] | None = None
+) -> PrimFunc:
+    """The loops of a schedule as a function, before any pass.
+
+    Parameters
+    ----------
+    sch : the schedule
+    args : tensors, buffers and scalar variables, in the order of the function's parameters
+    name : the function's name
+    binds : buffers of tensors; other tensors of ``args`` get compact buffers, those with a variable in their shape
+        buffers with symbolic strides
+    """
+    bound = dict(binds or {})
+    compact = any(isinstance(stage.op, ExternOp) for stage in sch.stages)
+    params: list[Var] = []
+    buffer_map: dict[Var, Buffer] = {}
+    for position, arg in enumerate(args):
+        if isinstance(arg, Var):
+            params.append(arg)
+            continue
+        if isinstance(arg, Tensor):
+            if arg not in bound:
+                bound[arg] = argument_buffer(arg, compact)
+            buffer = bound[arg]
+        elif isinstance(arg, Buffer):
+            buffer = arg
+        else:
+            raise TilewrightError(
+                f"argument {position} of {name} is a {type(arg).__name__}; arguments are tensors, buffers and variables"
+            )
+        param = Var(buffer.name, "handle")
+        params.append(param)
+        buffer_map[param] = buffer
+    body = lower_schedule(sch, bound)
+    attrs = {"from_legacy_te_schedule": True, "global_symbol": name, "tir.noalias": True}
+    return PrimFunc(params, body, None, buffer_map, attrs)
+
+
+def argument_buffer(tensor: Tensor, compact: bool) -> Buffer:
+    """The buffer of a tensor that is an argument of a function."""
+    if compact or not any(isinstance(d, Var) for d in tensor.shape):
+        return decl_buffer(tensor.shape, tensor.dtype, tensor.name)
+    strides = [Var("stride", tensor.shape[0].dtype) for _ in tensor.shape]
+    return decl_buffer(tensor.shape, tensor.dtype, tensor.name, strides=strides, buffer_type="auto_broadcast")
+
+
+def lower(
+    inp: Schedule | PrimFunc | IRModule,
+    args: Sequence[Any] | None = None,
+    name: str = "main",
+    binds: Mapping[Tensor, Buffer] | None = None,
+    simple_mode: bool = False,
+) -> IRModule:
+    """Lower to TIR that a code generator takes.
+
+    Parameters
+    ----------
+    inp : a schedule (with ``args``), a function, or a module of functions
+    args : tensors, buffers and scalar variables, in the order of the function's parameters
+    name : the function's name
+    binds : buffers of tensors
+    simple_mode : leave loops with boundary tests in one piece, which reads better
+
+    Returns
+    -------
+    The module of the lowered functions.
+    """
+    mod = _as_module(inp, args, name, binds)
+    for step in lower_passes(simple_mode):
+        mod = step(mod)
+    return mod
+
+
+def _as_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[Tensor, Buffer] | None) -> IRModule:
+    if isinstance(inp, IRModule):
+        return inp
+    if isinstance(inp, Schedule):
+        if args is None:
+            raise TilewrightError("lower of a schedule needs args: the tensors that are the function's parameters")
+        func = schedule_to_primfunc(inp, args, name, binds)
+    elif isinstance(inp, PrimFunc):
+        func = inp if "global_symbol" in inp.attrs else inp.with_attr({"global_symbol": name, "tir.noalias": True})
+    else:
+        raise TilewrightError(f"lower takes a Schedule, PrimFunc or IRModule, got {type(inp).__name__}")
+    mod = IRModule()
+    mod[str(func.attrs["global_symbol"])] = func
+    return mod
+
+
+def lower_passes(simple_mode: bool = False) -> list[Pass]:
+    """The passes of ``lower``, in order, for the PassContext in force."""
+    from tilewright.tir import transform as tir
+
+    ctx = PassContext.current()
+    extra: list[list[Pass]] = [[], [], [], []]
+    for phase, step in ctx.option("tir.add_lower_pass"):
+        extra[min(int(phase), 3)].append(step)
+    return [
+        *extra[0],
+        tir.InjectPrefetch(),
+        tir.StorageFlatten(64),
+        tir.BF16Legalize(),
+        tir.NarrowDataType(32),
+        tir.Simplify(),
+        *extra[1],
+        *([] if simple_mode else [tir.LoopPartition()]),
+        tir.VectorizeLoop(not ctx.option("tir.disable_vectorize")),
+        tir.InjectVirtualThread(),
+        tir.InjectDoubleBuffer(),
+        tir.StorageRewrite(),
+        tir.UnrollLoop(),
+        *extra[2],
+        tir.Simplify(),
+        tir.RemoveNoOp(),
+        tir.RewriteUnsafeSelect(),
+        tir.HoistIfThenElse(),
+        *extra[3],
+    ]

@@ -1,0 +1,291 @@
+"""Bound inference: the range of every loop of a schedule.
+
+Works from the outputs back to the inputs. The axes of an output have the operation's own domain; those of any other
+stage cover what its consumers read. Of a consumer's loops, those outside the place where the stage is computed
+(``compute_at``) stand still, those inside run over their whole range:
+
+    s[B].compute_at(s[C], yo)         C[yo*4 + yi, x] reads B[yo*4 + yi, x] and B[yo*4 + yi + 1, x]
+    =>                                B's rows: [yo*4, yo*4 + 5), its columns: all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilewright.arith import Analyzer, IntSet, union
+from tilewright.arith.int_set import IntSetEvaluator
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
+from tilewright.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, TensorComputeOp, producer_loads
+from tilewright.te.schedule.domains import Ranges, pass_down_domain, pass_up_domain
+from tilewright.te.schedule.schedule import Schedule
+from tilewright.te.schedule.stage import AttachType, Stage
+from tilewright.te.tensor import Tensor
+from tilewright.tir.expr import IterVar, IterVarType, Range
+
+Regions = dict[Tensor, list[list[IntSet]]]
+
+_THREAD_RANKS = {"blockIdx": 0, "threadIdx": 1, "vthread": 1, "cthread": 1}
+_SCOPE_RANKS = {"global": 0, "shared": 1, "warp": 2, "local": 3, "texture": 0}
+
+
+@dataclass
+class Bounds:
+    """What bound inference finds."""
+
+    ranges: Ranges = field(default_factory=dict)
+    """The range of each axis of each stage that has loops."""
+    scopes: dict[Stage, str] = field(default_factory=dict)
+    """The memory that each stage's result lives in."""
+    loops: dict[Var, Range] = field(default_factory=dict)
+    """The range of each loop variable."""
+    analyzer: Analyzer = field(default_factory=Analyzer)
+    """Knows the range of each loop variable."""
+
+
+def infer_bound(sch: Schedule) -> Bounds:
+    """The ranges of all loops of a normalized schedule.
+
+    Raises TilewrightError when a stage is computed at a place that does not contain all its consumers.
+    """
+    bounds = Bounds()
+    readers = _readers(sch)
+    for stage in reversed(sch.stages):
+        if isinstance(stage.op, PlaceholderOp) or stage.attach_type is AttachType.INLINE:
+            continue
+        path = attach_path(stage)
+        bounds.scopes[stage] = _storage_scope(stage, path)
+        if stage.is_output:
+            _output_bound(stage, bounds)
+        else:
+            _consumed_bound(stage, readers, bounds)
+        pass_down_domain(stage, bounds.ranges, bounds.analyzer)
+        _bind_loops(stage, bounds)
+    return bounds
+
+
+def _bind_loops(stage: Stage, bounds: Bounds) -> None:
+    for iv in stage.leaf_iter_vars:
+        r = bounds.ranges[iv]
+        attr = stage.iter_var_attrs.get(iv)
+        thread = attr.bind_thread if attr is not None else None
+        for var in (iv.var,) if thread is None else (iv.var, thread.var):
+            if var not in bounds.loops:
+                bounds.loops[var] = r
+                if not ops.is_const_int(r.extent, 0):  # an empty range would make anything provable
+                    bounds.analyzer.bind(var, r)
+
+
+def _readers(sch: Schedule) -> dict[Tensor, list[Stage]]:
+    readers: dict[Tensor, list[Stage]] = {}
+    for stage in sch.stages:
+        if stage.attach_type is not AttachType.INLINE:
+            for tensor in stage.op.input_tensors:
+                readers.setdefault(tensor, []).append(stage)
+    return readers
+
+
+def attach_path(stage: Stage) -> list[tuple[Stage, IterVar]]:
+    """The loops of other stages around ``stage``, innermost first, with the stages that they belong to."""
+    path: list[tuple[Stage, IterVar]] = []
+    seen = {stage}
+    while stage.attach_type in (AttachType.SCOPE, AttachType.SCAN_UPDATE):
+        parent = stage.attach_stage
+        assert parent is not None
+        if parent in seen:
+            raise TilewrightError(f"compute_at goes in a circle through stage {parent.op.name}")
+        seen.add(parent)
+        leaves = parent.leaf_iter_vars
+        last = len(leaves) - 1
+        if stage.attach_type is AttachType.SCOPE:
+            assert stage.attach_ivar is not None
+            last = leaves.index(stage.attach_ivar)
+        path += [(parent, iv) for iv in reversed(leaves[: last + 1])]
+        stage = parent
+    return path
+
+
+def _storage_scope(stage: Stage, path: Sequence[tuple[Stage, IterVar]]) -> str:
+    """The given scope; by default local inside threads, shared inside blocks, global elsewhere."""
+    if stage.scope:
+        return stage.scope
+    rank = -1
+    for parent, iv in path:
+        tag = _thread_tag(parent, iv)
+        if tag:
+            rank = max(rank, _THREAD_RANKS.get(tag.split(".")[0], -1))
+    return ("global", "shared", "local")[rank + 1]
+
+
+def _thread_tag(stage: Stage, iv: IterVar) -> str:
+    attr = stage.iter_var_attrs.get(iv)
+    return attr.bind_thread.thread_tag if attr is not None and attr.bind_thread is not None else iv.thread_tag
+
+
+def _output_bound(stage: Stage, bounds: Bounds) -> None:
+    if stage.attach_type is not AttachType.ROOT:
+        raise TilewrightError(f"stage {stage.op.name} is an output of the schedule and must be computed at root")
+    for iv in stage.op.root_iter_vars:
+        assert iv.dom is not None
+        bounds.ranges[iv] = iv.dom
+
+
+def _consumed_bound(stage: Stage, readers: dict[Tensor, list[Stage]], bounds: Bounds) -> None:
+    regions: Regions = {t: [[] for _ in t.shape] for t in stage.op.outputs}
+    consumers = list(dict.fromkeys(r for t in stage.op.outputs for r in readers.get(t, [])))
+    for consumer in consumers:
+        sets = _consumer_sets(stage, consumer, bounds)
+        _regions_read(consumer.op, sets, regions, bounds.analyzer)
+    _gather(stage.op, regions, bounds)
+
+
+def _needs_relax(stage: Stage, iv: IterVar, found: bool, tag: str, scope: str) -> bool:
+    """Whether all iterations of a loop count: inside the place of computation, or threads that share the memory."""
+    if not tag or tag == "pipeline":
+        return not found
+    thread_rank = _THREAD_RANKS.get(tag.split(".")[0], 0)
+    return _SCOPE_RANKS.get(scope.split(".")[0], 0) <= thread_rank
+
+
+def _consumer_sets(stage: Stage, consumer: Stage, bounds: Bounds) -> dict[Var, IntSet]:
+    """The values that the root axes of ``consumer`` take during one computation of ``stage``."""
+    ranges, scope = bounds.ranges, bounds.scopes[stage]
+    attached = stage.attach_type is AttachType.SCOPE
+    found = False
+    state: dict[IterVar, IntSet] = {}
+    for iv in reversed(consumer.leaf_iter_vars):
+        if attached and stage.attach_stage is consumer and iv is stage.attach_ivar:
+            found = True
+        r = ranges[iv]
+        if ops.is_const_int(r.extent, 1):
+            state[iv] = IntSet.single_point(r.min)
+        elif _needs_relax(stage, iv, found, _thread_tag(consumer, iv), scope):
+            state[iv] = IntSet.from_range(r)
+        else:
+            state[iv] = IntSet.single_point(iv.var)
+    pass_up_domain(consumer, ranges, state, bounds.analyzer)
+    for iv in consumer.op.root_iter_vars:
+        if iv.iter_type is IterVarType.Opaque:
+            state[iv] = IntSet.from_range(ranges[iv])
+    relaxed = _relaxed_outside(stage, consumer, found, bounds)
+    sets: dict[Var, IntSet] = {}
+    for iv in consumer.op.root_iter_vars:
+        found_set = state[iv]
+        sets[iv.var] = _relax(found_set, relaxed, bounds.analyzer) if relaxed else found_set
+    return sets
+
+
+def _relaxed_outside(stage: Stage, consumer: Stage, found: bool, bounds: Bounds) -> dict[Var, IntSet]:
+    """The loops around ``consumer``, in other stages, that run while ``stage`` is computed once."""
+    relaxed: dict[Var, IntSet] = {}
+    in_scan = stage.attach_type is AttachType.SCAN_UPDATE
+    for parent, iv in attach_path(consumer):
+        if iv is stage.attach_ivar or (in_scan and parent is stage.attach_stage):
+            found = True
+        tag = _thread_tag(parent, iv)
+        if _needs_relax(stage, iv, found, tag, bounds.scopes[stage]):
+            relaxed[iv.var] = IntSet.from_range(bounds.ranges[iv])
+            if isinstance(parent.op, ScanOp):  # its stages speak of the axis itself, however it is split
+                axis = parent.op.scan_axis
+                relaxed[axis.var] = IntSet.from_range(bounds.ranges[axis])
+    if not found and stage.attach_type is AttachType.SCOPE:
+        assert stage.attach_stage is not None and stage.attach_ivar is not None
+        raise TilewrightError(
+            f"stage {stage.op.name} is computed at loop {stage.attach_ivar.var.name} of {stage.attach_stage.op.name}, "
+            f"but {consumer.op.name}, which reads it, is outside that loop; compute {consumer.op.name} there too, "
+            f"or compute {stage.op.name} further out"
+        )
+    return relaxed
+
+
+def _relax(found: IntSet, relaxed: dict[Var, IntSet], analyzer: Analyzer) -> IntSet:
+    evaluator = IntSetEvaluator(relaxed, analyzer)
+    low = None if found.low is None else evaluator.evaluate(found.low).low
+    high = None if found.high is None else evaluator.evaluate(found.high).high
+    return IntSet(low, high)
+
+
+def _regions_read(op: Operation, sets: dict[Var, IntSet], regions: Regions, analyzer: Analyzer) -> None:
+    """Add to ``regions`` what ``op`` reads of those tensors when its axes take the values ``sets``."""
+    if isinstance(op, ComputeOp):
+        evaluator = IntSetEvaluator(sets, analyzer)
+        for load in producer_loads(op.body):
+            found = regions.get(load.producer)
+            if found is not None:
+                for dim, index in enumerate(load.indices):
+                    region = evaluator.evaluate(index)
+                    found[dim].append(_clip(region, load.producer.shape[dim], analyzer))
+    elif isinstance(op, ScanOp):
+        _scan_regions(op, sets, regions)
+    elif isinstance(op, TensorComputeOp):
+        for tensor, region in zip(op.inputs, op.input_regions):
+            for dim, r in enumerate(region if tensor in regions else ()):
+                low, high = analyzer.int_set(r.min, sets), analyzer.int_set(r.min + r.extent - 1, sets)
+                regions[tensor][dim].append(IntSet(low.low, high.high))
+    else:
+        assert isinstance(op, ExternOp)
+        for tensor in op.inputs:
+            for dim, extent in enumerate(tensor.shape if tensor in regions else ()):
+                regions[tensor][dim].append(IntSet.from_range(Range(0, extent)))
+
+
+def _scan_regions(op: ScanOp, sets: dict[Var, IntSet], regions: Regions) -> None:
+    for k, (init, update) in enumerate(zip(op.init, op.update)):
+        for tensor, first in (
+            (init, IntSet.from_range(Range(0, init.shape[0]))),
+            (update, IntSet.single_point(op.scan_axis.var)),
+        ):
+            if tensor in regions:
+                for dim, found in enumerate([first, *(sets[iv.var] for iv in op.state_axes(k))]):
+                    regions[tensor][dim].append(found)
+
+
+def _clip(region: IntSet, extent: PrimExpr, analyzer: Analyzer) -> IntSet:
+    """The whole dimension when the region covers it; both ends change together, so that they stay comparable."""
+    low, high = region.low, region.high
+    if low is None or high is None or region.is_single_point():
+        return region
+    last = extent - 1
+    if isinstance(low, IntImm) and isinstance(high, IntImm) and isinstance(last, IntImm):
+        covered = low.value <= 0 and high.value >= last.value
+    else:
+        covered = analyzer.can_prove(low <= 0) and analyzer.can_prove(last <= high)
+    return IntSet.interval(ops.const(0, extent.dtype), last) if covered else region
+
+
+def _gather(op: Operation, regions: Regions, bounds: Bounds) -> None:
+    """The ranges of the root axes of ``op`` from the regions that consumers read."""
+    ranges = bounds.ranges
+    if isinstance(op, (ComputeOp, TensorComputeOp)):
+        for dim, iv in enumerate(op.axis):
+            assert iv.dom is not None
+            found = [s for t in op.outputs for s in regions[t][dim]]
+            ranges[iv] = _cover(found, iv.dom, bounds.analyzer)
+        for iv in op.reduce_axis:
+            assert iv.dom is not None
+            ranges[iv] = iv.dom
+    elif isinstance(op, ScanOp):
+        dom = op.scan_axis.dom
+        assert dom is not None
+        times = _cover([s for t in op.outputs for s in regions[t][0]], dom, bounds.analyzer)
+        end = times.min + times.extent
+        ranges[op.scan_axis] = Range.from_min_extent(dom.min, bounds.analyzer.simplify(end - dom.min))
+        for iv in op.spatial_axis:
+            assert iv.dom is not None
+            ranges[iv] = iv.dom
+
+
+def _cover(found: Sequence[IntSet], dom: Range, analyzer: Analyzer) -> Range:
+    """The smallest range that has all the sets; ``dom`` where they are unbounded or there are none."""
+    if not found:
+        return dom
+    whole = union(found, analyzer) if len(found) > 1 else found[0]
+    if whole.low is None or whole.high is None:
+        return dom
+    low = analyzer.simplify(whole.low)
+    extent = analyzer.simplify(whole.high - low + 1)
+    if isinstance(extent, IntImm) and extent.value < 0:
+        extent = ops.const(0, extent.dtype)
+    return Range.from_min_extent(low, extent)

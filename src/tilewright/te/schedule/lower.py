@@ -1,0 +1,475 @@
+"""From a schedule and its bounds to loops.
+
+The statement of a stage is its loop nest around its stores. Stages computed at one of its loops stand inside that
+loop, before the rest; stages computed at root stand before their consumers:
+
+    realize B([yo*4, 5), [0, w)):           <- stage B, computed at yo of C
+      for ...: B[...] = ...
+      for yi, x: C[...] = ... B[...]
+
+Producers come first in ``Schedule.stages``, so each stage is built when those attached to it are ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_expr import PrimExpr, Var
+from tilewright.te.operation import BaseComputeOp, ComputeOp, ExternOp, PlaceholderOp, ScanOp, TensorComputeOp
+from tilewright.te.schedule.bounds import Bounds, infer_bound
+from tilewright.te.schedule.domains import bound_predicates, pass_down_mask, pass_up_index
+from tilewright.te.schedule.schedule import Schedule
+from tilewright.te.schedule.stage import AttachType, IterVarAttr, Stage
+from tilewright.te.tensor import Tensor
+from tilewright.tir.buffer import Buffer, decl_buffer
+from tilewright.tir.expr import BufferLoad, IterVar, IterVarType, Load, ProducerLoad, Range, Reduce
+from tilewright.tir.op import likely
+from tilewright.tir.stmt import (
+    AttrStmt, BufferRealize, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, Store, is_no_op, seq,
+)  # fmt: skip
+from tilewright.tir.visitor import ExprMutator, StmtExprMutator, substitute
+
+Frame = Callable[[Stmt], Stmt]
+"""Wraps a statement into one level of a nest: a loop, an attribute, a condition."""
+
+_LOOP_KINDS = {
+    IterVarType.Unrolled: ForKind.UNROLLED,
+    IterVarType.Vectorized: ForKind.VECTORIZED,
+    IterVarType.Parallelized: ForKind.PARALLEL,
+}
+
+
+def wrap(frames: Sequence[Frame], body: Stmt) -> Stmt:
+    """``body`` inside ``frames``, the first outermost."""
+    for frame in reversed(frames):
+        body = frame(body)
+    return body
+
+
+def when(conditions: Sequence[PrimExpr]) -> list[Frame]:
+    """One ``if`` for each condition."""
+    return [lambda body, c=c: IfThenElse(c, body) for c in conditions]  # type: ignore[misc]
+
+
+class LowerExpr(ExprMutator):
+    """Expressions of a compute to TIR: axes get their values, tensor reads become buffer reads."""
+
+    def __init__(self, values: Mapping[Var, PrimExpr], buffers: Mapping[Tensor, Buffer]) -> None:
+        super().__init__()
+        self.memo.update(values)
+        self.buffers = buffers
+
+    def visit_producer_load(self, e: ProducerLoad) -> PrimExpr:
+        """The same element of the tensor's buffer."""
+        buffer = self.buffers.get(e.producer)
+        if buffer is None:
+            raise TilewrightError(f"tensor {e.producer.name} is read, but the schedule does not compute it")
+        return BufferLoad(buffer, self.visit_exprs(e.indices))
+
+
+@dataclass
+class Nest:
+    """The loops of a stage: ``levels[i]`` are the frames of leaf i; ``values`` are the axes in terms of the loops."""
+
+    levels: list[list[Frame]]
+    values: dict[IterVar, PrimExpr]
+    conditions: list[PrimExpr] = field(default_factory=list)
+
+
+class ScheduleLowering:
+    """Builds the statement of a normalized schedule."""
+
+    def __init__(self, sch: Schedule, bounds: Bounds, bound_buffers: Mapping[Tensor, Buffer]) -> None:
+        self.sch = sch
+        self.bounds = bounds
+        self.buffers: dict[Tensor, Buffer] = {}
+        self.external: set[Stage] = set()
+        self.var_values: dict[Var, PrimExpr] = {}
+        self.producers: dict[Stage, Stmt] = {}
+        self.attached: dict[tuple[Stage, IterVar], list[Stage]] = {}
+        self.scan_body: dict[Stage, list[Stage]] = {}
+        self.scan_inits: set[Stage] = set()
+        self.realized: dict[Buffer, tuple[Range, ...]] = {}
+        self.aligned: dict[Buffer, list[tuple[int, int, int]]] = {}
+        self._assign_buffers(bound_buffers)
+        self._find_attached()
+
+    def _assign_buffers(self, bound: Mapping[Tensor, Buffer]) -> None:
+        given: dict[tuple[Stage, int], Buffer] = {}
+        for tensor, buffer in bound.items():
+            if tensor.op in self.sch.stage_map:
+                given[self.sch.stage_map[tensor.op], tensor.value_index] = buffer
+            self.buffers[tensor] = buffer
+        for stage in self.sch.stages:
+            for index, tensor in enumerate(stage.op.outputs):
+                found = given.get((stage, index))
+                if found is not None:
+                    self.buffers[tensor] = found
+                    self.external.add(stage)
+                elif self.is_computed(stage):
+                    scope = self.bounds.scopes[stage]
+                    self.buffers[tensor] = decl_buffer(
+                        tensor.shape, tensor.dtype, tensor.name, scope="" if scope == "global" else scope
+                    )
+        for stage in self.sch.stages:
+            if isinstance(stage.op, ScanOp):
+                for state, *others in zip(stage.op.outputs, stage.op.init, stage.op.update, stage.op.state_placeholder):
+                    self.buffers.update({t: self.buffers[state] for t in others})
+                self.external |= {self.sch[t] for t in stage.op.init + stage.op.update}
+
+    def _find_attached(self) -> None:
+        for stage in self.sch.stages:
+            if stage.attach_type is AttachType.SCOPE:
+                assert stage.attach_stage is not None and stage.attach_ivar is not None
+                self.attached.setdefault((stage.attach_stage, stage.attach_ivar), []).append(stage)
+            elif stage.attach_type is AttachType.SCAN_UPDATE:
+                assert stage.attach_stage is not None
+                self.scan_body.setdefault(stage.attach_stage, []).append(stage)
+            if isinstance(stage.op, ScanOp):
+                self.scan_inits |= {self.sch[t] for t in stage.op.init}
+
+    def run(self) -> Stmt:
+        """The statement that computes all outputs."""
+        computed = [s for s in self.sch.stages if self.is_computed(s)]
+        for stage in computed:
+            self.producers[stage] = self._provide(stage)
+        body: Stmt = Evaluate(0)
+        for stage in reversed(computed):
+            if stage.attach_type is AttachType.ROOT and stage not in self.scan_inits:
+                body = self.pipeline(stage, body)
+        body = _Finish(self.var_values).visit_stmt(body) if self.var_values or self._has_threads() else body
+        return body
+
+    @staticmethod
+    def is_computed(stage: Stage) -> bool:
+        """Whether the stage has loops: it is neither an input nor inlined."""
+        return not isinstance(stage.op, PlaceholderOp) and stage.attach_type is not AttachType.INLINE
+
+    def _has_threads(self) -> bool:
+        return any(s.env_thread_axes for s in self.sch.stages) or any(
+            a.bind_thread is not None for s in self.sch.stages for a in s.iter_var_attrs.values()
+        )
+
+    def pipeline(self, stage: Stage, consumer: Stmt) -> Stmt:
+        """The stage, then what reads it, inside the stage's memory."""
+        producer = self.producers[stage]
+        if stage.is_double_buffered:
+            for tensor in stage.op.outputs:
+                producer = AttrStmt(self.buffers[tensor].data, "double_buffer_scope", 1, producer)
+        return self._realize(stage, producer if is_no_op(consumer) else seq(producer, consumer))
+
+    def region(self, stage: Stage, index: int) -> tuple[Range, ...]:
+        """The part of output ``index`` that the stage's memory holds."""
+        op, ranges = stage.op, self.bounds.ranges
+        if isinstance(op, (ComputeOp, TensorComputeOp)):
+            return tuple(ranges[iv] for iv in op.axis)
+        if isinstance(op, ScanOp):
+            time = ranges[op.scan_axis]
+            steps = Range(0, self.bounds.analyzer.simplify(time.min + time.extent))
+            return (steps, *(ranges[iv] for iv in op.state_axes(index)))
+        return tuple(Range(0, extent) for extent in op.output_shape(index))
+
+    def alignment(self, stage: Stage) -> list[tuple[int, int, int]]:
+        """(dimension, factor, offset) of each ``storage_align``."""
+        found: list[tuple[int, int, int]] = []
+        for dim, iv in enumerate(stage.op.root_iter_vars):
+            attr = stage.iter_var_attrs.get(iv)
+            if attr is not None and attr.dim_align_factor:
+                found.append((dim, attr.dim_align_factor, attr.dim_align_offset))
+        return found
+
+    def _realize(self, stage: Stage, body: Stmt) -> Stmt:
+        if stage in self.external:
+            return body
+        for index in reversed(range(stage.op.num_outputs)):
+            buffer = self.buffers[stage.op.output(index)]
+            body = BufferRealize(buffer, self.region(stage, index), ops.const(True), body)
+            for dim, factor, offset in self.alignment(stage):
+                body = AttrStmt(buffer, "buffer_dim_align", ops.call_pure("tir.tvm_tuple", "handle", dim, factor, offset), body)
+        return body
+
+    def _provide(self, stage: Stage) -> Stmt:
+        op = stage.op
+        if isinstance(op, ComputeOp):
+            from tilewright.te.schedule.tensorized import find_tensorized, tensorized_provide
+
+            axis = find_tensorized(stage)
+            return self._compute(stage, op) if axis is None else tensorized_provide(self, stage, op, axis)
+        if isinstance(op, ScanOp):
+            return self._scan(stage, op)
+        if isinstance(op, TensorComputeOp):
+            from tilewright.te.schedule.tensorized import tensor_compute_provide
+
+            return tensor_compute_provide(self, stage, op)
+        assert isinstance(op, ExternOp)
+        return self._extern(op)
+
+    def loops(
+        self, stage: Stage, begin: int = 0, end: int | None = None, init: bool = False,
+        skip: Container[IterVar] = (), values: Mapping[IterVar, PrimExpr] | None = None,
+    ) -> Nest:  # fmt: skip
+        """The loops of the leaves ``begin`` to ``end``.
+
+        Parameters
+        ----------
+        init : these are the loops that initialise a reduction: they get variables of their own
+        skip : leaves that have no loop here
+        values : of the leaves before ``begin``
+        """
+        nest = Nest([[] for _ in stage.leaf_iter_vars], dict(values or {}))
+        for index, iv in enumerate(stage.leaf_iter_vars):
+            if index < begin or (end is not None and index >= end) or iv in skip:
+                continue
+            frames = nest.levels[index]
+            attr = stage.iter_var_attrs.get(iv) or IterVarAttr(iv.iter_type)
+            nest.values[iv] = self._loop(iv, attr, frames, init)
+            if not init:
+                self._attach(stage, iv, frames)
+        pass_up_index(stage, self.bounds.ranges, nest.values)
+        return nest
+
+    def _attach(self, stage: Stage, iv: IterVar, frames: list[Frame]) -> None:
+        for inner in self.attached.get((stage, iv), ()):
+            frames.append(lambda body, inner=inner: self.pipeline(inner, body))  # type: ignore[misc]
+
+    def _loop(self, iv: IterVar, attr: IterVarAttr, frames: list[Frame], init: bool) -> PrimExpr:
+        """Add the frames of one leaf; returns the leaf's value inside them."""
+        r = self.bounds.ranges[iv]
+        if attr.bind_thread is not None or iv.iter_type is IterVarType.ThreadIndex:
+            return self._thread(iv, attr.bind_thread or iv, r, frames)
+        var = Var(f"{iv.var.name}.init", iv.var.dtype) if init else iv.var
+        for key, value in attr.pragmas:
+            pragma = ops.as_expr(1 if value is None else value)
+            frames.append(lambda body, k=key, v=pragma: AttrStmt(iv, f"pragma_{k}", v, body))  # type: ignore[misc]
+        if ops.is_const_int(r.extent, 1):
+            if not init:
+                self.var_values[iv.var] = r.min
+            return r.min
+        kind = _LOOP_KINDS.get(attr.iter_type, ForKind.SERIAL)
+        value: PrimExpr = var
+        if not ops.is_const_int(r.min, 0):
+            var = Var(var.name, var.dtype)
+            value = self.bounds.analyzer.simplify(var + r.min)
+            self.bounds.loops[var] = Range.from_min_extent(0, r.extent)
+            if not init:
+                self.var_values[iv.var] = value
+        elif init:
+            self.bounds.loops[var] = r
+        frames.append(lambda body: For(var, ops.const(0, var.dtype), r.extent, kind, body))
+        for tensor, offset in attr.prefetch if not init else ():
+            ahead = AttrStmt(self.buffers[tensor], "prefetch_scope", offset, Evaluate(0))
+            frames.append(lambda body, a=ahead: a.replace(body=body))  # type: ignore[misc]
+        return value
+
+    def _thread(self, iv: IterVar, thread: IterVar, r: Range, frames: list[Frame]) -> PrimExpr:
+        known = thread.dom
+        if known is not None and not self.bounds.analyzer.can_prove_equal(known.extent, r.extent):
+            raise TilewrightError(
+                f"loop {iv.var.name} of extent {r.extent} is bound to {thread.thread_tag} of extent {known.extent}"
+            )
+        virtual = thread.thread_tag in ("vthread", "cthread")
+        key = "virtual_thread" if virtual else "pipeline_exec_scope" if thread.thread_tag == "pipeline" else "thread_extent"
+        node = thread if known is not None else IterVar(Range(0, r.extent), thread.var, thread.iter_type, thread.thread_tag)
+        frames.append(lambda body: AttrStmt(node, key, ops.cast(thread.var.dtype, r.extent), body))
+        single = ops.is_const_int(r.extent, 1)
+        value = r.min if single or thread.thread_tag == "pipeline" else thread.var + r.min
+        if iv.var is not thread.var or single:
+            self.var_values[iv.var] = value
+        return value
+
+    def predicates(
+        self, stage: Stage, values: Mapping[IterVar, PrimExpr], skip: Container[IterVar] = (), skip_domain: bool = False
+    ) -> list[PrimExpr]:
+        """The conditions, marked as likely, that keep the loops inside the axes."""
+        found = bound_predicates(
+            stage, self.bounds.ranges, values, skip_domain, skip, self.bounds.analyzer, self.bounds.loops
+        )
+        return [likely(c) for c in found]
+
+    def _compute(self, stage: Stage, op: ComputeOp) -> Stmt:
+        nest = self.loops(stage)
+        conditions = self.predicates(stage, nest.values)
+        if stage.store_predicate is not None:
+            conditions.append(stage.store_predicate)
+        lower = LowerExpr({iv.var: nest.values[iv] for iv in op.root_iter_vars}, self.buffers)
+        first = op.body[0]
+        if isinstance(first, Reduce):
+            return self._reduction(stage, op, first, nest, conditions, lower)
+        values = [lower.visit_expr(b) for b in op.body]
+        stores = [self._store(t, v, op, nest.values) for t, v in zip(op.outputs, values)]
+        return wrap([f for level in nest.levels for f in level] + when(conditions), seq(*stores))
+
+    def _store(self, tensor: Tensor, value: PrimExpr, op: ComputeOp, values: Mapping[IterVar, PrimExpr]) -> Stmt:
+        return BufferStore(self.buffers[tensor], value, [values[iv] for iv in op.axis])
+
+    def _reduction(
+        self, stage: Stage, op: ComputeOp, reduce: Reduce, nest: Nest, conditions: list[PrimExpr], lower: LowerExpr
+    ) -> Stmt:
+        """Initialisation where the first reduction loop starts, then the loops that update.
+
+        for i:                    for i:
+          for k: s                  B[i] = 0
+                                    for k: B[i] = B[i] + ...
+        """
+        begin, skip = self.reduction_start(stage, op)
+        outer = {iv: nest.values[iv] for iv in stage.leaf_iter_vars[:begin]}
+        init_nest = self.loops(stage, begin, init=True, skip=skip, values=outer)
+        init_conditions = self.predicates(stage, init_nest.values, skip, stage.store_predicate is not None)
+        init = wrap(
+            [f for level in init_nest.levels[begin:] for f in level] + when(init_conditions),
+            seq(*self._init_stores(op, reduce, init_nest.values)),
+        )
+        update = self._update(op, reduce, nest.values, lower)
+        inner = [f for level in nest.levels[begin:] for f in level]
+        update = wrap(inner + when(conditions), update)
+        return wrap([f for level in nest.levels[:begin] for f in level], seq(init, update))
+
+    def reduction_start(self, stage: Stage, op: BaseComputeOp) -> tuple[int, set[IterVar]]:
+        """Index of the first loop that belongs to the reduction, and the axes that belong to nothing else."""
+        marks = {iv: 2 for iv in op.reduce_axis} | {iv: 1 for iv in op.axis}
+        pass_down_mask(stage, marks)
+        begin = next(
+            (k for k, iv in enumerate(stage.leaf_iter_vars) if marks.get(iv, 0) & 2), len(stage.leaf_iter_vars)
+        )
+        return begin, {iv for iv, mark in marks.items() if mark == 2}
+
+    def _init_stores(self, op: ComputeOp, reduce: Reduce, values: Mapping[IterVar, PrimExpr]) -> list[Stmt]:
+        start = reduce.init or reduce.combiner.identity_element
+        lower = LowerExpr({iv.var: values[iv] for iv in op.axis}, self.buffers)
+        return [self._store(t, lower.visit_expr(v), op, values) for t, v in zip(op.outputs, start)]
+
+    def _update(self, op: ComputeOp, reduce: Reduce, values: Mapping[IterVar, PrimExpr], lower: LowerExpr) -> Stmt:
+        combiner = reduce.combiner
+        indices = [values[iv] for iv in op.axis]
+        operands: dict[Var, PrimExpr] = {}
+        for lhs, rhs, tensor, source in zip(combiner.lhs, combiner.rhs, op.outputs, reduce.source):
+            operands[lhs] = BufferLoad(self.buffers[tensor], indices)
+            operands[rhs] = lower.visit_expr(source)
+        new_values = [substitute(r, operands) for r in combiner.result]
+        update = _store_together([self.buffers[t] for t in op.outputs], new_values, indices)
+        condition = lower.visit_expr(reduce.condition)
+        return update if ops.is_const_int(condition, 1) else IfThenElse(condition, update)
+
+    def _scan(self, stage: Stage, op: ScanOp) -> Stmt:
+        nest = self.loops(stage)
+        if op.scan_axis not in stage.leaf_iter_vars:
+            self.var_values[op.scan_axis.var] = nest.values[op.scan_axis]
+        body: Stmt = Evaluate(0)
+        for inner in reversed(self.scan_body.get(stage, [])):
+            body = self.pipeline(inner, body)
+        body = wrap(when(self.predicates(stage, nest.values)), body)
+        body = wrap([f for level in nest.levels for f in level], body)
+        inits = [self.producers[s] for s in dict.fromkeys(self.sch[t] for t in op.init)]
+        threads = [
+            (lambda inner, iv=iv: AttrStmt(iv, "thread_extent", iv.dom.extent, inner)) for iv in stage.env_thread_axes
+        ]
+        return wrap(threads, seq(*inits, body))  # type: ignore[arg-type]
+
+    def _extern(self, op: ExternOp) -> Stmt:
+        """The hand-written body over the tensors' own buffers."""
+        pairs = [*zip(op.input_placeholders, op.inputs), *zip(op.output_placeholders, op.outputs)]
+        return BindBuffers({declared: self.buffers[t] for declared, t in pairs}).visit_stmt(op.body)
+
+
+def _store_together(buffers: Sequence[Buffer], values: Sequence[PrimExpr], indices: Sequence[PrimExpr]) -> Stmt:
+    """Stores of values that may read one another's targets: the values are worked out first."""
+    stores = [BufferStore(b, v, indices) for b, v in zip(buffers, values)]
+    if len(stores) == 1:
+        return stores[0]
+    lets = [Var(f"{b.name}.new", v.dtype) for b, v in zip(buffers, values)]
+    result = seq(*(BufferStore(b, v, indices) for b, v in zip(buffers, lets)))
+    for var, value in zip(reversed(lets), reversed(values)):
+        result = LetStmt(var, value, result)
+    return result
+
+
+class BindBuffers(StmtExprMutator):
+    """Puts actual buffers in the place of declared ones, with the variables that describe them."""
+
+    def __init__(self, buffers: Mapping[Buffer, Buffer]) -> None:
+        super().__init__()
+        self.regions: dict[Buffer, tuple[Buffer, tuple[Range, ...]]] = {}
+        for declared, actual in buffers.items():
+            self.regions[declared] = (actual, tuple(Range(0, extent) for extent in actual.shape))
+            pairs = [(declared.data, actual.data), (declared.elem_offset, actual.elem_offset)]
+            pairs += zip(declared.shape, actual.shape)
+            pairs += zip(declared.strides, actual.strides or compact_strides(actual.shape))
+            self.memo.update({d: a for d, a in pairs if isinstance(d, Var) and d is not a})
+
+    def _indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> tuple[Buffer, list[PrimExpr]]:
+        """The actual buffer and the place in it of ``buffer[indices]``."""
+        actual, region = self.regions[buffer]
+        lead = len(region) - len(indices)
+        inner = [self.visit_expr(i) + r.min for i, r in zip(indices, region[lead:])]
+        return actual, [r.min for r in region[:lead]] + inner
+
+    def visit_buffer_load(self, e: BufferLoad) -> PrimExpr:
+        """A read of the actual buffer."""
+        return BufferLoad(*self._indices(e.buffer, e.indices)) if e.buffer in self.regions else super().visit_buffer_load(e)
+
+    def visit_buffer_store(self, s: BufferStore) -> Stmt:
+        """A store to the actual buffer."""
+        if s.buffer not in self.regions:
+            return super().visit_buffer_store(s)
+        actual, indices = self._indices(s.buffer, s.indices)
+        return BufferStore(actual, self.visit_expr(s.value), indices)
+
+    def visit_load(self, e: Load) -> PrimExpr:
+        """A flat read through the actual pointer."""
+        new = super().visit_load(e)
+        target = self.memo.get(e.buffer_var)
+        return new if target is None else new.replace(buffer_var=target)
+
+    def visit_store(self, s: Store) -> Stmt:
+        """A flat store through the actual pointer."""
+        new = super().visit_store(s)
+        target = self.memo.get(s.buffer_var)
+        return new if target is None else new.replace(buffer_var=target)
+
+
+def compact_strides(shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
+    """Row-major strides of ``shape``, in elements."""
+    strides: list[PrimExpr] = []
+    step: PrimExpr = ops.const(1)
+    for extent in reversed(shape):
+        strides.append(step)
+        step = step * extent
+    return tuple(reversed(strides))
+
+
+class _Finish(StmtExprMutator):
+    """Values of loop variables that have no loop of their own; one scope for each thread axis."""
+
+    def __init__(self, values: Mapping[Var, PrimExpr]) -> None:
+        super().__init__()
+        self.values = values
+        self.open_threads: list[Var] = []
+
+    def visit_var(self, e: Var) -> PrimExpr:
+        value = self.values.get(e)
+        return e if value is None else self.visit_expr(value)
+
+    def visit_attr(self, s: AttrStmt) -> Stmt:
+        if s.attr_key != "thread_extent" or not isinstance(s.node, IterVar):
+            return super().visit_attr(s)
+        if s.node.var in self.open_threads:
+            return self.visit_stmt(s.body)
+        self.open_threads.append(s.node.var)
+        result = super().visit_attr(s)
+        self.open_threads.pop()
+        return result
+
+
+def lower_schedule(sch: Schedule, bound_buffers: Mapping[Tensor, Buffer]) -> Stmt:
+    """The loops of a schedule.
+
+    Parameters
+    ----------
+    sch : a schedule, not necessarily normalized
+    bound_buffers : buffers of the tensors that live outside: inputs and outputs
+    """
+    sch = sch.normalize()
+    return ScheduleLowering(sch, infer_bound(sch), bound_buffers).run()

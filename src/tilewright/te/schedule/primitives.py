@@ -1,0 +1,362 @@
+"""Primitives that change the data flow: cache_read, cache_write, rfactor; and ``normalize``, which lowering starts with.
+
+They put new operations into the schedule and rebuild the operations that read what was replaced. An operation
+keeps its iteration variables when it is rebuilt, so the loops of its stage stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewright.arith import Analyzer
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, TensorComputeOp
+from tilewright.te.schedule.domains import Ranges, bound_predicates, pass_down_domain, pass_down_mask, pass_up_index
+from tilewright.te.schedule.stage import AttachType, Fuse, Rebase, Split, Stage
+from tilewright.te.tensor import Tensor
+from tilewright.tir.expr import IterVar, IterVarType, ProducerLoad, Reduce
+from tilewright.tir.op import if_then_else, likely
+from tilewright.tir.visitor import ExprMutator, substitute
+
+if TYPE_CHECKING:
+    from tilewright.te.schedule.schedule import Schedule
+
+
+class _MapLoads(ExprMutator):
+    """Rewrites tensor reads with a function of (tensor, new indices); None keeps the read."""
+
+    def __init__(self, rewrite: Callable[[Tensor, tuple[PrimExpr, ...]], PrimExpr | None]) -> None:
+        super().__init__()
+        self.rewrite = rewrite
+
+    def visit_producer_load(self, e: ProducerLoad) -> PrimExpr:
+        indices = self.visit_exprs(e.indices)
+        new = self.rewrite(e.producer, indices)
+        if new is not None:
+            return new
+        return e if indices is e.indices else ProducerLoad(e.producer, indices)
+
+
+def replace_inputs(op: Operation, tensors: Mapping[Tensor, Tensor]) -> Operation:
+    """The operation reading ``tensors[t]`` where it read ``t``; the same object when it reads none of them."""
+    if not any(t in tensors for t in op.input_tensors):
+        return op
+    if isinstance(op, ComputeOp):
+
+        def read_new(tensor: Tensor, indices: tuple[PrimExpr, ...]) -> PrimExpr | None:
+            return ProducerLoad(tensors[tensor], indices) if tensor in tensors else None
+
+        mutator = _MapLoads(read_new)
+        return op.replace(body=tuple(mutator.visit_expr(b) for b in op.body))
+
+    def new(items: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tuple(tensors.get(t, t) for t in items)
+
+    if isinstance(op, ScanOp):
+        return op.replace(init=new(op.init), update=new(op.update))
+    assert isinstance(op, (ExternOp, TensorComputeOp))
+    return op.replace(inputs=new(op.inputs))
+
+
+def _set_op(sch: Schedule, stage: Stage, new_op: Operation) -> dict[Tensor, Tensor]:
+    """Give ``stage`` another operation; returns old tensor -> new tensor."""
+    old_op = stage.op
+    stage.op = new_op
+    sch.stage_map[new_op] = stage
+    sch.outputs = [new_op if op is old_op else op for op in sch.outputs]
+    return dict(zip(old_op.outputs, new_op.outputs))
+
+
+def _propagate(sch: Schedule, tensors: dict[Tensor, Tensor], only: Sequence[Stage] | None = None) -> None:
+    """Rebuild what reads ``tensors`` (``only`` these stages, when given), and what reads that in turn."""
+    direct, changed = tensors, dict(tensors) if only is None else {}
+    for stage in sch.stages:
+        found = direct | changed if only is not None and stage in only else changed
+        new_op = replace_inputs(stage.op, found)
+        if new_op is not stage.op:
+            changed |= _set_op(sch, stage, new_op)
+
+
+def _insert(sch: Schedule, op: Operation, position: int) -> Stage:
+    stage = Stage(op, sch)
+    sch.stages.insert(position, stage)
+    sch.stage_map[op] = stage
+    return stage
+
+
+def _current(sch: Schedule, tensor: Tensor) -> Tensor:
+    """The tensor as the schedule computes it now."""
+    if not isinstance(tensor, Tensor):
+        raise TilewrightError(f"expected a tensor, got {type(tensor).__name__}")
+    return sch[tensor].op.output(tensor.value_index)
+
+
+def cache_read(sch: Schedule, tensor: Tensor, scope: str, readers: Any) -> Tensor:
+    """See ``Schedule.cache_read``."""
+    tensor = _current(sch, tensor)
+    found = [sch[getattr(r, "op", r)] for r in (readers if isinstance(readers, (list, tuple)) else [readers])]
+    for reader in found:
+        if tensor not in reader.op.input_tensors:
+            raise TilewrightError(f"cache_read: {reader.op.name} does not read {tensor.name}")
+    axis = [IterVar((0, d), f"ax{k}", IterVarType.DataPar) for k, d in enumerate(tensor.shape)]
+    copy = ComputeOp(f"{tensor.name}.{scope}", "", None, axis, [tensor(*[iv.var for iv in axis])])
+    stage = sch[tensor]
+    cache = _insert(sch, copy, sch.stages.index(stage) + 1)
+    cache.set_scope(scope)
+    if stage.attach_type is AttachType.SCAN_UPDATE:
+        cache.attach_type, cache.attach_stage = stage.attach_type, stage.attach_stage
+    _propagate(sch, {tensor: copy.output(0)}, found)
+    return copy.output(0)
+
+
+def cache_write(sch: Schedule, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
+    """See ``Schedule.cache_write``."""
+    given = list(tensor) if isinstance(tensor, (list, tuple)) else [tensor]
+    stage = sch[given[0]]
+    op = stage.op
+    if not isinstance(op, ComputeOp):
+        raise TilewrightError(f"cache_write: {op.name} is a {type(op).__name__}; only computes can be cached")
+    if {t.value_index for t in given} != set(range(op.num_outputs)) or any(sch[t] is not stage for t in given):
+        raise TilewrightError(f"cache_write: give all {op.num_outputs} outputs of {op.name} in one list")
+    axis, body, where = _relayout(stage, op) if stage.relations else _plain_cache(op)
+    cache = ComputeOp(f"{op.name}.{scope}", op.tag, op.attrs, axis, body, op.reduce_axis)
+    copy = [out(*where) for out in cache.outputs]
+    was_at = stage.attach_type
+    _insert(sch, cache, sch.stages.index(stage)).set_scope(scope)
+    if was_at is AttachType.SCAN_UPDATE:
+        sch[cache].attach_type, sch[cache].attach_stage = was_at, stage.attach_stage
+    _replace_op(sch, stage, ComputeOp(op.name, op.tag, op.attrs, op.axis, copy))
+    results = [cache.output(t.value_index) for t in given]
+    return results if isinstance(tensor, (list, tuple)) else results[0]
+
+
+def _replace_op(sch: Schedule, stage: Stage, new_op: Operation) -> None:
+    """Give ``stage`` an operation with loops of its own, and rebuild its readers."""
+    tensors = _set_op(sch, stage, new_op)
+    stage.all_iter_vars = list(new_op.root_iter_vars)
+    stage.leaf_iter_vars = list(new_op.root_iter_vars)
+    stage.relations = []
+    _propagate(sch, tensors)
+
+
+def _plain_cache(op: ComputeOp) -> tuple[list[IterVar], list[PrimExpr], list[PrimExpr]]:
+    axis = [IterVar(iv.dom, f"{iv.var.name}.c", iv.iter_type) for iv in op.axis]
+    renamed = {old.var: new.var for old, new in zip(op.axis, axis)}
+    return axis, [substitute(b, renamed) for b in op.body], [iv.var for iv in op.axis]
+
+
+def _relayout(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[PrimExpr], list[PrimExpr]]:
+    """The cache of a stage with splits and reorders has the stage's loops as its dimensions, in their order."""
+    analyzer = Analyzer()
+    ranges: Ranges = {iv: iv.dom for iv in op.root_iter_vars if iv.dom is not None}
+    pass_down_domain(stage, ranges, analyzer)
+    marks = {iv: 1 for iv in op.reduce_axis}
+    pass_down_mask(stage, marks)
+    leaves = [iv for iv in stage.leaf_iter_vars if not marks.get(iv)]
+    axis = [IterVar(ranges[iv], f"{iv.var.name}.c", iv.iter_type) for iv in leaves]
+    values: dict[IterVar, PrimExpr] = {leaf: new.var for leaf, new in zip(leaves, axis)}
+    pass_up_index(stage, ranges, values)
+    loops = {new.var: ranges[leaf] for leaf, new in zip(leaves, axis)}
+    inside = bound_predicates(stage, ranges, values, True, {iv for iv, m in marks.items() if m}, analyzer, loops)
+    value_of = {iv.var: values[iv] for iv in op.axis}
+    body = [_guard(substitute(b, value_of), inside) for b in op.body]
+    return axis, body, _leaf_indices(stage, op, ranges, leaves)
+
+
+def _guard(body: PrimExpr, conditions: Sequence[PrimExpr]) -> PrimExpr:
+    if not conditions:
+        return body
+    inside = conditions[0]
+    for c in conditions[1:]:
+        inside = ops.logical_and(inside, c)
+    if isinstance(body, Reduce):
+        return body.replace(condition=ops.logical_and(likely(inside), body.condition))
+    return if_then_else(likely(inside), body, ops.const(0, body.dtype))
+
+
+def _leaf_indices(stage: Stage, op: ComputeOp, ranges: Ranges, leaves: Sequence[IterVar]) -> list[PrimExpr]:
+    """The leaves in terms of the root axes."""
+    values: dict[IterVar, PrimExpr] = {iv: iv.var for iv in op.root_iter_vars}
+    for relation in stage.relations:
+        if isinstance(relation, Split):
+            value, factor = values[relation.parent], ranges[relation.inner].extent
+            values[relation.outer] = ops.floordiv(value, factor)
+            values[relation.inner] = ops.floormod(value, factor)
+        elif isinstance(relation, Fuse):
+            extent = ranges[relation.inner].extent
+            values[relation.fused] = values[relation.outer] * extent + values[relation.inner]
+        elif not isinstance(relation, Rebase):
+            values[relation.iter] = ops.const(0)
+    return [values[iv] for iv in leaves]
+
+
+def rfactor(sch: Schedule, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
+    """See ``Schedule.rfactor``."""
+    stage = sch[tensor]
+    op = stage.op
+    if not isinstance(op, ComputeOp) or not isinstance(op.body[0], Reduce):
+        raise TilewrightError(f"rfactor: {op.name} is not a reduction")
+    stage._position(axis, "rfactor")
+    if axis.iter_type is not IterVarType.CommReduce:
+        raise TilewrightError(f"rfactor: {axis.var.name} of {op.name} is not a reduction axis")
+    position = factor_axis if factor_axis >= 0 else factor_axis + len(op.axis) + 1
+    if not 0 <= position <= len(op.axis):
+        raise TilewrightError(f"rfactor: factor_axis is {factor_axis}, but {op.name} has {len(op.axis)} axes")
+    factor = _factor_op(stage, op, op.body[0], axis, position)
+    final = _final_op(op, op.body[0], factor, axis, position)
+    _insert(sch, factor, sch.stages.index(stage))
+    _replace_op(sch, stage, final)
+    return factor.output(0) if factor.num_outputs == 1 else list(factor.outputs)
+
+
+def _factor_op(stage: Stage, op: ComputeOp, reduce: Reduce, axis: IterVar, position: int) -> ComputeOp:
+    analyzer = Analyzer()
+    ranges: Ranges = {iv: iv.dom for iv in op.root_iter_vars if iv.dom is not None}
+    pass_down_domain(stage, ranges, analyzer)
+    marks = {iv: 1 for iv in op.reduce_axis}
+    pass_down_mask(stage, marks)
+    leaves = [iv for iv in stage.leaf_iter_vars if marks.get(iv)]
+    kinds = {axis: IterVarType.DataPar}
+    new = {iv: IterVar(ranges[iv], iv.var.name, kinds.get(iv, IterVarType.CommReduce)) for iv in leaves}
+    values: dict[IterVar, PrimExpr] = {iv: made.var for iv, made in new.items()}
+    pass_up_index(stage, ranges, values)
+    loops = {made.var: ranges[iv] for iv, made in new.items()}
+    skip = {iv for iv in stage.all_iter_vars if not marks.get(iv)}
+    inside = bound_predicates(stage, ranges, values, True, skip, analyzer, loops)
+    axes = [IterVar(iv.dom, iv.var.name, iv.iter_type) for iv in op.axis]
+    value_of = {old.var: made.var for old, made in zip(op.axis, axes)} | {
+        iv.var: values[iv] for iv in op.reduce_axis
+    }
+    axes.insert(position, new[axis])
+    condition = substitute(reduce.condition, value_of)
+    for test in inside:
+        condition = ops.logical_and(condition, likely(test))
+    rest = [new[iv] for iv in leaves if iv is not axis]
+    sources = [substitute(s, value_of) for s in reduce.source]
+    if rest:
+        body: list[PrimExpr] = [
+            Reduce(reduce.combiner, sources, rest, condition, k) for k in range(len(reduce.source))
+        ]
+    else:  # nothing is left to reduce: each partial result is one term, or the identity outside the domain
+        identity = reduce.combiner.identity_element
+        body = [if_then_else(condition, s, i) for s, i in zip(sources, identity)]
+    return ComputeOp(f"{op.name}.rf", op.tag, op.attrs, axes, body[: op.num_outputs], rest)
+
+
+def _final_op(op: ComputeOp, reduce: Reduce, factor: ComputeOp, axis: IterVar, position: int) -> ComputeOp:
+    again = IterVar(factor.axis[position].dom, f"{axis.var.name}.v", IterVarType.CommReduce)
+    indices: list[PrimExpr] = [iv.var for iv in op.axis]
+    indices.insert(position, again.var)
+    sources = [factor.output(k)(*indices) for k in range(factor.num_outputs)]
+    body = [
+        Reduce(reduce.combiner, sources, [again], ops.const(True), k, reduce.init) for k in range(op.num_outputs)
+    ]
+    return ComputeOp(op.name, op.tag, op.attrs, op.axis, body, [again])
+
+
+def copy_schedule(sch: Schedule) -> Schedule:
+    """See ``Schedule.copy``."""
+    new = object.__new__(type(sch))
+    copies: dict[Stage, Stage] = {}
+    for stage in sch.stages:
+        made = object.__new__(Stage)
+        made.__dict__.update(stage.__dict__)
+        made.schedule = new
+        made.all_iter_vars, made.leaf_iter_vars = list(stage.all_iter_vars), list(stage.leaf_iter_vars)
+        made.relations = list(stage.relations)
+        made.iter_var_attrs = dict(stage.iter_var_attrs)
+        made.env_thread_axes = list(stage.env_thread_axes)
+        copies[stage] = made
+    for made in copies.values():
+        if made.attach_stage is not None:
+            made.attach_stage = copies[made.attach_stage]
+    new.outputs = list(sch.outputs)
+    new.stages = list(copies.values())
+    new.stage_map = {op: copies[stage] for op, stage in sch.stage_map.items()}
+    return new
+
+
+def normalize(sch: Schedule) -> Schedule:
+    """See ``Schedule.normalize``."""
+    new = copy_schedule(sch)
+    _inline(new)
+    rebased = _rebase(new)
+    for stage in new.stages:
+        if stage.attach_type is AttachType.SCOPE:
+            _legalize_attach(stage, rebased)
+    return new
+
+
+def _inline(sch: Schedule) -> None:
+    """Write inlined values into their readers, in one sweep: producers come first, so each is final when it is read."""
+    inlined: dict[Tensor, tuple[ComputeOp, int]] = {}
+    changed: dict[Tensor, Tensor] = {}
+
+    def value(tensor: Tensor, indices: tuple[PrimExpr, ...]) -> PrimExpr | None:
+        if tensor in inlined:
+            op, index = inlined[tensor]
+            return substitute(op.body[index], {iv.var: i for iv, i in zip(op.axis, indices)})
+        return ProducerLoad(changed[tensor], indices) if tensor in changed else None
+
+    for stage in sch.stages:
+        op = stage.op
+        reads = [t for t in op.input_tensors if t in inlined]
+        if reads and isinstance(op, ComputeOp):
+            mutator = _MapLoads(value)
+            new_op: Operation = op.replace(body=tuple(mutator.visit_expr(b) for b in op.body))
+        elif reads:
+            raise TilewrightError(
+                f"{reads[0].name} is inlined, but {op.name} ({type(op).__name__}) reads it from memory; "
+                f"do not inline {reads[0].name}"
+            )
+        else:
+            new_op = replace_inputs(op, changed)
+        if new_op is not op:
+            changed |= _set_op(sch, stage, new_op)
+        if stage.attach_type is AttachType.INLINE:
+            assert isinstance(new_op, ComputeOp)
+            for index, (old, new) in enumerate(zip(op.outputs, new_op.outputs)):
+                inlined[old] = inlined[new] = (new_op, index)
+
+
+def _rebase(sch: Schedule) -> dict[IterVar, IterVar]:
+    """Let the loops over root axes whose range may not start at 0 start there."""
+    rebased: dict[IterVar, IterVar] = {}
+    for stage in sch.stages:
+        if stage.attach_type is AttachType.INLINE or isinstance(stage.op, PlaceholderOp):
+            continue
+        for iv in stage.op.root_iter_vars:
+            if iv.iter_type is IterVarType.Ordered:  # the stages of a scan speak of its axis itself
+                continue
+            attr = stage.iter_var_attrs.get(iv)
+            known = stage.is_output or iv.iter_type is IterVarType.CommReduce
+            starts_at_zero = known and iv.dom is not None and ops.is_const_int(iv.dom.min, 0)
+            if iv not in stage.leaf_iter_vars or starts_at_zero or (attr is not None and attr.bind_thread):
+                continue
+            new = IterVar(None, type(iv.var)(iv.var.name, iv.var.dtype), iv.iter_type)
+            stage.relations.append(Rebase(iv, new))
+            stage.all_iter_vars.append(new)
+            stage.leaf_iter_vars[stage.leaf_iter_vars.index(iv)] = new
+            if attr is not None:
+                stage.iter_var_attrs[new] = attr
+            rebased[iv] = new
+    return rebased
+
+
+def _legalize_attach(stage: Stage, rebased: Mapping[IterVar, IterVar]) -> None:
+    """A loop that was split or fused after compute_at is followed to the innermost loop made from it."""
+    parent, axis = stage.attach_stage, stage.attach_ivar
+    assert parent is not None and axis is not None
+    for relation in parent.relations:
+        if isinstance(relation, Split) and relation.parent is axis:
+            axis = relation.inner
+        elif isinstance(relation, Fuse) and axis in (relation.outer, relation.inner):
+            axis = relation.fused
+        elif isinstance(relation, Rebase) and relation.parent is axis:
+            axis = relation.rebased
+    stage.attach_ivar = rebased.get(axis, axis)
+    if stage.attach_ivar not in parent.leaf_iter_vars:
+        raise TilewrightError(f"stage {stage.op.name} is computed at a loop of {parent.op.name} that is no longer there")

@@ -1,0 +1,318 @@
+"""Loops whose inside is a tensor intrinsic: ``tensorize``, and computes written with intrinsic calls.
+
+The loops outside the block stay. Inside, the intrinsic's statements replace everything; its declared buffers are
+bound to the regions of the actual ones. For a reduction that goes on outside the block, ``reduce_init`` stands
+where the reduction starts and ``reduce_update`` in the innermost place; without ``reduce_init``, ``body`` takes the
+place of the update in the first iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tilewright.arith import Analyzer, IntSet, union
+from tilewright.arith.int_set import IntSetEvaluator
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_expr import PrimExpr, Var
+from tilewright.te.operation import ComputeOp, TensorComputeOp, producer_loads
+from tilewright.te.schedule.domains import pass_up_domain, pass_up_index
+from tilewright.te.schedule.stage import Stage
+from tilewright.te.tensor import Tensor
+from tilewright.te.tensorize import TensorIntrin
+from tilewright.tir.buffer import Buffer
+from tilewright.tir.expr import IterVar, IterVarType, ProducerLoad, Range, Reduce
+from tilewright.tir.stmt import IfThenElse, Stmt, seq
+from tilewright.tir.visitor import ExprMutator, substitute
+
+if TYPE_CHECKING:
+    from tilewright.te.schedule.lower import Frame, Nest, ScheduleLowering
+
+Region = tuple[Range, ...]
+
+
+def find_tensorized(stage: Stage) -> IterVar | None:
+    """The outermost loop of the stage's tensorized block, if there is one."""
+    for iv in stage.leaf_iter_vars:
+        attr = stage.iter_var_attrs.get(iv)
+        if attr is not None and attr.iter_type is IterVarType.Tensorized:
+            return iv
+    return None
+
+
+def tensorized_provide(lowering: ScheduleLowering, stage: Stage, op: ComputeOp, axis: IterVar) -> Stmt:
+    """The statement of a stage whose loops from ``axis`` inwards are an intrinsic."""
+    intrin: TensorIntrin = stage.iter_var_attrs[axis].tensor_intrin
+    position = stage.leaf_iter_vars.index(axis)
+    nest = lowering.loops(stage, end=position)
+    sets = _block_sets(lowering, stage, position)
+    outs = [_cover(sets[iv.var], iv, lowering.bounds.analyzer) for iv in op.axis]
+    reads = _input_regions(lowering, op, sets)
+    if len(intrin.inputs) != len(op.input_tensors):
+        raise _mismatch(op, intrin, f"it has {len(intrin.inputs)} inputs, the block reads {len(op.input_tensors)} tensors")
+    reductions = {iv: _cover(sets[iv.var], iv, lowering.bounds.analyzer) for iv in op.reduce_axis}
+    _verify(op, intrin, outs, reductions, reads, lowering.bounds.analyzer)
+    _check_inside(lowering, stage)
+    binder = _Binder(lowering, op, intrin)
+    for declared, tensor in zip(intrin.buffers, op.input_tensors):
+        binder.bind(declared, tensor, reads[tensor])
+    for declared, tensor in zip(intrin.buffers[len(intrin.inputs) :], op.outputs):
+        binder.bind(declared, tensor, outs)
+    return _assemble(lowering, stage, op, intrin, nest, position, binder)
+
+
+def tensor_compute_provide(lowering: ScheduleLowering, stage: Stage, op: TensorComputeOp) -> Stmt:
+    """The statement of a compute whose body is an intrinsic call."""
+    nest = lowering.loops(stage)
+    values = {iv.var: nest.values[iv] for iv in op.root_iter_vars}
+    binder = _Binder(lowering, op, op.intrin)
+    for declared, tensor, region in zip(op.intrin.buffers, op.inputs, op.input_regions):
+        ranges = [Range.from_min_extent(substitute(r.min, values), substitute(r.extent, values)) for r in region]
+        binder.bind(declared, tensor, ranges)
+    outs = [Range.from_min_extent(nest.values[iv], 1) for iv in op.axis[: op.schedulable_ndim]]
+    for iv in op.axis[op.schedulable_ndim :]:
+        assert iv.dom is not None
+        outs.append(iv.dom)
+    for declared, tensor in zip(op.intrin.buffers[len(op.intrin.inputs) :], op.outputs):
+        binder.bind(declared, tensor, outs)
+    binder.scalars(op.intrin.scalar_params, [substitute(s, values) for s in op.scalar_inputs])
+    return _assemble(lowering, stage, op, op.intrin, nest, len(stage.leaf_iter_vars), binder)
+
+
+def _assemble(
+    lowering: ScheduleLowering, stage: Stage, op: ComputeOp | TensorComputeOp, intrin: TensorIntrin, nest: Nest,
+    position: int, binder: _Binder,
+) -> Stmt:  # fmt: skip
+    from tilewright.te.schedule.lower import wrap
+
+    def flat(levels: Sequence[list[Frame]]) -> list[Frame]:
+        return [f for level in levels for f in level]
+
+    begin, skip = lowering.reduction_start(stage, op)
+    if not op.reduce_axis or begin >= position:
+        return wrap(flat(nest.levels[:position]), binder.apply(intrin.body, "body"))
+    update = binder.apply(intrin.reduce_update, "reduce_update")
+    if intrin.reduce_init is None:
+        first = [nest.values[iv].equal(lowering.bounds.ranges[iv].min) for iv in stage.leaf_iter_vars[begin:position] if iv in skip]
+        is_first = first[0]
+        for test in first[1:]:
+            is_first = ops.logical_and(is_first, test)
+        update = IfThenElse(is_first, binder.apply(intrin.body, "body"), update)
+        return wrap(flat(nest.levels[:position]), update)
+    outer = {iv: nest.values[iv] for iv in stage.leaf_iter_vars[:begin]}
+    init_nest = lowering.loops(stage, begin, position, init=True, skip=skip, values=outer)
+    renamed = {
+        iv.var: init_nest.values[iv] for iv in stage.leaf_iter_vars[begin:position] if iv in init_nest.values
+    }
+    init = substitute(binder.apply(intrin.reduce_init, "reduce_init"), renamed)
+    init = wrap(flat(init_nest.levels[begin:position]), init)
+    return wrap(flat(nest.levels[:begin]), seq(init, wrap(flat(nest.levels[begin:position]), update)))
+
+
+def _block_sets(lowering: ScheduleLowering, stage: Stage, position: int) -> dict[Var, IntSet]:
+    """The values of the root axes while the block runs once."""
+    state: dict[IterVar, IntSet] = {}
+    for index, iv in enumerate(stage.leaf_iter_vars):
+        r = lowering.bounds.ranges[iv]
+        if ops.is_const_int(r.extent, 1):
+            state[iv] = IntSet.single_point(r.min)
+        else:
+            state[iv] = IntSet.single_point(iv.var) if index < position else IntSet.from_range(r)
+    pass_up_domain(stage, lowering.bounds.ranges, state, lowering.bounds.analyzer)
+    return {iv.var: state[iv] for iv in stage.op.root_iter_vars}
+
+
+def _cover(found: IntSet, iv: IterVar, analyzer: Analyzer) -> Range:
+    r = found.cover_range(iv.dom)
+    return Range.from_min_extent(analyzer.simplify(r.min), analyzer.simplify(r.extent))
+
+
+def _input_regions(lowering: ScheduleLowering, op: ComputeOp, sets: Mapping[Var, IntSet]) -> dict[Tensor, Region]:
+    analyzer = lowering.bounds.analyzer
+    evaluator = IntSetEvaluator(sets, analyzer)
+    found: dict[Tensor, list[list[IntSet]]] = {}
+    for load in producer_loads(op.body):
+        dims = found.setdefault(load.producer, [[] for _ in load.indices])
+        for dim, index in zip(dims, load.indices):
+            dim.append(evaluator.evaluate(index))
+    regions: dict[Tensor, Region] = {}
+    for tensor, dims in found.items():
+        covers = [union(sets_, analyzer).cover_range(Range(0, d)) for sets_, d in zip(dims, tensor.shape)]
+        regions[tensor] = tuple(
+            Range.from_min_extent(analyzer.simplify(r.min), analyzer.simplify(r.extent)) for r in covers
+        )
+    return regions
+
+
+def _mismatch(op: ComputeOp, intrin: TensorIntrin, why: str) -> TilewrightError:
+    return TilewrightError(f"tensorize of {op.name} with {intrin.name}: {why}")
+
+
+def _check_inside(lowering: ScheduleLowering, stage: Stage) -> None:
+    """The block must lie inside the axes: an intrinsic has no place for a boundary test."""
+    ranges = lowering.bounds.ranges
+    values: dict[IterVar, PrimExpr] = {iv: iv.var for iv in stage.leaf_iter_vars}
+    pass_up_index(stage, ranges, values)
+    tests = lowering.predicates(stage, values)
+    if tests:
+        raise TilewrightError(
+            f"tensorize of {stage.op.name}: the blocks do not divide the loops, so that {tests[0]} would have to be "
+            "tested inside; choose split factors that divide the extents"
+        )
+
+
+class _ToIntrinsic(ExprMutator):
+    """Tensor reads of the block to reads of the intrinsic's inputs, relative to the start of the region."""
+
+    def __init__(self, values: Mapping[Var, PrimExpr], inputs: Mapping[Tensor, tuple[Tensor, Region]], analyzer: Analyzer) -> None:
+        super().__init__()
+        self.memo.update(values)
+        self.inputs = inputs
+        self.analyzer = analyzer
+
+    def visit_producer_load(self, e: ProducerLoad) -> PrimExpr:
+        declared, region = self.inputs[e.producer]
+        lead = len(e.indices) - declared.ndim
+        indices = [
+            self.analyzer.simplify(self.visit_expr(i) - r.min) for i, r in zip(e.indices[lead:], region[lead:])
+        ]
+        return ProducerLoad(declared, indices)
+
+
+def _verify(
+    op: ComputeOp, intrin: TensorIntrin, outs: Sequence[Range], reductions: Mapping[IterVar, Range],
+    reads: Mapping[Tensor, Region], outer: Analyzer,
+) -> None:  # fmt: skip
+    """Raise unless the block computes what the intrinsic declares."""
+    meaning = intrin.op
+    assert isinstance(meaning, ComputeOp)
+    analyzer = Analyzer()
+    values: dict[Var, PrimExpr] = {}
+    for axes, declared, ranges in (
+        (op.axis, meaning.axis, list(outs)),
+        (op.reduce_axis, meaning.reduce_axis, [reductions[iv] for iv in op.reduce_axis]),
+    ):
+        lead = len(axes) - len(declared)
+        if lead < 0 or any(not ops.is_const_int(r.extent, 1) for r in ranges[:lead]):
+            extents = [str(r.extent) for r in ranges]
+            wanted = [str(iv.dom.extent) for iv in declared if iv.dom is not None]
+            raise _mismatch(op, intrin, f"the block has extents {extents}, the intrinsic {wanted}")
+        for iv, r in zip(axes[:lead], ranges):
+            values[iv.var] = r.min
+        for iv, new, r in zip(axes[lead:], declared, ranges[lead:]):
+            assert new.dom is not None
+            if not isinstance(new.dom.extent, Var) and not outer.can_prove_equal(new.dom.extent, r.extent):
+                raise _mismatch(op, intrin, f"axis {iv.var.name} has extent {r.extent} in the block, {new.dom.extent} in the intrinsic")
+            values[iv.var] = new.var + r.min
+            analyzer.bind(new.var, Range(0, r.extent))
+    inputs = {t: (d, reads[t]) for t, d in zip(op.input_tensors, intrin.inputs)}
+    mapper = _ToIntrinsic(values, inputs, analyzer)
+    for mine, theirs in zip(op.body, meaning.body):
+        for a, b in zip(_parts(mine, theirs, mapper), _parts(theirs, theirs, None)):
+            if analyzer.simplify(a) is not analyzer.simplify(b):
+                raise _mismatch(op, intrin, f"the block computes {a}, the intrinsic {b}")
+
+
+def _parts(body: PrimExpr, like: PrimExpr, mapper: ExprMutator | None) -> list[PrimExpr]:
+    """What has to agree: the value, or combiner, sources and condition of a reduction."""
+    visit = mapper.visit_expr if mapper is not None else (lambda e: e)
+    if not isinstance(body, Reduce) or not isinstance(like, Reduce):
+        return [visit(body)] if not isinstance(body, Reduce) else []
+    names = dict(zip(body.combiner.lhs + body.combiner.rhs, like.combiner.lhs + like.combiner.rhs))
+    return [
+        *(substitute(r, names) for r in body.combiner.result),
+        *body.combiner.identity_element,
+        *(visit(s) for s in body.source),
+        visit(body.condition),
+    ]
+
+
+class _Binder:
+    """Binds an intrinsic's declared buffers to regions of actual buffers, and applies that to its statements."""
+
+    def __init__(self, lowering: ScheduleLowering, op: ComputeOp | TensorComputeOp, intrin: TensorIntrin) -> None:
+        self.lowering = lowering
+        self.op = op
+        self.intrin = intrin
+        self.variables: dict[Var, PrimExpr] = {}
+        self.regions: dict[Buffer, tuple[Buffer, Region]] = {}
+
+    def bind(self, declared: Buffer, tensor: Tensor, region: Sequence[Range]) -> None:
+        """Let ``declared`` stand for ``region`` of the buffer of ``tensor``."""
+        actual = self.lowering.buffers[tensor]
+        start, strides = self._layout(tensor, actual)
+        lead = len(region) - len(declared.shape)
+        if lead < 0 or any(not ops.is_const_int(r.extent, 1) for r in region[:lead]):
+            raise self._fail(f"buffer {declared.name} has {len(declared.shape)} dimensions, the region of {tensor.name} has more")
+        offset: PrimExpr = actual.elem_offset
+        for r, low, stride in zip(region, start, strides):
+            offset = offset + (r.min - low) * stride
+        self._match(declared.data, actual.data, declared, tensor)
+        self._match(declared.elem_offset, self._simple(offset), declared, tensor)
+        for extent, r in zip(declared.shape, region[lead:]):
+            self._match(extent, r.extent, declared, tensor)
+        self._match_strides(declared, tensor, region[lead:], strides[lead:])
+        self.regions[declared] = (actual, tuple(region))
+
+    def _layout(self, tensor: Tensor, actual: Buffer) -> tuple[list[PrimExpr], list[PrimExpr]]:
+        """First index held in memory and stride, for each dimension."""
+        from tilewright.te.schedule.lower import compact_strides
+
+        stage = self.lowering.sch.stage_map.get(tensor.op)
+        if stage is None or stage in self.lowering.external or not self.lowering.is_computed(stage):
+            return [ops.const(0)] * tensor.ndim, list(actual.strides or compact_strides(actual.shape))
+        held = self.lowering.region(stage, tensor.value_index)
+        aligned = {dim: (factor, off) for dim, factor, off in self.lowering.alignment(stage)}
+        strides: list[PrimExpr] = []
+        step: PrimExpr = ops.const(1)
+        for dim in reversed(range(len(held))):
+            if dim in aligned:
+                factor, off = aligned[dim]
+                step = self._simple(step + ops.floormod(factor + off - ops.floormod(step, factor), factor))
+            strides.append(step)
+            step = self._simple(step * held[dim].extent)
+        return [r.min for r in held], strides[::-1]
+
+    def _simple(self, e: PrimExpr) -> PrimExpr:
+        return self.lowering.bounds.analyzer.simplify(e)
+
+    def _match_strides(self, declared: Buffer, tensor: Tensor, region: Sequence[Range], strides: Sequence[PrimExpr]) -> None:
+        if declared.strides:
+            for want, have in zip(declared.strides, strides):
+                self._match(want, have, declared, tensor)
+            return
+        step: PrimExpr = ops.const(1)
+        for r, stride in zip(reversed(region), reversed(strides)):
+            if not ops.is_const_int(r.extent, 1) and not self.lowering.bounds.analyzer.can_prove_equal(step, stride):
+                raise self._fail(
+                    f"buffer {declared.name} is declared compact, but the block of {tensor.name} has stride {stride} "
+                    f"where {step} is needed; declare the buffer with strides"
+                )
+            step = self._simple(step * r.extent)
+
+    def _match(self, declared: PrimExpr, actual: PrimExpr, buffer: Buffer, tensor: Tensor) -> None:
+        if isinstance(declared, Var) and declared not in self.variables:
+            self.variables[declared] = actual
+            return
+        wanted = substitute(declared, self.variables) if self.variables else declared
+        if wanted is not actual and not self.lowering.bounds.analyzer.can_prove_equal(wanted, actual):
+            raise self._fail(f"buffer {buffer.name} needs {wanted}, the block of {tensor.name} has {actual}")
+
+    def scalars(self, declared: Sequence[PrimExpr], actual: Sequence[PrimExpr]) -> None:
+        """Bind scalar parameters."""
+        self.variables.update({d: a for d, a in zip(declared, actual) if isinstance(d, Var)})
+
+    def _fail(self, why: str) -> TilewrightError:
+        return TilewrightError(f"tensorize of {self.op.name} with {self.intrin.name}: {why}")
+
+    def apply(self, stmt: Stmt | None, what: str) -> Stmt:
+        """The intrinsic's statement over the actual buffers."""
+        from tilewright.te.schedule.lower import BindBuffers
+
+        if stmt is None:
+            raise self._fail(f"the intrinsic does not give its {what}, which is needed here")
+        binder = BindBuffers({})
+        binder.memo.update(self.variables)
+        binder.regions.update(self.regions)
+        return binder.visit_stmt(stmt)
