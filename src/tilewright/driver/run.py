@@ -62,10 +62,9 @@ def make_inputs(
     arrays: dict[str, np.ndarray[Any, Any]] = {}
     for name, (shape, dtype) in wanted.items():
         arrays[name] = given[name] if name in given else _filled(shape, dtype, fill or "zeros", rng)
-        if arrays[name].shape != shape or arrays[name].dtype != numpy_dtype(dtype):
-            raise TVMError(
-                f"input {name!r}: expected {dtype} of shape {shape}, got {arrays[name].dtype} of shape {arrays[name].shape}"
-            )
+        found = arrays[name]
+        if found.shape != shape or found.dtype != numpy_dtype(dtype):
+            raise TVMError(f"input {name!r}: expected {dtype} of shape {shape}, got {found.dtype} of shape {found.shape}")
     return arrays
 
 

@@ -29,7 +29,7 @@ from tilewright.relay.transform.layout_rewriter import LayoutRewriter, RewriteHo
 
 
 def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
-    """Convert the operators named to the layouts given for their data, kernel, ... ("default" leaves one to the operator)."""
+    """Convert the operators named to the layouts given for their data, kernel, ... ("default" leaves it open)."""
 
     def hook_of(op: Op) -> RewriteHook | None:
         convert = op.get_attr("FTVMConvertOpLayout")

@@ -7,7 +7,7 @@ a pass here calls the hook on every call, children first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -105,7 +105,7 @@ def CanonicalizeOps() -> Pass:
 
 
 class _FastMathRewriter(ExprMutator):
-    FAST = {"exp": "fast_exp", "tanh": "fast_tanh", "erf": "fast_erf", "nn.softmax": "nn.fast_softmax"}
+    FAST: ClassVar[dict[str, str]] = {"exp": "fast_exp", "tanh": "fast_tanh", "erf": "fast_erf", "nn.softmax": "nn.fast_softmax"}
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return _skips_primitive(expr)
