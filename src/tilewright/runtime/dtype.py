@@ -95,9 +95,13 @@ class DataType:
         return make_dtype, (self.type_code, self.bits, self.lanes)
 
 
-@cache
 def make_dtype(type_code: int, bits: int, lanes: int = 1) -> DataType:
     """Return the type with these DLPack fields."""
+    return _make(type_code, bits, lanes)
+
+
+@cache
+def _make(type_code: int, bits: int, lanes: int) -> DataType:
     self = object.__new__(DataType)
     self.type_code, self.bits, self.lanes = type_code, bits, lanes
     return self
