@@ -68,13 +68,12 @@ def bench(
     threads: Threads = None,
     repeat: Annotated[int, typer.Option(min=1, help="Number of measurements.")] = 10,
     seconds: Annotated[float, typer.Option(min=0.01, help="Least time of a measurement.")] = 0.2,
-    profile: Annotated[bool, typer.Option(help="Also time each kernel.")] = False,
 ) -> None:
     """Measure the latency of a compiled library."""
     _set_threads(threads)
     from tilewright.driver.run import bench_library
 
-    bench_library(library, repeat, seconds, profile)
+    bench_library(library, repeat, seconds)
 
 
 @app.command()

@@ -79,7 +79,7 @@ def compile_model(
             _dump_code(dump, factory)
         with report.stage("export"):
             factory.export_library(str(output), **({"cc": cc} if cc else {}))
-    built: BuildReport = factory.report
+    built: BuildReport = factory.function_metadata
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
     if not quiet:
         _summary(Console(), model, output, built, chosen, time.perf_counter() - start)

@@ -29,13 +29,13 @@ def load_graph(library: Path) -> tuple[GraphModule, dict[str, tuple[tuple[int, .
         raise TVMError(f"{library}: no such file")
     module = load_module(str(library))
     executor = GraphModule(module["default"](cpu(0)))
-    return executor, _graph_inputs(executor, json.loads(module["get_graph_json"]()))
+    params = {module["get_param_name"](i) for i in range(module["get_num_params"]())}
+    return executor, _graph_inputs(json.loads(module["get_graph_json"]()), params)
 
 
-def _graph_inputs(executor: GraphModule, graph: dict[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
+def _graph_inputs(graph: dict[str, Any], params: set[str]) -> dict[str, tuple[tuple[int, ...], str]]:
     """Inputs that are no parameters: those that the library holds no value for."""
     row_ptr, attrs = graph["node_row_ptr"], graph["attrs"]
-    params = set(executor.get_param_names())
     found: dict[str, tuple[tuple[int, ...], str]] = {}
     for node in graph["arg_nodes"]:
         name = graph["nodes"][node]["name"]
@@ -64,7 +64,9 @@ def make_inputs(
         arrays[name] = given[name] if name in given else _filled(shape, dtype, fill or "zeros", rng)
         found = arrays[name]
         if found.shape != shape or found.dtype != numpy_dtype(dtype):
-            raise TVMError(f"input {name!r}: expected {dtype} of shape {shape}, got {found.dtype} of shape {found.shape}")
+            raise TVMError(
+                f"input {name!r}: expected {dtype} of shape {shape}, got {found.dtype} of shape {found.shape}"
+            )
     return arrays
 
 
@@ -119,7 +121,7 @@ def run_library(library: Path, inputs: Path | None, fill: str | None, output: Pa
         _write_npz(output, results)
 
 
-def bench_library(library: Path, repeat: int, seconds: float, profile: bool) -> None:
+def bench_library(library: Path, repeat: int, seconds: float) -> None:
     """Measure and print the latency."""
     executor, wanted = load_graph(library)
     for name, array in make_inputs(wanted, None, "random").items():
@@ -130,19 +132,4 @@ def bench_library(library: Path, repeat: int, seconds: float, profile: bool) -> 
     for heading in ("median", "mean", "min", "max", "std"):
         table.add_column(f"{heading} (ms)", justify="right")
     table.add_row(*(f"{getattr(result, k) * 1e3:.3f}" for k in ("median", "mean", "min", "max", "std")))
-    console = Console()
-    console.print(table)
-    if profile:
-        _print_profile(console, executor)
-
-
-def _print_profile(console: Console, executor: GraphModule) -> None:
-    rows = sorted(executor.profile_kernels(), key=lambda row: -row[1])
-    total = sum(seconds for _, seconds in rows) or 1.0
-    table = Table(box=None, pad_edge=False)
-    table.add_column("kernel")
-    table.add_column("us", justify="right")
-    table.add_column("share", justify="right")
-    for name, elapsed in rows:
-        table.add_row(name.removeprefix("tvmgen_default_"), f"{elapsed * 1e6:.1f}", f"{elapsed / total:.1%}")
-    console.print(table)
+    Console().print(table)

@@ -118,7 +118,7 @@ def build(
     Returns
     -------
     The executor factory: ``lib["default"](device)`` makes an executor; unpacks as ``graph, lib, params``;
-    ``lib.report`` is the ``BuildReport``.
+    ``lib.function_metadata`` is the ``BuildReport``.
 
     Raises
     ------
@@ -139,8 +139,9 @@ def build(
         kernels = IRModule({module.ensure_global_var(f.name): f.prim_func for f in graph.functions})
         library = build_tir(kernels, target=chosen, name=mod_name)
     _fill_report(report, graph)
-    factory = GraphExecutorFactoryModule(module, chosen, "graph", graph.to_json(), library, mod_name, graph.params)
-    factory.report = report
+    factory = GraphExecutorFactoryModule(
+        module, chosen, "graph", graph.to_json(), library, mod_name, graph.params, report
+    )
     return factory
 
 
