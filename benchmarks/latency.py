@@ -30,7 +30,7 @@ from . import flops, peak
 from .client import Client, EngineError
 from .engines import ENGINES
 from .plot import ratios_svg
-from .report import OURS, EngineResult, ModelResult, as_json, geometric_mean, table, write_json
+from .report import OURS, EngineResult, ModelResult, as_json, geometric_mean, markdown, table, write_json
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     options.add_argument("--no-tilewright", action="store_true", help="measure the peers alone")
     options.add_argument("--threads", type=int, nargs="+", default=[2])
     options.add_argument("--quick", action="store_true", help="fewer and shorter blocks, for a first look")
+    options.add_argument("--markdown", type=Path, help="write the table as Markdown")
     options.add_argument("--plot", type=Path, help="write the ratios as an SVG bar chart")
     options.add_argument("--json", type=Path, default=Path("build") / "benchmarks" / "latency.json")
     return options.parse_args(arguments)
@@ -190,6 +191,9 @@ def main() -> None:
     settings = {"plan": asdict(plan), "engines": engines, "threads": arguments.threads}
     write_json(arguments.json, as_json(results, machine, settings))
     console.print(f"Written: {arguments.json}")
+    if arguments.markdown:
+        arguments.markdown.write_text(markdown(results, machine))
+        console.print(f"Written: {arguments.markdown}")
     if arguments.plot:
         arguments.plot.write_text(ratios_svg(results))
         console.print(f"Written: {arguments.plot}")

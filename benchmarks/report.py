@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.markup import escape
 from rich.table import Table
 
 from .flops import Work
@@ -90,52 +91,61 @@ def geometric_mean(ratios: Sequence[float]) -> float:
     return math.exp(sum(math.log(ratio) for ratio in ratios) / len(ratios))
 
 
+HEADINGS = (
+    *("model", "threads", "engine", "median ms", "± MAD", "ratio", "difference"),
+    *("build s", "MiB", "cores", "peak", "weights"),
+)
+LEGEND = (
+    "ratio: fastest peer over tilewright. difference: from ONNX Runtime, of its largest value. build: load or compile.",
+    "MiB: largest resident memory. cores: busy ones. peak: of the FMA peak. weights: of the DRAM read bandwidth.",
+)
+
+
+def rows(result: ModelResult, machine: Machine) -> list[tuple[str, ...]]:
+    """What the tables say of one model: a row of cells for each engine, under `HEADINGS`."""
+    made: list[tuple[str, ...]] = []
+    for name, engine in result.engines.items():
+        ratio = result.ratio() if name == OURS else None
+        cells = (
+            result.model,
+            str(result.threads),
+            name,
+            f"{1e3 * engine.median:.3f}" if engine.median < 0.1 else f"{1e3 * engine.median:.1f}",
+            f"{100 * engine.spread:.1f} %",
+            "" if ratio is None else f"{ratio:.2f}",
+            "" if engine.difference is None else f"{engine.difference:.1e}",
+            f"{engine.build_seconds:.1f}",
+            f"{engine.peak_mib:.0f}",
+            f"{np.mean(engine.cpu):.2f}",
+            f"{100 * result.compute_share(name, machine):.0f} %",
+            f"{100 * result.bandwidth_share(name, machine):.0f} %",
+        )
+        made.append(cells)
+    for name, message in result.errors.items():
+        made.append((result.model, str(result.threads), name, f"failed: {message.splitlines()[0]:.60}"))
+    return made
+
+
 def table(results: Sequence[ModelResult], machine: Machine) -> Table:
-    """A line for each model and engine."""
-    widest = list(machine.gflops)[-1]
-    threads = "/".join(str(count) for count in sorted({result.threads for result in results}))
-    made = Table(
-        title=f"Latency of one run, fp32, {threads} thread(s)",
-        caption="ratio: fastest peer over tilewright. difference: from ONNX Runtime, of its largest value.\n"
-        f"cores: busy ones. peak: of the {widest} FMA peak. weights: of the DRAM read bandwidth.",
-    )
-    made.add_column("model")
-    made.add_column("threads", justify="right")
-    made.add_column("engine")
-    for heading in (
-        "median ms",
-        "± MAD",
-        "ratio",
-        "difference",
-        "build s",
-        "MiB",
-        "cores",
-        "peak",
-        "weights",
-    ):
-        made.add_column(heading, justify="right")
+    """A line for each model and engine, for a terminal."""
+    made = Table(title="Latency of one run, fp32", caption="\n".join(LEGEND))
+    for index, heading in enumerate(HEADINGS):
+        made.add_column(heading, justify="left" if index in (0, 2) else "right")
     for result in results:
-        for index, (name, engine) in enumerate(result.engines.items()):
-            ratio = result.ratio() if name == OURS else None
-            made.add_row(
-                result.model if index == 0 else "",
-                str(result.threads) if index == 0 else "",
-                name,
-                f"{1e3 * engine.median:.3f}" if engine.median < 0.1 else f"{1e3 * engine.median:.1f}",
-                f"{100 * engine.spread:.1f} %",
-                "" if ratio is None else f"{ratio:.2f}",
-                "" if engine.difference is None else f"{engine.difference:.1e}",
-                f"{engine.build_seconds:.1f}",
-                f"{engine.peak_mib:.0f}",
-                f"{np.mean(engine.cpu):.2f}",
-                f"{100 * result.compute_share(name, machine):.0f} %",
-                f"{100 * result.bandwidth_share(name, machine):.0f} %",
-                style="bold" if name == OURS else None,
-            )
-        for name, message in result.errors.items():
-            made.add_row(result.model, str(result.threads), name, "[red]failed[/red]", message.split("\n")[0][:60])
+        for index, cells in enumerate(rows(result, machine)):
+            shown = (cells if index == 0 else ("", "", *cells[2:])) if len(cells) > 4 else cells
+            made.add_row(*map(escape, shown), style="bold" if cells[2] == OURS else None)
         made.add_section()
     return made
+
+
+def markdown(results: Sequence[ModelResult], machine: Machine) -> str:
+    """The same table for a document."""
+    alignment = ["---" if index in (0, 2) else "---:" for index in range(len(HEADINGS))]
+    lines = [HEADINGS, alignment]
+    for result in results:
+        lines += [(*cells, *[""] * (len(HEADINGS) - len(cells))) for cells in rows(result, machine)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def as_json(results: Sequence[ModelResult], machine: Machine, settings: dict[str, Any]) -> dict[str, Any]:
@@ -146,6 +156,7 @@ def as_json(results: Sequence[ModelResult], machine: Machine, settings: dict[str
         entry["fastest_peer"], entry["ratio"] = result.fastest_peer(), result.ratio()
         for name, engine in result.engines.items():
             entry["engines"][name].update(
+                blocks=[[round(seconds, 9) for seconds in block] for block in engine.blocks],
                 median_seconds=engine.median,
                 relative_mad=engine.spread,
                 block_medians=[float(np.median(block)) for block in engine.blocks],

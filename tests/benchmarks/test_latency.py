@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,6 +12,7 @@ from benchmarks.client import Client, EngineError
 from benchmarks.flops import Work
 from benchmarks.peak import Machine
 from benchmarks.plot import ratios_svg
+from rich.console import Console
 
 from benchmarks import latency, report
 from tilewright.testing import zoo
@@ -113,3 +115,18 @@ def test_plot_has_a_bar_for_each_ratio_as_long_as_it_is() -> None:
     bars = [rect for rect in root.iter("{http://www.w3.org/2000/svg}rect") if rect.get("x")]
     fast, slow = (float(bar.get("width", 0)) for bar in bars)
     assert fast / slow == pytest.approx(4.0, rel=1e-3)
+
+
+def test_table_and_markdown_have_a_row_for_each_engine_and_failure() -> None:
+    engines = {"tilewright": engine_result([0.001]), "onnxruntime": engine_result([0.002])}
+    result = report.ModelResult("net", 2, Work(10**8, 10**6), engines, {"openvino": "no [such] thing\nmore"})
+    lines = report.markdown([result], MACHINE).splitlines()
+    assert len(lines) == 2 + 3
+    assert len({line.count("|") for line in lines}) == 1
+    assert "| net | 2 | tilewright | 1.000 | 0.0 % | 2.00 |" in lines[2]
+    assert "| openvino | failed: no [such] thing |" in lines[4]
+    console = Console(width=160, file=io.StringIO(), force_terminal=False)
+    console.print(report.table([result], MACHINE))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert all(word in text for word in ("tilewright", "onnxruntime", "failed: no [such] thing"))
