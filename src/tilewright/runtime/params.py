@@ -60,9 +60,7 @@ class _Reader:
     def take(self, size: int) -> memoryview:
         """Return the next size bytes."""
         if size < 0 or size > len(self.view) - self.at:
-            raise ValueError(
-                f"the parameter file is cut short at byte {self.at}: {size} more bytes are announced"
-            )
+            raise ValueError(f"the parameter file is cut short at byte {self.at}: {size} more bytes are announced")
         out = self.view[self.at : self.at + size]
         self.at += size
         return out

@@ -1,0 +1,167 @@
+"""Which nodes the JSON form can hold: their names in TVM 0.8, and how each field is written.
+
+A field is written as a ``node`` unless the table says otherwise (``name:int``). Classes are named by where they
+are defined, so that this table can speak of Relay without importing it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import Any, NamedTuple
+
+from tilewright.ir.attrs import Attrs
+
+Fields = tuple[tuple[str, str], ...]
+
+
+class NodeClass(NamedTuple):
+    """A class that the JSON form knows."""
+
+    path: str
+    fields: Fields
+    derived: frozenset[str]  # written for TVM's sake, but worked out by the constructor
+
+    def load(self) -> Any:
+        """The class itself."""
+        module, name = self.path.rsplit(".", 1)
+        return getattr(importlib.import_module(f"tilewright.{module}"), name)
+
+
+def _fields(text: str) -> tuple[Fields, frozenset[str]]:
+    fields, derived = [], set()
+    for item in text.split():
+        name, _, kind = item.rstrip("*").partition(":")
+        fields.append((name, kind or "node"))
+        if item.endswith("*"):
+            derived.add(name)
+    return tuple(fields), frozenset(derived)
+
+
+def _classes(prefix: str, module: str, table: dict[str, str]) -> dict[str, NodeClass]:
+    return {f"{prefix}{name}": NodeClass(f"{module}.{name}", *_fields(fields)) for name, fields in table.items()}
+
+
+_BINARY = {
+    name: "dtype:str* a b"
+    for name in (
+        "Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "Min", "Max",
+        "EQ", "NE", "LT", "LE", "GT", "GE", "And", "Or",
+    )
+}  # fmt: skip
+
+# A star marks a field that the constructor works out from the others.
+CLASSES: dict[str, NodeClass] = {
+    **_classes(
+        "relay.",
+        "relay.expr",
+        {
+            "Constant": "data:array span",
+            "Tuple": "fields span",
+            "Var": "name_hint:str type_annotation span",
+            "Call": "op args attrs type_args span",
+            "TupleGetItem": "tuple_value index:int span",
+            "Function": "params body ret_type type_params attrs span",
+            "Let": "var value body span",
+            "If": "cond true_branch false_branch span",
+            "RefCreate": "value span",
+            "RefRead": "ref span",
+            "RefWrite": "ref value span",
+        },
+    ),
+    **_classes(
+        "relay.",
+        "relay.adt",
+        {
+            "Constructor": "name_hint:str inputs belong_to tag:int span",
+            "TypeData": "header type_vars constructors span",
+            "Match": "data clauses complete:bool span",
+            "Clause": "lhs rhs span",
+            "PatternWildcard": "span",
+            "PatternVar": "var span",
+            "PatternConstructor": "constructor patterns span",
+            "PatternTuple": "patterns span",
+        },
+    ),
+    **_classes("relay.", "ir.type", {"TensorType": "shape dtype:str span", "RefType": "value span"}),
+    **_classes(
+        "",
+        "ir.type",
+        {
+            "TupleType": "fields span",
+            "FuncType": "arg_types ret_type type_params type_constraints span",
+            "TypeVar": "name_hint:str kind:int span",
+            "GlobalTypeVar": "name_hint:str kind:int span",
+            "TypeCall": "func args span",
+            "IncompleteType": "kind:int span",
+            "PrimType": "dtype:str",
+            "PointerType": "element_type storage_scope:str",
+        },
+    ),
+    **_classes("", "ir.expr", {"GlobalVar": "name_hint:str span"}),
+    **_classes("", "ir.op", {"Op": "name:str"}),
+    **_classes("", "ir.span", {
+        "SourceName": "name:str",
+        "Span": "source_name line:int end_line:int column:int end_column:int",
+    }),
+    **_classes("", "ir.prim_expr", {"IntImm": "dtype:str value:int", "FloatImm": "dtype:str value:float"}),
+    **_classes(
+        "tir.",
+        "ir.prim_expr",
+        {
+            "Var": "dtype:str name:str type_annotation",
+            "SizeVar": "dtype:str name:str type_annotation",
+            "Any": "dtype:str*",
+            "StringImm": "dtype:str* value:str",
+            "Cast": "dtype:str value",
+            **_BINARY,
+            "Not": "dtype:str* a",
+            "Select": "dtype:str* condition true_value false_value",
+            "Ramp": "dtype:str* base stride lanes:int",
+            "Broadcast": "dtype:str* value lanes:int",
+            "Let": "dtype:str* var value body",
+            "Call": "dtype:str op args",
+        },
+    ),
+}  # fmt: skip
+
+_KEY_BY_PATH = {info.path: key for key, info in CLASSES.items()}
+
+
+@cache
+def key_of_class(cls: type) -> str | None:
+    """The name in TVM of a class, or of the nearest base that has one."""
+    for base in cls.__mro__:
+        key = _KEY_BY_PATH.get(f"{base.__module__}.{base.__qualname__}".removeprefix("tilewright."))
+        if key is not None:
+            return key
+    return None
+
+
+def annotations_of(cls: type[Attrs]) -> dict[str, str]:
+    """The declared type of each field of an attributes class, as text."""
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        for name, declared in vars(base).get("__annotations__", {}).items():
+            found[name] = declared if isinstance(declared, str) else getattr(declared, "__name__", str(declared))
+    return {name: found.get(name, "Any") for name in cls._fields}
+
+
+@cache
+def attribute_fields(cls: type[Attrs]) -> Fields:
+    """Fields of an operator's attributes: int, float, bool and str stand as text, all else as nodes."""
+    plain = ("int", "float", "bool", "str")
+    return tuple((n, a if a in plain else "node") for n, a in annotations_of(cls).items())
+
+
+def attribute_class(key: str) -> type[Attrs]:
+    """The attributes class that TVM calls ``key``; raises ValueError when there is none."""
+    importlib.import_module("tilewright.relay.op")
+    name = key.removeprefix("relay.attrs.")
+    waiting: list[type[Attrs]] = [Attrs]
+    while waiting:
+        cls = waiting.pop()
+        if cls.__name__ == name and cls is not Attrs:
+            return cls
+        waiting += cls.__subclasses__()
+    raise ValueError(f"no operator has attributes of the type {key!r}")
