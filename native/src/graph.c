@@ -346,7 +346,7 @@ int graph_replace_input(TilewrightGraph* g, int entry, TwArray* array, bool borr
 }
 
 int TilewrightGraphSetInputAt(TilewrightGraph* g, int index, const DLTensor* value) {
-  int entry = -1;
+  int entry;
   if (graph_input_entry(g, index, &entry) != 0 || check_input(g, entry, value) != 0) return -1;
   GraphEntry* e = &g->entries[entry];
   if (e->borrowed) {
@@ -366,7 +366,7 @@ int TilewrightGraphSetInput(TilewrightGraph* g, const char* name, const DLTensor
 }
 
 int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* g, int index, const DLTensor* value) {
-  int entry = -1;
+  int entry;
   if (graph_input_entry(g, index, &entry) != 0 || check_input(g, entry, value) != 0) return -1;
   if (tw_check_cpu(value->device) != 0) return -1;
   /* an array that owns nothing stands for the caller's memory */
@@ -385,7 +385,7 @@ int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* g, int index, const DLTen
 }
 
 int TilewrightGraphGetInput(TilewrightGraph* g, int index, TVMArrayHandle* out) {
-  int entry = -1;
+  int entry;
   if (graph_input_entry(g, index, &entry) != 0) return -1;
   *out = &tw_array_retain(g->entries[entry].array)->tensor;
   return 0;
@@ -401,14 +401,14 @@ static int output_entry(const TilewrightGraph* g, int index, int* entry) {
 }
 
 int TilewrightGraphGetOutput(TilewrightGraph* g, int index, TVMArrayHandle* out) {
-  int entry = -1;
+  int entry;
   if (output_entry(g, index, &entry) != 0) return -1;
   *out = &tw_array_retain(g->entries[entry].array)->tensor;
   return 0;
 }
 
 int TilewrightGraphCopyOutput(TilewrightGraph* g, int index, DLTensor* out) {
-  int entry = -1;
+  int entry;
   return output_entry(g, index, &entry) != 0 ? -1 : tw_copy(&g->entries[entry].array->tensor, out);
 }
 

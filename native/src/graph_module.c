@@ -133,7 +133,7 @@ static int node_argument(TilewrightGraph* g, TVMValue* args, int* codes, int n, 
 }
 
 static int debug_get_output(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
-  int node = -1;
+  int node;
   DLTensor* out;
   (void)ret;
   if (node_argument(g, args, codes, n, &node) != 0) return -1;

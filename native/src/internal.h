@@ -36,10 +36,12 @@ typedef struct {
 TwThread* tw_thread(void);
 void tw_workspace_release(TwThread* thread);
 
-/* Sets the calling thread's error text and returns -1. */
-int tw_fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+void tw_set_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
+/* Sets the calling thread's error text and is -1, visibly to the compiler's flow analysis. */
+#define tw_fail(...) (tw_set_error(__VA_ARGS__), tw_minus_one())
+static inline int tw_minus_one(void) { return -1; }
 void tw_clear_error(void);
-int tw_out_of_memory(size_t nbytes);
+#define tw_out_of_memory(nbytes) tw_fail("out of memory: could not allocate %zu bytes", (size_t)(nbytes))
 
 /* ---- strings and maps (util.c) ---- */
 char* tw_strdup(const char* text);

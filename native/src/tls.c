@@ -58,7 +58,7 @@ void tw_clear_error(void) {
   if (t->error != NULL) t->error[0] = '\0';
 }
 
-int tw_fail(const char* format, ...) {
+void tw_set_error(const char* format, ...) {
   va_list args, again;
   va_start(args, format);
   va_copy(again, args);
@@ -73,7 +73,4 @@ int tw_fail(const char* format, ...) {
     TVMAPISetLastError("out of memory while reporting an error");
   }
   va_end(again);
-  return -1;
 }
-
-int tw_out_of_memory(size_t nbytes) { return tw_fail("out of memory: could not allocate %zu bytes", nbytes); }

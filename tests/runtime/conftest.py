@@ -27,7 +27,7 @@ def kernel_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def compiled(kernel_object: Path, tmp_path: Path) -> runtime.Module:
+def compiled(kernel_object: Path, tmp_path_factory: pytest.TempPathFactory) -> runtime.Module:
     """A module over code in this process (its own copy, so that contexts do not mix)."""
-    library = compile_kernels(tmp_path / "in_process.so", "-shared")
+    library = compile_kernels(tmp_path_factory.mktemp("code") / "in_process.so", "-shared")
     return runtime.from_compiled(HandWrittenCode(kernel_object, library), "llvm")

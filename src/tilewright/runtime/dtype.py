@@ -113,9 +113,7 @@ def _parse(text: str) -> DataType:
         return make_dtype(DataTypeCode.UINT, 1)
     match = _PATTERN.fullmatch(text)
     if match is None:
-        raise ValueError(
-            f'unknown data type "{text}"; examples of types: float32, int8, bool, bfloat16, float32x4'
-        )
+        raise ValueError(f'unknown data type "{text}"; examples of types: float32, int8, bool, bfloat16, float32x4')
     code, default_bits = _CODES[match[1]]
     bits, lanes = int(match[2] or default_bits), int(match[3] or 1)
     if not (0 < bits < 256 and 0 < lanes < 65536):

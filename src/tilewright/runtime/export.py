@@ -243,6 +243,9 @@ def export_library(
     # beside the target, so that the finished file is moved within one file system
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial{suffix}")
     try:
+        # finds out what permission bits do not tell, before the work is done
+        partial.touch()
+        partial.unlink()
         with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary:
             folder = Path(workspace_dir) if workspace_dir is not None else Path(temporary)
             files = [*_write_objects(root, folder, compiler, extra), *(addons or [])]

@@ -110,9 +110,7 @@ class BenchmarkResult(NamedTuple):
         )
 
     def __str__(self) -> str:
-        header = (
-            f"{'mean (ms)':^12}  {'median (ms)':^12}  {'max (ms)':^12}  {'min (ms)':^12}  {'std (ms)':^12}"
-        )
+        header = f"{'mean (ms)':^12}  {'median (ms)':^12}  {'max (ms)':^12}  {'min (ms)':^12}  {'std (ms)':^12}"
         numbers = (self.mean, self.median, self.max, self.min, self.std)
         return "Execution time summary:\n" + header + "\n" + "  ".join(f"{n * 1000:^12.4f}" for n in numbers)
 
@@ -235,9 +233,7 @@ class Module:
             return
         objects = code.objects()
         if len(objects) != 1:
-            raise RuntimeError(
-                f"the module consists of {len(objects)} objects; use export_library to link them"
-            )
+            raise RuntimeError(f"the module consists of {len(objects)} objects; use export_library to link them")
         path.write_bytes(objects[0])
 
     def export_library(
@@ -276,9 +272,7 @@ class Module:
             A function of the measured function's arguments that gives a :class:`BenchmarkResult`.
         """
         create = need_global_func("runtime.RPCTimeEvaluator")
-        timer = create(
-            self, func_name, dev.device_type, dev.device_id, number, repeat, int(min_repeat_ms), f_preproc
-        )
+        timer = create(self, func_name, dev.device_type, dev.device_id, number, repeat, int(min_repeat_ms), f_preproc)
 
         def evaluator(*args: Any) -> BenchmarkResult:
             blob = timer(*args)
@@ -348,9 +342,7 @@ def _get_function(ctx: int, name: bytes, out: Any) -> int:
 def _save(ctx: int, stream: int) -> int:
     try:
         data = _contexts[ctx].save()
-        check_call(
-            LIB.TilewrightStreamWrite(stream, ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
-        )
+        check_call(LIB.TilewrightStreamWrite(stream, ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data)))
     except BaseException as error:
         set_last_error(error)
         return -1
@@ -414,9 +406,7 @@ def create_module(
         save: gives the bytes that the loader reads; without it the module cannot be exported.
         get_source: gives the text in a format.
     """
-    callbacks = ModuleCallbacks(
-        Resolve(), _get_function, _save if save is not None else Save(), _get_source, _finalize
-    )
+    callbacks = ModuleCallbacks(Resolve(), _get_function, _save if save is not None else Save(), _get_source, _finalize)
     return _create(type_key, callbacks, _PythonModule(find, save, get_source))[0]
 
 

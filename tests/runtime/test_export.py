@@ -1,0 +1,253 @@
+"""Exported libraries: what is in them, and every way that writing one can fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.runtime.kernels import KERNELS, ROOT, HandWrittenCode, chain_json
+
+from tilewright import runtime
+from tilewright.runtime import _ffi
+from tilewright.runtime.export import write_blob
+
+WEIGHT = np.arange(15, dtype="float32").reshape(3, 5)
+
+
+@pytest.fixture
+def factory(compiled: runtime.Module) -> runtime.GraphExecutorFactoryModule:
+    params = {"w": WEIGHT}
+    return runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(2), compiled, "default", params)
+
+
+def run(module: runtime.Module) -> np.ndarray:
+    executor = runtime.GraphModule(module["default"](runtime.cpu()))
+    executor.run(x=np.ones((3, 5), "float32"))
+    return executor.get_output(0).numpy()
+
+
+@pytest.mark.parametrize("suffix", [".so", ".tar", ".a", ".o"])
+def test_exported_network_runs_after_loading(
+    factory: runtime.GraphExecutorFactoryModule, suffix: str, tmp_path: Path
+) -> None:
+    path = factory.export_library(tmp_path / f"network{suffix}")
+    loaded = runtime.load_module(path)
+    np.testing.assert_array_equal(run(loaded), WEIGHT + 3)
+    assert os.listdir(tmp_path) == [f"network{suffix}"]
+
+
+def test_relative_path_is_written_and_loaded(
+    factory: runtime.GraphExecutorFactoryModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    factory.export_library("network.so")
+    np.testing.assert_array_equal(run(runtime.load_module("network.so")), WEIGHT + 3)
+
+
+def test_code_alone_has_no_module_table(compiled: runtime.Module, tmp_path: Path) -> None:
+    path = compiled.export_library(tmp_path / "code.so")
+    assert b"__tvm_dev_mblob" not in Path(path).read_bytes()
+    assert runtime.load_module(path).type_key == "library"
+
+
+def test_the_same_module_gives_the_same_bytes(factory: runtime.GraphExecutorFactoryModule, tmp_path: Path) -> None:
+    first, second = (Path(factory.export_library(tmp_path / name)) for name in ("a.so", "b.so"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_module_table_has_tvms_layout(factory: runtime.GraphExecutorFactoryModule, tmp_path: Path) -> None:
+    write_blob(factory.module, tmp_path / "blob")
+    blob = (tmp_path / "blob").read_bytes()
+
+    def text(value: str) -> bytes:
+        return struct.pack("<Q", len(value)) + value.encode()
+
+    params = runtime.save_param_dict({"w": WEIGHT})
+    array = params[8 + 8 + 8 + len(text("w")) + 8 :]
+    expected = struct.pack("<Q", 3) + text("GraphExecutorFactory") + text(factory.get_graph_json())
+    expected += struct.pack("<Q", 1) + array + struct.pack("<Q", 1) + text("w") + text("default")
+    expected += text("_lib") + text("_import_tree") + struct.pack("<QQQQQQ", 3, 0, 1, 1, 1, 1)
+    assert blob == struct.pack("<Q", len(expected)) + expected
+
+
+def test_modules_of_other_generators_travel_along(
+    factory: runtime.GraphExecutorFactoryModule, compiled: runtime.Module, tmp_path: Path
+) -> None:
+    def load(handle: Any) -> runtime.Module:
+        answer = int(runtime.ModuleStream(handle).read_str())
+        return runtime.create_module("accelerator", {"test.from_compiled": lambda: answer}.get)
+
+    payload = struct.pack("<Q", 2) + b"42"
+    compiled.import_module(runtime.create_module("accelerator", {}.get, save=lambda: payload))
+    runtime.register_func("runtime.module.loadbinary_accelerator", load, override=True)
+    try:
+        loaded = runtime.load_module(factory.export_library(tmp_path / "network.so"))
+    finally:
+        runtime.remove_global_func("runtime.module.loadbinary_accelerator")
+    library = loaded.imported_modules[0]
+    assert [m.type_key for m in library.imported_modules] == ["accelerator"]
+    assert library["call_back"]() == 42
+    with pytest.raises(runtime.TVMError, match="loadbinary_accelerator"):
+        runtime.load_module(tmp_path / "network.so")
+
+
+def test_module_that_cannot_be_saved_is_named(compiled: runtime.Module, tmp_path: Path) -> None:
+    compiled.import_module(runtime.create_module("transient", {}.get))
+    with pytest.raises(runtime.TVMError, match="type transient cannot be saved"):
+        compiled.export_library(tmp_path / "x.so")
+    assert not os.listdir(tmp_path)
+
+
+def test_c_sources_are_compiled_by_the_named_compiler(kernel_object: Path, tmp_path: Path) -> None:
+    class SourceCode(HandWrittenCode):
+        def c_sources(self) -> list[str]:
+            return [KERNELS.read_text()]
+
+        def objects(self) -> list[bytes]:
+            raise AssertionError("sources are preferred")
+
+    library = tmp_path / "in_process.so"
+    subprocess.run(["gcc", "-fPIC", "-shared", f"-I{_ffi.include_dir()}", str(KERNELS), "-o", str(library)], check=True)
+    module = runtime.from_compiled(SourceCode(kernel_object, library), "c")
+    wrapper = tmp_path / "my-cc"
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec gcc "$@"\n')
+    wrapper.chmod(0o755)
+    path = module.export_library(tmp_path / "out.so", cc=str(wrapper), options=["-DSPECIAL"])
+    assert runtime.load_module(path).implements_function("add_flat")
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == 2
+    assert all("-DSPECIAL" in call for call in calls)
+
+
+def test_fcompile_gets_the_objects(compiled: runtime.Module, tmp_path: Path) -> None:
+    seen: dict[str, Any] = {}
+
+    def fcompile(output: str, objects: list[str], options: list[str], **kwargs: Any) -> None:
+        seen.update(kwargs, objects=objects, options=options)
+        Path(output).write_bytes(b"made")
+
+    path = compiled.export_library(tmp_path / "out.bin", fcompile, options=["-x"], extra=1)
+    assert Path(path).read_bytes() == b"made"
+    assert seen["extra"] == 1
+    assert seen["options"] == ["-x"]
+    assert [Path(o).suffix for o in seen["objects"]] == [".o"]
+
+
+def failing_export(module: Any, path: Path, message: str, **kwargs: Any) -> None:
+    """The export fails with the message and leaves nothing of its own in the folder."""
+    before = sorted(os.listdir(path.parent)) if path.parent.is_dir() else None
+    with pytest.raises(runtime.ExportError, match=message):
+        module.export_library(path, **kwargs)
+    if before is not None:
+        assert sorted(os.listdir(path.parent)) == before
+
+
+def test_missing_compiler_is_reported(
+    factory: runtime.GraphExecutorFactoryModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing_export(factory, tmp_path / "x.so", "no-such-cc", cc="no-such-cc")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    failing_export(factory, tmp_path / "x.so", "cannot find a C compiler")
+
+
+def test_compiler_failure_is_reported_with_its_message(
+    factory: runtime.GraphExecutorFactoryModule, tmp_path: Path
+) -> None:
+    failing_export(factory, tmp_path / "x.so", "unrecognized command-line option", options=["-fnonsense"])
+
+
+def test_unwritable_destinations_are_reported(factory: runtime.GraphExecutorFactoryModule, tmp_path: Path) -> None:
+    failing_export(factory, tmp_path / "missing" / "x.so", "folder .* does not exist")
+    failing_export(factory, tmp_path / "x.exe", "must end in one of")
+    (tmp_path / "folder.so").mkdir()
+    failing_export(factory, tmp_path / "folder.so", "it is a folder")
+    failing_export(factory, Path("/proc/x.so"), "cannot write /proc/x.so")
+
+
+def test_full_disk_is_reported_and_the_old_file_stays(
+    factory: runtime.GraphExecutorFactoryModule, tmp_path: Path
+) -> None:
+    target = tmp_path / "x.so"
+    target.write_bytes(b"old")
+    graph = tmp_path / "graph.json"
+    graph.write_text(chain_json(2))
+    # a limit on the size of files acts where a full disk does
+    script = f"""
+import resource, signal, sys
+sys.path.insert(0, {str(ROOT)!r})
+from tests.runtime.kernels import HandWrittenCode, compile_kernels
+from pathlib import Path
+import numpy as np
+from tilewright import runtime
+folder = Path({str(tmp_path)!r})
+(folder / "build").mkdir()
+obj, lib = compile_kernels(folder / "build/k.o", "-c"), compile_kernels(folder / "build/k.so", "-shared")
+module = runtime.from_compiled(HandWrittenCode(obj, lib), "llvm")
+params = {{"w": np.zeros((3, 5), "float32"), "big": np.zeros(1 << 20, "float32")}}
+text = (folder / "graph.json").read_text()
+factory = runtime.GraphExecutorFactoryModule(None, None, "graph", text, module, "default", params)
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+try:
+    factory.export_library(folder / "x.so")
+except runtime.TVMError as error:
+    print("reported:", error)
+"""
+    assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "reported:" in done.stdout
+    assert target.read_bytes() == b"old"
+    assert sorted(os.listdir(tmp_path)) == ["build", "graph.json", "x.so"]
+
+
+def test_large_weights_export_fast(compiled: runtime.Module, tmp_path: Path) -> None:
+    graph = json.loads(chain_json(0))
+    big = np.zeros(25_000_000, "float32")  # 100 MB
+    factory = runtime.GraphExecutorFactoryModule(
+        None, None, "graph", json.dumps(graph), compiled, "default", {"w": WEIGHT, "big": big}
+    )
+    start = time.perf_counter()
+    path = factory.export_library(tmp_path / "big.so")
+    assert time.perf_counter() - start < 20
+    assert Path(path).stat().st_size > big.nbytes
+
+
+def test_library_runs_in_a_plain_c_program(factory: runtime.GraphExecutorFactoryModule, tmp_path: Path) -> None:
+    library = factory.export_library(tmp_path / "network.so")
+    source, program = tmp_path / "main.c", tmp_path / "main"
+    source.write_text(
+        """
+#include <stdio.h>
+#include <tilewright.h>
+int main(int argc, char** argv) {
+  TVMModuleHandle lib; TilewrightGraph* graph; TVMArrayHandle out;
+  float x[15] = {0}; int64_t shape[2] = {3, 5};
+  DLTensor in = {x, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, NULL, 0};
+  if (TVMModLoadFromFile(argv[argc - 1], "", &lib) != 0 ||
+      TilewrightGraphFromModule(lib, "default", (DLDevice){kDLCPU, 0}, &graph) != 0 ||
+      TilewrightGraphSetInput(graph, "x", &in) != 0 || TilewrightGraphRun(graph) != 0 ||
+      TilewrightGraphGetOutput(graph, 0, &out) != 0) {
+    puts(TVMGetLastError());
+    return 1;
+  }
+  for (int i = 0; i < 15; ++i) printf("%g ", ((float*)out->data)[i]);
+  TVMArrayFree(out); TilewrightGraphFree(graph); TVMModFree(lib);
+  return 0;
+}
+"""
+    )
+    runtime_library = _ffi.find_library().with_suffix(".a")
+    command = ["gcc", f"-I{_ffi.include_dir()}", str(source), str(runtime_library), "-lpthread", "-ldl", "-o"]
+    subprocess.run([*command, str(program)], check=True)
+    done = subprocess.run([str(program), library], capture_output=True, text=True, check=True)
+    assert [float(v) for v in done.stdout.split()] == [v + 2.0 for v in range(15)]

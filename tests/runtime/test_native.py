@@ -1,0 +1,57 @@
+"""The C tests of the native runtime, under the sanitizers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.runtime.kernels import ROOT, compile_kernels
+
+NATIVE = ROOT / "native"
+SOURCES = [*sorted((NATIVE / "src").glob("*.c")), *sorted((NATIVE / "tests").glob("*.c"))]
+OPTIONS = {
+    "ASAN_OPTIONS": "allocator_may_return_null=1:detect_leaks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    # the test of fork() goes on in a child of a process with threads
+    "TSAN_OPTIONS": "allocator_may_return_null=1:die_after_fork=0:halt_on_error=1",
+}
+
+
+def build(target: Path, *options: str) -> Path:
+    sources = [str(source) for source in SOURCES if source.name != "kernels.c"]
+    warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-pedantic"]
+    include = f"-I{NATIVE / 'include'}"
+    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-g", *warnings, include, *options, *sources]
+    subprocess.run([*command, "-o", str(target), "-lpthread", "-ldl"], check=True)
+    return target
+
+
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+def test_c_tests_are_clean_under(sanitizer: str, golden: Path, tmp_path: Path) -> None:
+    library = compile_kernels(tmp_path / "kernels.so", "-shared")
+    program = build(tmp_path / "tests", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
+    done = subprocess.run(
+        [str(program), str(golden), str(library)], env=os.environ | OPTIONS, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    assert done.stdout.endswith("ok\n")
+
+
+def test_c_tests_pass_optimized(golden: Path, tmp_path: Path) -> None:
+    library = compile_kernels(tmp_path / "kernels.so", "-shared")
+    program = build(tmp_path / "tests", "-O2")
+    done = subprocess.run([str(program), str(golden), str(library)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_only_the_api_is_exported() -> None:
+    from tilewright.runtime import _ffi
+
+    listing = subprocess.run(
+        ["nm", "-D", "--defined-only", str(_ffi.find_library())], check=True, capture_output=True, text=True
+    ).stdout
+    names = [line.split()[-1] for line in listing.splitlines()]
+    assert names
+    assert [name for name in names if not name.startswith(("TVM", "Tilewright", "_"))] == []

@@ -1,0 +1,45 @@
+"""Parameter files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright import runtime
+
+TWO_ARRAYS = {"a": np.arange(6, dtype="float32").reshape(2, 3), "b": np.array(7, "int64")}
+
+
+def test_bytes_equal_the_recorded_ones(golden: Path) -> None:
+    recorded = (golden / "params" / "two_arrays.bin").read_bytes()
+    assert runtime.save_param_dict(TWO_ARRAYS) == recorded
+    reordered = {name: runtime.array(TWO_ARRAYS[name]) for name in ("b", "a")}
+    assert runtime.save_param_dict(reordered) == recorded
+
+
+def test_recorded_bytes_are_read(golden: Path) -> None:
+    loaded = runtime.load_param_dict((golden / "params" / "two_arrays.bin").read_bytes())
+    assert loaded.keys() == TWO_ARRAYS.keys()
+    for name, values in TWO_ARRAYS.items():
+        np.testing.assert_array_equal(loaded[name].numpy(), values)
+        assert loaded[name].dtype == str(values.dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "bool", "int8", "uint8", "float64"])
+@pytest.mark.parametrize("shape", [(), (0, 3), (5, 1)])
+def test_every_type_and_shape_comes_back(dtype: str, shape: tuple[int, ...]) -> None:
+    values = np.ones(shape, runtime.numpy_dtype(dtype))
+    loaded = runtime.load_param_dict(runtime.save_param_dict({"weight": values}))
+    assert loaded["weight"].dtype == dtype
+    np.testing.assert_array_equal(loaded["weight"].numpy(), values)
+
+
+def test_cut_and_damaged_bytes_are_refused() -> None:
+    data = runtime.save_param_dict(TWO_ARRAYS)
+    for size in range(len(data)):
+        with pytest.raises(ValueError, match="parameter file"):
+            runtime.load_param_dict(data[:size])
+    with pytest.raises(ValueError, match="not a parameter file"):
+        runtime.load_param_dict(b"x" * 100)
