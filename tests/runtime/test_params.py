@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tilewright import runtime
+from tilewright.runtime.params import array_from_bytes, array_to_bytes
 
 TWO_ARRAYS = {"a": np.arange(6, dtype="float32").reshape(2, 3), "b": np.array(7, "int64")}
 
@@ -43,3 +44,13 @@ def test_cut_and_damaged_bytes_are_refused() -> None:
             runtime.load_param_dict(data[:size])
     with pytest.raises(ValueError, match="not a parameter file"):
         runtime.load_param_dict(b"x" * 100)
+
+
+def test_single_arrays_go_there_and_back() -> None:
+    data = array_to_bytes(TWO_ARRAYS["a"])
+    assert data in runtime.save_param_dict(TWO_ARRAYS)
+    np.testing.assert_array_equal(array_from_bytes(data).numpy(), TWO_ARRAYS["a"])
+    with pytest.raises(ValueError, match="1 bytes follow"):
+        array_from_bytes(data + b"x")
+    with pytest.raises(ValueError, match="cut short"):
+        array_from_bytes(data[:-1])

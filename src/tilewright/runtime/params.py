@@ -114,6 +114,24 @@ def array_from_bytes(data: bytes) -> NDArray:
     return _Reader(data).array()
 
 
+def array_to_bytes(value: NDArray | np.ndarray[Any, Any]) -> bytes:
+    """Return one array in TVM's serialized form (as metadata sections hold it, before base64)."""
+    return b"".join(_array_parts(value))
+
+
+def array_from_bytes(data: bytes) -> NDArray:
+    """Return the array that :func:`array_to_bytes` wrote.
+
+    Raises:
+        ValueError: the bytes are damaged, or more follow.
+    """
+    reader = _Reader(data)
+    out = reader.array()
+    if reader.at != len(data):
+        raise ValueError(f"damaged array: {len(data) - reader.at} bytes follow it")
+    return out
+
+
 def as_ndarrays(params: Mapping[str, Any]) -> dict[str, NDArray]:
     """Return the mapping with every value as an NDArray."""
     return {name: value if isinstance(value, NDArray) else array(value) for name, value in params.items()}
