@@ -188,10 +188,3 @@ def _fill_report(report: BuildReport, graph: Graph) -> None:
     report.implementations = {f.name: f.implementation for f in graph.functions}
     report.activation_bytes = graph.activation_bytes
     report.parameter_bytes = sum(p.numpy().nbytes for p in graph.params.values())
-
-
-def create_executor(*args: Any, **kwargs: Any) -> Any:
-    """An executor that compiles and runs whole functions; see ``relay.backend.executor.create_executor``."""
-    from tilewright.relay.backend.executor import create_executor as create
-
-    return create(*args, **kwargs)
