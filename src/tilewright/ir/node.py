@@ -152,8 +152,12 @@ def _intern_key_part(value: Any) -> Any:
 class InternMeta(NodeMeta):
     """Hash-conses: two constructions with identical fields give one object."""
 
+    _unique: bool
+
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         node = super().__call__(*args, **kwargs)
+        if cls._unique:
+            return node
         key = (cls, *[_intern_key_part(getattr(node, f)) for f in cls._fields])
         found = _INTERNED.get(key)
         if found is not None:
@@ -163,4 +167,9 @@ class InternMeta(NodeMeta):
 
 
 class InternedNode(Node, metaclass=InternMeta):
-    """A hash-consed node. Its fields must be hashable (nodes, tuples, numbers, strings)."""
+    """A hash-consed node. Its fields must be hashable (nodes, tuples, numbers, strings).
+
+    A class whose every construction is a new thing, such as a variable, sets ``_unique``.
+    """
+
+    _unique: ClassVar[bool] = False

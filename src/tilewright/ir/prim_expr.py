@@ -147,6 +147,7 @@ ExprLike = PrimExpr | int | float | bool
 class Var(PrimExpr):
     """A variable. Two variables are the same only if they are the same object; ``name`` is a hint."""
 
+    _unique: ClassVar[bool] = True
     name: str
     type_annotation: AnyType
     identity: object

@@ -1,0 +1,85 @@
+"""Questions about TIR: effects, structural equality of expressions, node counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir.op import Op
+from tilewright.tir.expr import BufferLoad, Call, Load, PrimExpr, ProducerLoad
+from tilewright.tir.op import effect_of
+from tilewright.tir.stmt import Stmt
+from tilewright.tir.verify import verify_well_formed
+from tilewright.tir.visitor import StmtExprVisitor, post_order_visit, stmt_vars
+
+_ORDER = {"pure": 0, "read": 1, "update": 2, "opaque": 3}
+
+
+class _Effect(StmtExprVisitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.effect = 0
+
+    def visit_call(self, e: Call) -> None:
+        self.effect = max(self.effect, _ORDER[effect_of(e)])
+        super().visit_call(e)
+
+    def visit_load(self, e: Load) -> None:
+        self.effect = max(self.effect, 1)
+        super().visit_load(e)
+
+    def visit_buffer_load(self, e: BufferLoad) -> None:
+        self.effect = max(self.effect, 1)
+        super().visit_buffer_load(e)
+
+    def visit_producer_load(self, e: ProducerLoad) -> None:
+        self.effect = max(self.effect, 1)
+        super().visit_producer_load(e)
+
+
+def side_effect(expr: PrimExpr) -> str:
+    """The strongest effect of evaluating ``expr``: pure, read (of memory), update or opaque."""
+    visitor = _Effect()
+    visitor.visit_expr(expr)
+    return next(name for name, rank in _ORDER.items() if rank == visitor.effect)
+
+
+def is_pure(expr: PrimExpr) -> bool:
+    """Whether evaluating ``expr`` changes nothing (it may read memory)."""
+    return side_effect(expr) in ("pure", "read")
+
+
+def expr_deep_equal(a: PrimExpr, b: PrimExpr) -> bool:
+    """Whether two expressions are structurally equal: equal expressions are one object."""
+    return a is b
+
+
+def is_intrinsic(expr: Any, name: str) -> bool:
+    """Whether ``expr`` is a call of the intrinsic ``name``."""
+    return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name
+
+
+def count_nodes(node: PrimExpr | Stmt) -> int:
+    """Number of distinct expressions and statements in ``node``."""
+    count = 0
+
+    def add(_: Any) -> None:
+        nonlocal count
+        count += 1
+
+    post_order_visit(node, add)
+    return count
+
+
+def verify_ssa(func: Any) -> bool:
+    """Whether every variable of the function is defined once on each path."""
+    try:
+        verify_well_formed(func)
+    except ValueError:
+        return False
+    return True
+
+
+__all__ = [
+    "count_nodes", "expr_deep_equal", "is_intrinsic", "is_pure", "post_order_visit", "side_effect", "stmt_vars",
+    "verify_ssa", "verify_well_formed",
+]  # fmt: skip
