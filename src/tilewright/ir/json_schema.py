@@ -7,6 +7,7 @@ are defined, so that this table can speak of Relay without importing it.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Hashable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -129,8 +130,9 @@ _KEY_BY_PATH = {info.path: key for key, info in CLASSES.items()}
 
 
 @cache
-def key_of_class(cls: type) -> str | None:
+def key_of_class(cls: Hashable) -> str | None:
     """The name in TVM of a class, or of the nearest base that has one."""
+    assert isinstance(cls, type)
     for base in cls.__mro__:
         key = _KEY_BY_PATH.get(f"{base.__module__}.{base.__qualname__}".removeprefix("tilewright."))
         if key is not None:

@@ -62,8 +62,7 @@ def quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _float_type(dtype: str) -> type[np.floating[Any]]:
-    return {"float16": np.float16, "float32": np.float32}.get(dtype, np.float64)
+_FLOAT_TYPES: dict[str, Any] = {"float16": np.float16, "float32": np.float32}
 
 
 def float_text(value: float, dtype: str = "float64") -> str:
@@ -73,7 +72,7 @@ def float_text(value: float, dtype: str = "float64") -> str:
     """
     if not math.isfinite(value):
         return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    cast = _float_type(dtype)
+    cast = _FLOAT_TYPES.get(dtype, np.float64)
     with np.errstate(all="ignore"):
         exact = cast(value)
         for digits in range(6, 18):

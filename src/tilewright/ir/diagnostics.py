@@ -1,0 +1,123 @@
+"""Problems found in a program, shown with the place in its source.
+
+A context collects as many as there are, so that a user sees all of a kind at once::
+
+    error: operator nn.relu6 is not known; did you mean nn.relu?
+     --> model.relay:3:3
+      |
+    3 |   nn.relu6(%x)
+      |   ^^^^^^^^
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.span import SourceName, Span
+
+_WIDTH = 120  # columns of an excerpt; longer lines are cut around the place
+
+
+class SourceText(SourceName):
+    """A source with its text, so that a span within it can be shown."""
+
+    text: str = ""
+
+    def line(self, number: int) -> str:
+        """Line ``number``, counted from 1, without its end."""
+        lines = self.text.split("\n")
+        return lines[number - 1] if 1 <= number <= len(lines) else ""
+
+
+class DiagnosticLevel(enum.IntEnum):
+    """How bad it is."""
+
+    BUG = 10
+    ERROR = 20
+    WARNING = 30
+    NOTE = 40
+    HELP = 50
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One problem: how bad, where (None when unknown), and what."""
+
+    level: DiagnosticLevel
+    span: Span | None
+    message: str
+
+    def render(self) -> str:
+        """The message, the place, and an excerpt of the source where it is at hand."""
+        head = f"{self.level.name.lower()}: {self.message}"
+        span = self.span
+        if span is None:
+            return head
+        if not span.line:
+            return f"{head}\n --> {span.source_name.name}"
+        margin = " " * len(str(span.line))
+        place = f"{head}\n{margin}--> {span.source_name.name}:{span.line}:{span.column}"
+        if not isinstance(span.source_name, SourceText):
+            return place
+        shown, before, width = _excerpt(span.source_name.line(span.line), span)
+        bar = f"{margin} |"
+        return f"{place}\n{bar}\n{span.line} | {shown}\n{bar} {' ' * before}{'^' * width}"
+
+
+def _excerpt(line: str, span: Span) -> tuple[str, int, int]:
+    """The part of a line to show, the columns before the place, and the columns that it takes."""
+    line = line.replace("\t", " ")
+    start = max(span.column - 1, 0)
+    end = span.end_column - 1 if span.end_line == span.line else len(line)
+    end = max(min(end, len(line)), start + 1)
+    first = 0 if end <= _WIDTH else max(0, start - _WIDTH // 3)
+    left = "..." if first else ""
+    right = "..." if len(line) > first + _WIDTH else ""
+    shown = left + line[first : first + _WIDTH] + right
+    return shown.rstrip(), start - first + len(left), min(end - start, _WIDTH - (start - first))
+
+
+class DiagnosticError(TilewrightError):
+    """Raised once all problems of a step were collected; ``diagnostics`` lists them."""
+
+    def __init__(self, diagnostics: list[Diagnostic]) -> None:
+        self.diagnostics = diagnostics
+        super().__init__("\n\n".join(d.render() for d in diagnostics))
+
+
+class DiagnosticContext:
+    """Collects the problems of one step over one module."""
+
+    def __init__(self, module: Any = None) -> None:
+        self.module = module
+        self.diagnostics: list[Diagnostic] = []
+
+    def emit(self, diagnostic: Diagnostic) -> None:
+        """Add a problem, unless the same one was found at the same place before."""
+        if diagnostic not in self.diagnostics[-20:]:
+            self.diagnostics.append(diagnostic)
+
+    def error(self, span: Span | None, message: str) -> None:
+        """Add an error."""
+        self.emit(Diagnostic(DiagnosticLevel.ERROR, span, message))
+
+    def warning(self, span: Span | None, message: str) -> None:
+        """Add a warning."""
+        self.emit(Diagnostic(DiagnosticLevel.WARNING, span, message))
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether something was found that stops the step."""
+        return any(d.level <= DiagnosticLevel.ERROR for d in self.diagnostics)
+
+    def text(self) -> str:
+        """All problems, in the order found."""
+        return "\n\n".join(d.render() for d in self.diagnostics)
+
+    def render(self) -> None:
+        """Raise DiagnosticError with everything that was found, if an error is among it (TVM's name)."""
+        if self.has_errors:
+            raise DiagnosticError(list(self.diagnostics))
