@@ -1,0 +1,25 @@
+"""AutoTVM's templates: what a schedule may choose (``space.py``), templates by name (``task.py``), which choice is in
+force (``dispatch.py``), and tuning records as JSON lines (``record.py``).
+"""
+
+from tilewright.autotvm import record
+from tilewright.autotvm.dispatch import (
+    ApplyConfig, ApplyFixedConfig, ApplyHistoryBest, DispatchContext, FallbackContext,
+)  # fmt: skip
+from tilewright.autotvm.record import MeasureErrorNo, MeasureInput, MeasureResult
+from tilewright.autotvm.space import (
+    AnnotateEntity, ConfigEntity, ConfigSpace, FallbackConfigEntity, OtherOptionEntity, ReorderEntity, SplitEntity,
+)  # fmt: skip
+from tilewright.autotvm.task import (
+    Task, TaskExtractEnv, args_to_workload, create, get_config, register_topi_compute, register_topi_schedule,
+    serialize_args, template,
+)  # fmt: skip
+
+apply_history_best = ApplyHistoryBest
+
+__all__ = [
+    "AnnotateEntity", "ApplyConfig", "ApplyFixedConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace",
+    "DispatchContext", "FallbackConfigEntity", "FallbackContext", "MeasureErrorNo", "MeasureInput", "MeasureResult",
+    "OtherOptionEntity", "ReorderEntity", "SplitEntity", "Task", "TaskExtractEnv", "apply_history_best",
+    "args_to_workload", "create", "get_config", "record", "register_topi_compute", "register_topi_schedule", "serialize_args", "template",
+]  # fmt: skip

@@ -1,0 +1,233 @@
+"""Templates by name, and tasks: a template with its arguments.
+
+A workload names a template's computation: ``("dense_pack.x86", ("TENSOR", (1, 512), "float32"), ..., "float32")``.
+Tensors in it stand by shape and dtype, so it is what records are looked up by.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tilewright import te
+from tilewright.autotvm.dispatch import ApplyConfig, DispatchContext
+from tilewright.autotvm.space import ConfigEntity, ConfigSpace
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_expr import FloatImm, IntImm, PrimExpr, StringImm
+from tilewright.target.target import Target
+
+Workload = tuple[Any, ...]
+
+
+def serialize_args(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Arguments as plain values: a tensor becomes ``("TENSOR", shape, dtype)``, literals become numbers."""
+    return tuple(_plain(a) for a in args)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, te.Tensor):
+        return ("TENSOR", tuple(_plain(d) for d in value.shape), value.dtype)
+    if isinstance(value, (tuple, list)):
+        return tuple(_plain(v) for v in value)
+    if isinstance(value, (IntImm, FloatImm, StringImm)):
+        return value.value
+    if isinstance(value, PrimExpr):
+        return -1
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    raise TilewrightError(f"a template takes tensors, numbers, strings and tuples of these; found {type(value).__name__}")
+
+
+def deserialize_args(args: Sequence[Any]) -> list[Any]:
+    """Arguments from plain values: ``("TENSOR", shape, dtype)`` becomes a placeholder."""
+    return [
+        te.placeholder(shape=a[1], dtype=a[2]) if isinstance(a, tuple) and a and a[0] == "TENSOR" else a for a in args
+    ]
+
+
+def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> Workload:
+    """The workload of a call of the template ``task_name``."""
+    plain = serialize_args(args)
+    return (task_name, *plain) if task_name is not None else plain
+
+
+def workload_of(outs: Iterable[Any]) -> Workload | None:
+    """The workload of the template that computes one of ``outs``, directly or below; None when there is none."""
+    pending = [out.op for out in outs]
+    seen = set(pending)
+    for op in pending:
+        if "workload" in op.attrs:
+            found: Workload = op.attrs["workload"]
+            return found
+        new = [t.op for t in op.input_tensors if t.op not in seen]
+        seen.update(new)
+        pending.extend(new)
+    return None
+
+
+class TaskTemplate:
+    """A template: what to call to get a schedule and its arguments."""
+
+    def __init__(self) -> None:
+        self.fcompute: Callable[..., Any] | None = None
+        self.fschedule: Callable[..., Any] | None = None
+        self.fcustomized: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> tuple[te.Schedule, list[te.Tensor]]:
+        arguments = deserialize_args(args)
+        if self.fcustomized is not None:
+            return self.fcustomized(*arguments)  # type: ignore[no-any-return]
+        if self.fcompute is None or self.fschedule is None:
+            raise TilewrightError("the template has no compute or no schedule registered")
+        out = self.fcompute(*arguments)
+        outs = list(out) if isinstance(out, (list, tuple)) else [out]
+        schedule = self.fschedule(outs)
+        return schedule, [a for a in arguments if isinstance(a, te.Tensor)] + outs
+
+
+TASK_TABLE: dict[str, TaskTemplate] = {}
+
+
+def _task(name: str) -> TaskTemplate:
+    return TASK_TABLE.setdefault(name, TaskTemplate())
+
+
+class Task:
+    """A template with its arguments, to be tuned or built."""
+
+    def __init__(self, name: str, args: Sequence[Any]) -> None:
+        self.name = name
+        self.args = serialize_args(args)
+        self.config_space: ConfigSpace | None = None
+        self.target: Target | None = None
+        self.target_host: Target | None = None
+
+    @property
+    def workload(self) -> Workload:
+        """What records of this task are looked up by."""
+        return (self.name, *self.args)
+
+    def instantiate(self, config: ConfigSpace) -> tuple[te.Schedule, list[te.Tensor]]:
+        """The schedule and its argument tensors under ``config``."""
+        if self.name not in TASK_TABLE:
+            raise TilewrightError(f"no template is called {self.name!r}; known: {', '.join(sorted(TASK_TABLE))}")
+        with ApplyConfig(config):
+            return TASK_TABLE[self.name](*self.args)
+
+    def __repr__(self) -> str:
+        return f"Task(func_name={self.name}, args={self.args}, kwargs={{}}, workload={self.workload})"
+
+
+def create(task_name: str, args: Sequence[Any], target: Target | str, target_host: Target | str | None = None) -> Task:
+    """The task of a template with its config space collected."""
+    task = Task(task_name, args)
+    task.target = target if isinstance(target, Target) else Target(target)
+    space = ConfigSpace()
+    with task.target:
+        task.instantiate(space)
+    task.config_space = space
+    return task
+
+
+def get_config() -> ConfigSpace:
+    """The configuration that the template being run is to use."""
+    target = Target.current()
+    return DispatchContext.current.query(target, _active[-1] if _active else ())
+
+
+_active: list[Workload] = []
+
+
+def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
+    """Decorator: make a function that returns (schedule, tensors) a template called ``task_name``."""
+
+    def register(f: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(f)
+        def wrapped(*args: Any) -> Any:
+            _active.append(args_to_workload(args, task_name))
+            try:
+                return f(*args)
+            finally:
+                _active.pop()
+
+        _task(task_name).fcustomized = wrapped
+        return wrapped
+
+    return register if func is None else register(func)
+
+
+def register_topi_compute(task_name: str, func: Callable[..., Any] | None = None) -> Any:
+    """Decorator: make ``f(cfg, *args)`` the compute of a template; the result takes ``*args``, finds ``cfg`` itself.
+
+    The output remembers its workload, by which ``register_topi_schedule`` finds the same configuration.
+    """
+
+    def register(f: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(f)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if kwargs:
+                raise TilewrightError(f"the template {task_name} takes positional arguments only, got {sorted(kwargs)}")
+            workload = args_to_workload(args, task_name)
+            cfg = DispatchContext.current.query(Target.current(), workload)
+            return _attach(f(cfg, *args), workload)
+
+        _task(task_name).fcompute = wrapped
+        return wrapped
+
+    return register if func is None else register(func)
+
+
+def _attach(node: Any, workload: Workload) -> Any:
+    """The same tensors, from operations that carry the workload as an attribute."""
+    if isinstance(node, (list, tuple)):
+        return [_attach(n, workload) for n in node]
+    op = node.op
+    attrs = {**op.attrs.data, "workload": workload}
+    if isinstance(op, te.ComputeOp):
+        made = te.ComputeOp(op.name, op.tag, attrs, op.axis, op.body)
+    else:
+        made = op.replace(attrs=type(op.attrs)(attrs))
+    return made.output(node.value_index)
+
+
+def register_topi_schedule(task_name: str, func: Callable[..., Any] | None = None) -> Any:
+    """Decorator: make ``f(cfg, outs, ...)`` the schedule of a template; the result takes ``outs, ...``."""
+
+    def register(f: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(f)
+        def wrapped(outs: Any, *args: Any, **kwargs: Any) -> Any:
+            tensors = outs if isinstance(outs, (list, tuple)) else [outs]
+            workload = workload_of(tensors)
+            if workload is None:
+                raise TilewrightError(f"the schedule {task_name} got tensors that its template's compute did not make")
+            cfg = DispatchContext.current.query(Target.current(), workload)
+            return f(cfg, outs, *args, **kwargs)
+
+        _task(task_name).fschedule = wrapped
+        return wrapped
+
+    return register if func is None else register(func)
+
+
+class TaskExtractEnv:
+    """Collects the workloads of the templates that are used while it is open."""
+
+    def __init__(self) -> None:
+        self.tasks: list[tuple[str, tuple[Any, ...]]] = []
+
+    def add_task(self, task_name: str, args: Sequence[Any]) -> None:
+        """Remember a use of a template, each once."""
+        entry = (task_name, serialize_args(args))
+        if entry not in self.tasks:
+            self.tasks.append(entry)
+
+    def get_tasks(self) -> list[tuple[str, tuple[Any, ...]]]:
+        """The uses, in order."""
+        return list(self.tasks)
+
+
+__all__ = [
+    "ConfigEntity", "Task", "TaskExtractEnv", "args_to_workload", "create", "deserialize_args", "get_config",
+    "register_topi_compute", "register_topi_schedule", "serialize_args", "template", "workload_of",
+]  # fmt: skip

@@ -1,0 +1,228 @@
+"""Convolution of channel-packed data: the fast path, whose layouts AlterOpLayout chooses.
+
+Data is NCHW<i>c, the kernel OIHW<i>i<o>o and the output NCHW<o>c, o being a whole number of vector registers. The
+inner loops hold a register tile of accumulators (see ``tiling``) over the whole reduction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright import autotvm, te, tir
+from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity, SplitEntity
+from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.target.features import features
+from tilewright.target.target import Target
+from tilewright.tir.expr import IterVar
+from tilewright.topi.cpu.common import (
+    PARALLEL_WORK,
+    constant_extent,
+    create_schedule,
+    element_count,
+    find_anchor,
+    fuse_all,
+    inline_injective,
+    largest_divisor,
+    output_tensors,
+    reduction_size,
+    vector_lanes,
+)
+from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to
+from tilewright.topi.nn.conv import output_extent, pad_spatial, per_dim
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
+
+
+@dataclass(frozen=True)
+class Conv2dLayouts:
+    """Layouts of a packed convolution, and their block sizes."""
+
+    data_layout: str
+    kernel_layout: str
+    out_layout: str
+    in_block: int
+    out_block: int
+
+
+def conv2d_layouts(
+    in_channels: int, out_channels: int, groups: int = 1, dtype: str = "float32", target: Target | None = None
+) -> Conv2dLayouts | None:
+    """The layouts that a convolution runs fastest in on ``target``; None when packing does not suit it.
+
+    ``in_channels`` and ``out_channels`` are those of the whole convolution. A depthwise convolution (as many groups
+    as channels, one kernel each) has kernel layout OIHW1i<o>o.
+    """
+    cpu = features(target)
+    lanes = cpu.lanes(_bits(dtype))
+    if groups > 1 and groups == in_channels == out_channels:
+        block = largest_divisor(out_channels, lanes)
+        if block == 1:
+            return None
+        return Conv2dLayouts(f"NCHW{block}c", f"OIHW1i{block}o", f"NCHW{block}c", block, block)
+    in_block = largest_divisor(in_channels // groups, lanes)
+    out_block = largest_divisor(out_channels // groups, lanes)
+    if out_block < min(4, lanes) or in_channels % groups or out_channels % groups:
+        return None
+    return Conv2dLayouts(
+        f"NCHW{in_block}c", f"OIHW{in_block}i{out_block}o", f"NCHW{out_block}c", in_block, out_block
+    )
+
+
+def _bits(dtype: str) -> int:
+    return max(8, dt.bits(dtype))
+
+
+@autotvm.register_topi_compute("conv2d_NCHWc.x86")
+def conv2d_NCHWc(
+    cfg: ConfigSpace,
+    data: te.Tensor,
+    kernel: te.Tensor,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str | None = None,
+) -> te.Tensor:
+    """Convolution of data (n, C, h, w, c) with kernel (O, C / groups, kh, kw, c, o) to (n, O, oh, ow, o).
+
+    The number of groups follows from the channels: the data's C over the kernel's.
+    """
+    out_dtype = out_dtype or data.dtype
+    strides, dilation = per_dim(strides, 2), per_dim(dilation, 2)
+    n, in_chunks, h, w, in_block = get_const_tuple(data.shape)
+    out_chunks, group_chunks, kh, kw, kernel_block, out_block = get_const_tuple(kernel.shape)
+    if kernel_block != in_block or in_chunks % group_chunks or out_chunks % (in_chunks // group_chunks):
+        raise InvalidShapeError(
+            f"conv2d_NCHWc: data {get_const_tuple(data.shape)} and kernel {get_const_tuple(kernel.shape)} do not fit"
+        )
+    groups = in_chunks // group_chunks
+    top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dilation[0] + 1, (kw - 1) * dilation[1] + 1))
+    temp = pad_spatial(data, (2, 3), (top, left), (bottom, right), "data_pad")
+    oh = output_extent(h, kh, strides[0], dilation[0], top, bottom)
+    ow = output_extent(w, kw, strides[1], dilation[1], left, right)
+    ico, ici = te.reduce_axis((0, group_chunks), name="ic_outer"), te.reduce_axis((0, in_block), name="ic_inner")
+    rh, rw = te.reduce_axis((0, kh), name="kh"), te.reduce_axis((0, kw), name="kw")
+    chunks_per_group = out_chunks // groups
+
+    def body(b: PrimExpr, oc: PrimExpr, y: PrimExpr, x: PrimExpr, o: PrimExpr) -> Any:
+        chunk = ico if groups == 1 else tir.indexdiv(oc, chunks_per_group) * group_chunks + ico
+        value = temp(b, chunk, y * strides[0] + rh * dilation[0], x * strides[1] + rw * dilation[1], ici)
+        weight = kernel(oc, ico, rh, rw, ici, o)
+        return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[ico, rh, rw, ici])
+
+    out = te.compute((n, out_chunks, oh, ow, out_block), body, name="conv2d_NCHWc", tag="conv2d_NCHWc")
+    _define_config(cfg, out, chunks_per_group, kh * kw, in_block * in_chunks, strides)
+    return out
+
+
+def _define_config(
+    cfg: ConfigSpace, out: te.Tensor, chunks_per_group: int, window: int, in_channels: int, strides: Any
+) -> None:
+    """Open the choices of the tile and of the loop order; the fallback takes them from the model in ``tiling``."""
+    cpu = features()
+    _, out_chunks, oh, ow, out_block = get_const_tuple(out.shape)
+    if not all(isinstance(d, int) for d in (oh, ow)):
+        oh, ow = 1, 1
+    cfg.define_split("tile_oc", max(out_chunks, 1), num_outputs=2, max_factor=8)
+    cfg.define_split("tile_ow", max(ow, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
+    cfg.define_knob("channels_outer", [True, False])
+    if cfg.is_fallback:
+        lanes = cpu.lanes(_bits(out.dtype))
+        registers = max(1, out_block // lanes)
+        tile = choose_tile(cpu, max(ow, 1), divisors_up_to(max(chunks_per_group, 1), 4), registers)
+        size = _bits(out.dtype) // 8
+        blocks = max(1, out_chunks // tile.vectors)
+        data_bytes = oh * ow * strides[0] * strides[1] * in_channels * size
+        weight_bytes = window * in_channels * out_chunks * out_block * size
+        cfg["tile_oc"] = SplitEntity([-1, tile.vectors])
+        cfg["tile_ow"] = SplitEntity([-1, tile.spatial])
+        cfg["channels_outer"] = OtherOptionEntity(data_bytes * blocks <= weight_bytes * oh)
+
+
+def same_shape(a: Any, b: Any) -> bool:
+    """Whether two operations have output axes of the same extents."""
+    return len(a.axis) == len(b.axis) and all(
+        constant_extent(x) == constant_extent(y) for x, y in zip(a.axis, b.axis, strict=True)
+    )
+
+
+def padding_of(anchor: Any) -> Any | None:
+    """The operation that pads the anchor's data, or None."""
+    return next((t.op for t in anchor.input_tensors if isinstance(t.op, te.ComputeOp) and "pad" in t.op.tag), None)
+
+
+def schedule_padding(s: te.Schedule, op: Any) -> None:
+    """Pad as a step of its own: parallel over all but the last two dimensions, vectorised over the last."""
+    stage = s[op]
+    axes = list(op.axis)
+    extent = constant_extent(axes[-1])
+    lanes = vector_lanes(op.output(0).dtype)
+    if extent is not None and extent > 1 and (extent % lanes == 0 or extent in (2, 4, 8)):
+        stage.vectorize(axes[-1] if extent <= lanes else stage.split(axes[-1], factor=lanes)[1])
+    outer = fuse_all(stage, axes[:-2])
+    elements = element_count(op.output(0))
+    if outer is not None and (elements is None or elements >= PARALLEL_WORK):
+        stage.parallel(outer)
+
+
+@autotvm.register_topi_schedule("conv2d_NCHWc.x86")
+def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
+    """Schedule ``conv2d_NCHWc`` with injective computes after it, which run on each tile as it is done."""
+    tensors = output_tensors(outs)
+    s = create_schedule(tensors)
+    anchor = find_anchor(tensors, lambda op: op.tag == "conv2d_NCHWc")
+    assert anchor is not None
+    pad = padding_of(anchor)
+    inline_injective(s, tensors, keep=[pad] if pad is not None else [])
+    if any(constant_extent(a) == 0 for a in anchor.axis):
+        return s
+    last = tensors[0].op
+    conv = anchor.output(0)
+    if last is not anchor and not same_shape(last, anchor):
+        schedule_injective_from_existing(s, tensors[0])
+        last = anchor
+    if last is anchor:
+        accumulators = s.cache_write(conv, "local")
+        out = s[conv]
+    else:
+        accumulators = conv
+        s[conv].set_scope("local")
+        out = s[last]
+    work = element_count(conv)
+    parallel = work is None or work * reduction_size(anchor) * 4 >= PARALLEL_WORK
+    _schedule_tile(s, cfg, out, accumulators, parallel)
+    if pad is not None:
+        schedule_padding(s, pad)
+    return s
+
+
+def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators: te.Tensor, parallel: bool) -> None:
+    n, oc, oh, ow, block = out.op.axis
+    oc_outer, oc_inner = cfg["tile_oc"].apply(s, out.op, oc)
+    ow_outer, ow_inner = cfg["tile_ow"].apply(s, out.op, ow)
+    rows = [oc_outer, oh] if cfg["channels_outer"].val else [oh, oc_outer]
+    out.reorder(n, *rows, ow_outer, oc_inner, ow_inner, block)
+    fused = out.fuse(n, *rows)
+    if parallel:
+        out.parallel(fused)
+    extent = constant_extent(ow)
+    if extent is not None and extent % cfg["tile_ow"].size[-1]:
+        out.pragma(ow_outer, "loop_partition_hint", 1)
+    unroll_and_vectorize(out, [oc_inner, ow_inner], block)
+    tile = s[accumulators]
+    tile.compute_at(out, ow_outer)
+    tn, toc, toh, tow, tblock = tile.op.axis
+    ico, rh, rw, ici = tile.op.reduce_axis
+    tile.reorder(tn, toh, ico, rh, rw, ici, toc, tow, tblock)
+    unroll_and_vectorize(tile, [toc, tow], tblock)
+
+
+def unroll_and_vectorize(stage: te.Stage, unrolled: list[IterVar], vector: IterVar) -> None:
+    """Write out the loops ``unrolled`` and run ``vector`` as one vector: what keeps a tile in registers."""
+    for axis in unrolled:
+        stage.unroll(axis)
+    stage.vectorize(vector)

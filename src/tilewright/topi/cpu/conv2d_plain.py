@@ -1,0 +1,230 @@
+"""Convolutions of unpacked data: NCHW with the kernel packed on the fly, NHWC directly, and schedules of the others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.tir.expr import IterVar
+from tilewright.topi.cpu.common import (
+    PARALLEL_WORK,
+    constant_extent,
+    create_schedule,
+    element_count,
+    find_anchor,
+    fuse_all,
+    inline_injective,
+    machine,
+    output_tensors,
+    reduction_size,
+    split_vector,
+    vector_lanes,
+)
+from tilewright.topi.cpu.conv2d import padding_of, same_shape, schedule_padding, unroll_and_vectorize
+from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.tiling import choose_tile
+from tilewright.topi.nn.conv import output_extent, pad_spatial, per_dim
+from tilewright.topi.nn.conv2d import dilated_padding
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple
+
+
+def conv2d_nchw(
+    data: te.Tensor,
+    kernel: te.Tensor,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    out_dtype: str | None = None,
+    groups: int = 1,
+) -> te.Tensor:
+    """Convolution of data (n, c, h, w) with kernel (o, c / groups, kh, kw).
+
+    The kernel is packed to (g, O, c, kh, kw, o) first, so that neighbouring output channels, which share every data
+    element, form a vector; the last step unpacks the result.
+    """
+    out_dtype = out_dtype or data.dtype
+    strides, dilation = per_dim(strides, 2), per_dim(dilation, 2)
+    n, channels, h, w = get_const_tuple(data.shape)
+    out_channels, in_group, kh, kw = get_const_tuple(kernel.shape)
+    if channels != in_group * groups or out_channels % groups:
+        raise InvalidShapeError(
+            f"conv2d_nchw: data with {channels} channels and a kernel {get_const_tuple(kernel.shape)} do not fit "
+            f"{groups} groups"
+        )
+    top, left, bottom, right = dilated_padding(padding, kernel, "OIHW", dilation)
+    temp = pad_spatial(data, (2, 3), (top, left), (bottom, right), "data_pad")
+    oh = output_extent(h, kh, strides[0], dilation[0], top, bottom)
+    ow = output_extent(w, kw, strides[1], dilation[1], left, right)
+    per_group = out_channels // groups
+    lanes = min(vector_lanes(out_dtype), 1 << max(per_group - 1, 0).bit_length())
+    chunks = -(-per_group // lanes)
+
+    def pack(g: PrimExpr, c: PrimExpr, i: PrimExpr, y: PrimExpr, x: PrimExpr, o: PrimExpr) -> PrimExpr:
+        channel = c * lanes + o
+        element = kernel(g * per_group + channel, i, y, x)
+        if per_group % lanes == 0:
+            return element
+        return tir.if_then_else(channel < per_group, element, ops.const(0, kernel.dtype))
+
+    packed = te.compute((groups, chunks, in_group, kh, kw, lanes), pack, name="kernel_vec", tag="kernel_pack")
+    rc = te.reduce_axis((0, in_group), name="rc")
+    rh, rw = te.reduce_axis((0, kh), name="ry"), te.reduce_axis((0, kw), name="rx")
+
+    def body(b: PrimExpr, g: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr, o: PrimExpr) -> Any:
+        channel = rc if groups == 1 else g * in_group + rc
+        value = temp(b, channel, y * strides[0] + rh * dilation[0], x * strides[1] + rw * dilation[1])
+        weight = packed(g, c, rc, rh, rw, o)
+        return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[rc, rh, rw])
+
+    vec = te.compute((n, groups, chunks, oh, ow, lanes), body, name="conv2d_vec", tag="conv2d_vec")
+
+    def unpack(b: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr) -> PrimExpr:
+        if groups == 1:
+            return vec(b, 0, tir.indexdiv(c, lanes), y, x, tir.indexmod(c, lanes))
+        inside = tir.indexmod(c, per_group)
+        return vec(b, tir.indexdiv(c, per_group), tir.indexdiv(inside, lanes), y, x, tir.indexmod(inside, lanes))
+
+    return te.compute((n, out_channels, oh, ow), unpack, name="conv2d_nchw", tag="conv2d_unpack")
+
+
+def group_conv2d_nchw(data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any, groups: int,
+                      out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
+    """``conv2d_nchw`` in groups."""
+    return conv2d_nchw(data, kernel, strides, padding, dilation, out_dtype, groups)
+
+
+def schedule_conv2d_nchw(outs: Any) -> te.Schedule:
+    """Schedule ``conv2d_nchw`` with injective computes after it, which run once the whole convolution is done."""
+    tensors = output_tensors(outs)
+    s = create_schedule(tensors)
+    vec = find_anchor(tensors, lambda op: op.tag == "conv2d_vec")
+    if vec is None:
+        return schedule_conv_direct(outs)
+    pad = padding_of(vec)
+    packed = next(t.op for t in vec.input_tensors if t.op.tag == "kernel_pack")
+    unpack = find_anchor(tensors, lambda op: op.tag == "conv2d_unpack")
+    inline_injective(s, tensors, keep=[pad] if pad is not None else [])
+    if any(constant_extent(a) == 0 for a in vec.axis):
+        return s
+    if unpack is not None and unpack not in s.outputs:
+        s[unpack].compute_inline()
+    parallel = (element_count(vec.output(0)) or PARALLEL_WORK) * reduction_size(vec) * 4 >= PARALLEL_WORK
+    _schedule_vec(s, vec, parallel)
+    stage = s[packed]
+    stage.vectorize(packed.axis[-1])
+    fused = stage.fuse(*packed.axis[:3])
+    if (element_count(packed.output(0)) or PARALLEL_WORK) >= PARALLEL_WORK:
+        stage.parallel(fused)
+    if pad is not None:
+        schedule_padding(s, pad)
+    schedule_injective_from_existing(s, tensors[0])
+    return s
+
+
+def _schedule_vec(s: te.Schedule, vec: Any, parallel: bool) -> None:
+    tensor = vec.output(0)
+    tile = choose_tile(machine(), constant_extent(vec.axis[4]) or 1, [1])
+    accumulators = s.cache_write(tensor, "local")
+    out = s[tensor]
+    n, g, c, oh, ow, lanes = out.op.axis
+    ow_outer, ow_inner = out.split(ow, factor=tile.spatial)
+    if (constant_extent(ow) or 0) % tile.spatial:
+        out.pragma(ow_outer, "loop_partition_hint", 1)
+    fused = out.fuse(n, g, c, oh)
+    if parallel:
+        out.parallel(fused)
+    unroll_and_vectorize(out, [ow_inner], lanes)
+    inner = s[accumulators]
+    inner.compute_at(out, ow_outer)
+    tn, tg, tc, toh, tow, tlanes = inner.op.axis
+    inner.reorder(tn, tg, tc, toh, *inner.op.reduce_axis, tow, tlanes)
+    unroll_and_vectorize(inner, [tow], tlanes)
+
+
+def schedule_conv2d_nhwc(outs: Any) -> te.Schedule:
+    """Schedule a convolution of layout NHWC (or DHWC, WC): a register tile of columns times channels."""
+    return _schedule_channels_last(outs, ("conv2d_nhwc", "group_conv2d_nhwc", "conv1d_nwc", "conv3d_ndhwc"))
+
+
+def _schedule_channels_last(outs: Any, tags: tuple[str, ...]) -> te.Schedule:
+    tensors = output_tensors(outs)
+    s = create_schedule(tensors)
+    anchor = find_anchor(tensors, lambda op: op.tag in tags)
+    assert anchor is not None
+    pad = padding_of(anchor)
+    inline_injective(s, tensors, keep=[pad] if pad is not None else [])
+    if any(constant_extent(a) == 0 for a in anchor.axis):
+        return s
+    if pad is not None:
+        schedule_padding(s, pad)
+    conv, last = anchor.output(0), tensors[0].op
+    if last is not anchor and not same_shape(last, anchor):
+        schedule_injective_from_existing(s, tensors[0])
+        last = anchor
+    accumulators = s.cache_write(conv, "local") if last is anchor else conv
+    out = s[last]
+    if last is not anchor:
+        s[conv].set_scope("local")
+    axes = list(out.op.axis)
+    lanes, channels = vector_lanes(conv.dtype), constant_extent(axes[-1]) or 1
+    width = lanes if channels % lanes == 0 else max(d for d in (1, 2, 4, 8) if channels % d == 0 and d <= lanes)
+    tile = choose_tile(machine(), constant_extent(axes[-2]) or 1, [1])
+    oc_outer, oc_inner = out.split(axes[-1], factor=width)
+    ow_outer, ow_inner = out.split(axes[-2], factor=tile.spatial)
+    if (constant_extent(axes[-2]) or 0) % tile.spatial:
+        out.pragma(ow_outer, "loop_partition_hint", 1)
+    out.reorder(*axes[:-2], ow_outer, oc_outer, ow_inner, oc_inner)
+    fused = fuse_all(out, axes[:-2])
+    work = (element_count(conv) or PARALLEL_WORK) * reduction_size(anchor)
+    if fused is not None and work * 4 >= PARALLEL_WORK:
+        out.parallel(fused)
+    unroll_and_vectorize(out, [ow_inner], oc_inner)
+    inner = s[accumulators]
+    inner.compute_at(out, oc_outer)
+    inner_axes = list(inner.op.axis)
+    inner.reorder(*inner_axes[:-2], *inner.op.reduce_axis, *inner_axes[-2:])
+    unroll_and_vectorize(inner, [inner_axes[-2]], inner_axes[-1])
+    return s
+
+
+_DIRECT = (
+    "conv1d_ncw", "group_conv1d_ncw", "group_conv1d_nwc", "conv2d_nchw", "group_conv2d_nchw", "conv2d_hwcn",
+    "conv3d_ncdhw", "conv1d_transpose_ncw", "conv2d_transpose_nchw", "group_conv2d_transpose_nchw",
+    "conv3d_transpose_ncdhw", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc",
+)  # fmt: skip
+
+
+def schedule_conv_direct(outs: Any) -> te.Schedule:
+    """Schedule any convolution plainly: planes in parallel, the reduction outside a vector along the last dimension."""
+    tensors = output_tensors(outs)
+    s = create_schedule(tensors)
+    anchor = find_anchor(tensors, lambda op: op.tag in _DIRECT)
+    assert anchor is not None
+    pad = padding_of(anchor)
+    inline_injective(s, tensors, keep=[pad] if pad is not None else [])
+    if any(constant_extent(a) == 0 for a in anchor.axis):
+        return s
+    if pad is not None:
+        schedule_padding(s, pad)
+    stage = s[anchor]
+    axes: list[IterVar] = list(anchor.axis)
+    blocks, vector = split_vector(stage, axes[-1], constant_extent(axes[-1]), vector_lanes(anchor.output(0).dtype))
+    if vector is not None:
+        outer = [*axes[:-1], *([] if blocks is vector else [blocks])]
+        stage.reorder(*outer, *anchor.reduce_axis, vector)
+    fused = fuse_all(stage, axes[:-1])
+    work = (element_count(anchor.output(0)) or PARALLEL_WORK) * reduction_size(anchor)
+    if fused is not None and work >= PARALLEL_WORK:
+        stage.parallel(fused)
+    if tensors[0].op is not anchor:
+        schedule_injective_from_existing(s, tensors[0])
+    return s
+
+
+schedule_conv1d_ncw = schedule_conv_direct
+schedule_conv3d_ncdhw = schedule_conv_direct
+schedule_conv2d_transpose_nchw = schedule_conv_direct
+schedule_conv2d_hwcn = schedule_conv_direct
+schedule_group_conv2d_nchw = schedule_conv2d_nchw

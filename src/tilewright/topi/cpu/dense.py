@@ -1,0 +1,230 @@
+"""Matrix products: packed dense layers, plain ones, and batched products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import autotvm, te, tir
+from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity, SplitEntity
+from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.target.features import features
+from tilewright.target.target import Target
+from tilewright.tir.expr import IterVar
+from tilewright.topi import nn
+from tilewright.topi.cpu.common import (
+    PARALLEL_WORK,
+    constant_extent,
+    create_schedule,
+    element_count,
+    find_anchor,
+    fuse_all,
+    inline_injective,
+    machine,
+    output_tensors,
+    reduction_size,
+    vector_lanes,
+)
+from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
+from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.reduction import schedule_row_reduction
+from tilewright.topi.cpu.tiling import choose_tile, max_accumulators
+from tilewright.topi.utils import get_const_tuple
+
+
+def dense_block(rows: int, columns: int, dtype: str = "float32", target: Target | None = None) -> int | None:
+    """The block b of the packed weight layout NK<b>n for ``rows`` x ``columns`` outputs; None: leave it unpacked.
+
+    Two vector registers for each of many rows keep the multiply-add units busy; a single row is limited by memory,
+    and takes the widest block that its accumulators fill.
+    """
+    lanes = features(target).lanes(max(8, dt.bits(dtype)))
+    for registers in (2, 1) if rows > 1 else (4, 2, 1):
+        if columns % (lanes * registers) == 0:
+            return lanes * registers
+    return None
+
+
+@autotvm.register_topi_compute("dense_pack.x86")
+def dense_pack(
+    cfg: ConfigSpace,
+    data: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None = None,
+    out_dtype: str | None = None,
+) -> te.Tensor:
+    """``topi.nn.dense_pack``: data (m, k), weight (n / b, k, b)."""
+    out = nn.dense_pack(data, weight, bias, out_dtype)
+    shape = get_const_tuple(out.shape)
+    block = get_const_tuple(weight.shape)[2]
+    rows = shape[-2] if len(shape) > 1 and isinstance(shape[-2], int) else 1
+    cfg.define_split("tile_m", max(rows, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
+    cfg.define_knob("columns_outer", [True, False])
+    if cfg.is_fallback:
+        cpu = machine()
+        registers = max(1, block // cpu.lanes(max(8, dt.bits(out.dtype))))
+        tile = choose_tile(cpu, max(rows, 1), [1], registers)
+        cfg["tile_m"] = SplitEntity([-1, tile.spatial])
+        cfg["columns_outer"] = OtherOptionEntity(True)
+    return out
+
+
+@autotvm.register_topi_schedule("dense_pack.x86")
+def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
+    """Schedule ``dense_pack``: register tiles of rows times one block of columns, injective computes on each tile."""
+    tensors = output_tensors(outs)
+    s = create_schedule(tensors)
+    anchor = find_anchor(tensors, lambda op: op.tag == "dense_pack")
+    assert anchor is not None
+    inline_injective(s, tensors)
+    weight = next(t for t in anchor.input_tensors if t.ndim == 3)
+    block = get_const_tuple(weight.shape)[2]
+    if any(constant_extent(a) == 0 for a in anchor.axis):
+        return s
+    _schedule_product(s, tensors, anchor, cfg["tile_m"].size[-1], block, cfg["columns_outer"].val)
+    return s
+
+
+def _schedule_product(
+    s: te.Schedule, tensors: list[te.Tensor], anchor: Any, tile_m: int, block: int, columns_outer: bool
+) -> tuple[te.Stage, IterVar]:
+    """Tile the product ``anchor`` and what follows it; gives the output's stage and its parallel loop."""
+    product, last = anchor.output(0), tensors[0].op
+    if last is not anchor and not same_shape(last, anchor):
+        schedule_injective_from_existing(s, tensors[0])
+        last = anchor
+    accumulators = s.cache_write(product, "local") if last is anchor else product
+    out = s[last]
+    if last is not anchor:
+        s[product].set_scope("local")
+    *batch, m, n = out.op.axis
+    m_outer, m_inner = out.split(m, factor=tile_m)
+    n_outer, n_inner = out.split(n, factor=block)
+    if (constant_extent(m) or 0) % tile_m:
+        out.pragma(m_outer, "loop_partition_hint", 1)
+    outer = [n_outer, m_outer] if columns_outer else [m_outer, n_outer]
+    out.reorder(*batch, *outer, m_inner, n_inner)
+    fused = fuse_all(out, [*batch, outer[0]])
+    assert fused is not None
+    if (element_count(product) or PARALLEL_WORK) * reduction_size(anchor) >= PARALLEL_WORK:
+        out.parallel(fused)
+    unroll_and_vectorize(out, [m_inner], n_inner)
+    tile = s[accumulators]
+    tile.compute_at(out, outer[1])
+    *tile_batch, tm, tn = tile.op.axis
+    tile.reorder(*tile_batch, tile.op.reduce_axis[0], tm, tn)
+    unroll_and_vectorize(tile, [tm], tn)
+    return out, fused
+
+
+def dense_nopack(
+    data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None
+) -> te.Tensor:
+    """``topi.nn.dense`` for weights that are not packed while compiling."""
+    return nn.dense(data, weight, bias, out_dtype)
+
+
+def schedule_dense_nopack(outs: Any) -> te.Schedule:
+    """Schedule ``dense`` and ``matmul``: every output element is the dot product of two rows, summed in vectors."""
+    tensors = output_tensors(outs)
+    s = create_schedule(tensors)
+    anchor = find_anchor(tensors, lambda op: op.tag in ("dense", "matmul"))
+    assert anchor is not None
+    inline_injective(s, tensors)
+    if any(constant_extent(a) == 0 for a in anchor.axis):
+        return s
+    work = (element_count(anchor.output(0)) or PARALLEL_WORK) * reduction_size(anchor)
+    stage = s[anchor]
+    if anchor.tag == "dense":
+        schedule_row_reduction(s, anchor.output(0))
+        stage = s[anchor.output(0)]
+        outer = fuse_all(stage, list(stage.op.axis)) if stage.op is anchor else stage.op.axis[-1]
+    else:
+        *rows, columns = anchor.axis
+        lanes = vector_lanes(anchor.output(0).dtype)
+        if (constant_extent(columns) or 1) % lanes == 0:
+            blocks, vector = stage.split(columns, factor=lanes)
+            stage.reorder(*rows, blocks, *anchor.reduce_axis, vector)
+            stage.vectorize(vector)
+            outer = fuse_all(stage, [*rows, blocks])
+        else:
+            outer = fuse_all(stage, list(anchor.axis))
+    if outer is not None and work >= PARALLEL_WORK:
+        stage.parallel(outer)
+    if tensors[0].op is not anchor:
+        schedule_injective_from_existing(s, tensors[0])
+    return s
+
+
+schedule_dense = schedule_dense_nopack
+schedule_matmul = schedule_dense_nopack
+
+
+def batch_matmul(
+    tensor_a: te.Tensor,
+    tensor_b: te.Tensor,
+    oshape: Any = None,
+    out_dtype: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = True,
+) -> te.Tensor:
+    """``topi.nn.batch_matmul`` with B packed to (b, n / block, k, block) inside, so that tiles read it in order."""
+    plain = nn.batch_matmul(tensor_a, tensor_b, oshape, out_dtype, transpose_a, transpose_b)
+    rows, columns = get_const_tuple(plain.shape)[1:]
+    if not isinstance(rows, int) or not isinstance(columns, int) or rows == 1 or columns == 0:
+        return plain
+    lanes = vector_lanes(plain.dtype)
+    block = 2 * lanes if columns > lanes else lanes
+    chunks = -(-columns // block)
+    batch_b, inner = tensor_b.shape[0], tensor_b.shape[2 if transpose_b else 1]
+    one_a, one_b = (ops.is_const_int(t.shape[0], 1) for t in (tensor_a, tensor_b))
+
+    def pack(b: PrimExpr, c: PrimExpr, k: PrimExpr, j: PrimExpr) -> PrimExpr:
+        column = c * block + j
+        element = tensor_b(b, column, k) if transpose_b else tensor_b(b, k, column)
+        if columns % block == 0:
+            return element
+        return tir.if_then_else(column < columns, element, ops.const(0, tensor_b.dtype))
+
+    packed = te.compute((batch_b, chunks, inner, block), pack, name="packed_b", tag="batch_matmul_pack")
+    k = te.reduce_axis((0, inner), name="k")
+
+    def body(b: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
+        batch_a = 0 if one_a else b
+        x = tensor_a(batch_a, k.var, i) if transpose_a else tensor_a(batch_a, i, k.var)
+        y = packed(0 if one_b else b, tir.indexdiv(j, block), k.var, tir.indexmod(j, block))
+        return te.sum(ops.cast(plain.dtype, x) * ops.cast(plain.dtype, y), axis=k)
+
+    return te.compute(plain.shape, body, name="T_batch_matmul", tag="batch_matmul_packed", attrs={"block": block})
+
+
+def schedule_batch_matmul(outs: Any) -> te.Schedule:
+    """Schedule ``batch_matmul``: B is packed, then register tiles as in a packed dense layer."""
+    tensors = output_tensors(outs)
+    s = create_schedule(tensors)
+    anchor = find_anchor(tensors, lambda op: op.tag in ("batch_matmul", "batch_matmul_packed"))
+    assert anchor is not None
+    inline_injective(s, tensors)
+    if any(constant_extent(a) == 0 for a in anchor.axis):
+        return s
+    if anchor.tag == "batch_matmul":
+        stage = s[anchor]
+        fused = fuse_all(stage, list(anchor.axis))
+        if fused is not None and (element_count(anchor.output(0)) or 1) * reduction_size(anchor) >= PARALLEL_WORK:
+            stage.parallel(fused)
+        if tensors[0].op is not anchor:
+            schedule_injective_from_existing(s, tensors[0])
+        return s
+    packed = next(t.op for t in anchor.input_tensors if t.op.tag == "batch_matmul_pack")
+    block = int(anchor.attrs["block"])
+    cpu = machine()
+    registers = block // cpu.lanes(max(8, dt.bits(anchor.output(0).dtype)))
+    tile = choose_tile(cpu, min(constant_extent(anchor.axis[1]) or 1, max_accumulators(cpu) * 8), [1], registers)
+    _schedule_product(s, tensors, anchor, tile.spatial, block, columns_outer=True)
+    stage = s[packed]
+    outer = stage.fuse(packed.axis[0], packed.axis[1])
+    stage.vectorize(packed.axis[3])
+    if (element_count(packed.output(0)) or PARALLEL_WORK) >= PARALLEL_WORK:
+        stage.parallel(outer)
+    return s

@@ -1,0 +1,128 @@
+"""Schedules of element-wise, broadcasting and data-moving computes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tilewright import te
+from tilewright.ir.prim_expr import PrimExpr, Var
+from tilewright.te.operation import producer_loads
+from tilewright.tir.expr import IterVar
+from tilewright.tir.visitor import free_vars
+from tilewright.topi import tag
+from tilewright.topi.cpu.common import (
+    PARALLEL_WORK,
+    constant_extent,
+    create_schedule,
+    fuse_all,
+    inline_injective,
+    output_tensors,
+    split_vector,
+    vector_lanes,
+)
+
+_MIN_ROWS = 8  # outer iterations that suffice to occupy the threads
+
+
+def fusable_suffix(op: Any) -> int:
+    """How many of the last axes of ``op`` can be fused without adding divisions to an index.
+
+    Every tensor that is read, through inlined operations too, must either have exactly these axes as its last
+    indices, in full, or not depend on them.
+    """
+    count = len(op.axis)
+    while count > 1 and not _suffix_is_contiguous(op, count):
+        count -= 1
+    return count
+
+
+def _suffix_is_contiguous(op: Any, count: int) -> bool:
+    pending, seen = [op], {op}
+    for current in pending:
+        if len(current.axis) < count:
+            return False
+        axes = current.axis[len(current.axis) - count :]
+        names = {iv.var for iv in axes}
+        for load in producer_loads(current.body):
+            used = _used(load.indices, names)
+            if not used:
+                continue
+            leading, trailing = load.indices[:-count], load.indices[-count:]
+            whole = len(trailing) == count and all(
+                index is iv.var and load.producer.shape[k - count] is iv.dom.extent
+                for k, (index, iv) in enumerate(zip(trailing, axes, strict=True))
+            )
+            if not whole or _used(leading, names):
+                return False
+            producer = load.producer.op
+            if isinstance(producer, te.ComputeOp) and tag.is_injective(producer.tag) and producer not in seen:
+                seen.add(producer)
+                pending.append(producer)
+        if any(_used([e], names) for e in current.body if not producer_loads([e])):
+            return False
+    return True
+
+
+def _used(exprs: Any, names: set[Var]) -> bool:
+    return any(v in names for e in exprs if isinstance(e, PrimExpr) for v in free_vars(e))
+
+
+def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Schedule:
+    """Fuse, parallelise and vectorise the loops of ``out`` in the schedule ``s``.
+
+    Trailing axes that all inputs share in full become one contiguous loop, which is vectorised; the axes before
+    them become one loop, which runs in parallel when there is enough work.
+    """
+    axes = list(s[out].op.axis)
+    extents = [constant_extent(a) for a in axes]
+    if not axes or any(e == 0 for e in extents):
+        return s
+    stage = s[out]
+    count = fusable_suffix(stage.op)
+    inner = fuse_all(stage, axes[len(axes) - count :])
+    outer = fuse_all(stage, axes[: len(axes) - count])
+    inner_extent = _product(extents[len(axes) - count :])
+    outer_extent = _product(extents[: len(axes) - count])
+    assert inner is not None
+    blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype))
+    work = _product(extents)
+    if work is not None and work < PARALLEL_WORK:
+        return s
+    parallel = _parallel_axis(stage, outer, outer_extent, blocks, vector)
+    if parallel is not None:
+        stage.parallel(parallel)
+    return s
+
+
+def _parallel_axis(
+    stage: te.Stage, outer: IterVar | None, outer_extent: int | None, blocks: IterVar, vector: IterVar | None
+) -> IterVar | None:
+    if outer is not None and (outer_extent is None or outer_extent >= _MIN_ROWS):
+        return outer
+    if blocks is vector:  # the whole inner loop is one vector
+        return outer
+    if outer is None:
+        return blocks
+    return stage.fuse(outer, blocks)
+
+
+def _product(extents: list[int | None]) -> int | None:
+    known = [e for e in extents if e is not None]
+    return math.prod(known) if len(known) == len(extents) else None
+
+
+def schedule_injective(outs: Any) -> te.Schedule:
+    """Schedule injective outputs: producers inlined, loops fused, run in parallel and vectorised."""
+    tensors = output_tensors(outs)
+    s = create_schedule(tensors)
+    inline_injective(s, tensors)
+    for op in dict.fromkeys(t.op for t in tensors):
+        if isinstance(op, te.ComputeOp):
+            schedule_injective_from_existing(s, op.output(0))
+    return s
+
+
+schedule_elemwise = schedule_injective
+schedule_broadcast = schedule_injective
+schedule_concatenate = schedule_injective

@@ -1,0 +1,128 @@
+"""Schedules of reductions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tilewright import te
+from tilewright.tir.expr import IterVar, Reduce
+from tilewright.tir.visitor import free_vars
+from tilewright.topi import tag
+from tilewright.topi.cpu.common import (
+    PARALLEL_WORK,
+    constant_extent,
+    create_schedule,
+    element_count,
+    fuse_all,
+    largest_divisor,
+    machine,
+    operations,
+    output_tensors,
+    reduction_size,
+    split_vector,
+    vector_lanes,
+)
+from tilewright.topi.cpu.injective import schedule_injective_from_existing
+
+
+def is_reduction(op: Any) -> bool:
+    """Whether the operation reduces."""
+    return isinstance(op, te.ComputeOp) and bool(op.reduce_axis)
+
+
+def innermost_is_reduced(op: Any) -> bool:
+    """Whether neighbouring elements in memory of the tensor that is read are reduced together."""
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    from tilewright.te.operation import producer_loads
+
+    reduced = {iv.var for iv in op.reduce_axis}
+    loads = producer_loads(body.source)
+    last = next((load.indices[-1] for load in loads if load.indices), None)
+    return last is not None and any(v in reduced for v in free_vars(last))
+
+
+def schedule_row_reduction(s: te.Schedule, tensor: te.Tensor) -> None:
+    """Reduce a contiguous row with one vector of partial results; several, where the row is long enough.
+
+    The partial results are in a stage of their own at the innermost output axis; rows whose length has no fitting
+    divisor stay scalar.
+    """
+    stage = s[tensor]
+    inner = stage.op.reduce_axis[-1]
+    extent = constant_extent(inner)
+    lanes = vector_lanes(tensor.dtype)
+    if extent is None or extent % lanes or len(stage.op.body) > 1:
+        return
+    width = lanes * largest_divisor(extent // lanes, 4 if machine().vector_registers >= 16 else 2)
+    _, part = stage.split(inner, factor=width)
+    partial = s.rfactor(tensor, part, factor_axis=len(stage.op.axis))
+    axes = list(s[tensor].op.axis)
+    partial_stage = s[partial]
+    lane_axis = partial_stage.op.axis[-1]
+    partial_stage.set_scope("local")
+    order = [a for a in partial_stage.leaf_iter_vars if a is not lane_axis]
+    partial_stage.reorder(*order, lane_axis)
+    registers, vector = partial_stage.split(lane_axis, factor=lanes)
+    partial_stage.unroll(registers)
+    partial_stage.vectorize(vector)
+    if axes:
+        partial_stage.compute_at(s[tensor], axes[-1])
+    s[tensor].unroll(s[tensor].op.reduce_axis[0]) if width <= 64 else None
+
+
+def schedule_column_reduction(stage: te.Stage, axes: list[IterVar], dtype: str) -> IterVar | None:
+    """Reduce with the innermost output axis vectorised inside the reduction loops; gives the loop to run in parallel."""
+    if not axes:
+        return None
+    extent = constant_extent(axes[-1])
+    blocks, vector = split_vector(stage, axes[-1], extent, vector_lanes(dtype))
+    outer = [*axes[:-1], *([] if blocks is vector else [blocks])]
+    if vector is not None:
+        stage.reorder(*outer, *stage.op.reduce_axis, vector)
+    return fuse_all(stage, outer[:-1] if len(outer) > 2 else outer)
+
+
+def _schedule_root_reduction(s: te.Schedule, op: Any) -> None:
+    """Schedule a reduction that is an output, or whose consumer cannot take it into its loops."""
+    tensor = op.output(0)
+    stage = s[op]
+    work = (element_count(tensor) or PARALLEL_WORK) * reduction_size(op)
+    axes = list(op.axis)
+    if any(constant_extent(a) == 0 for a in (*axes, *op.reduce_axis)):
+        return
+    if innermost_is_reduced(op):
+        schedule_row_reduction(s, tensor)
+        stage = s[tensor]
+        outer = stage.op.axis[0] if stage.op.axis else None
+    else:
+        outer = schedule_column_reduction(stage, axes, tensor.dtype)
+    if outer is not None and work >= PARALLEL_WORK and outer in stage.leaf_iter_vars:
+        stage.parallel(outer)
+
+
+def schedule_reduce(outs: Any) -> te.Schedule:
+    """Schedule reductions with injective computes around them.
+
+    Producers are inlined. Element-wise consumers, such as a mean's division, are inlined into one another, and the
+    last has loops of its own: they touch far fewer elements than the reduction.
+    """
+    tensors = output_tensors(outs)
+    s = create_schedule(tensors)
+    ops = list(operations(tensors))
+    for op in ops:
+        if isinstance(op, te.ComputeOp) and tag.is_injective(op.tag) and op not in s.outputs:
+            s[op].compute_inline()
+    for op in ops:
+        if is_reduction(op):
+            _schedule_root_reduction(s, op)
+        elif isinstance(op, te.ComputeOp) and op in s.outputs:
+            if op.tag in (tag.COMM_REDUCE, tag.COMM_REDUCE_IDX) or tag.is_injective(op.tag):
+                schedule_injective_from_existing(s, op.output(0))
+    return s
+
+
+def total_extent(op: Any) -> int:
+    """Elements of an operation's output; unknown dimensions count as 1."""
+    return math.prod(constant_extent(a) or 1 for a in op.axis)

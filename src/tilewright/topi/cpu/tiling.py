@@ -1,0 +1,64 @@
+"""Register tiles of convolutions and matrix products, chosen by a simple model of the processor.
+
+A tile is ``spatial`` positions (output columns, or rows of a matrix) times ``vectors`` vector registers of output
+channels. Every step of the reduction loads ``vectors`` weight registers and broadcasts ``spatial`` values, for
+``spatial * vectors`` multiply-adds into as many accumulators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.target.features import CpuFeatures
+
+_LATENCY_COVER = 10  # independent multiply-adds that keep the pipelines full
+
+
+@dataclass(frozen=True)
+class RegisterTile:
+    """Extents of a tile: output positions, and vector registers of channels."""
+
+    spatial: int
+    vectors: int
+
+
+def max_accumulators(cpu: CpuFeatures) -> int:
+    """Registers that accumulators may take; the others hold weights and a broadcast value."""
+    return {32: 28, 16: 12}.get(cpu.vector_registers, max(2, cpu.vector_registers - 4))
+
+
+def tile_cost(cpu: CpuFeatures, extent: int, tile: RegisterTile) -> float:
+    """Time of one multiply-add of useful work under ``tile``, in units of the machine's peak."""
+    used = -(-extent // tile.spatial) * tile.spatial
+    accumulators = tile.spatial * tile.vectors
+    loads = (tile.spatial + tile.vectors) / accumulators
+    latency = max(1.0, _LATENCY_COVER / accumulators)
+    tail = 0.05 if extent % tile.spatial else 0.0
+    return used / extent * max(latency, loads, 1.0) + 0.15 * loads + tail
+
+
+def choose_tile(
+    cpu: CpuFeatures, extent: int, vector_counts: list[int], registers_per_vector: int = 1
+) -> RegisterTile:
+    """The cheapest tile for ``extent`` positions.
+
+    Parameters
+    ----------
+    vector_counts : numbers of channel vectors that a tile may take, such as the divisors of all there are
+    registers_per_vector : registers that one channel vector takes
+    """
+    limit = max_accumulators(cpu)
+    candidates = [
+        RegisterTile(spatial, vectors)
+        for vectors in vector_counts
+        for spatial in range(1, min(extent, limit) + 1)
+        if spatial * vectors * registers_per_vector <= limit
+    ] or [RegisterTile(1, min(vector_counts))]
+    scaled = [RegisterTile(t.spatial, t.vectors * registers_per_vector) for t in candidates]
+    costs = [tile_cost(cpu, extent, t) for t in scaled]
+    return candidates[costs.index(min(costs))]
+
+
+def divisors_up_to(n: int, limit: int) -> list[int]:
+    """The divisors of ``n`` that are at most ``limit``."""
+    return [d for d in range(1, min(n, limit) + 1) if n % d == 0]

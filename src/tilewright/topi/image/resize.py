@@ -1,0 +1,194 @@
+"""Resizing along one to three spatial dimensions: nearest neighbour, linear and cubic interpolation.
+
+Each output coordinate maps to a real input coordinate; along each dimension a few input elements (taps) are weighted,
+and the weights of the dimensions multiply. The modes are those of ONNX's Resize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi import tag
+from tilewright.topi.utils import InvalidShapeError, as_list
+
+_EPSILON = 1e-5  # keeps coordinates that are whole but for rounding errors on their element
+Tap = tuple[PrimExpr, PrimExpr | None]  # (input index, weight); no weight means 1
+
+
+def _float(value: Any) -> PrimExpr:
+    return ops.cast("float32", ops.as_expr(value))
+
+
+def input_coordinate(x: PrimExpr, extent: Any, target: Any, mode: str, roi: tuple[Any, Any] | None = None) -> PrimExpr:
+    """The input coordinate (float32) of output index ``x``, for a dimension resized from ``extent`` to ``target``."""
+    source, wanted, at = _float(extent), _float(target), _float(x)
+    half = ops.const(0.5, "float32")
+    scale = source / wanted
+    if mode in ("half_pixel", "pytorch_half_pixel"):
+        centred = (at + half) * scale - half
+        if mode == "half_pixel":
+            return centred
+        return tir.Select(ops.as_expr(target) > 1, centred, ops.const(0, "float32"))
+    if mode == "align_corners":
+        if ops.is_const_int(ops.as_expr(target), 1):
+            return ops.const(0, "float32")
+        return at * ((source - 1.0) / (wanted - 1.0))
+    if mode == "asymmetric":
+        return at * scale
+    if mode == "tf_half_pixel_for_nn":
+        return (at + half) * scale
+    if mode == "tf_crop_and_resize" and roi is not None:
+        begin, end = _float(roi[0]), _float(roi[1])
+        if ops.is_const_int(ops.as_expr(target), 1):
+            return (begin + end) * (source - 1.0) * half
+        return begin * (source - 1.0) + at * ((end - begin) * (source - 1.0) / (wanted - 1.0))
+    raise InvalidShapeError(
+        "coordinate_transformation_mode is half_pixel, pytorch_half_pixel, align_corners, asymmetric, "
+        f"tf_half_pixel_for_nn or tf_crop_and_resize (with a roi); found {mode!r}"
+    )
+
+
+def _nearest_index(x: PrimExpr, rounding: str, mode: str) -> PrimExpr:
+    rounding = rounding or ("round" if mode == "align_corners" else "floor")
+    half, epsilon = ops.const(0.5, "float32"), ops.const(_EPSILON, "float32")
+    if rounding == "round":
+        value = tir.round(x)
+    elif rounding == "round_prefer_floor":
+        value = tir.ceil(x - half)
+    elif rounding == "round_prefer_ceil":
+        value = tir.floor(x + half)
+    elif rounding == "floor":
+        value = tir.floor(x + epsilon)
+    elif rounding == "ceil":
+        value = tir.ceil(x - epsilon)
+    else:
+        raise InvalidShapeError(
+            f"rounding_method is round, round_prefer_floor, round_prefer_ceil, floor or ceil; found {rounding!r}"
+        )
+    return ops.cast("int32", value)
+
+
+def _clamp(index: PrimExpr, extent: Any) -> PrimExpr:
+    return ops.maximum(ops.minimum(index, ops.as_expr(extent) - 1), 0)
+
+
+def _cubic_weights(t: PrimExpr, alpha: float) -> list[PrimExpr]:
+    """Weights of the four neighbours at fraction ``t`` (Keys, Cubic Convolution Interpolation, 1981)."""
+    a = ops.const(alpha, "float32")
+
+    def near(d: PrimExpr) -> PrimExpr:  # 0 <= d <= 1
+        return ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
+
+    def far(d: PrimExpr) -> PrimExpr:  # 1 <= d <= 2
+        return ((a * d - a * 5.0) * d + a * 8.0) * d - a * 4.0
+
+    return [far(t + 1.0), near(t), near(ops.const(1, "float32") - t), far(ops.const(2, "float32") - t)]
+
+
+def _taps(x: PrimExpr, extent: Any, method: str, mode: str, rounding: str, alpha: float, exclude: bool) -> list[Tap]:
+    if method == "nearest_neighbor":
+        return [(_clamp(_nearest_index(x, rounding, mode), extent), None)]
+    base = tir.floor(x)
+    fraction, first = x - base, ops.cast("int32", base)
+    if method == "linear":
+        return [(_clamp(first, extent), ops.const(1, "float32") - fraction), (_clamp(first + 1, extent), fraction)]
+    if method != "cubic":
+        raise InvalidShapeError(f"resize method is nearest_neighbor, linear or cubic; found {method!r}")
+    weights = _cubic_weights(fraction, alpha)
+    positions = [first + k for k in (-1, 0, 1, 2)]
+    if exclude:
+        zero = ops.const(0, "float32")
+        weights = [
+            tir.Select(tir.all(p >= 0, p < extent), w, zero) for p, w in zip(positions, weights, strict=True)
+        ]
+        total = weights[0] + weights[1] + weights[2] + weights[3]
+        weights = [w / total for w in weights]
+    return [(_clamp(p, extent), w) for p, w in zip(positions, weights, strict=True)]
+
+
+def _resize(data: te.Tensor, size: Any, layout: str, names: str, method: str, mode: str, rounding: str,
+            alpha: float, exclude: Any, out_dtype: str | None, output_shape: Any, roi: Any,
+            extrapolation_value: float) -> te.Tensor:  # fmt: skip
+    letters = [x for x in layout if x.isalpha()]
+    axes = [letters.index(n) for n in names]
+    n = len(axes)
+    shape = list(data.shape)
+    for axis, extent in zip(axes, as_list(size), strict=True):
+        shape[axis] = extent
+    shape = list(output_shape) if output_shape is not None else shape
+    out_dtype = out_dtype or data.dtype
+    crop = mode == "tf_crop_and_resize"
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        per_axis, inside = [], []
+        for k, axis in enumerate(axes):
+            bounds = (roi[k], roi[k + n]) if roi is not None and crop else None
+            at = input_coordinate(i[axis], data.shape[axis], shape[axis], mode, bounds)
+            inside += [at >= 0.0, at <= _float(data.shape[axis]) - 1.0] if crop else []
+            per_axis.append(_taps(at, data.shape[axis], method, mode, rounding, alpha, bool(exclude)))
+        value = _interpolate(data, list(i), axes, per_axis)
+        if crop:
+            value = tir.if_then_else(tir.all(*inside), value, ops.const(extrapolation_value, value.dtype))
+        if method != "nearest_neighbor" and not dt.is_float(out_dtype):
+            value = tir.round(value)
+        return ops.cast(out_dtype, value)
+
+    return te.compute(shape, body, name="resize", tag=tag.INJECTIVE)
+
+
+def _interpolate(data: te.Tensor, i: list[Any], axes: Sequence[int], per_axis: Sequence[Sequence[Tap]]) -> PrimExpr:
+    """Weighted sum over the taps of the first axis of the sums over the taps of the others."""
+    if not axes:
+        return data(*i)
+    total: PrimExpr | None = None
+    for index, weight in per_axis[0]:
+        at = list(i)
+        at[axes[0]] = index
+        term = _interpolate(data, at, axes[1:], per_axis[1:])
+        if weight is not None:
+            term = ops.cast("float32", term) * weight
+        total = term if total is None else total + term
+    assert total is not None
+    return total
+
+
+def resize1d(data: te.Tensor, size: Any, layout: str, method: str = "linear",
+             coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
+             bicubic_alpha: float = -0.5, bicubic_exclude: Any = 0, out_dtype: str | None = None,
+             output_shape: Any = None, roi: Any = None, extrapolation_value: float = 0.0) -> te.Tensor:  # fmt: skip
+    """Resize W to ``size``; ``layout`` is NCW or NWC. Parameters as those of ``resize2d``."""
+    return _resize(data, size, layout, "W", method, coordinate_transformation_mode, rounding_method,
+                   bicubic_alpha, bicubic_exclude, out_dtype, output_shape, roi, extrapolation_value)  # fmt: skip
+
+
+def resize2d(data: te.Tensor, size: Any, layout: str, method: str = "linear",
+             coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
+             bicubic_alpha: float = -0.5, bicubic_exclude: Any = 0, out_dtype: str | None = None,
+             output_shape: Any = None, roi: Any = None, extrapolation_value: float = 0.0) -> te.Tensor:  # fmt: skip
+    """Resize H and W to ``size``.
+
+    Parameters
+    ----------
+    layout : NCHW, NHWC, or NCHW with packed channels
+    method : "nearest_neighbor", "linear" or "cubic"
+    coordinate_transformation_mode : how output pixels map to input pixels, the names of ONNX's Resize
+    rounding_method : for nearest_neighbor: round, round_prefer_floor, round_prefer_ceil, floor or ceil
+    bicubic_alpha, bicubic_exclude : the cubic's coefficient, and whether neighbours outside get weight 0
+    roi, extrapolation_value : for tf_crop_and_resize: begins then ends, as parts of the extent, and the value outside
+    """
+    return _resize(data, size, layout, "HW", method, coordinate_transformation_mode, rounding_method,
+                   bicubic_alpha, bicubic_exclude, out_dtype, output_shape, roi, extrapolation_value)  # fmt: skip
+
+
+def resize3d(data: te.Tensor, size: Any, layout: str, method: str = "linear",
+             coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
+             bicubic_alpha: float = -0.5, bicubic_exclude: Any = 0, out_dtype: str | None = None,
+             output_shape: Any = None, roi: Any = None, extrapolation_value: float = 0.0) -> te.Tensor:  # fmt: skip
+    """Resize D, H and W to ``size``. Parameters as those of ``resize2d``."""
+    return _resize(data, size, layout, "DHW", method, coordinate_transformation_mode, rounding_method,
+                   bicubic_alpha, bicubic_exclude, out_dtype, output_shape, roi, extrapolation_value)  # fmt: skip

@@ -1,0 +1,193 @@
+"""Computes that pick elements by index tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi import tag
+from tilewright.topi.broadcast import broadcast_indices, broadcast_shape
+from tilewright.topi.transform import normalize_axis
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple, prod, simplify
+from tilewright.topi.utils import unravel_index as unravel_expr
+
+
+def _index(value: PrimExpr) -> PrimExpr:
+    """An element of an index tensor as an index."""
+    return value if value.dtype in ("int32", "int64") else ops.cast("int32", value)
+
+
+def _bounded(index: PrimExpr, extent: Any, mode: str) -> PrimExpr:
+    extent = ops.cast(index.dtype, ops.as_expr(extent))
+    if mode == "clip":
+        return ops.minimum(ops.maximum(index, ops.const(0, index.dtype)), extent - 1)
+    if mode == "wrap":
+        return ops.floormod(index, extent)
+    if mode == "fast":
+        return index
+    raise InvalidShapeError(f"take mode is clip, wrap or fast, found {mode!r}")
+
+
+def take(
+    a: te.Tensor, indices: te.Tensor, axis: int | None = None, batch_dims: int = 0, mode: str = "clip"
+) -> te.Tensor:
+    """The elements of ``a`` at ``indices`` along ``axis``, or of the flattened ``a``.
+
+    Parameters
+    ----------
+    batch_dims : leading dimensions that ``a`` and ``indices`` share
+    mode : indices outside are clamped ("clip"), taken modulo the extent ("wrap"), or must not occur ("fast")
+    """
+    if axis is None:
+        size = simplify(ops.as_expr(prod(a.shape)))
+
+        def flat(*i: PrimExpr) -> PrimExpr:
+            return a(*unravel_expr(_bounded(_index(indices(*i)), size, mode), a.shape))
+
+        return te.compute(indices.shape, flat, name="T_take", tag=tag.INJECTIVE)
+    axis = normalize_axis(axis, a.ndim)
+    batch = batch_dims + indices.ndim if batch_dims < 0 else batch_dims
+    width = indices.ndim - batch
+    shape = (*a.shape[:axis], *indices.shape[batch:], *a.shape[axis + 1 :])
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        index = indices(*i[:batch], *i[axis : axis + width])
+        return a(*i[:axis], _bounded(_index(index), a.shape[axis], mode), *i[axis + width :])
+
+    return te.compute(shape, body, name="T_take", tag=tag.INJECTIVE)
+
+
+def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:
+    """``data[i.., indices[i.., j, k..], k..]``: one index along ``axis`` for every output element."""
+    axis = normalize_axis(axis, data.ndim)
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        index = _index(indices(*i))
+        extent = ops.cast(index.dtype, data.shape[axis])
+        index = tir.Select(index < ops.const(0, index.dtype), index + extent, index)
+        return data(*i[:axis], index, *i[axis + 1 :])
+
+    return te.compute(indices.shape, body, name="T_gather", tag=tag.INJECTIVE)
+
+
+def gather_nd(a: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> te.Tensor:
+    """Slices of ``a`` at the coordinates ``indices[:, j..]``: the first dimension of ``indices`` lists coordinates."""
+    count = int(get_const_tuple(indices.shape)[0])
+    shape = (*indices.shape[1:], *a.shape[batch_dims + count :])
+    width = indices.ndim - 1
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        at = []
+        for k in range(count):
+            index = _index(indices(k, *i[:width]))
+            extent = ops.cast(index.dtype, a.shape[batch_dims + k])
+            at.append(tir.Select(index < ops.const(0, index.dtype), index + extent, index))
+        return a(*i[:batch_dims], *at, *i[width:])
+
+    return te.compute(shape, body, name="T_gather_nd", tag=tag.INJECTIVE)
+
+
+def adv_index(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
+    """numpy's advanced indexing ``data[indices[0], indices[1], ...]`` with index tensors that broadcast together."""
+    common: Sequence[Any] = indices[0].shape
+    for index in indices[1:]:
+        common = broadcast_shape(common, index.shape)
+    rank = len(common)
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        at = []
+        for k, index in enumerate(indices):
+            value = _index(index(*broadcast_indices(index.shape, common, i[:rank])))
+            extent = ops.cast(value.dtype, data.shape[k])
+            at.append(tir.Select(value < ops.const(0, value.dtype), value + extent, value))
+        return data(*at, *i[rank:])
+
+    return te.compute((*common, *data.shape[len(indices) :]), body, name="advanced_index", tag=tag.INJECTIVE)
+
+
+def one_hot(indices: te.Tensor, on_value: Any, off_value: Any, depth: int, axis: int, dtype: str) -> te.Tensor:
+    """``on_value`` where the position along the new dimension ``axis`` is the index, elsewhere ``off_value``."""
+    axis = indices.ndim if axis == -1 else axis
+    on, off = (ops.cast(dtype, ops.as_expr(v)) for v in (on_value, off_value))
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        index = indices(*i[:axis], *i[axis + 1 :])
+        return tir.Select(ops.equal(index, ops.cast(index.dtype, i[axis])), on, off)
+
+    shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
+    return te.compute(shape, body, name="T_one_hot", tag=tag.INJECTIVE)
+
+
+def sequence_mask(data: te.Tensor, valid_length: te.Tensor, mask_value: float = 0, axis: int = 0) -> te.Tensor:
+    """``mask_value`` in place of the elements beyond each batch element's valid length.
+
+    The first two dimensions of ``data`` are time and batch; ``axis`` says which of them is time.
+    """
+    fill = ops.const(mask_value, data.dtype)
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        length = valid_length(i[1 - axis])
+        return tir.if_then_else(ops.cast(length.dtype, i[axis]) >= length, fill, data(*i))
+
+    return te.compute(data.shape, body, name="T_sequence_mask", tag=tag.INJECTIVE)
+
+
+def unravel_index(indices: te.Tensor, shape: te.Tensor) -> te.Tensor:
+    """Coordinates of flat indices in a tensor whose dimensions the tensor ``shape`` lists; coordinates come first."""
+    rank = int(get_const_tuple(shape.shape)[0])
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        rest = indices(*i[1:])
+        result = ops.const(0, indices.dtype)
+        for k in reversed(range(rank)):
+            extent = ops.cast(rest.dtype, shape(k))
+            result = tir.Select(ops.equal(i[0], k), ops.floormod(rest, extent), result)
+            rest = ops.floordiv(rest, extent)
+        return result
+
+    return te.compute((rank, *indices.shape), body, name="T_unravel", tag=tag.INJECTIVE)
+
+
+def invert_permutation(data: te.Tensor) -> te.Tensor:
+    """The inverse of a permutation of 0 .. n - 1."""
+    k = te.reduce_axis((0, data.shape[0]), name="k")
+    zero = ops.const(0, data.dtype)
+
+    def body(i: PrimExpr) -> Any:
+        found = ops.equal(data(k.var), ops.cast(data.dtype, i))
+        return te.sum(tir.Select(found, ops.cast(data.dtype, k.var), zero), axis=k)
+
+    return te.compute(data.shape, body, name="T_invert_permutation", tag=tag.COMM_REDUCE)
+
+
+def sparse_to_dense(
+    sparse_indices: te.Tensor, output_shape: Sequence[Any], sparse_values: te.Tensor, default_value: Any = 0
+) -> te.Tensor:
+    """A tensor of ``default_value`` with ``sparse_values`` at ``sparse_indices``.
+
+    Indices are a scalar or (n,) for a vector, or (n, rank); values a scalar, or one for each index.
+    """
+    if isinstance(default_value, te.Tensor):
+        default_value = default_value()
+    fill = ops.cast(sparse_values.dtype, ops.as_expr(default_value))
+    count = 1 if sparse_indices.ndim == 0 else int(get_const_tuple(sparse_indices.shape)[0])
+
+    def value(k: int) -> PrimExpr:
+        return sparse_values() if sparse_values.ndim == 0 else sparse_values(k)
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        result: PrimExpr = fill
+        for k in range(count):
+            if sparse_indices.ndim == 0:
+                here = [ops.equal(i[0], sparse_indices())]
+            elif sparse_indices.ndim == 1:
+                here = [ops.equal(i[0], sparse_indices(k))]
+            else:
+                here = [ops.equal(v, sparse_indices(k, d)) for d, v in enumerate(i)]
+            result = tir.if_then_else(tir.all(*here), value(k), result)
+        return result
+
+    return te.compute(output_shape, body, name="T_sparse_to_dense", tag=tag.INJECTIVE)

@@ -1,0 +1,104 @@
+"""Convolutions of any number of spatial dimensions and any unpacked layout, grouped ones too.
+
+``conv`` is the one compute behind conv1d, conv2d and conv3d; the functions with TVM's names are in the files
+of those names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi.nn.pad import pad
+from tilewright.topi.utils import InvalidShapeError, as_list, get_const_int, get_const_tuple, simplify
+
+
+def per_dim(values: Any, n: int) -> list[Any]:
+    """One value, or one for each of ``n`` spatial dimensions, as a list of ``n``."""
+    result = as_list(values)
+    return result * n if len(result) == 1 else result
+
+
+def output_extent(extent: Any, kernel: Any, stride: Any, dilation: Any, before: Any, after: Any) -> Any:
+    """Extent of a convolution's output along one spatial dimension."""
+    span = (kernel - 1) * dilation + 1
+    return simplify(tir.indexdiv(ops.as_expr(extent + before + after - span), stride) + 1)
+
+
+def pad_spatial(
+    data: te.Tensor, axes: Sequence[int], before: Sequence[Any], after: Sequence[Any], name: str = "pad_temp"
+) -> te.Tensor:
+    """``data`` padded with 0 along the spatial ``axes``; itself when there is nothing to add."""
+    if all(ops.is_const_int(simplify(ops.as_expr(p)), 0) for p in (*before, *after)):
+        return data
+    pad_before, pad_after = [0] * data.ndim, [0] * data.ndim
+    for axis, b, a in zip(axes, before, after, strict=True):
+        pad_before[axis], pad_after[axis] = b, a
+    return pad(data, pad_before, pad_after, 0, name)
+
+
+def conv(
+    data: te.Tensor,
+    kernel: te.Tensor,
+    strides: Any,
+    padding: Sequence[Any],
+    dilation: Any,
+    groups: int,
+    data_layout: str,
+    kernel_layout: str,
+    out_dtype: str,
+    name: str,
+    tag: str,
+) -> te.Tensor:
+    """Cross-correlation of ``data`` with ``kernel``.
+
+    Parameters
+    ----------
+    padding : amounts before each spatial dimension, then those after each
+    data_layout, kernel_layout : orders of N, C and the spatial letters, such as "NCHW", and of O, I and the
+        same, such as "OIHW"; the kernel's I has C / groups elements
+    out_dtype : products are formed and summed in this type
+    """
+    spatial = [letter for letter in data_layout if letter not in "NC"]
+    n = len(spatial)
+    strides, dilation = per_dim(strides, n), per_dim(dilation, n)
+    axes = [data_layout.index(s) for s in spatial]
+    kernel_axes = [kernel_layout.index(s) for s in spatial]
+    channel, out_axis, in_axis = data_layout.index("C"), kernel_layout.index("O"), kernel_layout.index("I")
+    in_group = get_const_int(kernel.shape[in_axis])
+    out_channels = get_const_int(kernel.shape[out_axis])
+    _check_channels(name, get_const_tuple(data.shape)[channel], in_group, out_channels, groups)
+    before, after = list(padding[:n]), list(padding[n:])
+    temp = pad_spatial(data, axes, before, after)
+    shape = list(data.shape)
+    shape[channel] = out_channels
+    for k, axis in enumerate(axes):
+        extent = kernel.shape[kernel_axes[k]]
+        shape[axis] = output_extent(data.shape[axis], extent, strides[k], dilation[k], before[k], after[k])
+    rc = te.reduce_axis((0, in_group), name="rc")
+    windows = [te.reduce_axis((0, kernel.shape[a]), name=f"r{s.lower()}") for s, a in zip(spatial, kernel_axes, strict=True)]
+    per_group = out_channels // groups
+
+    def body(*i: PrimExpr) -> Any:
+        at, w_at = list(i), [i[channel]] * kernel.ndim
+        group = 0 if groups == 1 else tir.indexdiv(i[channel], per_group) * in_group
+        at[channel] = rc + group
+        w_at[in_axis] = rc.var
+        for k, axis in enumerate(axes):
+            at[axis] = i[axis] * strides[k] + windows[k] * dilation[k]
+            w_at[kernel_axes[k]] = windows[k].var
+        return te.sum(ops.cast(out_dtype, temp(*at)) * ops.cast(out_dtype, kernel(*w_at)), axis=[rc, *windows])
+
+    return te.compute(shape, body, name=name, tag=tag)
+
+
+def _check_channels(name: str, channels: Any, in_group: int, out_channels: int, groups: int) -> None:
+    if isinstance(channels, int) and channels != in_group * groups:
+        raise InvalidShapeError(
+            f"{name}: the data has {channels} channels, the kernel takes {in_group} in each of {groups} groups"
+        )
+    if out_channels % groups:
+        raise InvalidShapeError(f"{name}: {out_channels} output channels do not divide into {groups} groups")

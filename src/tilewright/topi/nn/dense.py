@@ -1,0 +1,119 @@
+"""Matrix products: dense layers, plain and batched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi import tag
+from tilewright.topi.broadcast import broadcast_shape
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple, simplify
+
+
+def _check_inner(what: str, a: Any, b: Any) -> None:
+    a, b = simplify(ops.as_expr(a)), simplify(ops.as_expr(b))
+    if isinstance(a, tir.IntImm) and isinstance(b, tir.IntImm) and int(a) != int(b):
+        raise InvalidShapeError(f"{what}: the dimensions to sum over differ, {a} and {b}")
+
+
+def matmul(
+    tensor_a: te.Tensor,
+    tensor_b: te.Tensor,
+    bias: te.Tensor | None = None,
+    out_dtype: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    auto_scheduler_rewritten_layout: str = "",
+) -> te.Tensor:
+    """``tensor_a @ tensor_b + bias`` of two matrices, each transposed if so said.
+
+    Leading dimensions of ``tensor_a`` beyond two are kept.
+    """
+    out_dtype = out_dtype or tensor_a.dtype
+    *lead, rows, inner = tensor_a.shape if not transpose_a else (*tensor_a.shape[:-2], *tensor_a.shape[:-3:-1])
+    columns, inner_b = tensor_b.shape if transpose_b else tensor_b.shape[::-1]
+    _check_inner("matmul", inner, inner_b)
+    k = te.reduce_axis((0, inner), name="k")
+
+    def body(*i: PrimExpr) -> Any:
+        a = tensor_a(*i[:-2], k.var, i[-2]) if transpose_a else tensor_a(*i[:-1], k.var)
+        b = tensor_b(i[-1], k.var) if transpose_b else tensor_b(k.var, i[-1])
+        return te.sum(ops.cast(out_dtype, a) * ops.cast(out_dtype, b), axis=k)
+
+    name, kind = ("T_dense", "dense") if transpose_b and not transpose_a else ("T_matmul", "matmul")
+    product = te.compute((*lead, rows, columns), body, name=name, tag=kind)
+    if bias is None:
+        return product
+    return te.compute(
+        product.shape,
+        lambda *i: product(*i) + ops.cast(out_dtype, bias(i[-1])),
+        name="T_bias",
+        tag=tag.BROADCAST,
+    )
+
+
+def dense(
+    data: te.Tensor,
+    weight: te.Tensor,
+    bias: te.Tensor | None = None,
+    out_dtype: str | None = None,
+    auto_scheduler_rewritten_layout: str = "",
+) -> te.Tensor:
+    """``data @ weight.T + bias``; data (..., k), weight (n, k), bias (n,)."""
+    return matmul(data, weight, bias, out_dtype, transpose_a=False, transpose_b=True)
+
+
+def dense_pack(
+    data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None
+) -> te.Tensor:
+    """``dense`` with the weight packed as (n / b, k, b), layout "NK<b>n": what vector units read in order.
+
+    The number of columns is n / b * b; when the layer has fewer, the caller slices.
+    """
+    out_dtype = out_dtype or data.dtype
+    blocks, inner, width = get_const_tuple(weight.shape)
+    _check_inner("dense_pack", data.shape[-1], inner)
+    k = te.reduce_axis((0, inner), name="k")
+
+    def body(*i: PrimExpr) -> Any:
+        column = i[-1]
+        w = weight(tir.indexdiv(column, width), k.var, tir.indexmod(column, width))
+        return te.sum(ops.cast(out_dtype, data(*i[:-1], k.var)) * ops.cast(out_dtype, w), axis=k)
+
+    shape = (*data.shape[:-1], blocks * width)
+    product = te.compute(shape, body, name="T_dense_pack", tag="dense_pack")
+    if bias is None:
+        return product
+    return te.compute(
+        shape, lambda *i: product(*i) + ops.cast(out_dtype, bias(i[-1])), name="T_bias", tag=tag.BROADCAST
+    )
+
+
+def batch_matmul(
+    tensor_a: te.Tensor,
+    tensor_b: te.Tensor,
+    oshape: Any = None,
+    out_dtype: str | None = None,
+    transpose_a: bool = False,
+    transpose_b: bool = True,
+    auto_scheduler_rewritten_layout: str = "",
+) -> te.Tensor:
+    """Products of the matrices of two batches; by default ``a[b] @ b[b].T``. A batch of 1 serves every matrix."""
+    out_dtype = out_dtype or tensor_a.dtype
+    rows, inner = tensor_a.shape[1:] if not transpose_a else tensor_a.shape[:0:-1]
+    columns, inner_b = tensor_b.shape[1:] if transpose_b else tensor_b.shape[:0:-1]
+    _check_inner("batch_matmul", inner, inner_b)
+    (batch,) = broadcast_shape(tensor_a.shape[:1], tensor_b.shape[:1])
+    one_a, one_b = (ops.is_const_int(simplify(t.shape[0]), 1) for t in (tensor_a, tensor_b))
+    k = te.reduce_axis((0, inner), name="k")
+
+    def body(b: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
+        batch_a, batch_b = 0 if one_a else b, 0 if one_b else b
+        x = tensor_a(batch_a, k.var, i) if transpose_a else tensor_a(batch_a, i, k.var)
+        y = tensor_b(batch_b, j, k.var) if transpose_b else tensor_b(batch_b, k.var, j)
+        return te.sum(ops.cast(out_dtype, x) * ops.cast(out_dtype, y), axis=k)
+
+    shape = (batch, rows, columns) if oshape is None else oshape
+    return te.compute(shape, body, name="T_batch_matmul", tag="batch_matmul")

@@ -1,0 +1,64 @@
+"""Activation functions, and scale and shift per channel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi import tag
+from tilewright.topi.math import unary
+
+
+def relu(x: te.Tensor) -> te.Tensor:
+    """max(x, 0)"""
+    return unary(x, lambda v: ops.maximum(v, ops.const(0, v.dtype)), "T_relu")
+
+
+def leaky_relu(x: te.Tensor, alpha: float) -> te.Tensor:
+    """x where positive, elsewhere alpha * x."""
+
+    def body(v: PrimExpr) -> PrimExpr:
+        return tir.Select(v > ops.const(0, v.dtype), v, v * ops.const(alpha, v.dtype))
+
+    return unary(x, body, "T_leaky_relu")
+
+
+def _channelwise(x: te.Tensor, axis: int, body: Callable[[PrimExpr, PrimExpr], PrimExpr], name: str) -> te.Tensor:
+    axis = axis + x.ndim if axis < 0 else axis
+    return te.compute(x.shape, lambda *i: body(x(*i), i[axis]), name=name, tag=tag.BROADCAST)
+
+
+def prelu(x: te.Tensor, slope: te.Tensor, axis: int = 1) -> te.Tensor:
+    """x where positive, elsewhere x times the slope of its channel; ``slope`` has rank 1."""
+
+    def body(v: PrimExpr, c: PrimExpr) -> PrimExpr:
+        return tir.Select(v > ops.const(0, v.dtype), v, v * slope(c))
+
+    return _channelwise(x, axis, body, "T_prelu")
+
+
+def scale_shift_nchw(x: te.Tensor, scale: te.Tensor, shift: te.Tensor) -> te.Tensor:
+    """x * scale[c] + shift[c] on data of layout NCHW."""
+    return _channelwise(x, 1, lambda v, c: v * scale(c) + shift(c), "T_scale_shift")
+
+
+def scale_shift_nhwc(x: te.Tensor, scale: te.Tensor, shift: te.Tensor) -> te.Tensor:
+    """x * scale[c] + shift[c] on data of layout NHWC."""
+    return _channelwise(x, -1, lambda v, c: v * scale(c) + shift(c), "T_scale_shift")
+
+
+def bias_add(x: te.Tensor, bias: te.Tensor, axis: int = 1) -> te.Tensor:
+    """x + bias[c], c being the index along ``axis``."""
+    return _channelwise(x, axis, lambda v, c: v + bias(c), "T_bias_add")
+
+
+def fast_sigmoid(x: te.Tensor) -> te.Tensor:
+    """1 / (1 + exp(-x)) with the polynomial exponential of ``topi.fast_exp``."""
+    from tilewright.topi.math import fast_exp, negative
+
+    e = fast_exp(negative(x))
+    one: Any = ops.const(1, x.dtype)
+    return unary(e, lambda v: one / (one + v), "T_fast_sigmoid")

@@ -1,0 +1,156 @@
+"""Normalisations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi import tag
+from tilewright.topi.nn.pad import pad
+from tilewright.topi.reduction import get_real_axis
+from tilewright.topi.transform import normalize_axis
+
+
+def _moments(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te.Tensor]:
+    """Mean and mean of squares over ``axes``, in float32 at least."""
+    dtype = "float64" if x.dtype == "float64" else "float32"
+    count: Any = ops.const(1, dtype)
+    for k in axes:
+        count = count * ops.cast(dtype, x.shape[k])
+    reduced = [te.reduce_axis((0, x.shape[k]), name=f"k{k}") for k in axes]
+    keep = [k for k in range(x.ndim) if k not in axes]
+
+    def element(i: Sequence[PrimExpr]) -> PrimExpr:
+        at: list[Any] = [0] * x.ndim
+        for position, k in enumerate(keep):
+            at[k] = i[position]
+        for rv, k in zip(reduced, axes, strict=True):
+            at[k] = rv.var
+        return ops.cast(dtype, x(*at))
+
+    add = te.comm_reducer(
+        lambda a, b: (a[0] + b[0], a[1] + b[1]), lambda t0, t1: (ops.const(0, t0), ops.const(0, t1)), name="moments"
+    )
+    shape = [x.shape[k] for k in keep]
+
+    def body(*i: PrimExpr) -> Any:
+        value = element(i)
+        return add((value, value * value), axis=reduced)
+
+    sums = te.compute(shape, body, name="T_moments", tag=tag.COMM_REDUCE)
+    mean = te.compute(shape, lambda *i: sums[0](*i) / count, name="T_mean", tag=tag.ELEMWISE)
+    square = te.compute(shape, lambda *i: sums[1](*i) / count, name="T_mean_square", tag=tag.ELEMWISE)
+    return mean, square
+
+
+def layer_norm(
+    data: te.Tensor, gamma: te.Tensor | None, beta: te.Tensor | None, axis: Any = -1, epsilon: float = 1e-5
+) -> te.Tensor:
+    """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments being taken over ``axis``."""
+    axes = get_real_axis(data.ndim, axis)
+    mean, square = _moments(data, axes)
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        kept = [v for k, v in enumerate(i) if k not in axes]
+        normal = [i[k] for k in axes]
+        m = mean(*kept)
+        variance = square(*kept) - m * m
+        value = (ops.cast(m.dtype, data(*i)) - m) * (ops.const(1, m.dtype) / tir.sqrt(variance + ops.const(epsilon, m.dtype)))
+        value = ops.cast(data.dtype, value)
+        if gamma is not None:
+            value = value * gamma(*normal)
+        return value + beta(*normal) if beta is not None else value
+
+    return te.compute(data.shape, body, name="T_layer_norm", tag="layer_norm")
+
+
+def instance_norm(
+    data: te.Tensor, gamma: te.Tensor, beta: te.Tensor, axis: int = 1, epsilon: float = 1e-5
+) -> te.Tensor:
+    """Normalise each channel (``axis``) of each batch element over all other dimensions; gamma, beta per channel."""
+    channel = normalize_axis(axis, data.ndim)
+    axes = [k for k in range(1, data.ndim) if k != channel]
+    mean, square = _moments(data, axes)
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        m = mean(i[0], i[channel])
+        variance = square(i[0], i[channel]) - m * m
+        value = (ops.cast(m.dtype, data(*i)) - m) * (ops.const(1, m.dtype) / tir.sqrt(variance + ops.const(epsilon, m.dtype)))
+        return ops.cast(data.dtype, value) * gamma(i[channel]) + beta(i[channel])
+
+    return te.compute(data.shape, body, name="T_instance_norm", tag="layer_norm")
+
+
+def batch_norm(
+    data: te.Tensor,
+    gamma: te.Tensor,
+    beta: te.Tensor,
+    moving_mean: te.Tensor,
+    moving_var: te.Tensor,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> list[te.Tensor]:
+    """Normalise each channel by its moving moments; gives the result and the moments, as in inference."""
+    axis = normalize_axis(axis, data.ndim)
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        c = i[axis]
+        value = (data(*i) - moving_mean(c)) / tir.sqrt(moving_var(c) + ops.const(epsilon, data.dtype))
+        if scale:
+            value = value * gamma(c)
+        return value + beta(c) if center else value
+
+    out = te.compute(data.shape, body, name="T_batch_norm", tag=tag.BROADCAST)
+    return [out, moving_mean, moving_var]
+
+
+def lrn(data: te.Tensor, size: int, axis: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 2.0) -> te.Tensor:
+    """data / (bias + alpha / size * sum of squares over ``size`` neighbours along ``axis``) ** beta.
+
+    The sum is over the squares of the ``size`` neighbours, half of them on each side.
+    """
+    axis = normalize_axis(axis, data.ndim)
+    before = [(size - 1) // 2 if k == axis else 0 for k in range(data.ndim)]
+    after = [size // 2 if k == axis else 0 for k in range(data.ndim)]
+    padded = pad(data, before, after, 0.0, "pad_data")
+    window = te.reduce_axis((0, size), name="rxs")
+
+    def neighbours(*i: PrimExpr) -> Any:
+        value = padded(*(v + window if k == axis else v for k, v in enumerate(i)))
+        return te.sum(value * value, axis=window)
+
+    squares = te.compute(data.shape, neighbours, name="sqr_sum", tag="sqr_sum")
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        base = ops.const(bias, data.dtype) + ops.const(alpha, data.dtype) * squares(*i) / ops.const(size, data.dtype)
+        return data(*i) / tir.power(base, ops.const(beta, data.dtype))
+
+    return te.compute(data.shape, body, name="T_lrn", tag="lrn")
+
+
+def l2_normalize(data: te.Tensor, eps: float, axis: Any = None) -> te.Tensor:
+    """data / sqrt(max(sum of squares over ``axis``, eps))"""
+    axes = get_real_axis(data.ndim, axis)
+    reduced = [te.reduce_axis((0, data.shape[k]), name=f"k{k}") for k in axes]
+    keep = [k for k in range(data.ndim) if k not in axes]
+
+    def total(*i: PrimExpr) -> Any:
+        at: list[Any] = [0] * data.ndim
+        for position, k in enumerate(keep):
+            at[k] = i[position]
+        for rv, k in zip(reduced, axes, strict=True):
+            at[k] = rv.var
+        return te.sum(data(*at) * data(*at), axis=reduced)
+
+    squares = te.compute([data.shape[k] for k in keep], total, name="sum_squares", tag=tag.COMM_REDUCE)
+    return te.compute(
+        data.shape,
+        lambda *i: data(*i) / tir.sqrt(ops.maximum(squares(*(i[k] for k in keep)), ops.const(eps, data.dtype))),
+        name="l2_normalize",
+        tag="l2_normalize",
+    )

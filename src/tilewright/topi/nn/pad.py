@@ -1,0 +1,101 @@
+"""Padding and dilation of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi import tag
+from tilewright.topi.utils import InvalidShapeError, simplify
+
+
+def _check_rank(name: str, data: te.Tensor, values: Sequence[Any]) -> None:
+    if len(values) != data.ndim:
+        raise InvalidShapeError(f"{name} of a tensor of rank {data.ndim} takes {data.ndim} values, got {len(values)}")
+
+
+def pad(
+    data: te.Tensor,
+    pad_before: Sequence[Any],
+    pad_after: Sequence[Any] | None = None,
+    pad_value: Any = 0.0,
+    name: str = "PadInput",
+) -> te.Tensor:
+    """``data`` with ``pad_before`` and ``pad_after`` elements of ``pad_value`` added to each dimension.
+
+    Negative padding is not meant: crop with ``strided_slice``.
+    """
+    pad_after = pad_after if pad_after is not None else pad_before
+    _check_rank("pad", data, pad_before)
+    _check_rank("pad", data, pad_after)
+    shape = [simplify(d + b + a) for d, b, a in zip(data.shape, pad_before, pad_after, strict=True)]
+    fill = ops.cast(data.dtype, pad_value) if isinstance(pad_value, PrimExpr) else ops.const(pad_value, data.dtype)
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        source, inside = [], []
+        for index, dim, before, after in zip(i, data.shape, pad_before, pad_after, strict=True):
+            source.append(index - before)
+            if not ops.is_const_int(before, 0):
+                inside.append(index >= before)
+            if not ops.is_const_int(after, 0):
+                inside.append(index < dim + before)
+        if not inside:
+            return data(*source)
+        return tir.if_then_else(tir.all(*inside), data(*source), fill)
+
+    return te.compute(shape, body, name=name, tag="injective,pad")
+
+
+def mirror_pad(
+    data: te.Tensor,
+    pad_before: Sequence[Any],
+    pad_after: Sequence[Any] | None = None,
+    mode: str = "SYMMETRIC",
+    name: str = "MirrorPadInput",
+) -> te.Tensor:
+    """``data`` continued by its mirror image; "SYMMETRIC" repeats the border element, "REFLECT" does not."""
+    pad_after = pad_after if pad_after is not None else pad_before
+    _check_rank("mirror_pad", data, pad_before)
+    if mode not in ("SYMMETRIC", "REFLECT"):
+        raise InvalidShapeError(f"mirror_pad mode is SYMMETRIC or REFLECT, found {mode!r}")
+    skip = 1 if mode == "SYMMETRIC" else 0
+    shape = [simplify(d + b + a) for d, b, a in zip(data.shape, pad_before, pad_after, strict=True)]
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        source = []
+        for index, dim, before, after in zip(i, data.shape, pad_before, pad_after, strict=True):
+            at = index - before
+            if not ops.is_const_int(after, 0):
+                at = tir.if_then_else(index >= dim + before, dim * 2 - at - 1 - (1 - skip), at)
+            if not ops.is_const_int(before, 0):
+                at = tir.if_then_else(index < before, before - index - skip, at)
+            source.append(at)
+        return data(*source)
+
+    return te.compute(shape, body, name=name, tag=tag.INJECTIVE)
+
+
+def dilate(
+    data: te.Tensor, strides: Sequence[Any], dilation_value: Any = 0.0, name: str = "DilatedInput"
+) -> te.Tensor:
+    """``data`` with ``strides[k] - 1`` elements of ``dilation_value`` between neighbours of dimension k."""
+    _check_rank("dilate", data, strides)
+    shape = [simplify((d - 1) * s + 1) for d, s in zip(data.shape, strides, strict=True)]
+    fill = ops.const(dilation_value, data.dtype)
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        source, on_element = [], []
+        for index, stride in zip(i, strides, strict=True):
+            if ops.is_const_int(stride, 1):
+                source.append(index)
+            else:
+                source.append(tir.indexdiv(index, stride))
+                on_element.append(tir.indexmod(index, stride).equal(0))
+        if not on_element:
+            return data(*source)
+        return tir.if_then_else(tir.all(*on_element), data(*source), fill)
+
+    return te.compute(shape, body, name=name, tag="injective,dilate")

@@ -1,0 +1,221 @@
+"""Pooling over windows of any layout: local, adaptive and global."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.topi import tag
+from tilewright.topi.nn.pad import pad
+from tilewright.topi.utils import InvalidShapeError, as_list, simplify
+
+
+def spatial_axes(layout: str, names: str) -> list[int]:
+    """Positions of the dimensions ``names`` (such as "HW") in a layout such as NCHW16c; they must not be packed."""
+    dims = []
+    for letter in layout:
+        if letter.isalpha():
+            dims.append(letter)
+    positions = []
+    for name in names:
+        if dims.count(name) != 1 or name.lower() in dims:
+            raise InvalidShapeError(f"pooling needs a layout with unpacked dimensions {', '.join(names)}; found {layout}")
+        positions.append(dims.index(name))
+    return positions
+
+
+def _output_extent(extent: Any, kernel: Any, stride: Any, dilation: Any, before: Any, after: Any, ceil: bool) -> Any:
+    """Number of windows, and, with ``ceil``, only as many as start inside the data or its leading padding."""
+    span = (kernel - 1) * dilation + 1
+    room = extent + before + after - span
+    count = tir.indexdiv(ops.as_expr(room + (stride - 1 if ceil else 0)), stride) + 1
+    return simplify(count)
+
+
+def pool_nd(
+    data: te.Tensor,
+    kernel: Sequence[Any],
+    stride: Sequence[Any],
+    dilation: Sequence[Any],
+    padding: Sequence[Any],
+    pool_type: str,
+    ceil_mode: bool,
+    axes: Sequence[int],
+    count_include_pad: bool,
+) -> te.Tensor:
+    """Pool over windows along ``axes``. ``padding`` has the amounts before each axis, then those after each."""
+    n = len(axes)
+    before, after = list(padding[:n]), list(padding[n:])
+    pad_before, pad_after, shape = [ops.as_expr(0)] * data.ndim, [ops.as_expr(0)] * data.ndim, list(data.shape)
+    for k, axis in enumerate(axes):
+        out = _output_extent(data.shape[axis], kernel[k], stride[k], dilation[k], before[k], after[k], ceil_mode)
+        shape[axis] = out
+        # With ceil_mode the last window may reach beyond the padding: what it covers there is padding too.
+        needed = (out - 1) * stride[k] + (kernel[k] - 1) * dilation[k] + 1 - data.shape[axis] - before[k]
+        pad_before[axis] = ops.as_expr(before[k])
+        pad_after[axis] = simplify(ops.maximum(ops.as_expr(needed), 0))
+    windows = [te.reduce_axis((0, extent), name=f"rv{k}") for k, extent in enumerate(kernel)]
+    padded = not all(ops.is_const_int(simplify(p), 0) for p in (*pad_before, *pad_after))
+
+    def source(indices: Sequence[PrimExpr]) -> list[PrimExpr]:
+        at = list(indices)
+        for k, axis in enumerate(axes):
+            at[axis] = indices[axis] * stride[k] + windows[k] * dilation[k]
+        return at
+
+    if pool_type == "max":
+        temp = pad(data, pad_before, pad_after, tir.min_value(data.dtype), "pad_temp") if padded else data
+        return te.compute(shape, lambda *i: te.max(temp(*source(i)), axis=windows), name="pool_max", tag="pool_max")
+    if pool_type != "avg":
+        raise InvalidShapeError(f"pool_type is 'max' or 'avg', found {pool_type!r}")
+    temp = pad(data, pad_before, pad_after, 0, "pad_temp") if padded else data
+    total = te.compute(shape, lambda *i: te.sum(temp(*source(i)), axis=windows), name="pool_sum", tag="pool_sum")
+
+    def average(*i: PrimExpr) -> PrimExpr:
+        count: Any = 1
+        for k, axis in enumerate(axes):
+            low, high = -before[k], data.shape[axis] + after[k]
+            if not count_include_pad:
+                low, high = 0, data.shape[axis]
+            count = count * _covered(i[axis] * stride[k] - before[k], kernel[k], dilation[k], low, high)
+        count = ops.maximum(simplify(ops.as_expr(count)), 1)
+        if dt.is_float(data.dtype):
+            return total(*i) / ops.cast(data.dtype, count)
+        return ops.truncdiv(total(*i), ops.cast(data.dtype, count))
+
+    return te.compute(shape, average, name="pool_avg", tag=tag.ELEMWISE)
+
+
+def _covered(start: PrimExpr, kernel: Any, dilation: Any, low: Any, high: Any) -> Any:
+    """How many of the ``kernel`` positions start, start + dilation, ... lie in [low, high)."""
+    if ops.is_const_int(ops.as_expr(dilation), 1):
+        end = ops.minimum(start + kernel, high)
+        return end - ops.maximum(start, low)
+    # Positions below ``low`` are skipped, those from ``high`` on are cut off.
+    skipped = tir.floordiv(ops.maximum(low - start, 0) + (dilation - 1), dilation)
+    inside = tir.floordiv(high - 1 - start, dilation) + 1
+    return ops.minimum(inside, kernel) - skipped
+
+
+def _pool(data: te.Tensor, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str, ceil_mode: bool,
+          layout: str, count_include_pad: bool, names: str) -> te.Tensor:  # fmt: skip
+    n = len(names)
+    kernel, stride, dilation = (as_list(v) * (n if len(as_list(v)) == 1 else 1) for v in (kernel, stride, dilation))
+    padding = as_list(padding)
+    if len(padding) == 1:
+        padding = padding * (2 * n)
+    elif len(padding) == n:
+        padding = padding * 2
+    axes = spatial_axes(layout, names)
+    return pool_nd(data, kernel, stride, dilation, padding, pool_type, ceil_mode, axes, count_include_pad)
+
+
+def pool1d(data: te.Tensor, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str,
+           ceil_mode: bool = False, layout: str = "NCW", count_include_pad: bool = True) -> te.Tensor:  # fmt: skip
+    """Pool ("max" or "avg") along W; ``padding`` is (left, right)."""
+    return _pool(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad, "W")
+
+
+def pool2d(data: te.Tensor, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str,
+           ceil_mode: bool = False, layout: str = "NCHW", count_include_pad: bool = True) -> te.Tensor:  # fmt: skip
+    """Pool ("max" or "avg") along H and W; ``padding`` is (top, left, bottom, right)."""
+    return _pool(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad, "HW")
+
+
+def pool3d(data: te.Tensor, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str,
+           ceil_mode: bool = False, layout: str = "NCDHW", count_include_pad: bool = True) -> te.Tensor:  # fmt: skip
+    """Pool ("max" or "avg") along D, H and W; ``padding`` is (front, top, left, back, bottom, right)."""
+    return _pool(data, kernel, stride, dilation, padding, pool_type, ceil_mode, layout, count_include_pad, "DHW")
+
+
+def pool(data: te.Tensor, kernel: Any, stride: Any, padding: Any, pool_type: str, ceil_mode: bool = False,
+         layout: str = "NCHW", count_include_pad: bool = True) -> te.Tensor:  # fmt: skip
+    """``pool2d`` without dilation."""
+    return pool2d(data, kernel, stride, (1, 1), padding, pool_type, ceil_mode, layout, count_include_pad)
+
+
+def _longest_window(extent: PrimExpr, size: PrimExpr) -> PrimExpr:
+    extent, size = simplify(extent), simplify(size)
+    if isinstance(extent, IntImm) and isinstance(size, IntImm):
+        d, n = int(extent), int(size)
+        return ops.as_expr(max((((k + 1) * d + n - 1) // n - k * d // n for k in range(n)), default=1))
+    return simplify(tir.indexdiv(extent + size - 1, size) + 1)
+
+
+def _adaptive(data: te.Tensor, output_size: Sequence[Any], pool_type: str, axes: Sequence[int]) -> te.Tensor:
+    """Window k of n along a dimension of extent d covers floor(k d / n) up to ceil((k + 1) d / n)."""
+    shape = list(data.shape)
+    sizes = dict(zip(axes, (ops.as_expr(s) for s in output_size), strict=True))
+    for axis, size in sizes.items():
+        shape[axis] = size
+    uniform = all(
+        ops.is_const_int(simplify(tir.indexmod(data.shape[axis], size)), 0) for axis, size in sizes.items()
+    )
+    longest = {axis: _longest_window(data.shape[axis], size) for axis, size in sizes.items()}
+
+    def begin(axis: int, k: PrimExpr) -> PrimExpr:
+        return tir.indexdiv(k * data.shape[axis], sizes[axis])
+
+    def length(axis: int, k: PrimExpr) -> PrimExpr:
+        if uniform:
+            return simplify(tir.indexdiv(data.shape[axis], sizes[axis]))
+        end = tir.indexdiv((k + 1) * data.shape[axis] + sizes[axis] - 1, sizes[axis])
+        return end - begin(axis, k)
+
+    def reduce(reducer: Any, identity: PrimExpr, name: str) -> te.Tensor:
+        windows = {axis: te.reduce_axis((0, longest[axis]), name=f"rv{k}") for k, axis in enumerate(axes)}
+
+        def body(*i: PrimExpr) -> Any:
+            at, inside = list(i), []
+            for axis, rv in windows.items():
+                at[axis] = i[axis] * longest[axis] + rv if uniform else begin(axis, i[axis]) + rv
+                if not uniform:  # windows differ in length: the shorter ones stop early
+                    at[axis] = ops.minimum(at[axis], data.shape[axis] - 1)
+                    inside.append(rv < length(axis, i[axis]))
+            value = data(*at)
+            return reducer(tir.if_then_else(tir.all(*inside), value, identity) if inside else value,
+                           axis=list(windows.values()))  # fmt: skip
+
+        return te.compute(shape, body, name=name, tag=name)
+
+    if pool_type == "max":
+        return reduce(te.max, tir.min_value(data.dtype), "adaptive_pool_max")
+    if pool_type != "avg":
+        raise InvalidShapeError(f"pool_type is 'max' or 'avg', found {pool_type!r}")
+    total = reduce(te.sum, ops.const(0, data.dtype), "adaptive_pool_sum")
+
+    def average(*i: PrimExpr) -> PrimExpr:
+        count = ops.as_expr(1)
+        for axis in axes:
+            count = count * length(axis, i[axis])
+        if dt.is_float(data.dtype):
+            return total(*i) / ops.cast(data.dtype, count)
+        return ops.truncdiv(total(*i), ops.cast(data.dtype, count))
+
+    return te.compute(shape, average, name="adaptive_pool_avg", tag=tag.ELEMWISE)
+
+
+def adaptive_pool1d(data: te.Tensor, output_size: Any, pool_type: str, layout: str = "NCW") -> te.Tensor:
+    """Pool to ``output_size`` windows along W."""
+    return _adaptive(data, as_list(output_size), pool_type, spatial_axes(layout, "W"))
+
+
+def adaptive_pool(data: te.Tensor, output_size: Any, pool_type: str, layout: str = "NCHW") -> te.Tensor:
+    """Pool to ``output_size`` windows along H and W."""
+    size = as_list(output_size)
+    return _adaptive(data, size * (2 // len(size)), pool_type, spatial_axes(layout, "HW"))
+
+
+def adaptive_pool3d(data: te.Tensor, output_size: Any, pool_type: str, layout: str = "NCDHW") -> te.Tensor:
+    """Pool to ``output_size`` windows along D, H and W."""
+    size = as_list(output_size)
+    return _adaptive(data, size * (3 // len(size)), pool_type, spatial_axes(layout, "DHW"))
+
+
+def global_pool(data: te.Tensor, pool_type: str, layout: str = "NCHW") -> te.Tensor:
+    """Pool each whole plane to one element."""
+    return adaptive_pool(data, (1, 1), pool_type, layout)

@@ -1,0 +1,163 @@
+"""Reductions over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi import tag
+from tilewright.topi.transform import normalize_axis
+from tilewright.topi.utils import as_list, ravel_index
+
+
+def get_real_axis(ndim: int, axis: Any) -> list[int]:
+    """The axes counted from the front, in rising order; all of them for None or none given."""
+    if axis is None or (isinstance(axis, (list, tuple)) and not axis):
+        return list(range(ndim))
+    return sorted({normalize_axis(a, ndim) for a in as_list(axis)})
+
+
+def _reduced_shape(shape: Sequence[Any], axes: Sequence[int], keepdims: bool) -> list[Any]:
+    if keepdims:
+        return [1 if k in axes else d for k, d in enumerate(shape)]
+    return [d for k, d in enumerate(shape) if k not in axes]
+
+
+def _source_indices(
+    out: Sequence[PrimExpr], reduced: Sequence[Any], ndim: int, axes: Sequence[int], keepdims: bool
+) -> list[Any]:
+    free = iter([v for k, v in enumerate(out) if not (keepdims and k in axes)])
+    inner = iter(reduced)
+    return [next(inner).var if k in axes else next(free) for k in range(ndim)]
+
+
+def comm_reduce(
+    data: te.Tensor,
+    axis: Any,
+    keepdims: bool,
+    function: Callable[..., Any],
+    name: str,
+    transform: Callable[[PrimExpr], Any] | None = None,
+) -> te.Tensor:
+    """Reduce ``data`` over ``axis`` by the te reducer ``function``, applied to each element's ``transform``."""
+    axes = get_real_axis(data.ndim, axis)
+    element = transform or (lambda v: v)
+    if not axes:  # a tensor of rank 0: reducing nothing
+        return te.compute(data.shape, lambda *i: element(data(*i)), name=name, tag=tag.ELEMWISE)
+    reduced = [te.reduce_axis((0, data.shape[k]), name=f"k{k}") for k in axes]
+
+    def body(*i: PrimExpr) -> Any:
+        return function(element(data(*_source_indices(i, reduced, data.ndim, axes, keepdims))), axis=reduced)
+
+    return te.compute(_reduced_shape(data.shape, axes, keepdims), body, name=name, tag=tag.COMM_REDUCE)
+
+
+def sum(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """Sum over ``axis``, by default all."""
+    return comm_reduce(data, axis, keepdims, te.sum, "T_sum")
+
+
+def prod(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """Product over ``axis``."""
+    return comm_reduce(data, axis, keepdims, te.prod, "T_prod")
+
+
+def max(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """Largest element over ``axis``."""
+    return comm_reduce(data, axis, keepdims, te.max, "T_max")
+
+
+def min(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """Smallest element over ``axis``."""
+    return comm_reduce(data, axis, keepdims, te.min, "T_min")
+
+
+_all = te.comm_reducer(lambda x, y: ops.logical_and(x, y), lambda dtype: ops.const(True, dtype), name="all")
+_any = te.comm_reducer(lambda x, y: ops.logical_or(x, y), lambda dtype: ops.const(False, dtype), name="any")
+
+
+def all(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """Whether every element over ``axis`` is true; ``data`` is bool."""
+    return comm_reduce(data, axis, keepdims, _all, "T_all")
+
+
+def any(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """Whether some element over ``axis`` is true; ``data`` is bool."""
+    return comm_reduce(data, axis, keepdims, _any, "T_any")
+
+
+def mean(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
+    """Arithmetic mean over ``axis``; integers truncate."""
+    from tilewright.topi.broadcast import divide
+
+    count: Any = 1
+    for k in get_real_axis(data.ndim, axis):
+        count = count * data.shape[k]
+    return divide(sum(data, axis, keepdims), ops.cast(data.dtype, ops.as_expr(count)))
+
+
+def collapse_sum(data: te.Tensor, target_shape: Sequence[Any]) -> te.Tensor:
+    """Sum over the dimensions along which a tensor of ``target_shape`` is broadcast to that of ``data``."""
+    skip = data.ndim - len(target_shape)
+    axes = list(range(skip)) + [
+        skip + k
+        for k, d in enumerate(target_shape)
+        if ops.is_const_int(ops.as_expr(d), 1) and not ops.is_const_int(data.shape[skip + k], 1)
+    ]
+    if not axes:
+        return te.compute(data.shape, lambda *i: data(*i), name="T_collapse_sum", tag=tag.ELEMWISE)
+    reduced = [te.reduce_axis((0, data.shape[k]), name=f"k{k}") for k in axes]
+
+    def body(*i: PrimExpr) -> Any:
+        inner = iter(reduced)
+        source = [next(inner).var if k in axes else i[k - skip] for k in range(data.ndim)]
+        return te.sum(data(*source), axis=reduced)
+
+    return te.compute(target_shape, body, name="T_collapse_sum", tag=tag.COMM_REDUCE)
+
+
+def _arg_reduce(
+    data: te.Tensor, axis: Any, keepdims: bool, select_last_index: bool, is_max: bool, name: str
+) -> te.Tensor:
+    """Index of the extreme element (the first such, or the last), flat over the reduced axes when there are several."""
+
+    def combine(lhs: Any, rhs: Any) -> tuple[PrimExpr, PrimExpr]:
+        better = lhs[1] > rhs[1] if is_max else lhs[1] < rhs[1]
+        earlier = lhs[0] > rhs[0] if select_last_index else lhs[0] < rhs[0]
+        # The identity's index of -1 must lose against a real element of the same value.
+        real = tir.any(ops.less(rhs[0], 0), tir.all(lhs[0] >= 0, earlier))
+        keep = tir.any(better, tir.all(lhs[1].equal(rhs[1]), real))
+        return tir.Select(keep, lhs[0], rhs[0]), tir.Select(keep, lhs[1], rhs[1])
+
+    def identity(index_dtype: str, dtype: str) -> tuple[PrimExpr, PrimExpr]:
+        extreme = tir.min_value(dtype) if is_max else tir.max_value(dtype)
+        return ops.const(-1, index_dtype), extreme
+
+    reducer = te.comm_reducer(combine, identity, name=name)
+    axes = get_real_axis(data.ndim, axis)
+    reduced = [te.reduce_axis((0, data.shape[k]), name=f"k{k}") for k in axes]
+    shape = _reduced_shape(data.shape, axes, keepdims)
+    extents = [data.shape[k] for k in axes]
+
+    def body(*i: PrimExpr) -> Any:
+        position = ops.cast("int32", ops.as_expr(ravel_index([r.var for r in reduced], extents)))
+        value = data(*_source_indices(i, reduced, data.ndim, axes, keepdims))
+        return reducer((position, value), axis=reduced)
+
+    if not axes:
+        return te.compute(data.shape, lambda *i: ops.const(0, "int32"), name=name, tag=tag.ELEMWISE)
+    both = te.compute(shape, body, name=f"{name}_temp", tag=tag.COMM_REDUCE_IDX)
+    return te.compute(shape, lambda *i: both[0](*i), name=name, tag=tag.COMM_REDUCE)
+
+
+def argmax(data: te.Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False) -> te.Tensor:
+    """Index (int32) of the largest element over ``axis``; among equals the first, or the last if so selected."""
+    return _arg_reduce(data, axis, keepdims, select_last_index, True, "T_argmax")
+
+
+def argmin(data: te.Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False) -> te.Tensor:
+    """Index (int32) of the smallest element over ``axis``; among equals the first, or the last if so selected."""
+    return _arg_reduce(data, axis, keepdims, select_last_index, False, "T_argmin")

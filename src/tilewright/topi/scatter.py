@@ -1,0 +1,106 @@
+"""Computes that write to places given by index tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi.transform import normalize_axis
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple, prod
+
+Combine = Callable[[Any, Any], PrimExpr]
+_COMBINE: dict[str, Combine] = {
+    "update": lambda old, new: new,
+    "add": ops.add,
+    "mul": ops.mul,
+    "min": ops.minimum,
+    "max": ops.maximum,
+}
+
+
+def _combine(name: str, mode: str) -> Combine:
+    if mode not in _COMBINE:
+        raise InvalidShapeError(f"{name} mode is {', '.join(_COMBINE)}; found {mode!r}")
+    return _COMBINE[mode]
+
+
+def _copy(ib: Any, source: Any, target: Any, size: Any) -> None:
+    with ib.for_range(0, size, name="i") as i:
+        target[i] = source[i]
+
+
+def _position(value: PrimExpr, extent: Any) -> PrimExpr:
+    index = ops.cast("int32", value)
+    return tir.if_then_else(index < 0, index + extent, index)
+
+
+def scatter_elements(
+    data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0, mode: str = "update"
+) -> te.Tensor:
+    """``data`` with ``updates[.., j, ..]`` written to (or combined at) position ``indices[.., j, ..]`` along ``axis``.
+
+    ``mode`` is update, add, mul, min or max; updates of one place happen in row-major order.
+    """
+    axis = normalize_axis(axis, data.ndim)
+    combine = _combine("scatter", mode)
+    shape = get_const_tuple(data.shape)
+    moves = get_const_tuple(indices.shape)
+
+    def loops(ins: list[Any], outs: list[Any]) -> Any:
+        from tilewright.tir import ir_builder
+
+        ib = ir_builder.create()
+        source, index, update = (ib.buffer_ptr(b) for b in ins)
+        target = ib.buffer_ptr(outs[0])
+        _copy(ib, source, target, prod(shape))
+        with ib.for_range(0, prod(moves), name="j") as j:
+            at, rest, stride = ops.const(0, "int32"), j, 1
+            for k in reversed(range(len(moves))):
+                coordinate = tir.indexmod(rest, moves[k])
+                rest = tir.indexdiv(rest, moves[k])
+                where = _position(index[j], shape[k]) if k == axis else coordinate
+                at, stride = at + where * stride, stride * shape[k]
+            target[at] = combine(target[at], update[j])
+        return ib.get()
+
+    return te.extern([tuple(data.shape)], [data, indices, updates], loops, dtype=[data.dtype], name="scatter", tag="scatter")
+
+
+def scatter(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0) -> te.Tensor:
+    """``data`` with ``updates`` written to the positions ``indices`` along ``axis``; the last write to a place stays."""
+    return scatter_elements(data, indices, updates, axis, "update")
+
+
+def scatter_add(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0) -> te.Tensor:
+    """``data`` with ``updates`` added at the positions ``indices`` along ``axis``."""
+    return scatter_elements(data, indices, updates, axis, "add")
+
+
+def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: str = "update") -> te.Tensor:
+    """``data`` with slices ``updates[j..]`` written to (or combined at) the coordinates ``indices[:, j..]``."""
+    combine = _combine("scatter_nd", mode)
+    shape = get_const_tuple(data.shape)
+    count, *places = get_const_tuple(indices.shape)
+    slice_size = prod(shape[count:])
+
+    def loops(ins: list[Any], outs: list[Any]) -> Any:
+        from tilewright.tir import ir_builder
+
+        ib = ir_builder.create()
+        source, index, update = (ib.buffer_ptr(b) for b in ins)
+        target = ib.buffer_ptr(outs[0])
+        _copy(ib, source, target, prod(shape))
+        total = prod(places)
+        with ib.for_range(0, total, name="j") as j:
+            base: Any = ops.const(0, "int32")
+            for k in range(count):
+                base = base * shape[k] + _position(index[j + k * total], shape[k])
+            with ib.for_range(0, slice_size, name="i") as i:
+                at = base * slice_size + i
+                target[at] = combine(target[at], update[j * slice_size + i])
+        return ib.get()
+
+    return te.extern([tuple(data.shape)], [data, indices, updates], loops, dtype=[data.dtype], name="scatter_nd", tag="scatter_nd")

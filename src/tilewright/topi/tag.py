@@ -1,0 +1,17 @@
+"""Tags that say what kind of compute a tensor's operation is; schedules decide by them what to inline."""
+
+ELEMWISE = "elemwise"
+BROADCAST = "broadcast"
+INJECTIVE = "injective"
+COMM_REDUCE = "comm_reduce"
+COMM_REDUCE_IDX = "comm_reduce_idx"
+
+
+def is_broadcast(tag: str) -> bool:
+    """Whether the tag means an element-wise or broadcasting compute."""
+    return tag.startswith((ELEMWISE, BROADCAST))
+
+
+def is_injective(tag: str) -> bool:
+    """Whether the tag means a compute whose every output element reads at most one element of each input."""
+    return tag.startswith((ELEMWISE, BROADCAST, INJECTIVE))

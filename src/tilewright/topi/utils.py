@@ -1,0 +1,208 @@
+"""Helpers shared by computes and schedules: constant shapes, walks over operation graphs, padding, index arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.arith import Analyzer
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_ops import as_expr
+from tilewright.topi import tag
+
+
+class InvalidShapeError(TilewrightError):
+    """A tensor has a shape that the compute does not take."""
+
+
+def simplify(expr: Any) -> Any:
+    """``expr`` simplified; numbers and tuples of expressions are taken too."""
+    if isinstance(expr, (list, tuple)):
+        return type(expr)(simplify(e) for e in expr)
+    return Analyzer().simplify(expr) if isinstance(expr, PrimExpr) else expr
+
+
+def get_const_int(expr: Any) -> int:
+    """``expr`` as an int; raises ValueError when it is not a constant."""
+    if isinstance(expr, int):
+        return expr
+    value = simplify(as_expr(expr))
+    if not isinstance(value, IntImm):
+        raise ValueError(f"expected a constant integer, found {expr}")
+    return int(value)
+
+
+def get_const_float(expr: Any) -> float:
+    """``expr`` as a float; raises ValueError when it is not a constant."""
+    if isinstance(expr, (int, float)):
+        return float(expr)
+    value = simplify(as_expr(expr))
+    if not isinstance(value, tir.FloatImm | IntImm):
+        raise ValueError(f"expected a constant number, found {expr}")
+    return float(value)
+
+
+def equal_const_int(expr: Any, value: int) -> bool:
+    """Whether ``expr`` is the constant integer ``value``."""
+    found = expr if isinstance(expr, int) else simplify(as_expr(expr))
+    return isinstance(found, int | IntImm) and int(found) == value
+
+
+def get_const_tuple(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """The shape with every constant dimension as an int; unknown dimensions stay expressions."""
+    result: list[Any] = []
+    for dim in shape:
+        value = dim if isinstance(dim, int) else simplify(as_expr(dim))
+        result.append(int(value) if isinstance(value, int | IntImm) else value)
+    return tuple(result)
+
+
+def get_float_tuple(values: Sequence[Any]) -> tuple[float, ...]:
+    """The values as floats."""
+    return tuple(get_const_float(v) for v in values)
+
+
+def const_vector(vector: Any, name: str = "const_vector") -> te.Tensor:
+    """A numpy array of any rank as a compute of nested selects; for the small matrices of Winograd's algorithm."""
+    flat = vector.reshape(-1)
+
+    def select(*indices: PrimExpr) -> PrimExpr:
+        position: Any = 0
+        for extent, index in zip(vector.shape, indices, strict=True):
+            position = position * extent + index
+        result = ops.const(flat[0].item(), str(vector.dtype))
+        for k in range(1, flat.size):
+            result = tir.Select(tir.EQ(position, as_expr(k)), ops.const(flat[k].item(), str(vector.dtype)), result)
+        return result
+
+    return te.compute(vector.shape, select, name=name, tag=tag.INJECTIVE)
+
+
+def operations(outs: Any) -> Iterator[Any]:
+    """The operations that ``outs`` (operations or tensors) are computed by, consumers before their producers."""
+    order: list[Any] = []
+    seen: set[Any] = set()
+    stack = [(getattr(out, "op", out), False) for out in reversed(as_list(outs))]
+    while stack:
+        op, done = stack.pop()
+        if done:
+            order.append(op)
+        elif op not in seen:
+            seen.add(op)
+            stack.append((op, True))
+            stack.extend((t.op, False) for t in reversed(op.input_tensors) if t.op not in seen)
+    return reversed(order)
+
+
+def traverse_inline(s: te.Schedule, final_op: Any, callback: Callable[[Any], None]) -> None:
+    """Inline every injective producer of ``final_op`` that is no output, and call ``callback`` on each operation.
+
+    ``callback`` sees consumers first; it schedules the anchor (a convolution, a reduction) when it meets it.
+    """
+    for op in operations(final_op):
+        if tag.is_injective(op.tag) and op not in s.outputs and isinstance(op, te.ComputeOp):
+            s[op].compute_inline()
+        callback(op)
+
+
+def as_list(value: Any) -> list[Any]:
+    """A list, tuple or single value as a list."""
+    return list(value) if isinstance(value, (list, tuple)) else [value]
+
+
+def get_pad_tuple1d(padding: Any, kernel: Sequence[Any]) -> tuple[Any, Any]:
+    """Padding before and after, of an int, a pair, "VALID" or "SAME" (for stride 1)."""
+    return _pad_tuple(padding, kernel, 1)  # type: ignore[return-value]
+
+
+def get_pad_tuple(padding: Any, kernel: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
+    """Padding (top, left, bottom, right) of an int, 2 or 4 ints, "VALID" or "SAME" (for stride 1)."""
+    return _pad_tuple(padding, kernel, 2)  # type: ignore[return-value]
+
+
+def get_pad_tuple3d(padding: Any, kernel: Sequence[Any]) -> tuple[Any, Any, Any, Any, Any, Any]:
+    """Padding (front, top, left, back, bottom, right) of an int, 3 or 6 ints, "VALID" or "SAME" (for stride 1)."""
+    return _pad_tuple(padding, kernel, 3)  # type: ignore[return-value]
+
+
+def _pad_tuple(padding: Any, kernel: Sequence[Any], dims: int) -> tuple[Any, ...]:
+    if isinstance(padding, str):
+        if padding == "VALID":
+            return (0,) * (2 * dims)
+        if padding == "SAME":
+            total = [k - 1 for k in kernel]
+            before = [(t + 1) // 2 for t in total]
+            return (*before, *(t - b for t, b in zip(total, before, strict=True)))
+        raise ValueError(f"padding is numbers, 'VALID' or 'SAME'; found {padding!r}")
+    if isinstance(padding, (int, PrimExpr)):
+        return (padding,) * (2 * dims)
+    padding = tuple(padding)
+    if len(padding) == 1:
+        return padding * (2 * dims)
+    if len(padding) == dims:
+        return padding * 2
+    if len(padding) == 2 * dims:
+        return padding
+    raise ValueError(f"padding of {dims} spatial dimensions takes 1, {dims} or {2 * dims} values; found {padding}")
+
+
+def unravel_index(idx: Any, shape: Sequence[Any]) -> list[Any]:
+    """The coordinates in ``shape`` of the flat row-major index ``idx``."""
+    indices: list[Any] = []
+    for i, dim in enumerate(reversed(shape)):
+        if i == len(shape) - 1:
+            indices.append(idx)
+        else:
+            indices.append(tir.indexmod(idx, dim))
+            idx = tir.indexdiv(idx, dim)
+    return indices[::-1]
+
+
+def ravel_index(indices: Sequence[Any], shape: Sequence[Any]) -> Any:
+    """The flat row-major index of the coordinates ``indices`` in ``shape``."""
+    flat: Any = 0
+    for index, dim in zip(indices, shape, strict=True):
+        flat = flat * dim + index
+    return flat
+
+
+def prod(values: Sequence[Any]) -> Any:
+    """Product of dimensions: an int where all are known."""
+    result: Any = 1
+    for value in values:
+        result = result * value
+    return result
+
+
+def nchw_pack_layout(layout_info: str) -> bool:
+    """Whether the layout is NCHW with packed channels and batch, such as ``NCHW1n16c``."""
+    return layout_info[:4] == "NCHW" and "c" in layout_info and "n" in layout_info
+
+
+def nchw_xc_layout(layout_info: str) -> bool:
+    """Whether the layout is NCHW with packed channels, such as ``NCHW16c``."""
+    return layout_info[:4] == "NCHW" and "c" in layout_info and layout_info[4:-1].isnumeric()
+
+
+def make_idx(b: Any, e: Any, s: Any, z: Any, i: Any) -> PrimExpr:
+    """Position in the slice ``b:e:s`` that element ``i`` of a dimension of extent ``z`` has; ``z`` when outside."""
+    bc = tir.Select(s < 0, i <= e, i < b)
+    ec = tir.Select(s < 0, i > b, i >= e)
+    ss = tir.if_then_else(s < 0, (b - i) // tir.abs(s), (i - b) // s)
+    return tir.if_then_else(tir.Or(bc, ec), z, ss)
+
+
+def is_empty_shape(shape: Sequence[Any]) -> bool:
+    """Whether some dimension is the constant 0."""
+    return any(equal_const_int(dim, 0) for dim in shape)
+
+
+def within_index(b: Any, e: Any, s: Any, i: Any) -> PrimExpr:
+    """Whether position ``i`` belongs to the slice ``b:e:s``, given that it is a position of the dimension."""
+    bc = tir.Select(s < 0, i <= e, i < b)
+    ec = tir.Select(s < 0, i > b, i >= e)
+    offset = tir.if_then_else(s < 0, (b - i) % tir.abs(s), (i - b) % s)
+    return tir.all(tir.Not(bc), tir.Not(ec), offset.equal(0))
