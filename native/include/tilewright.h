@@ -74,6 +74,8 @@ typedef struct {
 
 TVM_DLL int TilewrightModCreate(const char* type_key, const TilewrightModuleCallbacks* callbacks, void* ctx,
                                 TVMModuleHandle* out);
+/* The model that this runtime was linked with: exported with standalone=True, or linked into the program. */
+TVM_DLL int TilewrightModLoadSelf(TVMModuleHandle* out);
 /* Takes one more reference. */
 TVM_DLL int TilewrightModRetain(TVMModuleHandle mod);
 TVM_DLL const char* TilewrightModTypeKey(TVMModuleHandle mod);

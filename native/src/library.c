@@ -73,17 +73,8 @@ static TwModule* wrap_library(void* handle) {
   return m;
 }
 
-int tw_library_open(const char* path, TwModule** out) {
-  /* an absolute path, because dlopen searches the system's folders for a plain name */
-  char* full = realpath(path, NULL);
-  if (full == NULL) return tw_fail("cannot load %s: %s", path, strerror(errno));
-  void* handle = NULL;
-  if (tw_elf_check(full) == 0) {
-    handle = dlopen(full, RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL) tw_fail("cannot load %s: %s", path, dlerror());
-  }
-  free(full);
-  if (handle == NULL) return -1;
+/* The module of an open library with its module table; takes the handle over. */
+static int open_module(void* handle, const char* path, TwModule** out) {
   const char* features = dlsym(handle, "__tilewright_cpu_features");
   if (features != NULL && TilewrightCheckCpuFeatures(features, path) != 0) {
     dlclose(handle);
@@ -101,6 +92,38 @@ int tw_library_open(const char* path, TwModule** out) {
     if (rc != 0) return -1;
     m = root;
   }
+  *out = m;
+  return 0;
+}
+
+int tw_library_open(const char* path, TwModule** out) {
+  /* an absolute path, because dlopen searches the system's folders for a plain name */
+  char* full = realpath(path, NULL);
+  if (full == NULL) return tw_fail("cannot load %s: %s", path, strerror(errno));
+  void* handle = NULL;
+  if (tw_elf_check(full) == 0) {
+    handle = dlopen(full, RTLD_NOW | RTLD_LOCAL);
+    if (handle == NULL) tw_fail("cannot load %s: %s", path, dlerror());
+  }
+  free(full);
+  return handle == NULL ? -1 : open_module(handle, path, out);
+}
+
+int TilewrightModLoadSelf(TVMModuleHandle* out) {
+  Dl_info info;
+  TwModule* m;
+  void* self = TilewrightContextSymbol("TVMFuncCall");
+  if (dladdr(self, &info) == 0) return tw_fail("cannot find the library that this runtime is part of: %s", dlerror());
+  /* inside the main program dlopen knows it by no name */
+  void* handle = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  if (handle == NULL) handle = dlopen(NULL, RTLD_NOW);
+  if (handle == NULL) return tw_fail("cannot look at %s: %s", info.dli_fname, dlerror());
+  if (dlsym(handle, "__tvm_module_ctx") == NULL && dlsym(handle, "__tvm_dev_mblob") == NULL) {
+    dlclose(handle);
+    return tw_fail("%s holds no compiled model beside the runtime (a program needs -rdynamic to show one)",
+                   info.dli_fname);
+  }
+  if (open_module(handle, info.dli_fname, &m) != 0) return -1;
   *out = m;
   return 0;
 }

@@ -222,18 +222,14 @@ def test_large_weights_export_fast(compiled: runtime.Module, tmp_path: Path) -> 
     assert Path(path).stat().st_size > big.nbytes
 
 
-def test_library_runs_in_a_plain_c_program(factory: runtime.GraphExecutorFactoryModule, tmp_path: Path) -> None:
-    library = factory.export_library(tmp_path / "network.so")
-    source, program = tmp_path / "main.c", tmp_path / "main"
-    source.write_text(
-        """
+MAIN = """
 #include <stdio.h>
 #include <tilewright.h>
 int main(int argc, char** argv) {
   TVMModuleHandle lib; TilewrightGraph* graph; TVMArrayHandle out;
   float x[15] = {0}; int64_t shape[2] = {3, 5};
   DLTensor in = {x, {kDLCPU, 0}, 2, {kDLFloat, 32, 1}, shape, NULL, 0};
-  if (TVMModLoadFromFile(argv[argc - 1], "", &lib) != 0 ||
+  if ((argc > 1 ? TVMModLoadFromFile(argv[1], "", &lib) : TilewrightModLoadSelf(&lib)) != 0 ||
       TilewrightGraphFromModule(lib, "default", (DLDevice){kDLCPU, 0}, &graph) != 0 ||
       TilewrightGraphSetInput(graph, "x", &in) != 0 || TilewrightGraphRun(graph) != 0 ||
       TilewrightGraphGetOutput(graph, 0, &out) != 0) {
@@ -245,9 +241,31 @@ int main(int argc, char** argv) {
   return 0;
 }
 """
-    )
-    runtime_library = _ffi.find_library().with_suffix(".a")
-    command = ["gcc", f"-I{_ffi.include_dir()}", str(source), str(runtime_library), "-lpthread", "-ldl", "-o"]
-    subprocess.run([*command, str(program)], check=True)
-    done = subprocess.run([str(program), library], capture_output=True, text=True, check=True)
-    assert [float(v) for v in done.stdout.split()] == [v + 2.0 for v in range(15)]
+ARCHIVE = str(_ffi.find_library().with_suffix(".a"))
+
+
+def run_c_program(folder: Path, link: list[str], arguments: list[str]) -> list[float]:
+    """Build MAIN with the runtime's headers, run it, and return the numbers that it prints."""
+    source, program = folder / "main.c", folder / "main"
+    source.write_text(MAIN)
+    command = ["gcc", f"-I{_ffi.include_dir()}", str(source), *link, "-lpthread", "-ldl", "-o", str(program)]
+    subprocess.run(command, check=True)
+    done = subprocess.run([str(program), *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    return [float(v) for v in done.stdout.split()]
+
+
+def test_library_runs_in_a_plain_c_program(factory: runtime.GraphExecutorFactoryModule, tmp_path: Path) -> None:
+    library = factory.export_library(tmp_path / "network.so")
+    assert run_c_program(tmp_path, [ARCHIVE], [library]) == [v + 2.0 for v in range(15)]
+
+
+def test_standalone_library_holds_the_runtime(factory: runtime.GraphExecutorFactoryModule, tmp_path: Path) -> None:
+    library = factory.export_library(tmp_path / "network.so", standalone=True)
+    assert run_c_program(tmp_path, [library], []) == [v + 2.0 for v in range(15)]
+    np.testing.assert_array_equal(run(runtime.load_module(library)), WEIGHT + 3)
+
+
+def test_objects_are_linked_into_a_c_program(factory: runtime.GraphExecutorFactoryModule, tmp_path: Path) -> None:
+    network = factory.export_library(tmp_path / "network.o")
+    assert run_c_program(tmp_path, [network, ARCHIVE, "-rdynamic"], []) == [v + 2.0 for v in range(15)]

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ._ffi import LIB, check_call, include_dir
+from ._ffi import LIB, check_call, find_library, include_dir
 from .error import ExportError
 from .module import Module, load_module
 
@@ -178,6 +178,14 @@ def _write_objects(root: Module, folder: Path, compiler: str, options: list[str]
     return files
 
 
+def _runtime_archive() -> list[str]:
+    """Linker arguments that put the whole runtime into the library."""
+    archive = find_library().with_suffix(".a")
+    if not archive.exists():
+        raise ExportError(f"cannot export a standalone library: {archive} is missing; install Tilewright again")
+    return ["-Wl,--whole-archive", str(archive), "-Wl,--no-whole-archive", "-lpthread", "-ldl"]
+
+
 def _combine(files: list[str], out: Path, suffix: str, compiler: str, options: list[str]) -> None:
     """Make the output file from object files."""
     if suffix == ".tar":
@@ -212,6 +220,7 @@ def export_library(
     *,
     cc: str | None = None,
     options: Sequence[str] | None = None,
+    standalone: bool = False,
     **kwargs: Any,
 ) -> str:
     """Write a module and everything that it imports to one file, which appears whole or not at all.
@@ -226,6 +235,8 @@ def export_library(
         workspace_dir: where intermediate files go, and stay; a temporary folder without it.
         cc: the C compiler, for instance a cross compiler; ``$CC``, cc, gcc or clang without it.
         options: further options for it.
+        standalone: whether to put the runtime itself into a ``.so``, so that a C program needs nothing else: it
+            links with the library and calls ``TilewrightModLoadSelf`` (see native/include/tilewright.h).
         kwargs: passed to fcompile.
 
     Returns:
@@ -249,6 +260,8 @@ def export_library(
         with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary:
             folder = Path(workspace_dir) if workspace_dir is not None else Path(temporary)
             files = [*_write_objects(root, folder, compiler, extra), *(addons or [])]
+            if standalone:
+                files += _runtime_archive()
             if fcompile is not None:
                 fcompile(str(partial), files, options=extra, **kwargs)
             else:

@@ -103,18 +103,6 @@ def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, NDArray]:
 
 
 def array_to_bytes(value: NDArray | np.ndarray[Any, Any]) -> bytes:
-    """Return one array in TVM's format (``NDArray::Save``)."""
-    return b"".join(_array_parts(value))
-
-
-def array_from_bytes(data: bytes) -> NDArray:
-    """Return the array that :func:`array_to_bytes` (ours or TVM's) wrote; raises ValueError on damaged bytes."""
-    if len(data) < _HEADER.size:
-        raise ValueError("not an array: the data is cut short")
-    return _Reader(data).array()
-
-
-def array_to_bytes(value: NDArray | np.ndarray[Any, Any]) -> bytes:
     """Return one array in TVM's serialized form (as metadata sections hold it, before base64)."""
     return b"".join(_array_parts(value))
 
