@@ -1,0 +1,1 @@
+"""TIR to C source."""

@@ -1,0 +1,116 @@
+"""The text of one LLVM function as it grows, and the module-level things it asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilewright.target.codegen.llvm import types as ty
+from tilewright.target.features import CpuFeatures
+
+
+@dataclass
+class Unit:
+    """What the functions of one compilation unit share: globals, declarations, helper definitions."""
+
+    features: CpuFeatures
+    name: str
+    globals: dict[str, str] = field(default_factory=dict)  # name -> definition
+    declarations: dict[str, str] = field(default_factory=dict)
+    definitions: dict[str, str] = field(default_factory=dict)  # helper functions, by name
+    functions: list[str] = field(default_factory=list)
+    context: dict[str, None] = field(default_factory=dict)  # runtime pointers in use, such as TVMFuncCall
+    _strings: dict[str, str] = field(default_factory=dict)
+    _names: dict[str, int] = field(default_factory=dict)
+    _metadata: list[str] = field(default_factory=list)
+
+    def string(self, text: str) -> str:
+        """The global constant that holds ``text``."""
+        name = self._strings.get(text)
+        if name is None:
+            name = self._strings[text] = f"@.str.{len(self._strings)}"
+            size, body = ty.string_constant(text)
+            self.globals[name] = f"{name} = private unnamed_addr constant [{size} x i8] {body}, align 1"
+        return name
+
+    def unique(self, base: str) -> str:
+        """A function name that nobody else of the unit has."""
+        count = self._names.get(base, -1) + 1
+        self._names[base] = count
+        return base if count == 0 else f"{base}.{count}"
+
+    def declare(self, name: str, result: str, params: str, attributes: str = "") -> None:
+        """Declare an external function."""
+        if name not in self.declarations:
+            self.declarations[name] = f"declare {result} @{name}({params}){' ' + attributes if attributes else ''}"
+
+    def loop_metadata(self, hint: str) -> str:
+        """Metadata for a loop's back edge, such as ``llvm.loop.unroll.full``."""
+        number = len(self._metadata)
+        self._metadata.append(f'!{number} = distinct !{{!{number}, !{{!"{hint}"}}}}')
+        return f", !llvm.loop !{number}"
+
+    def runtime_pointer(self, name: str) -> str:
+        """The variable that holds the address of the runtime's function ``name``."""
+        self.context[name] = None
+        symbol = f"@__{name}"
+        self.globals.setdefault(symbol, f"{symbol} = external global ptr, align 8")
+        return symbol
+
+    def text(self) -> str:
+        """The unit as LLVM IR."""
+        parts = [f'target triple = "{self.features.triple}"', *self.globals.values(), *self.declarations.values()]
+        parts += [*self.definitions.values(), *self.functions, *self._metadata]
+        return "\n".join(parts) + "\n"
+
+
+class Builder:
+    """Instructions and blocks of one function, in order. Values are the text that names them (``%7``, ``3``)."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.lines: list[str] = []
+        self.entry_lines: list[str] = []  # allocas: they must stand in the entry block
+        self.block = "entry"
+        self._values = 0
+        self._blocks = 0
+
+    def emit(self, text: str) -> str:
+        """Append ``%n = text`` and give ``%n``."""
+        self._values += 1
+        name = f"%v{self._values}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def do(self, text: str) -> None:
+        """Append an instruction without a value."""
+        self.lines.append("  " + text)
+
+    def new_label(self, hint: str) -> str:
+        """A fresh block name."""
+        self._blocks += 1
+        return f"{hint}{self._blocks}"
+
+    def start(self, label: str) -> None:
+        """Begin the block ``label``."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def jump(self, label: str) -> None:
+        """End the block with a jump."""
+        self.lines.append(f"  br label %{label}")
+
+    def branch(self, condition: str, yes: str, no: str, metadata: str = "") -> None:
+        """End the block with a conditional jump."""
+        self.lines.append(f"  br i1 {condition}, label %{yes}, label %{no}{metadata}")
+
+    def stack(self, type_text: str, align: int, count: int = 1) -> str:
+        """Stack memory of the function: an ``alloca`` in the entry block."""
+        self._values += 1
+        name = f"%v{self._values}"
+        size = f", i64 {count}" if count != 1 else ""
+        self.entry_lines.append(f"  {name} = alloca {type_text}{size}, align {align}")
+        return name
+
+    def body_text(self) -> str:
+        """The function's blocks."""
+        return "\n".join(["entry:", *self.entry_lines, *self.lines])

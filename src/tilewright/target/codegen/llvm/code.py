@@ -1,0 +1,106 @@
+"""Compiled LLVM code as the runtime takes it (``runtime.module.CompiledCode``)."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.target import llvm_compile
+from tilewright.target.codegen.llvm.module import UnitText
+from tilewright.target.codegen.llvm.support import check_ir, names_ir, refusing_ir
+from tilewright.target.features import CpuFeatures, architecture, features, host_triple
+from tilewright.target.loader import LoadedObjects
+from tilewright.target.workers import CompileJob, compile_cached
+
+_FORMS = {"": "ll", "ll": "ll", "asm": "asm", "s": "asm", "bc": "bc", "o": "obj", "obj": "obj"}
+
+
+@functools.cache
+def _argument_checks(cpu: CpuFeatures) -> bytes:
+    """The object with the argument check: the same for every module."""
+    return compile_cached(CompileJob("argument checks", check_ir(cpu), cpu, 1))
+
+
+class LLVMCode:
+    """The kernels of one module, compiled: an object file each, one for what they share, and one for their names."""
+
+    def __init__(self, units: Sequence[UnitText], kernels: Sequence[bytes], cpu: CpuFeatures, level: int = 3) -> None:
+        self.units, self.cpu, self.level = list(units), cpu, level
+        self.context = tuple(dict.fromkeys(["TVMAPISetLastError", *(c for u in units for c in u.context)]))
+        self._kernels = list(kernels)
+        self._names = names_ir(cpu, units[0].name if units else "", self.context)
+        self._shared = [
+            _argument_checks(cpu),
+            llvm_compile.compile_ir(self._names, cpu.triple, cpu.cpu, cpu.feature_string, 0),
+        ]
+        self._loaded: LoadedObjects | None = None
+
+    def runs_here(self) -> bool:
+        """Whether this process can run the code: same architecture, and no feature that is missing."""
+        if architecture(self.cpu.triple) != architecture(host_triple()):
+            return False
+        if self.cpu.triple.split("-")[0] != host_triple().split("-")[0]:
+            return False
+        return not self.missing_features()
+
+    def missing_features(self) -> list[str]:
+        """The features that the code needs and this machine lacks."""
+        host = features("llvm")
+        return [] if self.cpu.is_host else [f for f in self.cpu.names if f not in host.names]
+
+    def _load(self) -> LoadedObjects:
+        if self._loaded is None:
+            symbols = [c if c.startswith("__") else f"__{c}" for c in self.context]
+            exports = [*self.function_names(), *symbols]
+            if self.runs_here():
+                self._loaded = LoadedObjects(self.objects(), exports)
+            else:
+                self._loaded = LoadedObjects([self._refusal()], [*self.function_names(), "__TVMAPISetLastError"])
+        return self._loaded
+
+    def _refusal(self) -> bytes:
+        """Functions of the same names for this machine that only report why the real ones cannot run here."""
+        host = features("llvm")
+        if architecture(self.cpu.triple) == host.arch:
+            lacks = ", ".join(self.missing_features()) or self.cpu.triple
+            why = f"this machine lacks {lacks}"
+        else:
+            why = f"this machine is {host.triple}"
+        message = f"was compiled for {self.cpu.triple} {self.cpu.cpu}, and {why}; export the library and run it there"
+        text = refusing_ir(host, self.function_names(), message)
+        return llvm_compile.compile_ir(text, host.triple, "", "", 0)
+
+    # ---- the protocol ----
+    def lookup(self, name: str) -> int | None:
+        """Address of a function or context variable in this process."""
+        return self._load().lookup(name)
+
+    def function_names(self) -> list[str]:
+        """Names of the packed functions, entry first."""
+        return [u.name for u in self.units]
+
+    def objects(self) -> list[bytes]:
+        """Object files: the kernels, then what they share."""
+        return [*self._kernels, *self._shared]
+
+    def get_source(self, fmt: str = "") -> str:
+        """The code as ``ll`` (LLVM IR, the default) or ``asm``."""
+        if fmt in ("ll", ""):
+            return "\n".join(f"; {u.name}\n{u.text}" for u in self.units)
+        if _FORMS.get(fmt) != "asm":
+            raise TilewrightError(f"LLVM code has no text of format {fmt!r}; there is ll and asm")
+        return "\n".join(self._compiled(u.text, "asm").decode() for u in self.units)
+
+    def _compiled(self, text: str, form: str) -> bytes:
+        f = self.cpu
+        return llvm_compile.compile_ir(text, f.triple, f.cpu, f.feature_string, self.level, form)
+
+    def render(self, fmt: str) -> bytes:
+        """The whole module as one file: ``o``, ``ll``, ``s`` or ``bc``."""
+        form = _FORMS.get(fmt)
+        if form is None:
+            raise TilewrightError(f"cannot save LLVM code as .{fmt}; there is .o, .ll, .s and .bc")
+        texts = [*(u.text for u in self.units), check_ir(self.cpu), self._names]
+        f = self.cpu
+        return llvm_compile.link_ir(texts, f.triple, f.cpu, f.feature_string, self.level, form)

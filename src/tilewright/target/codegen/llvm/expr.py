@@ -1,0 +1,409 @@
+"""Expressions to LLVM instructions.
+
+An expression that several places share is emitted once for each scope (loop body, branch): the expressions are
+hash-consed, so a table from expression to value is all that takes. What reads memory is shared only within one
+statement. Integer index arithmetic carries ``nsw`` (TIR says it does not overflow); arithmetic on loaded data wraps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.errors import TilewrightError
+from tilewright.target.codegen.llvm import types as ty
+from tilewright.target.codegen.llvm.builder import Builder, Unit
+from tilewright.tir.expr import (
+    EQ, GE, GT, LE, LT, NE, Add, And, BinaryExpr, Broadcast, Call, Cast, Div, FloatImm, FloorDiv, FloorMod, IntImm,
+    Let, Load, Max, Min, Mod, Mul, Not, Or, PrimExpr, Ramp, Select, Shuffle, SizeVar, StringImm, Sub, Var,
+)  # fmt: skip
+
+_INT_OPS = {Add: "add", Sub: "sub", Mul: "mul"}
+_FLOAT_OPS = {Add: "fadd", Sub: "fsub", Mul: "fmul", Div: "fdiv", Mod: "frem"}
+_COMPARE = {EQ: ("eq", "oeq"), NE: ("ne", "une"), LT: ("lt", "olt"), LE: ("le", "ole"), GT: ("gt", "ogt"), GE: ("ge", "oge")}
+# One wide common factor for the index 0: it is aligned to anything.
+_ALIGNED_TO_ANYTHING = 1 << 20
+
+
+class ExpressionEmitter(Builder):
+    """Emits expressions; ``value(e)`` gives the text of the value."""
+
+    _methods: ClassVar[dict[type, Callable[..., str]]] = {}
+
+    def __init__(self, unit: Unit) -> None:
+        super().__init__(unit)
+        self.variables: dict[Var, str] = {}
+        self.factors: dict[PrimExpr, int] = {}  # what divides an integer expression
+        self.data_variables: set[Var] = set()  # hold what was read from memory
+        self._pure: dict[PrimExpr, str] = {}
+        self._pure_log: list[PrimExpr] = []
+        self._impure: dict[PrimExpr, str] = {}
+        self._reads = 0  # grows with everything that depends on memory
+
+    # ---- scopes ----
+    def enter_scope(self) -> tuple[int, dict[PrimExpr, str]]:
+        """Begin code that does not dominate what follows; give what ``leave_scope`` takes."""
+        return len(self._pure_log), dict(self._impure)
+
+    def leave_scope(self, mark: tuple[int, dict[PrimExpr, str]]) -> None:
+        """Forget the values that were made since ``enter_scope``."""
+        log = self._pure_log
+        while len(log) > mark[0]:
+            del self._pure[log.pop()]
+        self._impure = mark[1]
+
+    def new_statement(self) -> None:
+        """Memory may have changed: forget what was read."""
+        if self._impure:
+            self._impure = {}
+
+    # ---- values ----
+    def value(self, e: PrimExpr) -> str:
+        """The value of ``e``, emitted unless this scope has it already."""
+        found = self._pure.get(e)
+        if found is not None:
+            return found
+        found = self._impure.get(e)
+        if found is not None:
+            self._reads += 1
+            return found
+        before = self._reads
+        cls = type(e)
+        method = self._methods.get(cls)
+        if method is None:
+            raise TilewrightError(f"{self.unit.name}: LLVM code generation does not handle {cls.__name__}: {e}")
+        made = method(self, e)
+        if self._reads == before:
+            self._pure[e] = made
+            self._pure_log.append(e)
+        else:
+            self._impure[e] = made
+        return made
+
+    def typed(self, e: PrimExpr) -> str:
+        """Type and value of ``e``: an operand as LLVM writes it."""
+        return f"{ty.register(e.dtype)} {self.value(e)}"
+
+    def splat(self, dtype: str, scalar: str) -> str:
+        """The vector of ``dtype`` whose lanes are all the value ``scalar``."""
+        if scalar[0] != "%":
+            return ty.splat_literal(dtype, scalar)
+        vector, element = ty.register(dtype), ty.scalar(dtype)
+        first = self.emit(f"insertelement {vector} poison, {element} {scalar}, i64 0")
+        return self.emit(f"shufflevector {vector} {first}, {vector} poison, <{dt.lanes(dtype)} x i32> zeroinitializer")
+
+    def literal(self, dtype: str, number: float) -> str:
+        """A literal of ``dtype``, in all lanes."""
+        text = (
+            ty.float_literal(dtype, number) if dt.is_float(dtype) else ty.int_literal(dtype, int(number))
+        )
+        return text if dt.lanes(dtype) == 1 else ty.splat_literal(dtype, text)
+
+    def undefined_variable(self, var: Var) -> str:
+        """The value of a variable that this function does not define."""
+        raise TilewrightError(f"{self.unit.name}: the variable {var.name} is used where it is not defined")
+
+    def _var(self, e: Var) -> str:
+        if e in self.data_variables:
+            self._reads += 1
+        found = self.variables.get(e)
+        return self.undefined_variable(e) if found is None else found
+
+    def _int_imm(self, e: IntImm) -> str:
+        return ty.int_literal(e.dtype, e.value)
+
+    def _float_imm(self, e: FloatImm) -> str:
+        return ty.float_literal(e.dtype, e.value)
+
+    def _string_imm(self, e: StringImm) -> str:
+        return self.unit.string(e.value)
+
+    # ---- arithmetic ----
+    def _arith(self, e: BinaryExpr) -> str:
+        before = self._reads
+        a, b = self.value(e.a), self.value(e.b)
+        dtype = e.dtype
+        if not dt.is_float(dtype):
+            no_wrap = " nsw" if self._reads == before and dt.is_signed(dtype) and dt.bits(dtype) >= 32 else ""
+            return self.emit(f"{_INT_OPS[type(e)]}{no_wrap} {ty.register(dtype)} {a}, {b}")
+        if ty.is_bfloat(dtype):
+            return self._in_float32(dtype, [a, b], lambda x, y: self._float_arith(type(e), _f32(dtype), x, y))
+        return self._float_arith(type(e), dtype, a, b)
+
+    def _float_arith(self, op: type, dtype: str, a: str, b: str) -> str:
+        return self.emit(f"{_FLOAT_OPS[op]} contract {ty.register(dtype)} {a}, {b}")
+
+    def _in_float32(self, dtype: str, operands: list[str], op: Callable[..., str]) -> str:
+        """Widen bfloat16 operands, apply ``op``, round the result back."""
+        wide = [self.cast(v, dtype, _f32(dtype)) for v in operands]
+        return self.cast(op(*wide), _f32(dtype), dtype)
+
+    def _divide(self, e: BinaryExpr) -> str:
+        """C's division and remainder."""
+        if dt.is_float(e.dtype):
+            return self._arith(e)
+        a, b = self.value(e.a), self.value(e.b)
+        sign = "s" if dt.is_signed(e.dtype) else "u"
+        return self.emit(f"{sign}{'div' if isinstance(e, Div) else 'rem'} {ty.register(e.dtype)} {a}, {b}")
+
+    def _floor_divide(self, e: BinaryExpr) -> str:
+        """Division that rounds down, or its remainder, for operands of any sign."""
+        a, b = self.value(e.a), self.value(e.b)
+        reg, quotient = ty.register(e.dtype), isinstance(e, FloorDiv)
+        if not dt.is_signed(e.dtype):
+            return self.emit(f"u{'div' if quotient else 'rem'} {reg} {a}, {b}")
+        rem = self.emit(f"srem {reg} {a}, {b}")
+        mixed = self.emit(f"xor {reg} {rem}, {b}")
+        zero, one = self.literal(e.dtype, 0), self.literal(e.dtype, 1)
+        flags = ty.register(dt.make("bool", 1, dt.lanes(e.dtype)))
+        opposite = self.emit(f"icmp slt {reg} {mixed}, {zero}")
+        inexact = self.emit(f"icmp ne {reg} {rem}, {zero}")
+        adjust = self.emit(f"and {flags} {opposite}, {inexact}")
+        if quotient:
+            q = self.emit(f"sdiv {reg} {a}, {b}")
+            less = self.emit(f"sub {reg} {q}, {one}")
+            return self.emit(f"select {flags} {adjust}, {reg} {less}, {reg} {q}")
+        more = self.emit(f"add {reg} {rem}, {b}")
+        return self.emit(f"select {flags} {adjust}, {reg} {more}, {reg} {rem}")
+
+    def _min_max(self, e: BinaryExpr) -> str:
+        a, b = self.value(e.a), self.value(e.b)
+        return self.min_max(e.dtype, isinstance(e, Max), a, b)
+
+    def min_max(self, dtype: str, is_max: bool, a: str, b: str) -> str:
+        """The larger or smaller value; where ``a`` is not a number, ``a``: one instruction on x86."""
+        if ty.is_bfloat(dtype):
+            return self._in_float32(dtype, [a, b], lambda x, y: self.min_max(_f32(dtype), is_max, x, y))
+        reg = ty.register(dtype)
+        if not dt.is_float(dtype):
+            sign = "s" if dt.is_signed(dtype) else "u"
+            name = f"llvm.{sign}{'max' if is_max else 'min'}.{overload(dtype)}"
+            self.unit.declare(name, reg, f"{reg}, {reg}")
+            return self.emit(f"call {reg} @{name}({reg} {a}, {reg} {b})")
+        flags = ty.register(dt.make("bool", 1, dt.lanes(dtype)))
+        keep = self.emit(f"fcmp {'uge' if is_max else 'ule'} {reg} {a}, {b}")
+        return self.emit(f"select {flags} {keep}, {reg} {a}, {reg} {b}")
+
+    def _compare(self, e: BinaryExpr) -> str:
+        a, b = self.value(e.a), self.value(e.b)
+        dtype, (ordered, floating) = e.a.dtype, _COMPARE[type(e)]
+        if ty.is_bfloat(dtype):
+            a, b, dtype = self.cast(a, dtype, _f32(dtype)), self.cast(b, dtype, _f32(dtype)), _f32(dtype)
+        reg = ty.register(dtype)
+        if dt.is_float(dtype):
+            return self.emit(f"fcmp {floating} {reg} {a}, {b}")
+        if ordered not in ("eq", "ne"):
+            ordered = ("s" if dt.is_signed(dtype) else "u") + ordered
+        return self.emit(f"icmp {ordered} {reg} {a}, {b}")
+
+    # ---- logic ----
+    def _logical(self, e: BinaryExpr) -> str:
+        """And, Or. When the second operand reads memory the first one guards it, as in C."""
+        is_and = isinstance(e, And)
+        a = self.value(e.a)
+        if dt.lanes(e.dtype) == 1 and reads_memory(e.b):
+            stop = "false" if is_and else "true"
+            return self.guarded(a if is_and else self.emit(f"xor i1 {a}, true"), e.b, stop, "i1")
+        b = self.value(e.b)
+        return self.emit(f"{'and' if is_and else 'or'} {ty.register(e.dtype)} {a}, {b}")
+
+    def guarded(self, condition: str, inner: PrimExpr, otherwise: str, type_text: str) -> str:
+        """``inner`` evaluated only where ``condition`` holds, else the value ``otherwise``."""
+        inside, done, origin = self.new_label("guard"), self.new_label("join"), self.block
+        self.branch(condition, inside, done)
+        self.start(inside)
+        mark = self.enter_scope()
+        value = self.value(inner)
+        self.leave_scope(mark)
+        end = self.block
+        self.jump(done)
+        self.start(done)
+        return self.emit(f"phi {type_text} [ {value}, %{end} ], [ {otherwise}, %{origin} ]")
+
+    def _not(self, e: Not) -> str:
+        return self.emit(f"xor {ty.register(e.dtype)} {self.value(e.a)}, {self.literal(e.dtype, 1)}")
+
+    def _select(self, e: Select) -> str:
+        flag, yes, no = self.typed(e.condition), self.typed(e.true_value), self.typed(e.false_value)
+        return self.emit(f"select {flag}, {yes}, {no}")
+
+    # ---- vectors ----
+    def _ramp(self, e: Ramp) -> str:
+        reg, element = ty.register(e.dtype), ty.scalar(e.dtype)
+        base = self.value(e.base)
+        if isinstance(e.stride, IntImm):
+            step = e.stride.value
+            offsets = f"<{', '.join(f'{element} {i * step}' for i in range(e.lanes))}>"
+            if isinstance(e.base, IntImm):
+                start = e.base.value
+                return f"<{', '.join(f'{element} {start + i * step}' for i in range(e.lanes))}>"
+        else:
+            count = f"<{', '.join(f'{element} {i}' for i in range(e.lanes))}>"
+            offsets = self.emit(f"mul {reg} {self.splat(e.dtype, self.value(e.stride))}, {count}")
+        return self.emit(f"add {reg} {self.splat(e.dtype, base)}, {offsets}")
+
+    def _broadcast(self, e: Broadcast) -> str:
+        return self.splat(e.dtype, self.value(e.value))
+
+    def _shuffle(self, e: Shuffle) -> str:
+        element = ty.scalar(e.dtype)
+        lanes = [lane for v in e.vectors for lane in self.lanes_of(v)]
+        picked = [lanes[int(i)] for i in e.indices]  # type: ignore[call-overload]
+        if len(picked) == 1:
+            return picked[0]
+        reg, made = ty.register(e.dtype), "poison"
+        for i, lane in enumerate(picked):
+            made = self.emit(f"insertelement {reg} {made}, {element} {lane}, i64 {i}")
+        return made
+
+    def lanes_of(self, e: PrimExpr) -> list[str]:
+        """The lanes of ``e`` as scalar values."""
+        count = dt.lanes(e.dtype)
+        if isinstance(e, Broadcast):
+            return [self.value(e.value)] * count
+        whole = self.value(e)
+        if count == 1:
+            return [whole]
+        reg = ty.register(e.dtype)
+        return [self.emit(f"extractelement {reg} {whole}, i64 {i}") for i in range(count)]
+
+    # ---- conversion, binding ----
+    def _cast(self, e: Cast) -> str:
+        return self.cast(self.value(e.value), e.value.dtype, e.dtype)
+
+    def cast(self, value: str, source: str, dest: str) -> str:
+        """``value`` of dtype ``source`` as ``dest``, which has as many lanes."""
+        if source == dest:
+            return value
+        if ty.is_bfloat(source) or ty.is_bfloat(dest):
+            return self._cast_bfloat(value, source, dest)
+        a, b = dt.parse(source), dt.parse(dest)
+        from_type, to_type = ty.register(source), ty.register(dest)
+        if "handle" in (a.kind, b.kind):
+            op = "bitcast" if a.kind == b.kind else "ptrtoint" if a.kind == "handle" else "inttoptr"
+            return self.emit(f"{op} {from_type} {value} to {to_type}")
+        if b.kind == "bool":
+            if a.kind == "float":
+                return self.emit(f"fcmp une {from_type} {value}, {self.literal(source, 0.0)}")
+            return self.emit(f"icmp ne {from_type} {value}, {self.literal(source, 0)}")
+        if a.kind == "float":
+            if b.kind == "float":
+                op = "fpext" if b.bits > a.bits else "fptrunc"
+            else:
+                op = "fptosi" if b.kind == "int" else "fptoui"
+        elif b.kind == "float":
+            op = "sitofp" if a.kind == "int" else "uitofp"
+        elif a.bits == b.bits:
+            return value
+        else:
+            op = "trunc" if b.bits < a.bits else "sext" if a.kind == "int" else "zext"
+        return self.emit(f"{op} {from_type} {value} to {to_type}")
+
+    def _cast_bfloat(self, value: str, source: str, dest: str) -> str:
+        wide = _f32(source)
+        u32, u16 = dt.with_lanes("uint32", dt.lanes(source)), dt.with_lanes("uint16", dt.lanes(source))
+        if ty.is_bfloat(source):
+            bits = self.emit(f"zext {ty.register(u16)} {value} to {ty.register(u32)}")
+            high = self.emit(f"shl {ty.register(u32)} {bits}, {self.literal(u32, 16)}")
+            return self.cast(self.emit(f"bitcast {ty.register(u32)} {high} to {ty.register(wide)}"), wide, dest)
+        value = self.cast(value, source, wide)
+        reg = ty.register(u32)
+        bits = self.emit(f"bitcast {ty.register(wide)} {value} to {reg}")
+        high = self.emit(f"lshr {reg} {bits}, {self.literal(u32, 16)}")
+        odd = self.emit(f"and {reg} {high}, {self.literal(u32, 1)}")
+        half = self.emit(f"add {reg} {odd}, {self.literal(u32, 0x7FFF)}")
+        even = self.emit(f"lshr {reg} {self.emit(f'add {reg} {bits}, {half}')}, {self.literal(u32, 16)}")
+        quiet = self.emit(f"or {reg} {high}, {self.literal(u32, 0x40)}")
+        flags = ty.register(dt.make("bool", 1, dt.lanes(source)))
+        is_nan = self.emit(f"fcmp uno {ty.register(wide)} {value}, {value}")
+        chosen = self.emit(f"select {flags} {is_nan}, {reg} {quiet}, {reg} {even}")
+        return self.emit(f"trunc {reg} {chosen} to {ty.register(u16)}")
+
+    def _let(self, e: Let) -> str:
+        self.bind(e.var, e.value)
+        return self.value(e.body)
+
+    def bind(self, var: Var, value: PrimExpr) -> None:
+        """Give ``var`` the value of an expression."""
+        before = self._reads
+        self.variables[var] = self.value(value)
+        if self._reads != before:
+            self.data_variables.add(var)
+        else:
+            self.factors[var] = self.factor(value)
+
+    # ---- what divides an index ----
+    def factor(self, e: PrimExpr) -> int:
+        """A number that divides the integer expression ``e``; what is unknown counts as 1."""
+        known = self.factors.get(e)
+        if known is None:
+            known = self.factors[e] = self._factor(e)
+        return known
+
+    def _factor(self, e: PrimExpr) -> int:
+        if isinstance(e, IntImm):
+            return abs(e.value) or _ALIGNED_TO_ANYTHING
+        if isinstance(e, (Add, Sub)):
+            return math.gcd(self.factor(e.a), self.factor(e.b))
+        if isinstance(e, Mul):
+            return min(self.factor(e.a) * self.factor(e.b), _ALIGNED_TO_ANYTHING)
+        if isinstance(e, Cast) and dt.is_int(e.value.dtype):
+            return self.factor(e.value)
+        return 1
+
+
+def _f32(dtype: str) -> str:
+    return dt.with_lanes("float32", dt.lanes(dtype))
+
+
+def overload(dtype: str) -> str:
+    """How the name of an LLVM intrinsic spells a type: ``v8f32``."""
+    info = dt.parse(dtype)
+    prefix = "f" if info.kind == "float" else "i"
+    element = f"{prefix}{info.bits}"
+    return element if info.lanes == 1 else f"v{info.lanes}{element}"
+
+
+def reads_memory(e: PrimExpr) -> bool:
+    """Whether evaluating ``e`` reads memory or has an effect, so that a guard before it counts."""
+    seen: set[PrimExpr] = set()
+    stack: list[Any] = [e]
+    while stack:
+        node = stack.pop()
+        if node in seen or not isinstance(node, PrimExpr):
+            continue
+        seen.add(node)
+        if isinstance(node, Load):
+            return True
+        if isinstance(node, Call) and node.op.get_attr("TCallEffectKind", "opaque") != "pure":
+            return True
+        for _, child in node.field_values():
+            if isinstance(child, tuple):
+                stack.extend(child)
+            else:
+                stack.append(child)
+    return False
+
+
+ExpressionEmitter._methods = {
+    Var: ExpressionEmitter._var,
+    SizeVar: ExpressionEmitter._var,
+    IntImm: ExpressionEmitter._int_imm,
+    FloatImm: ExpressionEmitter._float_imm,
+    StringImm: ExpressionEmitter._string_imm,
+    **dict.fromkeys((Add, Sub, Mul), ExpressionEmitter._arith),
+    **dict.fromkeys((Div, Mod), ExpressionEmitter._divide),
+    **dict.fromkeys((FloorDiv, FloorMod), ExpressionEmitter._floor_divide),
+    **dict.fromkeys((Min, Max), ExpressionEmitter._min_max),
+    **dict.fromkeys((EQ, NE, LT, LE, GT, GE), ExpressionEmitter._compare),
+    **dict.fromkeys((And, Or), ExpressionEmitter._logical),
+    Not: ExpressionEmitter._not,
+    Select: ExpressionEmitter._select,
+    Ramp: ExpressionEmitter._ramp,
+    Broadcast: ExpressionEmitter._broadcast,
+    Shuffle: ExpressionEmitter._shuffle,
+    Cast: ExpressionEmitter._cast,
+    Let: ExpressionEmitter._let,
+}

@@ -1,0 +1,228 @@
+"""Loads and stores: contiguous vectors, strided ones by shuffles, the rest lane by lane."""
+
+from __future__ import annotations
+
+import math
+
+from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
+from tilewright.target.codegen.llvm import types as ty
+from tilewright.target.codegen.llvm.builder import Unit
+from tilewright.target.codegen.llvm.expr import ExpressionEmitter, overload
+from tilewright.tir.expr import Add, Broadcast, IntImm, Load, Mul, PrimExpr, Ramp, Sub, Var
+from tilewright.tir.stmt import Store
+
+_MAX_SHUFFLED_STRIDE = 4
+
+
+def as_ramp(index: PrimExpr) -> tuple[PrimExpr, int] | None:
+    """``index`` as (base, constant stride) when its lanes go up in equal steps; None otherwise."""
+    if isinstance(index, Ramp):
+        return (index.base, index.stride.value) if isinstance(index.stride, IntImm) else None
+    if isinstance(index, Broadcast):
+        return index.value, 0
+    if isinstance(index, (Add, Sub)):
+        a, b = as_ramp(index.a), as_ramp(index.b)
+        if a is not None and b is not None:
+            if isinstance(index, Add):
+                return ops.add(a[0], b[0]), a[1] + b[1]
+            return ops.sub(a[0], b[0]), a[1] - b[1]
+    if isinstance(index, Mul):
+        a, b = as_ramp(index.a), as_ramp(index.b)
+        for ramp, factor in ((a, b), (b, a)):
+            if ramp is not None and factor is not None and factor[1] == 0 and isinstance(factor[0], IntImm):
+                return ops.mul(ramp[0], factor[0]), ramp[1] * factor[0].value
+    return None
+
+
+class MemoryEmitter(ExpressionEmitter):
+    """Adds memory access to expressions."""
+
+    def __init__(self, unit: Unit) -> None:
+        super().__init__(unit)
+        self.pointer_alignment: dict[Var, int] = {}  # bytes, where more than an element's is known
+
+    def element_address(self, buffer: str, dtype: str, index: str, index_dtype: str) -> str:
+        """Address of element ``index`` of a buffer of ``dtype``."""
+        if index == "0":
+            return buffer
+        element = ty.element_in_memory(dtype)
+        return self.emit(f"getelementptr inbounds {element}, ptr {buffer}, {ty.scalar(index_dtype)} {index}")
+
+    def alignment(self, buffer: Var, base: PrimExpr, dtype: str) -> int:
+        """Bytes to which element ``base`` of the buffer is known to be aligned; a power of two."""
+        size = dt.nbytes(dtype)
+        known = self.pointer_alignment.get(buffer, size)
+        common = math.gcd(known, self.factor(base) * size)
+        return max(common & -common, 1)
+
+    # ---- loads ----
+    def _load(self, e: Load) -> str:
+        self._reads += 1
+        if not ops.is_const_int(e.predicate, 1):
+            return self._predicated_load(e)
+        buffer = self.value(e.buffer_var)
+        lanes = dt.lanes(e.dtype)
+        if dt.lanes(e.index.dtype) == 1:
+            return self._load_at_scalar_index(e, buffer)
+        ramp = as_ramp(e.index)
+        if ramp is not None:
+            base, stride = ramp
+            if stride == 1:
+                return self._contiguous(e, buffer, base)
+            if stride == 0:
+                return self.splat(e.dtype, self._load_one(e.dtype, buffer, self.value(base), base.dtype))
+            if stride == -1:
+                start = ops.sub(base, ops.const(lanes - 1, base.dtype))
+                return self._shuffled(e.dtype, self._contiguous(e, buffer, start), list(range(lanes))[::-1])
+            if 2 <= stride <= _MAX_SHUFFLED_STRIDE:
+                return self._strided(e, buffer, base, stride)
+        return self._gather(e, buffer)
+
+    def _load_at_scalar_index(self, e: Load, buffer: str) -> str:
+        index, dtype = self.value(e.index), e.dtype
+        if dt.lanes(dtype) == 1:
+            return self._load_one(dtype, buffer, index, e.index.dtype)
+        whole = ty.memory(dtype)  # a buffer of vectors
+        where = self.emit(f"getelementptr inbounds {whole}, ptr {buffer}, {ty.scalar(e.index.dtype)} {index}")
+        return self._from_memory(dtype, self.emit(f"load {whole}, ptr {where}, align {dt.nbytes(dtype)}"))
+
+    def _load_one(self, dtype: str, buffer: str, index: str, index_dtype: str) -> str:
+        element = dt.element(dtype)
+        where = self.element_address(buffer, element, index, index_dtype)
+        loaded = self.emit(f"load {ty.memory(element)}, ptr {where}, align {dt.nbytes(element)}")
+        return self._from_memory(element, loaded)
+
+    def _from_memory(self, dtype: str, loaded: str) -> str:
+        """A value as it stands in memory, as a register holds it."""
+        if not dt.is_bool(dtype):
+            return loaded
+        return self.emit(f"icmp ne {ty.memory(dtype)} {loaded}, {'0' if dt.lanes(dtype) == 1 else 'zeroinitializer'}")
+
+    def _contiguous(self, e: Load, buffer: str, base: PrimExpr) -> str:
+        where = self.element_address(buffer, e.dtype, self.value(base), base.dtype)
+        align = self.alignment(e.buffer_var, base, e.dtype)
+        return self._from_memory(e.dtype, self.emit(f"load {ty.memory(e.dtype)}, ptr {where}, align {align}"))
+
+    def _shuffled(self, dtype: str, vector: str, lanes: list[int], second: str = "poison", width: int = 0) -> str:
+        reg = ty.register(dt.with_lanes(dtype, width) if width else dtype)
+        mask = f"<{len(lanes)} x i32> <{', '.join(f'i32 {i}' for i in lanes)}>"
+        return self.emit(f"shufflevector {reg} {vector}, {reg} {second}, {mask}")
+
+    def _strided(self, e: Load, buffer: str, base: PrimExpr, stride: int) -> str:
+        """Loads that cover the span from the first lane to the last and no more, then picks lanes from each."""
+        lanes, size = dt.lanes(e.dtype), dt.nbytes(e.dtype)
+        first = self.element_address(buffer, e.dtype, self.value(base), base.dtype)
+        element, span = ty.element_in_memory(e.dtype), (lanes - 1) * stride + 1
+        result = ""
+        for part in range(stride):
+            start = min(part * lanes, span - lanes)
+            mine = [i for i in range(lanes) if start <= i * stride < start + lanes and (part == 0 or i * stride >= part * lanes)]
+            if not mine:
+                continue
+            where = self.emit(f"getelementptr inbounds {element}, ptr {first}, i64 {start}") if start else first
+            vector = self._from_memory(e.dtype, self.emit(f"load {ty.memory(e.dtype)}, ptr {where}, align {size}"))
+            picked = {i: i * stride - start for i in mine}
+            if not result:
+                result = self._shuffled(e.dtype, vector, [picked.get(i, 0) for i in range(lanes)])
+            else:
+                result = self._shuffled(e.dtype, result, [lanes + picked[i] if i in picked else i for i in range(lanes)], vector)
+        return result
+
+    def _gather(self, e: Load, buffer: str) -> str:
+        reg, element = ty.register(e.dtype), ty.scalar(e.dtype)
+        made = "poison"
+        for i, index in enumerate(self.lanes_of(e.index)):
+            lane = self._load_one(e.dtype, buffer, index, e.index.dtype)
+            made = self.emit(f"insertelement {reg} {made}, {element} {lane}, i64 {i}")
+        return made
+
+    def _predicated_load(self, e: Load) -> str:
+        """Lanes whose predicate is false are zero and touch no memory."""
+        plain = Load(e.dtype, e.buffer_var, e.index)
+        reg = ty.register(e.dtype)
+        if dt.lanes(e.predicate.dtype) == 1 or isinstance(e.predicate, Broadcast):
+            flag = e.predicate.value if isinstance(e.predicate, Broadcast) else e.predicate
+            zero = "zeroinitializer" if dt.lanes(e.dtype) > 1 else self.literal(e.dtype, 0)
+            return self.guarded(self.value(flag), plain, zero, reg)
+        made, element = "zeroinitializer", ty.scalar(e.dtype)
+        buffer = self.value(e.buffer_var)
+        flags, indices = self.lanes_of(e.predicate), self.lanes_of(e.index)
+        for i, (flag, index) in enumerate(zip(flags, indices, strict=True)):
+            inside, done, origin = self.new_label("lane"), self.new_label("next"), self.block
+            self.branch(flag, inside, done)
+            self.start(inside)
+            lane = self._load_one(e.dtype, buffer, index, e.index.dtype)
+            grown = self.emit(f"insertelement {reg} {made}, {element} {lane}, i64 {i}")
+            end = self.block
+            self.jump(done)
+            self.start(done)
+            made = self.emit(f"phi {reg} [ {grown}, %{end} ], [ {made}, %{origin} ]")
+        return made
+
+    # ---- stores ----
+    def store(self, s: Store) -> None:
+        """Emit a store."""
+        if not ops.is_const_int(s.predicate, 1):
+            self._predicated_store(s)
+            return
+        value, dtype = self.value(s.value), s.value.dtype
+        buffer = self.value(s.buffer_var)
+        lanes = dt.lanes(s.index.dtype)
+        if lanes == 1:
+            self._store_at_scalar_index(s, buffer, value)
+            return
+        ramp = as_ramp(s.index)
+        if ramp is not None and ramp[1] == 1:
+            where = self.element_address(buffer, dtype, self.value(ramp[0]), ramp[0].dtype)
+            align = self.alignment(s.buffer_var, ramp[0], dtype)
+            self.do(f"store {ty.memory(dtype)} {self._to_memory(dtype, value)}, ptr {where}, align {align}")
+            return
+        for lane, index in zip(self.lanes_of(s.value), self.lanes_of(s.index), strict=True):
+            self._store_one(dt.element(dtype), buffer, index, s.index.dtype, lane)
+
+    def _store_at_scalar_index(self, s: Store, buffer: str, value: str) -> None:
+        index, dtype = self.value(s.index), s.value.dtype
+        if dt.lanes(dtype) == 1:
+            self._store_one(dtype, buffer, index, s.index.dtype, value)
+            return
+        whole = ty.memory(dtype)
+        where = self.emit(f"getelementptr inbounds {whole}, ptr {buffer}, {ty.scalar(s.index.dtype)} {index}")
+        self.do(f"store {whole} {self._to_memory(dtype, value)}, ptr {where}, align {dt.nbytes(dtype)}")
+
+    def _store_one(self, dtype: str, buffer: str, index: str, index_dtype: str, value: str) -> None:
+        where = self.element_address(buffer, dtype, index, index_dtype)
+        self.do(f"store {ty.memory(dtype)} {self._to_memory(dtype, value)}, ptr {where}, align {dt.nbytes(dtype)}")
+
+    def _to_memory(self, dtype: str, value: str) -> str:
+        if not dt.is_bool(dtype):
+            return value
+        return self.emit(f"zext {ty.register(dtype)} {value} to {ty.memory(dtype)}")
+
+    def _predicated_store(self, s: Store) -> None:
+        """Lanes whose predicate is false are not written."""
+        if dt.lanes(s.predicate.dtype) == 1 or isinstance(s.predicate, Broadcast):
+            flag = s.predicate.value if isinstance(s.predicate, Broadcast) else s.predicate
+            inside, done = self.new_label("lane"), self.new_label("next")
+            self.branch(self.value(flag), inside, done)
+            self.start(inside)
+            mark = self.enter_scope()
+            self.store(Store(s.buffer_var, s.value, s.index))
+            self.leave_scope(mark)
+            self.jump(done)
+            self.start(done)
+            return
+        buffer, dtype = self.value(s.buffer_var), dt.element(s.value.dtype)
+        lanes = zip(self.lanes_of(s.value), self.lanes_of(s.index), self.lanes_of(s.predicate), strict=True)
+        for lane, index, flag_text in lanes:
+            inside, done = self.new_label("lane"), self.new_label("next")
+            self.branch(flag_text, inside, done)
+            self.start(inside)
+            self._store_one(dtype, buffer, index, s.index.dtype, lane)
+            self.jump(done)
+            self.start(done)
+
+
+MemoryEmitter._methods = {**ExpressionEmitter._methods, Load: MemoryEmitter._load}
+
+__all__ = ["MemoryEmitter", "as_ramp", "overload"]

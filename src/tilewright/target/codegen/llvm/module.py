@@ -1,0 +1,48 @@
+"""One TIR function to the LLVM IR of a compilation unit."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.target.codegen.llvm import types as ty
+from tilewright.target.codegen.llvm.builder import Unit
+from tilewright.target.codegen.llvm.function import FunctionEmitter
+from tilewright.target.features import CpuFeatures
+from tilewright.tir.function import PrimFunc
+
+# Frames of pure-Python calls live on the heap, so the limit guards against nothing here.
+_RECURSION_LIMIT = 200_000
+
+
+@dataclass(frozen=True)
+class UnitText:
+    """IR of one function: its name, its text, and the runtime's pointers that it uses."""
+
+    name: str
+    text: str
+    context: tuple[str, ...]
+
+
+def emit_function(func: PrimFunc, features: CpuFeatures) -> UnitText:
+    """LLVM IR of ``func``, which MakePackedAPI, LowerTVMBuiltin and LowerIntrin have been through.
+
+    Other functions of the module, the check of arguments and the runtime's pointers are external to it
+    (``support.support_ir`` defines the latter two).
+    """
+    symbol = func.attrs.get("global_symbol")
+    if symbol is None:
+        raise TilewrightError("a function to build needs the attribute global_symbol: its exported name")
+    name = str(symbol)
+    unit = Unit(features, name)
+    if sys.getrecursionlimit() < _RECURSION_LIMIT:
+        sys.setrecursionlimit(_RECURSION_LIMIT)
+    emitter = FunctionEmitter(unit, name, restrict=bool(func.attrs.get("tir.noalias", False)))
+    params = []
+    for i, param in enumerate(func.params):
+        emitter.variables[param] = f"%p{i}"
+        params.append(f"{ty.register(param.dtype)} %p{i}")
+    emitter.statement(func.body)
+    emitter.finish(f'define i32 @"{name}"({", ".join(params)}) nounwind')
+    return UnitText(name, unit.text(), tuple(unit.context))

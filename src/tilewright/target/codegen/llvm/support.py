@@ -1,0 +1,103 @@
+"""What the kernels of a module share: argument checks, the runtime's pointers, the entry name, the needed features.
+
+Each kernel is its own object file and only describes its arguments, as constants; the code that checks them against
+the description and words the message (``check.ll``) is in one more object. So checks cost a kernel next to no code
+and no compile time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilewright.target.codegen.llvm import types as ty
+from tilewright.target.features import CpuFeatures
+from tilewright.tir.expr import Call, IntImm, StringImm
+
+if TYPE_CHECKING:
+    from tilewright.target.codegen.llvm.function import FunctionEmitter
+
+_CHECK = "__tilewright_check_arguments"
+_ARGUMENT = "{ ptr, ptr, i32, i32, i32, i32, i32 }"
+
+
+def _text(e: object) -> str:
+    assert isinstance(e, StringImm)
+    return e.value
+
+
+def _number(e: object) -> int:
+    assert isinstance(e, IntImm)
+    return e.value
+
+
+def emit_argument_check(emitter: FunctionEmitter, call: Call) -> None:
+    """Check the arguments as ``tir.tvm_check_arguments`` describes them; leave the function with -1 if they do not fit."""
+    values, codes, count = call.args[:3]
+    unit = emitter.unit
+    rows = []
+    for i, described in enumerate(call.args[4:]):
+        assert isinstance(described, Call)
+        name, dtype, device, align, flags, *dims = described.args
+        sizes = "null"
+        if dims:
+            sizes = f'@"{emitter.name}.dims.{i}"'
+            row = ", ".join(f"i64 {_number(d)}" for d in dims)
+            unit.globals[sizes] = f"{sizes} = private unnamed_addr constant [{len(dims)} x i64] [{row}]"
+        numbers = (len(dims), ty.packed_dtype(_text(dtype)), _number(device), _number(align), _number(flags))
+        fields = ", ".join(f"i32 {n}" for n in numbers)
+        rows.append(f"{_ARGUMENT} {{ ptr {unit.string(_text(name))}, ptr {sizes}, {fields} }}")
+    table = f'@"{emitter.name}.arguments"'
+    unit.globals[table] = f"{table} = private unnamed_addr constant [{len(rows)} x {_ARGUMENT}] [{', '.join(rows)}]"
+    unit.context["TVMAPISetLastError"] = None
+    unit.declarations[_CHECK] = f"declare hidden i32 @{_CHECK}(ptr, ptr, i32, ptr, ptr, i32)"
+    operands = f"ptr {unit.string(_text(call.args[3]))}, ptr {table}, i32 {len(rows)}"
+    given = f"ptr {emitter.value(values)}, ptr {emitter.value(codes)}, i32 {emitter.value(count)}"
+    emitter.check_zero(emitter.emit(f"call i32 @{_CHECK}({operands}, {given})"))
+
+
+@cache
+def _resource(name: str) -> str:
+    return Path(__file__).with_name(name).read_text("utf-8")
+
+
+def check_ir(features: CpuFeatures) -> str:
+    """IR of what is the same in every module for one processor: the argument check, and float16 where it is emulated."""
+    lines = [f'target triple = "{features.triple}"', "@__TVMAPISetLastError = external global ptr, align 8"]
+    lines.append(_resource("check.ll"))
+    if features.arch == "x86" and not features.has("f16c"):
+        lines.append(_resource("half.ll"))
+    return "\n".join(lines) + "\n"
+
+
+def names_ir(features: CpuFeatures, entry: str, context: Iterable[str]) -> str:
+    """IR of a module's own names: pointers that the loader fills, ``__tvm_main__``, the needed features.
+
+    ``entry`` is the function that ``__tvm_main__`` names ("" for none); ``context`` the runtime's functions that the
+    kernels call through pointers.
+    """
+    lines = [f'target triple = "{features.triple}"']
+    for name in context:
+        symbol = name if name.startswith("__") else f"__{name}"
+        lines.append(f"@{symbol} = weak global ptr null, align 8")
+    constants = {"__tilewright_cpu_features": ",".join(features.names)}
+    if entry:
+        constants["__tvm_main__"] = entry
+    for name, text in constants.items():
+        size, body = ty.string_constant(text)
+        lines.append(f"@{name} = weak constant [{size} x i8] {body}, align 1")
+    return "\n".join(lines) + "\n"
+
+
+def refusing_ir(host: CpuFeatures, names: Iterable[str], message: str) -> str:
+    """IR of functions that report ``message`` after their name, and fail."""
+    lines = [f'target triple = "{host.triple}"', "@__TVMAPISetLastError = weak global ptr null, align 8"]
+    for name in names:
+        size, body = ty.string_constant(f"{name} {message}")
+        lines.append(f'@"{name}.why" = private constant [{size} x i8] {body}')
+        lines.append(f'define i32 @"{name}"(ptr %a, ptr %b, i32 %c, ptr %d, ptr %e, ptr %f) {{')
+        lines.append("  %set = load ptr, ptr @__TVMAPISetLastError")
+        lines.append(f'  call void %set(ptr @"{name}.why")\n  ret i32 -1\n}}')
+    return "\n".join(lines) + "\n"

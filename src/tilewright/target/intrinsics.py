@@ -1,0 +1,25 @@
+"""Mathematical intrinsics: which there are, and how code generators may compute them.
+
+For float32, exp, log, tanh, sigmoid and erf are polynomials (``codegen/llvm/math.py``), so that a value does not
+depend on whether the loop around it was vectorised. The rest is LLVM's intrinsics, which are single instructions, or
+the C library's functions lane by lane. float16 and bfloat16 are computed in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+_LIBM = (
+    "exp exp2 exp10 log log2 log10 log1p expm1 erf tanh sin cos tan sinh cosh asin acos atan asinh acosh atanh "
+    "pow atan2 hypot nextafter fmod copysign"
+).split()
+_DIRECT = "sqrt rsqrt floor ceil trunc round nearbyint fabs fma sigmoid".split()
+
+FLOAT_MATH = frozenset(_LIBM + _DIRECT)
+"""Intrinsics (without ``tir.``) whose arguments and result have one floating dtype."""
+
+LIBM_FUNCTIONS = frozenset(_LIBM) | {"sqrt", "floor", "ceil", "trunc", "round", "nearbyint", "fabs", "fma"}
+"""Those of them that the C library has by the same name."""
+
+
+def libm_name(name: str, bits: int) -> str:
+    """The C library's symbol of a function for floats of ``bits``."""
+    return f"{name}f" if bits == 32 else name

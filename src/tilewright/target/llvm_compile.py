@@ -1,0 +1,107 @@
+"""IR text to object code, with nothing imported but llvmlite: what worker processes run.
+
+Run as a program it is such a worker: it reads requests from standard input and answers on standard output, each a
+8-byte little-endian length and that many bytes. A request is a line of JSON (triple, cpu, features, level, form),
+a line feed, and the IR; an answer is one byte (0 success, 1 failure) and the result or the message.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from typing import Any, BinaryIO
+
+import llvmlite.binding as llvm
+
+_machines: dict[tuple[str, str, str, int], Any] = {}
+_initialized: set[str] = set()
+
+
+def _initialize(triple: str) -> None:
+    if "targets" not in _initialized:
+        _initialized.add("targets")
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+
+
+def target_machine(triple: str, cpu: str, features: str, level: int = 3) -> Any:
+    """LLVM's target machine for position-independent code; one is kept for each set of arguments."""
+    key = (triple, cpu, features, level)
+    machine = _machines.get(key)
+    if machine is None:
+        _initialize(triple)
+        target = llvm.Target.from_triple(triple)
+        machine = target.create_target_machine(
+            cpu=cpu, features=features, opt=level, reloc="pic", codemodel="default"
+        )
+        _machines[key] = machine
+    return machine
+
+
+def _optimized(text: str, machine: Any, level: int) -> Any:
+    module = llvm.parse_assembly(text, llvm.create_context())
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    if level > 0:
+        # Kernels come vectorised and unrolled by their schedules; what is left scalar LLVM may still vectorise.
+        tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+        tuning.loop_vectorization = True
+        tuning.slp_vectorization = True
+        builder = llvm.create_pass_builder(machine, tuning)
+        builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def compile_ir(text: str, triple: str, cpu: str, features: str, level: int = 3, form: str = "obj") -> bytes:
+    """Optimise IR and give it as ``obj`` (an object file), ``asm``, ``ll`` (optimised IR) or ``bc``."""
+    machine = target_machine(triple, cpu, features, level)
+    module = _optimized(text, machine, level)
+    if form == "obj":
+        return bytes(machine.emit_object(module))
+    if form == "asm":
+        return str(machine.emit_assembly(module)).encode()
+    if form == "ll":
+        return str(module).encode()
+    return bytes(module.as_bitcode())
+
+
+def link_ir(texts: list[str], triple: str, cpu: str, features: str, level: int, form: str) -> bytes:
+    """Link several IR texts into one module and compile that."""
+    context = llvm.create_context()
+    modules = [llvm.parse_assembly(t, context) for t in texts]
+    for module in modules[1:]:
+        modules[0].link_in(module)
+    return compile_ir(str(modules[0]), triple, cpu, features, level, form)
+
+
+def read_message(stream: BinaryIO) -> bytes | None:
+    """One length-prefixed message; None at the end of the stream."""
+    head = stream.read(8)
+    if len(head) < 8:
+        return None
+    (size,) = struct.unpack("<Q", head)
+    data = stream.read(size)
+    return data if len(data) == size else None
+
+
+def write_message(stream: BinaryIO, data: bytes) -> None:
+    """Write one length-prefixed message."""
+    stream.write(struct.pack("<Q", len(data)) + data)
+    stream.flush()
+
+
+def _serve() -> None:
+    requests, answers = sys.stdin.buffer, sys.stdout.buffer
+    while (request := read_message(requests)) is not None:
+        header, _, text = request.partition(b"\n")
+        try:
+            answer = b"\0" + compile_ir(text.decode(), **json.loads(header))
+        except Exception as error:  # the parent raises it, with the kernel's name
+            answer = b"\1" + f"{type(error).__name__}: {error}".encode()
+        write_message(answers, answer)
+
+
+if __name__ == "__main__":
+    _serve()
