@@ -42,7 +42,7 @@ def type_key_of(value: Any) -> str:
         return "DictAttrs"
     if isinstance(value, Attrs):
         return f"relay.attrs.{type(value).__name__}"
-    key = schema.key_of_class(type(value))
+    key = schema.key_of_class(type(value))  # type: ignore[arg-type]
     if key is None:
         raise TilewrightError(f"a {type(value).__name__} cannot be written as JSON")
     return key

@@ -157,7 +157,7 @@ class Builder(TypeBuilder):
 
     def expr(self, tree: Node) -> Steps[RelayExpr]:
         """Any expression."""
-        child = tree.children[0] if tree.children else None
+        child: Any = tree.children[0] if tree.children else None
         match tree.data:
             case "call":
                 return (yield self.call(tree))
@@ -365,7 +365,7 @@ class Builder(TypeBuilder):
 
     def value(self, tree: Node) -> Steps[Any]:
         """Value of an attribute."""
-        child = tree.children[0] if tree.children else None
+        child: Any = tree.children[0] if tree.children else None
         match tree.data:
             case "int_value" | "float_value":
                 return attribute_number(child)

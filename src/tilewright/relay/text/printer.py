@@ -8,7 +8,7 @@ number::
       multiply(%0, %0) /* ty=Tensor[(1, 4), float32] */
     }
 
-Rules: variables, operators, constructors, global names and constants stand in place; the result of a body and the
+Before a call stand first the arguments of all its arguments, then its arguments, each in order. Variables, operators, constructors, global names and constants stand in place; the result of a body and the
 value of a let do so when nothing else uses them; everything else becomes ``%n = ...;`` in the innermost scope
 open when it is first needed. Scopes are function bodies, branches, clauses, and what follows a let. Numbers and
 variable names run through the whole text, so ``%x`` in a second function is ``%x1``.
@@ -107,6 +107,7 @@ class RelayPrinter:
         self.annotate = annotate
         self.meta = MetaTable()
         self.memo: dict[RelayExpr, str] = {}
+        self.prepared: dict[RelayExpr, tuple[str, list[str]]] = {}  # text, and the scope it belongs to
         self.names: dict[str, int] = {}
         self.numbered = 0
         self.uses: dict[RelayExpr, int] = {}
@@ -153,22 +154,36 @@ class RelayPrinter:
         known = self.memo.get(expr)
         if known is not None:
             return known
-        in_place = isinstance(expr, _IN_PLACE) or (allow_in_place and self.uses[expr] < 2)
-        if isinstance(expr, Let) and not in_place:
+        yield self._prepare(expr, allow_in_place)
+        return self._place(expr, allow_in_place)
+
+    def _in_place(self, expr: RelayExpr, allowed: bool) -> bool:
+        return isinstance(expr, _IN_PLACE) or (allowed and self.uses[expr] < 2)
+
+    def _prepare(self, expr: RelayExpr, allow_in_place: bool = False) -> Steps[None]:
+        """Print what ``expr`` needs before it, and work out its own text."""
+        if expr in self.memo or expr in self.prepared:
+            return
+        if isinstance(expr, Let) and not self._in_place(expr, allow_in_place):
             text = "(" + _indented("\n" + (yield self._let(expr))) + "\n)"
         else:
             text = yield self._node(expr)
         if isinstance(expr, Var):  # its binder has not been printed, so it is free
             self.scopes[-1].append(f"free_var {text};\n")
-            return self.memo[expr]
-        text += self._comment(expr)
-        if not in_place:
-            name = f"%{self.numbered}"
-            self.numbered += 1
-            self.scopes[-1].append(f"{name} = {text};\n")
-            text = name
-        self.memo[expr] = text
-        return text
+        else:
+            self.prepared[expr] = (text + self._comment(expr), self.scopes[-1])
+
+    def _place(self, expr: RelayExpr, allow_in_place: bool = False) -> str:
+        """The text that stands for a prepared expression: its own, or a number that is bound to it here."""
+        if expr not in self.memo:
+            text, scope = self.prepared.pop(expr)
+            if not self._in_place(expr, allow_in_place):
+                name = f"%{self.numbered}"
+                self.numbered += 1
+                scope.append(f"{name} = {text};\n")
+                text = name
+            self.memo[expr] = text
+        return self.memo[expr]
 
     def _comment(self, expr: RelayExpr) -> str:
         if self.annotate is not None:
@@ -227,10 +242,11 @@ class RelayPrinter:
                 return f"{type(expr).__name__}({', '.join(fields)})"
 
     def _list(self, exprs: Sequence[RelayExpr]) -> Steps[list[str]]:
-        texts = []
+        """Arguments: first what each of them needs, then the arguments themselves get their numbers."""
         for expr in exprs:
-            texts.append(self.memo.get(expr) or (yield self._expr(expr)))
-        return texts
+            if expr not in self.memo:
+                yield self._prepare(expr)
+        return [self._place(expr) for expr in exprs]
 
     def _constant(self, expr: Constant) -> str:
         dtype = str(expr.data.dtype)
