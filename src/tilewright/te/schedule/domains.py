@@ -221,22 +221,28 @@ def _children(relation: Relation) -> tuple[IterVar, ...]:
     return (relation.rebased,) if isinstance(relation, Rebase) else (relation.iter,)
 
 
-def _may_overrun(stage: Stage, ranges: Mapping[IterVar, Range], analyzer: Analyzer) -> dict[IterVar, bool]:
-    """For each axis, whether its loops run past its range because a split does not divide it."""
-    state: dict[IterVar, bool] = {iv: False for iv in stage.leaf_iter_vars}
+def _axes_to_test(stage: Stage, ranges: Mapping[IterVar, Range], analyzer: Analyzer) -> set[IterVar]:
+    """The axes whose loops run past their range because a split does not divide it, and that need a test.
+
+    An axis that is the outer part of a split, or part of a fuse, needs none: the test of what it is split from, or of
+    the fused axis, implies it.
+    """
+    overrun: set[IterVar] = set()
+    needed: set[IterVar] = set()
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):
-            overrun = state.get(relation.outer, False) or state.get(relation.inner, False)
-            if not overrun:
-                whole = ranges[relation.parent].extent
-                product = ranges[relation.outer].extent * ranges[relation.inner].extent
-                overrun = product is not whole and not analyzer.can_prove_equal(whole, product)
-            state[relation.parent] = overrun
-        elif isinstance(relation, Fuse):
-            state[relation.outer] = state[relation.inner] = state.get(relation.fused, False)
-        elif isinstance(relation, Rebase):
-            state[relation.parent] = state.get(relation.rebased, False)
-    return state
+            if relation.inner in overrun:
+                needed.add(relation.inner)
+            whole = ranges[relation.parent].extent
+            product = ranges[relation.outer].extent * ranges[relation.inner].extent
+            divides = product is whole or analyzer.can_prove_equal(whole, product)
+            if relation.outer in overrun or not divides:
+                overrun.add(relation.parent)
+        elif isinstance(relation, Fuse) and relation.fused in overrun:
+            needed.add(relation.fused)
+        elif isinstance(relation, Rebase) and relation.rebased in overrun:
+            overrun.add(relation.parent)
+    return needed | (overrun & set(stage.op.root_iter_vars))
 
 
 def bound_predicates(
@@ -266,9 +272,9 @@ def bound_predicates(
             evaluator = IntSetEvaluator(outer_ranges, analyzer)
         return evaluator.evaluate(value)
 
-    overrun = _may_overrun(stage, ranges, analyzer)
+    to_test = _axes_to_test(stage, ranges, analyzer)
     for iv in stage.all_iter_vars:
-        if iv in skip or not overrun.get(iv, False):
+        if iv in skip or iv not in to_test:
             continue
         whole = ranges[iv]
         value = analyzer.simplify(values[iv] - whole.min)

@@ -161,6 +161,10 @@ def _relayout(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[PrimExpr
     pass_up_index(stage, ranges, values)
     loops = {new.var: ranges[leaf] for leaf, new in zip(leaves, axis)}
     inside = bound_predicates(stage, ranges, values, True, {iv for iv, m in marks.items() if m}, analyzer, loops)
+    if any(iv not in values for iv in op.axis):
+        raise TilewrightError(
+            f"cache_write: an axis of {op.name} is fused with a reduction axis; call cache_write before fusing them"
+        )
     value_of = {iv.var: values[iv] for iv in op.axis}
     body = [_guard(substitute(b, value_of), inside) for b in op.body]
     return axis, body, _leaf_indices(stage, op, ranges, leaves)
@@ -173,7 +177,8 @@ def _guard(body: PrimExpr, conditions: Sequence[PrimExpr]) -> PrimExpr:
     for c in conditions[1:]:
         inside = ops.logical_and(inside, c)
     if isinstance(body, Reduce):
-        return body.replace(condition=ops.logical_and(likely(inside), body.condition))
+        condition = ops.logical_and(likely(inside), body.condition)
+        return Reduce(body.combiner, body.source, body.axis, condition, body.value_index, body.init)
     return if_then_else(likely(inside), body, ops.const(0, body.dtype))
 
 
