@@ -246,3 +246,11 @@ def bitwise_xor(lhs: Operand, rhs: Operand) -> Any:
 def bitwise_not(data: te.Tensor) -> te.Tensor:
     """~data"""
     return te.compute(data.shape, lambda *i: ops.bitwise_not(data(*i)), name="T_bitwise_not", tag=tag.ELEMWISE)
+
+
+__all__ = [
+    "add", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_indices", "broadcast_shape",
+    "broadcast_to", "divide", "equal", "floor_divide", "floor_mod", "greater", "greater_equal", "left_shift",
+    "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "maximum", "minimum",
+    "mod", "multiply", "not_equal", "power", "right_shift", "subtract",
+]  # fmt: skip

@@ -191,3 +191,9 @@ def sparse_to_dense(
         return result
 
     return te.compute(output_shape, body, name="T_sparse_to_dense", tag=tag.INJECTIVE)
+
+
+__all__ = [
+    "adv_index", "gather", "gather_nd", "invert_permutation", "one_hot", "sequence_mask", "sparse_to_dense",
+    "take", "unravel_index",
+]  # fmt: skip

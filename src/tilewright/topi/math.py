@@ -310,3 +310,11 @@ def full(shape: Sequence[Any], dtype: str, fill_value: Any) -> te.Tensor:
 def full_like(x: te.Tensor, fill_value: Any) -> te.Tensor:
     """A tensor of ``fill_value`` with the shape and dtype of ``x``."""
     return full(x.shape, x.dtype, fill_value)
+
+
+__all__ = [
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cast", "ceil", "ceil_log2", "clip", "cos",
+    "cosh", "elemwise_sum", "erf", "exp", "fast_erf", "fast_exp", "fast_tanh", "fixed_point_multiply", "floor",
+    "full", "full_like", "identity", "isfinite", "isinf", "isnan", "log", "log10", "log2", "negative",
+    "reinterpret", "round", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+]  # fmt: skip

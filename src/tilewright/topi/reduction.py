@@ -161,3 +161,8 @@ def argmax(data: te.Tensor, axis: Any = None, keepdims: bool = False, select_las
 def argmin(data: te.Tensor, axis: Any = None, keepdims: bool = False, select_last_index: bool = False) -> te.Tensor:
     """Index (int32) of the smallest element over ``axis``; among equals the first, or the last if so selected."""
     return _arg_reduce(data, axis, keepdims, select_last_index, False, "T_argmin")
+
+
+__all__ = [
+    "all", "any", "argmax", "argmin", "collapse_sum", "max", "mean", "min", "prod", "sum",
+]  # fmt: skip

@@ -66,3 +66,8 @@ def cumsum(data: te.Tensor, axis: int | None = None, dtype: str | None = None, e
 def cumprod(data: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: Any = None) -> te.Tensor:
     """Running product along ``axis``, or of the flattened tensor."""
     return scanop(data, ops.mul, 1, "cumprod_generic", axis, dtype, exclusive)
+
+
+__all__ = [
+    "cumprod", "cumsum",
+]  # fmt: skip

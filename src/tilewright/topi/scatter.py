@@ -104,3 +104,8 @@ def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: st
         return ib.get()
 
     return te.extern([tuple(data.shape)], [data, indices, updates], loops, dtype=[data.dtype], name="scatter_nd", tag="scatter_nd")
+
+
+__all__ = [
+    "scatter", "scatter_add", "scatter_elements", "scatter_nd",
+]  # fmt: skip

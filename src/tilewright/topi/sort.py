@@ -141,3 +141,8 @@ def topk(
         raise InvalidShapeError(f"topk ret_type is both, values or indices, found {ret_type!r}")
     dtypes, values = kinds[ret_type]
     return _sorted_rows(data, axis, is_ascend, limit, dtypes, values, "topk_cpu")
+
+
+__all__ = [
+    "argsort", "sort", "topk",
+]  # fmt: skip

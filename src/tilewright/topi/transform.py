@@ -475,3 +475,11 @@ def matrix_set_diag(data: te.Tensor, diagonal: te.Tensor, k: Any = 0, align: str
         return tir.if_then_else(tir.all(d >= lower, d <= upper), value, data(*i))
 
     return te.compute(data.shape, body, name="T_matrix_set_diag", tag=tag.INJECTIVE)
+
+
+__all__ = [
+    "arange", "concatenate", "dynamic_strided_slice", "expand_dims", "flip", "layout_transform",
+    "matrix_set_diag", "meshgrid", "ndarray_size", "normalize_axis", "repeat", "reshape", "reverse_sequence",
+    "shape", "slice_like", "split", "squeeze", "stack", "strided_set", "strided_slice", "tile", "transpose",
+    "where",
+]  # fmt: skip
