@@ -21,10 +21,10 @@ from typing import Any
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import Type
 from tilewright.relay.expr import Call, Function
-from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.common import typed_function_pass
 from tilewright.relay.transform.layout_rewriter import LayoutRewriter, RewriteHook
 
 
@@ -43,10 +43,8 @@ def _hook_of(op: Op) -> RewriteHook | None:
 def AlterOpLayout() -> Pass:
     """Change layouts to those that the target prefers."""
 
-    def alter(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+    def alter(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         result = LayoutRewriter(_hook_of).visit(func)
-        assert isinstance(result, Function)
         return result
 
-    infer = InferType()
-    return Sequential([infer, FunctionPass(alter, PassInfo("AlterOpLayout", 3), Function), infer], 3, "AlterOpLayout")
+    return typed_function_pass(alter, "AlterOpLayout", 3)

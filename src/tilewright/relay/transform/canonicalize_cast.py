@@ -15,11 +15,11 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.common import typed_function_pass
 from tilewright.relay.visitor import ExprRewriter
 
 
@@ -53,12 +53,8 @@ class _CastCopier(ExprRewriter):
 def CanonicalizeCast() -> Pass:
     """Give each use of a widening cast its own copy."""
 
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         result = _CastCopier().visit(func)
-        assert isinstance(result, Function)
         return result
 
-    infer = InferType()
-    return Sequential(
-        [infer, FunctionPass(run, PassInfo("CanonicalizeCast", 3), Function), infer], 3, "CanonicalizeCast"
-    )
+    return typed_function_pass(run, "CanonicalizeCast", 3)

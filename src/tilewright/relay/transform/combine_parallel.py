@@ -25,11 +25,11 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.structural import structural_equal
-from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, Tuple
-from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.common import typed_function_pass
 from tilewright.relay.visitor import ExprMutator, direct_children, post_order_visit
 from tilewright.tir.layout import layout
 
@@ -163,17 +163,15 @@ def _known_shape(expr: RelayExpr) -> tuple[int, ...]:
 
 
 def _combine_pass(name: str, make: Callable[[], _Combiner], least: int) -> Pass:
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         combiner = make()
         groups = _groups(func, combiner, least)
         if not groups:
             return func
         result = _Replacer(groups, combiner).visit(func)
-        assert isinstance(result, Function)
         return result
 
-    infer = InferType()
-    return Sequential([infer, FunctionPass(run, PassInfo(name, 4), Function), infer], 4, name)
+    return typed_function_pass(run, name, 4)
 
 
 def CombineParallelConv2D(min_num_branches: int = 3) -> Pass:

@@ -20,11 +20,11 @@ from typing import Any
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import Type
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.transform.common import typed_function_pass
 from tilewright.relay.transform.hook_passes import CanonicalizeOps
-from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.layout_rewriter import LayoutRewriter, RewriteHook
 
 
@@ -43,21 +43,13 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
 
         return hook
 
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         result = LayoutRewriter(hook_of).visit(func)
-        assert isinstance(result, Function)
         return result
 
-    infer = InferType()
-    passes = [CanonicalizeOps(), FunctionPass(run, PassInfo("ConvertLayout", 3), Function), infer]
-    return _Always(passes, 3, "ConvertLayout")
+    convert = typed_function_pass(run, "ConvertLayout", 3)
 
+    def canonicalize_and_convert(mod: IRModule, ctx: PassContext) -> IRModule:
+        return convert.transform(CanonicalizeOps().transform(mod, ctx), ctx)
 
-class _Always(Sequential):
-    """A sequence whose members run whatever the opt level: asking for the pass is enough."""
-
-    def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
-        """Run all in order."""
-        for item in self.passes:
-            mod = item(mod)
-        return mod
+    return ModulePass(canonicalize_and_convert, PassInfo("ConvertLayout", 3))

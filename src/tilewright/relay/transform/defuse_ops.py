@@ -22,14 +22,13 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo
 from tilewright.relay.expr import Call, Function
-from tilewright.relay.visitor import ExprMutator, direct_children, substitute
+from tilewright.relay.transform.common import open_children
+from tilewright.relay.visitor import ExprMutator, substitute
 
 
 class _Defuser(ExprMutator):
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        if isinstance(expr, Function) and expr.attrs.get("Primitive"):
-            return ()
-        return direct_children(expr)
+        return open_children(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
         post = super().visit_call(expr)

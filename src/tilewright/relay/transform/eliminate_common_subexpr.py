@@ -20,10 +20,10 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.structural import structural_equal
-from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Function, TupleGetItem
-from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.visitor import ExprMutator, direct_children
+from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.visitor import ExprMutator
 
 
 class _Eliminator(ExprMutator):
@@ -34,9 +34,7 @@ class _Eliminator(ExprMutator):
         self.fields: dict[tuple[RelayExpr, int], TupleGetItem] = {}
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        if isinstance(expr, Function) and expr.attrs.get("Primitive"):
-            return ()
-        return direct_children(expr)
+        return open_children(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
         post = super().visit_call(expr)
@@ -61,14 +59,8 @@ class _Eliminator(ExprMutator):
 def EliminateCommonSubexpr(fskip: Callable[[RelayExpr], bool] | None = None) -> Pass:
     """Compute equal calls once; ``fskip(call)`` true leaves a call alone."""
 
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         result = _Eliminator(fskip).visit(func)
-        assert isinstance(result, Function)
         return result
 
-    infer = InferType()
-    return Sequential(
-        [infer, FunctionPass(run, PassInfo("EliminateCommonSubexpr", 3), Function), infer],
-        3,
-        "EliminateCommonSubexpr",
-    )
+    return typed_function_pass(run, "EliminateCommonSubexpr", 3)

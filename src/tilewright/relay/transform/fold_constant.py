@@ -23,12 +23,12 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, const
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.visitor import ExprMutator, direct_children
+from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.visitor import ExprMutator
 from tilewright.runtime.ndarray import numpy_dtype
 
 _SHAPE_OPS = frozenset({"shape_of", "ndarray_size"})
@@ -55,9 +55,7 @@ def as_constant(value: Any, type_: Any) -> RelayExpr:
 
 class _ConstantFolder(ExprMutator):
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        if isinstance(expr, Function) and expr.attrs.get("Primitive"):
-            return ()
-        return direct_children(expr)
+        return open_children(expr)
 
     def visit_let(self, expr: Let) -> RelayExpr:
         value = self.visit(expr.value)
@@ -134,12 +132,8 @@ def fold_constant(expr: RelayExpr) -> RelayExpr:
 def FoldConstant() -> Pass:
     """Evaluate constant expressions."""
 
-    def fold(func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        if func.attrs.get("Primitive"):
-            return func
+    def fold(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         folded = fold_constant(func)
-        assert isinstance(folded, Function)
         return folded
 
-    infer = InferType()
-    return Sequential([infer, FunctionPass(fold, PassInfo("FoldConstant", 2), Function), infer], 2, "FoldConstant")
+    return typed_function_pass(fold, "FoldConstant", 2)

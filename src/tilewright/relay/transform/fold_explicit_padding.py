@@ -17,9 +17,9 @@ from typing import Any
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Function, scalar_value
-from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.common import typed_function_pass
 from tilewright.relay.visitor import ExprRewriter
 from tilewright.tir.layout import layout
 
@@ -73,12 +73,8 @@ class _PaddingFolder(ExprRewriter):
 def FoldExplicitPadding() -> Pass:
     """Fold nn.pad into the convolution or pooling that uses it."""
 
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         result = _PaddingFolder().visit(func)
-        assert isinstance(result, Function)
         return result
 
-    infer = InferType()
-    return Sequential(
-        [infer, FunctionPass(run, PassInfo("FoldExplicitPadding", 0), Function), infer], 0, "FoldExplicitPadding"
-    )
+    return typed_function_pass(run, "FoldExplicitPadding", 0)

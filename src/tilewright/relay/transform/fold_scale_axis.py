@@ -31,12 +31,12 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem
-from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.visitor import ExprMutator, direct_children
+from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.visitor import ExprMutator
 from tilewright.tir.layout import layout
 
 _PASS_THROUGH = frozenset({"nn.relu", "nn.leaky_relu", "nn.max_pool2d", "nn.global_max_pool2d"})
@@ -155,15 +155,9 @@ def _scaled_weight(weight: RelayExpr, rank: int, scale: RelayExpr, axis: int) ->
 def _users_of(order: Sequence[RelayExpr]) -> dict[RelayExpr, list[RelayExpr]]:
     users: dict[RelayExpr, list[RelayExpr]] = {}
     for expr in order:
-        for child in _children(expr):
+        for child in open_children(expr):
             users.setdefault(child, []).append(expr)
     return users
-
-
-def _children(expr: RelayExpr) -> Sequence[RelayExpr]:
-    if isinstance(expr, Function) and expr.attrs.get("Primitive"):
-        return ()
-    return direct_children(expr)
 
 
 def _post_order(root: RelayExpr) -> list[RelayExpr]:
@@ -179,7 +173,7 @@ def _post_order(root: RelayExpr) -> list[RelayExpr]:
             order.append(expr)
         else:
             stack.append((expr, True))
-            stack.extend((c, False) for c in reversed(_children(expr)))
+            stack.extend((c, False) for c in reversed(open_children(expr)))
     return order
 
 
@@ -191,7 +185,7 @@ class _Folder(ExprMutator):
         self.order = _post_order(func)
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        return _children(expr)
+        return open_children(expr)
 
 
 class _ForwardFolder(_Folder):
@@ -342,7 +336,7 @@ class _BackwardFolder(_Folder):
         super().__init__(func)
         self.uses: dict[RelayExpr, int] = {}
         for expr in self.order:
-            for child in _children(expr):
+            for child in open_children(expr):
                 self.uses[child] = self.uses.get(child, 0) + 1
         self.messages: dict[RelayExpr, _Message] = {}
         for expr in self.order:
@@ -436,15 +430,11 @@ class _BackwardFolder(_Folder):
 
 
 def _fold_pass(folder: type[_Folder], name: str) -> Pass:
-    def fold(func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        if func.attrs.get("Primitive"):
-            return func
+    def fold(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         result = folder(func).visit(func)
-        assert isinstance(result, Function)
         return result
 
-    infer = InferType()
-    return Sequential([infer, FunctionPass(fold, PassInfo(name, 3), Function), infer], 3, name)
+    return typed_function_pass(fold, name, 3)
 
 
 def ForwardFoldScaleAxis() -> Pass:
@@ -461,5 +451,11 @@ def FoldScaleAxis() -> Pass:
     """Fold scales both ways, with constants folded in between."""
     from tilewright.relay.transform.fold_constant import FoldConstant
 
-    passes = [BackwardFoldScaleAxis(), ForwardFoldScaleAxis(), FoldConstant()]
-    return Sequential(passes, 3, "FoldScaleAxis")
+    steps = [BackwardFoldScaleAxis(), ForwardFoldScaleAxis(), FoldConstant()]
+
+    def fold(mod: IRModule, ctx: PassContext) -> IRModule:
+        for step in steps:
+            mod = step.transform(mod, ctx)
+        return mod
+
+    return ModulePass(fold, PassInfo("FoldScaleAxis", 3))

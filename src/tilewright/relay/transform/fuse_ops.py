@@ -30,12 +30,12 @@ from dataclasses import dataclass, field
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.visitor import ExprMutator, direct_children
+from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.visitor import ExprMutator
 
 PassContext.register_option(
     "relay.FuseOps.max_depth", int, 256, "largest number of operators that one fused function may hold"
@@ -75,13 +75,6 @@ class _Node:
 
 def _combine(a: OpPattern, b: OpPattern) -> OpPattern:
     return max(a, b)
-
-
-def _children(expr: RelayExpr) -> Sequence[RelayExpr]:
-    """Sub-expressions of the walk: fused functions are closed boxes."""
-    if isinstance(expr, Function) and expr.attrs.get("Primitive"):
-        return ()
-    return direct_children(expr)
 
 
 def _is_inlined_scalar(expr: Constant) -> bool:
@@ -131,7 +124,7 @@ class _GraphBuilder:
                 else:
                     self._use(expr.tuple_value, None, OpPattern.OPAQUE)
             case _:
-                for child in _children(expr):
+                for child in open_children(expr):
                     self._use(child, None, OpPattern.OPAQUE)
 
     def _add_call(self, call: Call, node: _Node) -> None:
@@ -167,7 +160,7 @@ def _post_order(body: RelayExpr) -> list[RelayExpr]:
             order.append(expr)
             continue
         stack.append((expr, True))
-        stack.extend((c, False) for c in reversed(_children(expr)) if c not in done)
+        stack.extend((c, False) for c in reversed(open_children(expr)) if c not in done)
     return order
 
 
@@ -318,7 +311,7 @@ class _FuseMutator(ExprMutator):
         self.parts: dict[_Node, _FunctionParts] = {}
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        return _children(expr)
+        return open_children(expr)
 
     def _arguments(self, args: Sequence[RelayExpr], group: _Node) -> list[RelayExpr]:
         result: list[RelayExpr] = []
@@ -379,11 +372,8 @@ def fuse_ops(func: Function, fuse_opt_level: int, max_depth: int) -> Function:
 def FuseOps(fuse_opt_level: int = -1) -> Pass:
     """Fuse operators; ``fuse_opt_level`` -1 takes the PassContext's opt level, and 0 fuses nothing."""
 
-    def fuse(func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        if func.attrs.get("Primitive") or func.attrs.get("Compiler"):
-            return func
+    def fuse(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         level = ctx.opt_level if fuse_opt_level < 0 else fuse_opt_level
         return fuse_ops(func, level, ctx.option("relay.FuseOps.max_depth"))
 
-    infer = InferType()
-    return Sequential([infer, FunctionPass(fuse, PassInfo("FuseOps", 0), Function), infer], name="FuseOps")
+    return typed_function_pass(fuse, "FuseOps", 0)

@@ -12,16 +12,10 @@ from typing import Any, ClassVar
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Function, TupleGetItem
-from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.visitor import ExprMutator, direct_children
-
-
-def _skips_primitive(expr: RelayExpr) -> Sequence[RelayExpr]:
-    if isinstance(expr, Function) and (expr.attrs.get("Primitive") or expr.attrs.get("Compiler")):
-        return ()
-    return direct_children(expr)
+from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.visitor import ExprMutator
 
 
 class HookRewriter(ExprMutator):
@@ -33,7 +27,7 @@ class HookRewriter(ExprMutator):
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         """Fused and external functions are left alone."""
-        return _skips_primitive(expr)
+        return open_children(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
         """Offer the call, with its new arguments, to its operator's hook."""
@@ -80,13 +74,11 @@ class _SimplifyInferenceRewriter(HookRewriter):
 
 
 def _function_pass(name: str, opt_level: int, make: Callable[[], ExprMutator]) -> Pass:
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         result = make().visit(func)
-        assert isinstance(result, Function)
         return result
 
-    infer = InferType()
-    return Sequential([infer, FunctionPass(run, PassInfo(name, opt_level), Function), infer], opt_level, name)
+    return typed_function_pass(run, name, opt_level)
 
 
 def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
@@ -105,10 +97,15 @@ def CanonicalizeOps() -> Pass:
 
 
 class _FastMathRewriter(ExprMutator):
-    FAST: ClassVar[dict[str, str]] = {"exp": "fast_exp", "tanh": "fast_tanh", "erf": "fast_erf", "nn.softmax": "nn.fast_softmax"}
+    FAST: ClassVar[dict[str, str]] = {
+        "exp": "fast_exp",
+        "tanh": "fast_tanh",
+        "erf": "fast_erf",
+        "nn.softmax": "nn.fast_softmax",
+    }
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        return _skips_primitive(expr)
+        return open_children(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
         post = super().visit_call(expr)

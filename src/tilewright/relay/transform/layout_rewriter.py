@@ -16,9 +16,10 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.type import TupleType, Type
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem
+from tilewright.relay.expr import Call, Tuple, TupleGetItem
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
-from tilewright.relay.visitor import ExprMutator, direct_children
+from tilewright.relay.transform.common import open_children
+from tilewright.relay.visitor import ExprMutator
 from tilewright.tir.layout import Layout
 
 # (attrs, new args, argument types, original call) -> the new call, or None to keep the operator.
@@ -45,9 +46,7 @@ class LayoutRewriter(ExprMutator):
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         """Fused and external functions are left alone."""
-        if isinstance(expr, Function) and (expr.attrs.get("Primitive") or expr.attrs.get("Compiler")):
-            return ()
-        return direct_children(expr)
+        return open_children(expr)
 
     def visit_tuple_getitem(self, expr: TupleGetItem) -> RelayExpr:
         """A field keeps the layout that its operator gave it."""

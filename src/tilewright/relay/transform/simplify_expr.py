@@ -20,11 +20,11 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function
-from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.common import typed_function_pass
 from tilewright.relay.visitor import ExprRewriter
 
 # (typed original, rewritten call) -> the replacement, or None.
@@ -116,10 +116,8 @@ class _Simplifier(ExprRewriter):
 def SimplifyExpr() -> Pass:
     """Apply the table."""
 
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         result = _Simplifier().visit(func)
-        assert isinstance(result, Function)
         return result
 
-    infer = InferType()
-    return Sequential([infer, FunctionPass(run, PassInfo("SimplifyExpr", 2), Function), infer], 2, "SimplifyExpr")
+    return typed_function_pass(run, "SimplifyExpr", 2)

@@ -24,8 +24,9 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo
 from tilewright.relay.adt import Clause, Constructor, Match
-from tilewright.relay.expr import Constant, Function, If, Let, Var
-from tilewright.relay.visitor import ExprMutator, direct_children
+from tilewright.relay.expr import Call, Constant, Function, If, Let, Var
+from tilewright.relay.transform.common import open_children
+from tilewright.relay.visitor import ExprMutator
 
 
 class _Scope:
@@ -63,12 +64,6 @@ def _is_atomic(expr: RelayExpr) -> bool:
     return isinstance(expr, (Var, GlobalVar, Op, Constant, Constructor))
 
 
-def _children(expr: RelayExpr) -> Sequence[RelayExpr]:
-    if isinstance(expr, Function) and expr.attrs.get("Primitive"):
-        return ()
-    return direct_children(expr)
-
-
 def _events(root: RelayExpr) -> Iterator[tuple[RelayExpr, bool]]:
     """(expression, is_binding) in evaluation order: a let's binding comes between its value and its body."""
     done: set[RelayExpr] = set()
@@ -86,7 +81,7 @@ def _events(root: RelayExpr) -> Iterator[tuple[RelayExpr, bool]]:
             if isinstance(expr, Let):
                 stack += [(expr.body, "enter"), (expr, "bind"), (expr.value, "enter")]
             else:
-                stack.extend((c, "enter") for c in reversed(_children(expr)))
+                stack.extend((c, "enter") for c in reversed(open_children(expr)))
 
 
 def _values_of_one_let(events: Sequence[tuple[RelayExpr, bool]]) -> set[RelayExpr]:
@@ -96,7 +91,7 @@ def _values_of_one_let(events: Sequence[tuple[RelayExpr, bool]]) -> set[RelayExp
     for expr, is_binding in events:
         if is_binding:
             continue
-        for child in _children(expr):
+        for child in open_children(expr):
             uses[child] = uses.get(child, 0) + 1
         if isinstance(expr, Let) and not isinstance(expr.value, Let):
             values.add(expr.value)
@@ -121,7 +116,7 @@ class _Converter(ExprMutator):
             if is_binding:
                 continue
             scope = self.scope_of[expr]
-            for index, child in enumerate(_children(expr)):
+            for index, child in enumerate(open_children(expr)):
                 use = scope
                 if self._opens_scope(expr, index):
                     use = self.inner[expr, index] = _Scope(scope)
@@ -158,6 +153,11 @@ class _Converter(ExprMutator):
     def _closed(self, expr: RelayExpr, index: int, body: RelayExpr) -> RelayExpr:
         return self.inner[expr, index].wrap(self.memo_map[body])
 
+    def visit_call(self, expr: Call) -> RelayExpr:
+        return Call(
+            self.memo_map[expr.op], [self.memo_map[a] for a in expr.args], expr.attrs, expr.type_args, expr.span
+        )
+
     def visit_function(self, expr: Function) -> RelayExpr:
         if expr.attrs.get("Primitive"):
             return expr
@@ -169,7 +169,7 @@ class _Converter(ExprMutator):
 
     def visit_match(self, expr: Match) -> RelayExpr:
         clauses: list[Clause] = []
-        children = direct_children(expr)
+        children = directopen_children(expr)
         at = 0
         for clause in expr.clauses:
             at = next(i for i in range(at + 1, len(children)) if children[i] is clause.rhs)
