@@ -228,6 +228,10 @@ class Module:
             raise RuntimeError(f"a module of type {self.type_key} has no code to save; use export_library")
         path = Path(file_name)
         kind = fmt or path.suffix.removeprefix(".")
+        render = getattr(code, "render", None)
+        if render is not None:
+            path.write_bytes(render(kind))
+            return
         if kind not in ("o", "obj"):
             path.write_text(code.get_source(kind))
             return
