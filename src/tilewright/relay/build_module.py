@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.target.build import build as build_tir
-
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -24,6 +22,7 @@ from tilewright.relay.expr import Call, Function, bind, const
 from tilewright.relay.visitor import post_order_visit
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.ndarray import NDArray
+from tilewright.target.build import ModuleBuilder
 from tilewright.target.target import Target
 
 TargetLike = str | Target | Mapping[Any, Any]
@@ -134,10 +133,10 @@ def build(
         with report.stage("fuse"):
             module = Sequential([transform.FuseOps()], name="relay.fuse")(module)
         with report.stage("lower"):
-            graph = GraphCodegen(TECompiler(chosen, mod_name)).codegen(module["main"])
+            kernels = ModuleBuilder(chosen)
+            graph = GraphCodegen(TECompiler(chosen, kernels.add, mod_name)).codegen(module["main"])
     with report.stage("codegen"):
-        kernels = IRModule({module.ensure_global_var(f.name): f.prim_func for f in graph.functions})
-        library = build_tir(kernels, target=chosen, name=mod_name)
+        library = kernels.finish()
     _fill_report(report, graph)
     factory = GraphExecutorFactoryModule(
         module, chosen, "graph", graph.to_json(), library, mod_name, graph.params, report

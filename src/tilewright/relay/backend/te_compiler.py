@@ -8,15 +8,14 @@ structurally equal share one kernel (``TECompiler``).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tilewright.autotvm.dispatch import DispatchContext
-from tilewright.te.lower import schedule_to_primfunc
 
 from tilewright import te, topi
+from tilewright.autotvm.dispatch import DispatchContext
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -29,17 +28,19 @@ from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy
 from tilewright.relay.visitor import ExprFunctor
 from tilewright.runtime import ndarray as nd
+from tilewright.target.build import ModuleBuilder
 from tilewright.target.target import Target
+from tilewright.te.lower import lower as lower_schedule
+from tilewright.tir.function import PrimFunc
 
 _MAX_NAME_LENGTH = 80
 
 
 @dataclass(frozen=True)
 class LoweredFunction:
-    """A kernel: its name, its TIR, and what the graph records about it."""
+    """A kernel: its name, and what the graph records about it."""
 
     name: str
-    prim_func: Any
     operators: tuple[str, ...]
     implementation: str
     layout_attrs: dict[str, str]
@@ -192,10 +193,11 @@ def kernel_name(operators: Sequence[str], suffix: str) -> str:
 
 
 class TECompiler:
-    """Lowers primitive functions for one target, each distinct one once."""
+    """Lowers primitive functions for one target, each distinct one once; ``emit`` gets each kernel as it is ready."""
 
-    def __init__(self, target: Target, mod_name: str = "default") -> None:
+    def __init__(self, target: Target, emit: Callable[[PrimFunc], None], mod_name: str = "default") -> None:
         self.target = target
+        self.emit = emit
         self.mod_name = mod_name
         self.cache: dict[str, LoweredFunction] = {}
         self._names: dict[str, None] = {}
@@ -212,11 +214,11 @@ class TECompiler:
         with self.target:
             inputs, outputs, schedule, builder = build_schedule(func, self.target)
             name = self._unique(kernel_name(builder.names, digest))
-            prim_func = schedule_to_primfunc(schedule, [*inputs, *outputs], name)
+            prim_func = lower_schedule(schedule, [*inputs, *outputs], name=name)[name]
+        self.emit(prim_func)
         implementation = builder.anchor.implementation
         return LoweredFunction(
             name,
-            prim_func,
             tuple(builder.names),
             implementation.name if implementation else "",
             builder.layout_attrs,
@@ -260,7 +262,6 @@ def _distinct(tensors: Sequence[te.Tensor]) -> list[te.Tensor]:
 
 def run_primitive(call: Call, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     """Compile one operator call for this machine and run it on numpy arrays (flattened arguments)."""
-    from tilewright.target.build import build
 
     from tilewright.relay.transform.infer_type import InferType
 
@@ -268,8 +269,9 @@ def run_primitive(call: Call, arguments: Sequence[np.ndarray[Any, Any]]) -> list
     body = Call(call.op, params, call.attrs, call.type_args)
     mod = InferType()(IRModule.from_expr(Function(params, body, attrs={"Primitive": 1})))
     func = mod["main"]
-    lowered = TECompiler(Target("llvm")).lower(func)
-    kernel = build(lowered.prim_func, target="llvm")[lowered.name]
+    builder = ModuleBuilder(Target("llvm"))
+    lowered = TECompiler(builder.target, builder.add).lower(func)
+    kernel = builder.finish()[lowered.name]
     result = func.body.checked_type
     out_types = result.fields if isinstance(result, TupleType) else (result,)
     outputs = [nd.empty(t.concrete_shape, t.dtype) for t in out_types]

@@ -169,7 +169,7 @@ class _Converter(ExprMutator):
 
     def visit_match(self, expr: Match) -> RelayExpr:
         clauses: list[Clause] = []
-        children = directopen_children(expr)
+        children = direct_children(expr)
         at = 0
         for clause in expr.clauses:
             at = next(i for i in range(at + 1, len(children)) if children[i] is clause.rhs)

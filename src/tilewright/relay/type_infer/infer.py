@@ -81,7 +81,8 @@ def infer_module(mod: IRModule) -> IRModule:
     functions = {var: func for var, func in mod.items() if isinstance(func, Function)}
     before = {var: var.checked_type_or_none for var in functions}
     if all(
-        f.checked_type_or_none is not None and same_type(f.checked_type_or_none, before[v]) for v, f in functions.items()
+        f.checked_type_or_none is not None and same_type(f.checked_type_or_none, before[v])
+        for v, f in functions.items()
     ):
         return mod
     result = _infer_functions(mod, functions, trust=True)
@@ -175,7 +176,9 @@ class _Checker:
                 elif enter is not None:
                     enter(node, stack)
                 else:
-                    raise TypeError(f"type inference does not know the expression class {type(node).__name__}")
+                    raise TypeError(
+                        f"type inference does not know the expression class {type(node).__name__}"
+                    )
 
     @staticmethod
     def _children(
@@ -227,7 +230,9 @@ class _Checker:
     def _enter_constructor(self, con: Constructor, stack: list[_Task]) -> None:
         data = self._definition(con.belong_to)
         if data is None:
-            self._report(con, f"the module does not define the type {con.belong_to.name_hint} of {con.name_hint}")
+            self._report(
+                con, f"the module does not define the type {con.belong_to.name_hint} of {con.name_hint}"
+            )
             self.types[con] = self._poisoned()
             return
         self.types[con] = FuncType(con.inputs, TypeCall(con.belong_to, data.type_vars), data.type_vars)
@@ -323,12 +328,16 @@ class _Checker:
         signature = self.types.get(self._global_bodies.get(func, func))
         declared = func.ret_type or (signature.ret_type if isinstance(signature, FuncType) else None)
         if declared is not None:
-            ret_type = self._agree(func, declared, ret_type, "the function's body does not have the declared type")
+            ret_type = self._agree(
+                func, declared, ret_type, "the function's body does not have the declared type"
+            )
         self.types[func] = FuncType([self.types[p] for p in func.params], ret_type, func.type_params)
 
     def _agree(self, where: RelayExpr, a: Type, b: Type, what: str) -> Type:
         """Unify, and report ``what`` when that fails."""
-        if self._poison and (self._is_poisoned(self.unifier.resolve(a)) or self._is_poisoned(self.unifier.resolve(b))):
+        if self._poison and (
+            self._is_poisoned(self.unifier.resolve(a)) or self._is_poisoned(self.unifier.resolve(b))
+        ):
             return a
         try:
             return self.unifier.unify(a, b)
@@ -364,7 +373,9 @@ class _Checker:
         if isinstance(tuple_type, TupleType):
             if 0 <= expr.index < len(tuple_type.fields):
                 return tuple_type.fields[expr.index]
-            problem = f"field {expr.index} is taken of a tuple of {len(tuple_type.fields)}: {describe(tuple_type)}"
+            problem = (
+                f"field {expr.index} is taken of a tuple of {len(tuple_type.fields)}: {describe(tuple_type)}"
+            )
         elif isinstance(tuple_type, IncompleteType):
             return self._poisoned() if self._is_poisoned(tuple_type) else None
         else:
@@ -406,7 +417,9 @@ class _Checker:
                     if len(con_type.arg_types) == len(pattern.patterns):
                         return list(zip(pattern.patterns, con_type.arg_types, strict=True))
                     found, expected = len(pattern.patterns), len(con_type.arg_types)
-                    self._report(match, f"the pattern {con.name_hint} has {found} arguments, expected {expected}")
+                    self._report(
+                        match, f"the pattern {con.name_hint} has {found} arguments, expected {expected}"
+                    )
             case PatternTuple():
                 holes = [IncompleteType() for _ in pattern.patterns]
                 self._agree(match, TupleType(holes), type_, "a tuple pattern")
@@ -416,7 +429,9 @@ class _Checker:
     def _leave_match(self, expr: Match) -> None:
         result = self.types[expr.clauses[0].rhs] if expr.clauses else IncompleteType()
         for clause in expr.clauses[1:]:
-            result = self._agree(expr, result, self.types[clause.rhs], "the clauses of a match differ in type")
+            result = self._agree(
+                expr, result, self.types[clause.rhs], "the clauses of a match differ in type"
+            )
         self.types[expr] = result
         if expr.complete:
             from tilewright.relay.analysis import unmatched_cases
@@ -440,7 +455,12 @@ class _Checker:
         self.types[expr] = self._cell(expr)
 
     def _leave_ref_write(self, expr: RefWrite) -> None:
-        self._agree(expr, self._cell(expr), self.types[expr.value], "a reference holds another type than the one written")
+        self._agree(
+            expr,
+            self._cell(expr),
+            self.types[expr.value],
+            "a reference holds another type than the one written",
+        )
         self.types[expr] = TupleType(())
 
     # Solve
@@ -465,7 +485,10 @@ class _Checker:
             if isinstance(expr, Call):
                 args = [self.unifier.resolve(self.types[a]) for a in expr.args]
                 if not any(map(self._is_poisoned, args)):
-                    self._report(expr, f"{_describe_call(expr, args)}: its type cannot be inferred; annotate the variables")
+                    self._report(
+                        expr,
+                        f"{_describe_call(expr, args)}: its type cannot be inferred; annotate the variables",
+                    )
         if self.check_scopes and self._free:
             for var in self._free:
                 if var not in self._bound:
@@ -586,7 +609,8 @@ def _describe_call(call: Call, arg_types: Sequence[Type]) -> str:
     assert isinstance(op, Op)
     names = getattr(op.get_attr("OpDef"), "inputs", None) or ()
     parts = [
-        f"{names[i]}: {describe(t)}" if len(names) == len(arg_types) else describe(t) for i, t in enumerate(arg_types)
+        f"{names[i]}: {describe(t)}" if len(names) == len(arg_types) else describe(t)
+        for i, t in enumerate(arg_types)
     ]
     return f"{op.name}({', '.join(parts)})"
 

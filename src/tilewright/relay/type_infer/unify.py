@@ -51,7 +51,9 @@ class Unifier:
                 return type_ if value is type_.value else RefType(value, type_.span)
             case TypeCall():
                 func, args = self.resolve(type_.func), self._resolve_all(type_.args)
-                return type_ if func is type_.func and args is type_.args else TypeCall(func, args, type_.span)
+                return (
+                    type_ if func is type_.func and args is type_.args else TypeCall(func, args, type_.span)
+                )
         return type_
 
     def _resolve_all(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
@@ -183,7 +185,9 @@ def same_type(a: Type | None, b: Type | None) -> bool:
         return True
     match a, b:
         case TensorType(), TensorType():
-            return a.dtype == b.dtype and len(a.shape) == len(b.shape) and all(map(_same_dim, a.shape, b.shape))
+            return (
+                a.dtype == b.dtype and len(a.shape) == len(b.shape) and all(map(_same_dim, a.shape, b.shape))
+            )
         case TupleType(), TupleType():
             return _same_types(a.fields, b.fields)
         case FuncType(), FuncType():
@@ -207,7 +211,9 @@ def _same_types(a: Sequence[Type], b: Sequence[Type]) -> bool:
 
 
 def _same_dim(a: PrimExpr, b: PrimExpr) -> bool:
-    return a is b or (describe_dim(a) == describe_dim(b) and type(a) is type(b) and isinstance(a, (Any, IntImm)))
+    return a is b or (
+        describe_dim(a) == describe_dim(b) and type(a) is type(b) and isinstance(a, (Any, IntImm))
+    )
 
 
 def substitute_type_vars(type_: Type, mapping: Mapping[TypeVar, Type]) -> Type:
@@ -235,7 +241,9 @@ def instantiate(type_: FuncType, type_args: Sequence[Type] = ()) -> FuncType:
     if not type_.type_params:
         return type_
     if type_args and len(type_args) != len(type_.type_params):
-        raise TypeInferenceError(f"{describe(type_)} takes {len(type_.type_params)} type arguments, got {len(type_args)}")
+        raise TypeInferenceError(
+            f"{describe(type_)} takes {len(type_.type_params)} type arguments, got {len(type_args)}"
+        )
     values = list(type_args) or [IncompleteType(v.kind) for v in type_.type_params]
     result = substitute_type_vars(type_, dict(zip(type_.type_params, values, strict=True)))
     assert isinstance(result, FuncType)
