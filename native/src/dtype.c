@@ -64,6 +64,13 @@ bool tw_tensor_bytes(int ndim, const int64_t* shape, DLDataType type, size_t* ou
   return true;
 }
 
+bool tw_same_shape(int ndim, const int64_t* a, const int64_t* b) {
+  for (int i = 0; i < ndim; ++i) {
+    if (a[i] != b[i]) return false;
+  }
+  return true;
+}
+
 char* tw_shape_text(const DLTensor* t, char* buffer, size_t size) {
   size_t used = (size_t)snprintf(buffer, size, "(");
   for (int i = 0; i < t->ndim && used < size; ++i) {

@@ -310,8 +310,7 @@ int graph_find_input(const TilewrightGraph* g, const char* name, int* index) {
 static int check_input(const TilewrightGraph* g, int entry, const DLTensor* value) {
   const GraphEntry* e = &g->entries[entry];
   DLTensor expected = {.ndim = e->ndim, .shape = e->shape, .dtype = e->type};
-  if (value->ndim == e->ndim && memcmp(value->shape, e->shape, (size_t)e->ndim * sizeof(int64_t)) == 0 &&
-      tw_same_type(value->dtype, e->type)) {
+  if (value->ndim == e->ndim && tw_same_shape(e->ndim, value->shape, e->shape) && tw_same_type(value->dtype, e->type)) {
     return 0;
   }
   const char* name = "";

@@ -96,6 +96,7 @@ bool tw_is_compact(const DLTensor* t);
 bool tw_same_type(DLDataType a, DLDataType b);
 /* The type's text ("float32x4") in a buffer of at least 24 bytes, which it returns. */
 char* tw_type_name(DLDataType type, char* buffer);
+bool tw_same_shape(int ndim, const int64_t* a, const int64_t* b);
 /* "(1, 3, 224, 224)", cut when too long; returns buffer. */
 char* tw_shape_text(const DLTensor* t, char* buffer, size_t size);
 int tw_parse_type(const char* text, DLDataType* out);

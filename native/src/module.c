@@ -230,10 +230,22 @@ int TVMBackendGetFuncFromEnv(void* mod_node, const char* func_name, TVMFunctionH
   return 0;
 }
 
+/* Recursive: what runs once may itself run others once. */
+static pthread_mutex_t once_lock;
+static pthread_once_t once_made = PTHREAD_ONCE_INIT;
+
+static void make_once_lock(void) {
+  pthread_mutexattr_t attr;
+  pthread_mutexattr_init(&attr);
+  pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(&once_lock, &attr);
+  pthread_mutexattr_destroy(&attr);
+}
+
 int TVMBackendRunOnce(void** handle, int (*f)(void*), void* cdata, int nbytes) {
   (void)nbytes;
-  static pthread_mutex_t once_lock = PTHREAD_MUTEX_INITIALIZER;
   int rc = 0;
+  pthread_once(&once_made, make_once_lock);
   pthread_mutex_lock(&once_lock);
   if (*handle == NULL) {
     *handle = (void*)1;

@@ -128,7 +128,7 @@ int tw_copy(const DLTensor* from, DLTensor* to) {
     return 0;
   }
   bool same = from->ndim == to->ndim && tw_type_bytes(from->dtype) == tw_type_bytes(to->dtype) &&
-              memcmp(from->shape, to->shape, (size_t)from->ndim * sizeof(int64_t)) == 0;
+              tw_same_shape(from->ndim, from->shape, to->shape);
   if (!same) {
     return tw_fail("a strided array can be copied only to one of its own shape: %s to %s",
                    tw_shape_text(from, a, sizeof a), tw_shape_text(to, b, sizeof b));

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import tarfile
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,7 +116,7 @@ __tvm_dev_mblob:
 """
 
 
-def _run(command: list[str]) -> None:
+def run_compiler(command: list[str]) -> None:
     """Run a compiler; its complaint becomes the error."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
@@ -160,7 +161,7 @@ def _write_objects(root: Module, folder: Path, compiler: str, options: list[str]
             source.write_text(text)
             target = folder / f"lib{number}_{index}.o"
             flags = ["-std=gnu11", "-O2", "-fPIC", f"-I{include_dir()}"]
-            _run([compiler, "-c", *flags, *options, str(source), "-o", str(target)])
+            run_compiler([compiler, "-c", *flags, *options, str(source), "-o", str(target)])
             files.append(str(target))
         for index, data in enumerate([] if sources else code.objects()):
             target = folder / f"lib{number}_{index}.o"
@@ -170,7 +171,7 @@ def _write_objects(root: Module, folder: Path, compiler: str, options: list[str]
         blob, assembly, target = folder / "devc.bin", folder / "devc.S", folder / "devc.o"
         write_blob(root, blob)
         assembly.write_text(_BLOB_ASSEMBLY.format(path=blob))
-        _run([compiler, "-c", *options, str(assembly), "-o", str(target)])
+        run_compiler([compiler, "-c", *options, str(assembly), "-o", str(target)])
         blob.unlink()
         files.append(str(target))
     if not files:
@@ -193,11 +194,11 @@ def _combine(files: list[str], out: Path, suffix: str, compiler: str, options: l
             for file in files:
                 tar.add(file, arcname=os.path.basename(file))
     elif suffix == ".a":
-        _run([shutil.which("ar") or "ar", "rcsD", str(out), *files])
+        run_compiler([shutil.which("ar") or "ar", "rcsD", str(out), *files])
     elif suffix == ".o":
-        _run([compiler, "-r", "-nostdlib", *options, *files, "-o", str(out)])
+        run_compiler([compiler, "-r", "-nostdlib", *options, *files, "-o", str(out)])
     else:
-        _run([compiler, "-shared", "-fPIC", "-Wl,-z,noexecstack", *files, *options, "-lm", "-o", str(out)])
+        run_compiler([compiler, "-shared", "-fPIC", "-Wl,-z,noexecstack", *files, *options, "-lm", "-o", str(out)])
 
 
 def _check_destination(target: Path, suffix: str) -> None:
@@ -250,9 +251,9 @@ def export_library(
     if fcompile is None:
         _check_destination(target, suffix)
     extra = list(options or [])
-    compiler = find_compiler(cc)
+    compiler = find_compiler(cc or getattr(fcompile, "compiler", None))
     # beside the target, so that the finished file is moved within one file system
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial{suffix}")
+    partial = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.partial{suffix}")
     try:
         # finds out what permission bits do not tell, before the work is done
         partial.touch()
@@ -292,5 +293,5 @@ def link_for_loading(path: Path) -> Module:
         elif path.suffix == ".a":
             files = ["-Wl,--whole-archive", *files, "-Wl,--no-whole-archive"]
         library = Path(temporary) / "linked.so"
-        _run([compiler, "-shared", "-fPIC", "-Wl,-z,noexecstack", *files, "-lm", "-o", str(library)])
+        run_compiler([compiler, "-shared", "-fPIC", "-Wl,-z,noexecstack", *files, "-lm", "-o", str(library)])
         return load_module(library)

@@ -1,0 +1,1 @@
+"""TVM 0.8's helpers under their names: ``graph_executor``, ``cc`` (compilers), ``utils`` (temporary folders)."""

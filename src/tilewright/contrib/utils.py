@@ -1,0 +1,51 @@
+"""Temporary folders, as programs written for TVM use them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from typing import Any
+
+
+class TempDirectory:
+    """A folder that is removed with this object, or at the end of a ``with`` block."""
+
+    def __init__(self, custom_path: str | None = None) -> None:
+        """Make the folder ``custom_path`` (which is kept), or a temporary one."""
+        self._keep = custom_path is not None
+        self.temp_dir = custom_path if custom_path is not None else tempfile.mkdtemp(prefix="tilewright-")
+        os.makedirs(self.temp_dir, exist_ok=True)
+
+    @property
+    def path(self) -> str:
+        """Path of the folder."""
+        return self.temp_dir
+
+    def remove(self) -> None:
+        """Remove the folder with all that is in it."""
+        if not self._keep:
+            shutil.rmtree(self.temp_dir, ignore_errors=True)
+
+    def relpath(self, name: str) -> str:
+        """Return the path of a file in the folder."""
+        return os.path.join(self.temp_dir, name)
+
+    def listdir(self) -> list[str]:
+        """Return the names in the folder."""
+        return os.listdir(self.temp_dir)
+
+    def __enter__(self) -> TempDirectory:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.remove()
+
+    def __del__(self, _remove: Any = shutil.rmtree) -> None:
+        if not getattr(self, "_keep", True):
+            _remove(self.temp_dir, ignore_errors=True)
+
+
+def tempdir(custom_path: str | None = None) -> TempDirectory:
+    """Return a temporary folder."""
+    return TempDirectory(custom_path)

@@ -1,0 +1,47 @@
+"""Compilers and temporary folders under TVM's names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.runtime.kernels import HandWrittenCode, compile_kernels
+
+from tilewright import runtime
+from tilewright.contrib import cc, utils
+
+
+def test_cross_compiler_is_used_for_all_parts(tmp_path: Path) -> None:
+    wrapper = tmp_path / "other-cc"
+    wrapper.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec gcc "$@"\n')
+    wrapper.chmod(0o755)
+    code = HandWrittenCode(compile_kernels(tmp_path / "k.o", "-c"), compile_kernels(tmp_path / "k.so", "-shared"))
+    module = runtime.create_module("holder", {}.get, save=lambda: b"")
+    module.import_module(runtime.from_compiled(code, "llvm"))
+    module.export_library(tmp_path / "out.so", cc.cross_compiler(str(wrapper), options=["-s"]))
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == 2, "assembling the module table, and linking"
+    assert "-s" in calls[1].split()
+    assert (tmp_path / "out.so").exists()
+
+
+def test_create_shared_links_objects(tmp_path: Path) -> None:
+    obj = compile_kernels(tmp_path / "k.o", "-c")
+    cc.create_shared(str(tmp_path / "k.so"), str(obj))
+    assert runtime.load_module(tmp_path / "k.so").implements_function("add_one")
+    with pytest.raises(runtime.ExportError, match="failed"):
+        cc.create_shared(str(tmp_path / "k2.so"), [str(tmp_path / "missing.o")])
+
+
+def test_target_triple_is_asked_of_the_compiler() -> None:
+    assert cc.get_cc() is not None
+    assert "-" in cc.cross_compiler("gcc").get_target_triple()
+
+
+def test_tempdir_is_removed() -> None:
+    with utils.tempdir() as folder:
+        Path(folder.relpath("x")).touch()
+        assert folder.listdir() == ["x"]
+        path = folder.path
+    assert not os.path.exists(path)
