@@ -616,6 +616,59 @@ def substitute(node: Any, value_map: Mapping[Any, Any] | Callable[[Var], PrimExp
     return Substitute(binds).visit(node) if binds else node
 
 
+class _FreshVars(StmtExprMutator):
+    """Gives allocations and let-bound names of their own to a copy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.renamed: dict[Var, Var] = {}
+
+    def _fresh(self, var: Var) -> Var:
+        new = Var(var.name, var.type_annotation or var.dtype)
+        self.renamed[var] = self.memo[var] = new  # type: ignore[assignment]
+        return new
+
+    def visit_allocate(self, s: Allocate) -> Stmt:
+        var = self._fresh(s.buffer_var)
+        return super().visit_allocate(s).replace(buffer_var=var)
+
+    def visit_let_stmt(self, s: LetStmt) -> Stmt:
+        value = self.visit_expr(s.value)
+        var = self._fresh(s.var)
+        return LetStmt(var, value, self.visit_stmt(s.body))
+
+    def visit_load(self, e: Load) -> PrimExpr:
+        new = super().visit_load(e)
+        var = self.renamed.get(e.buffer_var)
+        return new if var is None else new.replace(buffer_var=var)
+
+    def visit_store(self, s: Store) -> Stmt:
+        new = super().visit_store(s)
+        var = self.renamed.get(s.buffer_var)
+        return new if var is None else new.replace(buffer_var=var)
+
+    def visit_attr(self, s: AttrStmt) -> Stmt:
+        new = super().visit_attr(s)
+        return new.replace(node=self.renamed[s.node]) if isinstance(s.node, Var) and s.node in self.renamed else new
+
+
+class _Defines(StmtVisitor):
+    found = False
+
+    def visit_allocate(self, s: Allocate) -> None:
+        self.found = True
+
+    def visit_let_stmt(self, s: LetStmt) -> None:
+        self.found = True
+
+
+def with_fresh_vars(stmt: Stmt) -> Stmt:
+    """A copy of ``stmt`` whose allocations and names are its own; the same object when it has none."""
+    defines = _Defines()
+    defines.visit_stmt(stmt)
+    return _FreshVars().visit_stmt(stmt) if defines.found else stmt  # type: ignore[no-any-return]
+
+
 class _VarCollector(StmtExprVisitor):
     """Variables used and variables defined, each in order of appearance."""
 
@@ -701,4 +754,5 @@ def uses_var(node: PrimExpr | Stmt, var: Var | Callable[[Var], bool]) -> bool:
 __all__ = [
     "ExprFunctor", "ExprMutator", "ExprVisitor", "StmtExprMutator", "StmtExprVisitor", "StmtMutator", "StmtVisitor",
     "Substitute", "free_vars", "post_order_visit", "stmt_vars", "substitute", "uses_var",
+    "with_fresh_vars",
 ]  # fmt: skip

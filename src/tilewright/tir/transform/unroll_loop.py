@@ -21,11 +21,9 @@ from typing import Any
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import Pass, PassContext
-from tilewright.tir.stmt import (
-    Allocate, AttrStmt, BufferStore, Evaluate, For, ForKind, SeqStmt, Stmt, Store, seq,
-)  # fmt: skip
+from tilewright.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, Stmt, Store, seq
 from tilewright.tir.transform.common import body_pass
-from tilewright.tir.visitor import StmtMutator, substitute
+from tilewright.tir.visitor import StmtMutator, substitute, with_fresh_vars
 
 PassContext.register_option("tir.UnrollLoop", dict, {}, "options of UnrollLoop, see tir/transform/unroll_loop.py")
 
@@ -113,17 +111,12 @@ class _Unroll(StmtMutator):
         self.steps += 1
         return s
 
-    def visit_allocate(self, s: Allocate) -> Stmt:
-        return super().visit_allocate(s)
-
-    def visit_seq(self, s: SeqStmt) -> Stmt:
-        return super().visit_seq(s)
-
 
 def unroll(loop: For, extent: int) -> Stmt:
     """The iterations of ``loop`` one after another."""
-    bodies = [substitute(loop.body, {loop.loop_var: ops.add(loop.min, i)}) for i in range(extent)]
-    return seq(*bodies)
+    body = loop.body
+    copies = [substitute(body, {loop.loop_var: ops.add(loop.min, i)}) for i in range(extent)]
+    return seq(*[c if i == 0 or c is body else with_fresh_vars(c) for i, c in enumerate(copies)])
 
 
 def unroll_loop(stmt: Stmt, config: UnrollConfig | None = None) -> Stmt:

@@ -1,0 +1,221 @@
+"""LoopPartition: split a loop so that in its main part no bound needs to be checked.
+
+Before and after::
+
+    for (i: int32, 0, floordiv((n + 7), 8)) {           for (i: int32, 0, floordiv(n, 8)) {
+      for (j: int32, 0, 8) {                              for (j: int32, 0, 8) {
+        if @tir.likely((((i*8) + j) < n), ...) {            A[((i*8) + j)] = 0f32
+          A[((i*8) + j)] = 0f32                           }
+        }                                               }
+      }                                                 for (i_1: int32, 0, ...) { ... with the check ... }
+    }
+
+Only conditions marked ``likely`` count. By default only loops whose extent is not constant are split; the options of
+``tir.LoopPartition`` in the PassContext's config are ``partition_const_loop`` (split the others too) and
+``no_unroll_loop_with_extent_one`` (accepted for TVM's sake: such loops are written out by Simplify).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.arith.affine import build
+from tilewright.arith.bounds import INDEX_DTYPES
+from tilewright.arith.int_set import IntSet, IntSetEvaluator
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import LE, LT, And, Call, IntImm, PrimExpr, Var
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.tir.analysis import side_effect
+from tilewright.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt, seq
+from tilewright.tir.transform.common import ScopedMutator, bind_range, body_pass
+from tilewright.tir.visitor import StmtExprMutator, StmtExprVisitor, stmt_vars, substitute, with_fresh_vars
+
+PassContext.register_option("tir.LoopPartition", dict, {}, "options of LoopPartition, see tir/transform/loop_partition.py")
+
+_TRUE = IntImm("bool", 1)
+
+
+def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    """The conditions that must all hold for ``condition``."""
+    found, work = [], [condition]
+    while work:
+        c = work.pop()
+        if isinstance(c, And):
+            work += [c.b, c.a]
+        else:
+            found.append(c)
+    return found
+
+
+class _LikelyConditions(StmtExprVisitor):
+    """The conditions marked likely below a loop, and the ranges of the loops inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conditions: dict[PrimExpr, None] = {}
+        self.domains: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
+
+    def visit_call(self, e: Call) -> None:
+        if isinstance(e.op, Op) and e.op.name == "tir.likely":
+            self.conditions.update(dict.fromkeys(conjuncts(e.args[0])))
+        super().visit_call(e)
+
+    def visit_for(self, s: For) -> None:
+        self.domains[s.loop_var] = (s.min, s.extent)
+        super().visit_for(s)
+
+
+class _Assume(StmtExprMutator):
+    """Replaces conditions that hold by true."""
+
+    def __init__(self, proven: set[PrimExpr]) -> None:
+        super().__init__()
+        self.proven = proven
+
+    def visit_call(self, e: Call) -> PrimExpr:
+        name = e.op.name if isinstance(e.op, Op) else ""
+        if name == "tir.likely":
+            parts = conjuncts(e.args[0])
+            rest = [c for c in parts if c not in self.proven]
+            if len(rest) == len(parts):
+                return e
+            result: PrimExpr = _TRUE
+            for c in rest:
+                result = ops.logical_and(result, c)
+            return result if isinstance(result, IntImm) else Call("bool", e.op, (result,))
+        new = super().visit_call(e)
+        if name == "tir.if_then_else" and isinstance(new, Call) and isinstance(new.args[0], IntImm):
+            return new.args[1] if new.args[0].value else new.args[2]
+        return new
+
+    def visit_binary(self, e: Any) -> PrimExpr:
+        if isinstance(e, And):
+            return ops.logical_and(self.visit_expr(e.a), self.visit_expr(e.b))
+        return super().visit_binary(e)
+
+    def visit_if_then_else(self, s: IfThenElse) -> Stmt:
+        condition = self.visit_expr(s.condition)
+        if isinstance(condition, IntImm):
+            if condition.value:
+                return self.visit_stmt(s.then_case)  # type: ignore[no-any-return]
+            return Evaluate(0) if s.else_case is None else self.visit_stmt(s.else_case)
+        return super().visit_if_then_else(s)
+
+
+class _Partition(ScopedMutator):
+    def __init__(self, partition_const_loop: bool) -> None:
+        super().__init__()
+        self.partition_const_loop = partition_const_loop
+
+    def visit_expr(self, expr: PrimExpr) -> PrimExpr:
+        return expr
+
+    def visit_for(self, s: For) -> Stmt:
+        constant = isinstance(s.min, IntImm) and isinstance(s.extent, IntImm)
+        if s.kind in (ForKind.SERIAL, ForKind.PARALLEL) and (self.partition_const_loop or not constant):
+            split = self._split(s)
+            if split is not None:
+                return split
+        return super().visit_for(s)
+
+    def _split(self, s: For) -> Stmt | None:
+        found = _LikelyConditions()
+        found.visit_stmt(s.body)
+        if not found.conditions:
+            return None
+        proven, first, last = self._main_part(s, found)
+        if not proven:
+            return None
+        low = self.analyzer.simplify(s.min)
+        end = self.analyzer.simplify(s.min + s.extent)
+        bind_range(self.analyzer, s.loop_var, s.min, s.extent)
+        last = self.analyzer.simplify(ops.maximum(ops.minimum(last, end) if last is not None else end, low))
+        first = self.analyzer.simplify(ops.minimum(ops.maximum(first, low), last) if first is not None else low)
+        if self.analyzer.can_prove(last <= first):
+            return None
+        main_body = _Assume(proven).visit_stmt(s.body)
+        parts = [
+            self._part(s, low, first, s.body, fresh=True),
+            self._part(s, first, last, main_body, fresh=False),
+            self._part(s, last, end, s.body, fresh=True),
+        ]
+        return seq(*[self.visit_stmt(p) if i == 1 else self._inner(p) for i, p in enumerate(parts) if p is not None])
+
+    def _inner(self, part: Stmt) -> Stmt:
+        """A remainder is not split again at this loop, but at those inside."""
+        return ScopedMutator.visit_for(self, part) if isinstance(part, For) else self.visit_stmt(part)  # type: ignore[no-any-return]
+
+    def _part(self, s: For, begin: PrimExpr, end: PrimExpr, body: Stmt, fresh: bool) -> Stmt | None:
+        extent = self.analyzer.simplify(ops.sub(end, begin))
+        if isinstance(extent, IntImm) and extent.value <= 0:
+            return None
+        var = Var(s.loop_var.name, s.loop_var.dtype) if fresh else s.loop_var
+        if fresh:
+            body = with_fresh_vars(substitute(body, {s.loop_var: ops.add(begin, var)}))
+        elif not ops.is_const_int(begin, 0):
+            body = substitute(body, {s.loop_var: ops.add(begin, var)})
+        return For(var, ops.const(0, var.dtype), extent, s.kind, body, s.thread_binding, s.annotations)
+
+    def _main_part(
+        self, s: For, found: _LikelyConditions
+    ) -> tuple[set[PrimExpr], PrimExpr | None, PrimExpr | None]:
+        """Conditions that hold for all of ``first <= loop_var < last``, whatever the loops inside do."""
+        proven: set[PrimExpr] = set()
+        first: PrimExpr | None = None
+        last: PrimExpr | None = None
+        evaluator = IntSetEvaluator(self._relaxed(s, found), self.analyzer)
+        for condition in found.conditions:
+            bounds = self._bound(condition, s.loop_var, evaluator)
+            if bounds is None:
+                continue
+            lower, upper = bounds
+            if lower is not None:
+                first = lower if first is None else ops.maximum(first, lower)
+            if upper is not None:
+                last = upper if last is None else ops.minimum(last, upper)
+            proven.add(condition)
+        return proven, first, last
+
+    def _relaxed(self, s: For, found: _LikelyConditions) -> dict[Var, IntSet]:
+        """Value sets of the variables of inner loops; their bounds may depend on each other, outer ones first."""
+        sets: dict[Var, IntSet] = {}
+        for var, (low, extent) in found.domains.items():
+            if any(v is s.loop_var for v in (*stmt_vars(low), *stmt_vars(extent))):
+                sets[var] = IntSet.everything()
+                continue
+            evaluator = IntSetEvaluator(sets, self.analyzer)
+            low_set, last_set = evaluator.evaluate(low), evaluator.evaluate(low + extent - 1)
+            sets[var] = IntSet(low_set.low, last_set.high)
+        return sets
+
+    def _bound(
+        self, condition: PrimExpr, var: Var, evaluator: IntSetEvaluator
+    ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
+        """(first value, end) of ``var`` between which the condition certainly holds; None when it cannot be told."""
+        simple = self.analyzer.simplify(condition)
+        if not isinstance(simple, (LT, LE)) or simple.a.dtype not in INDEX_DTYPES or side_effect(simple) != "pure":
+            return None
+        terms, const = self.analyzer.simplifier.difference(simple.a, simple.b)
+        coef = terms.get(var, 0)
+        rest = {a: c for a, c in terms.items() if a is not var}
+        if coef == 0 or any(v is var for a in rest for v in stmt_vars(a)):
+            return None
+        highest = evaluator.evaluate(build(rest, const - (1 if isinstance(simple, LE) else 0), simple.a.dtype)).high
+        if highest is None:
+            return None
+        if coef > 0:  # coef*var + highest < 0
+            limit = ops.floordiv(ops.sub(ops.const(-1, highest.dtype), highest), coef)
+            return None, self.analyzer.simplify(ops.add(limit, 1))
+        return self.analyzer.simplify(ops.add(ops.floordiv(highest, -coef), 1)), None
+
+
+def loop_partition(stmt: Stmt, options: Mapping[str, Any] | None = None) -> Stmt:
+    """Split the loops of ``stmt``."""
+    return _Partition(bool((options or {}).get("partition_const_loop", False))).visit_stmt(stmt)  # type: ignore[no-any-return]
+
+
+def LoopPartition() -> Pass:  # noqa: N802
+    """The pass; the configuration is that of the PassContext when it runs."""
+    return body_pass("LoopPartition", lambda s: loop_partition(s, PassContext.current().option("tir.LoopPartition")))

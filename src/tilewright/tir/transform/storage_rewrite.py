@@ -1,0 +1,275 @@
+"""StorageRewrite: move allocations out of serial loops, and let those that are never alive together share memory.
+
+Before and after::
+
+    for (i: int32, 0, 4) {                                   allocate(B: Pointer(float32), float32, [8]), ...
+      allocate(B: Pointer(float32), float32, [8]), ...       for (i: int32, 0, 4) {
+      B[0] = (float32*)A[i]                                    B[0] = (float32*)A[i]
+      allocate(C: Pointer(float32), float32, [4]), ...         A[i] = (float32*)B[0]
+      A[i] = (float32*)B[0]                                    B[1] = 2f32
+      C[1] = 2f32                                              A[i] = (float32*)B[1]
+      A[i] = (float32*)C[1]                                  }
+    }
+
+Allocations stay within the body of the parallel loop (or thread axis) around them. Sharing is for equal element types
+and storage scopes, constant sizes that differ at most sixteenfold, and buffers whose address is not taken. A buffer
+whose last use is to compute, element by element, the first values of another one may be overwritten in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
+from tilewright.ir.transform import Pass
+from tilewright.ir.type import PointerType
+from tilewright.tir.expr import IterVar, Load
+from tilewright.tir.stmt import Allocate, AttrStmt, For, ForKind, LetStmt, Stmt, Store, While
+from tilewright.tir.transform.common import body_pass
+from tilewright.tir.visitor import StmtExprMutator, StmtExprVisitor
+
+_MATCH_RANGE = 16
+
+
+@dataclass
+class _Buffer:
+    """An allocation, and the span of statement numbers during which it holds a value."""
+
+    alloc: Allocate
+    scope: int
+    depth: int
+    first: int = -1
+    last: int = -1
+    pinned: bool = False
+    reads: list[tuple[int, PrimExpr]] = field(default_factory=list)
+    writes: list[tuple[int, PrimExpr]] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Elements."""
+        return prod(int(e) for e in self.alloc.extents)  # type: ignore[call-overload]
+
+    def touch(self, first: int, last: int) -> None:
+        """Extend the span."""
+        self.first = first if self.first < 0 else min(self.first, first)
+        self.last = max(self.last, last)
+
+
+def _starts_scope(s: Stmt) -> bool:
+    if isinstance(s, For):
+        return s.kind == ForKind.PARALLEL or s.kind == ForKind.THREAD_BINDING
+    return isinstance(s, AttrStmt) and isinstance(s.node, IterVar) and s.attr_key == "thread_extent"
+
+
+class _Liveness(StmtExprVisitor):
+    """Numbers statements, and finds the span of each allocation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffers: dict[Var, _Buffer] = {}
+        self.time = 0
+        self.scopes = [0]
+        self.scope_count = 0
+        self.loops: list[tuple[int, list[_Buffer]]] = []  # start of each loop around, and the buffers it touches
+
+    def visit_stmt(self, stmt: Stmt) -> Any:
+        self.time += 1
+        return super().visit_stmt(stmt)
+
+    def _enter(self, s: Stmt, visit: Any) -> None:
+        if not _starts_scope(s):
+            visit(s)
+            return
+        self.scope_count += 1
+        self.scopes.append(self.scope_count)
+        visit(s)
+        self.scopes.pop()
+
+    def _loop(self, s: Stmt, visit: Any) -> None:
+        self.loops.append((self.time, []))
+        self._enter(s, visit)
+        start, touched = self.loops.pop()
+        self.time += 1
+        for buffer in touched:  # alive from the loop's start to its end
+            buffer.touch(start, self.time)
+
+    def visit_for(self, s: For) -> None:
+        self._loop(s, super().visit_for)
+
+    def visit_while(self, s: While) -> None:
+        self._loop(s, super().visit_while)
+
+    def visit_attr(self, s: AttrStmt) -> None:
+        if isinstance(s.node, Var) and s.node in self.buffers:
+            self.buffers[s.node].pinned = True
+        self._enter(s, super().visit_attr)
+
+    def visit_let_stmt(self, s: LetStmt) -> None:
+        if s.value.dtype == "handle":
+            self._pin(s.value)
+        super().visit_let_stmt(s)
+
+    def _pin(self, value: PrimExpr) -> None:
+        from tilewright.tir.visitor import stmt_vars
+
+        for var in stmt_vars(value):
+            if var in self.buffers:
+                self.buffers[var].pinned = True
+
+    def visit_allocate(self, s: Allocate) -> None:
+        self.buffers[s.buffer_var] = _Buffer(s, self.scopes[-1], len(self.loops))
+        super().visit_allocate(s)
+
+    def _touch(self, var: Var) -> _Buffer | None:
+        buffer = self.buffers.get(var)
+        if buffer is None:
+            return None
+        if len(self.loops) > buffer.depth:  # the outermost loop inside the allocation
+            self.loops[buffer.depth][1].append(buffer)
+        buffer.touch(self.time, self.time)
+        return buffer
+
+    def visit_var(self, e: Var) -> None:
+        buffer = self._touch(e)
+        if buffer is not None:
+            buffer.pinned = True  # the address goes somewhere
+
+    def visit_load(self, e: Load) -> None:
+        buffer = self._touch(e.buffer_var)
+        if buffer is not None:
+            buffer.reads.append((self.time, e.index))
+        super().visit_load(e)
+
+    def visit_store(self, s: Store) -> None:
+        buffer = self._touch(s.buffer_var)
+        if buffer is not None:
+            buffer.writes.append((self.time, s.index))
+        super().visit_store(s)
+
+
+def _movable(alloc: Allocate) -> bool:
+    return all(isinstance(e, IntImm) for e in alloc.extents) and ops.is_const_int(alloc.condition, 1)
+
+
+class _Plan:
+    """Which allocation lives in which memory."""
+
+    def __init__(self, buffers: list[_Buffer]) -> None:
+        self.home: dict[Var, Var] = {}
+        self.memory: dict[int, list[tuple[Var, Allocate, int]]] = {}  # by scope: variable, first allocation, elements
+        slots: list[tuple[_Buffer, list[_Buffer], Var, int]] = []
+        for buffer in buffers:
+            if not _movable(buffer.alloc):
+                continue
+            slot = None if buffer.pinned or buffer.first < 0 else self._free_slot(slots, buffer)
+            if slot is None:
+                slots.append((buffer, [buffer], buffer.alloc.buffer_var, buffer.size))
+                self.home[buffer.alloc.buffer_var] = buffer.alloc.buffer_var
+            else:
+                owner, members, var, size = slots[slot]
+                slots[slot] = (owner, [*members, buffer], var, max(size, buffer.size))
+                self.home[buffer.alloc.buffer_var] = var
+        for owner, _, var, size in slots:
+            self.memory.setdefault(owner.scope, []).append((var, owner.alloc, size))
+
+    def _free_slot(self, slots: list[tuple[_Buffer, list[_Buffer], Var, int]], new: _Buffer) -> int | None:
+        best: tuple[int, int] | None = None
+        for i, (owner, members, _, size) in enumerate(slots):
+            if owner.scope != new.scope or owner.pinned or not _same_kind(owner.alloc, new.alloc):
+                continue
+            if not (size <= new.size * _MATCH_RANGE and new.size <= size * _MATCH_RANGE):
+                continue
+            if not all(m.last < new.first or new.last < m.first or _in_place(m, new) for m in members):
+                continue
+            waste = abs(size - new.size)
+            if best is None or waste < best[0]:
+                best = (waste, i)
+        return None if best is None else best[1]
+
+
+def _same_kind(a: Allocate, b: Allocate) -> bool:
+    return a.dtype == b.dtype and a.annotations.data == b.annotations.data and _scope(a.buffer_var) == _scope(b.buffer_var)
+
+
+def _scope(var: Var) -> str:
+    annotation = var.type_annotation
+    return (annotation.storage_scope if isinstance(annotation, PointerType) else "") or "global"
+
+
+def _in_place(old: _Buffer, new: _Buffer) -> bool:
+    """Whether the only statement in which both are alive reads ``old`` where it writes ``new``, at the same index."""
+    if old.depth != new.depth or old.first >= new.first or old.last > new.last or not new.writes:
+        return False
+    common = [(t, i) for t, i in old.reads if t >= new.first]
+    if any(t >= new.first for t, _ in old.writes):
+        return False
+    times = {t for t, _ in common}
+    inside = [(t, i) for t, i in new.writes if t <= old.last] + [(t, i) for t, i in new.reads if t <= old.last]
+    return len(times) == 1 and all(t in times for t, _ in inside) and len({i for _, i in common + inside}) == 1
+
+
+class _Rewrite(StmtExprMutator):
+    def __init__(self, plan: _Plan) -> None:
+        super().__init__()
+        self.plan = plan
+        self.scope_count = 0
+        for var, home in plan.home.items():
+            self.memo[var] = home
+
+    def at_scope(self, number: int, body: Stmt) -> Stmt:
+        """``body`` below the memory of its scope."""
+        for var, alloc, size in reversed(self.plan.memory.get(number, ())):
+            dtype = alloc.extents[0].dtype if alloc.extents else "int32"
+            body = Allocate(var, alloc.dtype, [IntImm(dtype, size)], alloc.condition, body, alloc.annotations)
+        return body
+
+    def visit_for(self, s: For) -> Stmt:
+        number = self._number(s)
+        new = super().visit_for(s)
+        return new if number is None else new.replace(body=self.at_scope(number, new.body))  # type: ignore[attr-defined]
+
+    def _number(self, s: Stmt) -> int | None:
+        if not _starts_scope(s):
+            return None
+        self.scope_count += 1
+        return self.scope_count
+
+    def visit_attr(self, s: AttrStmt) -> Stmt:
+        number = self._number(s)
+        new = super().visit_attr(s)
+        assert isinstance(new, AttrStmt)
+        if isinstance(s.node, Var) and s.node in self.plan.home:
+            new = new.replace(node=self.plan.home[s.node])
+        return new if number is None else new.replace(body=self.at_scope(number, new.body))
+
+    def visit_allocate(self, s: Allocate) -> Stmt:
+        return self.visit_stmt(s.body) if s.buffer_var in self.plan.home else super().visit_allocate(s)
+
+    def visit_load(self, e: Load) -> PrimExpr:
+        new = super().visit_load(e)
+        home = self.plan.home.get(e.buffer_var, e.buffer_var)
+        return new if home is e.buffer_var else new.replace(buffer_var=home)
+
+    def visit_store(self, s: Store) -> Stmt:
+        new = super().visit_store(s)
+        home = self.plan.home.get(s.buffer_var, s.buffer_var)
+        return new if home is s.buffer_var else new.replace(buffer_var=home)
+
+
+def storage_rewrite(stmt: Stmt) -> Stmt:
+    """Plan the memory of ``stmt``."""
+    liveness = _Liveness()
+    liveness.visit_stmt(stmt)
+    if not liveness.buffers:
+        return stmt
+    buffers = sorted(liveness.buffers.values(), key=lambda b: b.first)
+    rewrite = _Rewrite(_Plan(buffers))
+    return rewrite.at_scope(0, rewrite.visit_stmt(stmt))
+
+
+def StorageRewrite() -> Pass:  # noqa: N802
+    """The pass."""
+    return body_pass("StorageRewrite", storage_rewrite)
