@@ -17,5 +17,5 @@ from tilewright.tir.stmt import (
     Allocate, AssertStmt, AttrStmt, BufferRealize, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Prefetch,
     SeqStmt, Stmt, Store, While, is_no_op, seq,
 )  # fmt: skip
-from tilewright.tir import printer
+from tilewright.tir import analysis, ir_builder, printer, transform
 from tilewright.tir.visitor import free_vars, post_order_visit, stmt_vars, substitute

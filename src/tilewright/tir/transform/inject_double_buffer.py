@@ -1,0 +1,170 @@
+"""InjectDoubleBuffer: fill one half of a buffer for the next iteration while the other half is in use.
+
+Before and after, for a loop that fills ``B`` and then uses it::
+
+    for (i: int32, 0, 8) {                                    allocate(B: ..., float32, [8])
+      allocate(B: Pointer(float32), float32, [4]), ...        for (c: int32, 0, 4) { B[c] = (float32*)A[c] }
+      attr [B] "double_buffer_scope" = 1;                     for (i: int32, 0, 8) {
+      for (c: int32, 0, 4) {                                    if @tir.likely((i < 7), dtype=bool) {
+        B[c] = (float32*)A[((i*4) + c)]                           for (c: int32, 0, 4) {
+      }                                                             B[((floormod((i + 1), 2)*4) + c)] = (float32*)A[(((i + 1)*4) + c)]
+      for (c: int32, 0, 4) {                                      }
+        C[((i*4) + c)] = (float32*)B[c]                         }
+      }                                                         for (c: int32, 0, 4) {
+    }                                                             C[((i*4) + c)] = (float32*)B[((floormod(i, 2)*4) + c)]
+                                                                }
+                                                              }
+
+A marked buffer that is not filled inside a serial loop around its allocation keeps its single copy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import IntImm, PrimExpr, Ramp, Var
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.tir.expr import Load
+from tilewright.tir.op import likely
+from tilewright.tir.stmt import Allocate, AttrStmt, For, ForKind, IfThenElse, Stmt, Store, seq
+from tilewright.tir.transform.common import body_pass
+from tilewright.tir.visitor import StmtExprMutator, StmtMutator, StmtVisitor, substitute, with_fresh_vars
+
+PassContext.register_option("tir.InjectDoubleBuffer", dict, {}, "options of InjectDoubleBuffer (split_loop is accepted)")
+
+
+@dataclass
+class _Marked:
+    """A buffer to double: its allocation and the loop around that."""
+
+    alloc: Allocate
+    loop: For
+    fill: Stmt | None = None
+
+
+class _Find(StmtVisitor):
+    """Marked buffers whose allocation stands inside a serial loop, before anything else in its body."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loops: list[For] = []
+        self.inside: dict[Var, tuple[Allocate, For]] = {}
+        self.marked: dict[Var, _Marked] = {}
+
+    def visit_for(self, s: For) -> None:
+        self.loops.append(s)
+        super().visit_for(s)
+        self.loops.pop()
+
+    def visit_allocate(self, s: Allocate) -> None:
+        constant = all(isinstance(e, IntImm) for e in s.extents)
+        if self.loops and self.loops[-1].kind == ForKind.SERIAL and constant:
+            self.inside[s.buffer_var] = (s, self.loops[-1])
+        super().visit_allocate(s)
+
+    def visit_attr(self, s: AttrStmt) -> None:
+        if s.attr_key == "double_buffer_scope" and isinstance(s.node, Var) and s.node in self.inside:
+            alloc, loop = self.inside[s.node]
+            if self.loops[-1] is loop:
+                self.marked[s.node] = _Marked(alloc, loop)
+        super().visit_attr(s)
+
+
+class _Shift(StmtExprMutator):
+    """Moves all accesses of one buffer."""
+
+    def __init__(self, var: Var, offset: PrimExpr) -> None:
+        super().__init__()
+        self.var = var
+        self.offset = offset
+
+    def _moved(self, index: PrimExpr) -> PrimExpr:
+        if isinstance(index, Ramp):
+            return Ramp(ops.add(index.base, self.offset), index.stride, index.lanes)
+        return ops.add(index, ops.cast(dt.with_lanes(self.offset.dtype, dt.lanes(index.dtype)), self.offset))
+
+    def visit_load(self, e: Load) -> PrimExpr:
+        new = super().visit_load(e)
+        assert isinstance(new, Load)
+        return new.replace(index=self._moved(new.index)) if e.buffer_var is self.var else new
+
+    def visit_store(self, s: Store) -> Stmt:
+        new = super().visit_store(s)
+        assert isinstance(new, Store)
+        return new.replace(index=self._moved(new.index)) if s.buffer_var is self.var else new
+
+
+class _Inject(StmtMutator):
+    def __init__(self, marked: dict[Var, _Marked]) -> None:
+        super().__init__()
+        self.marked = marked
+
+    def visit_attr(self, s: AttrStmt) -> Stmt:
+        if s.attr_key != "double_buffer_scope":
+            return super().visit_attr(s)
+        if s.node not in self.marked:
+            return self.visit_stmt(s.body)  # type: ignore[no-any-return]
+        entry = self.marked[s.node]
+        loop = entry.loop
+        # the statement filled now is the one of the next iteration
+        entry.fill = self.visit_stmt(s.body)
+        step = ops.add(loop.loop_var, 1)
+        ahead = substitute(entry.fill, {loop.loop_var: step})
+        ahead = _Shift(s.node, self._half(entry, step)).visit_stmt(with_fresh_vars(ahead))
+        return IfThenElse(likely(step < loop.min + loop.extent), ahead, None)
+
+    def _half(self, entry: _Marked, step: PrimExpr) -> PrimExpr:
+        size = 1
+        for e in entry.alloc.extents:
+            size *= int(e)  # type: ignore[call-overload]
+        return ops.mul(ops.floormod(ops.sub(step, entry.loop.min), 2), size)
+
+    def visit_allocate(self, s: Allocate) -> Stmt:
+        if s.buffer_var not in self.marked:
+            return super().visit_allocate(s)
+        entry = self.marked[s.buffer_var]
+        body = self.visit_stmt(s.body)
+        use = _UseHalf(s.buffer_var, self._half(entry, entry.loop.loop_var))
+        return use.visit_stmt(body)  # type: ignore[no-any-return]
+
+    def visit_for(self, s: For) -> Stmt:
+        new: Stmt = super().visit_for(s)
+        for var, entry in self.marked.items():
+            if entry.loop is s and entry.fill is not None:
+                first = with_fresh_vars(substitute(entry.fill, {s.loop_var: s.min}))
+                extents = [ops.const(2, "int32"), *entry.alloc.extents]
+                new = Allocate(var, entry.alloc.dtype, extents, entry.alloc.condition, seq(first, new))
+        return new
+
+
+class _UseHalf(_Shift):
+    """Moves the accesses outside of the part that fills ahead, which has been moved already."""
+
+    def visit_if_then_else(self, s: IfThenElse) -> Stmt:
+        writes = _Writes(self.var)
+        writes.visit_stmt(s)
+        return s if writes.found else super().visit_if_then_else(s)
+
+
+class _Writes(StmtVisitor):
+    def __init__(self, var: Var) -> None:
+        super().__init__()
+        self.var = var
+        self.found = False
+
+    def visit_store(self, s: Store) -> None:
+        self.found |= s.buffer_var is self.var
+
+
+def inject_double_buffer(stmt: Stmt) -> Stmt:
+    """Double the marked buffers of ``stmt``."""
+    find = _Find()
+    find.visit_stmt(stmt)
+    return _Inject(find.marked).visit_stmt(stmt)  # type: ignore[no-any-return]
+
+
+def InjectDoubleBuffer() -> Pass:  # noqa: N802
+    """The pass."""
+    return body_pass("InjectDoubleBuffer", inject_double_buffer)
