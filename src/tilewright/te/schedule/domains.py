@@ -3,9 +3,9 @@
 "Down" goes from the root axes to the leaves, "up" from the leaves to the root axes. For ``i`` in 0..10 split by 4:
 
     pass_down_domain   i: [0, 10)                      ->  i.outer: [0, 3), i.inner: [0, 4)
-    pass_up_index      i.outer: a, i.inner: b          ->  i: b + a*4
+    pass_up_index      i.outer: a, i.inner: b          ->  i: a*4 + b
     pass_up_domain     i.outer: {a}, i.inner: [0, 3]   ->  i: [a*4, a*4 + 3]
-    bound_predicates                                   ->  i.inner + i.outer*4 < 10
+    bound_predicates                                   ->  i.outer*4 + i.inner < 10
 """
 
 from __future__ import annotations
@@ -86,16 +86,21 @@ def pass_up_index(stage: Stage, ranges: Mapping[IterVar, Range], values: dict[It
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):
             if relation.outer in values and relation.inner in values:
-                value = values[relation.inner] + values[relation.outer] * ranges[relation.inner].extent
-                values[relation.parent] = value + ranges[relation.parent].min
+                value = values[relation.outer] * ranges[relation.inner].extent + values[relation.inner]
+                values[relation.parent] = _offset(ranges[relation.parent].min, value)
         elif isinstance(relation, Fuse):
             if relation.fused in values:
                 value, factor = values[relation.fused], ranges[relation.inner].extent
                 outer, inner = _div_mod(value, factor, ranges[relation.fused].extent)
-                values[relation.outer] = outer + ranges[relation.outer].min
-                values[relation.inner] = inner + ranges[relation.inner].min
+                values[relation.outer] = _offset(ranges[relation.outer].min, outer)
+                values[relation.inner] = _offset(ranges[relation.inner].min, inner)
         elif isinstance(relation, Rebase) and relation.rebased in values:
-            values[relation.parent] = values[relation.rebased] + ranges[relation.parent].min
+            values[relation.parent] = _offset(ranges[relation.parent].min, values[relation.rebased])
+
+
+def _offset(low: PrimExpr, value: PrimExpr) -> PrimExpr:
+    """Index arithmetic reads best with the outer loops first."""
+    return value + low if isinstance(low, IntImm) else low + value
 
 
 def _div_mod(value: PrimExpr, factor: PrimExpr, extent: PrimExpr) -> tuple[PrimExpr, PrimExpr]:
