@@ -4,6 +4,10 @@
 #ifndef TILEWRIGHT_INTERNAL_H_
 #define TILEWRIGHT_INTERNAL_H_
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dladdr and sched_getaffinity on glibc */
+#endif
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

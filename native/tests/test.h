@@ -4,6 +4,8 @@
 #ifndef TILEWRIGHT_TEST_H_
 #define TILEWRIGHT_TEST_H_
 
+#define _GNU_SOURCE
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -23,7 +23,7 @@ def build(target: Path, *options: str) -> Path:
     sources = [str(source) for source in SOURCES if source.name != "kernels.c"]
     warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-pedantic"]
     include = f"-I{NATIVE / 'include'}"
-    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-g", *warnings, include, *options, *sources]
+    command = ["gcc", "-std=c11", "-g", *warnings, include, *options, *sources]
     subprocess.run([*command, "-o", str(target), "-lpthread", "-ldl"], check=True)
     return target
 
