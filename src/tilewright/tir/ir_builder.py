@@ -77,12 +77,16 @@ class BufferVar:
             flat = ops.add(ops.mul(flat, extent), i)
         return flat
 
+    def _takes(self, index: Any) -> bool:
+        """Whether ``index`` has one entry for each dimension; a single index of several dimensions is a flat one."""
+        return isinstance(index, tuple) or self._buffer is None or len(self._buffer.shape) == 1
+
     def _vector(self, index: PrimExpr) -> PrimExpr:
         lanes = dt.lanes(self._content_type)
         return index if lanes == 1 else Ramp(ops.mul(index, lanes), ops.const(1, index.dtype), lanes)
 
     def __getitem__(self, index: Any) -> PrimExpr:
-        if self._buffer is not None:
+        if self._buffer is not None and self._takes(index):
             return BufferLoad(self._buffer, index if isinstance(index, tuple) else (index,))
         flat = self._vector(self._linear_index(index))
         return Load(dt.with_lanes(self._content_type, max(1, dt.lanes(flat.dtype))), self._buffer_var, flat)
@@ -91,7 +95,7 @@ class BufferVar:
         value = ops.as_expr(value, dt.element(self._content_type) if isinstance(value, (int, float)) else None)
         if dt.element(value.dtype) != dt.element(self._content_type):
             raise ValueError(f"a {value.dtype} is stored to {self._buffer_var.name}, which holds {self._content_type}")
-        if self._buffer is not None:
+        if self._buffer is not None and self._takes(index):
             self._builder.emit(BufferStore(self._buffer, value, index if isinstance(index, tuple) else (index,)))
             return
         flat = self._vector(self._linear_index(index))

@@ -9,6 +9,7 @@ from tilewright import te, tir
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.tir import ir_builder
 from tilewright.topi.sort import row_kind, split_shape
 from tilewright.topi.transform import normalize_axis
 from tilewright.topi.utils import prod, simplify
@@ -36,8 +37,6 @@ def scanop(
         shape = list(data.shape)
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
-        from tilewright.tir import ir_builder
-
         ib = ir_builder.create()
         source, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
         rows = outer * inner

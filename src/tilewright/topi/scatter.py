@@ -8,6 +8,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.tir import ir_builder
 from tilewright.topi.transform import normalize_axis
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, prod
 
@@ -50,8 +51,6 @@ def scatter_elements(
     moves = get_const_tuple(indices.shape)
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
-        from tilewright.tir import ir_builder
-
         ib = ir_builder.create()
         source, index, update = (ib.buffer_ptr(b) for b in ins)
         target = ib.buffer_ptr(outs[0])
@@ -87,8 +86,6 @@ def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: st
     slice_size = prod(shape[count:])
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
-        from tilewright.tir import ir_builder
-
         ib = ir_builder.create()
         source, index, update = (ib.buffer_ptr(b) for b in ins)
         target = ib.buffer_ptr(outs[0])

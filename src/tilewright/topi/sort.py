@@ -8,6 +8,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.tir import ir_builder
 from tilewright.topi.transform import normalize_axis
 from tilewright.topi.utils import InvalidShapeError, get_const_int, get_const_tuple, prod
 
@@ -74,8 +75,6 @@ def _sorted_rows(
     shape = [limit if k == axis else d for k, d in enumerate(data.shape)]
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
-        from tilewright.tir import ir_builder
-
         ib = ir_builder.create()
         source = ib.buffer_ptr(ins[0])
         targets = [ib.buffer_ptr(o) for o in outs]

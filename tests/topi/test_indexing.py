@@ -1,0 +1,130 @@
+"""Picking and placing elements by index, sorting and scans, against numpy and PyTorch."""
+
+import numpy as np
+import pytest
+import torch
+
+from tests.topi.harness import close, evaluate, random
+from tilewright import te, topi
+from tilewright.topi import InvalidShapeError
+
+X = random(3, 4, 5)
+extern = topi.generic.schedule_extern
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_take(axis: int, mode: str) -> None:
+    indices = np.array([[0, 2, -3], [7, 1, 1]], "int32")
+    close(evaluate(lambda t, i: topi.take(t, i, axis, mode=mode), X, indices), X.take(indices, axis, mode=mode))
+
+
+def test_take_of_the_flattened_tensor_and_of_batches() -> None:
+    flat = np.array([0, 59, 17], "int64")
+    close(evaluate(topi.take, X, flat), X.take(flat))
+    indices = np.array([[0, 1], [3, 3], [2, 0]], "int32")
+    found = evaluate(lambda t, i: topi.take(t, i, 1, batch_dims=1, mode="fast"), X, indices)
+    close(found, np.stack([X[b].take(indices[b], 0) for b in range(3)]))
+
+
+def test_gather_takes_negative_indices() -> None:
+    indices = np.random.default_rng(0).integers(-4, 4, (3, 2, 5)).astype("int64")
+    close(evaluate(lambda t, i: topi.gather(t, 1, i), X, indices), np.take_along_axis(X, indices % 4, 1))
+
+
+def test_gather_nd() -> None:
+    indices = np.array([[0, 2, 1], [3, 0, -1]], "int32")
+    close(evaluate(topi.gather_nd, X, indices), X[indices[0], indices[1]])
+    batched = np.array([[1, 0, 3]], "int32")
+    close(evaluate(lambda t, i: topi.gather_nd(t, i, 1), X, batched), X[np.arange(3), batched[0]])
+
+
+def test_advanced_indexing() -> None:
+    i, j = np.array([[0], [-1]], "int32"), np.array([1, 2, 3], "int32")
+    close(evaluate(lambda t, *k: topi.adv_index(t, k), X, i, j), X[i, j])
+
+
+def test_one_hot() -> None:
+    indices = np.array([[0, 3], [2, 9]], "int32")
+    expected = np.where(np.arange(4) == indices[..., None], 5, -1).astype("float32")
+    close(evaluate(lambda i: topi.one_hot(i, 5, -1, 4, -1, "float32"), indices), expected)
+    found = evaluate(lambda i: topi.one_hot(i, 5, -1, 4, 0, "float32"), indices)
+    close(found, expected.transpose(2, 0, 1))
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sequence_mask(axis: int) -> None:
+    lengths = np.array([1, 3, 2, 0][: X.shape[1 - axis]], "int32")
+    steps = np.arange(X.shape[axis])
+    inside = steps[:, None] < lengths if axis == 0 else steps < lengths[:, None]
+    found = evaluate(lambda t, n: topi.sequence_mask(t, n, -1, axis), X, lengths)
+    close(found, np.where(inside[..., None], X, -1))
+
+
+def test_unravel_index_and_invert_permutation() -> None:
+    flat, shape = np.array([[0, 59], [17, 23]], "int32"), np.array([3, 4, 5], "int32")
+    close(evaluate(topi.unravel_index, flat, shape), np.stack(np.unravel_index(flat, (3, 4, 5))))
+    order = np.array([3, 0, 4, 1, 2], "int32")
+    found = evaluate(topi.invert_permutation, order, schedule=topi.cpu.schedule_reduce)
+    close(found, np.argsort(order))
+
+
+def test_sparse_to_dense() -> None:
+    places, values = np.array([[0, 1], [2, 3]], "int32"), np.array([5, 7], "float32")
+    expected = np.full((3, 4), -1, "float32")
+    expected[0, 1], expected[2, 3] = 5, 7
+    close(evaluate(lambda i, v: topi.sparse_to_dense(i, (3, 4), v, -1), places, values), expected)
+
+
+def test_scatter_writes_and_adds() -> None:
+    indices = np.array([[[0], [3]], [[1], [1]], [[-1], [2]]], "int32").repeat(5, 2)
+    updates = random(3, 2, 5, seed=1)
+    expected = X.copy()
+    for b in range(3):
+        for j in range(2):
+            expected[b, indices[b, j, 0]] = updates[b, j]
+    close(evaluate(lambda *t: topi.scatter(*t, 1), X, indices, updates, schedule=extern), expected)
+    added = torch.tensor(X).scatter_add(1, torch.tensor(indices % 4).long(), torch.tensor(updates)).numpy()
+    close(evaluate(lambda *t: topi.scatter_add(*t, 1), X, indices, updates, schedule=extern), added)
+
+
+@pytest.mark.parametrize("mode", ["update", "add"])
+def test_scatter_nd(mode: str) -> None:
+    indices = np.array([[0, 2, 0], [3, 0, 3]], "int32")
+    updates = random(3, 5, seed=1)
+    expected = X.copy()
+    for j in range(3):
+        old = expected[indices[0, j], indices[1, j]] if mode == "add" else 0
+        expected[indices[0, j], indices[1, j]] = old + updates[j]
+    found = evaluate(lambda *t: topi.scatter_nd(*t, mode), X, indices, updates, schedule=extern)
+    close(found, expected)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_sort_and_argsort(axis: int) -> None:
+    x = np.round(X * 3)  # many equal elements: the sort must be stable
+    close(evaluate(lambda t: topi.sort(t, axis), x, schedule=extern), np.sort(x, axis))
+    found = evaluate(lambda t: topi.argsort(t, axis=axis, is_ascend=0, dtype="int32"), x, schedule=extern)
+    close(found, np.argsort(-x, axis, kind="stable"))
+
+
+@pytest.mark.parametrize(("k", "axis"), [(1, -1), (2, 1), (5, 2), (0, 0)])
+def test_topk(k: int, axis: int) -> None:
+    values, indices = evaluate(lambda t: topi.topk(t, k, axis), X, schedule=extern)
+    expected = torch.tensor(X).topk(k or X.shape[axis], axis)
+    close(values, expected.values.numpy())
+    assert indices.dtype == np.int64
+    close(indices, expected.indices.numpy())
+
+
+def test_topk_of_too_many_is_refused() -> None:
+    with pytest.raises(InvalidShapeError, match="takes 6 elements of a dimension that has 5"):
+        topi.topk(te.placeholder((5,)), 6)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None])
+def test_cumulative_sum_and_product(axis: int | None) -> None:
+    close(evaluate(lambda t: topi.cumsum(t, axis), X, schedule=extern), X.cumsum(axis))
+    close(evaluate(lambda t: topi.cumprod(t, axis), X, schedule=extern), X.cumprod(axis))
+    exclusive = evaluate(lambda t: topi.cumsum(t, axis, exclusive=True), X, schedule=extern)
+    close(exclusive, X.cumsum(axis) - (X if axis is not None else X.ravel()))
