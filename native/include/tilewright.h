@@ -51,6 +51,11 @@ TVM_DLL int TilewrightGraphLoadParams(TilewrightGraph* graph, const char* params
 TVM_DLL int TilewrightGraphShareParams(TilewrightGraph* graph, TilewrightGraph* other, const char* params, size_t size);
 /* Runs up to and including node_index, then copies that node's first output. */
 TVM_DLL int TilewrightGraphDebugGetOutput(TilewrightGraph* graph, int node_index, DLTensor* out);
+TVM_DLL int TilewrightGraphNumNodes(const TilewrightGraph* graph);
+/* NULL when the index is out of range. */
+TVM_DLL const char* TilewrightGraphNodeName(const TilewrightGraph* graph, int node_index);
+/* Runs the graph number times; seconds[node_index] becomes the mean time of the node's call (0 for inputs). */
+TVM_DLL int TilewrightGraphTimeNodes(TilewrightGraph* graph, int number, double* seconds);
 /* The bytes of activation storage and of parameter storage that the executor holds. */
 TVM_DLL void TilewrightGraphMemory(const TilewrightGraph* graph, uint64_t* pooled_bytes, uint64_t* input_bytes);
 

@@ -3,8 +3,6 @@
  * Global functions that every process has: timing, the system library. */
 #include "internal.h"
 
-#include <time.h>
-
 /* ---- timing ---- */
 typedef struct {
   TwFunc* func;
@@ -13,12 +11,6 @@ typedef struct {
   int64_t number, repeat;
   double least_seconds;
 } Evaluator;
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void drop_result(TVMValue value, int code) {
   switch (code) {
@@ -43,12 +35,12 @@ static int time_repeat(const Evaluator* e, TVMValue* args, int* codes, int n, do
   double elapsed = 0;
   for (;;) {
     if (e->prepare != NULL && call_once(e->prepare, args, codes, n) != 0) return -1;
-    double start = now();
+    double start = tw_now();
     for (int64_t i = 0; i < number; ++i) {
       if (call_once(e->func, args, codes, n) != 0) return -1;
     }
     if (TVMSynchronize(e->device.device_type, e->device.device_id, NULL) != 0) return -1;
-    elapsed = now() - start;
+    elapsed = tw_now() - start;
     if (elapsed >= e->least_seconds) break;
     double one = elapsed / (double)number;
     double needed = one > 0 ? e->least_seconds / one + 1 : (double)number * 2;

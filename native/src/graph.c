@@ -262,6 +262,28 @@ int TilewrightGraphRun(TilewrightGraph* g) {
   return 0;
 }
 
+int TilewrightGraphNumNodes(const TilewrightGraph* g) { return g->num_nodes; }
+
+const char* TilewrightGraphNodeName(const TilewrightGraph* g, int node_index) {
+  return node_index < 0 || node_index >= g->num_nodes ? NULL : g->nodes[node_index].name;
+}
+
+int TilewrightGraphTimeNodes(TilewrightGraph* g, int number, double* seconds) {
+  if (number < 1) return tw_fail("the number of runs must be 1 or more, not %d", number);
+  tw_clear_error();
+  for (int i = 0; i < g->num_nodes; ++i) seconds[i] = 0;
+  for (int run = 0; run < number; ++run) {
+    double start = tw_now();
+    for (int i = 0; i < g->num_calls; ++i) {
+      if (run_call(g, &g->calls[i]) != 0) return -1;
+      double end = tw_now();
+      seconds[g->calls[i].node] += (end - start) / number;
+      start = end;
+    }
+  }
+  return 0;
+}
+
 int TilewrightGraphDebugGetOutput(TilewrightGraph* g, int node_index, DLTensor* out) {
   if (node_index < 0 || node_index >= g->num_nodes) {
     return tw_fail("node %d is out of range: the graph has %d nodes", node_index, g->num_nodes);

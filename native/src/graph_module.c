@@ -141,9 +141,38 @@ static int debug_get_output(TilewrightGraph* g, TVMValue* args, int* codes, int 
   return TilewrightGraphDebugGetOutput(g, node, out);
 }
 
+static int get_num_nodes(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  (void)args;
+  (void)codes;
+  (void)n;
+  tw_return_int(ret, g->num_nodes);
+  return 0;
+}
+
+static int get_node_name(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  int64_t index;
+  if (tw_arg_int(args, codes, n, 0, "get_node_name", &index) != 0) return -1;
+  if (index < 0 || index >= g->num_nodes) return tw_fail("node %lld is out of range", (long long)index);
+  return tw_return_string(ret, g->nodes[index].name);
+}
+
+/* time_nodes(number) -> doubles, seconds of each node */
+static int time_nodes(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  int64_t number;
+  size_t size = (size_t)g->num_nodes * sizeof(double);
+  if (tw_arg_int(args, codes, n, 0, "time_nodes", &number) != 0) return -1;
+  double* seconds = malloc(size + 1);
+  if (seconds == NULL) return tw_out_of_memory(size);
+  int rc = TilewrightGraphTimeNodes(g, number > INT32_MAX ? INT32_MAX : (int)number, seconds);
+  if (rc == 0) rc = tw_return_bytes(ret, seconds, size);
+  free(seconds);
+  return rc;
+}
+
 #define METHODS(X)                                                                                                \
   X(set_input) X(set_input_zero_copy) X(get_input) X(get_output) X(get_input_index) X(get_input_name)             \
-  X(get_num_inputs) X(get_num_outputs) X(run) X(load_params) X(share_params) X(debug_get_output)
+  X(get_num_inputs) X(get_num_outputs) X(run) X(load_params) X(share_params) X(debug_get_output)                  \
+  X(get_num_nodes) X(get_node_name) X(time_nodes)
 
 #define DEFINE_CALLBACK(name)                                                                                     \
   static int call_##name(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* module) {                \

@@ -50,6 +50,8 @@ void tw_clear_error(void);
 /* ---- strings and maps (util.c) ---- */
 char* tw_strdup(const char* text);
 void* tw_aligned_alloc(size_t nbytes, size_t alignment);
+/* Seconds on a clock that never goes back. */
+double tw_now(void);
 
 /* String to pointer. Keys are copied, values are the caller's. */
 typedef struct {

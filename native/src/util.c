@@ -3,6 +3,8 @@
  * Strings, aligned memory, and the string-keyed hash map. */
 #include "internal.h"
 
+#include <time.h>
+
 char* tw_strdup(const char* text) {
   size_t size = strlen(text) + 1;
   char* copy = malloc(size);
@@ -16,6 +18,12 @@ void* tw_aligned_alloc(size_t nbytes, size_t alignment) {
   /* zero bytes still give a distinct address, so that empty tensors have a valid pointer */
   if (nbytes > SIZE_MAX - alignment || posix_memalign(&p, alignment, nbytes == 0 ? alignment : nbytes) != 0) return NULL;
   return p;
+}
+
+double tw_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 /* FNV-1a */

@@ -67,6 +67,12 @@ static void graphs_run(void) {
   FAILS(TilewrightGraphDebugGetOutput(g, 5, debug), "node 5 is out of range");
   TVMArrayFree(debug);
   TVMArrayFree(copy);
+  double seconds[5];
+  CHECK(TilewrightGraphNumNodes(g) == 5 && strcmp(TilewrightGraphNodeName(g, 4), "last") == 0);
+  CHECK(TilewrightGraphNodeName(g, 5) == NULL);
+  OK(TilewrightGraphTimeNodes(g, 3, seconds));
+  CHECK(seconds[0] == 0 && seconds[2] > 0 && seconds[3] == 0 && seconds[4] > 0);
+  FAILS(TilewrightGraphTimeNodes(g, 0, seconds), "1 or more");
   uint64_t pooled, inputs;
   TilewrightGraphMemory(g, &pooled, &inputs);
   CHECK(pooled == 4 * 60 && inputs == 0);

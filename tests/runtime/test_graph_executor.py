@@ -275,3 +275,9 @@ def test_benchmark_measures_runs(executor: runtime.GraphModule) -> None:
     assert len(result.results) == 2
     with pytest.raises(runtime.TVMError, match="nonesuch"):
         executor.benchmark(func_name="nonesuch")
+
+
+def test_time_nodes_names_each_operator(executor: runtime.GraphModule) -> None:
+    times = executor.time_nodes(number=3)
+    assert [name for name, _ in times] == ["sum", "step0", "step1", "step2", "step3"]
+    assert all(seconds > 0 for _, seconds in times)
