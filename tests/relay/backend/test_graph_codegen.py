@@ -1,0 +1,62 @@
+"""The graph JSON against what TVM 0.8 wrote (tests/golden/graph_json): same nodes, names and wiring."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright as tvm
+from tilewright import relay
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "graph_json"
+# TVM 0.8's "llvm" means a baseline processor; ours means this machine's.
+BASELINE = {"llvm": "llvm -mcpu=x86-64", "c": "c"}
+
+
+def conv_bias_relu() -> tvm.IRModule:
+    d1 = relay.var("d1", shape=(1, 32, 56, 56))
+    w1 = relay.var("w1", shape=(32, 32, 3, 3))
+    b1 = relay.var("b1", shape=(32,))
+    conv = relay.nn.conv2d(d1, w1, padding=(1, 1), channels=32, kernel_size=(3, 3))
+    return tvm.IRModule.from_expr(relay.Function([d1, w1, b1], relay.nn.relu(relay.nn.bias_add(conv, b1))))
+
+
+def structure(text: str) -> dict[str, Any]:
+    """A graph without what may differ: hashes, and the choice of storage."""
+    graph = json.loads(text)
+    for node in graph["nodes"]:
+        node.get("attrs", {}).pop("hash", None)
+    del graph["attrs"]["storage_id"]
+    return graph
+
+
+@pytest.mark.parametrize("opt_level", [0, 1, 2, 3])
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_conv_bias_relu_gives_the_graph_of_tvm(target: str, opt_level: int) -> None:
+    with tvm.transform.PassContext(opt_level=opt_level):
+        graph, _, _ = relay.build(conv_bias_relu(), target=BASELINE[target])
+    golden = (GOLDEN / f"conv_bias_relu.{target}.opt{opt_level}.json").read_text()
+    assert structure(graph) == structure(golden)
+
+
+def test_storage_never_overlaps_while_both_tensors_live() -> None:
+    mod, params = relay.testing.squeezenet.get_workload(image_shape=(3, 64, 64))
+    graph = json.loads(relay.build(mod, "llvm", params=params).get_graph_json())
+    storage = graph["attrs"]["storage_id"][1]
+    row_ptr = graph["node_row_ptr"]
+    last_use = [0] * len(storage)
+    for step, node in enumerate(graph["nodes"]):
+        for source, output, _ in node["inputs"]:
+            last_use[row_ptr[source] + output] = step
+    for source, output, _ in graph["heads"]:
+        last_use[row_ptr[source] + output] = len(graph["nodes"])
+    holder: dict[int, tuple[int, int]] = {}
+    for step, node in enumerate(graph["nodes"]):
+        for entry in range(row_ptr[step], row_ptr[step + 1]):
+            before = holder.get(storage[entry])
+            shares_memory = node.get("attrs", {}).get("func_name") == "__nop"
+            assert before is None or before[1] < step or shares_memory, f"node {step} overwrites entry {before}"
+            holder[storage[entry]] = (entry, max(last_use[entry], before[1] if before and shares_memory else 0))
