@@ -11,9 +11,11 @@ linear.py      linear equations, clip bounds, solving for a variable
 from tilewright.arith.analyzer import Analyzer, simplify
 from tilewright.arith.bounds import NEG_INF, POS_INF, ConstIntBound
 from tilewright.arith.int_set import IntSet, eval_set, intersect, union
+from tilewright.arith.linear import deduce_bound, detect_clip_bound, detect_linear_equation
 from tilewright.arith.modular import ModularSet
 
 __all__ = [
-    "NEG_INF", "POS_INF", "Analyzer", "ConstIntBound", "IntSet", "ModularSet", "eval_set", "intersect", "simplify",
+    "NEG_INF", "POS_INF", "Analyzer", "ConstIntBound", "IntSet", "ModularSet", "deduce_bound",
+    "detect_clip_bound", "detect_linear_equation", "eval_set", "intersect", "simplify",
     "union",
 ]  # fmt: skip

@@ -7,8 +7,8 @@ A rule is ``(pattern, result)`` or ``(pattern, result, condition)``, in Python s
 
 ``x y z w s t`` stand for any expression, ``p q r`` for any truth value, ``c1 c2 ...`` for integer literals, ``n m`` for
 numbers of lanes. ``& | ~`` are And, Or, Not. In a result, arithmetic over literals only is done while rewriting. A
-condition is Python over the literals; ``lower(x)`` and ``upper(x)`` are constant bounds, and ``residue(x, c)`` is what
-``x`` leaves modulo ``c`` when that is known, else -1.
+condition is Python over the literals; ``lower(x)`` and ``upper(x)`` are constant bounds, and ``fits_block(x, c, s)``
+says that ``x .. x + s`` does not cross a multiple of ``c``.
 
 Operands of commutative operators match in either order. The same tables are read by the z3 proofs in the tests.
 """
@@ -209,7 +209,7 @@ def _class_name(term: Term) -> str:
 
 
 def compile_rules(tables: Sequence[tuple[str, Sequence[Rule]]], scope: dict[str, Any]) -> dict[type, Callable[..., Any]]:
-    """Compile tables, each with a guard (Python over ``e``), to ``{node class: function(e, lower, upper, residue)}``.
+    """Compile tables, each with a guard (Python over ``e``), to ``{node class: function(e, lower, upper, fits_block)}``.
 
     Each function tries the rules of its class in order and returns the first result, or None.
     """
@@ -225,7 +225,7 @@ def compile_rules(tables: Sequence[tuple[str, Sequence[Rule]]], scope: dict[str,
     scope = {**{name: getattr(p, name) for name in dir(p) if name[0].isupper()}, **scope}
     functions: dict[type, Callable[..., Any]] = {}
     for name, groups in by_class.items():
-        lines = ["def match(e, lower, upper, residue):"]
+        lines = ["def match(e, lower, upper, fits_block):"]
         for guard, sources in groups.items():
             lines.append(f"    if {guard}:")
             lines += ["    " + line for source in sources for line in source]

@@ -6,6 +6,7 @@ choice.py   Select, if_then_else division.py by symbolic values vector.py Ramp a
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -58,12 +59,11 @@ class RuleEngine:
         self.lower, self.upper = simplifier.lower, simplifier.upper
         self.modular = simplifier.modular
 
-    def residue(self, e: PrimExpr, divisor: int) -> int:
-        """What ``e`` leaves modulo ``divisor``; -1 when that is not known."""
-        if divisor <= 0:
-            return -1
+    def fits_block(self, e: PrimExpr, block: int, span: int) -> bool:
+        """Whether ``e .. e + span`` certainly lies between two neighbouring multiples of ``block``."""
         coeff, base = self.modular.modular(e)
-        return base % divisor if coeff % divisor == 0 else -1
+        grain = math.gcd(coeff, block)  # multiples of block are multiples of this
+        return base % grain + span < grain
 
     def apply(self, e: PrimExpr) -> PrimExpr | None:
         """The result of the first rule that matches at the root of ``e``, or None."""
@@ -71,7 +71,7 @@ class RuleEngine:
         if matcher is None:
             return None
         try:
-            result: PrimExpr | None = matcher(e, self.lower, self.upper, self.residue)
+            result: PrimExpr | None = matcher(e, self.lower, self.upper, self.fits_block)
         except ValueError:  # a computed literal does not fit the dtype
             return None
         return result

@@ -40,11 +40,11 @@ DIVISION_RULES: list[tuple[str, ...]] = [
     (
         "ramp(x, c1, n) // broadcast(c2, n)",
         "broadcast(x // c2, n)",
-        "c2 > 0 and residue(x, c2) >= 0 and 0 <= residue(x, c2) + c1*(n - 1) < c2",
+        "c2 > 0 and c1 > 0 and fits_block(x, c2, c1*(n - 1))",
     ),  # inside one block
     (
         "ramp(x, c1, n) % broadcast(c2, n)",
         "ramp(x % c2, c1, n)",
-        "c2 > 0 and residue(x, c2) >= 0 and 0 <= residue(x, c2) + c1*(n - 1) < c2",
+        "c2 > 0 and c1 > 0 and fits_block(x, c2, c1*(n - 1))",
     ),  # inside one block
 ]

@@ -1,0 +1,155 @@
+"""Linear equations: coefficients of variables, and solving an inequality for one variable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tilewright.arith.affine import Terms, affine, build
+from tilewright.arith.analyzer import Analyzer
+from tilewright.arith.int_set import IntSet, IntSetEvaluator
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import EQ, LE, LT, And, Call, PrimExpr, Var
+from tilewright.tir.expr import Range
+
+
+def _uses(e: PrimExpr, wanted: Sequence[Var]) -> bool:
+    from tilewright.tir.visitor import stmt_vars
+
+    return any(v is w for v in stmt_vars(e) for w in wanted)
+
+
+def detect_linear_equation(expr: PrimExpr, var_list: Sequence[Var]) -> list[PrimExpr]:
+    """The coefficients of ``expr = sum(coeff[i] * var_list[i]) + coeff[n]``; [] when it is not of that form.
+
+    Coefficients may hold other variables.
+    """
+    analyzer = Analyzer()
+    coefficients: list[PrimExpr] = []
+    rest = expr
+    zero = {v: ops.const(0, v.dtype) for v in var_list}
+    from tilewright.tir.visitor import substitute
+
+    for var in var_list:
+        # linear in var: f(var + 1) - f(var) does not depend on any of the variables
+        step = analyzer.simplify(ops.sub(_expanded(substitute(rest, {var: var + 1})), _expanded(rest)))
+        if _uses(step, var_list):
+            return []
+        coefficients.append(step)
+    base = analyzer.simplify(substitute(rest, zero))
+    total = base
+    for var, coef in zip(var_list, coefficients, strict=True):
+        total = ops.add(total, ops.mul(var, coef))
+    if not analyzer.can_prove_equal(_expanded(expr), _expanded(total)):
+        return []
+    return [*coefficients, base]
+
+
+def _expanded(e: PrimExpr) -> PrimExpr:
+    """``e`` with products of sums multiplied out."""
+    memo: dict[PrimExpr, tuple[Terms, int]] = {}
+    return _multiply_out(e, memo)
+
+
+def _multiply_out(e: PrimExpr, memo: dict[PrimExpr, tuple[Terms, int]]) -> PrimExpr:
+    from tilewright.ir.prim_expr import Mul
+    from tilewright.tir.visitor import ExprMutator
+
+    class _Distribute(ExprMutator):
+        def visit_mul(self, x: Mul) -> PrimExpr:
+            a, b = self.visit_expr(x.a), self.visit_expr(x.b)
+            (a_terms, a_const), (b_terms, b_const) = affine(a, memo), affine(b, memo)
+            if len(a_terms) + bool(a_const) <= 1 and len(b_terms) + bool(b_const) <= 1:
+                return ops.mul(a, b)
+            total: PrimExpr = ops.const(0, x.dtype)
+            for left in _parts(a_terms, a_const, x.dtype):
+                for right in _parts(b_terms, b_const, x.dtype):
+                    total = ops.add(total, ops.mul(left, right))
+            return total
+
+    return _Distribute().visit_expr(e)
+
+
+def _parts(terms: Terms, const: int, dtype: str) -> list[PrimExpr]:
+    parts = [build({a: c}, 0, dtype) for a, c in terms.items()]
+    return [*parts, ops.const(const, dtype)] if const or not parts else parts
+
+
+def detect_clip_bound(expr: PrimExpr, var_list: Sequence[Var]) -> list[PrimExpr | None]:
+    """From a conjunction such as ``i < n && 2 <= i``: [minimum, maximum, ...] of each variable, None where unbounded.
+
+    [] when a condition is not a bound of one of the variables.
+    """
+    analyzer = Analyzer()
+    low: dict[Var, PrimExpr] = {}
+    high: dict[Var, PrimExpr] = {}
+    work = [analyzer.simplify(expr)]
+    while work:
+        cond = work.pop()
+        if isinstance(cond, And):
+            work += [cond.b, cond.a]
+            continue
+        if isinstance(cond, Call) and isinstance(cond.op, Op) and cond.op.name == "tir.likely":
+            work.append(cond.args[0])
+            continue
+        used = [v for v in var_list if _uses(cond, [v])]
+        bound = solve_bound(used[0], cond, analyzer) if len(used) == 1 else None
+        if bound is None:
+            return []
+        var = used[0]
+        if bound.low is not None:
+            low[var] = ops.maximum(low[var], bound.low) if var in low else bound.low
+        if bound.high is not None:
+            high[var] = ops.minimum(high[var], bound.high) if var in high else bound.high
+    return [end for v in var_list for end in (low.get(v), high.get(v))]
+
+
+def solve_bound(var: Var, cond: PrimExpr, analyzer: Analyzer) -> IntSet | None:
+    """The values of ``var`` for which the comparison holds; None when it is not linear in ``var``."""
+    simple = analyzer.simplify(cond)
+    if not isinstance(simple, (LT, LE, EQ)):
+        return None
+    terms, const = analyzer.simplifier.difference(simple.a, simple.b)
+    coef = terms.get(var, 0)
+    rest_terms = {a: c for a, c in terms.items() if a is not var}
+    if coef == 0 or any(_uses(a, [var]) for a in rest_terms):
+        return None
+    rest = build(rest_terms, const, var.dtype)
+    if isinstance(simple, EQ):
+        if abs(coef) != 1:
+            return None
+        return IntSet.single_point(analyzer.simplify(ops.mul(rest, -coef)))
+    # coef*var + rest < 0
+    if isinstance(simple, LE):
+        rest = ops.sub(rest, 1)
+    if coef > 0:
+        return IntSet(None, analyzer.simplify(ops.floordiv(ops.sub(ops.const(-1, rest.dtype), rest), coef)))
+    return IntSet(analyzer.simplify(ops.add(ops.floordiv(rest, -coef), 1)), None)
+
+
+def deduce_bound(
+    var: Var,
+    cond: PrimExpr,
+    hint_map: Mapping[Var, IntSet | Range],
+    relax_map: Mapping[Var, IntSet | Range],
+) -> IntSet:
+    """Values of ``var`` for which ``cond`` holds whatever the variables of ``relax_map`` are; everything if not known.
+
+    ``hint_map`` gives ranges of other variables, to simplify with.
+    """
+    analyzer = Analyzer()
+    for other, dom in hint_map.items():
+        if isinstance(dom, Range):
+            analyzer.bind(other, dom)
+    simple = analyzer.simplify(cond)
+    if not isinstance(simple, (LT, LE)):
+        return IntSet.everything()
+    terms, const = analyzer.simplifier.difference(simple.a, simple.b)
+    rest = {a: c for a, c in terms.items() if a is not var}
+    if var not in terms or any(_uses(a, [var]) for a in rest):
+        return IntSet.everything()
+    highest = IntSetEvaluator(relax_map, analyzer).evaluate(build(rest, const, var.dtype)).high
+    if highest is None:
+        return IntSet.everything()
+    bound = solve_bound(var, type(simple)(ops.add(build({var: terms[var]}, 0, var.dtype), highest), ops.const(0, var.dtype)), analyzer)
+    return IntSet.everything() if bound is None else bound
