@@ -8,10 +8,11 @@ number::
       multiply(%0, %0) /* ty=Tensor[(1, 4), float32] */
     }
 
-Before a call stand first the arguments of all its arguments, then its arguments, each in order. Variables, operators, constructors, global names and constants stand in place; the result of a body and the
-value of a let do so when nothing else uses them; everything else becomes ``%n = ...;`` in the innermost scope
-open when it is first needed. Scopes are function bodies, branches, clauses, and what follows a let. Numbers and
-variable names run through the whole text, so ``%x`` in a second function is ``%x1``.
+Before a call stand first the arguments of all its arguments, then its arguments, each in order. Variables,
+operators, constructors, global names and constants stand in place; so do the result of a body and the value of a
+let when nothing else uses them. Everything else becomes ``%n = ...;`` in the innermost scope that is open when it
+is first needed. Scopes are function bodies, branches, clauses, and what follows a let. Numbers and variable names
+run through the whole text, so ``%x`` in a second function is ``%x1``.
 
 Where TVM's text would not read back it differs: floats keep all their digits, and a name that is no identifier
 is quoted (``%"input.1"``).

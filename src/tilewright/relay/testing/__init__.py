@@ -1,0 +1,76 @@
+"""Networks written in Relay, with parameters, and helpers of tests; as ``tvm.relay.testing``.
+
+Each network module has ``get_net(...)``, the function, and ``get_workload(...)``, a typed module with parameters:
+mlp, resnet, mobilenet, vgg, squeezenet, densenet, inception_v3, dcgan, lstm. ``layers`` names the parameters of
+a layer after it; ``init`` makes their values, the same in every run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import Pass
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.testing import (
+    dcgan,
+    densenet,
+    inception_v3,
+    init,
+    layers,
+    lstm,
+    mlp,
+    mobilenet,
+    resnet,
+    squeezenet,
+    vgg,
+)
+from tilewright.relay.testing.init import create_workload
+from tilewright.relay.visitor import post_order_visit
+from tilewright.runtime import ndarray as nd
+
+
+def run_opt_pass(expr: RelayExpr, opt_pass: Pass, import_prelude: bool = False) -> RelayExpr:
+    """``expr`` after a pass. An expression that is no function becomes the body of one, and comes back as a body.
+
+    There is no prelude to import: ``import_prelude`` stands for callers written for TVM and must be False.
+    """
+    if import_prelude:
+        raise ValueError("there is no prelude; pass import_prelude=False")
+    entry = opt_pass(IRModule.from_expr(expr))["main"]
+    result: RelayExpr = entry if isinstance(expr, Function) else entry.body
+    return result
+
+
+def run_infer_type(expr: RelayExpr) -> Any:
+    """``expr`` with its types inferred."""
+    from tilewright.relay.transform import InferType
+
+    return run_opt_pass(expr, InferType())
+
+
+def rand(dtype: str = "float32", *shape: int) -> nd.NDArray:
+    """An array of uniform random numbers in [0, 1), from numpy's global generator."""
+    return nd.array(np.random.rand(*shape).astype(nd.numpy_dtype(dtype)))
+
+
+def count_ops(expr: RelayExpr) -> dict[str, int]:
+    """How often each operator is called."""
+    found: dict[str, int] = {}
+
+    def count(node: RelayExpr) -> None:
+        if isinstance(node, Call) and isinstance(node.op, Op):
+            found[node.op.name] = found.get(node.op.name, 0) + 1
+
+    post_order_visit(expr, count)
+    return found
+
+
+__all__ = [
+    "count_ops", "create_workload", "dcgan", "densenet", "inception_v3", "init", "layers", "lstm", "mlp", "mobilenet",
+    "rand", "resnet", "run_infer_type", "run_opt_pass", "squeezenet", "vgg",
+]  # fmt: skip
