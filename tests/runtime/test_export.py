@@ -74,7 +74,7 @@ def test_module_table_has_tvms_layout(factory: runtime.GraphExecutorFactoryModul
     params = runtime.save_param_dict({"w": WEIGHT})
     array = params[8 + 8 + 8 + len(text("w")) + 8 :]
     expected = struct.pack("<Q", 3) + text("GraphExecutorFactory") + text(factory.get_graph_json())
-    expected += struct.pack("<Q", 1) + array + struct.pack("<Q", 1) + text("w") + text("default")
+    expected += struct.pack("<QQ", 1, 1) + text("w") + array + text("default")
     expected += text("_lib") + text("_import_tree") + struct.pack("<QQQQQQ", 3, 0, 1, 1, 1, 1)
     assert blob == struct.pack("<Q", len(expected)) + expected
 
