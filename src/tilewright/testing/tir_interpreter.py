@@ -182,7 +182,7 @@ _MATH: dict[str, Callable[..., Any]] = {
     "nearbyint": np.rint, "fma": lambda x, y, z: x * y + z,
     "shift_left": lambda x, y: x << y, "shift_right": lambda x, y: x >> y, "bitwise_and": lambda x, y: x & y,
     "bitwise_or": lambda x, y: x | y, "bitwise_xor": lambda x, y: x ^ y, "bitwise_not": lambda x: ~x,
-    "likely": lambda x: x,
+    "likely": lambda x: x, "prefetch": lambda *args: 0, "tvm_tuple": lambda *args: 0,
 }  # fmt: skip
 
 
@@ -192,6 +192,7 @@ class Compiler:
     def __init__(self, externs: Mapping[str, Callable[..., Any]]) -> None:
         self.externs = externs
         self.cache: dict[PrimExpr, Code] = {}
+        self.alignment: dict[Buffer, dict[int, tuple[int, int]]] = {}
 
     def expr(self, e: PrimExpr) -> Code:
         """The code of an expression."""
@@ -330,12 +331,12 @@ class Compiler:
         def code(env: Env) -> Any:
             realized = env.get(buffer)
             if realized is not None:
-                low, extents = realized
+                low, extents, steps = realized
                 flat = 0
                 for dim in dims:
                     value = codes[dim](env) - low[dim]
                     _check_dimension(buffer, dim, value, extents[dim])
-                    flat = flat * extents[dim] + value
+                    flat = flat + value * steps[dim]
                 return env[data], flat
             flat = offset(env)
             if strides:
@@ -541,16 +542,22 @@ class Compiler:
         low, extents = [self.expr(r.min) for r in s.bounds], [self.expr(r.extent) for r in s.bounds]
         body, buffer = self.stmt(s.body), s.buffer
 
+        aligned = self.alignment.get(buffer, {})
+
         def code(env: Env) -> None:
             sizes = [int(e(env)) for e in extents]
-            env[buffer] = ([v(env) for v in low], sizes)
-            env[buffer.data] = fresh(buffer.name, buffer.dtype, math.prod(sizes))
+            steps, count = _strides(sizes, aligned)
+            env[buffer] = ([v(env) for v in low], sizes, steps)
+            env[buffer.data] = fresh(buffer.name, buffer.dtype, count)
             body(env)
             del env[buffer], env[buffer.data]
 
         return code
 
     def _attr(self, s: AttrStmt) -> Code:
+        if s.attr_key == "buffer_dim_align":
+            dim, factor, offset = (int(a) for a in s.value.args)  # type: ignore[attr-defined]
+            self.alignment.setdefault(s.node, {})[dim] = (factor, offset)
         body = self.stmt(s.body)
         if s.attr_key not in ("thread_extent", "virtual_thread") or not isinstance(s.node, IterVar):
             return body
@@ -578,6 +585,18 @@ class Compiler:
 
     def _prefetch(self, s: Prefetch) -> Code:
         return lambda env: None
+
+
+def _strides(extents: Sequence[int], aligned: Mapping[int, tuple[int, int]]) -> tuple[list[int], int]:
+    """Strides of realized memory, and its size; aligned dimensions have strides of ``k*factor + offset``."""
+    strides, step = [], 1
+    for dim in reversed(range(len(extents))):
+        if dim in aligned:
+            factor, offset = aligned[dim]
+            step += (factor + offset - step % factor) % factor
+        strides.append(step)
+        step *= extents[dim]
+    return strides[::-1], step
 
 
 def _check_dimension(buffer: Buffer, dim: int, value: Any, extent: int) -> None:

@@ -71,11 +71,11 @@ def _bind_loops(stage: Stage, bounds: Bounds) -> None:
         r = bounds.ranges[iv]
         attr = stage.iter_var_attrs.get(iv)
         thread = attr.bind_thread if attr is not None else None
-        for var in (iv.var,) if thread is None else (iv.var, thread.var):
+        for var, dom in [(iv.var, r)] if thread is None else [(iv.var, r), (thread.var, Range(0, r.extent))]:
             if var not in bounds.loops:
-                bounds.loops[var] = r
+                bounds.loops[var] = dom
                 if not ops.is_const_int(r.extent, 0):  # an empty range would make anything provable
-                    bounds.analyzer.bind(var, r)
+                    bounds.analyzer.bind(var, dom)
 
 
 def _readers(sch: Schedule) -> dict[Tensor, list[Stage]]:
