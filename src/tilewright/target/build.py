@@ -91,7 +91,10 @@ class ModuleBuilder:
         if self.target.kind.name == "c":
             from tilewright.target.codegen.c.code import CCode
 
-            return from_compiled(CCode(self._functions, self.target), "c")
+            code = CCode(self._functions, self.target)
+            module = from_compiled(code, "c")
+            code.module_handle = module.handle
+            return module
         return from_compiled(LLVMCode(self._units, self._batch.results(), self._cpu, self._level), "llvm")
 
 

@@ -1,0 +1,150 @@
+"""C source as the runtime takes it: compiled by the system's C compiler when a function of it is first asked for."""
+
+from __future__ import annotations
+
+import _ctypes
+import ctypes
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.runtime.error import TVMError
+from tilewright.target import llvm_compile
+from tilewright.target.codegen.c.function import Source, print_function
+from tilewright.target.codegen.c.names import string_literal
+from tilewright.target.codegen.llvm.support import refusing_ir
+from tilewright.target.features import features
+from tilewright.target.loader import LoadedObjects
+from tilewright.target.target import Target
+from tilewright.tir.function import PrimFunc
+
+COMPILER_FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno")
+_RECURSION_LIMIT = 200_000
+
+
+@cache
+def _prelude() -> str:
+    return Path(__file__).with_name("prelude.h").read_text("utf-8")
+
+
+def emit_source(funcs: Sequence[PrimFunc]) -> tuple[str, list[str]]:
+    """The C text of ``funcs``, which the passes of code generation have been through, and their names."""
+    if sys.getrecursionlimit() < _RECURSION_LIMIT:
+        sys.setrecursionlimit(_RECURSION_LIMIT)
+    source = Source()
+    names = [print_function(f, source) for f in funcs]
+    parts = ["// tilewright target: c", _prelude()]
+    if names:
+        parts.append(
+            "TVM_DLL TW_WEAK extern const char __tvm_main__[];"
+            f"\nconst char __tvm_main__[] = {string_literal(names[0])};"
+        )
+    parts += ["\n".join(source.declarations.values()), "\n".join(source.functions)]
+    parts.append("#ifdef __cplusplus\n}\n#endif\n")
+    return "\n".join(parts), names
+
+
+class CCode:
+    """The C source of one module."""
+
+    def __init__(self, funcs: Sequence[PrimFunc], target: Target) -> None:
+        self.target = target
+        self.source, self._names = emit_source(funcs)
+        self._library: ctypes.CDLL | LoadedObjects | None = None
+        self.module_handle: int | None = None  # what __tvm_module_ctx gets
+
+    def __del__(self) -> None:
+        if isinstance(self._library, ctypes.CDLL):
+            _ctypes.dlclose(self._library._handle)
+
+    # ---- the protocol ----
+    def lookup(self, name: str) -> int | None:
+        """Address of a function, compiled now if it is not yet. The runtime's pointers are filled here."""
+        if name.startswith("__") and self._library is None:
+            return None
+        library = self._load()
+        if isinstance(library, LoadedObjects):
+            return library.lookup(name)
+        return _address(library, name)
+
+    def function_names(self) -> list[str]:
+        """Names of the packed functions, entry first."""
+        return list(self._names)
+
+    def objects(self) -> list[bytes]:
+        """None: an exported library is compiled from the source."""
+        return []
+
+    def c_sources(self) -> list[str]:
+        """The source."""
+        return [self.source]
+
+    def get_source(self, fmt: str = "") -> str:
+        """The C text."""
+        if fmt not in ("", "c", "cc", "h"):
+            raise TilewrightError(f"C code has no text of format {fmt!r}; there is c")
+        return self.source
+
+    def render(self, fmt: str) -> bytes:
+        """The module as one file: ``c``, or ``o``, for which the C compiler runs."""
+        if fmt in ("c", "cc"):
+            return self.source.encode()
+        if fmt not in ("o", "obj"):
+            raise TilewrightError(f"cannot save C code as .{fmt}; there is .c and .o")
+        with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+            return self._compile(Path(folder), "module.o", [f for f in COMPILER_FLAGS if f != "-shared"] + ["-c"]).read_bytes()
+
+    # ---- compiling ----
+    def _compile(self, folder: Path, result: str, flags: Sequence[str]) -> Path:
+        from tilewright.runtime._ffi import include_dir
+        from tilewright.runtime.export import find_compiler, run_compiler
+
+        source, out = folder / "module.c", folder / result
+        source.write_text(self.source)
+        run_compiler([find_compiler(), *flags, f"-I{include_dir()}", "-o", str(out), str(source), "-lm"])
+        return out
+
+    def _load(self) -> ctypes.CDLL | LoadedObjects:
+        if self._library is None:
+            try:
+                with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+                    path = self._compile(Path(folder), "module.so", COMPILER_FLAGS)
+                    library = ctypes.CDLL(str(path))  # stays mapped when the file goes
+                self._fill(library)
+                self._library = library
+            except TVMError as error:
+                self._library = self._refusal(str(error))
+        return self._library
+
+    def _fill(self, library: ctypes.CDLL) -> None:
+        from tilewright.runtime.module import context_symbols
+
+        for name, address in context_symbols().items():
+            cell = _address(library, f"__{name}")
+            if cell is not None:
+                ctypes.c_void_p.from_address(cell).value = address
+        cell = _address(library, "__tvm_module_ctx")
+        if cell is not None:
+            ctypes.c_void_p.from_address(cell).value = self.module_handle
+
+    def _refusal(self, why: str) -> LoadedObjects:
+        """Functions that only report why the source could not be compiled."""
+        host = features("llvm")
+        text = refusing_ir(host, self._names, f"needs a C compiler to run: {why}")
+        data = llvm_compile.compile_ir(text, host.triple, "", "", 0)
+        from tilewright.runtime.module import context_symbols
+
+        loaded = LoadedObjects([data], [*self._names, "__TVMAPISetLastError"])
+        cell = loaded.addresses["__TVMAPISetLastError"]
+        ctypes.c_void_p.from_address(cell).value = context_symbols()["TVMAPISetLastError"]
+        return loaded
+
+
+def _address(library: ctypes.CDLL, name: str) -> int | None:
+    try:
+        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+    except AttributeError:
+        return None

@@ -1,0 +1,400 @@
+"""Expressions as C text.
+
+What several places of one statement share becomes a local variable, so that the text stays as long as the expression is;
+what only one branch of a conditional evaluates stands in that branch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.target import intrinsics
+from tilewright.target.codegen.c.names import Names, c_type, float_literal, int_literal, string_literal
+from tilewright.target.codegen.llvm.expr import reads_memory
+from tilewright.tir.expr import (
+    EQ, GE, GT, LE, LT, NE, Add, And, BinaryExpr, Broadcast, Call, Cast, ConstExpr, Div, FloatImm, FloorDiv, FloorMod,
+    IntImm, Let, Load, Max, Min, Mod, Mul, Not, Or, PrimExpr, Ramp, Select, SizeVar, StringImm, Sub, Var,
+)  # fmt: skip
+
+_SYMBOLS = {Add: "+", Sub: "-", Mul: "*", Div: "/", Mod: "%", EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
+_BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_left": "<<", "shift_right": ">>"}
+
+_FIELDS = {
+    1: ("data", "void*"), 2: ("shape", "int64_t*"), 3: ("strides", "int64_t*"), 4: ("ndim", "int32_t"),
+    5: ("dtype.code", "uint8_t"), 6: ("dtype.bits", "uint8_t"), 7: ("dtype.lanes", "uint16_t"),
+    8: ("byte_offset", "uint64_t"), 9: ("device.device_id", "int"), 10: ("device.device_type", "DLDeviceType"),
+}  # fmt: skip
+
+
+class ExpressionPrinter:
+    """Prints the expressions of one C function; statements go to ``lines``."""
+
+    _methods: ClassVar[dict[type, Callable[..., str]]] = {}
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.names = Names()
+        self.lines: list[str] = []
+        self.depth = 1
+        self._shared: set[PrimExpr] = set()
+        self._temporaries: dict[PrimExpr, str] = {}
+        self.element_types: dict[Var, str] = {}  # what a pointer variable is declared to point to
+
+    def put(self, text: str) -> None:
+        """Append a line at the current depth."""
+        self.lines.append("  " * self.depth + text)
+
+    # ---- sharing ----
+    def begin_statement(self, *expressions: PrimExpr) -> None:
+        """Find what the expressions of the next statement share."""
+        self._temporaries = {}
+        counts: dict[PrimExpr, int] = {}
+        stack: list[Any] = list(expressions)
+        while stack:
+            node = stack.pop()
+            if not isinstance(node, PrimExpr) or isinstance(node, (Var, ConstExpr)):
+                continue
+            counts[node] = counts.get(node, 0) + 1
+            if counts[node] > 1:
+                continue
+            for _, child in node.field_values():
+                stack.extend(child if isinstance(child, tuple) else [child])
+        self._shared = {e for e, n in counts.items() if n > 1 and dt.parse(e.dtype).kind not in ("handle", "void")}
+
+    def value(self, e: PrimExpr) -> str:
+        """The C text of ``e``."""
+        found = self._temporaries.get(e)
+        if found is not None:
+            return found
+        method = self._methods.get(type(e))
+        if method is None:
+            raise TilewrightError(f"{self.name}: C code generation does not handle {type(e).__name__}: {e}")
+        text = method(self, e)
+        if e in self._shared and not text.isidentifier():
+            name = self.names.fresh("t")
+            self.put(f"const {c_type(e.dtype)} {name} = {text};")
+            self._temporaries[e] = name
+            return name
+        return text
+
+    def _aside(self, e: PrimExpr) -> tuple[list[str], str]:
+        """The statements that ``e`` needs first, apart, and its text."""
+        outer, temporaries = self.lines, dict(self._temporaries)
+        self.lines = []
+        self.depth += 1
+        text = self.value(e)
+        self.depth -= 1
+        inner, self.lines = self.lines, outer
+        self._temporaries = temporaries
+        return inner, text
+
+    # ---- leaves ----
+    def _var(self, e: Var) -> str:
+        return self.names.of(e)
+
+    def _int(self, e: IntImm) -> str:
+        return int_literal(e.dtype, e.value)
+
+    def _float(self, e: FloatImm) -> str:
+        if dt.parse(e.dtype).kind == "bfloat":
+            return f"tw_float_to_bfloat({float_literal('float32', e.value)})"
+        return float_literal(e.dtype, e.value)
+
+    def _string(self, e: StringImm) -> str:
+        return string_literal(e.value)
+
+    # ---- arithmetic ----
+    def _in_float(self, dtype: str, operands: list[str], make: Callable[..., str]) -> str:
+        """bfloat16 operands widened, the result rounded back."""
+        return f"tw_float_to_bfloat({make(*[f'tw_bfloat_to_float({o})' for o in operands])})"
+
+    def _arith(self, e: BinaryExpr) -> str:
+        a, b, symbol = self.value(e.a), self.value(e.b), _SYMBOLS[type(e)]
+        info = dt.parse(e.dtype)
+        if info.kind == "bfloat":
+            return self._in_float(e.dtype, [a, b], lambda x, y: f"({x} {symbol} {y})")
+        if info.kind == "float" and isinstance(e, Mod):
+            return f"{'fmod' if info.bits == 64 else 'fmodf'}({a}, {b})"
+        if info.kind in ("int", "uint") and info.bits < 32:
+            return f"(({c_type(e.dtype)})({a} {symbol} {b}))"
+        if info.kind == "int" and symbol in "+-*" and reads_memory(e):  # data may wrap; signed arithmetic may not
+            unsigned = f"uint{info.bits}_t"
+            return f"(({c_type(e.dtype)})(({unsigned}){a} {symbol} ({unsigned}){b}))"
+        return f"({a} {symbol} {b})"
+
+    def _floor(self, e: BinaryExpr) -> str:
+        a, b = self.value(e.a), self.value(e.b)
+        if not dt.is_signed(e.dtype):
+            return f"(({c_type(e.dtype)})({a} {'/' if isinstance(e, FloorDiv) else '%'} {b}))"
+        return f"tw_floor{'div' if isinstance(e, FloorDiv) else 'mod'}_{e.dtype}({a}, {b})"
+
+    def _min_max(self, e: BinaryExpr) -> str:
+        name, (a, b), info = "max" if isinstance(e, Max) else "min", (self.value(e.a), self.value(e.b)), dt.parse(e.dtype)
+        if info.kind == "bfloat":
+            return self._in_float(e.dtype, [a, b], lambda x, y: f"tw_{name}_float32({x}, {y})")
+        if e.dtype == "float16":
+            return f"((_Float16)tw_{name}_float32((float){a}, (float){b}))"
+        return f"tw_{name}_{'uint8' if info.kind == 'bool' else e.dtype}({a}, {b})"
+
+    def _compare(self, e: BinaryExpr) -> str:
+        a, b = self.value(e.a), self.value(e.b)
+        if dt.parse(e.a.dtype).kind == "bfloat":
+            a, b = f"tw_bfloat_to_float({a})", f"tw_bfloat_to_float({b})"
+        return f"({a} {_SYMBOLS[type(e)]} {b})"
+
+    def _logical(self, e: BinaryExpr) -> str:
+        symbol, a = "&&" if isinstance(e, And) else "||", self.value(e.a)
+        before, b = self._aside(e.b)
+        if not before:
+            return f"({a} {symbol} {b})"
+        name = self.names.fresh("flag")
+        self.put(f"uint8_t {name} = {a};")
+        self.put(f"if ({'' if isinstance(e, And) else '!'}{name}) {{")
+        self.lines += before
+        self.put(f"  {name} = {b};")
+        self.put("}")
+        return name
+
+    def _not(self, e: Not) -> str:
+        return f"(!{self.value(e.a)})"
+
+    def _select(self, e: Select) -> str:
+        return f"({self.value(e.condition)} ? {self.value(e.true_value)} : {self.value(e.false_value)})"
+
+    def _cast(self, e: Cast) -> str:
+        return self.cast(self.value(e.value), e.value.dtype, e.dtype)
+
+    def cast(self, text: str, source: str, dest: str) -> str:
+        """A value converted as TIR converts it."""
+        a, b = dt.parse(source).kind, dt.parse(dest).kind
+        if source == dest:
+            return text
+        if a == "bfloat":
+            text, a = f"tw_bfloat_to_float({text})", "float"
+        if b == "bfloat":
+            return f"tw_float_to_bfloat((float){text})"
+        if b == "bool":
+            return f"({text} != 0)"
+        return f"(({c_type(dest)}){text})"
+
+    def _let(self, e: Let) -> str:
+        self.put(f"const {c_type(e.var.dtype)} {self.names.of(e.var)} = {self.value(e.value)};")
+        return self.value(e.body)
+
+    # ---- memory ----
+    def element(self, buffer: Var, dtype: str, index: PrimExpr) -> str:
+        """The element of a buffer, as something to read or assign."""
+        pointer, wanted = self.names.of(buffer), c_type(dtype)
+        if self.element_types.get(buffer) != wanted:
+            pointer = f"(({wanted}*){pointer})"
+        return f"{pointer}[{self._outer(self.value(index))}]"
+
+    @staticmethod
+    def _outer(text: str) -> str:
+        """Without parentheses around the whole."""
+        if not (text.startswith("(") and text.endswith(")")):
+            return text
+        depth = 0
+        for i, c in enumerate(text):
+            depth += (c == "(") - (c == ")")
+            if depth == 0 and i < len(text) - 1:
+                return text
+        return text[1:-1]
+
+    def _load(self, e: Load) -> str:
+        text = self.element(e.buffer_var, e.dtype, e.index)
+        if ops.is_const_int(e.predicate, 1):
+            return text
+        return f"({self.value(e.predicate)} ? {text} : ({c_type(e.dtype)})0)"
+
+    def _vector(self, e: Any) -> str:
+        raise UnsupportedError(f"{self.name}: C code generation cannot place the vector {e} here")
+
+    # ---- calls ----
+    def _call(self, e: Call) -> str:
+        name = e.op.name if hasattr(e.op, "name") else str(e.op)
+        short = name.removeprefix("tir.")
+        method = getattr(self, f"_call_{short}", None)
+        if method is not None:
+            return str(method(e))
+        if short in _BITWISE:
+            a, b = self.value(e.args[0]), self.value(e.args[1])
+            return f"(({c_type(e.dtype)})({a} {_BITWISE[short]} {b}))"
+        if short in intrinsics.FLOAT_MATH:
+            return self._math(short, e)
+        raise TilewrightError(f"{self.name}: C code generation has no rule for the intrinsic {name}")
+
+    def _math(self, name: str, e: Call) -> str:
+        args, info = [self.value(a) for a in e.args], dt.parse(e.dtype)
+        if info.bits == 16:
+            wide = [self.cast(t, a.dtype, "float32") for t, a in zip(args, e.args, strict=True)]
+            return self.cast(self._math_text(name, 32, wide), "float32", e.dtype)
+        return self._math_text(name, info.bits, args)
+
+    def _math_text(self, name: str, bits: int, args: list[str]) -> str:
+        if name == "sigmoid":
+            return f"tw_sigmoid_float{bits}({args[0]})"
+        if name == "rsqrt":
+            return f"({'1.0f' if bits == 32 else '1.0'} / {self._math_text('sqrt', bits, args)})"
+        if name == "exp10":
+            return self._math_text("pow", bits, ["10.0f" if bits == 32 else "10.0", *args])
+        return f"{intrinsics.libm_name(name, bits)}({', '.join(args)})"
+
+    def _call_ldexp(self, e: Call) -> str:
+        return f"{intrinsics.libm_name('ldexp', dt.bits(e.dtype))}({self.value(e.args[0])}, (int){self.value(e.args[1])})"
+
+    def _as_float(self, e: PrimExpr) -> str:
+        return self.cast(self.value(e), e.dtype, "float64" if e.dtype == "float64" else "float32")
+
+    def _call_isnan(self, e: Call) -> str:
+        return f"(isnan({self._as_float(e.args[0])}) != 0)"
+
+    def _call_isinf(self, e: Call) -> str:
+        return f"(isinf({self._as_float(e.args[0])}) != 0)"
+
+    def _call_isfinite(self, e: Call) -> str:
+        return f"(isfinite({self._as_float(e.args[0])}) != 0)"
+
+    def _call_bitwise_not(self, e: Call) -> str:
+        return f"(({c_type(e.dtype)})~{self.value(e.args[0])})"
+
+    def _call_popcount(self, e: Call) -> str:
+        unsigned = f"uint{dt.bits(e.dtype)}_t"
+        return f"(({c_type(e.dtype)})__builtin_popcountll((unsigned long long)({unsigned}){self.value(e.args[0])}))"
+
+    def _call_clz(self, e: Call) -> str:
+        bits = dt.bits(e.args[0].dtype)
+        count = f"__builtin_clzll((unsigned long long)(uint{bits}_t){self.value(e.args[0])})"
+        return f"(({c_type(e.dtype)})({count} - {64 - bits}))"
+
+    def _call_reinterpret(self, e: Call) -> str:
+        source, dest = c_type(e.args[0].dtype), c_type(e.dtype)
+        a, b = self.names.fresh("bits"), self.names.fresh("value")
+        self.put(f"const {source} {a} = {self.value(e.args[0])};")
+        self.put(f"{dest} {b};")
+        self.put(f"memcpy(&{b}, &{a}, sizeof {b});")
+        return b
+
+    def _call_large_uint_imm(self, e: Call) -> str:
+        low, high = (int(a) for a in e.args[:2])  # type: ignore[call-overload]
+        return f"UINT64_C({high << 32 | low})"
+
+    def _call_q_multiply_shift(self, e: Call) -> str:
+        return f"tw_q_multiply_shift({', '.join([self.value(a) for a in e.args])})"
+
+    def _call_likely(self, e: Call) -> str:
+        return self.value(e.args[0])
+
+    def _call_if_then_else(self, e: Call) -> str:
+        """A conditional expression; with branches of statements where a value needs them."""
+        condition, yes, no = e.args
+        test = self.value(condition)
+        (before_yes, a), (before_no, b) = self._aside(yes), self._aside(no)
+        if not before_yes and not before_no:
+            return f"({test} ? {a} : {b})"
+        name = self.names.fresh("chosen")
+        self.put(f"{c_type(e.dtype)} {name};")
+        self.put(f"if ({self._outer(test)}) {{")
+        self.lines += before_yes
+        self.put(f"  {name} = {a};")
+        self.put("} else {")
+        self.lines += before_no
+        self.put(f"  {name} = {b};")
+        self.put("}")
+        return name
+
+    def _call_isnullptr(self, e: Call) -> str:
+        return f"({self.value(e.args[0])} == NULL)"
+
+    _call_tvm_handle_is_null = _call_isnullptr
+
+    def _call_address_of(self, e: Call) -> str:
+        load = e.args[0]
+        assert isinstance(load, Load)
+        index = load.index.base if isinstance(load.index, Ramp) else load.index
+        return f"(&{self.element(load.buffer_var, dt.element(load.dtype), index)})"
+
+    def _call_tvm_access_ptr(self, e: Call) -> str:
+        kind, data, offset = e.args[:3]
+        assert isinstance(data, Var)
+        return f"(&{self.element(data, dt.element(kind.dtype), offset)})"
+
+    def _call_prefetch(self, e: Call) -> str:
+        where = self._call_address_of(e) if isinstance(e.args[0], Load) else self.value(e.args[0])
+        return f"__builtin_prefetch({where})"
+
+    def _call_tvm_struct_get(self, e: Call) -> str:
+        struct, index, kind = self.value(e.args[0]), self.value(e.args[1]), int(e.args[2])  # type: ignore[call-overload]
+        if kind == 12:
+            member = {"float": "v_float64", "bfloat": "v_float64", "handle": "v_handle"}.get(
+                dt.parse(e.dtype).kind, "v_int64"
+            )
+            text = f"((TVMValue*){struct})[{index}].{member}"
+            return text if dt.parse(e.dtype).kind == "handle" else f"(({c_type(e.dtype)}){text})"
+        if kind == 0:
+            return f"(&((DLTensor*){struct})[{index}])"
+        member, member_type = _FIELDS[kind]
+        text = f"((DLTensor*){struct})[{index}].{member}"
+        return text if member_type.endswith("*") else f"(({c_type(e.dtype)}){text})"
+
+    def _call_tvm_struct_set(self, e: Call) -> str:
+        struct, index, value = self.value(e.args[0]), self.value(e.args[1]), e.args[3]
+        kind = int(e.args[2])  # type: ignore[call-overload]
+        if kind == 12:
+            group = dt.parse(value.dtype).kind
+            if isinstance(value, StringImm):
+                target, text = "v_str", self.value(value)
+            else:
+                target = {"float": "v_float64", "bfloat": "v_float64", "handle": "v_handle"}.get(group, "v_int64")
+                text = self.value(value)
+                if group == "bfloat":
+                    text = f"tw_bfloat_to_float({text})"
+            return f"((TVMValue*){struct})[{index}].{target} = {text}"
+        member, member_type = _FIELDS[kind]
+        text = "NULL" if member_type.endswith("*") and ops.is_const_int(value, 0) else f"({member_type}){self.value(value)}"
+        return f"((DLTensor*){struct})[{index}].{member} = {text}"
+
+    def _call_call_extern(self, e: Call) -> str:
+        name = e.args[0]
+        assert isinstance(name, StringImm)
+        args = [self.value(a) for a in e.args[1:]]
+        self.declare_extern(name.value, e.dtype, [a.dtype for a in e.args[1:]])
+        return f"{name.value}({', '.join(args)})"
+
+    _call_call_pure_extern = _call_call_extern
+
+    def declare_extern(self, name: str, result: str, args: list[str]) -> None:
+        """Have the function ``name`` declared at the head of the source."""
+        raise NotImplementedError
+
+    def _call_TVMBackendAllocWorkspace(self, e: Call) -> str:  # noqa: N802  (named after the intrinsic)
+        device_type, device_id, size, code, bits = [self.value(a) for a in e.args]
+        return f"TVMBackendAllocWorkspace({device_type}, {device_id}, (uint64_t){size}, {code}, {bits})"
+
+    def _call_TVMBackendFreeWorkspace(self, e: Call) -> str:  # noqa: N802
+        return f"TVMBackendFreeWorkspace({', '.join([self.value(a) for a in e.args])})"
+
+
+ExpressionPrinter._methods = {
+    Var: ExpressionPrinter._var,
+    SizeVar: ExpressionPrinter._var,
+    IntImm: ExpressionPrinter._int,
+    FloatImm: ExpressionPrinter._float,
+    StringImm: ExpressionPrinter._string,
+    **dict.fromkeys((Add, Sub, Mul, Div, Mod), ExpressionPrinter._arith),
+    **dict.fromkeys((FloorDiv, FloorMod), ExpressionPrinter._floor),
+    **dict.fromkeys((Min, Max), ExpressionPrinter._min_max),
+    **dict.fromkeys((EQ, NE, LT, LE, GT, GE), ExpressionPrinter._compare),
+    **dict.fromkeys((And, Or), ExpressionPrinter._logical),
+    **dict.fromkeys((Ramp, Broadcast), ExpressionPrinter._vector),
+    Not: ExpressionPrinter._not,
+    Select: ExpressionPrinter._select,
+    Cast: ExpressionPrinter._cast,
+    Let: ExpressionPrinter._let,
+    Load: ExpressionPrinter._load,
+    Call: ExpressionPrinter._call,
+}

@@ -1,0 +1,114 @@
+"""Vector statements as loops over lanes, which C compilers vectorise again.
+
+    C[ramp(i*16, 1, 16)] = A[ramp(i*16, 1, 16)] + broadcast(b, 16)
+        ->  for (lane, 0, 16) "vectorized"  C[i*16 + lane] = A[i*16 + lane] + b
+"""
+
+from __future__ import annotations
+
+from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import UnsupportedError
+from tilewright.tir.expr import (
+    Broadcast, Call, Cast, CompareExpr, IntImm, Let, Load, LogicalExpr, PrimExpr, Ramp, Select, Shuffle, Var,
+)  # fmt: skip
+from tilewright.tir.expr import ArithExpr, Not
+from tilewright.tir.stmt import For, ForKind, LetStmt, Stmt, Store
+from tilewright.tir.visitor import StmtMutator
+
+
+class _Lane:
+    """One lane of vector expressions."""
+
+    def __init__(self, lane: PrimExpr, bindings: dict[Var, PrimExpr]) -> None:
+        self.lane, self.bindings = lane, bindings
+        self.memo: dict[PrimExpr, PrimExpr] = {}
+
+    def of(self, e: PrimExpr) -> PrimExpr:
+        """Lane ``lane`` of ``e``; a scalar is the same in every lane."""
+        if dt.lanes(e.dtype) == 1:
+            return e
+        found = self.memo.get(e)
+        if found is None:
+            found = self.memo[e] = self._of(e)
+        return found
+
+    def _of(self, e: PrimExpr) -> PrimExpr:
+        if isinstance(e, Ramp):
+            return ops.add(e.base, ops.mul(ops.cast(e.base.dtype, self.lane), e.stride))
+        if isinstance(e, Broadcast):
+            return e.value
+        if isinstance(e, Var):
+            return self.of(self.bindings[e])
+        if isinstance(e, Load):
+            return Load(dt.element(e.dtype), e.buffer_var, self.of(e.index), self.of(e.predicate))
+        if isinstance(e, (ArithExpr, CompareExpr, LogicalExpr)):
+            return type(e)(self.of(e.a), self.of(e.b))
+        if isinstance(e, Not):
+            return Not(self.of(e.a))
+        if isinstance(e, Cast):
+            return Cast(dt.element(e.dtype), self.of(e.value))
+        if isinstance(e, Select):
+            return Select(self.of(e.condition), self.of(e.true_value), self.of(e.false_value))
+        if isinstance(e, Let):
+            return Let(e.var, e.value, self.of(e.body)) if dt.lanes(e.var.dtype) == 1 else self._vector_let(e)
+        if isinstance(e, Call):
+            return Call(dt.element(e.dtype), e.op, [self.of(a) for a in e.args])
+        if isinstance(e, Shuffle) and len(e.vectors) == 1:
+            return _Lane(e.indices[int(self.lane)], self.bindings).of(e.vectors[0])  # type: ignore[call-overload]
+        raise UnsupportedError(f"C code generation cannot take the vector expression {type(e).__name__} apart: {e}")
+
+    def _vector_let(self, e: Let) -> PrimExpr:
+        self.bindings[e.var] = e.value
+        return self.of(e.body)
+
+
+def _has_shuffle(e: PrimExpr) -> bool:
+    stack: list[object] = [e]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if id(node) in seen or not isinstance(node, PrimExpr):
+            continue
+        seen.add(id(node))
+        if isinstance(node, Shuffle):
+            return True
+        for _, child in node.field_values():
+            stack.extend(child if isinstance(child, tuple) else [child])
+    return False
+
+
+class _Scalarize(StmtMutator):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bindings: dict[Var, PrimExpr] = {}
+        self.count = 0
+
+    def visit_store(self, s: Store) -> Stmt:
+        """A vector store becomes a loop, or one store a lane where lanes are shuffled."""
+        lanes = dt.lanes(s.index.dtype)
+        if lanes == 1:
+            return s
+        if _has_shuffle(s.value):
+            from tilewright.tir.stmt import seq
+
+            return seq(*[self._store(s, IntImm("int32", i)) for i in range(lanes)])
+        self.count += 1
+        lane = Var(f"lane{self.count}", "int32")
+        return For(lane, 0, lanes, ForKind.VECTORIZED, self._store(s, lane))
+
+    def _store(self, s: Store, lane: PrimExpr) -> Stmt:
+        of = _Lane(lane, self.bindings).of
+        return Store(s.buffer_var, of(s.value), of(s.index), of(s.predicate))
+
+    def visit_let_stmt(self, s: LetStmt) -> Stmt:
+        """A vector variable is replaced by its value."""
+        if dt.lanes(s.var.dtype) == 1:
+            return super().visit_let_stmt(s)
+        self.bindings[s.var] = s.value
+        return self.visit_stmt(s.body)
+
+
+def scalarize(stmt: Stmt) -> Stmt:
+    """``stmt`` without vectors."""
+    return _Scalarize().visit_stmt(stmt)
