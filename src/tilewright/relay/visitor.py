@@ -282,12 +282,28 @@ class ExprRewriter(ExprMutator):
 
 def post_order_visit(expr: RelayExpr, fvisit: Callable[[RelayExpr], None]) -> None:
     """Call ``fvisit`` on every node once, children first."""
+    for node in post_order(expr):
+        fvisit(node)
 
-    class _Visitor(ExprVisitor):
-        def dispatch(self, node: RelayExpr) -> None:
-            fvisit(node)
 
-    _Visitor().visit(expr)
+def post_order(
+    expr: RelayExpr, children: Callable[[RelayExpr], Sequence[RelayExpr]] = direct_children
+) -> list[RelayExpr]:
+    """Every node once, children (as ``children`` gives them) before the nodes that use them."""
+    order: list[RelayExpr] = []
+    done: set[RelayExpr] = set()
+    stack: list[tuple[RelayExpr, bool]] = [(expr, False)]
+    while stack:
+        node, ready = stack.pop()
+        if node in done:
+            continue
+        if ready:
+            done.add(node)
+            order.append(node)
+        else:
+            stack.append((node, True))
+            stack.extend((c, False) for c in reversed(children(node)) if c not in done)
+    return order
 
 
 class _Substitute(ExprMutator):

@@ -36,7 +36,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem
 from tilewright.relay.transform.common import open_children, typed_function_pass
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.tir.layout import layout
 
 _PASS_THROUGH = frozenset({"nn.relu", "nn.leaky_relu", "nn.max_pool2d", "nn.global_max_pool2d"})
@@ -160,29 +160,12 @@ def _users_of(order: Sequence[RelayExpr]) -> dict[RelayExpr, list[RelayExpr]]:
     return users
 
 
-def _post_order(root: RelayExpr) -> list[RelayExpr]:
-    order: list[RelayExpr] = []
-    done: set[RelayExpr] = set()
-    stack: list[tuple[RelayExpr, bool]] = [(root, False)]
-    while stack:
-        expr, ready = stack.pop()
-        if expr in done:
-            continue
-        if ready:
-            done.add(expr)
-            order.append(expr)
-        else:
-            stack.append((expr, True))
-            stack.extend((c, False) for c in reversed(open_children(expr)))
-    return order
-
-
 class _Folder(ExprMutator):
     """What both directions share."""
 
     def __init__(self, func: Function) -> None:
         super().__init__()
-        self.order = _post_order(func)
+        self.order = post_order(func, open_children)
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return open_children(expr)

@@ -35,7 +35,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import open_children, typed_function_pass
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.visitor import ExprMutator, post_order
 
 PassContext.register_option(
     "relay.FuseOps.max_depth", int, 256, "largest number of operators that one fused function may hold"
@@ -90,7 +90,7 @@ class _GraphBuilder:
 
     def build(self, body: RelayExpr) -> list[_Node]:
         """Nodes of everything under ``body``, operands first."""
-        for expr in _post_order(body):
+        for expr in post_order(body, open_children):
             node = self.nodes.setdefault(expr, _Node(expr, -1))
             node.index = len(self.order)
             self.order.append(node)
@@ -145,23 +145,6 @@ class _GraphBuilder:
 
 def _same_shape(a: TensorType, b: TensorType) -> bool:
     return len(a.shape) == len(b.shape) and all(x is y for x, y in zip(a.shape, b.shape, strict=True))
-
-
-def _post_order(body: RelayExpr) -> list[RelayExpr]:
-    order: list[RelayExpr] = []
-    done: set[RelayExpr] = set()
-    stack: list[tuple[RelayExpr, bool]] = [(body, False)]
-    while stack:
-        expr, ready = stack.pop()
-        if expr in done:
-            continue
-        if ready:
-            done.add(expr)
-            order.append(expr)
-            continue
-        stack.append((expr, True))
-        stack.extend((c, False) for c in reversed(open_children(expr)) if c not in done)
-    return order
 
 
 def _build_dominators(order: list[_Node]) -> None:
