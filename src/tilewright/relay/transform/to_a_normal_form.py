@@ -26,7 +26,7 @@ from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo
 from tilewright.relay.adt import Clause, Constructor, Match
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Var
 from tilewright.relay.transform.common import open_children
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.visitor import ExprMutator, direct_children
 
 
 class _Scope:

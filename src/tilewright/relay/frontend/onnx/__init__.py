@@ -5,6 +5,21 @@ registry.py    converters by name, opset  attributes.py node attributes as Pytho
 conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py resize.py creation.py
 """
 
+from tilewright.relay.frontend.onnx import (
+    conv,
+    creation,
+    elementwise,
+    linear,
+    normalization,
+    pooling,
+    recurrent,
+    reduce,
+    resize,
+    shape,
+)
 from tilewright.relay.frontend.onnx.importer import from_onnx
 
-__all__ = ["from_onnx"]
+__all__ = [
+    "conv", "creation", "elementwise", "from_onnx", "linear", "normalization", "pooling", "recurrent", "reduce",
+    "resize", "shape",
+]  # fmt: skip

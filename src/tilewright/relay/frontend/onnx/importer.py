@@ -18,18 +18,6 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.span import SourceName, Span
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleWrapper, Var, const
-from tilewright.relay.frontend.onnx import (  # noqa: F401  (each registers its converters)
-    conv,
-    creation,
-    elementwise,
-    linear,
-    normalization,
-    pooling,
-    recurrent,
-    reduce,
-    resize,
-    shape,
-)
 from tilewright.relay.frontend.onnx.attributes import dtype_of, to_array
 from tilewright.relay.frontend.onnx.context import NodeContext, OnnxImportError, describe, typed
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
@@ -229,7 +217,7 @@ class GraphImporter:
             wanted = " ".join(f"--input-shape {u}" for u in unknown)
             raise OnnxImportError(
                 f"the model leaves dimensions open; say what they are, with numbers for each '?': {wanted} "
-                f"(in Python: from_onnx(model, shape={{{', '.join(repr(u.split(':')[0]) + ': (...)' for u in unknown)}}}))"
+                "(in Python, from_onnx(model, shape={name: dimensions}))"
             )
 
     def _input_shape(self, value: onnx.ValueInfoProto) -> list[Any]:
