@@ -134,8 +134,11 @@ def join_splits(terms: Terms, memo: dict[PrimExpr, Affine]) -> tuple[Terms, int]
                 continue
             scale = terms[low_atom]
             for high_atom, (y, high_lower, high_upper) in splits:
-                if high_lower == upper and y is x and terms[high_atom] * lower == scale * upper:
-                    joined, extra = _joined(x, lower, high_upper, memo)
+                if high_lower != upper or terms[high_atom] * lower != scale * upper:
+                    continue
+                # a remainder may have lost multiples of its divisor: (16*o + i) % 7 is (2*o + i) % 7
+                if y is x or (lower == 1 and _congruent(x, y, upper, memo)):
+                    joined, extra = _joined(y, lower, high_upper, memo)
                     terms = {a: c for a, c in terms.items() if a is not low_atom and a is not high_atom}
                     add_affine(terms, joined, scale)
                     const += extra * scale
@@ -145,6 +148,15 @@ def join_splits(terms: Terms, memo: dict[PrimExpr, Affine]) -> tuple[Terms, int]
                 splits = [(a, as_split(a)) for a in terms]
                 break
     return terms, const
+
+
+def _congruent(x: PrimExpr, y: PrimExpr, modulus: int, memo: dict[PrimExpr, Affine]) -> bool:
+    """Whether ``x - y`` is plainly a multiple of ``modulus``."""
+    (x_terms, x_const), (y_terms, y_const) = affine(x, memo), affine(y, memo)
+    atoms = {**x_terms, **y_terms}
+    return (x_const - y_const) % modulus == 0 and all(
+        (x_terms.get(a, 0) - y_terms.get(a, 0)) % modulus == 0 for a in atoms
+    )
 
 
 def _joined(x: PrimExpr, lower: int, upper: int | None, memo: dict[PrimExpr, Affine]) -> Affine:

@@ -10,8 +10,9 @@ Before and after::
       }                                                 for (i_1: int32, 0, ...) { ... with the check ... }
     }
 
-Only conditions marked ``likely`` count. By default only loops whose extent is not constant are split; the options of
-``tir.LoopPartition`` in the PassContext's config are ``partition_const_loop`` (split the others too) and
+Only conditions marked ``likely`` count. By default only loops whose extent is not constant are split, and those that the
+schedule marks with ``s[C].pragma(axis, "loop_partition_hint", 1)``. The options of ``tir.LoopPartition`` in the
+PassContext's config are ``partition_const_loop`` (split the others too) and
 ``no_unroll_loop_with_extent_one`` (accepted for TVM's sake: such loops are written out by Simplify).
 """
 
@@ -28,13 +29,14 @@ from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import LE, LT, And, Call, IntImm, PrimExpr, Var
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.tir.analysis import side_effect
-from tilewright.tir.stmt import Evaluate, For, ForKind, IfThenElse, Stmt, seq
+from tilewright.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, seq
 from tilewright.tir.transform.common import ScopedMutator, bind_range, body_pass
 from tilewright.tir.visitor import StmtExprMutator, StmtExprVisitor, stmt_vars, substitute, with_fresh_vars
 
 PassContext.register_option("tir.LoopPartition", dict, {}, "options of LoopPartition, see tir/transform/loop_partition.py")
 
 _TRUE = IntImm("bool", 1)
+_HINT = "pragma_loop_partition_hint"
 
 
 def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
@@ -108,13 +110,22 @@ class _Partition(ScopedMutator):
     def __init__(self, partition_const_loop: bool) -> None:
         super().__init__()
         self.partition_const_loop = partition_const_loop
+        self.hinted: set[Var] = set()
+
+    def visit_attr(self, s: AttrStmt) -> Stmt:
+        if s.attr_key != _HINT:
+            return super().visit_attr(s)
+        if not ops.is_const_int(s.value, 0):
+            self.hinted.add(s.node.var)
+        return self.visit_stmt(s.body)  # type: ignore[no-any-return]
 
     def visit_expr(self, expr: PrimExpr) -> PrimExpr:
         return expr
 
     def visit_for(self, s: For) -> Stmt:
         constant = isinstance(s.min, IntImm) and isinstance(s.extent, IntImm)
-        if s.kind in (ForKind.SERIAL, ForKind.PARALLEL) and (self.partition_const_loop or not constant):
+        wanted = self.partition_const_loop or not constant or s.loop_var in self.hinted
+        if s.kind in (ForKind.SERIAL, ForKind.PARALLEL) and wanted:
             split = self._split(s)
             if split is not None:
                 return split
