@@ -226,11 +226,11 @@ class CallEmitter(MemoryEmitter):
         index = load.index
         ramp = as_ramp(index) if dt.lanes(index.dtype) > 1 else None
         base = ramp[0] if ramp is not None else index
-        return self.element_address(self.value(load.buffer_var), load.dtype, self.value(base), base.dtype)
+        return self.element_address(self.value(load.buffer_var), load.dtype, base)
 
     def _access_ptr(self, e: Call) -> str:
         kind, data, offset = e.args[:3]
-        return self.element_address(self.value(data), dt.element(kind.dtype), self.value(offset), offset.dtype)
+        return self.element_address(self.value(data), dt.element(kind.dtype), offset)
 
     def _prefetch(self, e: Call) -> str:
         address = e.args[0]

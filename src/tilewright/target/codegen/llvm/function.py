@@ -14,6 +14,7 @@ from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.codegen.llvm.calls import _LIKELY, _UNLIKELY, CallEmitter, _is_likely
 from tilewright.target.codegen.llvm.support import emit_argument_check
+from tilewright.target.codegen.llvm.vectors import split_store
 from tilewright.tir.expr import Call, IntImm, PrimExpr, StringImm, Var
 from tilewright.tir.stmt import (
     Allocate, AssertStmt, AttrStmt, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, Store, While,
@@ -119,7 +120,12 @@ class FunctionEmitter(CallEmitter):
         return None
 
     def _store(self, s: Store) -> None:
-        self.store(s)
+        if dt.lanes(s.index.dtype) == 1:
+            self.store(s)
+            return
+        for part in split_store(s, self.unit.features.vector_bits):
+            self.store(part)
+            self.new_statement()
 
     def _allocate(self, s: Allocate) -> Stmt | None:
         count = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
@@ -42,10 +43,32 @@ class MemoryEmitter(ExpressionEmitter):
         super().__init__(unit)
         self.pointer_alignment: dict[Var, int] = {}  # bytes, where more than an element's is known
 
-    def element_address(self, buffer: str, dtype: str, index: str, index_dtype: str) -> str:
-        """Address of element ``index`` of a buffer of ``dtype``."""
-        if index == "0":
+    def element_address(self, buffer: str, dtype: str, index: PrimExpr) -> str:
+        """Address of element ``index`` of a buffer of ``dtype``.
+
+        A constant at the end of the index is added last, so that neighbouring elements share the rest.
+        """
+        if isinstance(index, Add) and isinstance(index.b, IntImm):
+            near = self._address(buffer, dtype, index.a, "")
+            return self.emit(f"getelementptr {ty.element_in_memory(dtype)}, ptr {near}, i64 {index.b.value}")
+        return self._address(buffer, dtype, index, " inbounds")
+
+    def _address(self, buffer: str, dtype: str, index: PrimExpr, flags: str) -> str:
+        if isinstance(index, IntImm) and index.value == 0:
             return buffer
+        element = ty.element_in_memory(dtype)
+        key: Any = (buffer, element, index)
+        found = self._pure.get(key)
+        if found is None:
+            before = self._reads
+            at = self.value(index)
+            found = self.emit(f"getelementptr{flags} {element}, ptr {buffer}, {ty.scalar(index.dtype)} {at}")
+            if self._reads == before:
+                self._pure[key] = found
+                self._pure_log.append(key)
+        return found
+
+    def _lane_address(self, buffer: str, dtype: str, index: str, index_dtype: str) -> str:
         element = ty.element_in_memory(dtype)
         return self.emit(f"getelementptr inbounds {element}, ptr {buffer}, {ty.scalar(index_dtype)} {index}")
 
@@ -71,7 +94,7 @@ class MemoryEmitter(ExpressionEmitter):
             if stride == 1:
                 return self._contiguous(e, buffer, base)
             if stride == 0:
-                return self.splat(e.dtype, self._load_one(e.dtype, buffer, self.value(base), base.dtype))
+                return self.splat(e.dtype, self._load_one(e.dtype, self.element_address(buffer, e.dtype, base)))
             if stride == -1:
                 start = ops.sub(base, ops.const(lanes - 1, base.dtype))
                 return self._shuffled(e.dtype, self._contiguous(e, buffer, start), list(range(lanes))[::-1])
@@ -80,16 +103,15 @@ class MemoryEmitter(ExpressionEmitter):
         return self._gather(e, buffer)
 
     def _load_at_scalar_index(self, e: Load, buffer: str) -> str:
-        index, dtype = self.value(e.index), e.dtype
+        dtype = e.dtype
         if dt.lanes(dtype) == 1:
-            return self._load_one(dtype, buffer, index, e.index.dtype)
-        whole = ty.memory(dtype)  # a buffer of vectors
+            return self._load_one(dtype, self.element_address(buffer, dtype, e.index))
+        index, whole = self.value(e.index), ty.memory(dtype)  # a buffer of vectors
         where = self.emit(f"getelementptr inbounds {whole}, ptr {buffer}, {ty.scalar(e.index.dtype)} {index}")
         return self._from_memory(dtype, self.emit(f"load {whole}, ptr {where}, align {dt.nbytes(dtype)}"))
 
-    def _load_one(self, dtype: str, buffer: str, index: str, index_dtype: str) -> str:
+    def _load_one(self, dtype: str, where: str) -> str:
         element = dt.element(dtype)
-        where = self.element_address(buffer, element, index, index_dtype)
         loaded = self.emit(f"load {ty.memory(element)}, ptr {where}, align {dt.nbytes(element)}")
         return self._from_memory(element, loaded)
 
@@ -100,7 +122,7 @@ class MemoryEmitter(ExpressionEmitter):
         return self.emit(f"icmp ne {ty.memory(dtype)} {loaded}, {'0' if dt.lanes(dtype) == 1 else 'zeroinitializer'}")
 
     def _contiguous(self, e: Load, buffer: str, base: PrimExpr) -> str:
-        where = self.element_address(buffer, e.dtype, self.value(base), base.dtype)
+        where = self.element_address(buffer, e.dtype, base)
         align = self.alignment(e.buffer_var, base, e.dtype)
         return self._from_memory(e.dtype, self.emit(f"load {ty.memory(e.dtype)}, ptr {where}, align {align}"))
 
@@ -112,7 +134,7 @@ class MemoryEmitter(ExpressionEmitter):
     def _strided(self, e: Load, buffer: str, base: PrimExpr, stride: int) -> str:
         """Loads that cover the span from the first lane to the last and no more, then picks lanes from each."""
         lanes, size = dt.lanes(e.dtype), dt.nbytes(e.dtype)
-        first = self.element_address(buffer, e.dtype, self.value(base), base.dtype)
+        first = self.element_address(buffer, e.dtype, base)
         element, span = ty.element_in_memory(e.dtype), (lanes - 1) * stride + 1
         result = ""
         for part in range(stride):
@@ -133,7 +155,7 @@ class MemoryEmitter(ExpressionEmitter):
         reg, element = ty.register(e.dtype), ty.scalar(e.dtype)
         made = "poison"
         for i, index in enumerate(self.lanes_of(e.index)):
-            lane = self._load_one(e.dtype, buffer, index, e.index.dtype)
+            lane = self._load_one(e.dtype, self._lane_address(buffer, e.dtype, index, e.index.dtype))
             made = self.emit(f"insertelement {reg} {made}, {element} {lane}, i64 {i}")
         return made
 
@@ -152,7 +174,7 @@ class MemoryEmitter(ExpressionEmitter):
             inside, done, origin = self.new_label("lane"), self.new_label("next"), self.block
             self.branch(flag, inside, done)
             self.start(inside)
-            lane = self._load_one(e.dtype, buffer, index, e.index.dtype)
+            lane = self._load_one(e.dtype, self._lane_address(buffer, e.dtype, index, e.index.dtype))
             grown = self.emit(f"insertelement {reg} {made}, {element} {lane}, i64 {i}")
             end = self.block
             self.jump(done)
@@ -174,24 +196,23 @@ class MemoryEmitter(ExpressionEmitter):
             return
         ramp = as_ramp(s.index)
         if ramp is not None and ramp[1] == 1:
-            where = self.element_address(buffer, dtype, self.value(ramp[0]), ramp[0].dtype)
+            where = self.element_address(buffer, dtype, ramp[0])
             align = self.alignment(s.buffer_var, ramp[0], dtype)
             self.do(f"store {ty.memory(dtype)} {self._to_memory(dtype, value)}, ptr {where}, align {align}")
             return
         for lane, index in zip(self.lanes_of(s.value), self.lanes_of(s.index), strict=True):
-            self._store_one(dt.element(dtype), buffer, index, s.index.dtype, lane)
+            self._store_one(dt.element(dtype), self._lane_address(buffer, dtype, index, s.index.dtype), lane)
 
     def _store_at_scalar_index(self, s: Store, buffer: str, value: str) -> None:
-        index, dtype = self.value(s.index), s.value.dtype
+        dtype = s.value.dtype
         if dt.lanes(dtype) == 1:
-            self._store_one(dtype, buffer, index, s.index.dtype, value)
+            self._store_one(dtype, self.element_address(buffer, dtype, s.index), value)
             return
-        whole = ty.memory(dtype)
+        index, whole = self.value(s.index), ty.memory(dtype)
         where = self.emit(f"getelementptr inbounds {whole}, ptr {buffer}, {ty.scalar(s.index.dtype)} {index}")
         self.do(f"store {whole} {self._to_memory(dtype, value)}, ptr {where}, align {dt.nbytes(dtype)}")
 
-    def _store_one(self, dtype: str, buffer: str, index: str, index_dtype: str, value: str) -> None:
-        where = self.element_address(buffer, dtype, index, index_dtype)
+    def _store_one(self, dtype: str, where: str, value: str) -> None:
         self.do(f"store {ty.memory(dtype)} {self._to_memory(dtype, value)}, ptr {where}, align {dt.nbytes(dtype)}")
 
     def _to_memory(self, dtype: str, value: str) -> str:
@@ -218,7 +239,7 @@ class MemoryEmitter(ExpressionEmitter):
             inside, done = self.new_label("lane"), self.new_label("next")
             self.branch(flag_text, inside, done)
             self.start(inside)
-            self._store_one(dtype, buffer, index, s.index.dtype, lane)
+            self._store_one(dtype, self._lane_address(buffer, dtype, index, s.index.dtype), lane)
             self.jump(done)
             self.start(done)
 
