@@ -88,12 +88,12 @@ def _transpose(prog: Program, draw: Draw, x: te.Tensor, name: str) -> None:
 
 
 def _reverse(prog: Program, draw: Draw, x: te.Tensor, name: str) -> None:
-    rows, columns = _shape(x)
+    rows, _columns = _shape(x)
     _add(prog, te.compute(x.shape, lambda i, j: x[rows - 1 - i, j], name=name), prog.values[x][::-1])
 
 
 def _broadcast(prog: Program, draw: Draw, x: te.Tensor, name: str) -> None:
-    rows, columns = _shape(x)
+    _rows, columns = _shape(x)
     count = _extent(draw)
     tensor = te.compute((count, columns), lambda i, j: x[0, j] - i.astype("float32"), name=name)
     _add(prog, tensor, prog.values[x][0][None] - np.arange(count)[:, None])
@@ -117,9 +117,7 @@ def _stencil(prog: Program, draw: Draw, x: te.Tensor, name: str) -> None:
     if count < 1:
         _elementwise(prog, draw, x, name)
         return
-    tensor = te.compute(
-        (count, columns), lambda i, j: x[i * stride, j] + 2.0 * x[i * stride + dilation, j], name=name
-    )
+    tensor = te.compute((count, columns), lambda i, j: x[i * stride, j] + 2.0 * x[i * stride + dilation, j], name=name)
     v, at = prog.values[x], np.arange(count) * stride
     _add(prog, tensor, v[at] + 2 * v[at + dilation])
 

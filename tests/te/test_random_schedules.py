@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.te.random_programs import Program, draw_program, draw_schedule
+
 from tilewright import te
 from tilewright.te.lower import schedule_to_primfunc
 from tilewright.testing.tir_interpreter import run

@@ -1,4 +1,4 @@
-"""Declaring tensor expressions: ``te.placeholder``, ``te.compute``, ``te.extern``, ``te.scan`` and iteration variables."""
+"""Declaring tensor expressions: ``te.placeholder``, ``te.compute``, ``te.extern``, ``te.scan``, and axes."""
 
 from __future__ import annotations
 
@@ -69,14 +69,16 @@ def compute(
     tag = resolve_tag(tag)
     dims = as_shape(shape)
     names = _index_names(fcompute, len(dims), name, varargs_names)
-    axis = [IterVar(Range(0, extent), n, IterVarType.DataPar) for n, extent in zip(names, dims)]
+    axis = [IterVar(Range(0, extent), n, IterVarType.DataPar) for n, extent in zip(names, dims, strict=False)]
     body = fcompute(*[iv.var for iv in axis])
     if getattr(body, "is_tensor_intrin_call", False):
         from tilewright.te.tensorize import make_tensor_compute
 
         return make_tensor_compute(name, tag, attrs, axis, dims, body)
     if len(axis) != len(dims):
-        raise TilewrightError(f"compute {name}: the shape has {len(dims)} dimensions, the function takes {len(axis)} indices")
+        raise TilewrightError(
+            f"compute {name}: the shape has {len(dims)} dimensions, the function takes {len(axis)} indices"
+        )
     bodies = [_as_body(name, b) for b in (body if isinstance(body, (list, tuple)) else [body])]
     op = ComputeOp(name, tag, attrs, axis, bodies)
     outputs = list(op.outputs)
@@ -138,9 +140,11 @@ def scan(
             f"scan {name}: init, update and state_placeholder need one tensor for each state, "
             f"got {len(inits)}, {len(updates)} and {len(states)}"
         )
-    for i, u, s in zip(inits, updates, states):
+    for i, u, s in zip(inits, updates, states, strict=True):
         if not i.dtype == u.dtype == s.dtype or not i.ndim == u.ndim == s.ndim:
-            raise TilewrightError(f"scan {name}: init, update and state {s.name} differ in dtype or number of dimensions")
+            raise TilewrightError(
+                f"scan {name}: init, update and state {s.name} differ in dtype or number of dimensions"
+            )
     low = inits[0].shape[0]
     axis = IterVar(Range.from_min_extent(low, updates[0].shape[0] - low), f"{name}.idx", IterVarType.Ordered)
     op = ScanOp(name, tag, attrs, axis, inits, updates, states, _as_list(inputs) if inputs is not None else [])
@@ -210,12 +214,14 @@ def _extern_outputs(name: str, shapes: list[Any], dtype: Any, inputs: Sequence[T
     if dtype is None:
         kinds = list(dict.fromkeys(t.dtype for t in inputs))
         if len(kinds) != 1:
-            raise TilewrightError(f"extern {name}: the output dtype is not clear from the inputs ({kinds}); give dtype=")
+            raise TilewrightError(
+                f"extern {name}: the output dtype is not clear from the inputs ({kinds}); give dtype="
+            )
         dtype = kinds[0]
     dtypes = [dtype] * len(shapes) if isinstance(dtype, str) else list(dtype)
     if len(dtypes) != len(shapes):
         raise TilewrightError(f"extern {name}: {len(shapes)} shapes are given, but {len(dtypes)} dtypes")
-    return [decl_buffer(s, d, name) for s, d in zip(shapes, dtypes)]
+    return [decl_buffer(s, d, name) for s, d in zip(shapes, dtypes, strict=True)]
 
 
 def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: Any, name: str = "extern", tag: str = "") -> Any:
@@ -231,9 +237,7 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: Any, name: str = 
     return op.output(0) if op.num_outputs == 1 else list(op.outputs)
 
 
-def reduce_axis(
-    dom: Any, name: str = "rv", thread_tag: str = "", span: object = None
-) -> IterVar:
+def reduce_axis(dom: Any, name: str = "rv", thread_tag: str = "", span: object = None) -> IterVar:
     """A reduction axis over ``dom``: a Range or a (begin, end) pair."""
     return IterVar(_as_range(dom), name, IterVarType.CommReduce, thread_tag)
 

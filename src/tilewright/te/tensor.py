@@ -104,7 +104,9 @@ class Tensor(Node):
         found = [as_expr(i) for i in indices]
         for index in found:
             if "int" not in index.dtype:
-                raise TilewrightError(f"tensor {self.name} is indexed with {index} of dtype {index.dtype}; use integers")
+                raise TilewrightError(
+                    f"tensor {self.name} is indexed with {index} of dtype {index.dtype}; use integers"
+                )
         return ProducerLoad(self, found)
 
     def __getitem__(self, indices: Any) -> Any:

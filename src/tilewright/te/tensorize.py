@@ -49,9 +49,7 @@ class TensorIntrin(Node):
         """Use the intrinsic as the body of a ``te.compute`` whose function takes only the outer indices."""
         regions = [_region(t, self.inputs[k]) for k, t in enumerate(args)]
         axes = tuple(reduce_axis) if isinstance(reduce_axis, (list, tuple)) else (reduce_axis,) if reduce_axis else ()
-        return TensorIntrinCall(
-            self, tuple(t.tensor for t in args), tuple(regions), axes, tuple(scalar_inputs or ())
-        )
+        return TensorIntrinCall(self, tuple(t.tensor for t in args), tuple(regions), axes, tuple(scalar_inputs or ()))
 
 
 class TensorIntrinCall(Node):

@@ -19,56 +19,52 @@ import numpy as np
 from tilewright.ir import dtype as dt
 from tilewright.ir.prim_ops import wrap_int
 from tilewright.runtime.ndarray import numpy_dtype
+from tilewright.testing.tir_values import ARITH, COMPARE, MATH, InterpreterError, Memory, Pointer, as_scalar, fresh
 from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Broadcast, BufferLoad, Call, Cast, Div, FloatImm, FloorDiv, FloorMod, IntImm,
-    IterVar, Let, Load, Max, Min, Mod, Mul, Not, Or, PrimExpr, Ramp, Select, Shuffle, StringImm, Sub, Var,
-)  # fmt: skip
+    And,
+    Broadcast,
+    BufferLoad,
+    Call,
+    Cast,
+    Div,
+    FloatImm,
+    IntImm,
+    IterVar,
+    Let,
+    Load,
+    Max,
+    Min,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    Shuffle,
+    StringImm,
+    Var,
+)
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import (
-    Allocate, AssertStmt, AttrStmt, BufferRealize, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Prefetch,
-    SeqStmt, Stmt, Store, While,
-)  # fmt: skip
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Prefetch,
+    SeqStmt,
+    Stmt,
+    Store,
+    While,
+)
 
 Env = dict[Any, Any]
 Code = Callable[[Env], Any]
-
-
-class InterpreterError(Exception):
-    """The program does something that is not defined: an access out of bounds, a failed assertion, an unknown call."""
-
-
-class Memory:
-    """A one-dimensional array of elements, with a name for messages."""
-
-    def __init__(self, name: str, data: np.ndarray) -> None:
-        self.name = name
-        self.data = data
-
-    def check(self, index: int, what: str) -> int:
-        """The index, or an error when it is outside."""
-        if not 0 <= index < len(self.data):
-            raise InterpreterError(f"{what} of {self.name}[{index}], which has {len(self.data)} elements")
-        return index
-
-
-class Pointer:
-    """What ``tvm_access_ptr`` and ``address_of`` give: memory and an offset in elements."""
-
-    def __init__(self, memory: Memory, offset: int) -> None:
-        self.memory = memory
-        self.offset = offset
-
-    def array(self) -> np.ndarray:
-        """The elements from here on."""
-        return self.memory.data[self.offset :]
-
-
-def fresh(name: str, dtype: str, count: int) -> Memory:
-    """Memory that holds a recognisable pattern until it is written."""
-    kind = numpy_dtype(dt.element(dtype))
-    poison = np.nan if dt.is_float(dtype) else (1 if dt.is_bool(dtype) else 85)
-    return Memory(name, np.full(max(count, 0) * dt.lanes(dtype), poison, dtype=kind))
 
 
 def run(
@@ -86,7 +82,7 @@ def run(
         raise InterpreterError(f"{len(func.params)} arguments are expected, got {len(args)}")
     env: Env = {}
     compiler = Compiler(externs or {})
-    for param, arg in zip(func.params, args):
+    for param, arg in zip(func.params, args, strict=True):
         buffer = func.buffer_map.get(param)
         if buffer is None:
             env[param] = arg
@@ -101,13 +97,13 @@ def run(
 def _bind_argument(env: Env, buffer: Buffer, array: np.ndarray) -> None:
     if numpy_dtype(buffer.dtype) != array.dtype or len(buffer.shape) != array.ndim:
         raise InterpreterError(f"buffer {buffer.name} is {buffer.dtype} of rank {len(buffer.shape)}, got {array.dtype}")
-    for declared, actual in zip(buffer.shape, array.shape):
+    for declared, actual in zip(buffer.shape, array.shape, strict=True):
         if isinstance(declared, IntImm) and int(declared) != actual:
             raise InterpreterError(f"buffer {buffer.name} has shape {buffer.shape}, got {array.shape}")
         if isinstance(declared, Var) and env.setdefault(declared, actual) != actual:
             raise InterpreterError(f"dimension {declared.name} is {env[declared]} and {actual}")
     step = 1
-    for stride, extent in zip(reversed(buffer.strides), reversed(array.shape)):
+    for stride, extent in zip(reversed(buffer.strides), reversed(array.shape), strict=False):
         if isinstance(stride, Var):
             env.setdefault(stride, 0 if extent == 1 and buffer.buffer_type else step)
         step *= extent
@@ -116,74 +112,6 @@ def _bind_argument(env: Env, buffer: Buffer, array: np.ndarray) -> None:
     if not array.flags.c_contiguous:
         raise InterpreterError(f"the array for {buffer.name} is not contiguous")
     env[buffer.data] = Memory(buffer.name, array.reshape(-1))
-
-
-def _scalar(value: Any, dtype: str) -> Any:
-    """A value in the representation of ``dtype``: Python int or bool, numpy scalar of a float, array of a vector."""
-    if dt.lanes(dtype) > 1:
-        return np.asarray(value).astype(numpy_dtype(dt.element(dtype)))
-    if dt.is_float(dtype):
-        return numpy_dtype(dtype).type(value)
-    return bool(value) if dt.is_bool(dtype) else int(value)
-
-
-def _trunc_div(a: Any, b: Any) -> Any:
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
-    if b == 0:
-        raise InterpreterError("integer division by zero")
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
-
-
-def _divisor(b: Any) -> Any:
-    if np.any(np.equal(b, 0)):
-        raise InterpreterError("integer division by zero")
-    return b
-
-
-_ARITH: dict[type, Callable[[Any, Any], Any]] = {
-    Add: lambda a, b: a + b,
-    Sub: lambda a, b: a - b,
-    Mul: lambda a, b: a * b,
-    FloorDiv: lambda a, b: a // _divisor(b),
-    FloorMod: lambda a, b: a % _divisor(b),
-    Div: _trunc_div,
-    Mod: lambda a, b: a - b * _trunc_div(a, b),
-    Min: lambda a, b: a if a < b else b,
-    Max: lambda a, b: a if a > b else b,
-}
-_COMPARE: dict[type, Callable[[Any, Any], Any]] = {
-    EQ: lambda a, b: a == b,
-    NE: lambda a, b: a != b,
-    LT: lambda a, b: a < b,
-    LE: lambda a, b: a <= b,
-    GT: lambda a, b: a > b,
-    GE: lambda a, b: a >= b,
-}
-_erf = np.vectorize(math.erf, otypes=[np.float64])
-
-
-def _half_away(x: Any) -> Any:
-    return np.copysign(np.floor(np.abs(x) + 0.5), x)
-
-
-_MATH: dict[str, Callable[..., Any]] = {
-    **{name: getattr(np, name) for name in (
-        "exp exp2 tanh log log2 log10 log1p expm1 sqrt sin sinh cos cosh tan floor ceil trunc isnan isinf isfinite fabs "
-        "nextafter hypot copysign ldexp fmod"
-    ).split()},
-    "exp10": lambda x: np.power(10.0, x),
-    "erf": lambda x: _erf(np.float64(x)),
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
-    "atanh": np.arctanh, "atan2": np.arctan2, "pow": np.power, "abs": np.abs, "round": _half_away,
-    "nearbyint": np.rint, "fma": lambda x, y, z: x * y + z,
-    "shift_left": lambda x, y: x << y, "shift_right": lambda x, y: x >> y, "bitwise_and": lambda x, y: x & y,
-    "bitwise_or": lambda x, y: x | y, "bitwise_xor": lambda x, y: x ^ y, "bitwise_not": lambda x: ~x,
-    "likely": lambda x: x, "prefetch": lambda *args: 0, "tvm_tuple": lambda *args: 0,
-}  # fmt: skip
 
 
 class Compiler:
@@ -203,7 +131,7 @@ class Compiler:
 
     def _expr(self, e: PrimExpr) -> Code:
         if isinstance(e, (IntImm, FloatImm)):
-            value = _scalar(e.value, e.dtype)
+            value = as_scalar(e.value, e.dtype)
             return lambda env: value
         if isinstance(e, StringImm):
             text = e.value
@@ -218,10 +146,10 @@ class Compiler:
 
     def _binary(self, e: Any) -> Code:
         a, b, dtype = self.expr(e.a), self.expr(e.b), e.a.dtype
-        if type(e) in _COMPARE:
-            compare = _COMPARE[type(e)]
+        if type(e) in COMPARE:
+            compare = COMPARE[type(e)]
             return lambda env: compare(a(env), b(env))
-        op = _ARITH[type(e)]
+        op = ARITH[type(e)]
         if isinstance(e, Div) and dt.is_float(dtype):
             return lambda env: a(env) / b(env)
         if dt.lanes(dtype) > 1:
@@ -257,7 +185,7 @@ class Compiler:
     def _cast(self, e: Cast) -> Code:
         value, dtype, source = self.expr(e.value), e.dtype, e.value.dtype
         if dt.is_float(dtype) or dt.is_bool(dtype) or dt.lanes(dtype) > 1:
-            return lambda env: _scalar(value(env), dtype)
+            return lambda env: as_scalar(value(env), dtype)
         if dt.is_float(source):
             return lambda env: _float_to_int(value(env), dtype)
         return lambda env: wrap_int(int(value(env)), dtype)
@@ -292,7 +220,9 @@ class Compiler:
 
     def _load(self, e: Load) -> Code:
         index, predicate, var = self.expr(e.index), self.expr(e.predicate), e.buffer_var
-        always = isinstance(e.predicate, IntImm) or isinstance(e.predicate, Broadcast) and isinstance(e.predicate.value, IntImm)
+        always = isinstance(e.predicate, IntImm) or (
+            isinstance(e.predicate, Broadcast) and isinstance(e.predicate.value, IntImm)
+        )
         return self._read(lambda env: (env[var], index(env)), e.dtype, None if always else predicate)
 
     def _buffer_load(self, e: BufferLoad) -> Code:
@@ -370,17 +300,17 @@ class Compiler:
             code: Code = special(self, e)
             return code
         args = [self.expr(a) for a in e.args]
-        function = _MATH.get(name)
+        function = MATH.get(name)
         if function is None:
             raise InterpreterError(f"the call {name} is not known here; give it in externs")
         dtype = e.dtype
         if name == "likely":
             return args[0]
         if dt.is_float(dtype) and dt.bits(dtype) < 32:  # half precision is computed in single, like the hardware
-            return lambda env: _scalar(function(*[np.float32(a(env)) for a in args]), dtype)
+            return lambda env: as_scalar(function(*[np.float32(a(env)) for a in args]), dtype)
         if dt.is_int(dtype) and dt.lanes(dtype) == 1:
             return lambda env: wrap_int(int(function(*[a(env) for a in args])), dtype)
-        return lambda env: _scalar(function(*[a(env) for a in args]), dtype)
+        return lambda env: as_scalar(function(*[a(env) for a in args]), dtype)
 
     def _call_if(self, e: Call) -> Code:
         cond, a, b = (self.expr(x) for x in e.args)
@@ -439,7 +369,7 @@ class Compiler:
     def _call_reinterpret(self, e: Call) -> Code:
         value = self.expr(e.args[0])
         source, target = numpy_dtype(dt.element(e.args[0].dtype)), numpy_dtype(dt.element(e.dtype))
-        return lambda env: _scalar(np.asarray(value(env), dtype=source).view(target)[()], e.dtype)
+        return lambda env: as_scalar(np.asarray(value(env), dtype=source).view(target)[()], e.dtype)
 
     def stmt(self, s: Stmt) -> Code:
         """The code of a statement."""
@@ -515,7 +445,7 @@ class Compiler:
             def vector(env: Env) -> None:
                 new, (memory, index) = source(env), place(env)
                 where = np.broadcast_to(predicate(env), len(index))
-                for i, v, w in zip(index, new, where):
+                for i, v, w in zip(index, new, where, strict=True):
                     if w:
                         memory.data[memory.check(int(i), "write")] = v
 
@@ -611,7 +541,7 @@ def _float_to_int(value: Any, dtype: str) -> int:
 
 
 _EXPR: dict[type, Callable[[Compiler, Any], Code]] = {
-    **dict.fromkeys((*_ARITH, *_COMPARE), Compiler._binary),
+    **dict.fromkeys((*ARITH, *COMPARE), Compiler._binary),
     And: Compiler._logic, Or: Compiler._logic, Not: Compiler._not, Cast: Compiler._cast, Select: Compiler._select,
     Ramp: Compiler._ramp, Broadcast: Compiler._broadcast, Let: Compiler._let, Load: Compiler._load,
     BufferLoad: Compiler._buffer_load, Shuffle: Compiler._shuffle, Call: Compiler._call,
@@ -619,7 +549,14 @@ _EXPR: dict[type, Callable[[Compiler, Any], Code]] = {
 _SPECIAL_CALLS: dict[str, Callable[[Compiler, Call], Code]] = {
     "if_then_else": Compiler._call_if,
     **dict.fromkeys(
-        "call_extern call_pure_extern tvm_call_packed tvm_call_cpacked call_llvm_intrin call_llvm_pure_intrin".split(),
+        [
+            "call_extern",
+            "call_pure_extern",
+            "tvm_call_packed",
+            "tvm_call_cpacked",
+            "call_llvm_intrin",
+            "call_llvm_pure_intrin",
+        ],
         Compiler._call_named,
     ),
     "tvm_access_ptr": Compiler._call_access_ptr,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.ir.dtype import lanes, with_lanes
 from tilewright.ir.node import Node
-from tilewright.ir.prim_expr import PrimExpr, Var
-from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.prim_expr import PrimExpr, Ramp, Var
+from tilewright.ir.prim_ops import as_expr, floordiv
 from tilewright.ir.type import PointerType, PrimType, as_shape
 
 
@@ -33,6 +34,52 @@ class Buffer(Node):
         """The storage scope: "global" unless the data pointer says otherwise."""
         annotation = self.data.type_annotation
         return (annotation.storage_scope if isinstance(annotation, PointerType) else "") or "global"
+
+    def access_ptr(
+        self, access_mask: str | int, ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0
+    ) -> PrimExpr:
+        """Address of the element at ``offset``, as an intrinsic or outside function takes it.
+
+        Parameters
+        ----------
+        access_mask : "r", "w" or "rw": what is done through the pointer
+        content_lanes : lanes of the vectors that the pointer is to
+        offset : in elements
+        """
+        from tilewright.tir.op import tvm_access_ptr
+
+        if isinstance(access_mask, str):
+            access_mask = sum({"r": 1, "w": 2}[letter] for letter in set(access_mask))
+        extent = as_expr(1)
+        for d in self.shape:
+            extent = extent * d
+        if self.strides:
+            extent = self.strides[0] * self.shape[0]
+        start, extent = self.elem_offset + offset, extent - offset
+        if content_lanes > 1:
+            start, extent = floordiv(start, content_lanes), floordiv(extent, content_lanes)
+        element = "int8" if self.dtype == "bool" else self.dtype
+        return tvm_access_ptr(with_lanes(element, content_lanes), self.data, start, extent, access_mask)
+
+    def _vector_index(self, begin: Sequence[Any], count: int) -> list[Any]:
+        indices = list(begin) if isinstance(begin, (list, tuple)) else [begin]
+        if count > 1:
+            indices[-1] = Ramp(as_expr(indices[-1]), as_expr(1), count)
+        return indices
+
+    def vload(self, begin: Sequence[Any], dtype: str | None = None) -> PrimExpr:
+        """The element at ``begin``, or with a vector ``dtype`` the elements from there along the last dimension."""
+        from tilewright.tir.expr import BufferLoad
+
+        count = lanes(dtype or self.dtype) // lanes(self.dtype)
+        return BufferLoad(self, self._vector_index(begin, count))
+
+    def vstore(self, begin: Sequence[Any], value: Any) -> Any:
+        """The statement that stores ``value``, a scalar or a vector, at ``begin``."""
+        from tilewright.tir.stmt import BufferStore
+
+        value = as_expr(value)
+        return BufferStore(self, value, self._vector_index(begin, lanes(value.dtype) // lanes(self.dtype)))
 
 
 def decl_buffer(

@@ -18,7 +18,15 @@ from tilewright.arith.int_set import IntSetEvaluator
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
-from tilewright.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, TensorComputeOp, producer_loads
+from tilewright.te.operation import (
+    ComputeOp,
+    ExternOp,
+    Operation,
+    PlaceholderOp,
+    ScanOp,
+    TensorComputeOp,
+    producer_loads,
+)
 from tilewright.te.schedule.domains import Ranges, pass_down_domain, pass_up_domain
 from tilewright.te.schedule.schedule import Schedule
 from tilewright.te.schedule.stage import AttachType, Stage
@@ -220,8 +228,8 @@ def _regions_read(op: Operation, sets: dict[Var, IntSet], regions: Regions, anal
     elif isinstance(op, ScanOp):
         _scan_regions(op, sets, regions)
     elif isinstance(op, TensorComputeOp):
-        for tensor, region in zip(op.inputs, op.input_regions):
-            for dim, r in enumerate(region if tensor in regions else ()):
+        for tensor, block in zip(op.inputs, op.input_regions, strict=True):
+            for dim, r in enumerate(block if tensor in regions else ()):
                 low, high = analyzer.int_set(r.min, sets), analyzer.int_set(r.min + r.extent - 1, sets)
                 regions[tensor][dim].append(IntSet(low.low, high.high))
     else:
@@ -232,7 +240,7 @@ def _regions_read(op: Operation, sets: dict[Var, IntSet], regions: Regions, anal
 
 
 def _scan_regions(op: ScanOp, sets: dict[Var, IntSet], regions: Regions) -> None:
-    for k, (init, update) in enumerate(zip(op.init, op.update)):
+    for k, (init, update) in enumerate(zip(op.init, op.update, strict=True)):
         for tensor, first in (
             (init, IntSet.from_range(Range(0, init.shape[0]))),
             (update, IntSet.single_point(op.scan_axis.var)),

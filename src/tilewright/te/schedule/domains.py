@@ -118,7 +118,9 @@ def _last(r: Range) -> PrimExpr:
     return IntSet.from_range(r).max_value
 
 
-def pass_up_domain(stage: Stage, ranges: Mapping[IterVar, Range], state: dict[IterVar, IntSet], analyzer: Analyzer) -> None:
+def pass_up_domain(
+    stage: Stage, ranges: Mapping[IterVar, Range], state: dict[IterVar, IntSet], analyzer: Analyzer
+) -> None:
     """Fill in the sets of values of all axes from those of the leaves."""
     for relation in reversed(stage.relations):
         if isinstance(relation, Split):

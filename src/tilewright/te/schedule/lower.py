@@ -28,8 +28,19 @@ from tilewright.tir.buffer import Buffer, decl_buffer
 from tilewright.tir.expr import BufferLoad, IterVar, IterVarType, Load, ProducerLoad, Range, Reduce
 from tilewright.tir.op import likely
 from tilewright.tir.stmt import (
-    AttrStmt, BufferRealize, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, Store, is_no_op, seq,
-)  # fmt: skip
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    Store,
+    is_no_op,
+    seq,
+)
 from tilewright.tir.visitor import ExprMutator, StmtExprMutator, substitute
 
 Frame = Callable[[Stmt], Stmt]
@@ -59,7 +70,7 @@ class LowerExpr(ExprMutator):
 
     def __init__(self, values: Mapping[Var, PrimExpr], buffers: Mapping[Tensor, Buffer]) -> None:
         super().__init__()
-        self.memo.update(values)
+        self.memo.update(values.items())
         self.buffers = buffers
 
     def visit_producer_load(self, e: ProducerLoad) -> PrimExpr:
@@ -116,7 +127,9 @@ class ScheduleLowering:
                     )
         for stage in self.sch.stages:
             if isinstance(stage.op, ScanOp):
-                for state, *others in zip(stage.op.outputs, stage.op.init, stage.op.update, stage.op.state_placeholder):
+                for state, *others in zip(
+                    stage.op.outputs, stage.op.init, stage.op.update, stage.op.state_placeholder, strict=True
+                ):
                     self.buffers.update({t: self.buffers[state] for t in others})
                 self.external |= {self.sch[t] for t in stage.op.init + stage.op.update}
 
@@ -188,7 +201,9 @@ class ScheduleLowering:
             buffer = self.buffers[stage.op.output(index)]
             body = BufferRealize(buffer, self.region(stage, index), ops.const(True), body)
             for dim, factor, offset in self.alignment(stage):
-                body = AttrStmt(buffer, "buffer_dim_align", ops.call_pure("tir.tvm_tuple", "handle", dim, factor, offset), body)
+                body = AttrStmt(
+                    buffer, "buffer_dim_align", ops.call_pure("tir.tvm_tuple", "handle", dim, factor, offset), body
+                )
         return body
 
     def _provide(self, stage: Stage) -> Stmt:
@@ -241,8 +256,8 @@ class ScheduleLowering:
         if attr.bind_thread is not None or iv.iter_type is IterVarType.ThreadIndex:
             return self._thread(iv, attr.bind_thread or iv, r, frames)
         var = Var(f"{iv.var.name}.init", iv.var.dtype) if init else iv.var
-        for key, value in attr.pragmas:
-            pragma = ops.as_expr(1 if value is None else value)
+        for key, hint in attr.pragmas:
+            pragma = ops.as_expr(1 if hint is None else hint)
             frames.append(lambda body, k=key, v=pragma: AttrStmt(iv, f"pragma_{k}", v, body))  # type: ignore[misc]
         if ops.is_const_int(r.extent, 1):
             if not init:
@@ -271,8 +286,18 @@ class ScheduleLowering:
                 f"loop {iv.var.name} of extent {r.extent} is bound to {thread.thread_tag} of extent {known.extent}"
             )
         virtual = thread.thread_tag in ("vthread", "cthread")
-        key = "virtual_thread" if virtual else "pipeline_exec_scope" if thread.thread_tag == "pipeline" else "thread_extent"
-        node = thread if known is not None else IterVar(Range(0, r.extent), thread.var, thread.iter_type, thread.thread_tag)
+        key = (
+            "virtual_thread"
+            if virtual
+            else "pipeline_exec_scope"
+            if thread.thread_tag == "pipeline"
+            else "thread_extent"
+        )
+        node = (
+            thread
+            if known is not None
+            else IterVar(Range(0, r.extent), thread.var, thread.iter_type, thread.thread_tag)
+        )
         frames.append(lambda body: AttrStmt(node, key, ops.cast(thread.var.dtype, r.extent), body))
         single = ops.is_const_int(r.extent, 1)
         value = r.min if single or thread.thread_tag == "pipeline" else thread.var + r.min
@@ -299,7 +324,7 @@ class ScheduleLowering:
         if isinstance(first, Reduce):
             return self._reduction(stage, op, first, nest, conditions, lower)
         values = [lower.visit_expr(b) for b in op.body]
-        stores = [self._store(t, v, op, nest.values) for t, v in zip(op.outputs, values)]
+        stores = [self._store(t, v, op, nest.values) for t, v in zip(op.outputs, values, strict=True)]
         return wrap([f for level in nest.levels for f in level] + when(conditions), seq(*stores))
 
     def _store(self, tensor: Tensor, value: PrimExpr, op: ComputeOp, values: Mapping[IterVar, PrimExpr]) -> Stmt:
@@ -339,13 +364,13 @@ class ScheduleLowering:
     def _init_stores(self, op: ComputeOp, reduce: Reduce, values: Mapping[IterVar, PrimExpr]) -> list[Stmt]:
         start = reduce.init or reduce.combiner.identity_element
         lower = LowerExpr({iv.var: values[iv] for iv in op.axis}, self.buffers)
-        return [self._store(t, lower.visit_expr(v), op, values) for t, v in zip(op.outputs, start)]
+        return [self._store(t, lower.visit_expr(v), op, values) for t, v in zip(op.outputs, start, strict=True)]
 
     def _update(self, op: ComputeOp, reduce: Reduce, values: Mapping[IterVar, PrimExpr], lower: LowerExpr) -> Stmt:
         combiner = reduce.combiner
         indices = [values[iv] for iv in op.axis]
         operands: dict[Var, PrimExpr] = {}
-        for lhs, rhs, tensor, source in zip(combiner.lhs, combiner.rhs, op.outputs, reduce.source):
+        for lhs, rhs, tensor, source in zip(combiner.lhs, combiner.rhs, op.outputs, reduce.source, strict=True):
             operands[lhs] = BufferLoad(self.buffers[tensor], indices)
             operands[rhs] = lower.visit_expr(source)
         new_values = [substitute(r, operands) for r in combiner.result]
@@ -366,22 +391,25 @@ class ScheduleLowering:
         threads = [
             (lambda inner, iv=iv: AttrStmt(iv, "thread_extent", iv.dom.extent, inner)) for iv in stage.env_thread_axes
         ]
-        return wrap(threads, seq(*inits, body))  # type: ignore[arg-type]
+        return wrap(threads, seq(*inits, body))
 
     def _extern(self, op: ExternOp) -> Stmt:
         """The hand-written body over the tensors' own buffers."""
-        pairs = [*zip(op.input_placeholders, op.inputs), *zip(op.output_placeholders, op.outputs)]
+        pairs = [
+            *zip(op.input_placeholders, op.inputs, strict=True),
+            *zip(op.output_placeholders, op.outputs, strict=True),
+        ]
         return BindBuffers({declared: self.buffers[t] for declared, t in pairs}).visit_stmt(op.body)
 
 
 def _store_together(buffers: Sequence[Buffer], values: Sequence[PrimExpr], indices: Sequence[PrimExpr]) -> Stmt:
     """Stores of values that may read one another's targets: the values are worked out first."""
-    stores = [BufferStore(b, v, indices) for b, v in zip(buffers, values)]
+    stores = [BufferStore(b, v, indices) for b, v in zip(buffers, values, strict=True)]
     if len(stores) == 1:
         return stores[0]
-    lets = [Var(f"{b.name}.new", v.dtype) for b, v in zip(buffers, values)]
-    result = seq(*(BufferStore(b, v, indices) for b, v in zip(buffers, lets)))
-    for var, value in zip(reversed(lets), reversed(values)):
+    lets = [Var(f"{b.name}.new", v.dtype) for b, v in zip(buffers, values, strict=True)]
+    result = seq(*(BufferStore(b, v, indices) for b, v in zip(buffers, lets, strict=True)))
+    for var, value in zip(reversed(lets), reversed(values), strict=True):
         result = LetStmt(var, value, result)
     return result
 
@@ -395,20 +423,24 @@ class BindBuffers(StmtExprMutator):
         for declared, actual in buffers.items():
             self.regions[declared] = (actual, tuple(Range(0, extent) for extent in actual.shape))
             pairs = [(declared.data, actual.data), (declared.elem_offset, actual.elem_offset)]
-            pairs += zip(declared.shape, actual.shape)
-            pairs += zip(declared.strides, actual.strides or compact_strides(actual.shape))
+            pairs += zip(declared.shape, actual.shape, strict=False)
+            pairs += zip(declared.strides, actual.strides or compact_strides(actual.shape), strict=False)
             self.memo.update({d: a for d, a in pairs if isinstance(d, Var) and d is not a})
 
     def _indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> tuple[Buffer, list[PrimExpr]]:
         """The actual buffer and the place in it of ``buffer[indices]``."""
         actual, region = self.regions[buffer]
         lead = len(region) - len(indices)
-        inner = [self.visit_expr(i) + r.min for i, r in zip(indices, region[lead:])]
+        inner = [ops.add(r.min, self.visit_expr(i)) for i, r in zip(indices, region[lead:], strict=True)]
         return actual, [r.min for r in region[:lead]] + inner
 
     def visit_buffer_load(self, e: BufferLoad) -> PrimExpr:
         """A read of the actual buffer."""
-        return BufferLoad(*self._indices(e.buffer, e.indices)) if e.buffer in self.regions else super().visit_buffer_load(e)
+        return (
+            BufferLoad(*self._indices(e.buffer, e.indices))
+            if e.buffer in self.regions
+            else super().visit_buffer_load(e)
+        )
 
     def visit_buffer_store(self, s: BufferStore) -> Stmt:
         """A store to the actual buffer."""

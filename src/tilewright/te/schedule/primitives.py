@@ -1,4 +1,4 @@
-"""Primitives that change the data flow: cache_read, cache_write, rfactor; and ``normalize``, which lowering starts with.
+"""Primitives that change the data flow: cache_read, cache_write, rfactor; and ``normalize``, where lowering starts.
 
 They put new operations into the schedule and rebuild the operations that read what was replaced. An operation
 keeps its iteration variables when it is rebuilt, so the loops of its stage stay as they are.
@@ -67,7 +67,7 @@ def _set_op(sch: Schedule, stage: Stage, new_op: Operation) -> dict[Tensor, Tens
     stage.op = new_op
     sch.stage_map[new_op] = stage
     sch.outputs = [new_op if op is old_op else op for op in sch.outputs]
-    return dict(zip(old_op.outputs, new_op.outputs))
+    return dict(zip(old_op.outputs, new_op.outputs, strict=True))
 
 
 def _propagate(sch: Schedule, tensors: dict[Tensor, Tensor], only: Sequence[Stage] | None = None) -> None:
@@ -97,7 +97,8 @@ def _current(sch: Schedule, tensor: Tensor) -> Tensor:
 def cache_read(sch: Schedule, tensor: Tensor, scope: str, readers: Any) -> Tensor:
     """See ``Schedule.cache_read``."""
     tensor = _current(sch, tensor)
-    found = [sch[getattr(r, "op", r)] for r in (readers if isinstance(readers, (list, tuple)) else [readers])]
+    given: list[Any] = list(readers) if isinstance(readers, (list, tuple)) else [readers]
+    found = [reader if isinstance(reader, Stage) else sch[reader] for reader in given]
     for reader in found:
         if tensor not in reader.op.input_tensors:
             raise TilewrightError(f"cache_read: {reader.op.name} does not read {tensor.name}")
@@ -114,7 +115,7 @@ def cache_read(sch: Schedule, tensor: Tensor, scope: str, readers: Any) -> Tenso
 
 def cache_write(sch: Schedule, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
     """See ``Schedule.cache_write``."""
-    given = list(tensor) if isinstance(tensor, (list, tuple)) else [tensor]
+    given: list[Tensor] = [tensor] if isinstance(tensor, Tensor) else list(tensor)
     stage = sch[given[0]]
     op = stage.op
     if not isinstance(op, ComputeOp):
@@ -130,7 +131,7 @@ def cache_write(sch: Schedule, tensor: Tensor | Sequence[Tensor], scope: str) ->
         sch[cache].attach_type, sch[cache].attach_stage = was_at, stage.attach_stage
     _replace_op(sch, stage, ComputeOp(op.name, op.tag, op.attrs, op.axis, copy))
     results = [cache.output(t.value_index) for t in given]
-    return results if isinstance(tensor, (list, tuple)) else results[0]
+    return results[0] if isinstance(tensor, Tensor) else results
 
 
 def _replace_op(sch: Schedule, stage: Stage, new_op: Operation) -> None:
@@ -144,7 +145,7 @@ def _replace_op(sch: Schedule, stage: Stage, new_op: Operation) -> None:
 
 def _plain_cache(op: ComputeOp) -> tuple[list[IterVar], list[PrimExpr], list[PrimExpr]]:
     axis = [IterVar(iv.dom, f"{iv.var.name}.c", iv.iter_type) for iv in op.axis]
-    renamed = {old.var: new.var for old, new in zip(op.axis, axis)}
+    renamed = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
     return axis, [substitute(b, renamed) for b in op.body], [iv.var for iv in op.axis]
 
 
@@ -157,9 +158,9 @@ def _relayout(stage: Stage, op: ComputeOp) -> tuple[list[IterVar], list[PrimExpr
     pass_down_mask(stage, marks)
     leaves = [iv for iv in stage.leaf_iter_vars if not marks.get(iv)]
     axis = [IterVar(ranges[iv], f"{iv.var.name}.c", iv.iter_type) for iv in leaves]
-    values: dict[IterVar, PrimExpr] = {leaf: new.var for leaf, new in zip(leaves, axis)}
+    values: dict[IterVar, PrimExpr] = {leaf: new.var for leaf, new in zip(leaves, axis, strict=True)}
     pass_up_index(stage, ranges, values)
-    loops = {new.var: ranges[leaf] for leaf, new in zip(leaves, axis)}
+    loops = {new.var: ranges[leaf] for leaf, new in zip(leaves, axis, strict=True)}
     inside = bound_predicates(stage, ranges, values, True, {iv for iv, m in marks.items() if m}, analyzer, loops)
     if any(iv not in values for iv in op.axis):
         raise TilewrightError(
@@ -232,7 +233,7 @@ def _factor_op(stage: Stage, op: ComputeOp, reduce: Reduce, axis: IterVar, posit
     skip = {iv for iv in stage.all_iter_vars if not marks.get(iv)}
     inside = bound_predicates(stage, ranges, values, True, skip, analyzer, loops)
     axes = [IterVar(iv.dom, iv.var.name, iv.iter_type) for iv in op.axis]
-    value_of = {old.var: made.var for old, made in zip(op.axis, axes)} | {
+    value_of = {old.var: made.var for old, made in zip(op.axis, axes, strict=True)} | {
         iv.var: values[iv] for iv in op.reduce_axis
     }
     axes.insert(position, new[axis])
@@ -242,12 +243,10 @@ def _factor_op(stage: Stage, op: ComputeOp, reduce: Reduce, axis: IterVar, posit
     rest = [new[iv] for iv in leaves if iv is not axis]
     sources = [substitute(s, value_of) for s in reduce.source]
     if rest:
-        body: list[PrimExpr] = [
-            Reduce(reduce.combiner, sources, rest, condition, k) for k in range(len(reduce.source))
-        ]
+        body: list[PrimExpr] = [Reduce(reduce.combiner, sources, rest, condition, k) for k in range(len(reduce.source))]
     else:  # nothing is left to reduce: each partial result is one term, or the identity outside the domain
         identity = reduce.combiner.identity_element
-        body = [if_then_else(condition, s, i) for s, i in zip(sources, identity)]
+        body = [if_then_else(condition, s, i) for s, i in zip(sources, identity, strict=True)]
     return ComputeOp(f"{op.name}.rf", op.tag, op.attrs, axes, body[: op.num_outputs], rest)
 
 
@@ -256,9 +255,7 @@ def _final_op(op: ComputeOp, reduce: Reduce, factor: ComputeOp, axis: IterVar, p
     indices: list[PrimExpr] = [iv.var for iv in op.axis]
     indices.insert(position, again.var)
     sources = [factor.output(k)(*indices) for k in range(factor.num_outputs)]
-    body = [
-        Reduce(reduce.combiner, sources, [again], ops.const(True), k, reduce.init) for k in range(op.num_outputs)
-    ]
+    body = [Reduce(reduce.combiner, sources, [again], ops.const(True), k, reduce.init) for k in range(op.num_outputs)]
     return ComputeOp(op.name, op.tag, op.attrs, op.axis, body, [again])
 
 
@@ -303,7 +300,7 @@ def _inline(sch: Schedule) -> None:
     def value(tensor: Tensor, indices: tuple[PrimExpr, ...]) -> PrimExpr | None:
         if tensor in inlined:
             op, index = inlined[tensor]
-            return substitute(op.body[index], {iv.var: i for iv, i in zip(op.axis, indices)})
+            return substitute(op.body[index], {iv.var: i for iv, i in zip(op.axis, indices, strict=True)})
         return ProducerLoad(changed[tensor], indices) if tensor in changed else None
 
     for stage in sch.stages:
@@ -323,7 +320,7 @@ def _inline(sch: Schedule) -> None:
             changed |= _set_op(sch, stage, new_op)
         if stage.attach_type is AttachType.INLINE:
             assert isinstance(new_op, ComputeOp)
-            for index, (old, new) in enumerate(zip(op.outputs, new_op.outputs)):
+            for index, (old, new) in enumerate(zip(op.outputs, new_op.outputs, strict=True)):
                 inlined[old] = inlined[new] = (new_op, index)
 
 
@@ -364,4 +361,6 @@ def _legalize_attach(stage: Stage, rebased: Mapping[IterVar, IterVar]) -> None:
             axis = relation.rebased
     stage.attach_ivar = rebased.get(axis, axis)
     if stage.attach_ivar not in parent.leaf_iter_vars:
-        raise TilewrightError(f"stage {stage.op.name} is computed at a loop of {parent.op.name} that is no longer there")
+        raise TilewrightError(
+            f"stage {stage.op.name} is computed at a loop of {parent.op.name} that is no longer there"
+        )

@@ -134,8 +134,8 @@ def post_order(roots: Sequence[Operation], stop: Any = ()) -> list[Operation]:
 
 def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
     """The default schedule of the given outputs: every operation computed whole, before its consumers."""
-    outputs = [o.op if isinstance(o, Tensor) else o for o in (ops if isinstance(ops, (list, tuple)) else [ops])]
-    for op in outputs:
-        if not isinstance(op, Operation):
-            raise TilewrightError(f"create_schedule takes operations (T.op), got {type(op).__name__}")
-    return Schedule(outputs)
+    given: list[Any] = list(ops) if isinstance(ops, (list, tuple)) else [ops]
+    for item in given:
+        if not isinstance(item, (Operation, Tensor)):
+            raise TilewrightError(f"create_schedule takes operations (T.op), got {type(item).__name__}")
+    return Schedule([item.op if isinstance(item, Tensor) else item for item in given])

@@ -61,6 +61,7 @@ class Singleton:
 
 
 Relation = Split | Fuse | Rebase | Singleton
+Axes = IterVar | Sequence[IterVar]
 
 
 class AttachType(enum.Enum):
@@ -96,16 +97,14 @@ _KIND_NAMES = {
 
 
 class Stage:
-    """One operation and how its loops run. Axes are ``IterVar``s: ``op.axis``, ``op.reduce_axis`` and what split gives."""
+    """One operation and how its loops run; axes are those of the operation, and what split and fuse give."""
 
     def __init__(self, op: Operation, schedule: Schedule) -> None:
         self.op = op
         self.origin_op = op
         self.schedule = schedule
         self.all_iter_vars: list[IterVar] = list(op.root_iter_vars)
-        self.leaf_iter_vars: list[IterVar] = [
-            iv for iv in op.root_iter_vars if iv.iter_type is not IterVarType.Opaque
-        ]
+        self.leaf_iter_vars: list[IterVar] = [iv for iv in op.root_iter_vars if iv.iter_type is not IterVarType.Opaque]
         self.relations: list[Relation] = []
         self.iter_var_attrs: dict[IterVar, IterVarAttr] = {}
         self.env_thread_axes: list[IterVar] = []
@@ -245,7 +244,7 @@ class Stage:
         positions = [self._position(axis, "reorder") for axis in args]
         if len(set(positions)) != len(positions):
             raise self._fail(f"reorder: an axis is given twice in {', '.join(a.var.name for a in args)}")
-        for position, axis in zip(sorted(positions), args):
+        for position, axis in zip(sorted(positions), args, strict=True):
             self.leaf_iter_vars[position] = axis
 
     def tile(
@@ -268,8 +267,8 @@ class Stage:
         self.reorder(x_outer, y_outer, x_inner, y_inner)
         return x_outer, y_outer, x_inner, y_inner
 
-    def _annotate(self, var: IterVar | Sequence[IterVar], kind: IterVarType, what: str, refuse: Sequence[IterVarType]) -> None:
-        for axis in var if isinstance(var, (list, tuple)) else [var]:
+    def _annotate(self, var: Axes, kind: IterVarType, what: str, refuse: Sequence[IterVarType] = ()) -> None:
+        for axis in _as_axes(var):
             self._position(axis, what)
             if axis.iter_type in refuse:
                 raise self._fail(
@@ -278,7 +277,7 @@ class Stage:
                 )
             self.attr(axis).iter_type = kind
 
-    def vectorize(self, var: IterVar | Sequence[IterVar]) -> None:
+    def vectorize(self, var: Axes) -> None:
         """Run the iterations of a loop of constant extent as one vector.
 
         args:
@@ -290,7 +289,7 @@ class Stage:
         """
         self._annotate(var, IterVarType.Vectorized, "vectorize", (IterVarType.CommReduce, IterVarType.Ordered))
 
-    def unroll(self, var: IterVar | Sequence[IterVar]) -> None:
+    def unroll(self, var: Axes) -> None:
         """Write out every iteration of a loop of constant extent.
 
         args:
@@ -300,9 +299,9 @@ class Stage:
             ->
             s(0); s(1)
         """
-        self._annotate(var, IterVarType.Unrolled, "unroll", ())
+        self._annotate(var, IterVarType.Unrolled, "unroll")
 
-    def parallel(self, var: IterVar | Sequence[IterVar]) -> None:
+    def parallel(self, var: Axes) -> None:
         """Share the iterations of a loop among the threads of the pool.
 
         args:
@@ -330,7 +329,7 @@ class Stage:
             raise self._fail(f"bind: the second argument must be a te.thread_axis, got {thread_ivar!r}")
         self.attr(ivar).bind_thread = thread_ivar
 
-    def env_threads(self, threads: IterVar | Sequence[IterVar]) -> None:
+    def env_threads(self, threads: Axes) -> None:
         """Run the whole of a scan inside the given threads.
 
         args:
@@ -340,7 +339,7 @@ class Stage:
             ->
             attr [IterVar(threadIdx.x)] "thread_extent" = n: s
         """
-        self.env_thread_axes += list(threads) if isinstance(threads, (list, tuple)) else [threads]
+        self.env_thread_axes += _as_axes(threads)
 
     def set_scope(self, scope: str) -> Stage:
         """Keep the stage's result in memory of ``scope`` ("global", "local", "shared").
@@ -505,6 +504,10 @@ class Stage:
         if self.is_output:
             raise self._fail("double_buffer: it is an output of the schedule, which has one fixed buffer")
         self.is_double_buffered = True
+
+
+def _as_axes(value: Axes) -> list[IterVar]:
+    return [value] if isinstance(value, IterVar) else list(value)
 
 
 def _like(axis: IterVar, suffix: str) -> Any:

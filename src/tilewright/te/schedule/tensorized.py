@@ -50,14 +50,16 @@ def tensorized_provide(lowering: ScheduleLowering, stage: Stage, op: ComputeOp, 
     outs = [_cover(sets[iv.var], iv, lowering.bounds.analyzer) for iv in op.axis]
     reads = _input_regions(lowering, op, sets)
     if len(intrin.inputs) != len(op.input_tensors):
-        raise _mismatch(op, intrin, f"it has {len(intrin.inputs)} inputs, the block reads {len(op.input_tensors)} tensors")
+        raise _mismatch(
+            op, intrin, f"it has {len(intrin.inputs)} inputs, the block reads {len(op.input_tensors)} tensors"
+        )
     reductions = {iv: _cover(sets[iv.var], iv, lowering.bounds.analyzer) for iv in op.reduce_axis}
     _verify(op, intrin, outs, reductions, reads, lowering.bounds.analyzer)
     _check_inside(lowering, stage)
     binder = _Binder(lowering, op, intrin)
-    for declared, tensor in zip(intrin.buffers, op.input_tensors):
+    for declared, tensor in zip(intrin.buffers[: len(intrin.inputs)], op.input_tensors, strict=True):
         binder.bind(declared, tensor, reads[tensor])
-    for declared, tensor in zip(intrin.buffers[len(intrin.inputs) :], op.outputs):
+    for declared, tensor in zip(intrin.buffers[len(intrin.inputs) :], op.outputs, strict=True):
         binder.bind(declared, tensor, outs)
     return _assemble(lowering, stage, op, intrin, nest, position, binder)
 
@@ -67,14 +69,14 @@ def tensor_compute_provide(lowering: ScheduleLowering, stage: Stage, op: TensorC
     nest = lowering.loops(stage)
     values = {iv.var: nest.values[iv] for iv in op.root_iter_vars}
     binder = _Binder(lowering, op, op.intrin)
-    for declared, tensor, region in zip(op.intrin.buffers, op.inputs, op.input_regions):
+    for declared, tensor, region in zip(op.intrin.buffers[: len(op.inputs)], op.inputs, op.input_regions, strict=True):
         ranges = [Range.from_min_extent(substitute(r.min, values), substitute(r.extent, values)) for r in region]
         binder.bind(declared, tensor, ranges)
     outs = [Range.from_min_extent(nest.values[iv], 1) for iv in op.axis[: op.schedulable_ndim]]
     for iv in op.axis[op.schedulable_ndim :]:
         assert iv.dom is not None
         outs.append(iv.dom)
-    for declared, tensor in zip(op.intrin.buffers[len(op.intrin.inputs) :], op.outputs):
+    for declared, tensor in zip(op.intrin.buffers[len(op.intrin.inputs) :], op.outputs, strict=True):
         binder.bind(declared, tensor, outs)
     binder.scalars(op.intrin.scalar_params, [substitute(s, values) for s in op.scalar_inputs])
     return _assemble(lowering, stage, op, op.intrin, nest, len(stage.leaf_iter_vars), binder)
@@ -94,7 +96,11 @@ def _assemble(
         return wrap(flat(nest.levels[:position]), binder.apply(intrin.body, "body"))
     update = binder.apply(intrin.reduce_update, "reduce_update")
     if intrin.reduce_init is None:
-        first = [nest.values[iv].equal(lowering.bounds.ranges[iv].min) for iv in stage.leaf_iter_vars[begin:position] if iv in skip]
+        first = [
+            nest.values[iv].equal(lowering.bounds.ranges[iv].min)
+            for iv in stage.leaf_iter_vars[begin:position]
+            if iv in skip
+        ]
         is_first = first[0]
         for test in first[1:]:
             is_first = ops.logical_and(is_first, test)
@@ -102,9 +108,7 @@ def _assemble(
         return wrap(flat(nest.levels[:position]), update)
     outer = {iv: nest.values[iv] for iv in stage.leaf_iter_vars[:begin]}
     init_nest = lowering.loops(stage, begin, position, init=True, skip=skip, values=outer)
-    renamed = {
-        iv.var: init_nest.values[iv] for iv in stage.leaf_iter_vars[begin:position] if iv in init_nest.values
-    }
+    renamed = {iv.var: init_nest.values[iv] for iv in stage.leaf_iter_vars[begin:position] if iv in init_nest.values}
     init = substitute(binder.apply(intrin.reduce_init, "reduce_init"), renamed)
     init = wrap(flat(init_nest.levels[begin:position]), init)
     return wrap(flat(nest.levels[:begin]), seq(init, wrap(flat(nest.levels[begin:position]), update)))
@@ -134,11 +138,11 @@ def _input_regions(lowering: ScheduleLowering, op: ComputeOp, sets: Mapping[Var,
     found: dict[Tensor, list[list[IntSet]]] = {}
     for load in producer_loads(op.body):
         dims = found.setdefault(load.producer, [[] for _ in load.indices])
-        for dim, index in zip(dims, load.indices):
+        for dim, index in zip(dims, load.indices, strict=True):
             dim.append(evaluator.evaluate(index))
     regions: dict[Tensor, Region] = {}
     for tensor, dims in found.items():
-        covers = [union(sets_, analyzer).cover_range(Range(0, d)) for sets_, d in zip(dims, tensor.shape)]
+        covers = [union(sets_, analyzer).cover_range(Range(0, d)) for sets_, d in zip(dims, tensor.shape, strict=True)]
         regions[tensor] = tuple(
             Range.from_min_extent(analyzer.simplify(r.min), analyzer.simplify(r.extent)) for r in covers
         )
@@ -165,9 +169,11 @@ def _check_inside(lowering: ScheduleLowering, stage: Stage) -> None:
 class _ToIntrinsic(ExprMutator):
     """Tensor reads of the block to reads of the intrinsic's inputs, relative to the start of the region."""
 
-    def __init__(self, values: Mapping[Var, PrimExpr], inputs: Mapping[Tensor, tuple[Tensor, Region]], analyzer: Analyzer) -> None:
+    def __init__(
+        self, values: Mapping[Var, PrimExpr], inputs: Mapping[Tensor, tuple[Tensor, Region]], analyzer: Analyzer
+    ) -> None:
         super().__init__()
-        self.memo.update(values)
+        self.memo.update(values.items())
         self.inputs = inputs
         self.analyzer = analyzer
 
@@ -175,7 +181,8 @@ class _ToIntrinsic(ExprMutator):
         declared, region = self.inputs[e.producer]
         lead = len(e.indices) - declared.ndim
         indices = [
-            self.analyzer.simplify(self.visit_expr(i) - r.min) for i, r in zip(e.indices[lead:], region[lead:])
+            self.analyzer.simplify(self.visit_expr(i) - r.min)
+            for i, r in zip(e.indices[lead:], region[lead:], strict=True)
         ]
         return ProducerLoad(declared, indices)
 
@@ -198,18 +205,25 @@ def _verify(
             extents = [str(r.extent) for r in ranges]
             wanted = [str(iv.dom.extent) for iv in declared if iv.dom is not None]
             raise _mismatch(op, intrin, f"the block has extents {extents}, the intrinsic {wanted}")
-        for iv, r in zip(axes[:lead], ranges):
+        for iv, r in zip(axes[:lead], ranges[:lead], strict=True):
             values[iv.var] = r.min
-        for iv, new, r in zip(axes[lead:], declared, ranges[lead:]):
+        for iv, new, r in zip(axes[lead:], declared, ranges[lead:], strict=True):
             assert new.dom is not None
             if not isinstance(new.dom.extent, Var) and not outer.can_prove_equal(new.dom.extent, r.extent):
-                raise _mismatch(op, intrin, f"axis {iv.var.name} has extent {r.extent} in the block, {new.dom.extent} in the intrinsic")
+                raise _mismatch(
+                    op,
+                    intrin,
+                    f"axis {iv.var.name} has extent {r.extent} in the block, {new.dom.extent} in the intrinsic",
+                )
             values[iv.var] = new.var + r.min
             analyzer.bind(new.var, Range(0, r.extent))
-    inputs = {t: (d, reads[t]) for t, d in zip(op.input_tensors, intrin.inputs)}
+    inputs = {t: (d, reads[t]) for t, d in zip(op.input_tensors, intrin.inputs, strict=True)}
     mapper = _ToIntrinsic(values, inputs, analyzer)
-    for mine, theirs in zip(op.body, meaning.body):
-        for a, b in zip(_parts(mine, theirs, mapper), _parts(theirs, theirs, None)):
+    for mine, theirs in zip(op.body, meaning.body, strict=True):
+        arity = [len(e.source) if isinstance(e, Reduce) else 0 for e in (mine, theirs)]
+        if arity[0] != arity[1]:
+            raise _mismatch(op, intrin, f"the block reduces {arity[0]} values at once, the intrinsic {arity[1]}")
+        for a, b in zip(_parts(mine, theirs, mapper), _parts(theirs, theirs, None), strict=True):
             if analyzer.simplify(a) is not analyzer.simplify(b):
                 raise _mismatch(op, intrin, f"the block computes {a}, the intrinsic {b}")
 
@@ -218,8 +232,8 @@ def _parts(body: PrimExpr, like: PrimExpr, mapper: ExprMutator | None) -> list[P
     """What has to agree: the value, or combiner, sources and condition of a reduction."""
     visit = mapper.visit_expr if mapper is not None else (lambda e: e)
     if not isinstance(body, Reduce) or not isinstance(like, Reduce):
-        return [visit(body)] if not isinstance(body, Reduce) else []
-    names = dict(zip(body.combiner.lhs + body.combiner.rhs, like.combiner.lhs + like.combiner.rhs))
+        return [visit(body)]
+    names = dict(zip(body.combiner.lhs + body.combiner.rhs, like.combiner.lhs + like.combiner.rhs, strict=True))
     return [
         *(substitute(r, names) for r in body.combiner.result),
         *body.combiner.identity_element,
@@ -244,13 +258,15 @@ class _Binder:
         start, strides = self._layout(tensor, actual)
         lead = len(region) - len(declared.shape)
         if lead < 0 or any(not ops.is_const_int(r.extent, 1) for r in region[:lead]):
-            raise self._fail(f"buffer {declared.name} has {len(declared.shape)} dimensions, the region of {tensor.name} has more")
+            raise self._fail(
+                f"buffer {declared.name} has {len(declared.shape)} dimensions, the region of {tensor.name} has more"
+            )
         offset: PrimExpr = actual.elem_offset
-        for r, low, stride in zip(region, start, strides):
+        for r, low, stride in zip(region, start, strides, strict=True):
             offset = offset + (r.min - low) * stride
         self._match(declared.data, actual.data, declared, tensor)
         self._match(declared.elem_offset, self._simple(offset), declared, tensor)
-        for extent, r in zip(declared.shape, region[lead:]):
+        for extent, r in zip(declared.shape, region[lead:], strict=True):
             self._match(extent, r.extent, declared, tensor)
         self._match_strides(declared, tensor, region[lead:], strides[lead:])
         self.regions[declared] = (actual, tuple(region))
@@ -277,13 +293,15 @@ class _Binder:
     def _simple(self, e: PrimExpr) -> PrimExpr:
         return self.lowering.bounds.analyzer.simplify(e)
 
-    def _match_strides(self, declared: Buffer, tensor: Tensor, region: Sequence[Range], strides: Sequence[PrimExpr]) -> None:
+    def _match_strides(
+        self, declared: Buffer, tensor: Tensor, region: Sequence[Range], strides: Sequence[PrimExpr]
+    ) -> None:
         if declared.strides:
-            for want, have in zip(declared.strides, strides):
+            for want, have in zip(declared.strides, strides, strict=True):
                 self._match(want, have, declared, tensor)
             return
         step: PrimExpr = ops.const(1)
-        for r, stride in zip(reversed(region), reversed(strides)):
+        for r, stride in zip(reversed(region), reversed(strides), strict=True):
             if not ops.is_const_int(r.extent, 1) and not self.lowering.bounds.analyzer.can_prove_equal(step, stride):
                 raise self._fail(
                     f"buffer {declared.name} is declared compact, but the block of {tensor.name} has stride {stride} "
@@ -301,7 +319,7 @@ class _Binder:
 
     def scalars(self, declared: Sequence[PrimExpr], actual: Sequence[PrimExpr]) -> None:
         """Bind scalar parameters."""
-        self.variables.update({d: a for d, a in zip(declared, actual) if isinstance(d, Var)})
+        self.variables.update({d: a for d, a in zip(declared, actual, strict=True) if isinstance(d, Var)})
 
     def _fail(self, why: str) -> TilewrightError:
         return TilewrightError(f"tensorize of {self.op.name} with {self.intrin.name}: {why}")
@@ -313,6 +331,6 @@ class _Binder:
         if stmt is None:
             raise self._fail(f"the intrinsic does not give its {what}, which is needed here")
         binder = BindBuffers({})
-        binder.memo.update(self.variables)
+        binder.memo.update(self.variables.items())
         binder.regions.update(self.regions)
         return binder.visit_stmt(stmt)
