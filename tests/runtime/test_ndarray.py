@@ -133,7 +133,30 @@ def test_capsule_is_consumed_once() -> None:
     runtime.from_dlpack(capsule)
     with pytest.raises(ValueError, match="nobody has consumed"):
         runtime.from_dlpack(capsule)
-    runtime.array([1, 2]).to_dlpack()  # an unconsumed capsule frees its array
+    with pytest.raises(ValueError, match="nobody has consumed"):
+        runtime.from_dlpack("not a capsule")
+
+
+def test_unconsumed_capsule_frees_its_array() -> None:
+    class Watched(np.ndarray):
+        """An array that can be watched."""
+
+    values = np.arange(5.0).view(Watched)
+    gone = weakref.ref(values)
+    capsule = runtime.from_dlpack(values).to_dlpack()
+    del values
+    gc.collect()
+    assert gone() is not None
+    del capsule
+    gc.collect()
+    assert gone() is None
+
+
+def test_copies_are_made_when_asked_for() -> None:
+    owner = runtime.array(np.zeros(3))
+    taken = np.from_dlpack(owner, copy=True)
+    owner.copyfrom(np.ones(3))
+    assert taken.sum() == 0
 
 
 def test_impossible_sizes_are_refused() -> None:

@@ -15,26 +15,20 @@ from .dtype import DataType, DataTypeCode, from_native
 _DLPACK_NAME = b"dltensor"
 _DLPACK_USED = b"used_dltensor"
 
-_capsule_new = ctypes.pythonapi.PyCapsule_New
-_capsule_new.restype = ctypes.py_object
-_capsule_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_capsule_get = ctypes.pythonapi.PyCapsule_GetPointer
-_capsule_get.restype = ctypes.c_void_p
-_capsule_get.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_capsule_valid = ctypes.pythonapi.PyCapsule_IsValid
-_capsule_valid.restype = ctypes.c_int
-_capsule_valid.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_capsule_rename = ctypes.pythonapi.PyCapsule_SetName
-_capsule_rename.restype = ctypes.c_int
-_capsule_rename.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_Name = ctypes.c_char_p
+_Pointer = ctypes.c_void_p
+_capsule_new = ctypes.PYFUNCTYPE(ctypes.py_object, _Pointer, _Name, _Pointer)(("PyCapsule_New", ctypes.pythonapi))
+_capsule_rename = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, _Name)(("PyCapsule_SetName", ctypes.pythonapi))
+# by address: the destructor sees a capsule whose reference count is zero and must not touch that
+_capsule_get = ctypes.PYFUNCTYPE(_Pointer, _Pointer, _Name)(("PyCapsule_GetPointer", ctypes.pythonapi))
+_capsule_valid = ctypes.PYFUNCTYPE(ctypes.c_int, _Pointer, _Name)(("PyCapsule_IsValid", ctypes.pythonapi))
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+@ctypes.PYFUNCTYPE(None, _Pointer)
 def _delete_capsule(capsule: int) -> None:
     """Free a DLPack capsule that nobody consumed."""
-    held = ctypes.cast(capsule, ctypes.py_object)
-    if _capsule_valid(held, _DLPACK_NAME):
-        LIB.TVMDLManagedTensorCallDeleter(_capsule_get(held, _DLPACK_NAME))
+    if _capsule_valid(capsule, _DLPACK_NAME):
+        LIB.TVMDLManagedTensorCallDeleter(_capsule_get(capsule, _DLPACK_NAME))
 
 
 class NDArray:
@@ -150,9 +144,9 @@ class NDArray:
         check_call(LIB.TVMArrayToDLPack(self.handle, ctypes.byref(managed)))
         return _capsule_new(managed, _DLPACK_NAME, ctypes.cast(_delete_capsule, ctypes.c_void_p))
 
-    def __dlpack__(self, stream: Any = None, **_: Any) -> Any:
+    def __dlpack__(self, stream: Any = None, *, copy: bool | None = None, **_: Any) -> Any:
         """Return a DLPack capsule (the protocol of ``numpy.from_dlpack`` and ``torch.from_dlpack``)."""
-        return self.to_dlpack()
+        return (self.copyto(self.device) if copy else self).to_dlpack()
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's device type and index."""
@@ -236,10 +230,10 @@ def from_dlpack(source: Any) -> NDArray:
         ValueError: the capsule was consumed already.
     """
     capsule = source.__dlpack__() if hasattr(source, "__dlpack__") else source
-    if not _capsule_valid(ctypes.py_object(capsule), _DLPACK_NAME):
+    if not _capsule_valid(id(capsule), _DLPACK_NAME):
         raise ValueError("expected a DLPack capsule that nobody has consumed yet")
     out = ctypes.c_void_p()
-    check_call(LIB.TVMArrayFromDLPack(_capsule_get(capsule, _DLPACK_NAME), ctypes.byref(out)))
+    check_call(LIB.TVMArrayFromDLPack(_capsule_get(id(capsule), _DLPACK_NAME), ctypes.byref(out)))
     _capsule_rename(capsule, _DLPACK_USED)
     assert out.value is not None
     return NDArray(out.value)
