@@ -1,0 +1,73 @@
+"""Relay: the graph-level IR, its operators, type inference, passes, text form, front ends and back end.
+
+expr.py adt.py visitor.py   the nodes and walks over them      op/           operators, one declaration each
+type_infer/ analysis.py     types and questions                transform/    passes, one a file
+text/                       printer and parser                 frontend/     importers of models
+backend/ build_module.py    from a module to a library         testing/      networks to test with
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.prim_expr import Any as Any_
+from tilewright.ir.type import (
+    FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, Type, TypeCall, TypeKind, TypeVar,
+    scalar_type,
+)  # fmt: skip
+from tilewright.relay import adt, expr, op
+from tilewright.relay.adt import (
+    Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, TypeData,
+)  # fmt: skip
+from tilewright.relay.expr import (
+    Call, Constant, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, TempExpr, Tuple, TupleGetItem, TupleWrapper,
+    Var, bind, const, var,
+)  # fmt: skip
+from tilewright.relay.op import *  # noqa: F403
+from tilewright.relay.op import annotation, image, nn
+from tilewright.relay.visitor import ExprFunctor, ExprMutator, ExprRewriter, ExprVisitor
+
+_LAZY_MODULES = frozenset(
+    {"analysis", "backend", "build_module", "dataflow_pattern", "frontend", "interpreter", "prelude", "testing",
+     "text", "transform", "type_infer"}
+)  # fmt: skip
+_LAZY_NAMES = {
+    "build": "tilewright.relay.build_module",
+    "optimize": "tilewright.relay.build_module",
+    "fromtext": "tilewright.relay.text.parser",
+    "parse_expr": "tilewright.relay.text.parser",
+    "Prelude": "tilewright.relay.prelude",
+    "ScopeBuilder": "tilewright.relay.scope_builder",
+    "load_param_dict": "tilewright.runtime.params",
+    "save_param_dict": "tilewright.runtime.params",
+}
+
+if TYPE_CHECKING:
+    from tilewright.relay import analysis, backend, build_module, frontend, prelude, testing, text, transform
+    from tilewright.relay.build_module import build, optimize
+    from tilewright.relay.prelude import Prelude
+    from tilewright.relay.scope_builder import ScopeBuilder
+    from tilewright.relay.text.parser import fromtext, parse_expr
+    from tilewright.runtime.params import load_param_dict, save_param_dict
+
+Any = Any_  # type: ignore[misc]  # the unknown dimension, TVM's relay.Any
+
+
+def __getattr__(name: str) -> object:
+    if name in _LAZY_MODULES:
+        return importlib.import_module(f"tilewright.relay.{name}")
+    if name in _LAZY_NAMES:
+        value = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'tilewright.relay' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES})
+
+
+importlib.import_module("tilewright.relay.text.printer")  # what str() of types, expressions and modules uses

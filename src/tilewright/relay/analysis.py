@@ -1,0 +1,389 @@
+"""Questions about Relay programs: variables, well-formedness, constants, dtypes, work, missing match cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import IntImm
+from tilewright.ir.type import (
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeKind,
+    TypeVar,
+)
+from tilewright.relay.adt import (
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    TypeData,
+    pattern_vars,
+)
+from tilewright.relay.expr import Call, Function, If, Let, RefCreate, Var
+from tilewright.relay.visitor import direct_children
+from tilewright.tir.layout import layout
+
+_ENTER, _BIND, _LEAVE = 0, 1, 2
+
+
+def post_order_visit(expr: RelayExpr, fvisit: Callable[[RelayExpr], None]) -> None:
+    """Call ``fvisit`` on every node once, children first."""
+    from tilewright.relay.visitor import post_order_visit as visit
+
+    visit(expr, fvisit)
+
+
+def _program(root: RelayExpr | IRModule) -> list[RelayExpr]:
+    if isinstance(root, IRModule):
+        return [f for f in root.functions.values() if isinstance(f, Function)]
+    return [root]
+
+
+def nodes(root: RelayExpr | IRModule) -> Iterator[RelayExpr]:
+    """Every node once, parents first, in program order."""
+    stack, seen = list(reversed(_program(root))), dict[RelayExpr, None]()
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen[node] = None
+            yield node
+            stack.extend(reversed(direct_children(node)))
+
+
+def _binders(node: RelayExpr) -> Sequence[Var]:
+    match node:
+        case Function():
+            return node.params
+        case Let():
+            return (node.var,)
+        case Match():
+            return [v for c in node.clauses for v in pattern_vars(c.lhs)]
+    return ()
+
+
+def all_vars(expr: RelayExpr) -> list[Var]:
+    """Every variable, bound or free, in the order of appearance."""
+    return [n for n in nodes(expr) if isinstance(n, Var)]
+
+
+def bound_vars(expr: RelayExpr) -> list[Var]:
+    """The variables that the expression binds, in the order of appearance."""
+    return list(dict.fromkeys(v for n in nodes(expr) for v in _binders(n)))
+
+
+def free_vars(expr: RelayExpr) -> list[Var]:
+    """The variables that the expression uses but does not bind, in the order of appearance."""
+    bound = dict.fromkeys(bound_vars(expr))
+    return [v for v in all_vars(expr) if v not in bound]
+
+
+def _type_parts(type_: Type) -> Sequence[Type]:
+    match type_:
+        case TupleType():
+            return type_.fields
+        case FuncType():
+            return (*type_.arg_types, type_.ret_type)
+        case RefType():
+            return (type_.value,)
+        case TypeCall():
+            return (type_.func, *type_.args)
+    return ()
+
+
+def _node_types(node: RelayExpr) -> Iterator[Type]:
+    if isinstance(node, Var) and node.type_annotation is not None:
+        yield node.type_annotation
+    if isinstance(node, Function):
+        yield from node.type_params
+        if node.ret_type is not None:
+            yield node.ret_type
+    if isinstance(node, Call):
+        yield from node.type_args
+
+
+def _walk_types(root: RelayExpr | Type) -> Iterator[tuple[Type, bool]]:
+    """Every type in annotations, and whether it is a type variable that is bound there."""
+    if isinstance(root, Type):
+        stack = [root]
+    else:
+        stack = [t for n in nodes(root) for t in _node_types(n)][::-1]
+        for node in nodes(root):
+            if isinstance(node, Function):
+                for variable in node.type_params:
+                    yield variable, True
+    while stack:
+        type_ = stack.pop()
+        yield type_, False
+        if isinstance(type_, FuncType):
+            for variable in type_.type_params:
+                yield variable, True
+        stack.extend(reversed(_type_parts(type_)))
+
+
+def all_type_vars(expr: RelayExpr | Type, mod: IRModule | None = None) -> list[TypeVar]:
+    """Every type variable, bound or free."""
+    return list(dict.fromkeys(t for t, _ in _walk_types(expr) if isinstance(t, TypeVar)))
+
+
+def bound_type_vars(expr: RelayExpr | Type, mod: IRModule | None = None) -> list[TypeVar]:
+    """The type variables that functions and function types bind."""
+    return list(dict.fromkeys(t for t, binds in _walk_types(expr) if binds and isinstance(t, TypeVar)))
+
+
+def free_type_vars(expr: RelayExpr | Type, mod: IRModule | None = None) -> list[TypeVar]:
+    """The type variables that are used but not bound."""
+    bound = dict.fromkeys(bound_type_vars(expr))
+    return [v for v in all_type_vars(expr) if v not in bound]
+
+
+def well_formed_problems(root: RelayExpr | IRModule) -> list[str]:
+    """What is wrong with the scopes of a program: variables bound twice, or used outside their scope."""
+    problems: list[str] = []
+    for expr in _program(root):
+        bound: dict[Var, None] = {}
+        free = {} if isinstance(root, IRModule) else dict.fromkeys(free_vars(expr))
+        _check_scopes(expr, bound, free, problems)
+    return problems
+
+
+def _check_scopes(expr: RelayExpr, bound: dict[Var, None], free: dict[Var, None], problems: list[str]) -> None:
+    in_scope: dict[Var, int] = {}
+    checked: dict[RelayExpr, None] = {}
+    stack: list[tuple[int, Any]] = [(_ENTER, expr)]
+    while stack:
+        action, item = stack.pop()
+        if action == _BIND:
+            for var in item:
+                if var in bound:
+                    problems.append(f"the variable %{var.name_hint} is bound more than once")
+                bound[var] = None
+                in_scope[var] = 1
+        elif action == _LEAVE:
+            for var in item:
+                in_scope.pop(var, None)
+        elif isinstance(item, Var):
+            if item not in in_scope and item not in free:
+                problems.append(f"the variable %{item.name_hint} is used outside its scope")
+        elif item not in checked:
+            checked[item] = None
+            stack.extend(reversed(_scope_steps(item)))
+
+
+def _scope_steps(node: RelayExpr) -> list[tuple[int, Any]]:
+    match node:
+        case Function():
+            return [(_BIND, node.params), (_ENTER, node.body), (_LEAVE, node.params)]
+        case Let(value=Function()):  # a local function may call itself
+            return [(_BIND, (node.var,)), (_ENTER, node.value), (_ENTER, node.body), (_LEAVE, (node.var,))]
+        case Let():
+            return [(_ENTER, node.value), (_BIND, (node.var,)), (_ENTER, node.body), (_LEAVE, (node.var,))]
+        case Match():
+            steps: list[tuple[int, Any]] = [(_ENTER, node.data)]
+            for clause in node.clauses:
+                names = pattern_vars(clause.lhs)
+                steps += [(_BIND, names), (_ENTER, clause.rhs), (_LEAVE, names)]
+            return steps
+    return [(_ENTER, child) for child in direct_children(node)]
+
+
+def well_formed(expr: RelayExpr | IRModule) -> bool:
+    """Whether every variable is bound once and used only in its scope."""
+    return not well_formed_problems(expr)
+
+
+def check_well_formed(expr: RelayExpr | IRModule) -> None:
+    """Raise TilewrightError with every scoping problem, if there is one."""
+    problems = well_formed_problems(expr)
+    if problems:
+        raise TilewrightError("the program is not well-formed:\n" + "\n".join(f"  {p}" for p in problems))
+
+
+def check_kind(type_: Type, mod: IRModule | None = None) -> TypeKind:
+    """The kind of a type; raises TilewrightError where a type is put together wrongly."""
+    match type_:
+        case TypeVar() | GlobalTypeVar() | IncompleteType():
+            return type_.kind
+        case TypeData():
+            return TypeKind.TypeData
+        case TypeCall():
+            if check_kind(type_.func, mod) != TypeKind.AdtHandle:
+                raise TilewrightError(f"{type_.func} takes no type arguments: it is no algebraic data type")
+            if mod is not None and isinstance(type_.func, GlobalTypeVar):
+                expected = len(mod[type_.func].type_vars)
+                if expected != len(type_.args):
+                    raise TilewrightError(f"{type_.func} takes {expected} type arguments, got {len(type_.args)}")
+    for part in _type_parts(type_):
+        kind = check_kind(part, mod)
+        head = isinstance(type_, TypeCall) and part is type_.func
+        if kind != TypeKind.Type and not head and not (kind == TypeKind.AdtHandle and isinstance(part, GlobalTypeVar)):
+            raise TilewrightError(f"{part} of kind {kind.name} stands where a type should be, in {type_}")
+    return TypeKind.Type
+
+
+def check_constant(expr: RelayExpr) -> bool:
+    """Whether the expression is built from constants alone: constants, tuples and operator calls of such."""
+    return not any(isinstance(n, (Var, Function, If, Let, Match, RefCreate)) for n in nodes(expr)) and not isinstance(
+        expr, Op
+    )
+
+
+def all_dtypes(expr: RelayExpr) -> set[str]:
+    """The dtypes of all tensors in a typed expression."""
+    found: dict[str, None] = {}
+    for node in nodes(expr):
+        stack = [node.checked_type_or_none]
+        while stack:
+            type_ = stack.pop()
+            if isinstance(type_, TensorType):
+                found[type_.dtype] = None
+            elif type_ is not None:
+                stack.extend(_type_parts(type_))
+    return set(found)
+
+
+def count_layers(expr: RelayExpr, valid_ops: Sequence[str] = ("nn.conv2d", "nn.dense")) -> int:
+    """The largest number of calls of ``valid_ops`` on a path from the inputs to the result."""
+    depth: dict[RelayExpr, int] = {}
+    names = frozenset(valid_ops)
+
+    def visit(node: RelayExpr) -> None:
+        below = max((depth[c] for c in direct_children(node)), default=0)
+        depth[node] = below + (isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in names)
+
+    post_order_visit(expr, visit)
+    return depth[expr]
+
+
+def detect_feature(expr: RelayExpr | IRModule, mod: IRModule | None = None) -> set[str]:
+    """Names of the language constructs that a program uses: "Call", "Let", "If", "Match", "RefCreate", ..."""
+    return {type(n).__name__ for root in (expr, mod) if root is not None for n in nodes(root)}
+
+
+def get_total_mac_number(expr: RelayExpr) -> int:
+    """Multiply-accumulates of the convolutions and matrix products in a typed expression."""
+    return sum(_macs(n) for n in nodes(expr) if isinstance(n, Call) and isinstance(n.op, Op))
+
+
+def _extents(type_: Type) -> list[int]:
+    assert isinstance(type_, TensorType)
+    return [d.value if isinstance(d, IntImm) else 0 for d in type_.shape]
+
+
+def _macs(call: Call) -> int:
+    name = call.op.name  # type: ignore[attr-defined]
+    if name.startswith("nn.conv") or name.startswith("nn.contrib_conv") or name.startswith("nn.contrib_depthwise"):
+        transposed = "transpose" in name
+        weight = _extents(call.args[1].checked_type)
+        kernel_layout = layout(call.attrs.kernel_layout)  # type: ignore[union-attr]
+        per_output = 1
+        for (letter, _), extent in zip(kernel_layout.axes, weight, strict=True):
+            if letter.upper() != ("I" if transposed else "O"):
+                per_output *= extent
+        elements = _extents(call.args[0].checked_type if transposed else call.checked_type)
+    elif name in ("nn.dense", "nn.matmul", "nn.contrib_dense_pack"):
+        per_output, elements = _extents(call.args[0].checked_type)[-1], _extents(call.checked_type)
+    elif name == "nn.batch_matmul":
+        transpose_a = call.attrs.transpose_a  # type: ignore[union-attr]
+        per_output = _extents(call.args[0].checked_type)[1 if transpose_a else 2]
+        elements = _extents(call.checked_type)
+    else:
+        return 0
+    for extent in elements:
+        per_output *= extent
+    return per_output
+
+
+def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
+    """Patterns of values that no clause matches; empty when the match is complete.
+
+    Starts from the wildcard and splits a candidate wherever a clause looks deeper, until each one is covered or not.
+    """
+    candidates: list[Pattern] = [PatternWildcard()]
+    missing: list[Pattern] = []
+    while candidates:
+        candidate = candidates.pop(0)
+        for clause in match.clauses:
+            verdict = _covers(clause.lhs, candidate)
+            if verdict is True:
+                break
+            if verdict is None:
+                split = _expand(clause.lhs, candidate, mod)
+                if split is not None:
+                    candidates = split + candidates
+                    break
+        else:
+            missing.append(candidate)
+    return missing
+
+
+def _covers(pattern: Pattern, candidate: Pattern) -> bool | None:
+    """Whether ``pattern`` matches every value of ``candidate``; None when it depends on the value."""
+    if isinstance(pattern, (PatternWildcard, PatternVar)):
+        return True
+    if isinstance(candidate, PatternWildcard):
+        return None
+    if isinstance(pattern, PatternConstructor):
+        if not isinstance(candidate, PatternConstructor):
+            return False
+        if pattern.constructor.name_hint != candidate.constructor.name_hint:
+            return False
+    assert isinstance(pattern, (PatternConstructor, PatternTuple))
+    assert isinstance(candidate, (PatternConstructor, PatternTuple))
+    verdicts = [_covers(p, c) for p, c in zip(pattern.patterns, candidate.patterns, strict=True)]
+    if False in verdicts:
+        return False
+    return None if None in verdicts else True
+
+
+def _expand(pattern: Pattern, candidate: Pattern, mod: IRModule | None) -> list[Pattern] | None:
+    """The values of ``candidate`` as patterns one step deeper, where ``pattern`` looks; None if it cannot be split."""
+    if isinstance(pattern, (PatternWildcard, PatternVar)):
+        return None
+    if isinstance(candidate, PatternWildcard):
+        if isinstance(pattern, PatternTuple):
+            return [PatternTuple([PatternWildcard() for _ in pattern.patterns])]
+        assert isinstance(pattern, PatternConstructor)
+        if mod is None:
+            return None
+        header = pattern.constructor.belong_to.name_hint
+        data = next((d for v, d in mod.type_definitions.items() if v.name_hint == header), None)
+        if data is None:
+            return None
+        return [PatternConstructor(c, [PatternWildcard() for _ in c.inputs]) for c in data.constructors]
+    assert isinstance(pattern, (PatternConstructor, PatternTuple))
+    assert isinstance(candidate, (PatternConstructor, PatternTuple))
+    for index, (p, c) in enumerate(zip(pattern.patterns, candidate.patterns, strict=True)):
+        parts = _expand(p, c, mod)
+        if parts is not None:
+            before, after = candidate.patterns[:index], candidate.patterns[index + 1 :]
+            return [candidate.replace(patterns=(*before, part, *after)) for part in parts]
+    return None
+
+
+def context_analysis(expr: RelayExpr) -> dict[RelayExpr, Any]:
+    """The device that each expression is marked with (``annotation.on_device``), by DLPack's device type."""
+    marks: dict[RelayExpr, Any] = {}
+    for node in nodes(expr):
+        if isinstance(node, Call) and isinstance(node.op, Op) and node.op.name == "on_device":
+            marks[node.args[0]] = node.attrs.device_type  # type: ignore[union-attr]
+    return marks
+
+
+__all__ = [
+    "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "check_constant", "check_kind",
+    "check_well_formed", "context_analysis", "count_layers", "detect_feature", "free_type_vars", "free_vars",
+    "get_total_mac_number", "nodes", "post_order_visit", "unmatched_cases", "well_formed", "well_formed_problems",
+]  # fmt: skip

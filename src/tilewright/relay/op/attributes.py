@@ -1,0 +1,114 @@
+"""Reading arguments and attribute values: Python numbers from what users and passes may give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import FloatImm, IntImm, PrimExpr
+from tilewright.relay.expr import Call, Constant, TupleWrapper, const
+from tilewright.relay.expr import Tuple as TupleExpr
+
+
+def number(value: Any) -> Any:
+    """A literal or numpy number as a Python number; other expressions as they are."""
+    if isinstance(value, (IntImm, FloatImm)):
+        return value.value
+    if isinstance(value, np.generic):
+        return value.item()
+    return value
+
+
+def ints(values: Any) -> tuple[int, ...]:
+    """Numbers, or one number, as a tuple of ints."""
+    if isinstance(values, (list, tuple, np.ndarray)):
+        return tuple(int(number(v)) for v in values)
+    return (int(number(values)),)
+
+
+def dims(values: Any) -> tuple[Any, ...]:
+    """A shape: known dimensions as ints, others as expressions; constants of rank 1 are read."""
+    if isinstance(values, RelayExpr):
+        return static_ints(values, "the shape")
+    if isinstance(values, (list, tuple, np.ndarray)):
+        return tuple(number(v) for v in values)
+    return (number(values),)
+
+
+def axes(values: Any) -> Any:
+    """None, an int, or a tuple of ints."""
+    if values is None or isinstance(values, (int, np.integer, IntImm)):
+        return number(values)
+    return ints(values)
+
+
+def static_ints(value: Any, what: str) -> tuple[int, ...]:
+    """The ints of a list or of a constant of rank 0 or 1.
+
+    Raises:
+        UnsupportedError: the value is computed while the model runs.
+    """
+    if isinstance(value, Constant):
+        return tuple(int(v) for v in value.data.numpy().reshape(-1))
+    if isinstance(value, RelayExpr):
+        raise UnsupportedError(
+            f"{what} is computed by the model itself; fold it to a constant (FoldConstant) first"
+        )
+    return ints(value)
+
+
+def pair(values: Any, count: int = 2) -> tuple[int, ...]:
+    """One int for all of ``count`` dimensions, or one for each."""
+    found = ints(values)
+    if len(found) == 1:
+        return found * count
+    if len(found) != count:
+        raise TilewrightError(f"expected 1 or {count} values, got {found}")
+    return found
+
+
+def padding(values: Any, rank: int = 2) -> tuple[int, ...]:
+    """Padding before and after ``rank`` dimensions: from 1 value, one for each dimension, or one for each side."""
+    found = ints(values)
+    if len(found) == 1:
+        return found * (2 * rank)
+    if len(found) == rank:
+        return found * 2
+    if len(found) != 2 * rank:
+        raise TilewrightError(f"padding has {len(found)} values; expected 1, {rank} or {2 * rank}: {found}")
+    return found
+
+
+def operand(value: Any, dtype: str | None = None) -> RelayExpr:
+    """An argument of an operator: expressions as they are, tuple results as tuples, numbers as constants."""
+    if isinstance(value, RelayExpr):
+        return value
+    if isinstance(value, TupleWrapper):
+        return value.astuple()
+    return const(value, dtype)
+
+
+def tuple_operand(values: Any) -> RelayExpr:
+    """A tuple argument from a list of expressions or a tuple expression."""
+    if isinstance(values, TupleWrapper):
+        return values.astuple()
+    if isinstance(values, RelayExpr):
+        return values
+    if not isinstance(values, (list, tuple)):
+        raise TypeError(f"expected a list or tuple of expressions, got a {type(values).__name__}")
+    return TupleExpr([operand(v) for v in values])
+
+
+def call(name: str, args: Sequence[Any], attrs: Any = None) -> Call:
+    """Call of the operator ``name``; numbers among ``args`` become constants."""
+    return Call(Op.get(name), [operand(a) for a in args], attrs)
+
+
+def is_expr(value: Any) -> bool:
+    """Whether ``value`` is computed by the model."""
+    return isinstance(value, (RelayExpr, PrimExpr)) and not isinstance(value, (IntImm, FloatImm))

@@ -1,0 +1,260 @@
+"""image.resize1d, resize2d and resize3d: interpolation to a new size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op.attributes import call, dims
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.runtime.ndarray import numpy_dtype
+from tilewright.tir.layout import layout as parse_layout
+
+_SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
+_EPSILON = np.float32(1e-5)
+
+
+class Resize1DAttrs(Attrs):
+    """Size, layout and method of the interpolation."""
+
+    size: tuple[Any, ...]
+    layout: str = "NCW"
+    method: str = "linear"
+    coordinate_transformation_mode: str = "half_pixel"
+    rounding_method: str = "round"
+    cubic_alpha: float = -0.5
+    cubic_exclude: int = 0
+    out_dtype: str = ""
+
+
+class Resize2DAttrs(Attrs):
+    """Size, layout and method of the interpolation."""
+
+    size: tuple[Any, ...]
+    layout: str = "NCHW"
+    method: str = "linear"
+    coordinate_transformation_mode: str = "half_pixel"
+    rounding_method: str = "round"
+    cubic_alpha: float = -0.5
+    cubic_exclude: int = 0
+    out_dtype: str = ""
+
+
+class Resize3DAttrs(Attrs):
+    """Size, layout and method of the interpolation."""
+
+    size: tuple[Any, ...]
+    layout: str = "NCDHW"
+    method: str = "linear"
+    coordinate_transformation_mode: str = "half_pixel"
+    rounding_method: str = "round"
+    cubic_alpha: float = -0.5
+    cubic_exclude: int = 0
+    out_dtype: str = ""
+
+
+def _coordinates(extent: int, size: int, mode: str) -> Array:
+    """Input coordinates (float32) of the output positions, as ONNX's Resize defines them."""
+    at, source, target = np.arange(size, dtype=np.float32), np.float32(extent), np.float32(size)
+    scale, half = source / target, np.float32(0.5)
+    if mode == "half_pixel" or (mode == "pytorch_half_pixel" and size > 1):
+        return (at + half) * scale - half
+    if mode in ("align_corners", "pytorch_half_pixel"):
+        return at * ((source - 1) / (target - 1)) if size > 1 else np.zeros(1, np.float32)
+    if mode == "asymmetric":
+        return at * scale
+    if mode == "tf_half_pixel_for_nn":
+        return (at + half) * scale
+    raise TypeInferenceError(f"coordinate_transformation_mode {mode!r} is not known")
+
+
+def _nearest(x: Array, rounding: str, mode: str) -> Array:
+    rounding = rounding or ("round" if mode == "align_corners" else "floor")
+    half = np.float32(0.5)
+    rules = {
+        "round": lambda: np.trunc(x + np.copysign(half, x)),
+        "round_prefer_floor": lambda: np.ceil(x - half),
+        "round_prefer_ceil": lambda: np.floor(x + half),
+        "floor": lambda: np.floor(x + _EPSILON),
+        "ceil": lambda: np.ceil(x - _EPSILON),
+    }
+    if rounding not in rules:
+        raise TypeInferenceError(f"rounding_method {rounding!r} is not known; there are {', '.join(rules)}")
+    return np.asarray(rules[rounding]())
+
+
+def _interpolation_matrix(
+    extent: int, size: int, method: str, mode: str, rounding: str, alpha: float, exclude: bool
+) -> Array:
+    """The matrix (size, extent) that resizes one dimension."""
+    x = _coordinates(extent, size, mode)
+    base = np.floor(x) if method != "nearest_neighbor" else _nearest(x, rounding, mode)
+    t = x - base
+    if method == "nearest_neighbor":
+        taps = [(0, np.ones_like(x))]
+    elif method == "linear":
+        taps = [(0, 1 - t), (1, t)]
+    elif method == "cubic":
+        near = lambda d: ((alpha + 2) * d - (alpha + 3)) * d * d + 1  # noqa: E731
+        far = lambda d: ((alpha * d - 5 * alpha) * d + 8 * alpha) * d - 4 * alpha  # noqa: E731
+        taps = [(-1, far(t + 1)), (0, near(t)), (1, near(1 - t)), (2, far(2 - t))]
+    else:
+        raise TypeInferenceError(f"method {method!r} is not known; there are nearest_neighbor, linear, cubic")
+    matrix = np.zeros((size, extent), np.float64)
+    for offset, weight in taps:
+        position = (base + offset).astype(int)
+        if exclude and method == "cubic":
+            weight = np.where((position >= 0) & (position < extent), weight, 0)
+        np.add.at(matrix, (np.arange(size), np.clip(position, 0, extent - 1)), weight)
+    return matrix / matrix.sum(axis=1, keepdims=True) if exclude and method == "cubic" else matrix
+
+
+def resize_array(
+    x: Array,
+    axes: Sequence[int],
+    size: Sequence[int],
+    method: str,
+    mode: str,
+    rounding: str,
+    alpha: float,
+    exclude: bool,
+    dtype: Any = None,
+) -> Array:
+    """``x`` resized along ``axes``, one dimension after another."""
+    result = x if method == "nearest_neighbor" else x.astype(np.float64)
+    for axis, wanted in zip(axes, size, strict=True):
+        matrix = _interpolation_matrix(x.shape[axis], int(wanted), method, mode, rounding, alpha, exclude)
+        if method == "nearest_neighbor":
+            result = np.take(result, matrix.argmax(axis=1), axis)
+        else:
+            result = np.moveaxis(np.tensordot(result, matrix, (axis, 1)), -1, axis)
+    target = np.dtype(dtype or x.dtype)
+    if target.kind in "iu" and method != "nearest_neighbor":
+        result = np.trunc(result + np.copysign(0.5, result))
+    return np.ascontiguousarray(result.astype(target))
+
+
+def _axes(layout: str, rank: int) -> list[int]:
+    parsed = parse_layout(layout)
+    return [parsed.index_of(axis) for axis in _SPATIAL[rank]]
+
+
+def _resized_type(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Type | None:
+    data = relations.tensor(types[0])
+    if data is None:
+        return None
+    relations.require_rank(data, len(parse_layout(attrs.layout)), f"data in layout {attrs.layout}")
+    relations.require(len(attrs.size) == rank, f"size should have {rank} values, found {tuple(attrs.size)}")
+    shape = list(data.shape)
+    for axis, size in zip(_axes(attrs.layout, rank), attrs.size, strict=True):
+        shape[axis] = as_expr(size)
+    return TensorType(shape, attrs.out_dtype or data.dtype)
+
+
+def _declare(rank: int, attrs_class: type[Attrs]) -> None:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        resize = getattr(topi.image, f"resize{rank}d")
+        return [resize(inputs[0], list(attrs.size), attrs.layout, attrs.method, attrs.coordinate_transformation_mode,
+                       attrs.rounding_method, attrs.cubic_alpha, attrs.cubic_exclude, attrs.out_dtype or None)]  # fmt: skip
+
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        dtype = numpy_dtype(attrs.out_dtype) if attrs.out_dtype else None
+        how = attrs.method, attrs.coordinate_transformation_mode, attrs.rounding_method, attrs.cubic_alpha
+        return [resize_array(inputs[0], _axes(attrs.layout, rank), attrs.size, *how, bool(attrs.cubic_exclude), dtype)]
+
+    type(
+        f"Resize{rank}D",
+        (OpDef,),
+        {
+            "__doc__": f"Resize {rank} dimensions by interpolation.",
+            "__module__": __name__,
+            "name": f"image.resize{rank}d",
+            "inputs": ("data",),
+            "attrs_type": attrs_class,
+            "pattern": OpPattern.INJECTIVE,
+            "infer_type": staticmethod(lambda types, attrs, solver: _resized_type(types, attrs, solver, rank)),
+            "compute": staticmethod(compute),
+            "evaluate": staticmethod(evaluate),
+            "infer_correct_layout": staticmethod(layout_rules.with_layout_attr("layout", _SPATIAL[rank])),
+        },
+    )
+
+
+_declare(1, Resize1DAttrs)
+_declare(2, Resize2DAttrs)
+_declare(3, Resize3DAttrs)
+
+
+def _resize_call(rank: int, attrs_class: type[Attrs], data: RelayExpr, size: Any, *rest: Any) -> Call:
+    layout, method, mode, rounding, alpha, exclude, out_dtype = rest
+    values = dims(size)
+    return call(
+        f"image.resize{rank}d",
+        [data],
+        attrs_class(values * rank if len(values) == 1 else values, layout, method, mode, rounding, float(alpha),
+                    int(exclude), out_dtype or ""),  # fmt: skip
+    )
+
+
+def resize1d(
+    data: RelayExpr,
+    size: Any,
+    layout: str = "NCW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    out_dtype: str | None = None,
+) -> Call:
+    """``data`` resized to ``size``; parameters as in ``resize2d``."""
+    return _resize_call(1, Resize1DAttrs, data, size, layout, method, coordinate_transformation_mode, rounding_method,
+                        cubic_alpha, cubic_exclude, out_dtype)  # fmt: skip
+
+
+def resize2d(
+    data: RelayExpr,
+    size: Any,
+    layout: str = "NCHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    out_dtype: str | None = None,
+) -> Call:
+    """``data`` resized to ``size`` (height, width).
+
+    ``method`` is nearest_neighbor, linear or cubic; ``coordinate_transformation_mode`` and ``rounding_method`` are
+    those of ONNX's Resize (half_pixel, align_corners, asymmetric, ...; round, floor, ceil, ...).
+    """
+    return _resize_call(2, Resize2DAttrs, data, size, layout, method, coordinate_transformation_mode, rounding_method,
+                        cubic_alpha, cubic_exclude, out_dtype)  # fmt: skip
+
+
+def resize3d(
+    data: RelayExpr,
+    size: Any,
+    layout: str = "NCDHW",
+    method: str = "linear",
+    coordinate_transformation_mode: str = "half_pixel",
+    rounding_method: str = "",
+    cubic_alpha: float = -0.5,
+    cubic_exclude: int = 0,
+    out_dtype: str | None = None,
+) -> Call:
+    """``data`` resized to ``size`` (depth, height, width); parameters as in ``resize2d``."""
+    return _resize_call(3, Resize3DAttrs, data, size, layout, method, coordinate_transformation_mode, rounding_method,
+                        cubic_alpha, cubic_exclude, out_dtype)  # fmt: skip

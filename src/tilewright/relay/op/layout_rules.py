@@ -1,0 +1,196 @@
+"""How operators carry layouts: the rules behind AlterOpLayout and ConvertLayout.
+
+An operator's ``infer_correct_layout(attrs, new_in_layouts, old_in_layouts, old_in_types)`` says, given the layouts
+that its inputs had and now have, which layouts it takes, which it gives, and with which attributes. It is asked
+twice for each call: first with no new layouts (``[]``), to learn the layouts of the original program, then with
+those that the rewritten inputs have. A tuple argument counts as one layout for each field, but one type. What the rule
+asks for and the input has not, the pass converts with ``layout_transform``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.op.relations import known, normalize_axes
+from tilewright.tir.layout import Layout, convertible, layout
+
+UNDEFINED = layout("")
+
+
+@dataclass(frozen=True)
+class InferCorrectLayoutOutput:
+    """Layouts that a call takes and gives, and its attributes for them."""
+
+    input_layouts: list[Layout]
+    output_layouts: list[Layout]
+    new_attrs: Attrs | None
+
+
+LayoutRule = Callable[[Any, Sequence[Layout], Sequence[Layout], Sequence[Type]], InferCorrectLayoutOutput]
+
+
+def fixed(*inputs: str, output: str) -> Callable[[Any], InferCorrectLayoutOutput]:
+    """What an operator that takes exactly these layouts answers."""
+    return lambda attrs: InferCorrectLayoutOutput([layout(i) for i in inputs], [layout(output)], attrs)
+
+
+def elementwise(
+    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+) -> InferCorrectLayoutOutput:
+    """Any layout will do; all inputs and the output share it."""
+    layouts = new_in_layouts or old_in_layouts
+    chosen = next((item for item in layouts if item), UNDEFINED)
+    return InferCorrectLayoutOutput([chosen] * len(layouts), [chosen], attrs)
+
+
+def broadcast(
+    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+) -> InferCorrectLayoutOutput:
+    """The input of more dimensions chooses; a smaller one is lined up with its last dimensions."""
+    layouts = list(new_in_layouts or old_in_layouts)
+    ranks = [len(t.shape) if isinstance(t, TensorType) else 0 for t in old_in_types]
+    undefined = InferCorrectLayoutOutput([UNDEFINED] * len(layouts), [UNDEFINED], attrs)
+    if not any(layouts):
+        return undefined
+    if not all(layouts):
+        given = 0 if layouts[0] else 1
+        other = 1 - given
+        if ranks[given] < ranks[other]:
+            return undefined
+        chosen = layouts[given]
+        if ranks[other] and chosen.is_primal:
+            layouts[other] = chosen.sub_layout(ranks[given] - ranks[other], ranks[other])
+            return InferCorrectLayoutOutput(layouts, [chosen], attrs)
+        source = old_in_layouts[given] if old_in_layouts[given] else chosen.to_primal()
+        tail = source.sub_layout(ranks[given] - ranks[other], ranks[other])
+        layouts[other] = _fit(chosen, tail, old_in_types[other]) if ranks[other] else UNDEFINED
+        return InferCorrectLayoutOutput(layouts, [chosen], attrs)
+    large = 0 if _weight(layouts[0], old_in_types[0]) >= _weight(layouts[1], old_in_types[1]) else 1
+    chosen = layouts[large]
+    for index in range(2):
+        layouts[index] = chosen if index == large else _fit(chosen, old_in_layouts[index], old_in_types[index])
+    return InferCorrectLayoutOutput(layouts, [chosen], attrs)
+
+
+def _weight(item: Layout, type_: Type) -> tuple[int, int]:
+    """Rank by number of primal axes, then by number of dimensions that are not 1."""
+    primal = sum(1 for _, factor in item.axes if not factor)
+    spread = sum(known(d) != 1 for d in type_.shape) if isinstance(type_, TensorType) else 0
+    return primal, spread
+
+
+def _fit(chosen: Layout, old_layout: Layout, type_: Type) -> Layout:
+    """``chosen`` for a tensor that is broadcast: an axis of extent 1 is split by 1, not padded."""
+    if not isinstance(type_, TensorType) or not old_layout or len(old_layout) != len(type_.shape):
+        return chosen
+    extents = {letter: known(d) for (letter, _), d in zip(old_layout.axes, type_.shape, strict=True)}
+    parts = []
+    for letter, factor in chosen.axes:
+        if factor and extents.get(letter.upper(), 1) == 1:
+            factor = 1
+        parts.append(f"{factor}{letter}" if factor else letter)
+    return layout("".join(parts))
+
+
+def with_layout_attr(field: str = "layout", fixed_axes: str = "HW") -> LayoutRule:
+    """The rule of operators with a layout attribute that take any layout which does not split ``fixed_axes``."""
+
+    def rule(
+        attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+    ) -> InferCorrectLayoutOutput:
+        current = layout(attrs[field])
+        rest = [UNDEFINED] * (len(old_in_layouts) - 1)
+        if new_in_layouts and new_in_layouts[0] is not current:
+            new = new_in_layouts[0]
+            if convertible(current, new) and all(new.factor_of(a) < 0 for a in fixed_axes):
+                current, attrs = new, attrs.replace(**{field: new.name})
+        return InferCorrectLayoutOutput([current, *rest], [current], attrs)
+
+    return rule
+
+
+def axis_attr(default_output: Callable[[int], int] = lambda rank: 1) -> LayoutRule:
+    """The rule of operators that treat one axis, given by the attribute ``axis``, and give tensors of the same shape."""
+
+    def rule(
+        attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+    ) -> InferCorrectLayoutOutput:
+        data = old_in_types[0]
+        rank = len(data.shape) if isinstance(data, TensorType) else 0
+        chosen = old_in_layouts[0]
+        if new_in_layouts and old_in_layouts[0] and new_in_layouts[0]:
+            letter = old_in_layouts[0][int(attrs.axis) % rank]
+            new = new_in_layouts[0]
+            if new.factor_of(letter) < 0 and convertible(old_in_layouts[0], new):
+                chosen, attrs = new, attrs.replace(axis=new.index_of(letter))
+        outputs = [chosen, *[UNDEFINED] * (default_output(rank) - 1)]
+        return InferCorrectLayoutOutput([chosen, *[UNDEFINED] * (len(old_in_layouts) - 1)], outputs, attrs)
+
+    return rule
+
+
+def reduction(
+    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+) -> InferCorrectLayoutOutput:
+    """Reduce the same axes wherever they are now, with what was split off them."""
+    old, data = old_in_layouts[0], old_in_types[0]
+    extra = [UNDEFINED] * (len(old_in_layouts) - 1)
+    if not old or not isinstance(data, TensorType):
+        return InferCorrectLayoutOutput([UNDEFINED, *extra], [UNDEFINED], attrs)
+    reduced = {old[a] for a in normalize_axes(attrs.axis, len(data.shape), attrs.exclude)}
+    chosen = old
+    if new_in_layouts and new_in_layouts[0] and convertible(old, new_in_layouts[0]):
+        chosen = new_in_layouts[0]
+        positions = [i for i, (letter, _) in enumerate(chosen.axes) if letter.upper() in reduced]
+        attrs = attrs.replace(axis=tuple(positions), exclude=False)
+    parts = []
+    for letter, factor in chosen.axes:
+        gone = letter.upper() in reduced
+        if not gone or attrs.keepdims:
+            parts.append(f"{1 if gone else factor}{letter}" if factor else letter)
+    return InferCorrectLayoutOutput([chosen, *extra], [layout("".join(parts))], attrs)
+
+
+def concatenation(
+    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+) -> InferCorrectLayoutOutput:
+    """Any layout whose split parts divide every input's extent along the joined axis."""
+    fields = old_in_types[0].fields if isinstance(old_in_types[0], TupleType) else old_in_types
+    old = next((item for item in old_in_layouts if item), UNDEFINED)
+    count = len(old_in_layouts)
+    chosen = old
+    if old and new_in_layouts and isinstance(fields[0], TensorType):
+        axis = int(attrs.axis) % len(fields[0].shape)
+        letter = old[axis]
+        extents = [known(t.shape[axis]) for t in fields if isinstance(t, TensorType)]
+        for new in new_in_layouts:
+            factor = new.factor_of(letter)
+            if new and convertible(old, new) and all(factor < 0 or (e is not None and e % factor == 0) for e in extents):
+                chosen, attrs = new, attrs.replace(axis=new.index_of(letter))
+                break
+    return InferCorrectLayoutOutput([chosen] * count, [chosen], attrs)
+
+
+def per_axis(field: str, neutral: Callable[[Any], bool]) -> LayoutRule:
+    """The rule of operators with one attribute value for each axis (pad widths); split axes must have a neutral one."""
+
+    def rule(
+        attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+    ) -> InferCorrectLayoutOutput:
+        old = old_in_layouts[0]
+        extra = [UNDEFINED] * (len(old_in_layouts) - 1)
+        chosen = old
+        new = new_in_layouts[0] if new_in_layouts else UNDEFINED
+        if old and new and old.is_primal and convertible(old, new):
+            values = {letter: value for (letter, _), value in zip(old.axes, attrs[field], strict=True)}
+            if all(neutral(values[letter.upper()]) for letter, factor in new.axes if factor):
+                none = next((v for v in attrs[field] if neutral(v)), None)
+                moved = tuple(none if factor else values[letter] for letter, factor in new.axes)
+                chosen, attrs = new, attrs.replace(**{field: moved})
+        return InferCorrectLayoutOutput([chosen, *extra], [chosen], attrs)
+
+    return rule

@@ -1,0 +1,218 @@
+"""Activations: relu, leaky_relu, prelu, softmax, log_softmax, fast_softmax, dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Call, TupleGetItem, TupleWrapper
+from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array, declare_unary
+from tilewright.relay.op.nn.bias_add import shape_along
+from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_compute_softmax, wrap_topi_schedule
+
+declare_unary(
+    "nn.relu", "max(data, 0)", lambda x: topi.nn.relu(x), lambda x: np.maximum(x, np.asarray(0, x.dtype))
+)
+
+
+class LeakyReluAttrs(Attrs):
+    """Slope for negative values."""
+
+    alpha: float = 0.25
+
+
+class LeakyRelu(OpDef):
+    """data where positive, else alpha * data."""
+
+    name = "nn.leaky_relu"
+    inputs = ("data",)
+    attrs_type = LeakyReluAttrs
+    pattern = OpPattern.ELEMWISE
+
+    infer_type = staticmethod(relations.identity)
+    infer_correct_layout = staticmethod(layout_rules.elementwise)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.leaky_relu(inputs[0], attrs.alpha)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.where"""
+        x = inputs[0]
+        return [np.where(x > 0, x, x * np.asarray(attrs.alpha, x.dtype))]
+
+
+class PReluAttrs(Attrs):
+    """The dimension that the slopes run along."""
+
+    axis: int = 1
+
+
+class PRelu(OpDef):
+    """data where positive, else data times a slope per channel."""
+
+    name = "nn.prelu"
+    inputs = ("data", "alpha")
+    attrs_type = PReluAttrs
+    pattern = OpPattern.BROADCAST
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the data; fills in the slopes."""
+        data, alpha = relations.tensor(types[0], "data"), relations.tensor(types[1], "alpha")
+        if data is None:
+            return None
+        axis = relations.normalize_axis(attrs.axis, len(data.shape))
+        if alpha is None:
+            solver.assign(types[1], TensorType((data.shape[axis],), data.dtype))
+        else:
+            relations.require_rank(alpha, 1, "alpha")
+            solver.assert_equal(data.shape[axis], alpha.shape[0], "number of slopes")
+        return data
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.prelu(inputs[0], inputs[1], attrs.axis % len(inputs[0].shape))]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.where"""
+        x = inputs[0]
+        return [np.where(x > 0, x, x * shape_along(inputs[1], x.ndim, attrs.axis))]
+
+
+class SoftmaxAttrs(Attrs):
+    """The dimension that sums to 1."""
+
+    axis: int = -1
+
+
+def softmax_array(x: Array, axis: int) -> Array:
+    """Softmax along ``axis``."""
+    e = np.exp(x - np.max(x, axis=axis, keepdims=True)) if x.size else x
+    return np.asarray(e / np.sum(e, axis=axis, keepdims=True), x.dtype)
+
+
+def _log_softmax_array(x: Array, axis: int) -> Array:
+    shifted = x - np.max(x, axis=axis, keepdims=True) if x.size else x
+    return np.asarray(shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True)), x.dtype)
+
+
+def _softmax_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    data = relations.tensor(types[0])
+    if data is not None:
+        relations.normalize_axis(attrs.axis, len(data.shape))
+    return data
+
+
+def _declare_softmax(name: str, doc: str, compute: Any, evaluate: Any) -> None:
+    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+        schedule = wrap_topi_schedule(topi.cpu.schedule_softmax)
+        return one_implementation(wrap_compute_softmax(compute()), schedule, f"{name[3:]}.cpu")
+
+    type(
+        name[3:].title().replace("_", ""),
+        (OpDef,),
+        {
+            "__doc__": doc,
+            "__module__": __name__,
+            "name": name,
+            "inputs": ("data",),
+            "attrs_type": SoftmaxAttrs,
+            "pattern": OpPattern.OUT_ELEMWISE_FUSABLE,
+            "infer_type": staticmethod(_softmax_type),
+            "strategy": staticmethod(strategy),
+            "evaluate": staticmethod(lambda attrs, inputs: [evaluate(inputs[0], attrs.axis)]),
+        },
+    )
+
+
+_declare_softmax("nn.softmax", "Softmax along an axis.", lambda: topi.nn.softmax, softmax_array)
+_declare_softmax("nn.fast_softmax", "Softmax with an approximate exp.", lambda: topi.nn.fast_softmax, softmax_array)
+_declare_softmax("nn.log_softmax", "Logarithm of softmax.", lambda: topi.nn.log_softmax, _log_softmax_array)
+
+
+class DropoutAttrs(Attrs):
+    """The probability with which an element is dropped in training."""
+
+    rate: float = 0.5
+
+
+class Dropout(OpDef):
+    """(data, mask); at inference the data itself."""
+
+    name = "nn.dropout"
+    inputs = ("data",)
+    attrs_type = DropoutAttrs
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Data and mask have the same type."""
+        data = relations.tensor(types[0])
+        return None if data is None else TupleType((data, data))
+
+    @staticmethod
+    def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+        """Nothing is dropped."""
+        return args[0]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """The data, and a mask of ones."""
+        return [inputs[0].copy(), np.ones_like(inputs[0])]
+
+
+Dropout.op.set_attr("TSimplifiesFirstField", True)
+
+
+def relu(data: RelayExpr) -> Call:
+    """max(data, 0)"""
+    return call("nn.relu", [data])
+
+
+def leaky_relu(data: RelayExpr, alpha: float) -> Call:
+    """``data`` where positive, else ``alpha * data``."""
+    return call("nn.leaky_relu", [data], LeakyReluAttrs(float(alpha)))
+
+
+def prelu(data: RelayExpr, alpha: RelayExpr, axis: int = 1) -> Call:
+    """``data`` where positive, else ``data`` times the slope of its channel."""
+    return call("nn.prelu", [data, alpha], PReluAttrs(int(axis)))
+
+
+def softmax(data: RelayExpr, axis: int = -1) -> Call:
+    """exp(data) / sum(exp(data)) along ``axis``."""
+    return call("nn.softmax", [data], SoftmaxAttrs(int(axis)))
+
+
+def fast_softmax(data: RelayExpr, axis: int = -1) -> Call:
+    """``softmax`` with an approximate exp."""
+    return call("nn.fast_softmax", [data], SoftmaxAttrs(int(axis)))
+
+
+def log_softmax(data: RelayExpr, axis: int = -1) -> Call:
+    """log(softmax(data))"""
+    return call("nn.log_softmax", [data], SoftmaxAttrs(int(axis)))
+
+
+def dropout_raw(data: RelayExpr, rate: float = 0.5) -> Call:
+    """The tuple (data, mask)."""
+    return call("nn.dropout", [data], DropoutAttrs(float(rate)))
+
+
+def dropout(data: RelayExpr, rate: float = 0.5) -> TupleGetItem:
+    """``data`` with elements dropped in training; at inference ``data``."""
+    return TupleWrapper(dropout_raw(data, rate), 2)[0]

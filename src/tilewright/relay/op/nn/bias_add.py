@@ -1,0 +1,90 @@
+"""nn.bias_add: add a vector along one dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.relations import known
+from tilewright.relay.type_infer.describe import describe_shape
+
+
+class BiasAddAttrs(Attrs):
+    """The dimension that the bias runs along."""
+
+    axis: int = 1
+
+
+def expand_bias_to_match_axis(bias: RelayExpr, rank: int, axis: int) -> RelayExpr:
+    """A vector as a tensor that broadcasts along ``axis`` of a tensor of ``rank`` dimensions."""
+    from tilewright.relay.op.transform.axes import expand_dims
+
+    behind = rank - 1 - axis % rank
+    return expand_dims(bias, 1, behind) if behind else bias
+
+
+def shape_along(array: Array, rank: int, axis: int) -> Array:
+    """A numpy vector reshaped to broadcast along ``axis``."""
+    return array.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
+
+
+class BiasAdd(OpDef):
+    """Add a 1-D bias along ``axis``."""
+
+    name = "nn.bias_add"
+    inputs = ("data", "bias")
+    attrs_type = BiasAddAttrs
+    pattern = OpPattern.BROADCAST
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the data; fills in the bias."""
+        data, bias = relations.tensor(types[0], "data"), relations.tensor(types[1], "bias")
+        if data is None:
+            return None
+        axis = relations.normalize_axis(attrs.axis, len(data.shape))
+        extent = data.shape[axis]
+        if bias is None:
+            solver.assign(types[1], TensorType((extent,), data.dtype))
+            return data
+        relations.require_rank(bias, 1, "bias")
+        have = known(bias.shape[0])
+        if have is not None and known(extent) is not None and have != known(extent):
+            raise TypeInferenceError(
+                f"the bias has {have} elements, but dimension {axis} of the data {describe_shape(data.shape)} "
+                f"is {known(extent)}"
+            )
+        return data
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """An addition of the expanded bias."""
+        data, bias = inputs
+        behind = len(data.shape) - 1 - attrs.axis % len(data.shape)
+        return [topi.add(data, topi.expand_dims(bias, 1, behind) if behind else bias)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """An addition of the expanded bias."""
+        return [inputs[0] + shape_along(inputs[1], inputs[0].ndim, attrs.axis)]
+
+    @staticmethod
+    def canonicalize(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+        """``add`` of the expanded bias."""
+        rank = len(typed.args[0].checked_type.shape)  # type: ignore[attr-defined]
+        return call("add", [args[0], expand_bias_to_match_axis(args[1], rank, attrs.axis)])
+
+
+def bias_add(data: RelayExpr, bias: RelayExpr, axis: int = 1) -> Call:
+    """``data`` plus the vector ``bias`` along ``axis``."""
+    return call("nn.bias_add", [data, bias], BiasAddAttrs(int(axis)))

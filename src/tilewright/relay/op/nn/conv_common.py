@@ -1,0 +1,179 @@
+"""What convolutions share: their type relation in any layout, and their meaning in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.errors import TilewrightError, TypeInferenceError
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import IncompleteType, TensorType, Type
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import ints, padding
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.relations import dim_map, known
+from tilewright.relay.op.transform.layout import transform_array
+from tilewright.relay.type_infer.describe import describe_dim, describe_shape
+from tilewright.runtime.ndarray import numpy_dtype
+from tilewright.tir.layout import bijective_layout
+
+SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
+
+
+def canonical_shape(shape: Sequence[PrimExpr], layout: str, canonical: str, what: str) -> tuple[PrimExpr, ...]:
+    """``shape`` given in ``layout``, in the ``canonical`` layout; raises TypeInferenceError when it does not fit."""
+    if layout == canonical and len(shape) == len(canonical):
+        return tuple(shape)
+    try:
+        return bijective_layout(layout, canonical).forward_shape(shape)
+    except TilewrightError as error:
+        raise TypeInferenceError(f"{what}: {error}") from None
+
+
+def shape_in_layout(shape: Sequence[PrimExpr], canonical: str, layout: str, what: str) -> tuple[PrimExpr, ...]:
+    """``shape`` given in the ``canonical`` layout, in ``layout``."""
+    return canonical_shape(shape, canonical, layout, what)
+
+
+def conv_extent(extent: Any, kernel: Any, stride: int, dilation: int, before: int, after: int) -> PrimExpr:
+    """Output extent of a convolution along one dimension."""
+    return dim_map(lambda x, k: (x + before + after - ((k - 1) * dilation + 1)) // stride + 1, extent, kernel)
+
+
+def infer_conv(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Type | None:
+    """Type relation of a ``rank``-dimensional convolution; fills in the weight's type from the attributes."""
+    data = relations.tensor(types[0], "data")
+    weight = relations.tensor(types[1], "weight")
+    if data is None:
+        return None
+    spatial = SPATIAL[rank]
+    n, channels_in, *extents = canonical_shape(data.shape, attrs.data_layout, f"NC{spatial}", "data")
+    kernel_canonical = f"OI{spatial}"
+    groups = int(attrs.groups)
+    per_group = _per_group(channels_in, groups)
+    if attrs.kernel_size is not None and attrs.channels is not None:
+        kernel: Sequence[Any] = [as_expr(k) for k in attrs.kernel_size]
+        channels_out = as_expr(attrs.channels)
+        expected = (channels_out, per_group, *kernel)
+        _check_weight(types[1], weight, expected, attrs, kernel_canonical, data.dtype, solver)
+    elif weight is None:
+        return None
+    else:
+        found = canonical_shape(weight.shape, attrs.kernel_layout, kernel_canonical, "weight")
+        channels_out, weight_in, *kernel = found
+        if known(per_group) is not None and known(weight_in) is not None and known(per_group) != known(weight_in):
+            raise TypeInferenceError(
+                f"the weight takes {describe_dim(weight_in)} input channels per group, "
+                f"but the data has {describe_dim(channels_in)} channels in {groups} group{'s' * (groups > 1)}"
+            )
+        if attrs.channels is not None:
+            solver.assert_equal(as_expr(attrs.channels), channels_out, "output channels of the weight")
+        for given, dim in zip(attrs.kernel_size or (), kernel, strict=False):
+            solver.assert_equal(as_expr(given), dim, "kernel_size")
+    if known(channels_out) is not None and known(channels_out) % groups:  # type: ignore[operator]
+        raise TypeInferenceError(f"{describe_dim(channels_out)} output channels do not divide into {groups} groups")
+    pads, strides, dilation = padding(attrs.padding, rank), ints(attrs.strides), ints(attrs.dilation)
+    outs = [
+        conv_extent(x, k, strides[i], dilation[i], pads[i], pads[i + rank])
+        for i, (x, k) in enumerate(zip(extents, kernel, strict=True))
+    ]
+    for i, dim in enumerate(outs):
+        value = known(dim)
+        if value is not None and value <= 0 and known(extents[i]) != 0:
+            raise TypeInferenceError(
+                f"the kernel {describe_shape(tuple(as_expr(k) for k in kernel))} is larger than the padded data"
+            )
+    out_layout = attrs.out_layout or attrs.data_layout
+    shape = shape_in_layout((n, channels_out, *outs), f"NC{spatial}", out_layout, "output")
+    return TensorType(shape, attrs.out_dtype or data.dtype)
+
+
+def _per_group(channels: PrimExpr, groups: int) -> PrimExpr:
+    count = known(channels)
+    if count is not None and (groups <= 0 or count % groups):
+        raise TypeInferenceError(f"{count} input channels do not divide into {groups} groups")
+    return relations.dim_floordiv(channels, groups)
+
+
+def _check_weight(
+    unknown: Type,
+    weight: TensorType | None,
+    expected: Sequence[PrimExpr],
+    attrs: Any,
+    canonical: str,
+    dtype: str,
+    solver: Any,
+) -> None:
+    shape = shape_in_layout(expected, canonical, attrs.kernel_layout, "weight")
+    if weight is None:
+        assert isinstance(unknown, IncompleteType)
+        solver.assign(unknown, TensorType(shape, dtype))
+        return
+    same_rank = len(weight.shape) == len(shape)
+    pairs = list(zip(weight.shape, shape, strict=True)) if same_rank else []
+    if not same_rank or any(known(a) is not None and known(b) is not None and known(a) != known(b) for a, b in pairs):
+        raise TypeInferenceError(
+            f"the weight should have shape {describe_shape(shape)} in layout {attrs.kernel_layout}, "
+            f"found {describe_shape(weight.shape)}"
+        )
+
+
+def accumulation_dtype(data: Array, out_dtype: str) -> Any:
+    """The dtype to sum products in: that of the result, float32 for half precision."""
+    result = numpy_dtype(out_dtype) if out_dtype else data.dtype
+    return np.dtype(np.float32) if result.itemsize == 2 and result.kind not in "iu" else result
+
+
+def result_dtype(data: Array, out_dtype: str) -> Any:
+    """The dtype of the result."""
+    return numpy_dtype(out_dtype) if out_dtype else data.dtype
+
+
+def convolve(
+    data: Array,
+    weight: Array,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Array:
+    """Convolution of data (n, c, spatial) with weight (o, c / groups, spatial), by views of all windows."""
+    rank = data.ndim - 2
+    data = np.pad(data, [(0, 0), (0, 0), *[(pads[i], pads[i + rank]) for i in range(rank)]])
+    kernel = weight.shape[2:]
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
+    windows = np.lib.stride_tricks.sliding_window_view(data, reach, axis=tuple(range(2, 2 + rank)))
+    steps = [slice(None), slice(None), *[slice(None, None, s) for s in strides], *[slice(None, None, d) for d in dilation]]
+    windows = windows[tuple(steps)]
+    n, c = data.shape[:2]
+    outputs, inputs = weight.shape[0] // groups, c // groups
+    parts = []
+    for g in range(groups):
+        window = windows[:, g * inputs : (g + 1) * inputs]
+        axes = [1, *range(2 + rank, 2 + 2 * rank)]
+        part = np.tensordot(window, weight[g * outputs : (g + 1) * outputs], (axes, list(range(1, 2 + rank))))
+        parts.append(np.moveaxis(part, -1, 1))
+    return np.concatenate(parts, axis=1) if groups > 1 else parts[0]
+
+
+def evaluate_conv(attrs: Any, inputs: Sequence[Array], rank: int) -> list[Array]:
+    """A convolution in any layout."""
+    spatial = SPATIAL[rank]
+    dtype = accumulation_dtype(inputs[0], attrs.out_dtype)
+    data = transform_array(inputs[0], attrs.data_layout, f"NC{spatial}").astype(dtype)
+    weight = transform_array(inputs[1], attrs.kernel_layout, f"OI{spatial}").astype(dtype)
+    pads, dilation = padding(attrs.padding, rank), ints(attrs.dilation)
+    result = convolve(data, weight, ints(attrs.strides), pads, dilation, int(attrs.groups))
+    result = transform_array(result, f"NC{spatial}", attrs.out_layout or attrs.data_layout)
+    return [result.astype(result_dtype(inputs[0], attrs.out_dtype), copy=False)]
+
+
+def kernel_layout_for(data_layout: str, depthwise: bool = False) -> str:
+    """The kernel layout that goes with a data layout: OIHW with NCHW, HWIO (HWOI when depthwise) with NHWC."""
+    if data_layout.startswith("NC"):
+        return f"OI{data_layout[2:].rstrip('0123456789c')}"
+    spatial = data_layout.strip("NC")
+    return f"{spatial}OI" if depthwise else f"{spatial}IO"

@@ -1,0 +1,289 @@
+"""nn.conv1d_transpose, nn.conv2d_transpose and nn.conv3d_transpose: the gradient of a convolution, as a layer.
+
+A kernel layout names dimensions by what they are: I the input channels, O the output channels per group. ONNX and
+PyTorch keep these kernels as IOHW.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError, UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, ints, pair
+from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.nn.conv2d import conv_attrs, conv_layouts
+from tilewright.relay.op.nn.conv_common import (
+    SPATIAL,
+    accumulation_dtype,
+    canonical_shape,
+    convolve,
+    result_dtype,
+    shape_in_layout,
+)
+from tilewright.relay.op.relations import dim_map, known
+from tilewright.relay.op.strategy import OpStrategy, one_implementation, output_dtype, wrap_topi_schedule
+from tilewright.relay.op.transform.layout import transform_array
+from tilewright.relay.type_infer.describe import describe_shape
+
+
+class Conv1DTransposeAttrs(Attrs):
+    """Attributes of nn.conv1d_transpose."""
+
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    strides: tuple[int, ...] = (1,)
+    output_padding: tuple[int, ...] = (0,)
+    padding: tuple[int, ...] = (0,)
+    dilation: tuple[int, ...] = (1,)
+    groups: int = 1
+    data_layout: str = "NCW"
+    kernel_layout: str = "OIW"
+    out_layout: str = ""
+    out_dtype: str = ""
+
+
+class Conv2DTransposeAttrs(Attrs):
+    """Attributes of nn.conv2d_transpose."""
+
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    strides: tuple[int, ...] = (1, 1)
+    output_padding: tuple[int, ...] = (0, 0)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    groups: int = 1
+    data_layout: str = "NCHW"
+    kernel_layout: str = "OIHW"
+    out_layout: str = ""
+    out_dtype: str = ""
+
+
+class Conv3DTransposeAttrs(Attrs):
+    """Attributes of nn.conv3d_transpose."""
+
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    strides: tuple[int, ...] = (1, 1, 1)
+    output_padding: tuple[int, ...] = (0, 0, 0)
+    padding: tuple[int, ...] = (0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1, 1)
+    groups: int = 1
+    data_layout: str = "NCDHW"
+    kernel_layout: str = "OIDHW"
+    out_layout: str = ""
+    out_dtype: str = ""
+
+
+def _infer(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Type | None:
+    data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
+    if data is None:
+        return None
+    spatial, groups = SPATIAL[rank], int(attrs.groups)
+    n, channels_in, *extents = canonical_shape(data.shape, attrs.data_layout, f"NC{spatial}", "data")
+    canonical = f"IO{spatial}"
+    if weight is not None:
+        weight_in, per_group, *kernel = canonical_shape(weight.shape, attrs.kernel_layout, canonical, "weight")
+        if known(weight_in) is not None and known(channels_in) is not None and known(weight_in) != known(channels_in):
+            raise TypeInferenceError(
+                f"the data has {known(channels_in)} channels, but the weight {describe_shape(weight.shape)} in layout "
+                f"{attrs.kernel_layout} takes {known(weight_in)}; kernels kept as (input, output, ...) have the "
+                f"layout {canonical}"
+            )
+        channels_out = relations.dim_mul(per_group, groups)
+        if attrs.channels is not None:
+            solver.assert_equal(as_expr(attrs.channels), channels_out, "output channels of the weight")
+        for given, dim in zip(attrs.kernel_size or (), kernel, strict=False):
+            solver.assert_equal(as_expr(given), dim, "kernel_size")
+    elif attrs.kernel_size is None or attrs.channels is None:
+        return None
+    else:
+        kernel = [as_expr(k) for k in attrs.kernel_size]
+        channels_out = as_expr(attrs.channels)
+        expected = (channels_in, relations.dim_floordiv(channels_out, groups), *kernel)
+        shape = shape_in_layout(expected, canonical, attrs.kernel_layout, "weight")
+        solver.assign(types[1], TensorType(shape, data.dtype))
+    pads = padding_of(attrs.padding, rank)
+    outs = [
+        dim_map(
+            lambda x, k, i=i: attrs.strides[i] * (x - 1) + (k - 1) * attrs.dilation[i] + 1
+            - pads[i] - pads[i + rank] + attrs.output_padding[i],
+            x, k,
+        )
+        for i, (x, k) in enumerate(zip(extents, kernel, strict=True))
+    ]  # fmt: skip
+    out_layout = attrs.out_layout or attrs.data_layout
+    return TensorType(
+        shape_in_layout((n, channels_out, *outs), f"NC{spatial}", out_layout, "output"), attrs.out_dtype or data.dtype
+    )
+
+
+def _evaluate(attrs: Any, inputs: Sequence[Array], rank: int) -> list[Array]:
+    """Convolve the data, spread out by the strides, with the mirrored kernel."""
+    spatial, groups = SPATIAL[rank], int(attrs.groups)
+    dtype = accumulation_dtype(inputs[0], attrs.out_dtype)
+    data = transform_array(inputs[0], attrs.data_layout, f"NC{spatial}").astype(dtype)
+    weight = transform_array(inputs[1], attrs.kernel_layout, f"IO{spatial}").astype(dtype)
+    strides, dilation = ints(attrs.strides), ints(attrs.dilation)
+    spread = np.zeros((*data.shape[:2], *[(x - 1) * s + 1 for x, s in zip(data.shape[2:], strides, strict=True)]), dtype)
+    spread[(slice(None), slice(None), *[slice(None, None, s) for s in strides])] = data
+    mirrored = np.flip(weight, tuple(range(2, 2 + rank)))
+    per_in = weight.shape[0] // groups
+    by_group = [np.swapaxes(mirrored[g * per_in : (g + 1) * per_in], 0, 1) for g in range(groups)]
+    pads, extra = padding_of(attrs.padding, rank), ints(attrs.output_padding)
+    reach = [(k - 1) * d for k, d in zip(weight.shape[2:], dilation, strict=True)]
+    around = [r - p for r, p in zip(reach, pads[:rank], strict=True)]
+    around += [r - p + e for r, p, e in zip(reach, pads[rank:], extra, strict=True)]
+    cut = [slice(max(0, -around[i]), spread.shape[2 + i] - max(0, -around[i + rank])) for i in range(rank)]
+    spread = spread[(slice(None), slice(None), *cut)]
+    around = [max(0, a) for a in around]
+    result = convolve(spread, np.concatenate(by_group), (1,) * rank, around, dilation, groups)
+    result = transform_array(result, f"NC{spatial}", attrs.out_layout or attrs.data_layout)
+    return [result.astype(result_dtype(inputs[0], attrs.out_dtype), copy=False)]
+
+
+def _dilated(kernel: Any, dilation: Sequence[int]) -> Any:
+    return kernel if all(d == 1 for d in dilation) else topi.nn.dilate(kernel, (1, 1, *dilation))
+
+
+def _operands(attrs: Any, inputs: Sequence[Any], rank: int) -> tuple[Any, Any]:
+    spatial = SPATIAL[rank]
+    data = topi.layout_transform(inputs[0], attrs.data_layout, f"NC{spatial}")
+    kernel = topi.layout_transform(inputs[1], attrs.kernel_layout, f"IO{spatial}")
+    return data, _dilated(kernel, ints(attrs.dilation))
+
+
+def _declare(rank: int, attrs_class: type[Attrs], compute: Any, schedule: Any) -> None:
+    spatial = SPATIAL[rank]
+
+    def run(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        data, kernel = _operands(attrs, inputs, rank)
+        args = ints(attrs.strides), padding_of(attrs.padding, rank), output_dtype(attrs, inputs), ints(attrs.output_padding)
+        result = compute(data, kernel, *args, int(attrs.groups))
+        return [topi.layout_transform(result, f"NC{spatial}", attrs.out_layout or attrs.data_layout)]
+
+    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+        return one_implementation(run, wrap_topi_schedule(schedule()), f"conv{rank}d_transpose.cpu")
+
+    def convert(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired: Sequence[str]) -> RelayExpr:
+        data, kernel = (*desired, "default")[:2]
+        if kernel == "default":
+            kernel = f"IO{spatial}" if data.startswith("NC") else f"{spatial}IO"
+        return call(f"nn.conv{rank}d_transpose", inputs, attrs.replace(data_layout=data, kernel_layout=kernel, out_layout=""))
+
+    type(
+        f"Conv{rank}DTranspose",
+        (OpDef,),
+        {
+            "__doc__": f"Transposed {rank}-D convolution.",
+            "__module__": __name__,
+            "name": f"nn.conv{rank}d_transpose",
+            "inputs": ("data", "weight"),
+            "attrs_type": attrs_class,
+            "pattern": OpPattern.OUT_ELEMWISE_FUSABLE,
+            "infer_type": staticmethod(lambda types, attrs, solver: _infer(types, attrs, solver, rank)),
+            "evaluate": staticmethod(lambda attrs, inputs: _evaluate(attrs, inputs, rank)),
+            "strategy": staticmethod(strategy),
+            "infer_correct_layout": staticmethod(conv_layouts),
+            "convert_op_layout": staticmethod(convert),
+        },
+    )
+
+
+def _ungrouped(kernel: Any) -> Any:
+    def compute(data: Any, weight: Any, *args: Any) -> Any:
+        *rest, groups = args
+        if groups != 1:
+            raise UnsupportedError("grouped transposed convolution has a kernel in 2-D only; reshape to 2-D")
+        return kernel()(data, weight, *rest)
+
+    return compute
+
+
+def _compute2d(data: Any, weight: Any, *args: Any) -> Any:
+    *rest, groups = args
+    if groups == 1:
+        return topi.nn.conv2d_transpose_nchw(data, weight, *rest)
+    return topi.nn.group_conv2d_transpose_nchw(data, weight, *rest, groups)
+
+
+_declare(1, Conv1DTransposeAttrs, _ungrouped(lambda: topi.nn.conv1d_transpose_ncw), lambda: topi.cpu.schedule_conv_direct)
+_declare(2, Conv2DTransposeAttrs, _compute2d, lambda: topi.cpu.schedule_conv2d_transpose_nchw)
+_declare(3, Conv3DTransposeAttrs, _ungrouped(lambda: topi.nn.conv3d_transpose_ncdhw), lambda: topi.cpu.schedule_conv_direct)
+
+
+def _transpose_call(rank: int, attrs_class: type[Attrs], data: Any, weight: Any, output_padding: Any, *common: Any) -> Call:
+    values = conv_attrs(rank, *common)
+    values["output_padding"] = pair(output_padding, rank)
+    return call(f"nn.conv{rank}d_transpose", [data, weight], attrs_class(**values))
+
+
+def conv1d_transpose(
+    data: RelayExpr,
+    weight: RelayExpr,
+    strides: Any = (1,),
+    padding: Any = (0,),
+    dilation: Any = (1,),
+    channels: int | None = None,
+    kernel_size: Any = None,
+    groups: int = 1,
+    data_layout: str = "NCW",
+    kernel_layout: str = "OIW",
+    out_layout: str = "",
+    output_padding: Any = (0,),
+    out_dtype: str = "",
+) -> Call:
+    """Transposed 1-D convolution."""
+    return _transpose_call(1, Conv1DTransposeAttrs, data, weight, output_padding, strides, padding, dilation, groups,
+                           channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)  # fmt: skip
+
+
+def conv2d_transpose(
+    data: RelayExpr,
+    weight: RelayExpr,
+    strides: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    channels: int | None = None,
+    kernel_size: Any = None,
+    groups: int = 1,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
+    out_layout: str = "",
+    output_padding: Any = (0, 0),
+    out_dtype: str = "",
+) -> Call:
+    """Transposed 2-D convolution; PyTorch's and ONNX's kernels have ``kernel_layout="IOHW"``."""
+    return _transpose_call(2, Conv2DTransposeAttrs, data, weight, output_padding, strides, padding, dilation, groups,
+                           channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)  # fmt: skip
+
+
+def conv3d_transpose(
+    data: RelayExpr,
+    weight: RelayExpr,
+    strides: Any = (1, 1, 1),
+    padding: Any = (0, 0, 0),
+    dilation: Any = (1, 1, 1),
+    channels: int | None = None,
+    kernel_size: Any = None,
+    groups: int = 1,
+    data_layout: str = "NCDHW",
+    kernel_layout: str = "OIDHW",
+    out_layout: str = "",
+    output_padding: Any = (0, 0, 0),
+    out_dtype: str = "",
+) -> Call:
+    """Transposed 3-D convolution."""
+    return _transpose_call(3, Conv3DTransposeAttrs, data, weight, output_padding, strides, padding, dilation, groups,
+                           channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)  # fmt: skip

@@ -1,0 +1,404 @@
+"""Normalisation: batch_norm, layer_norm, instance_norm, group_norm, l2_normalize, lrn.
+
+All but lrn are written by basic operators before lowering (SimplifyInference), so that they fuse with what is around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Call, TupleWrapper, const
+from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op.attributes import call, ints
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.nn.bias_add import expand_bias_to_match_axis, shape_along
+from tilewright.relay.op.reduce.reduce import mean, sum, variance
+from tilewright.relay.op.relations import known
+from tilewright.relay.op.tensor.binary import add, divide, maximum, multiply, subtract
+from tilewright.relay.op.tensor.unary import negative, sqrt
+from tilewright.relay.op.transform.reshape import reshape
+
+
+class BatchNormAttrs(Attrs):
+    """Channel dimension, epsilon, and whether beta (center) and gamma (scale) are used."""
+
+    axis: int = 1
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+
+
+class InstanceNormAttrs(Attrs):
+    """As BatchNormAttrs."""
+
+    axis: int = 1
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+
+
+class LayerNormAttrs(Attrs):
+    """As BatchNormAttrs; the moments are taken over ``axis``."""
+
+    axis: int = -1
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+
+
+class GroupNormAttrs(Attrs):
+    """As BatchNormAttrs; the channels are taken in ``num_groups`` groups."""
+
+    num_groups: int = 0
+    axis: int = 1
+    epsilon: float = 1e-5
+    center: bool = True
+    scale: bool = True
+
+
+class L2NormalizeAttrs(Attrs):
+    """The least norm and the dimensions of a vector."""
+
+    eps: float
+    axis: tuple[int, ...] | None = None
+
+
+class LRNAttrs(Attrs):
+    """Window, dimension and constants of local response normalisation."""
+
+    size: int = 5
+    axis: int = 1
+    bias: float = 2.0
+    alpha: float = 0.0001
+    beta: float = 0.75
+
+
+def _fill_channel_vectors(types: Sequence[Type], names: Sequence[str], extent: PrimExpr, dtype: str, solver: Any) -> None:
+    for type_, name in zip(types, names, strict=True):
+        vector = relations.tensor(type_, name)
+        if vector is None:
+            solver.assign(type_, TensorType((extent,), dtype))
+            continue
+        relations.require_rank(vector, 1, name)
+        have, want = known(vector.shape[0]), known(extent)
+        if have is not None and want is not None and have != want:
+            raise TypeInferenceError(f"{name} has {have} elements, but the data has {want} channels")
+
+
+def _channel_norm_type(types: Sequence[Type], attrs: Any, solver: Any) -> TensorType | None:
+    data = relations.tensor(types[0], "data")
+    if data is not None:
+        axis = relations.normalize_axis(attrs.axis, len(data.shape))
+        _fill_channel_vectors(types[1:3], ("gamma", "beta"), data.shape[axis], data.dtype, solver)
+    return data
+
+
+def _rank(typed: Call) -> int:
+    return len(typed.args[0].checked_type.shape)  # type: ignore[attr-defined]
+
+
+def _scalar(value: float, typed: Call) -> RelayExpr:
+    return const(value, typed.args[0].checked_type.dtype)  # type: ignore[attr-defined]
+
+
+def _normalize(data: RelayExpr, axes: tuple[int, ...], epsilon: float, typed: Call) -> RelayExpr:
+    center = mean(data, axes, True, False)
+    spread = variance(data, axes, True, False, False, center)
+    return divide(subtract(data, center), sqrt(add(spread, _scalar(epsilon, typed))))
+
+
+def _scale_and_shift(out: RelayExpr, gamma: RelayExpr, beta: RelayExpr, attrs: Any, rank: int) -> RelayExpr:
+    if attrs.scale:
+        out = multiply(out, expand_bias_to_match_axis(gamma, rank, attrs.axis))
+    if attrs.center:
+        out = add(out, expand_bias_to_match_axis(beta, rank, attrs.axis))
+    return out
+
+
+def _affine(x: Array, gamma: Array, beta: Array, attrs: Any) -> Array:
+    if attrs.scale:
+        x = x * shape_along(gamma, x.ndim, attrs.axis)
+    return x + shape_along(beta, x.ndim, attrs.axis) if attrs.center else x
+
+
+def _standardize(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
+    center = x.mean(axis=axes, keepdims=True)
+    return np.asarray((x - center) / np.sqrt(x.var(axis=axes, keepdims=True) + np.asarray(epsilon, x.dtype)), x.dtype)
+
+
+class BatchNorm(OpDef):
+    """(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta, and the two moments."""
+
+    name = "nn.batch_norm"
+    inputs = ("data", "gamma", "beta", "moving_mean", "moving_var")
+    attrs_type = BatchNormAttrs
+    pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+
+    infer_correct_layout = staticmethod(layout_rules.axis_attr(lambda rank: 3))
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(data, moving_mean, moving_var); fills in the vectors."""
+        data = relations.tensor(types[0], "data")
+        if data is None:
+            return None
+        extent = data.shape[relations.normalize_axis(attrs.axis, len(data.shape))]
+        _fill_channel_vectors(types[1:], BatchNorm.inputs[1:], extent, data.dtype, solver)
+        moment = TensorType((extent,), data.dtype)
+        return TupleType((data, moment, moment))
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """With the moving moments."""
+        data, gamma, beta, moving_mean, moving_var = inputs
+        scale = 1 / np.sqrt(moving_var + np.asarray(attrs.epsilon, data.dtype))
+        x = (data - shape_along(moving_mean, data.ndim, attrs.axis)) * shape_along(scale, data.ndim, attrs.axis)
+        return [_affine(x, gamma, beta, attrs).astype(data.dtype), moving_mean.copy(), moving_var.copy()]
+
+    @staticmethod
+    def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+        """One multiply and one add of vectors that constants give."""
+        data, gamma, beta, moving_mean, moving_var = args
+        rank = _rank(typed)
+        scale = divide(_scalar(1.0, typed), sqrt(add(moving_var, _scalar(attrs.epsilon, typed))))
+        if attrs.scale:
+            scale = multiply(scale, gamma)
+        shift = multiply(negative(moving_mean), scale)
+        if attrs.center:
+            shift = add(shift, beta)
+        out = multiply(data, expand_bias_to_match_axis(scale, rank, attrs.axis))
+        return add(out, expand_bias_to_match_axis(shift, rank, attrs.axis))
+
+
+BatchNorm.op.set_attr("TSimplifiesFirstField", True)
+
+
+class LayerNorm(OpDef):
+    """Normalise over ``axis``, then scale and shift."""
+
+    name = "nn.layer_norm"
+    inputs = ("data", "gamma", "beta")
+    attrs_type = LayerNormAttrs
+    pattern = OpPattern.OPAQUE
+
+    infer_type = staticmethod(_channel_norm_type)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """In numpy."""
+        return [_affine(_standardize(inputs[0], (attrs.axis,), attrs.epsilon), inputs[1], inputs[2], attrs)]
+
+    @staticmethod
+    def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+        """Basic operators."""
+        out = _normalize(args[0], (attrs.axis,), attrs.epsilon, typed)
+        return _scale_and_shift(out, args[1], args[2], attrs, _rank(typed))
+
+
+class InstanceNorm(OpDef):
+    """Normalise each channel of each batch item, then scale and shift."""
+
+    name = "nn.instance_norm"
+    inputs = ("data", "gamma", "beta")
+    attrs_type = InstanceNormAttrs
+    pattern = OpPattern.OPAQUE
+
+    infer_type = staticmethod(_channel_norm_type)
+
+    @staticmethod
+    def _axes(attrs: Any, rank: int) -> tuple[int, ...]:
+        return tuple(i for i in range(1, rank) if i != attrs.axis % rank)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """In numpy."""
+        axes = InstanceNorm._axes(attrs, inputs[0].ndim)
+        return [_affine(_standardize(inputs[0], axes, attrs.epsilon), inputs[1], inputs[2], attrs)]
+
+    @staticmethod
+    def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+        """Basic operators."""
+        rank = _rank(typed)
+        out = _normalize(args[0], InstanceNorm._axes(attrs, rank), attrs.epsilon, typed)
+        return _scale_and_shift(out, args[1], args[2], attrs, rank)
+
+
+def _grouped(shape: Sequence[int], attrs: Any) -> tuple[list[int], tuple[int, ...]]:
+    """The shape with channels split into groups, and the dimensions to normalise over."""
+    axis = attrs.axis % len(shape)
+    grouped = [*shape[:axis], attrs.num_groups, shape[axis] // attrs.num_groups, *shape[axis + 1 :]]
+    return grouped, tuple(i for i in range(1, len(grouped)) if i != axis)
+
+
+class GroupNorm(OpDef):
+    """Normalise each group of channels of each batch item, then scale and shift."""
+
+    name = "nn.group_norm"
+    inputs = ("data", "gamma", "beta")
+    attrs_type = GroupNormAttrs
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the data."""
+        data = _channel_norm_type(types, attrs, solver)
+        if data is not None:
+            channels = known(data.shape[attrs.axis % len(data.shape)])
+            if attrs.num_groups <= 0 or (channels is not None and channels % attrs.num_groups):
+                raise TypeInferenceError(f"{channels} channels do not divide into {attrs.num_groups} groups")
+        return data
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """In numpy."""
+        data = inputs[0]
+        shape, axes = _grouped(data.shape, attrs)
+        x = _standardize(data.reshape(shape), axes, attrs.epsilon).reshape(data.shape)
+        return [_affine(x, inputs[1], inputs[2], attrs)]
+
+    @staticmethod
+    def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+        """Basic operators on the data with channels split into groups."""
+        shape = typed.args[0].checked_type.concrete_shape  # type: ignore[attr-defined]
+        grouped, axes = _grouped(shape, attrs)
+        out = reshape(_normalize(reshape(args[0], grouped), axes, attrs.epsilon, typed), shape)
+        return _scale_and_shift(out, args[1], args[2], attrs, len(shape))
+
+
+class L2Normalize(OpDef):
+    """data / sqrt(max(sum(data ** 2), eps))"""
+
+    name = "nn.l2_normalize"
+    inputs = ("data",)
+    attrs_type = L2NormalizeAttrs
+    pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+
+    infer_type = staticmethod(relations.identity)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """In numpy."""
+        x = inputs[0]
+        total = np.sum(np.square(x), axis=attrs.axis, keepdims=True)
+        return [np.asarray(x / np.sqrt(np.maximum(total, np.asarray(attrs.eps, x.dtype))), x.dtype)]
+
+    @staticmethod
+    def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+        """Basic operators."""
+        total = sum(multiply(args[0], args[0]), attrs.axis, True)
+        return divide(args[0], sqrt(maximum(total, _scalar(attrs.eps, typed))))
+
+
+class LRN(OpDef):
+    """data / (bias + alpha / size * sum of squares of the neighbours along ``axis``) ** beta"""
+
+    name = "nn.lrn"
+    inputs = ("data",)
+    attrs_type = LRNAttrs
+    pattern = OpPattern.OPAQUE
+
+    infer_type = staticmethod(relations.identity)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.lrn(inputs[0], attrs.size, attrs.axis, attrs.alpha, attrs.beta, attrs.bias)]
+
+    @staticmethod
+    def schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+        """topi's schedule."""
+        with target:
+            return topi.generic.schedule_lrn(outs)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Sums of shifted squares."""
+        x = np.moveaxis(inputs[0], attrs.axis, 0)
+        half = attrs.size // 2
+        padded = np.pad(np.square(x), [(half, half), *[(0, 0)] * (x.ndim - 1)])
+        total = np.zeros_like(x)
+        for shift in range(attrs.size):
+            total += padded[shift : shift + x.shape[0]]
+        result = x / (attrs.bias + attrs.alpha / attrs.size * total) ** attrs.beta
+        return [np.ascontiguousarray(np.moveaxis(result, 0, attrs.axis)).astype(inputs[0].dtype)]
+
+
+def batch_norm(
+    data: RelayExpr,
+    gamma: RelayExpr,
+    beta: RelayExpr,
+    moving_mean: RelayExpr,
+    moving_var: RelayExpr,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> TupleWrapper:
+    """(normalised data, moving_mean, moving_var); ``axis`` is the channel dimension."""
+    attrs = BatchNormAttrs(int(axis), float(epsilon), bool(center), bool(scale))
+    return TupleWrapper(call("nn.batch_norm", [data, gamma, beta, moving_mean, moving_var], attrs), 3)
+
+
+def layer_norm(
+    data: RelayExpr,
+    gamma: RelayExpr,
+    beta: RelayExpr,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Call:
+    """``data`` normalised over ``axis``, times gamma plus beta."""
+    attrs = LayerNormAttrs(int(axis), float(epsilon), bool(center), bool(scale))
+    return call("nn.layer_norm", [data, gamma, beta], attrs)
+
+
+def instance_norm(
+    data: RelayExpr,
+    gamma: RelayExpr,
+    beta: RelayExpr,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Call:
+    """Each channel of each batch item normalised, times gamma plus beta."""
+    attrs = InstanceNormAttrs(int(axis), float(epsilon), bool(center), bool(scale))
+    return call("nn.instance_norm", [data, gamma, beta], attrs)
+
+
+def group_norm(
+    data: RelayExpr,
+    gamma: RelayExpr,
+    beta: RelayExpr,
+    num_groups: int,
+    axis: int = 1,
+    epsilon: float = 1e-5,
+    center: bool = True,
+    scale: bool = True,
+) -> Call:
+    """Each group of channels of each batch item normalised, times gamma plus beta."""
+    attrs = GroupNormAttrs(int(num_groups), int(axis), float(epsilon), bool(center), bool(scale))
+    return call("nn.group_norm", [data, gamma, beta], attrs)
+
+
+def l2_normalize(data: RelayExpr, eps: float, axis: Any = None) -> Call:
+    """``data`` divided by its Euclidean norm over ``axis`` (at least sqrt(eps))."""
+    return call("nn.l2_normalize", [data], L2NormalizeAttrs(float(eps), None if axis is None else ints(axis)))
+
+
+def lrn(
+    data: RelayExpr, size: int = 5, axis: int = 1, bias: float = 2, alpha: float = 0.00001, beta: float = 0.75
+) -> Call:
+    """Local response normalisation across ``size`` neighbours along ``axis``."""
+    return call("nn.lrn", [data], LRNAttrs(int(size), int(axis), float(bias), float(alpha), float(beta)))

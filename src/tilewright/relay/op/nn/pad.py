@@ -1,0 +1,132 @@
+"""nn.pad and nn.mirror_pad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir import prim_ops
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call, const
+from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op.attributes import call, ints, static_ints
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+
+PadWidth = tuple[tuple[int, int], ...]
+
+
+class PadAttrs(Attrs):
+    """(before, after) for every dimension; mode constant, edge or reflect."""
+
+    pad_width: PadWidth
+    pad_mode: str = "constant"
+
+
+class MirrorPadAttrs(Attrs):
+    """Whether the border itself is repeated (SYMMETRIC) or not (REFLECT), and (before, after) for every dimension."""
+
+    mode: str = "SYMMETRIC"
+    pad_width: PadWidth = ()
+
+
+def _padded_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    data = relations.tensor(types[0])
+    if data is None:
+        return None
+    relations.require(
+        len(attrs.pad_width) == len(data.shape),
+        f"pad_width has {len(attrs.pad_width)} pairs for data of {len(data.shape)} dimensions",
+    )
+    shape = []
+    for dim, (before, after) in zip(data.shape, attrs.pad_width, strict=True):
+        relations.require(before >= 0 and after >= 0, "padding is negative; use strided_slice to crop")
+        shape.append(relations.dim_add(dim, before + after))
+    return TensorType(shape, data.dtype)
+
+
+def _widths(attrs: Any) -> tuple[list[int], list[int]]:
+    return [int(b) for b, _ in attrs.pad_width], [int(a) for _, a in attrs.pad_width]
+
+
+class Pad(OpDef):
+    """Add a border of one value (or of the edge, or mirrored)."""
+
+    name = "nn.pad"
+    inputs = ("data", "pad_value")
+    attrs_type = PadAttrs
+    pattern = OpPattern.INJECTIVE
+
+    infer_type = staticmethod(_padded_type)
+    infer_correct_layout = staticmethod(layout_rules.per_axis("pad_width", lambda w: tuple(w) == (0, 0)))
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernels; an edge is a clipped index."""
+        data = inputs[0]
+        before, after = _widths(attrs)
+        if attrs.pad_mode == "constant":
+            return [topi.nn.pad(data, before, after, prim_ops.cast(data.dtype, inputs[1]()))]
+        if attrs.pad_mode == "reflect":
+            return [topi.nn.mirror_pad(data, before, after, "REFLECT")]
+        if attrs.pad_mode != "edge":
+            raise UnsupportedError(f"nn.pad has no mode {attrs.pad_mode!r}; it has constant, edge and reflect")
+        result = data
+        for axis, (b, a) in enumerate(attrs.pad_width):
+            if b or a:
+                extent = int(data.shape[axis])
+                places = topi.clip(topi.arange(-b, extent + a, 1, "int32"), 0, extent - 1)
+                result = topi.take(result, places, axis)
+        return [result]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.pad"""
+        if attrs.pad_mode == "constant":
+            return [np.pad(inputs[0], attrs.pad_width, constant_values=inputs[1].reshape(()).item())]
+        return [np.pad(inputs[0], attrs.pad_width, mode=attrs.pad_mode)]
+
+
+class MirrorPad(OpDef):
+    """Add a mirrored border."""
+
+    name = "nn.mirror_pad"
+    inputs = ("data",)
+    attrs_type = MirrorPadAttrs
+    pattern = OpPattern.INJECTIVE
+
+    infer_type = staticmethod(_padded_type)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.mirror_pad(inputs[0], *_widths(attrs), attrs.mode)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.pad"""
+        return [np.pad(inputs[0], attrs.pad_width, mode=attrs.mode.lower())]
+
+
+def _pairs(pad_width: Any) -> PadWidth:
+    if isinstance(pad_width, RelayExpr):
+        flat = static_ints(pad_width, "pad_width")
+        return tuple((flat[2 * i], flat[2 * i + 1]) for i in range(len(flat) // 2))
+    return tuple((w[0], w[-1]) for w in (ints(p) for p in pad_width))
+
+
+def pad(data: RelayExpr, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Call:
+    """``data`` with a border of ``pad_width`` ((before, after) for each dimension)."""
+    value = pad_value if isinstance(pad_value, RelayExpr) else const(pad_value)
+    return call("nn.pad", [data, value], PadAttrs(_pairs(pad_width), pad_mode))
+
+
+def mirror_pad(data: RelayExpr, pad_width: Any, mode: str = "SYMMETRIC") -> Call:
+    """``data`` with a mirrored border; SYMMETRIC repeats the edge, REFLECT does not."""
+    return call("nn.mirror_pad", [data], MirrorPadAttrs(mode, _pairs(pad_width)))

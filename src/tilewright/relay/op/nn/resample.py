@@ -1,0 +1,402 @@
+"""nn.upsampling and nn.upsampling3d, and moves between channels, batch and space."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op.attributes import call, ints
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.image.resize import resize_array
+from tilewright.relay.op.nn.pooling import spatial_axes
+from tilewright.relay.op.relations import known
+
+_METHODS = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+
+
+class UpSamplingAttrs(Attrs):
+    """Factors, layout and method (nearest_neighbor, bilinear, bicubic)."""
+
+    scale_h: float = 1.0
+    scale_w: float = 1.0
+    layout: str = "NCHW"
+    method: str = "nearest_neighbor"
+    align_corners: bool = False
+
+
+class UpSampling3DAttrs(Attrs):
+    """Factors, layout and method (nearest_neighbor, trilinear)."""
+
+    scale_d: float = 1.0
+    scale_h: float = 1.0
+    scale_w: float = 1.0
+    layout: str = "NCDHW"
+    method: str = "nearest_neighbor"
+    coordinate_transformation_mode: str = "half_pixel"
+
+
+def _scales(attrs: Any, rank: int) -> list[float]:
+    return [getattr(attrs, f"scale_{axis}") for axis in "dhw"[3 - rank :]]
+
+
+def _upsampled_type(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Type | None:
+    data = relations.tensor(types[0])
+    if data is None:
+        return None
+    shape = list(data.shape)
+    for axis, scale in zip(spatial_axes(attrs.layout, rank, data), _scales(attrs, rank), strict=True):
+        shape[axis] = relations.dim_map(lambda d, s=scale: int(round(d * s)), shape[axis])
+    return TensorType(shape, data.dtype)
+
+
+def _upsample_array(attrs: Any, x: Array, rank: int) -> Array:
+    axes = spatial_axes(attrs.layout, rank)
+    size = [int(round(x.shape[a] * s)) for a, s in zip(axes, _scales(attrs, rank), strict=True)]
+    if rank == 2:
+        mode = "align_corners" if attrs.align_corners else "asymmetric"
+    else:
+        mode = attrs.coordinate_transformation_mode
+    return resize_array(x, axes, size, _METHODS[attrs.method], mode, "", -0.5, False)
+
+
+class UpSampling(OpDef):
+    """Enlarge height and width by factors."""
+
+    name = "nn.upsampling"
+    inputs = ("data",)
+    attrs_type = UpSamplingAttrs
+    pattern = OpPattern.INJECTIVE
+
+    infer_correct_layout = staticmethod(layout_rules.with_layout_attr("layout", "HW"))
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Height and width times the factors."""
+        return _upsampled_type(types, attrs, solver, 2)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        args = attrs.scale_h, attrs.scale_w, attrs.layout, attrs.method, bool(attrs.align_corners)
+        return [topi.nn.upsampling(inputs[0], *args)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """In numpy, dimension by dimension."""
+        return [_upsample_array(attrs, inputs[0], 2)]
+
+
+class UpSampling3D(OpDef):
+    """Enlarge depth, height and width by factors."""
+
+    name = "nn.upsampling3d"
+    inputs = ("data",)
+    attrs_type = UpSampling3DAttrs
+    pattern = OpPattern.INJECTIVE
+
+    infer_correct_layout = staticmethod(layout_rules.with_layout_attr("layout", "DHW"))
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Depth, height and width times the factors."""
+        return _upsampled_type(types, attrs, solver, 3)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        args = attrs.scale_d, attrs.scale_h, attrs.scale_w, attrs.layout, attrs.method
+        return [topi.nn.upsampling3d(inputs[0], *args, attrs.coordinate_transformation_mode)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """In numpy, dimension by dimension."""
+        return [_upsample_array(attrs, inputs[0], 3)]
+
+
+class BatchFlatten(OpDef):
+    """All dimensions after the batch as one."""
+
+    name = "nn.batch_flatten"
+    inputs = ("data",)
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(batch, the rest)"""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        relations.require(len(data.shape) >= 1, "data should have a batch dimension")
+        return TensorType((data.shape[0], relations.dim_mul(*data.shape[1:])), data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.flatten(inputs[0])]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """A reshape."""
+        return [inputs[0].reshape(inputs[0].shape[0], int(np.prod(inputs[0].shape[1:])))]
+
+
+class SubPixelAttrs(Attrs):
+    """Block size, layout, and DCR or CRD order of the channels."""
+
+    block_size: int
+    layout: str = "NCHW"
+    mode: str = "DCR"
+
+
+def _to_nchw(x: Array, layout: str) -> Array:
+    return x if layout == "NCHW" else np.moveaxis(x, 3, 1)
+
+
+def _from_nchw(x: Array, layout: str) -> Array:
+    return np.ascontiguousarray(x if layout == "NCHW" else np.moveaxis(x, 1, 3))
+
+
+def _subpixel_axes(attrs: Any, data: TensorType) -> tuple[int, list[int]]:
+    if attrs.layout not in ("NCHW", "NHWC"):
+        raise TypeInferenceError(f"layout should be NCHW or NHWC, found {attrs.layout!r}")
+    return attrs.layout.index("C"), spatial_axes(attrs.layout, 2, data)
+
+
+class DepthToSpace(OpDef):
+    """Blocks of channels to blocks of pixels."""
+
+    name = "nn.depth_to_space"
+    inputs = ("data",)
+    attrs_type = SubPixelAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Fewer channels, more pixels."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        channel, axes = _subpixel_axes(attrs, data)
+        shape, block = list(data.shape), int(attrs.block_size)
+        count = known(shape[channel])
+        relations.require(count is None or count % block**2 == 0, f"{count} channels are no multiple of {block**2}")
+        shape[channel] = relations.dim_floordiv(shape[channel], block**2)
+        for axis in axes:
+            shape[axis] = relations.dim_mul(shape[axis], block)
+        return TensorType(shape, data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.depth_to_space(inputs[0], attrs.block_size, attrs.layout, attrs.mode)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Reshape, transpose, reshape."""
+        x, b = _to_nchw(inputs[0], attrs.layout), attrs.block_size
+        n, c, h, w = x.shape
+        if attrs.mode == "DCR":
+            moved = x.reshape(n, b, b, c // b**2, h, w).transpose(0, 3, 4, 1, 5, 2)
+        else:
+            moved = x.reshape(n, c // b**2, b, b, h, w).transpose(0, 1, 4, 2, 5, 3)
+        return [_from_nchw(moved.reshape(n, c // b**2, h * b, w * b), attrs.layout)]
+
+
+class SpaceToDepth(OpDef):
+    """Blocks of pixels to blocks of channels."""
+
+    name = "nn.space_to_depth"
+    inputs = ("data",)
+    attrs_type = SubPixelAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """More channels, fewer pixels."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        channel, axes = _subpixel_axes(attrs, data)
+        shape, block = list(data.shape), int(attrs.block_size)
+        for axis in axes:
+            extent = known(shape[axis])
+            relations.require(extent is None or extent % block == 0, f"{extent} pixels are no multiple of {block}")
+            shape[axis] = relations.dim_floordiv(shape[axis], block)
+        shape[channel] = relations.dim_mul(shape[channel], block**2)
+        return TensorType(shape, data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.space_to_depth(inputs[0], attrs.block_size, attrs.layout)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Reshape, transpose, reshape."""
+        x, b = _to_nchw(inputs[0], attrs.layout), attrs.block_size
+        n, c, h, w = x.shape
+        moved = x.reshape(n, c, h // b, b, w // b, b).transpose(0, 3, 5, 1, 2, 4)
+        return [_from_nchw(moved.reshape(n, c * b**2, h // b, w // b), attrs.layout)]
+
+
+class SpaceToBatchNDAttrs(Attrs):
+    """Blocks of dimensions 1 to M, and (before, after) padding of these."""
+
+    block_shape: tuple[int, ...]
+    paddings: tuple[tuple[int, int], ...]
+    pad_value: float = 0.0
+
+
+class BatchToSpaceNDAttrs(Attrs):
+    """Blocks of dimensions 1 to M, and (before, after) that is cropped of these."""
+
+    block_shape: tuple[int, ...]
+    crops: tuple[tuple[int, int], ...]
+
+
+class SpaceToBatchND(OpDef):
+    """Pad dimensions 1 to M, and move blocks of them to the batch."""
+
+    name = "nn.space_to_batch_nd"
+    inputs = ("data",)
+    attrs_type = SpaceToBatchNDAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """More batch, smaller dimensions."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        shape = list(data.shape)
+        for i, (block, (before, after)) in enumerate(zip(attrs.block_shape, attrs.paddings, strict=True), start=1):
+            padded = relations.dim_add(shape[i], before + after)
+            extent = known(padded)
+            relations.require(extent is None or extent % block == 0, f"padded extent {extent} is no multiple of {block}")
+            shape[i] = relations.dim_floordiv(padded, block)
+        shape[0] = relations.dim_mul(shape[0], *attrs.block_shape)
+        return TensorType(shape, data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        before, after = [b for b, _ in attrs.paddings], [a for _, a in attrs.paddings]
+        return [topi.nn.space_to_batch_nd(inputs[0], list(attrs.block_shape), before, after, attrs.pad_value)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Pad, reshape, transpose, reshape."""
+        blocks, count = list(attrs.block_shape), len(attrs.block_shape)
+        widths = [(0, 0), *attrs.paddings, *[(0, 0)] * (inputs[0].ndim - 1 - count)]
+        x = np.pad(inputs[0], widths, constant_values=attrs.pad_value)
+        batch, dims, rest = x.shape[0], x.shape[1 : 1 + count], x.shape[1 + count :]
+        split = [v for d, b in zip(dims, blocks, strict=True) for v in (d // b, b)]
+        order = [*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count + 1, 2), *range(2 * count + 1, 2 * count + 1 + len(rest))]
+        moved = x.reshape(batch, *split, *rest).transpose(order)
+        shape = batch * int(np.prod(blocks)), *[d // b for d, b in zip(dims, blocks, strict=True)], *rest
+        return [np.ascontiguousarray(moved.reshape(shape))]
+
+
+class BatchToSpaceND(OpDef):
+    """Move parts of the batch to blocks of dimensions 1 to M, and crop these."""
+
+    name = "nn.batch_to_space_nd"
+    inputs = ("data",)
+    attrs_type = BatchToSpaceNDAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Less batch, larger dimensions."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        shape = list(data.shape)
+        for i, (block, (begin, end)) in enumerate(zip(attrs.block_shape, attrs.crops, strict=True), start=1):
+            shape[i] = relations.dim_add(relations.dim_mul(shape[i], block), -(begin + end))
+        shape[0] = relations.dim_floordiv(shape[0], as_expr(int(np.prod(attrs.block_shape))))
+        return TensorType(shape, data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        begin, end = [b for b, _ in attrs.crops], [e for _, e in attrs.crops]
+        return [topi.nn.batch_to_space_nd(inputs[0], list(attrs.block_shape), begin, end)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Reshape, transpose, reshape, crop."""
+        blocks, count = list(attrs.block_shape), len(attrs.block_shape)
+        x = inputs[0]
+        batch = x.shape[0] // int(np.prod(blocks))
+        dims, rest = x.shape[1 : 1 + count], x.shape[1 + count :]
+        order = [count, *[v for i in range(count) for v in (count + 1 + i, i)]]
+        moved = x.reshape(*blocks, batch, *dims, *rest).transpose([*order, *range(2 * count + 1, 2 * count + 1 + len(rest))])
+        whole = moved.reshape(batch, *[d * b for d, b in zip(dims, blocks, strict=True)], *rest)
+        cut = [slice(b, whole.shape[1 + i] - e) for i, (b, e) in enumerate(attrs.crops)]
+        return [np.ascontiguousarray(whole[(slice(None), *cut)])]
+
+
+def upsampling(
+    data: RelayExpr,
+    scale_h: float = 1,
+    scale_w: float = 1,
+    layout: str = "NCHW",
+    method: str = "nearest_neighbor",
+    align_corners: bool = False,
+) -> Call:
+    """Height and width enlarged by factors; ``method`` is nearest_neighbor, bilinear or bicubic."""
+    attrs = UpSamplingAttrs(float(scale_h), float(scale_w), layout, method, bool(align_corners))
+    return call("nn.upsampling", [data], attrs)
+
+
+def upsampling3d(
+    data: RelayExpr,
+    scale_d: float = 1,
+    scale_h: float = 1,
+    scale_w: float = 1,
+    layout: str = "NCDHW",
+    method: str = "nearest_neighbor",
+    coordinate_transformation_mode: str = "half_pixel",
+) -> Call:
+    """Depth, height and width enlarged by factors; ``method`` is nearest_neighbor or trilinear."""
+    scales = float(scale_d), float(scale_h), float(scale_w)
+    return call("nn.upsampling3d", [data], UpSampling3DAttrs(*scales, layout, method, coordinate_transformation_mode))
+
+
+def batch_flatten(data: RelayExpr) -> Call:
+    """``data`` as (batch, everything else)."""
+    return call("nn.batch_flatten", [data])
+
+
+def depth_to_space(data: RelayExpr, block_size: int, layout: str = "NCHW", mode: str = "DCR") -> Call:
+    """Blocks of channels to blocks of pixels; ``mode`` DCR or CRD says which part of the channel is the block."""
+    return call("nn.depth_to_space", [data], SubPixelAttrs(int(block_size), layout, mode))
+
+
+def space_to_depth(data: RelayExpr, block_size: int, layout: str = "NCHW") -> Call:
+    """Blocks of pixels to channels."""
+    return call("nn.space_to_depth", [data], SubPixelAttrs(int(block_size), layout, "DCR"))
+
+
+def space_to_batch_nd(data: RelayExpr, block_shape: Any, paddings: Any, pad_value: float = 0) -> Call:
+    """Dimensions 1 to M padded, and blocks of them moved to the batch."""
+    pairs = tuple((int(b), int(a)) for b, a in paddings)
+    return call("nn.space_to_batch_nd", [data], SpaceToBatchNDAttrs(ints(block_shape), pairs, float(pad_value)))
+
+
+def batch_to_space_nd(data: RelayExpr, block_shape: Any, crops: Any) -> Call:
+    """Parts of the batch moved to blocks of dimensions 1 to M, and these cropped."""
+    pairs = tuple((int(b), int(e)) for b, e in crops)
+    return call("nn.batch_to_space_nd", [data], BatchToSpaceNDAttrs(ints(block_shape), pairs))

@@ -1,0 +1,110 @@
+"""TVM's registration functions: attach a compute, strategy, pattern, schedule or rewrite to an operator from outside.
+
+Each takes the operator's name, the value, and a priority level (10 by default); without a value it is a decorator::
+
+    @relay.op.op.register_alter_op_layout("nn.conv2d", level=20)
+    def alter(attrs, inputs, tinfos, out_type): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright import topi
+from tilewright.ir.op import Op, register_op_attr
+from tilewright.relay.op.definition import OpPattern
+
+_Registered = Callable[[Any], Any] | Any
+
+
+def get(op_name: str) -> Op:
+    """The operator of that name; raises TilewrightError when it is not registered."""
+    return Op.get(op_name)
+
+
+def register(op_name: str, describe: str = "") -> Op:
+    """The operator of that name, declared now if it is new."""
+    return Op.get_or_register(op_name)
+
+
+def register_compute(op_name: str, compute: Any = None, level: int = 10) -> _Registered:
+    """Set the compute ``(attrs, inputs, out_type) -> [te.Tensor]``."""
+    return register_op_attr(op_name, "FTVMCompute", compute, level)
+
+
+def register_strategy(op_name: str, fstrategy: Any = None, level: int = 10) -> _Registered:
+    """Set the strategy ``(attrs, inputs, out_type, target) -> OpStrategy``."""
+    return register_op_attr(op_name, "FTVMStrategy", fstrategy, level)
+
+
+def register_schedule(op_name: str, schedule: Any = None, level: int = 10) -> _Registered:
+    """Set the schedule ``(attrs, outs, target) -> te.Schedule``."""
+    return register_op_attr(op_name, "FTVMSchedule", schedule, level)
+
+
+def register_injective_schedule(op_name: str, level: int = 10) -> None:
+    """Schedule the operator as an injective one."""
+    register_schedule(op_name, schedule_injective, level)
+
+
+def register_broadcast_schedule(op_name: str, level: int = 10) -> None:
+    """Schedule the operator as a broadcasting one."""
+    register_schedule(op_name, schedule_injective, level)
+
+
+def register_reduce_schedule(op_name: str, level: int = 10) -> None:
+    """Schedule the operator as a commutative reduction."""
+    register_schedule(op_name, schedule_reduce, level)
+
+
+def register_pattern(op_name: str, pattern: int, level: int = 10) -> None:
+    """Set how the operator fuses."""
+    register_op_attr(op_name, "TOpPattern", OpPattern(pattern), level)
+
+
+def register_alter_op_layout(op_name: str, alter_layout: Any = None, level: int = 10) -> _Registered:
+    """Set the AlterOpLayout hook ``(attrs, inputs, tinfos, out_type) -> Expr | None``."""
+    return register_op_attr(op_name, "FTVMAlterOpLayout", alter_layout, level)
+
+
+def register_convert_op_layout(op_name: str, convert_layout: Any = None, level: int = 10) -> _Registered:
+    """Set the ConvertLayout hook ``(attrs, inputs, tinfos, desired_layouts) -> Expr``."""
+    return register_op_attr(op_name, "FTVMConvertOpLayout", convert_layout, level)
+
+
+def register_infer_correct_layout(op_name: str, infer_layout: Any = None, level: int = 10) -> _Registered:
+    """Set the layout rule ``(attrs, new_in_layouts, old_in_layouts, old_in_types) -> InferCorrectLayoutOutput``."""
+    return register_op_attr(op_name, "FInferCorrectLayout", infer_layout, level)
+
+
+def register_legalize(op_name: str, legal_op: Any = None, level: int = 10) -> _Registered:
+    """Set the Legalize hook ``(attrs, inputs, types) -> Expr | None``."""
+    return register_op_attr(op_name, "FTVMLegalize", legal_op, level)
+
+
+def register_fake_quantization_to_integer(op_name: str, func: Any = None, level: int = 10) -> _Registered:
+    """Set the rewrite of a fake-quantized operator to integers."""
+    return register_op_attr(op_name, "FTVMFakeQuantizationToInteger", func, level)
+
+
+def register_gradient(op_name: str, fgradient: Any = None, level: int = 10) -> _Registered:
+    """Set the gradient ``(call, grad) -> [Expr]``."""
+    return register_op_attr(op_name, "FPrimalGradient", fgradient, level)
+
+
+def register_external_compiler(op_name: str, fexternal: Any = None, level: int = 10) -> _Registered:
+    """Set the external compiler hook of an operator."""
+    return register_op_attr(op_name, "FTVMExternalCompiler", fexternal, level)
+
+
+def schedule_injective(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """The target's injective schedule."""
+    with target:
+        return topi.cpu.schedule_injective(outs)
+
+
+def schedule_reduce(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """The target's reduction schedule."""
+    with target:
+        return topi.cpu.schedule_reduce(outs)

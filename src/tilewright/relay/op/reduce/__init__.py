@@ -1,0 +1,1 @@
+"""Reductions over axes (reduce.py) and positions of extremes (arg_reduce.py)."""

@@ -1,0 +1,226 @@
+"""Reductions over axes: sum, mean, max, min, prod, all, any, variance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call, TupleWrapper
+from tilewright.relay.expr import Tuple as TupleExpr
+from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op.attributes import axes, call
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.tensor.binary import add, subtract
+from tilewright.relay.op.tensor.unary import exp, log, sqrt
+
+
+class ReduceAttrs(Attrs):
+    """The axes (None: all), whether they stay as 1, and whether the others are meant."""
+
+    axis: Any = None
+    keepdims: bool = False
+    exclude: bool = False
+
+
+class VarianceAttrs(Attrs):
+    """As ReduceAttrs; ``unbiased`` divides by n - 1."""
+
+    axis: Any = None
+    keepdims: bool = False
+    exclude: bool = False
+    unbiased: bool = False
+
+
+def reduced_shape(data: TensorType, attrs: Any) -> tuple[PrimExpr, ...]:
+    """Shape of the reduced tensor."""
+    gone = relations.normalize_axes(attrs.axis, len(data.shape), attrs.exclude)
+    if attrs.keepdims:
+        return tuple(as_expr(1) if i in gone else d for i, d in enumerate(data.shape))
+    return tuple(d for i, d in enumerate(data.shape) if i not in gone)
+
+
+def reduce_axes(attrs: Any, rank: int) -> tuple[int, ...]:
+    """The axes that are reduced, sorted, counted from the front."""
+    return relations.normalize_axes(attrs.axis, rank, attrs.exclude)
+
+
+def _reduce_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    data = relations.tensor(types[0])
+    return None if data is None else TensorType(reduced_shape(data, attrs), data.dtype)
+
+
+def _declare_reduction(name: str, doc: str, compute: Callable[..., Any], evaluate: Callable[..., Any]) -> None:
+    def run(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        found = reduce_axes(attrs, len(inputs[0].shape))
+        return [compute(inputs[0], found, attrs.keepdims) if found else topi.identity(inputs[0])]
+
+    def meaning(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        data = inputs[0]
+        found = reduce_axes(attrs, data.ndim)
+        if not found:
+            return [data.copy()]
+        return [np.asarray(evaluate(data, axis=found, keepdims=bool(attrs.keepdims))).astype(data.dtype, copy=False)]
+
+    type(
+        name.title(),
+        (OpDef,),
+        {
+            "__doc__": doc,
+            "__module__": __name__,
+            "name": name,
+            "inputs": ("data",),
+            "attrs_type": ReduceAttrs,
+            "pattern": OpPattern.COMM_REDUCE,
+            "infer_type": staticmethod(_reduce_type),
+            "compute": staticmethod(run),
+            "evaluate": staticmethod(meaning),
+            "infer_correct_layout": staticmethod(layout_rules.reduction),
+        },
+    )
+
+
+def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    if data.dtype.kind in "iu":  # the kernel divides the integer sum
+        count = int(np.prod([data.shape[a] for a in axis]))
+        total = np.sum(data, axis=axis, keepdims=keepdims, dtype=np.int64)
+        return np.asarray(np.trunc(total / max(count, 1)))
+    return np.asarray(np.mean(data, axis=axis, keepdims=keepdims))
+
+
+_declare_reduction("sum", "Sum over axes.", lambda x, a, k: topi.sum(x, a, k), np.sum)
+_declare_reduction("prod", "Product over axes.", lambda x, a, k: topi.prod(x, a, k), np.prod)
+_declare_reduction("max", "Maximum over axes.", lambda x, a, k: topi.max(x, a, k), np.max)
+_declare_reduction("min", "Minimum over axes.", lambda x, a, k: topi.min(x, a, k), np.min)
+_declare_reduction("all", "Whether all are true.", lambda x, a, k: topi.all(x, a, k), np.all)
+_declare_reduction("any", "Whether some is true.", lambda x, a, k: topi.any(x, a, k), np.any)
+_declare_reduction("mean", "Mean over axes.", lambda x, a, k: topi.mean(x, a, k), _mean)
+
+
+class Variance(OpDef):
+    """Mean squared distance from ``mean``, which has the reduced shape with the axes kept."""
+
+    name = "variance"
+    inputs = ("data", "mean")
+    attrs_type = VarianceAttrs
+    pattern = OpPattern.COMM_REDUCE
+
+    infer_type = staticmethod(_reduce_type)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """Sum of squares of the differences, divided by their number."""
+        data, mean = inputs
+        found = reduce_axes(attrs, len(data.shape))
+        count = relations.dim_mul(*[data.shape[a] for a in found])
+        difference = topi.subtract(data, mean)
+        total = topi.sum(topi.multiply(difference, difference), found, attrs.keepdims)
+        return [topi.divide(total, (count - 1 if attrs.unbiased else count).astype(data.dtype))]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """The same in numpy."""
+        data, mean = inputs
+        found = reduce_axes(attrs, data.ndim)
+        count = int(np.prod([data.shape[a] for a in found])) - int(attrs.unbiased)
+        total = np.sum(np.square(data - mean), axis=found, keepdims=bool(attrs.keepdims))
+        return [np.asarray(total / count).astype(data.dtype)]
+
+
+def _reduce(name: str, data: RelayExpr, axis: Any, keepdims: bool, exclude: bool) -> Call:
+    return call(name, [data], ReduceAttrs(axes(axis), bool(keepdims), bool(exclude)))
+
+
+def sum(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
+    """Sum over ``axis`` (None: all; ``exclude``: all but these)."""
+    return _reduce("sum", data, axis, keepdims, exclude)
+
+
+def prod(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
+    """Product over ``axis``."""
+    return _reduce("prod", data, axis, keepdims, exclude)
+
+
+def max(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
+    """Maximum over ``axis``."""
+    return _reduce("max", data, axis, keepdims, exclude)
+
+
+def min(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
+    """Minimum over ``axis``."""
+    return _reduce("min", data, axis, keepdims, exclude)
+
+
+def all(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
+    """Whether all elements over ``axis`` are true."""
+    return _reduce("all", data, axis, keepdims, exclude)
+
+
+def any(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
+    """Whether some element over ``axis`` is true."""
+    return _reduce("any", data, axis, keepdims, exclude)
+
+
+def mean(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> Call:
+    """Mean over ``axis``."""
+    return _reduce("mean", data, axis, keepdims, exclude)
+
+
+def variance(
+    data: RelayExpr,
+    axis: Any = None,
+    keepdims: bool = False,
+    exclude: bool = False,
+    unbiased: bool = False,
+    with_mean: RelayExpr | None = None,
+) -> Call:
+    """Variance over ``axis``; ``unbiased`` divides by n - 1; ``with_mean`` is the mean with axes kept, if known."""
+    center = mean(data, axis, True, exclude) if with_mean is None else with_mean
+    return call("variance", [data, center], VarianceAttrs(axes(axis), bool(keepdims), bool(exclude), bool(unbiased)))
+
+
+def std(
+    data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
+) -> Call:
+    """Standard deviation over ``axis``."""
+    return sqrt(variance(data, axis, keepdims, exclude, unbiased))
+
+
+def mean_variance(
+    data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False
+) -> TupleWrapper:
+    """(mean, variance) over ``axis``."""
+    kept = mean(data, axis, True, exclude)
+    var = variance(data, axis, keepdims, exclude, unbiased, kept)
+    return TupleWrapper(TupleExpr((kept if keepdims else mean(data, axis, keepdims, exclude), var)), 2)
+
+
+def mean_std(
+    data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False
+) -> TupleWrapper:
+    """(mean, standard deviation) over ``axis``."""
+    kept = mean(data, axis, True, exclude)
+    deviation = sqrt(variance(data, axis, keepdims, exclude, False, kept))
+    return TupleWrapper(TupleExpr((kept if keepdims else mean(data, axis, keepdims, exclude), deviation)), 2)
+
+
+def logsumexp(data: RelayExpr, axis: Any = None, keepdims: bool = False) -> Call:
+    """log(sum(exp(data))) over ``axis``, without overflow."""
+    largest = max(data, axis, True)
+    total = sum(exp(subtract(data, largest)), axis, keepdims)
+    shift = largest if keepdims else max(data, axis, keepdims)
+    return add(shift, log(total))
+
+
+__all__ = [
+    "ReduceAttrs", "VarianceAttrs", "all", "any", "logsumexp", "max", "mean", "mean_std", "mean_variance",
+    "min", "prod", "reduce_axes", "reduced_shape", "std", "sum", "variance",
+]  # fmt: skip

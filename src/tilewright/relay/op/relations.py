@@ -1,0 +1,194 @@
+"""Type relations that many operators share, and the arithmetic on dimensions that all of them use.
+
+A dimension is an ``IntImm``, ``Any`` (unknown) or a symbolic expression. Arithmetic with an unknown gives an unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any as AnyType
+from typing import TypeVar
+
+from tilewright.ir import prim_ops
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
+from tilewright.ir.type import IncompleteType, TensorType, TupleType, Type
+from tilewright.relay.type_infer.describe import describe, describe_dim, describe_shape
+
+T = TypeVar("T")
+Dim = PrimExpr | int
+
+
+def tensor(type_: Type, what: str = "the argument") -> TensorType | None:
+    """``type_`` as a tensor type; None for a hole; raises TypeInferenceError for anything else."""
+    if isinstance(type_, TensorType):
+        return type_
+    if isinstance(type_, IncompleteType):
+        return None
+    raise TypeInferenceError(f"{what} should be a tensor, found {describe(type_)}")
+
+
+def tensors(types: Sequence[Type], names: Sequence[str] = ()) -> list[TensorType] | None:
+    """All ``types`` as tensor types, or None while one is not known."""
+    result: list[TensorType] = []
+    complete = True
+    for index, type_ in enumerate(types):
+        found = tensor(type_, names[index] if index < len(names) else f"argument {index}")
+        if found is None:
+            complete = False
+        else:
+            result.append(found)
+    return result if complete else None
+
+
+def tuple_of_tensors(type_: Type) -> list[TensorType] | None:
+    """The fields of a tuple of tensors, or None while one is not known."""
+    if isinstance(type_, IncompleteType):
+        return None
+    if not isinstance(type_, TupleType):
+        raise TypeInferenceError(f"the argument should be a tuple of tensors, found {describe(type_)}")
+    return tensors(type_.fields, [f"field {i}" for i in range(len(type_.fields))])
+
+
+def known(dim: Dim) -> int | None:
+    """The dimension as an int, None when it is not known while compiling."""
+    if isinstance(dim, int):
+        return dim
+    return dim.value if isinstance(dim, IntImm) else None
+
+
+def dim_map(function: Callable[..., AnyType], *dims: Dim) -> PrimExpr:
+    """``function`` of dimensions; unknown as soon as one of them is."""
+    if any(isinstance(d, Any) for d in dims):
+        return Any()
+    return prim_ops.as_expr(function(*[d.value if isinstance(d, IntImm) else d for d in dims]))
+
+
+def dim_add(*dims: Dim) -> PrimExpr:
+    """Sum of dimensions."""
+    return dim_map(lambda *ds: sum(ds[1:], ds[0]), *dims)
+
+
+def dim_mul(*dims: Dim) -> PrimExpr:
+    """Product of dimensions; 1 when there are none."""
+    return dim_map(lambda *ds: math.prod(ds[1:], start=ds[0]), *dims) if dims else prim_ops.as_expr(1)
+
+
+def dim_floordiv(a: Dim, b: Dim) -> PrimExpr:
+    """A // b"""
+    return dim_map(lambda x, y: x // y, a, b)
+
+
+def dim_ceildiv(a: Dim, b: Dim) -> PrimExpr:
+    """A / b rounded up."""
+    return dim_map(lambda x, y: (x + y - 1) // y, a, b)
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise TypeInferenceError with ``message`` unless ``condition`` holds."""
+    if not condition:
+        raise TypeInferenceError(message)
+
+
+def require_rank(type_: TensorType, rank: int, what: str) -> None:
+    """Raise TypeInferenceError unless the tensor has ``rank`` dimensions."""
+    if len(type_.shape) != rank:
+        raise TypeInferenceError(
+            f"{what} should have {rank} dimensions, found {len(type_.shape)}: {describe_shape(type_.shape)}"
+        )
+
+
+def require_same_dtype(types: Iterable[TensorType], what: str = "the arguments") -> None:
+    """Raise TypeInferenceError unless all tensors have one dtype."""
+    dtypes = list(dict.fromkeys(t.dtype for t in types))
+    if len(dtypes) > 1:
+        raise TypeInferenceError(f"{what} should have the same dtype, found {' and '.join(dtypes)}")
+
+
+def normalize_axis(axis: AnyType, rank: int, what: str = "axis") -> int:
+    """``axis`` counted from the front; raises TypeInferenceError when it is out of range."""
+    value = int(axis)
+    if not -rank <= value < rank:
+        raise TypeInferenceError(f"{what} {value} is out of range for a tensor of {rank} dimensions")
+    return value % rank
+
+
+def normalize_axes(axes: AnyType, rank: int, exclude: bool = False) -> tuple[int, ...]:
+    """Sorted axes counted from the front; None means all; ``exclude`` gives the others."""
+    if axes is None:
+        chosen = list(range(rank))
+    else:
+        sequence = axes if isinstance(axes, (tuple, list)) else (axes,)
+        chosen = [normalize_axis(a, rank) for a in sequence]
+        if len(set(chosen)) != len(chosen):
+            raise TypeInferenceError(f"axis {tuple(sequence)} names a dimension twice")
+        if exclude:
+            chosen = [a for a in range(rank) if a not in chosen]
+    return tuple(sorted(chosen))
+
+
+def broadcast_dims(a: Dim, b: Dim) -> PrimExpr | None:
+    """The dimension of two broadcast ones, None when they do not fit."""
+    x, y = known(a), known(b)
+    if x == 1:
+        return prim_ops.as_expr(b)
+    if y == 1 or a is b:
+        return prim_ops.as_expr(a)
+    if x is not None and y is not None:
+        return prim_ops.as_expr(a) if x == y else None
+    if isinstance(a, Any) and isinstance(b, Any):
+        return Any()
+    if isinstance(a, Any):
+        return prim_ops.as_expr(b)
+    if isinstance(b, Any):
+        return prim_ops.as_expr(a)
+    return Any()
+
+
+def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[PrimExpr, ...]:
+    """Shape of two broadcast tensors, by numpy's rule.
+
+    Raises:
+        TypeInferenceError: two dimensions differ and neither is 1.
+    """
+    long, short = (a, b) if len(a) >= len(b) else (b, a)
+    head = len(long) - len(short)
+    result: list[PrimExpr] = [prim_ops.as_expr(d) for d in long[:head]]
+    for x, y in zip(long[head:], short, strict=True):
+        dim = broadcast_dims(x, y)
+        if dim is None:
+            shapes = " and ".join(
+                f"({', '.join(describe_dim(prim_ops.as_expr(d)) for d in s)})" for s in (a, b)
+            )
+            raise TypeInferenceError(f"the shapes {shapes} do not broadcast")
+        result.append(dim)
+    return tuple(result)
+
+
+def identity(types: Sequence[Type], attrs: AnyType, solver: AnyType) -> Type | None:
+    """The result has the type of the first argument."""
+    return tensor(types[0])
+
+
+def broadcast(types: Sequence[Type], attrs: AnyType, solver: AnyType) -> Type | None:
+    """Two tensors of one dtype, broadcast."""
+    found = tensors(types, ("lhs", "rhs"))
+    if found is None:
+        return None
+    lhs, rhs = found
+    if lhs.shape == rhs.shape and lhs.dtype == rhs.dtype:
+        return lhs
+    require_same_dtype(found, "lhs and rhs")
+    return TensorType(broadcast_shapes(lhs.shape, rhs.shape), lhs.dtype)
+
+
+def broadcast_compare(types: Sequence[Type], attrs: AnyType, solver: AnyType) -> Type | None:
+    """Two tensors of one dtype, broadcast; the result is bool."""
+    result = broadcast(types, attrs, solver)
+    return TensorType(result.shape, "bool") if isinstance(result, TensorType) else None
+
+
+def static_shape(values: Iterable[AnyType]) -> list[PrimExpr]:
+    """Attribute values as dimensions."""
+    return [prim_ops.as_expr(v) for v in values]

@@ -1,0 +1,1 @@
+"""Element-wise operators (unary.py, binary.py) and operators that make tensors (creation.py)."""

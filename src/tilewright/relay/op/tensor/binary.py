@@ -1,0 +1,179 @@
+"""Broadcasting functions of two tensors: arithmetic, comparison, logic, bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.families import Array, declare_binary
+
+
+def _divide(a: Array, b: Array) -> Array:
+    if a.dtype.kind not in "iu":
+        return np.asarray(a / b)
+    quotient = np.abs(a.astype(np.int64)) // np.maximum(np.abs(b.astype(np.int64)), 1)  # C: towards zero
+    return np.asarray(np.where((a < 0) == (b < 0), quotient, -quotient))
+
+
+_Entry = tuple[str, str, Callable[[Any, Any], Any], Callable[[Array, Array], Any]]
+
+_ARITHMETIC: tuple[_Entry, ...] = (
+    ("add", "lhs + rhs", lambda a, b: topi.add(a, b), np.add),
+    ("subtract", "lhs - rhs", lambda a, b: topi.subtract(a, b), np.subtract),
+    ("multiply", "lhs * rhs", lambda a, b: topi.multiply(a, b), np.multiply),
+    ("divide", "lhs / rhs; integers round towards zero.", lambda a, b: topi.divide(a, b), _divide),
+    ("floor_divide", "lhs / rhs rounded down.", lambda a, b: topi.floor_divide(a, b), np.floor_divide),
+    ("mod", "Remainder with the sign of lhs.", lambda a, b: topi.mod(a, b), np.fmod),
+    ("floor_mod", "Remainder with the sign of rhs.", lambda a, b: topi.floor_mod(a, b), np.mod),
+    ("power", "lhs ** rhs", lambda a, b: topi.power(a, b), np.power),
+    ("maximum", "The larger one.", lambda a, b: topi.maximum(a, b), np.maximum),
+    ("minimum", "The smaller one.", lambda a, b: topi.minimum(a, b), np.minimum),
+    ("logical_and", "Whether both are true.", lambda a, b: topi.logical_and(a, b), np.logical_and),
+    ("logical_or", "Whether one is true.", lambda a, b: topi.logical_or(a, b), np.logical_or),
+    ("logical_xor", "Whether exactly one is true.", lambda a, b: topi.logical_xor(a, b), np.logical_xor),
+    ("bitwise_and", "lhs & rhs", lambda a, b: topi.bitwise_and(a, b), np.bitwise_and),
+    ("bitwise_or", "lhs | rhs", lambda a, b: topi.bitwise_or(a, b), np.bitwise_or),
+    ("bitwise_xor", "lhs ^ rhs", lambda a, b: topi.bitwise_xor(a, b), np.bitwise_xor),
+    ("left_shift", "lhs << rhs", lambda a, b: topi.left_shift(a, b), np.left_shift),
+    ("right_shift", "lhs >> rhs", lambda a, b: topi.right_shift(a, b), np.right_shift),
+)
+
+_COMPARISONS: tuple[_Entry, ...] = (
+    ("equal", "lhs == rhs", lambda a, b: topi.equal(a, b), np.equal),
+    ("not_equal", "lhs != rhs", lambda a, b: topi.not_equal(a, b), np.not_equal),
+    ("less", "lhs < rhs", lambda a, b: topi.less(a, b), np.less),
+    ("less_equal", "lhs <= rhs", lambda a, b: topi.less_equal(a, b), np.less_equal),
+    ("greater", "lhs > rhs", lambda a, b: topi.greater(a, b), np.greater),
+    ("greater_equal", "lhs >= rhs", lambda a, b: topi.greater_equal(a, b), np.greater_equal),
+)
+
+for _name, _doc, _compute, _evaluate in _ARITHMETIC:
+    declare_binary(_name, _doc, _compute, _evaluate)
+for _name, _doc, _compute, _evaluate in _COMPARISONS:
+    declare_binary(_name, _doc, _compute, _evaluate, relations.broadcast_compare)
+
+
+def add(lhs: Any, rhs: Any) -> Call:
+    """lhs + rhs, broadcast."""
+    return call("add", [lhs, rhs])
+
+
+def subtract(lhs: Any, rhs: Any) -> Call:
+    """lhs - rhs, broadcast."""
+    return call("subtract", [lhs, rhs])
+
+
+def multiply(lhs: Any, rhs: Any) -> Call:
+    """lhs * rhs, broadcast."""
+    return call("multiply", [lhs, rhs])
+
+
+def divide(lhs: Any, rhs: Any) -> Call:
+    """lhs / rhs, broadcast; integers round towards zero."""
+    return call("divide", [lhs, rhs])
+
+
+def floor_divide(lhs: Any, rhs: Any) -> Call:
+    """lhs / rhs rounded down, broadcast."""
+    return call("floor_divide", [lhs, rhs])
+
+
+def mod(lhs: Any, rhs: Any) -> Call:
+    """Remainder of ``divide``, with the sign of ``lhs``."""
+    return call("mod", [lhs, rhs])
+
+
+def floor_mod(lhs: Any, rhs: Any) -> Call:
+    """Remainder of ``floor_divide``, with the sign of ``rhs``."""
+    return call("floor_mod", [lhs, rhs])
+
+
+def power(lhs: Any, rhs: Any) -> Call:
+    """lhs ** rhs, broadcast."""
+    return call("power", [lhs, rhs])
+
+
+def maximum(lhs: Any, rhs: Any) -> Call:
+    """The larger of ``lhs`` and ``rhs``, broadcast."""
+    return call("maximum", [lhs, rhs])
+
+
+def minimum(lhs: Any, rhs: Any) -> Call:
+    """The smaller of ``lhs`` and ``rhs``, broadcast."""
+    return call("minimum", [lhs, rhs])
+
+
+def logical_and(lhs: Any, rhs: Any) -> Call:
+    """Whether both are true, broadcast."""
+    return call("logical_and", [lhs, rhs])
+
+
+def logical_or(lhs: Any, rhs: Any) -> Call:
+    """Whether at least one is true, broadcast."""
+    return call("logical_or", [lhs, rhs])
+
+
+def logical_xor(lhs: Any, rhs: Any) -> Call:
+    """Whether exactly one is true, broadcast."""
+    return call("logical_xor", [lhs, rhs])
+
+
+def bitwise_and(lhs: Any, rhs: Any) -> Call:
+    """lhs & rhs, broadcast."""
+    return call("bitwise_and", [lhs, rhs])
+
+
+def bitwise_or(lhs: Any, rhs: Any) -> Call:
+    """lhs | rhs, broadcast."""
+    return call("bitwise_or", [lhs, rhs])
+
+
+def bitwise_xor(lhs: Any, rhs: Any) -> Call:
+    """lhs ^ rhs, broadcast."""
+    return call("bitwise_xor", [lhs, rhs])
+
+
+def left_shift(lhs: Any, rhs: Any) -> Call:
+    """lhs << rhs, broadcast."""
+    return call("left_shift", [lhs, rhs])
+
+
+def right_shift(lhs: Any, rhs: Any) -> Call:
+    """lhs >> rhs, broadcast."""
+    return call("right_shift", [lhs, rhs])
+
+
+def equal(lhs: Any, rhs: Any) -> Call:
+    """lhs == rhs, broadcast; bool."""
+    return call("equal", [lhs, rhs])
+
+
+def not_equal(lhs: Any, rhs: Any) -> Call:
+    """lhs != rhs, broadcast; bool."""
+    return call("not_equal", [lhs, rhs])
+
+
+def less(lhs: Any, rhs: Any) -> Call:
+    """lhs < rhs, broadcast; bool."""
+    return call("less", [lhs, rhs])
+
+
+def less_equal(lhs: Any, rhs: Any) -> Call:
+    """lhs <= rhs, broadcast; bool."""
+    return call("less_equal", [lhs, rhs])
+
+
+def greater(lhs: Any, rhs: Any) -> Call:
+    """lhs > rhs, broadcast; bool."""
+    return call("greater", [lhs, rhs])
+
+
+def greater_equal(lhs: Any, rhs: Any) -> Call:
+    """lhs >= rhs, broadcast; bool."""
+    return call("greater_equal", [lhs, rhs])

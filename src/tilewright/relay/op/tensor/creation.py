@@ -1,0 +1,236 @@
+"""Tensors made from nothing or in the form of another: zeros, full, arange, and where."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call, const, scalar_value
+from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op.attributes import call, dims
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.runtime.ndarray import numpy_dtype
+
+
+class InitOpAttrs(Attrs):
+    """Shape and dtype of a new tensor."""
+
+    shape: tuple[Any, ...] | None = None
+    dtype: str = ""
+
+
+def _initial_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    return TensorType(attrs.shape, attrs.dtype)
+
+
+def _declare_fill(name: str, value: int) -> None:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [topi.full(out_type.shape, out_type.dtype, value)]
+
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        return [np.full(attrs.shape, value, numpy_dtype(attrs.dtype))]
+
+    def compute_like(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [topi.full_like(inputs[0], value)]
+
+    def evaluate_like(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        return [np.full_like(inputs[0], value)]
+
+    fields = {
+        "__doc__": f"A tensor of {value}s.",
+        "__module__": __name__,
+        "name": name,
+        "inputs": (),
+        "attrs_type": InitOpAttrs,
+        "pattern": OpPattern.ELEMWISE,
+        "infer_type": staticmethod(_initial_type),
+        "compute": staticmethod(compute),
+        "evaluate": staticmethod(evaluate),
+    }
+    type(name.title(), (OpDef,), fields)
+    like = {
+        "name": f"{name}_like",
+        "inputs": ("data",),
+        "attrs_type": None,
+        "infer_type": staticmethod(relations.identity),
+        "compute": staticmethod(compute_like),
+        "evaluate": staticmethod(evaluate_like),
+        "infer_correct_layout": staticmethod(layout_rules.elementwise),
+    }
+    type(f"{name.title()}Like", (OpDef,), fields | like)
+
+
+_declare_fill("zeros", 0)
+_declare_fill("ones", 1)
+
+
+class Full(OpDef):
+    """A tensor of one value, which is a scalar tensor."""
+
+    name = "full"
+    inputs = ("fill_value",)
+    attrs_type = InitOpAttrs
+    pattern = OpPattern.ELEMWISE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The shape of the attributes; the dtype of the value unless one is given."""
+        value = relations.tensor(types[0], "fill_value")
+        if value is None:
+            return None
+        relations.require_rank(value, 0, "fill_value")
+        return TensorType(attrs.shape, attrs.dtype or value.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.full(out_type.shape, out_type.dtype, inputs[0]())]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.full"""
+        dtype = numpy_dtype(attrs.dtype) if attrs.dtype else inputs[0].dtype
+        return [np.full(attrs.shape, inputs[0].reshape(()), dtype)]
+
+
+class FullLike(OpDef):
+    """A tensor of one value in the form of another."""
+
+    name = "full_like"
+    inputs = ("data", "fill_value")
+    pattern = OpPattern.ELEMWISE
+
+    infer_type = staticmethod(relations.identity)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.full_like(inputs[0], inputs[1]())]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.full_like"""
+        return [np.full_like(inputs[0], inputs[1].reshape(()))]
+
+
+def zeros(shape: Any, dtype: str) -> Call:
+    """A tensor of zeros."""
+    return call("zeros", [], InitOpAttrs(dims(shape), str(dtype)))
+
+
+def ones(shape: Any, dtype: str) -> Call:
+    """A tensor of ones."""
+    return call("ones", [], InitOpAttrs(dims(shape), str(dtype)))
+
+
+def zeros_like(data: RelayExpr) -> Call:
+    """Zeros in the form of ``data``."""
+    return call("zeros_like", [data])
+
+
+def ones_like(data: RelayExpr) -> Call:
+    """Ones in the form of ``data``."""
+    return call("ones_like", [data])
+
+
+def full(fill_value: Any, shape: Any = (), dtype: str = "") -> Call:
+    """A tensor of ``fill_value`` (a scalar); ``dtype`` is that of the value unless given."""
+    return call("full", [fill_value], InitOpAttrs(dims(shape), str(dtype or "")))
+
+
+def full_like(data: RelayExpr, fill_value: Any) -> Call:
+    """``fill_value`` in the form of ``data``."""
+    return call("full_like", [data, fill_value])
+
+
+class ArangeAttrs(Attrs):
+    """The range, where it is known while compiling."""
+
+    start: float | int | None = None
+    stop: float | int | None = None
+    step: float | int | None = None
+    dtype: str = "float32"
+
+
+class Arange(OpDef):
+    """start, start + step, ... below stop."""
+
+    name = "arange"
+    inputs = ("start", "stop", "step")
+    attrs_type = ArangeAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """As long as the range is."""
+        if attrs.start is None or attrs.stop is None or attrs.step is None:
+            return TensorType([AnyDim()], attrs.dtype)
+        relations.require(attrs.step != 0, "the step is 0")
+        return TensorType([max(0, math.ceil((attrs.stop - attrs.start) / attrs.step))], attrs.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel, of a range that is known while compiling."""
+        if attrs.start is None or attrs.stop is None or attrs.step is None:
+            raise UnsupportedError("arange of a range that the model computes has no kernel; make the range constant")
+        return [topi.arange(attrs.start, attrs.stop, attrs.step, attrs.dtype)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.arange"""
+        start, stop, step = (v.reshape(()).item() for v in inputs)
+        count = max(0, math.ceil((stop - start) / step))
+        return [(start + step * np.arange(count)).astype(numpy_dtype(attrs.dtype))]
+
+
+def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32") -> Call:
+    """The values from ``start`` (0 when only one bound is given) up to below ``stop``."""
+    if stop is None:
+        start, stop = const(0, dtype), start
+    ends = [v if isinstance(v, RelayExpr) else const(v, dtype) for v in (start, stop, 1 if step is None else step)]
+    values = [scalar_value(v) for v in ends]
+    return call("arange", ends, ArangeAttrs(values[0], values[1], values[2], str(dtype)))
+
+
+class Where(OpDef):
+    """x where the condition is true (not 0), else y; all three broadcast."""
+
+    name = "where"
+    inputs = ("condition", "x", "y")
+    pattern = OpPattern.BROADCAST
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The broadcast shape, the dtype of x."""
+        found = relations.tensors(types, Where.inputs)
+        if found is None:
+            return None
+        condition, x, y = found
+        relations.require_same_dtype((x, y), "x and y")
+        shape = relations.broadcast_shapes(condition.shape, relations.broadcast_shapes(x.shape, y.shape))
+        return TensorType(shape, x.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.where(*inputs)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.where"""
+        return [np.where(inputs[0] != 0, inputs[1], inputs[2])]
+
+
+def where(condition: RelayExpr, x: Any, y: Any) -> Call:
+    """``x`` where ``condition`` is not 0, else ``y``; broadcast."""
+    return call("where", [condition, x, y])

@@ -1,0 +1,5 @@
+"""Operators on the form of tensors.
+
+reshape.py axes.py join.py layout.py slicing.py replicate.py   shapes and layouts
+indexing.py scatter.py sorting.py matrix.py                    elements by index, order, and position
+"""

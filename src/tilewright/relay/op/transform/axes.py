@@ -1,0 +1,241 @@
+"""Moving, adding and dropping dimensions: transpose, expand_dims, squeeze, reverse, reverse_sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, ints
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.relations import known
+
+
+class TransposeAttrs(Attrs):
+    """The source dimension of each result dimension; None reverses them."""
+
+    axes: tuple[int, ...] | None = None
+
+
+class Transpose(OpDef):
+    """Permute the dimensions."""
+
+    name = "transpose"
+    inputs = ("data",)
+    attrs_type = TransposeAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The permuted shape."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        rank = len(data.shape)
+        order = list(range(rank))[::-1] if attrs.axes is None else attrs.axes
+        relations.require(len(order) == rank, f"axes {tuple(order)} should name {rank} dimensions")
+        order = [relations.normalize_axis(a, rank) for a in order]
+        relations.require(len(set(order)) == rank, f"axes {attrs.axes} names a dimension twice")
+        return TensorType([data.shape[a] for a in order], data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.transpose(inputs[0], attrs.axes)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.transpose"""
+        return [np.ascontiguousarray(np.transpose(inputs[0], attrs.axes))]
+
+
+class ExpandDimsAttrs(Attrs):
+    """Where new dimensions go and how many."""
+
+    axis: int
+    num_newaxis: int = 1
+
+
+class ExpandDims(OpDef):
+    """Insert dimensions of extent 1."""
+
+    name = "expand_dims"
+    inputs = ("data",)
+    attrs_type = ExpandDimsAttrs
+    pattern = OpPattern.BROADCAST
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The shape with 1s inserted."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        at = relations.normalize_axis(attrs.axis, len(data.shape) + 1)
+        ones = (as_expr(1),) * attrs.num_newaxis
+        return TensorType((*data.shape[:at], *ones, *data.shape[at:]), data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.expand_dims(inputs[0], attrs.axis, attrs.num_newaxis)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """A reshape."""
+        shape, at = inputs[0].shape, attrs.axis % (inputs[0].ndim + 1)
+        return [inputs[0].reshape((*shape[:at], *[1] * attrs.num_newaxis, *shape[at:]))]
+
+
+class SqueezeAttrs(Attrs):
+    """The dimensions to drop; None: all of extent 1."""
+
+    axis: Any = None
+
+
+def _squeezed_axes(shape: Sequence[Any], axis: Any) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(i for i, d in enumerate(shape) if known(d) == 1)
+    return relations.normalize_axes(axis, len(shape))
+
+
+class Squeeze(OpDef):
+    """Drop dimensions of extent 1."""
+
+    name = "squeeze"
+    inputs = ("data",)
+    attrs_type = SqueezeAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The shape without them."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        gone = _squeezed_axes(data.shape, attrs.axis)
+        for a in gone:
+            relations.require(known(data.shape[a]) in (1, None), f"dimension {a} is {data.shape[a]}, not 1")
+        return TensorType([d for i, d in enumerate(data.shape) if i not in gone], data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.squeeze(inputs[0], attrs.axis)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.squeeze"""
+        return [np.squeeze(inputs[0], _squeezed_axes(inputs[0].shape, attrs.axis))]
+
+
+class ReverseAttrs(Attrs):
+    """The dimension to reverse."""
+
+    axis: int = 0
+
+
+class Reverse(OpDef):
+    """Reverse the order along a dimension."""
+
+    name = "reverse"
+    inputs = ("data",)
+    attrs_type = ReverseAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type stays."""
+        data = relations.tensor(types[0])
+        if data is not None:
+            relations.normalize_axis(attrs.axis, len(data.shape))
+        return data
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.flip(inputs[0], attrs.axis)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.flip"""
+        return [np.ascontiguousarray(np.flip(inputs[0], attrs.axis))]
+
+
+class ReverseSequenceAttrs(Attrs):
+    """Which dimension is time and which the batch."""
+
+    seq_axis: int = 1
+    batch_axis: int = 0
+
+
+class ReverseSequence(OpDef):
+    """Reverse the first ``seq_lengths[b]`` elements of each batch item."""
+
+    name = "reverse_sequence"
+    inputs = ("data", "seq_lengths")
+    attrs_type = ReverseSequenceAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the data."""
+        found = relations.tensors(types, ReverseSequence.inputs)
+        if found is None:
+            return None
+        data, lengths = found
+        relations.require_rank(lengths, 1, "seq_lengths")
+        batch = relations.normalize_axis(attrs.batch_axis, len(data.shape), "batch_axis")
+        relations.normalize_axis(attrs.seq_axis, len(data.shape), "seq_axis")
+        solver.assert_equal(data.shape[batch], lengths.shape[0], "number of seq_lengths")
+        return data
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.reverse_sequence(inputs[0], inputs[1], attrs.seq_axis, attrs.batch_axis)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Item by item."""
+        data, lengths = inputs
+        moved = np.moveaxis(data, (attrs.batch_axis, attrs.seq_axis), (0, 1)).copy()
+        for row, length in zip(moved, lengths, strict=True):
+            row[:length] = row[:length][::-1].copy()
+        return [np.ascontiguousarray(np.moveaxis(moved, (0, 1), (attrs.batch_axis, attrs.seq_axis)))]
+
+
+def transpose(data: RelayExpr, axes: Any = None) -> Call:
+    """``data`` with dimensions in the order ``axes``, reversed by default."""
+    return call("transpose", [data], TransposeAttrs(None if axes is None or len(axes) == 0 else ints(axes)))
+
+
+def expand_dims(data: RelayExpr, axis: int, num_newaxis: int = 1) -> Call:
+    """``num_newaxis`` dimensions of extent 1 inserted before ``axis``."""
+    return call("expand_dims", [data], ExpandDimsAttrs(int(axis), int(num_newaxis)))
+
+
+def squeeze(data: RelayExpr, axis: Any = None) -> Call:
+    """Without the dimensions ``axis``, which have extent 1; None drops all of these."""
+    return call("squeeze", [data], SqueezeAttrs(None if axis is None else ints(axis)))
+
+
+def reverse(data: RelayExpr, axis: int) -> Call:
+    """``data`` reversed along ``axis``."""
+    return call("reverse", [data], ReverseAttrs(int(axis)))
+
+
+def reverse_sequence(data: RelayExpr, seq_lengths: Any, seq_axis: int = 1, batch_axis: int = 0) -> Call:
+    """The first ``seq_lengths[b]`` elements of batch item b reversed along ``seq_axis``."""
+    return call("reverse_sequence", [data, seq_lengths], ReverseSequenceAttrs(int(seq_axis), int(batch_axis)))
+
+
+__all__ = ["expand_dims", "reverse", "reverse_sequence", "squeeze", "transpose"]

@@ -1,0 +1,403 @@
+"""Reading elements by index: take, gather, gather_nd, adv_index, one_hot, sequence_mask, unravel_index, ..."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, tuple_operand
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.relations import known
+from tilewright.runtime.ndarray import numpy_dtype
+
+
+class TakeAttrs(Attrs):
+    """Leading dimensions that data and indices share, the dimension, and what indices outside do (clip, wrap, fast)."""
+
+    batch_dims: int = 0
+    axis: int | None = None
+    mode: str = "clip"
+
+
+def bounded(indices: Array, extent: int, mode: str) -> Array:
+    """Indices with those outside clamped or wrapped."""
+    indices = indices.astype(np.int64)
+    return indices % extent if mode == "wrap" else np.clip(indices, 0, max(extent - 1, 0))
+
+
+class Take(OpDef):
+    """Elements of data at indices along a dimension, or of the flattened data."""
+
+    name = "take"
+    inputs = ("data", "indices")
+    attrs_type = TakeAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The dimension is replaced by the indices' shape."""
+        found = relations.tensors(types, Take.inputs)
+        if found is None:
+            return None
+        data, indices = found
+        _require_integers(indices)
+        if attrs.axis is None:
+            return TensorType(indices.shape, data.dtype)
+        axis = relations.normalize_axis(attrs.axis, len(data.shape))
+        batch = attrs.batch_dims + (len(indices.shape) if attrs.batch_dims < 0 else 0)
+        relations.require(0 <= batch <= axis, f"batch_dims {batch} should be at most axis {axis}")
+        shape = (*data.shape[:axis], *indices.shape[batch:], *data.shape[axis + 1 :])
+        return TensorType(shape, data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.take(inputs[0], inputs[1], attrs.axis, attrs.batch_dims, attrs.mode)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.take, for each batch item."""
+        data, indices = inputs
+        if attrs.axis is None:
+            return [data.reshape(-1)[bounded(indices, data.size, attrs.mode)]]
+        axis = attrs.axis % data.ndim
+        batch = attrs.batch_dims + (indices.ndim if attrs.batch_dims < 0 else 0)
+        places = bounded(indices, data.shape[axis], attrs.mode)
+        if batch == 0:
+            return [np.take(data, places, axis)]
+        lead = data.shape[:batch]
+        rows = [np.take(data[b], places[b], axis - batch) for b in np.ndindex(*lead)]
+        return [np.stack(rows).reshape(*lead, *rows[0].shape)]
+
+
+def _require_integers(indices: TensorType) -> None:
+    if not indices.dtype.startswith(("int", "uint")):
+        raise TypeInferenceError(f"the indices should be integers, found {indices.dtype}")
+
+
+class GatherAttrs(Attrs):
+    """The dimension that is indexed."""
+
+    axis: int
+
+
+class Gather(OpDef):
+    """out[i][j] = data[indices[i][j]][j] for axis 0, and so on."""
+
+    name = "gather"
+    inputs = ("data", "indices")
+    attrs_type = GatherAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The indices' shape."""
+        found = relations.tensors(types, Gather.inputs)
+        if found is None:
+            return None
+        data, indices = found
+        _require_integers(indices)
+        relations.require_rank(indices, len(data.shape), "indices")
+        axis = relations.normalize_axis(attrs.axis, len(data.shape))
+        for i, (a, b) in enumerate(zip(data.shape, indices.shape, strict=True)):
+            if i != axis:
+                x, y = known(a), known(b)
+                relations.require(x is None or y is None or y <= x, f"dimension {i} of the indices is {y}, of the data {x}")
+        return TensorType(indices.shape, data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.gather(inputs[0], attrs.axis, inputs[1])]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Index arrays."""
+        data, indices = inputs
+        axis = attrs.axis % data.ndim
+        places: list[Array] = list(np.indices(indices.shape))
+        places[axis] = np.where(indices < 0, indices + data.shape[axis], indices).astype(np.int64)
+        return [data[tuple(places)]]
+
+
+class GatherNDAttrs(Attrs):
+    """Leading dimensions that are shared; the number of indexed dimensions where the shape does not say."""
+
+    batch_dims: int = 0
+    index_rank: int | None = None
+
+
+class GatherND(OpDef):
+    """Slices of data at index tuples, which are in the first dimension of the indices."""
+
+    name = "gather_nd"
+    inputs = ("data", "indices")
+    attrs_type = GatherNDAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The indices' shape without the first dimension, then the rest of data's."""
+        found = relations.tensors(types, GatherND.inputs)
+        if found is None:
+            return None
+        data, indices = found
+        _require_integers(indices)
+        count = known(indices.shape[0]) if attrs.index_rank is None else attrs.index_rank
+        if count is None:
+            raise TypeInferenceError("the number of index values is not known; give index_rank")
+        relations.require(
+            count + attrs.batch_dims <= len(data.shape),
+            f"{count} index values for data of {len(data.shape)} dimensions",
+        )
+        return TensorType((*indices.shape[1:], *data.shape[count + attrs.batch_dims :]), data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.gather_nd(inputs[0], inputs[1], attrs.batch_dims)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Index arrays."""
+        data, indices = inputs
+        batch = attrs.batch_dims
+        lead = np.indices(indices.shape[1 : 1 + batch])
+        lead = [g.reshape(g.shape + (1,) * (indices.ndim - 1 - batch)) for g in lead]
+        places = [np.where(p < 0, p + data.shape[batch + i], p) for i, p in enumerate(indices.astype(np.int64))]
+        return [np.ascontiguousarray(data[(*lead, *places)])]
+
+
+class AdvIndex(OpDef):
+    """data[i0, i1, ...] with integer tensors that broadcast; the inputs are one tuple."""
+
+    name = "adv_index"
+    inputs = ("inputs",)
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The broadcast shape of the indices, then the rest of data's."""
+        fields = relations.tuple_of_tensors(types[0])
+        if fields is None:
+            return None
+        data, *indices = fields
+        relations.require(0 < len(indices) <= len(data.shape), f"{len(indices)} indices for {len(data.shape)} dimensions")
+        shape: tuple[PrimExpr, ...] = ()
+        for index in indices:
+            _require_integers(index)
+            shape = relations.broadcast_shapes(shape, index.shape)
+        return TensorType((*shape, *data.shape[len(indices) :]), data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.adv_index(inputs[0], list(inputs[1:]))]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy's advanced indexing."""
+        return [np.ascontiguousarray(inputs[0][tuple(i.astype(np.int64) for i in inputs[1:])])]
+
+
+class OneHotAttrs(Attrs):
+    """Number of classes, where their dimension goes, and the result's dtype."""
+
+    depth: int
+    axis: int
+    dtype: str
+
+
+class OneHot(OpDef):
+    """on_value at the index, off_value elsewhere, along a new dimension."""
+
+    name = "one_hot"
+    inputs = ("indices", "on_value", "off_value")
+    attrs_type = OneHotAttrs
+    pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The indices' shape with depth inserted."""
+        found = relations.tensors(types, OneHot.inputs)
+        if found is None:
+            return None
+        indices = found[0]
+        _require_integers(indices)
+        axis = relations.normalize_axis(attrs.axis, len(indices.shape) + 1)
+        return TensorType((*indices.shape[:axis], attrs.depth, *indices.shape[axis:]), attrs.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.one_hot(inputs[0], inputs[1](), inputs[2](), attrs.depth, attrs.axis, attrs.dtype)]
+
+    @staticmethod
+    def schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+        """An injective schedule."""
+        with target:
+            return topi.cpu.schedule_injective(outs)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """A comparison with all classes."""
+        hit = inputs[0][..., None] == np.arange(attrs.depth)
+        result = np.where(hit, inputs[1].reshape(()), inputs[2].reshape(())).astype(numpy_dtype(attrs.dtype))
+        return [np.ascontiguousarray(np.moveaxis(result, -1, attrs.axis))]
+
+
+class SequenceMaskAttrs(Attrs):
+    """The value outside, and which of the first two dimensions is time."""
+
+    mask_value: float = 0.0
+    axis: int = 0
+
+
+class SequenceMask(OpDef):
+    """Replace what lies beyond each sequence's length by a value."""
+
+    name = "sequence_mask"
+    inputs = ("data", "valid_length")
+    attrs_type = SequenceMaskAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the data."""
+        found = relations.tensors(types, SequenceMask.inputs)
+        if found is None:
+            return None
+        data, lengths = found
+        relations.require(attrs.axis in (0, 1) and len(data.shape) >= 2, "axis should be 0 or 1, of at least 2 dimensions")
+        relations.require_rank(lengths, 1, "valid_length")
+        solver.assert_equal(data.shape[1 - attrs.axis], lengths.shape[0], "number of lengths")
+        return data
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.sequence_mask(inputs[0], inputs[1], attrs.mask_value, attrs.axis)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.where"""
+        data, lengths = inputs
+        time = np.arange(data.shape[attrs.axis])
+        valid = time[:, None] < lengths[None, :] if attrs.axis == 0 else time[None, :] < lengths[:, None]
+        valid = valid.reshape(valid.shape + (1,) * (data.ndim - 2))
+        return [np.where(valid, data, np.asarray(attrs.mask_value, data.dtype))]
+
+
+class UnravelIndex(OpDef):
+    """Flat indices to index tuples, in the first dimension of the result."""
+
+    name = "unravel_index"
+    inputs = ("indices", "shape")
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(rank, ...)"""
+        found = relations.tensors(types, UnravelIndex.inputs)
+        if found is None:
+            return None
+        indices, shape = found
+        relations.require_rank(shape, 1, "shape")
+        return TensorType((shape.shape[0], *indices.shape), indices.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.unravel_index(inputs[0], inputs[1])]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.unravel_index"""
+        places = np.unravel_index(inputs[0].astype(np.int64), tuple(int(d) for d in inputs[1]))
+        return [np.stack([np.asarray(p) for p in places]).astype(inputs[0].dtype)]
+
+
+class InvertPermutation(OpDef):
+    """The inverse of a permutation."""
+
+    name = "invert_permutation"
+    inputs = ("data",)
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type stays."""
+        data = relations.tensor(types[0])
+        if data is not None:
+            relations.require_rank(data, 1, "data")
+        return data
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.invert_permutation(inputs[0])]
+
+    @staticmethod
+    def schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+        """The kernel searches, so it is scheduled as a reduction."""
+        with target:
+            return topi.cpu.schedule_reduce(outs)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Scattered positions."""
+        result = np.empty_like(inputs[0])
+        result[inputs[0]] = np.arange(len(inputs[0]), dtype=inputs[0].dtype)
+        return [result]
+
+
+def take(data: RelayExpr, indices: Any, axis: int | None = None, batch_dims: int = 0, mode: str = "clip") -> Call:
+    """Elements of ``data`` at ``indices`` along ``axis`` (None: of the flattened data)."""
+    attrs = TakeAttrs(int(batch_dims), None if axis is None else int(axis), mode)
+    return call("take", [data, indices], attrs)
+
+
+def gather(data: RelayExpr, axis: int, indices: Any) -> Call:
+    """``data`` with the index along ``axis`` taken from ``indices``."""
+    return call("gather", [data, indices], GatherAttrs(int(axis)))
+
+
+def gather_nd(data: RelayExpr, indices: Any, batch_dims: int = 0, index_rank: int | None = None) -> Call:
+    """Slices of ``data`` at the index tuples in the first dimension of ``indices``."""
+    return call("gather_nd", [data, indices], GatherNDAttrs(int(batch_dims), index_rank))
+
+
+def adv_index(inputs: Any) -> Call:
+    """``inputs[0][inputs[1], inputs[2], ...]``"""
+    return call("adv_index", [tuple_operand(inputs)])
+
+
+def one_hot(indices: RelayExpr, on_value: Any, off_value: Any, depth: int, axis: int, dtype: str) -> Call:
+    """``on_value`` at the class that ``indices`` gives, ``off_value`` at the others; scalars."""
+    return call("one_hot", [indices, on_value, off_value], OneHotAttrs(int(depth), int(axis), dtype))
+
+
+def sequence_mask(data: RelayExpr, valid_length: Any, mask_value: float = 0, axis: int = 0) -> Call:
+    """``data`` with ``mask_value`` beyond each sequence's length."""
+    return call("sequence_mask", [data, valid_length], SequenceMaskAttrs(float(mask_value), int(axis)))
+
+
+def unravel_index(indices: RelayExpr, shape: Any) -> Call:
+    """Flat ``indices`` into a tensor of ``shape`` (a rank-1 tensor) as index tuples."""
+    return call("unravel_index", [indices, shape])
+
+
+def invert_permutation(data: RelayExpr) -> Call:
+    """The inverse of the permutation ``data``."""
+    return call("invert_permutation", [data])

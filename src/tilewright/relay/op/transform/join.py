@@ -1,0 +1,238 @@
+"""Joining and splitting tensors: concatenate, stack, split, meshgrid."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Call, TupleWrapper
+from tilewright.relay.expr import Tuple as TupleExpr
+from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op.attributes import call, ints, tuple_operand
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.relations import known
+from tilewright.relay.type_infer.describe import describe_dim, describe_shape
+
+
+class ConcatenateAttrs(Attrs):
+    """The dimension along which tensors are joined."""
+
+    axis: int = 0
+
+
+class Concatenate(OpDef):
+    """Join the tensors of a tuple along a dimension."""
+
+    name = "concatenate"
+    inputs = ("data",)
+    attrs_type = ConcatenateAttrs
+    pattern = OpPattern.INJECTIVE
+
+    infer_correct_layout = staticmethod(layout_rules.concatenation)
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Equal shapes but for the joined dimension, whose extents add up."""
+        fields = relations.tuple_of_tensors(types[0])
+        if fields is None:
+            return None
+        relations.require(bool(fields), "the tuple is empty")
+        relations.require_same_dtype(fields, "the tensors")
+        rank = len(fields[0].shape)
+        axis = relations.normalize_axis(attrs.axis, rank)
+        shape = list(fields[0].shape)
+        for item in fields[1:]:
+            if len(item.shape) != rank:
+                shapes = f"{describe_shape(fields[0].shape)} and {describe_shape(item.shape)}"
+                raise TypeInferenceError(f"the tensors differ in rank: {shapes}")
+            for i, dim in enumerate(item.shape):
+                if i == axis:
+                    continue
+                if known(shape[i]) is not None and known(dim) is not None and known(shape[i]) != known(dim):
+                    raise TypeInferenceError(
+                        f"dimension {i} is {describe_dim(shape[i])} in one tensor and {describe_dim(dim)} in another"
+                    )
+                if isinstance(shape[i], AnyDim):
+                    shape[i] = dim
+        shape[axis] = relations.dim_add(*[t.shape[axis] for t in fields])
+        return TensorType(shape, fields[0].dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.concatenate(list(inputs), attrs.axis)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.concatenate"""
+        return [np.concatenate(list(inputs), attrs.axis)]
+
+
+class StackAttrs(Attrs):
+    """Where the new dimension goes."""
+
+    axis: int = 0
+
+
+class Stack(OpDef):
+    """Join tensors of one shape along a new dimension."""
+
+    name = "stack"
+    inputs = ("data",)
+    attrs_type = StackAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The common shape with the number of tensors inserted."""
+        fields = relations.tuple_of_tensors(types[0])
+        if fields is None:
+            return None
+        relations.require(bool(fields), "the tuple is empty")
+        relations.require_same_dtype(fields, "the tensors")
+        shape = list(fields[0].shape)
+        for item in fields[1:]:
+            relations.require_rank(item, len(shape), "each tensor")
+            for i, dim in enumerate(item.shape):
+                solver.assert_equal(shape[i], dim, f"dimension {i}")
+        axis = relations.normalize_axis(attrs.axis, len(shape) + 1)
+        return TensorType([*shape[:axis], len(fields), *shape[axis:]], fields[0].dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.stack(list(inputs), attrs.axis)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.stack"""
+        return [np.stack(list(inputs), attrs.axis)]
+
+
+class SplitAttrs(Attrs):
+    """The number of equal parts, or where to cut."""
+
+    indices_or_sections: Any
+    axis: int = 0
+
+
+def _parts(extent: int, indices_or_sections: Any) -> list[int]:
+    if isinstance(indices_or_sections, int):
+        if indices_or_sections <= 0 or extent % indices_or_sections:
+            raise TypeInferenceError(f"cannot split {extent} into {indices_or_sections} equal parts")
+        return [extent // indices_or_sections] * indices_or_sections
+    cuts = [0, *[min(max(c + extent if c < 0 else c, 0), extent) for c in indices_or_sections], extent]
+    return [max(0, b - a) for a, b in zip(cuts, cuts[1:], strict=False)]
+
+
+class Split(OpDef):
+    """Cut a tensor into a tuple of parts along a dimension."""
+
+    name = "split"
+    inputs = ("data",)
+    attrs_type = SplitAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """A tuple of the parts."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        axis = relations.normalize_axis(attrs.axis, len(data.shape))
+        extent = known(data.shape[axis])
+        sections = attrs.indices_or_sections
+        if extent is None:
+            count = sections if isinstance(sections, int) else len(sections) + 1
+            dims = [relations.dim_floordiv(data.shape[axis], count) for _ in range(count)]
+        else:
+            dims = [as_expr(p) for p in _parts(extent, sections)]
+        return TupleType([TensorType([*data.shape[:axis], d, *data.shape[axis + 1 :]], data.dtype) for d in dims])
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        sections = attrs.indices_or_sections
+        return list(topi.split(inputs[0], sections if isinstance(sections, int) else list(sections), attrs.axis))
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.split"""
+        parts = _parts(inputs[0].shape[attrs.axis], attrs.indices_or_sections)
+        return [np.ascontiguousarray(p) for p in np.split(inputs[0], np.cumsum(parts)[:-1], attrs.axis)]
+
+
+class MeshgridAttrs(Attrs):
+    """Matrix order (ij) or Cartesian order (xy)."""
+
+    indexing: str = "ij"
+
+
+class Meshgrid(OpDef):
+    """Coordinate grids of 1-D (or 0-D) tensors."""
+
+    name = "meshgrid"
+    inputs = ("data",)
+    attrs_type = MeshgridAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """As many grids as tensors."""
+        fields = relations.tuple_of_tensors(types[0])
+        if fields is None:
+            return None
+        relations.require_same_dtype(fields, "the tensors")
+        for item in fields:
+            relations.require(len(item.shape) <= 1, "the tensors should have at most one dimension")
+        shape = [item.shape[0] if item.shape else as_expr(1) for item in fields]
+        if attrs.indexing == "xy" and len(shape) >= 2:
+            shape[0], shape[1] = shape[1], shape[0]
+        return TupleType([TensorType(shape, item.dtype) for item in fields])
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return list(topi.meshgrid(list(inputs), attrs.indexing))
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.meshgrid"""
+        return [np.ascontiguousarray(g) for g in np.meshgrid(*inputs, indexing=attrs.indexing)]
+
+
+def concatenate(data: Any, axis: int) -> Call:
+    """The tensors of ``data`` (a list or tuple) joined along ``axis``."""
+    return call("concatenate", [tuple_operand(data)], ConcatenateAttrs(int(axis)))
+
+
+def stack(data: Any, axis: int) -> Call:
+    """The tensors of ``data`` joined along a new dimension ``axis``."""
+    return call("stack", [tuple_operand(data)], StackAttrs(int(axis)))
+
+
+def split(data: RelayExpr, indices_or_sections: Any, axis: int = 0) -> TupleWrapper:
+    """``data`` cut into a number of equal parts, or before the given indices."""
+    if isinstance(indices_or_sections, (list, tuple)):
+        sections: Any = ints(indices_or_sections)
+        count = len(sections) + 1
+    else:
+        sections = count = int(indices_or_sections)
+    return TupleWrapper(call("split", [data], SplitAttrs(sections, int(axis))), count)
+
+
+def meshgrid(data: Any, indexing: str = "ij") -> TupleWrapper:
+    """Coordinate grids of the tensors of ``data``."""
+    fields = tuple_operand(data)
+    count = len(fields.fields) if isinstance(fields, TupleExpr) else len(data)
+    return TupleWrapper(call("meshgrid", [fields], MeshgridAttrs(indexing)), count)

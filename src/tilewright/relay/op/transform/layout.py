@@ -1,0 +1,90 @@
+"""layout_transform: the same tensor in another layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TilewrightError, TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.tir.layout import Layout, bijective_layout, layout
+
+
+class LayoutTransformAttrs(Attrs):
+    """The layout that the data has and the one it gets."""
+
+    src_layout: str
+    dst_layout: str
+
+
+def _by_letter(item: Layout) -> tuple[list[str], dict[str, list[int]]]:
+    letters = [letter for letter, factor in item.axes if not factor]
+    places = {letter: [item.index_of(letter)] for letter in letters}
+    for position, (letter, factor) in enumerate(item.axes):
+        if factor:
+            places[letter.upper()].append(position)
+    return letters, places
+
+
+def transform_array(data: Array, src_layout: str, dst_layout: str) -> Array:
+    """``data`` rearranged from one layout to another; where a factor does not divide, padded with zeros."""
+    src, dst = layout(src_layout), layout(dst_layout)
+    letters, places = _by_letter(src)
+    whole = np.transpose(data, [p for letter in letters for p in places[letter]])
+    whole = whole.reshape([int(np.prod([data.shape[p] for p in places[letter]])) for letter in letters])
+    _, targets = _by_letter(dst)
+    pads, split, order = [], [], []
+    for letter, extent in zip(letters, whole.shape, strict=True):
+        factors = [dst.axes[p][1] for p in targets[letter][1:]]
+        inner = int(np.prod(factors)) if factors else 1
+        outer = -(-extent // inner)
+        pads.append((0, outer * inner - extent))
+        split += [outer, *factors]
+        order += targets[letter]
+    result = np.pad(whole, pads).reshape(split)
+    return np.ascontiguousarray(np.transpose(result, np.argsort(order)))
+
+
+class LayoutTransform(OpDef):
+    """Rearrange a tensor from one layout to another, such as NCHW to NCHW16c."""
+
+    name = "layout_transform"
+    inputs = ("data",)
+    attrs_type = LayoutTransformAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The shape in the new layout."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        try:
+            return TensorType(bijective_layout(attrs.src_layout, attrs.dst_layout).forward_shape(data.shape), data.dtype)
+        except TilewrightError as error:
+            raise TypeInferenceError(str(error)) from None
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.layout_transform(inputs[0], attrs.src_layout, attrs.dst_layout)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Transposes and reshapes."""
+        return [transform_array(inputs[0], attrs.src_layout, attrs.dst_layout)]
+
+
+def layout_transform(data: RelayExpr, src_layout: str, dst_layout: str) -> Call:
+    """``data``, which has ``src_layout``, in ``dst_layout``."""
+    return call("layout_transform", [data], LayoutTransformAttrs(str(src_layout), str(dst_layout)))

@@ -1,0 +1,228 @@
+"""matrix_set_diag and trilu; shape_of and ndarray_size; device_copy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import te, tir, topi
+from tilewright.ir import prim_ops
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op.attributes import call, ints
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.runtime.ndarray import numpy_dtype
+from tilewright.topi import tag
+
+
+class MatrixSetDiagAttrs(Attrs):
+    """First and last diagonal, and at which end shorter ones are padded."""
+
+    k1: int = 0
+    k2: int = 0
+    super_diag_right_align: bool = True
+    sub_diag_right_align: bool = False
+
+
+class MatrixSetDiag(OpDef):
+    """Matrices with diagonals replaced."""
+
+    name = "matrix_set_diag"
+    inputs = ("input", "diagonal")
+    attrs_type = MatrixSetDiagAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the matrices."""
+        found = relations.tensors(types, MatrixSetDiag.inputs)
+        if found is None:
+            return None
+        relations.require(len(found[0].shape) >= 2, "input should have at least 2 dimensions")
+        relations.require(attrs.k1 <= attrs.k2, f"the first diagonal {attrs.k1} is above the last, {attrs.k2}")
+        return found[0]
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        sides = ["RIGHT" if right else "LEFT" for right in (attrs.super_diag_right_align, attrs.sub_diag_right_align)]
+        return [topi.matrix_set_diag(inputs[0], inputs[1], (attrs.k1, attrs.k2), "_".join(sides))]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Diagonal by diagonal."""
+        result, diagonal = inputs[0].copy(), inputs[1]
+        rows, columns = result.shape[-2:]
+        if attrs.k1 == attrs.k2 and diagonal.ndim == result.ndim - 1:
+            diagonal = diagonal[..., None, :]
+        longest = diagonal.shape[-1]
+        for at, d in enumerate(range(attrs.k2, attrs.k1 - 1, -1)):
+            length = min(rows + min(d, 0), columns - max(d, 0))
+            right = attrs.super_diag_right_align if d >= 0 else attrs.sub_diag_right_align
+            first = longest - length if right else 0
+            i = np.arange(length)
+            result[..., i - min(d, 0), i + max(d, 0)] = diagonal[..., at, first : first + length]
+        return [result]
+
+
+class TriluAttrs(Attrs):
+    """Whether the upper or the lower triangle is kept."""
+
+    upper: bool = True
+
+
+class Trilu(OpDef):
+    """Keep a triangle of each matrix, from the ``k``-th diagonal, which is a scalar tensor."""
+
+    name = "trilu"
+    inputs = ("data", "k")
+    attrs_type = TriluAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the data."""
+        found = relations.tensors(types, Trilu.inputs)
+        if found is None:
+            return None
+        relations.require(len(found[0].shape) >= 2, "data should have at least 2 dimensions")
+        return found[0]
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """A selection by position."""
+        data, k = inputs
+
+        def body(*i: Any) -> Any:
+            border = i[-2] + prim_ops.cast("int32", k(*[0] * len(k.shape)))
+            keep = i[-1] >= border if attrs.upper else i[-1] <= border
+            return tir.Select(keep, data(*i), prim_ops.const(0, data.dtype))
+
+        return [te.compute(data.shape, body, name="trilu", tag=tag.INJECTIVE)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.triu or numpy.tril"""
+        k = int(inputs[1].reshape(-1)[0])
+        return [np.triu(inputs[0], k) if attrs.upper else np.tril(inputs[0], k)]
+
+
+class ShapeOfAttrs(Attrs):
+    """The dtype of the result."""
+
+    dtype: str = "int32"
+
+
+class ShapeOf(OpDef):
+    """The shape as a rank-1 tensor."""
+
+    name = "shape_of"
+    inputs = ("data",)
+    attrs_type = ShapeOfAttrs
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """As many elements as dimensions."""
+        data = relations.tensor(types[0])
+        return None if data is None else TensorType((len(data.shape),), attrs.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.shape(inputs[0], attrs.dtype)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.shape"""
+        return [np.asarray(inputs[0].shape, numpy_dtype(attrs.dtype))]
+
+
+class NdarraySize(OpDef):
+    """The number of elements as a scalar tensor."""
+
+    name = "ndarray_size"
+    inputs = ("data",)
+    attrs_type = ShapeOfAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """A scalar."""
+        return None if relations.tensor(types[0]) is None else TensorType((), attrs.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.ndarray_size(inputs[0], attrs.dtype)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.size"""
+        return [np.asarray(inputs[0].size, numpy_dtype(attrs.dtype))]
+
+
+class DeviceCopyAttrs(Attrs):
+    """DLPack's types of the two devices."""
+
+    src_dev_type: int
+    dst_dev_type: int
+
+
+class DeviceCopy(OpDef):
+    """Copy a tensor between devices."""
+
+    name = "device_copy"
+    inputs = ("data",)
+    attrs_type = DeviceCopyAttrs
+    pattern = OpPattern.OPAQUE
+
+    infer_type = staticmethod(relations.identity)
+    infer_correct_layout = staticmethod(layout_rules.elementwise)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """A copy."""
+        return [topi.identity(inputs[0])]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """A copy."""
+        return [inputs[0].copy()]
+
+
+def matrix_set_diag(data: RelayExpr, diagonal: RelayExpr, k: Any = 0, align: str = "RIGHT_LEFT") -> Call:
+    """``data`` with the diagonals ``k`` (one, or first to last) of its matrices replaced by ``diagonal``."""
+    bounds = ints(k)
+    upper, lower = align.split("_")
+    attrs = MatrixSetDiagAttrs(bounds[0], bounds[-1], upper == "RIGHT", lower == "RIGHT")
+    return call("matrix_set_diag", [data, diagonal], attrs)
+
+
+def trilu(data: RelayExpr, k: Any, upper: bool = True) -> Call:
+    """The upper (or lower) triangle of each matrix from diagonal ``k``; zeros elsewhere."""
+    return call("trilu", [data, k], TriluAttrs(bool(upper)))
+
+
+def shape_of(data: RelayExpr, dtype: str = "int32") -> Call:
+    """The shape of ``data`` as a tensor."""
+    return call("shape_of", [data], ShapeOfAttrs(dtype))
+
+
+def ndarray_size(data: RelayExpr, dtype: str = "int32") -> Call:
+    """The number of elements of ``data`` as a scalar tensor."""
+    return call("ndarray_size", [data], ShapeOfAttrs(dtype))
+
+
+def device_copy(data: RelayExpr, src_device: Any, dst_device: Any) -> Call:
+    """``data`` copied from one device to another."""
+    from tilewright.runtime.device import device
+
+    kinds = [int(getattr(device(d) if isinstance(d, str) else d, "device_type", d)) for d in (src_device, dst_device)]
+    return call("device_copy", [data], DeviceCopyAttrs(*kinds))

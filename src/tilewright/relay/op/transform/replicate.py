@@ -1,0 +1,244 @@
+"""Repeating elements and broadcasting: repeat, tile, broadcast_to, broadcast_to_like, collapse_sum_to, collapse_sum_like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call, const
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, dims, static_ints
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.tensor.creation import InitOpAttrs
+
+
+class RepeatAttrs(Attrs):
+    """How often, and along which dimension (None: of the flattened data)."""
+
+    repeats: int
+    axis: int | None = None
+
+
+class TileAttrs(Attrs):
+    """How often each dimension repeats."""
+
+    reps: tuple[int, ...]
+
+
+class Repeat(OpDef):
+    """Repeat each element."""
+
+    name = "repeat"
+    inputs = ("data",)
+    attrs_type = RepeatAttrs
+    pattern = OpPattern.BROADCAST
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The dimension times the repeats."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        relations.require(attrs.repeats >= 1, f"repeats should be at least 1, found {attrs.repeats}")
+        if attrs.axis is None:
+            return TensorType((relations.dim_mul(*data.shape, attrs.repeats),), data.dtype)
+        shape = list(data.shape)
+        axis = relations.normalize_axis(attrs.axis, len(shape))
+        shape[axis] = relations.dim_mul(shape[axis], attrs.repeats)
+        return TensorType(shape, data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        data = inputs[0]
+        if attrs.axis is None:
+            data = topi.reshape(data, (relations.dim_mul(*data.shape),))
+        return [topi.repeat(data, attrs.repeats, attrs.axis or 0)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.repeat"""
+        return [np.repeat(inputs[0], attrs.repeats, attrs.axis)]
+
+
+class Tile(OpDef):
+    """Repeat the whole tensor."""
+
+    name = "tile"
+    inputs = ("data",)
+    attrs_type = TileAttrs
+    pattern = OpPattern.BROADCAST
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Each dimension times its repeats."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        rank = max(len(data.shape), len(attrs.reps))
+        shape = [as_expr(1)] * (rank - len(data.shape)) + list(data.shape)
+        reps = [1] * (rank - len(attrs.reps)) + list(attrs.reps)
+        return TensorType([relations.dim_mul(d, r) for d, r in zip(shape, reps, strict=True)], data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.tile(inputs[0], list(attrs.reps))]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.tile"""
+        return [np.tile(inputs[0], attrs.reps)]
+
+
+def _check_broadcast(data: TensorType, shape: Sequence[Any]) -> None:
+    result = relations.broadcast_shapes(data.shape, shape)
+    relations.require(len(result) == len(shape), "the data has more dimensions than the shape")
+    for dim, wanted in zip(result, shape, strict=True):
+        x, y = relations.known(dim), relations.known(as_expr(wanted))
+        relations.require(x is None or y is None or x == y, f"dimension {x} cannot become {y}")
+
+
+class BroadcastTo(OpDef):
+    """Broadcast to a shape."""
+
+    name = "broadcast_to"
+    inputs = ("data",)
+    attrs_type = InitOpAttrs
+    pattern = OpPattern.BROADCAST
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The shape of the attributes."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        _check_broadcast(data, attrs.shape)
+        return TensorType(attrs.shape, data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.broadcast_to(inputs[0], out_type.shape)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.broadcast_to"""
+        return [np.broadcast_to(inputs[0], tuple(attrs.shape)).copy()]
+
+
+class BroadcastToLike(OpDef):
+    """Broadcast to the shape of another tensor."""
+
+    name = "broadcast_to_like"
+    inputs = ("data", "broadcast_type")
+    pattern = OpPattern.BROADCAST
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The other tensor's shape."""
+        found = relations.tensors(types, BroadcastToLike.inputs)
+        if found is None:
+            return None
+        data, like = found
+        _check_broadcast(data, like.shape)
+        return TensorType(like.shape, data.dtype)
+
+    compute = staticmethod(BroadcastTo.compute)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.broadcast_to"""
+        return [np.broadcast_to(inputs[0], inputs[1].shape).copy()]
+
+
+def _collapse_array(data: Array, shape: Sequence[int]) -> Array:
+    head = data.ndim - len(shape)
+    axes = [*range(head), *[head + i for i, d in enumerate(shape) if d == 1 and data.shape[head + i] != 1]]
+    return data.sum(axis=tuple(axes), keepdims=True).reshape(tuple(shape)).astype(data.dtype)
+
+
+class CollapseSumTo(OpDef):
+    """Sum over the dimensions along which a tensor of the shape would broadcast to the data's."""
+
+    name = "collapse_sum_to"
+    inputs = ("data", "shape")
+    attrs_type = InitOpAttrs
+    pattern = OpPattern.COMM_REDUCE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The shape of the attributes."""
+        data = relations.tensor(types[0])
+        return None if data is None else TensorType(attrs.shape, data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.collapse_sum(inputs[0], out_type.shape)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.sum"""
+        return [_collapse_array(inputs[0], attrs.shape)]
+
+
+class CollapseSumLike(OpDef):
+    """Sum over the dimensions along which the other tensor would broadcast to the data's shape."""
+
+    name = "collapse_sum_like"
+    inputs = ("data", "collapse_type")
+    pattern = OpPattern.COMM_REDUCE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The other tensor's shape."""
+        found = relations.tensors(types, CollapseSumLike.inputs)
+        return None if found is None else TensorType(found[1].shape, found[0].dtype)
+
+    compute = staticmethod(CollapseSumTo.compute)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.sum"""
+        return [_collapse_array(inputs[0], inputs[1].shape)]
+
+
+def repeat(data: RelayExpr, repeats: int, axis: int | None) -> Call:
+    """Each element ``repeats`` times along ``axis`` (None: of the flattened data)."""
+    return call("repeat", [data], RepeatAttrs(int(repeats), None if axis is None else int(axis)))
+
+
+def tile(data: RelayExpr, reps: Any) -> Call:
+    """The whole tensor ``reps`` times in each dimension."""
+    return call("tile", [data], TileAttrs(static_ints(reps, "reps")))
+
+
+def broadcast_to(data: RelayExpr, shape: Any) -> Call:
+    """``data`` broadcast to ``shape``."""
+    return call("broadcast_to", [data], InitOpAttrs(dims(shape)))
+
+
+def broadcast_to_like(data: RelayExpr, broadcast_type: RelayExpr) -> Call:
+    """``data`` broadcast to the shape of ``broadcast_type``."""
+    return call("broadcast_to_like", [data, broadcast_type])
+
+
+def collapse_sum_to(data: RelayExpr, shape: Any) -> Call:
+    """``data`` summed to ``shape``, the reverse of broadcasting."""
+    values = dims(shape)
+    operand = shape if isinstance(shape, RelayExpr) else const([int(d) for d in values])
+    return call("collapse_sum_to", [data, operand], InitOpAttrs(values))
+
+
+def collapse_sum_like(data: RelayExpr, collapse_type: RelayExpr) -> Call:
+    """``data`` summed to the shape of ``collapse_type``."""
+    return call("collapse_sum_like", [data, collapse_type])

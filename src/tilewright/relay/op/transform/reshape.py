@@ -1,0 +1,249 @@
+"""Reshaping: reshape with TVM's special values, its mirrored and -like forms, batch_flatten's relatives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, static_ints
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.relations import Dim, known
+from tilewright.relay.type_infer.describe import describe_shape
+
+
+class ReshapeAttrs(Attrs):
+    """The new shape with special values; ``allowzero``: 0 means the extent 0, not the input's extent."""
+
+    newshape: tuple[Any, ...]
+    allowzero: bool = False
+
+
+class ReshapeLikeAttrs(Attrs):
+    """The ranges of dimensions that are replaced and copied."""
+
+    lhs_begin: int = 0
+    lhs_end: int | None = None
+    rhs_begin: int = 0
+    rhs_end: int | None = None
+
+
+def resolve_shape(shape: Sequence[Dim], newshape: Sequence[Any], allowzero: bool = False) -> list[Dim]:
+    """The shape that reshape gives a tensor of ``shape``.
+
+    Special values: 0 copies the dimension at this place; -1 is inferred; -2 copies all remaining dimensions; -3 joins
+    the next two; -4, followed by two values, of which one may be -1, splits the next one.
+
+    Raises:
+        TypeInferenceError: the new shape holds another number of elements.
+    """
+    result: list[Dim] = []
+    source, infer_at, position = 0, -1, 0
+    values = [v.value if hasattr(v, "value") else v for v in newshape]
+
+    def take(count: int, what: str) -> list[Dim]:
+        nonlocal source
+        if source + count > len(shape):
+            raise TypeInferenceError(f"newshape {tuple(values)}: {what} has no input dimension {source + count - 1}")
+        source += count
+        return list(shape[source - count : source])
+
+    while position < len(values):
+        value = values[position]
+        if not isinstance(value, int):
+            result.append(value)
+            source += 1
+        elif value > 0 or (value == 0 and allowzero):
+            result.append(value)
+            source += 1
+        elif value == 0:
+            result += take(1, "0")
+        elif value == -1:
+            if infer_at >= 0:
+                raise TypeInferenceError(f"newshape {tuple(values)} has -1 twice")
+            infer_at = len(result)
+            result.append(1)
+            source += 1
+        elif value == -2:
+            result += take(len(shape) - source, "-2")
+        elif value == -3:
+            result.append(relations.dim_mul(*take(2, "-3")))
+        elif value == -4:
+            if position + 2 >= len(values):
+                raise TypeInferenceError(f"newshape {tuple(values)}: -4 takes two more values")
+            (whole,) = take(1, "-4")
+            first, second = values[position + 1 : position + 3]
+            if first == -1 and second == -1:
+                raise TypeInferenceError(f"newshape {tuple(values)}: after -4 only one value may be -1")
+            result.append(relations.dim_floordiv(whole, second) if first == -1 else first)
+            result.append(relations.dim_floordiv(whole, first) if second == -1 else second)
+            position += 2
+        else:
+            raise TypeInferenceError(f"newshape {tuple(values)}: {value} has no meaning")
+        position += 1
+    return _infer_rest(shape, result, infer_at, values)
+
+
+def _infer_rest(shape: Sequence[Dim], result: list[Dim], infer_at: int, newshape: Sequence[Any]) -> list[Dim]:
+    old, new = [known(d) for d in shape], [known(d) for d in result]
+    old_known = [d for d in old if d is not None]
+    new_known = [d for d in new if d is not None]
+    complete = len(old_known) == len(old) and len(new_known) == len(new)
+    total, used = math.prod(old_known), math.prod(new_known)
+    if infer_at >= 0:
+        if complete and used:
+            result[infer_at] = total // used
+            used *= total // used
+        elif not complete:
+            result[infer_at] = relations.dim_floordiv(_unknown_product(shape, result), used or 1)
+    if complete and total != used:
+        raise TypeInferenceError(
+            f"cannot reshape {describe_shape(tuple(as_expr(d) for d in shape))} of {total} elements "
+            f"to newshape {tuple(newshape)}"
+        )
+    return result
+
+
+def _unknown_product(shape: Sequence[Dim], result: Sequence[Dim]) -> Dim:
+    return relations.dim_mul(*shape) if all(known(d) is not None for d in result) else relations.dim_mul(*shape, *result)
+
+
+class Reshape(OpDef):
+    """The same elements in another shape."""
+
+    name = "reshape"
+    inputs = ("data",)
+    attrs_type = ReshapeAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The new shape with special values worked out."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        return TensorType(resolve_shape(data.shape, attrs.newshape, attrs.allowzero), data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.reshape(inputs[0], out_type.shape)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy's reshape."""
+        return [inputs[0].reshape([int(d) for d in resolve_shape(inputs[0].shape, attrs.newshape, attrs.allowzero)])]
+
+
+def _resolve_reversed(shape: Sequence[Dim], newshape: Sequence[Any]) -> list[Dim]:
+    values = list(newshape)
+    mirrored: list[Any] = []
+    while values:  # the two values after -4 stay behind it, in mirrored order
+        value = values.pop()
+        if len(values) >= 2 and values[-2] == -4:
+            mirrored += [-4, value, values.pop()]
+            values.pop()
+        else:
+            mirrored.append(value)
+    return resolve_shape(list(shape)[::-1], mirrored)[::-1]
+
+
+class ReverseReshape(OpDef):
+    """Reshape whose special values count from the last dimension."""
+
+    name = "contrib_reverse_reshape"
+    inputs = ("data",)
+    attrs_type = ReshapeAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The new shape with special values worked out from the back."""
+        data = relations.tensor(types[0])
+        return None if data is None else TensorType(_resolve_reversed(data.shape, attrs.newshape), data.dtype)
+
+    compute = staticmethod(Reshape.compute)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy's reshape."""
+        return [inputs[0].reshape([int(d) for d in _resolve_reversed(inputs[0].shape, attrs.newshape)])]
+
+
+def _shape_like(shape: Sequence[Dim], like: Sequence[Dim], attrs: Any) -> list[Dim]:
+    lhs_end = len(shape) if attrs.lhs_end is None else attrs.lhs_end
+    rhs_end = len(like) if attrs.rhs_end is None else attrs.rhs_end
+    lhs_end = lhs_end + len(shape) if lhs_end < 0 else lhs_end
+    rhs_end = rhs_end + len(like) if rhs_end < 0 else rhs_end
+    return [*shape[: attrs.lhs_begin], *like[attrs.rhs_begin : rhs_end], *shape[lhs_end:]]
+
+
+class ReshapeLike(OpDef):
+    """Reshape to the shape of another tensor, or a range of its dimensions to a range of the other's."""
+
+    name = "reshape_like"
+    inputs = ("data", "shape_like")
+    attrs_type = ReshapeLikeAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The other tensor's shape."""
+        found = relations.tensors(types, ReshapeLike.inputs)
+        if found is None:
+            return None
+        data, like = found
+        result = _shape_like(data.shape, like.shape, attrs)
+        sizes = [[known(d) for d in s] for s in (data.shape, result)]
+        if all(d is not None for s in sizes for d in s):
+            old, new = (math.prod(d for d in s if d is not None) for s in sizes)
+            relations.require(old == new, f"{describe_shape(data.shape)} does not have {new} elements")
+        return TensorType(result, data.dtype)
+
+    compute = staticmethod(Reshape.compute)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy's reshape."""
+        return [inputs[0].reshape([int(d) for d in _shape_like(inputs[0].shape, inputs[1].shape, attrs)])]
+
+
+def reshape(data: RelayExpr, newshape: Any, allowzero: bool = False) -> Call:
+    """``data`` in the shape ``newshape``, whose values 0, -1, -2, -3, -4 are special (see ``resolve_shape``)."""
+    return call("reshape", [data], ReshapeAttrs(static_ints(newshape, "the new shape"), bool(allowzero)))
+
+
+def reverse_reshape(data: RelayExpr, newshape: Any) -> Call:
+    """Reshape whose special values are matched from the last dimension."""
+    return call("contrib_reverse_reshape", [data], ReshapeAttrs(static_ints(newshape, "the new shape")))
+
+
+contrib_reverse_reshape = reverse_reshape
+
+
+def reshape_like(
+    data: RelayExpr,
+    shape_like: RelayExpr,
+    lhs_begin: int = 0,
+    lhs_end: int | None = None,
+    rhs_begin: int = 0,
+    rhs_end: int | None = None,
+) -> Call:
+    """``data`` reshaped to ``shape_like``'s shape; with ranges, only these dimensions are replaced."""
+    return call("reshape_like", [data, shape_like], ReshapeLikeAttrs(lhs_begin, lhs_end, rhs_begin, rhs_end))
+
+
+def flatten_array(data: Array) -> Array:
+    """All dimensions after the first as one."""
+    return data.reshape(data.shape[0], int(np.prod(data.shape[1:])))

@@ -1,0 +1,174 @@
+"""Writing elements by index: scatter, scatter_add, scatter_nd."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.relations import known
+
+
+class ScatterAttrs(Attrs):
+    """The dimension that is indexed."""
+
+    axis: int = 0
+
+
+class ScatterNDAttrs(Attrs):
+    """How an update is combined with what is there: update, add, mul, min, max."""
+
+    mode: str = "update"
+
+
+def _elements_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    found = relations.tensors(types, ("data", "indices", "updates"))
+    if found is None:
+        return None
+    data, indices, updates = found
+    relations.require_same_dtype((data, updates), "data and updates")
+    relations.require_rank(indices, len(data.shape), "indices")
+    relations.require_rank(updates, len(data.shape), "updates")
+    relations.normalize_axis(attrs.axis, len(data.shape))
+    for i, (a, b) in enumerate(zip(indices.shape, updates.shape, strict=True)):
+        solver.assert_equal(a, b, f"dimension {i} of the updates")
+    return data
+
+
+def _schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    with target:
+        return topi.generic.schedule_scatter(outs)
+
+
+def _places(indices: Array, axis: int, extent: int) -> tuple[Array, ...]:
+    places: list[Array] = list(np.indices(indices.shape))
+    places[axis] = np.where(indices < 0, indices + extent, indices).astype(np.int64)
+    return tuple(places)
+
+
+class Scatter(OpDef):
+    """data with data[indices[i][j]][j] = updates[i][j] for axis 0, and so on."""
+
+    name = "scatter"
+    inputs = ("data", "indices", "updates")
+    attrs_type = ScatterAttrs
+    pattern = OpPattern.OPAQUE
+
+    infer_type = staticmethod(_elements_type)
+    schedule = staticmethod(_schedule)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.scatter(*inputs, attrs.axis)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Assignment through index arrays; of equal places the last wins."""
+        data, indices, updates = inputs
+        axis = attrs.axis % data.ndim
+        result = data.copy()
+        places = [p.reshape(-1) for p in _places(indices, axis, data.shape[axis])]
+        for position, value in zip(zip(*places, strict=True), updates.reshape(-1), strict=True):
+            result[position] = value
+        return [result]
+
+
+class ScatterAdd(OpDef):
+    """As scatter, but the updates are added."""
+
+    name = "scatter_add"
+    inputs = ("data", "indices", "updates")
+    attrs_type = ScatterAttrs
+    pattern = OpPattern.OPAQUE
+
+    infer_type = staticmethod(_elements_type)
+    schedule = staticmethod(_schedule)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.scatter_add(*inputs, attrs.axis)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.add.at"""
+        data, indices, updates = inputs
+        axis = attrs.axis % data.ndim
+        result = data.copy()
+        np.add.at(result, _places(indices, axis, data.shape[axis]), updates)
+        return [result]
+
+
+_COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
+
+
+class ScatterND(OpDef):
+    """data with slices replaced (or combined) at index tuples, which are in the first dimension of the indices."""
+
+    name = "scatter_nd"
+    inputs = ("data", "indices", "updates")
+    attrs_type = ScatterNDAttrs
+    pattern = OpPattern.OPAQUE
+
+    schedule = staticmethod(_schedule)
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the data."""
+        found = relations.tensors(types, ScatterND.inputs)
+        if found is None:
+            return None
+        data, indices, updates = found
+        relations.require_same_dtype((data, updates), "data and updates")
+        count = known(indices.shape[0])
+        if count is not None:
+            relations.require(count <= len(data.shape), f"{count} index values for {len(data.shape)} dimensions")
+            expected = (*indices.shape[1:], *data.shape[count:])
+            relations.require_rank(updates, len(expected), "updates")
+            for i, (a, b) in enumerate(zip(expected, updates.shape, strict=True)):
+                solver.assert_equal(a, b, f"dimension {i} of the updates")
+        return data
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.scatter_nd(*inputs, attrs.mode)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Through index arrays, one after another."""
+        data, indices, updates = inputs
+        result = data.copy()
+        count = indices.shape[0]
+        places = indices.reshape(count, -1).astype(np.int64).T
+        values = updates.reshape(places.shape[0], *data.shape[count:])
+        for place, value in zip(places, values, strict=True):
+            at = tuple(place)
+            result[at] = value if attrs.mode == "update" else _COMBINE[attrs.mode](result[at], value)
+        return [result]
+
+
+def scatter(data: RelayExpr, indices: Any, updates: Any, axis: int) -> Call:
+    """``data`` with elements at ``indices`` along ``axis`` replaced by ``updates``."""
+    return call("scatter", [data, indices, updates], ScatterAttrs(int(axis)))
+
+
+def scatter_add(data: RelayExpr, indices: Any, updates: Any, axis: int) -> Call:
+    """``data`` with ``updates`` added at ``indices`` along ``axis``."""
+    return call("scatter_add", [data, indices, updates], ScatterAttrs(int(axis)))
+
+
+def scatter_nd(data: RelayExpr, indices: Any, updates: Any, mode: str = "update") -> Call:
+    """``data`` with slices at the index tuples in the first dimension of ``indices`` replaced by ``updates``."""
+    return call("scatter_nd", [data, indices, updates], ScatterNDAttrs(mode))

@@ -1,0 +1,230 @@
+"""Slices: strided_slice, strided_set, slice_like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call, const
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, ints, static_ints
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
+from tilewright.relay.op.relations import known
+from tilewright.tir.layout import Layout, convertible
+
+
+class StridedSliceAttrs(Attrs):
+    """begin:end:strides of each dimension, or of ``axes``; mode "size" takes end as sizes (-1: all)."""
+
+    begin: tuple[int, ...]
+    end: tuple[int, ...]
+    strides: tuple[int, ...] = (1,)
+    slice_mode: str = "end"
+    axes: tuple[int, ...] | None = None
+
+
+def slices_of(shape: Sequence[int | None], attrs: Any) -> list[slice]:
+    """One Python slice for each dimension; unknown extents give the slice as it is written."""
+    axes = range(len(attrs.begin)) if attrs.axes is None else [a % len(shape) for a in attrs.axes]
+    result = [slice(None)] * len(shape)
+    for i, axis in enumerate(axes):
+        begin = attrs.begin[i]
+        end = attrs.end[i] if i < len(attrs.end) else None
+        if attrs.slice_mode == "size":
+            extent = shape[axis]
+            start = begin + (extent or 0) if begin < 0 else begin
+            result[axis] = slice(start, None if end is None or end < 0 else start + end)
+            continue
+        step = attrs.strides[min(i, len(attrs.strides) - 1)] if attrs.strides else 1
+        result[axis] = slice(begin, end, step)
+    return result
+
+
+def _length(part: slice, dim: Any) -> Any:
+    extent = known(dim)
+    if part == slice(None):
+        return dim
+    if extent is None:
+        return AnyDim()
+    return len(range(*part.indices(extent)))
+
+
+def _slice_layouts(
+    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+) -> InferCorrectLayoutOutput:
+    """Whole dimensions may move; a split one must not be sliced."""
+    old, data = old_in_layouts[0], old_in_types[0]
+    chosen = old
+    new = new_in_layouts[0] if new_in_layouts else old
+    if old and new and new is not old and convertible(old, new) and old.is_primal and isinstance(data, TensorType):
+        parts = dict(zip((a for a, _ in old.axes), slices_of([known(d) for d in data.shape], attrs), strict=True))
+        split = [letter.upper() for letter, factor in new.axes if factor]
+        if all(parts[letter] == slice(None) for letter in split) and attrs.slice_mode == "end":
+            places = [(i, parts[letter]) for i, (letter, factor) in enumerate(new.axes) if not factor]
+            cut = [(i, p) for i, p in places if p != slice(None)]
+            chosen = new
+            attrs = attrs.replace(
+                begin=tuple(p.start for _, p in cut),
+                end=tuple(p.stop for _, p in cut),
+                strides=tuple(p.step for _, p in cut) or (1,),
+                axes=tuple(i for i, _ in cut),
+            )
+    return InferCorrectLayoutOutput([chosen], [chosen], attrs)
+
+
+class StridedSlice(OpDef):
+    """begin:end:strides, as numpy slices."""
+
+    name = "strided_slice"
+    inputs = ("data",)
+    attrs_type = StridedSliceAttrs
+    pattern = OpPattern.INJECTIVE
+
+    infer_correct_layout = staticmethod(_slice_layouts)
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The number of elements that each slice takes."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        rank = len(data.shape)
+        count = len(attrs.begin)
+        relations.require(count <= rank, f"begin has {count} values for {rank} dimensions")
+        if attrs.axes is not None:
+            relations.normalize_axes(attrs.axes, rank)
+            relations.require(len(attrs.axes) == count, f"{len(attrs.axes)} axes for {count} values of begin")
+        relations.require(0 not in attrs.strides, "a stride is 0")
+        parts = slices_of([known(d) for d in data.shape], attrs)
+        return TensorType([_length(p, d) for p, d in zip(parts, data.shape, strict=True)], data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        args = list(attrs.begin), list(attrs.end), list(attrs.strides), attrs.axes, attrs.slice_mode
+        return [topi.strided_slice(inputs[0], *args)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy slices."""
+        return [np.ascontiguousarray(inputs[0][tuple(slices_of(inputs[0].shape, attrs))])]
+
+
+class StridedSet(OpDef):
+    """data with the slice begin:end:strides replaced by v; the bounds are rank-1 tensors."""
+
+    name = "strided_set"
+    inputs = ("data", "v", "begin", "end", "strides")
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the data."""
+        found = relations.tensors(types, StridedSet.inputs)
+        if found is None:
+            return None
+        relations.require_same_dtype(found[:2], "data and v")
+        return found[0]
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.strided_set(*inputs)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy's slice assignment."""
+        data, value, begin, end, strides = inputs
+        result = data.copy()
+        steps = [int(s) for s in strides] or [1] * len(begin)
+        parts = [slice(int(b), int(e), s) for b, e, s in zip(begin, end, steps, strict=True)]
+        result[tuple(parts)] = value
+        return [result]
+
+
+class SliceLikeAttrs(Attrs):
+    """The dimensions to cut; empty: all."""
+
+    axes: tuple[int, ...] | None = None
+
+
+def _cut_axes(attrs: Any, rank: int, like_rank: int) -> list[int]:
+    return list(range(min(rank, like_rank))) if not attrs.axes else [a % rank for a in attrs.axes]
+
+
+class SliceLike(OpDef):
+    """Cut dimensions to the extents of another tensor."""
+
+    name = "slice_like"
+    inputs = ("data", "shape_like")
+    attrs_type = SliceLikeAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The other tensor's extents on these dimensions."""
+        found = relations.tensors(types, SliceLike.inputs)
+        if found is None:
+            return None
+        data, like = found
+        shape = list(data.shape)
+        for axis in _cut_axes(attrs, len(shape), len(like.shape)):
+            if axis >= len(like.shape):
+                raise TypeInferenceError(f"shape_like has no dimension {axis}")
+            have, want = known(shape[axis]), known(like.shape[axis])
+            relations.require(have is None or want is None or want <= have, f"dimension {axis} is {have}, less than {want}")
+            shape[axis] = like.shape[axis]
+        return TensorType(shape, data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.slice_like(inputs[0], inputs[1], _cut_axes(attrs, len(inputs[0].shape), len(inputs[1].shape)))]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy slices."""
+        data, like = inputs
+        parts = [slice(None)] * data.ndim
+        for axis in _cut_axes(attrs, data.ndim, like.ndim):
+            parts[axis] = slice(0, like.shape[axis])
+        return [np.ascontiguousarray(data[tuple(parts)])]
+
+
+def strided_slice(
+    data: RelayExpr, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end"
+) -> Call:
+    """``data[begin:end:strides]`` in each dimension, or in ``axes``; mode "size" takes ``end`` as sizes."""
+    attrs = StridedSliceAttrs(
+        static_ints(begin, "begin"),
+        static_ints(end, "end"),
+        static_ints([1] if strides is None else strides, "strides") or (1,),
+        slice_mode,
+        None if axes is None else ints(axes),
+    )
+    return call("strided_slice", [data], attrs)
+
+
+def strided_set(data: RelayExpr, v: RelayExpr, begin: Any, end: Any, strides: Any = None) -> Call:
+    """``data`` with ``data[begin:end:strides]`` replaced by ``v``."""
+    bounds = [b if isinstance(b, RelayExpr) else const(list(b)) for b in (begin, end)]
+    if strides is None:
+        rank = len(static_ints(bounds[0], "begin"))
+        strides = const([1] * rank)
+    steps = strides if isinstance(strides, RelayExpr) else const(list(strides))
+    return call("strided_set", [data, v, *bounds, steps])
+
+
+def slice_like(data: RelayExpr, shape_like: RelayExpr, axes: Any = None) -> Call:
+    """``data`` cut to the extents of ``shape_like`` in ``axes`` (all by default)."""
+    return call("slice_like", [data, shape_like], SliceLikeAttrs(None if not axes else ints(axes)))

@@ -1,0 +1,244 @@
+"""Sorting and running totals: sort, argsort, topk, cumsum, cumprod."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Call, TupleWrapper
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, static_ints
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.relations import known
+from tilewright.runtime.ndarray import numpy_dtype
+
+
+class ArgsortAttrs(Attrs):
+    """The dimension, the direction, and the dtype of indices."""
+
+    axis: int = -1
+    is_ascend: bool = True
+    dtype: str = "int32"
+
+
+class TopkAttrs(Attrs):
+    """How many, along which dimension, what is returned (both, values, indices), and in which order."""
+
+    k: int | None = 1
+    axis: int = -1
+    ret_type: str = "both"
+    is_ascend: bool = False
+    dtype: str = "int32"
+
+
+class ScanopAttrs(Attrs):
+    """The dimension (None: flattened), the dtype of the sum, and whether the element itself is left out."""
+
+    axis: int | None = None
+    dtype: str = ""
+    exclusive: bool = False
+
+
+def sorted_indices(data: Array, axis: int, ascending: bool) -> Array:
+    """Indices that sort ``data``; equal elements keep their order in both directions."""
+    if ascending:
+        return np.argsort(data, axis=axis, kind="stable")
+    mirrored = np.flip(data, axis)
+    order = np.flip(np.argsort(mirrored, axis=axis, kind="stable"), axis)
+    return np.asarray(data.shape[axis] - 1 - order)
+
+
+def _schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    with target:
+        return topi.generic.schedule_extern(outs)
+
+
+def _same_shape(types: Sequence[Type], attrs: Any, solver: Any) -> TensorType | None:
+    data = relations.tensor(types[0])
+    if data is not None:
+        relations.normalize_axis(attrs.axis, len(data.shape))
+    return data
+
+
+class Sort(OpDef):
+    """The elements in order along a dimension."""
+
+    name = "sort"
+    inputs = ("data",)
+    attrs_type = ArgsortAttrs
+    pattern = OpPattern.OPAQUE
+
+    infer_type = staticmethod(_same_shape)
+    schedule = staticmethod(_schedule)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.sort(inputs[0], attrs.axis, attrs.is_ascend)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.sort"""
+        order = sorted_indices(inputs[0], attrs.axis, attrs.is_ascend)
+        return [np.take_along_axis(inputs[0], order, attrs.axis)]
+
+
+class Argsort(OpDef):
+    """The indices that sort along a dimension."""
+
+    name = "argsort"
+    inputs = ("data",)
+    attrs_type = ArgsortAttrs
+    pattern = OpPattern.OPAQUE
+
+    schedule = staticmethod(_schedule)
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Indices of the same shape."""
+        data = _same_shape(types, attrs, solver)
+        return None if data is None else TensorType(data.shape, attrs.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.argsort(inputs[0], None, attrs.axis, attrs.is_ascend, attrs.dtype)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.argsort"""
+        return [sorted_indices(inputs[0], attrs.axis, attrs.is_ascend).astype(numpy_dtype(attrs.dtype))]
+
+
+class Topk(OpDef):
+    """The k largest (or smallest) elements along a dimension, and their indices."""
+
+    name = "topk"
+    inputs = ("data",)
+    attrs_type = TopkAttrs
+    pattern = OpPattern.OPAQUE
+
+    schedule = staticmethod(_schedule)
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(values, indices), or one of them."""
+        data = _same_shape(types, attrs, solver)
+        if data is None:
+            return None
+        shape = list(data.shape)
+        axis = attrs.axis % len(shape)
+        if attrs.k is None:
+            shape[axis] = AnyDim()
+        elif attrs.k >= 1:
+            extent = known(shape[axis])
+            relations.require(extent is None or attrs.k <= extent, f"k is {attrs.k}, but dimension {axis} is {extent}")
+            shape[axis] = relations.dim_map(lambda k: k, attrs.k)
+        values, indices = TensorType(shape, data.dtype), TensorType(shape, attrs.dtype)
+        if attrs.ret_type == "both":
+            return TupleType((values, indices))
+        relations.require(attrs.ret_type in ("values", "indices"), "ret_type should be both, values or indices")
+        return values if attrs.ret_type == "values" else indices
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        out = topi.topk(inputs[0], attrs.k, attrs.axis, attrs.ret_type, attrs.is_ascend, attrs.dtype)
+        return list(out) if isinstance(out, (list, tuple)) else [out]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.argsort, cut."""
+        data = inputs[0]
+        count = data.shape[attrs.axis] if attrs.k is None or attrs.k < 1 else attrs.k
+        order = np.take(sorted_indices(data, attrs.axis, attrs.is_ascend), np.arange(count), attrs.axis)
+        results = {"values": np.take_along_axis(data, order, attrs.axis), "indices": order.astype(numpy_dtype(attrs.dtype))}
+        return list(results.values()) if attrs.ret_type == "both" else [results[attrs.ret_type]]
+
+
+def _scan_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    data = relations.tensor(types[0])
+    if data is None:
+        return None
+    dtype = attrs.dtype or ("int32" if data.dtype == "bool" else data.dtype)
+    if attrs.axis is None:
+        return TensorType((relations.dim_mul(*data.shape),), dtype)
+    relations.normalize_axis(attrs.axis, len(data.shape))
+    return TensorType(data.shape, dtype)
+
+
+def _declare_scan(name: str, doc: str, compute: Any, total: Any, start: int) -> None:
+    def run(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [compute(inputs[0], attrs.axis, out_type.dtype, bool(attrs.exclusive))]
+
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        data = inputs[0]
+        dtype = numpy_dtype(attrs.dtype) if attrs.dtype else (np.int32 if data.dtype == bool else data.dtype)
+        axis = 0 if attrs.axis is None else attrs.axis % data.ndim
+        data = (data.reshape(-1) if attrs.axis is None else data).astype(dtype)
+        result = total(data, axis=axis, dtype=dtype)
+        if attrs.exclusive:
+            first = np.full_like(np.take(result, [0], axis), start)
+            result = np.concatenate([first, np.take(result, np.arange(data.shape[axis] - 1), axis)], axis)
+        return [result]
+
+    type(
+        name.title(),
+        (OpDef,),
+        {
+            "__doc__": doc,
+            "__module__": __name__,
+            "name": name,
+            "inputs": ("data",),
+            "attrs_type": ScanopAttrs,
+            "pattern": OpPattern.OPAQUE,
+            "infer_type": staticmethod(_scan_type),
+            "compute": staticmethod(run),
+            "schedule": staticmethod(_schedule),
+            "evaluate": staticmethod(evaluate),
+        },
+    )
+
+
+_declare_scan("cumsum", "Running sum.", lambda *a: topi.cumsum(*a), np.cumsum, 0)
+_declare_scan("cumprod", "Running product.", lambda *a: topi.cumprod(*a), np.cumprod, 1)
+
+
+def sort(data: RelayExpr, axis: int = -1, is_ascend: bool = True) -> Call:
+    """``data`` in order along ``axis``."""
+    return call("sort", [data], ArgsortAttrs(int(axis), bool(is_ascend)))
+
+
+def argsort(data: RelayExpr, axis: int = -1, is_ascend: bool = True, dtype: str = "int32") -> Call:
+    """The indices that sort ``data`` along ``axis``."""
+    return call("argsort", [data], ArgsortAttrs(int(axis), bool(is_ascend), dtype))
+
+
+def topk(
+    data: RelayExpr, k: Any = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int32"
+) -> Any:
+    """The ``k`` largest (``is_ascend``: smallest) elements along ``axis``; k < 1 takes all.
+
+    ``ret_type`` "both" gives (values, indices), else one of them.
+    """
+    count = static_ints(k, "k")[0]
+    out = call("topk", [data], TopkAttrs(count, int(axis), ret_type, bool(is_ascend), dtype))
+    return TupleWrapper(out, 2) if ret_type == "both" else out
+
+
+def cumsum(data: RelayExpr, axis: int | None = None, dtype: str | None = None, exclusive: Any = None) -> Call:
+    """Running sum along ``axis`` (None: of the flattened data); ``exclusive`` leaves the element itself out."""
+    return call("cumsum", [data], ScanopAttrs(axis, dtype or "", bool(exclusive)))
+
+
+def cumprod(data: RelayExpr, axis: int | None = None, dtype: str | None = None, exclusive: Any = None) -> Call:
+    """Running product along ``axis``."""
+    return call("cumprod", [data], ScanopAttrs(axis, dtype or "", bool(exclusive)))
