@@ -217,8 +217,9 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     tile.compute_at(out, ow_outer)
     tn, toc, toh, tow, tblock = tile.op.axis
     ico, rh, rw, ici = tile.op.reduce_axis
-    tile.reorder(tn, toh, ico, rh, rw, ici, toc, tow, tblock)
-    unroll_and_vectorize(tile, [toc, tow], tblock)
+    # Positions outside channels: the weights of a step stay in registers, one broadcast value at a time joins them.
+    tile.reorder(tn, toh, ico, rh, rw, ici, tow, toc, tblock)
+    unroll_and_vectorize(tile, [tow, toc], tblock)
 
 
 def unroll_and_vectorize(stage: te.Stage, unrolled: list[IterVar], vector: IterVar) -> None:

@@ -29,7 +29,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import schedule_row_reduction
-from tilewright.topi.cpu.tiling import choose_tile, max_accumulators
+from tilewright.topi.cpu.tiling import choose_tile
 from tilewright.topi.utils import get_const_tuple
 
 
@@ -220,7 +220,7 @@ def schedule_batch_matmul(outs: Any) -> te.Schedule:
     block = int(anchor.attrs["block"])
     cpu = machine()
     registers = block // cpu.lanes(max(8, dt.bits(anchor.output(0).dtype)))
-    tile = choose_tile(cpu, min(constant_extent(anchor.axis[1]) or 1, max_accumulators(cpu) * 8), [1], registers)
+    tile = choose_tile(cpu, constant_extent(anchor.axis[1]) or 1, [1], registers)
     _schedule_product(s, tensors, anchor, tile.spatial, block, columns_outer=True)
     stage = s[packed]
     outer = stage.fuse(packed.axis[0], packed.axis[1])

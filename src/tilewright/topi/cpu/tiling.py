@@ -22,9 +22,9 @@ class RegisterTile:
     vectors: int
 
 
-def max_accumulators(cpu: CpuFeatures) -> int:
-    """Registers that accumulators may take; the others hold weights and a broadcast value."""
-    return {32: 28, 16: 12}.get(cpu.vector_registers, max(2, cpu.vector_registers - 4))
+def fits(cpu: CpuFeatures, tile: RegisterTile) -> bool:
+    """Whether the accumulators, the weights of one step and one broadcast value have registers of their own."""
+    return tile.spatial * tile.vectors + tile.vectors + 1 <= cpu.vector_registers
 
 
 def tile_cost(cpu: CpuFeatures, extent: int, tile: RegisterTile) -> float:
@@ -47,12 +47,11 @@ def choose_tile(
     vector_counts : numbers of channel vectors that a tile may take, such as the divisors of all there are
     registers_per_vector : registers that one channel vector takes
     """
-    limit = max_accumulators(cpu)
     candidates = [
         RegisterTile(spatial, vectors)
         for vectors in vector_counts
-        for spatial in range(1, min(extent, limit) + 1)
-        if spatial * vectors * registers_per_vector <= limit
+        for spatial in range(1, min(extent, cpu.vector_registers) + 1)
+        if fits(cpu, RegisterTile(spatial, vectors * registers_per_vector))
     ] or [RegisterTile(1, min(vector_counts))]
     scaled = [RegisterTile(t.spatial, t.vectors * registers_per_vector) for t in candidates]
     costs = [tile_cost(cpu, extent, t) for t in scaled]
