@@ -1,9 +1,10 @@
 """Targets and code generation.
 
-``target.py``: ``Target``; ``features.py``: what its processor can do; ``codegen/llvm`` and ``codegen/c``: from TIR to
-LLVM IR and to C source; ``workers.py``: compiling IR to object code in processes, ``cache.py`` keeps the results on disk;
-``loader.py``: object code into this process; ``build.py``: ``tvm.build``. Mathematical functions are in
-``intrinsics.py``.
+target.py      ``Target``                                  features.py   what its processor can do
+codegen/llvm   TIR to LLVM IR                              codegen/c     TIR to C source
+workers.py     compiling in processes                      cache.py      compiled kernels on disk
+llvm_compile.py  what a worker runs                        loader.py     object code into this process
+build.py       ``tvm.build``                               intrinsics.py mathematical functions
 """
 
 from tilewright.target.features import CpuFeatures, features

@@ -65,16 +65,18 @@ class ModuleBuilder:
         for var, item in mod.items():
             if not isinstance(item, PrimFunc):
                 raise TilewrightError(
-                    f"{var.name_hint} is a {type(item).__name__}, not a TIR function; build a Relay module with relay.build"
+                    f"{var.name_hint} is a {type(item).__name__}, not a TIR function; "
+                    "build a Relay module with relay.build"
                 )
         bound = IRModule()
         for var, item in mod.items():
-            named = item if "global_symbol" in item.attrs else item.with_attr("global_symbol", var.name_hint)
+            named = item if "global_symbol" in item.get_attrs() else item.with_attr("global_symbol", var.name_hint)
             bound[var] = named.with_attr("target", self.target)
         for step in codegen_passes():
             bound = step(bound)
         for item in bound.functions.values():
-            self._add_lowered(item)
+            if isinstance(item, PrimFunc):
+                self._add_lowered(item)
 
     def _add_lowered(self, func: PrimFunc) -> None:
         self._functions.append(func)

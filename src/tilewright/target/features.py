@@ -37,20 +37,24 @@ _X86_CPUS: dict[str, str] = {
     **dict.fromkeys(("cooperlake",), _V4 + " avx512vnni avx512bf16"),
     **dict.fromkeys(("icelake-client", "icelake-server", "tigerlake", "rocketlake"), _ICELAKE),
     **dict.fromkeys(("znver4", "znver5"), _ICELAKE + " avx512bf16"),
-    **dict.fromkeys(
-        ("sapphirerapids", "emeraldrapids", "graniterapids"), _ICELAKE + " avx512bf16 avx512fp16 avxvnni"
-    ),
+    **dict.fromkeys(("sapphirerapids", "emeraldrapids", "graniterapids"), _ICELAKE + " avx512bf16 avx512fp16 avxvnni"),
 }
 # Of the host's features, those that compiled kernels can come to use; others (sgx, xsaves, ...) are not for them.
 _X86_RELEVANT = frozenset(
-    (_ICELAKE + " avx512bf16 avx512fp16 avxvnni avxvnniint8 avxvnniint16 avxifma avxneconvert sse4a fma4 xop tbm adx").split()
+    (
+        _ICELAKE + " avx512bf16 avx512fp16 avxvnni avxvnniint8 avxvnniint16 avxifma avxneconvert sse4a fma4 xop tbm adx"
+    ).split()
 )
-_ARM_RELEVANT = frozenset("neon fp-armv8 fullfp16 dotprod bf16 i8mm sve sve2 lse rdm fp16fml".split())
+_ARM_RELEVANT = frozenset(
+    ["neon", "fp-armv8", "fullfp16", "dotprod", "bf16", "i8mm", "sve", "sve2", "lse", "rdm", "fp16fml"]
+)
 
 _IMPLIES = {  # a feature switched off takes these with it
     "avx": ("avx2", "fma", "f16c", "avx512f", "avxvnni"),
     "avx2": ("avx512f", "avxvnni"),
-    "avx512f": tuple(f for f in (_ICELAKE + " avx512bf16 avx512fp16").split() if f.startswith("avx512") and f != "avx512f"),
+    "avx512f": tuple(
+        f for f in (_ICELAKE + " avx512bf16 avx512fp16").split() if f.startswith("avx512") and f != "avx512f"
+    ),
 }
 
 

@@ -7,11 +7,36 @@ the C library's functions lane by lane. float16 and bfloat16 are computed in flo
 
 from __future__ import annotations
 
-_LIBM = (
-    "exp exp2 exp10 log log2 log10 log1p expm1 erf tanh sin cos tan sinh cosh asin acos atan asinh acosh atanh "
-    "pow atan2 hypot nextafter fmod copysign"
-).split()
-_DIRECT = "sqrt rsqrt floor ceil trunc round nearbyint fabs fma sigmoid".split()
+_LIBM = [
+    "exp",
+    "exp2",
+    "exp10",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "expm1",
+    "erf",
+    "tanh",
+    "sin",
+    "cos",
+    "tan",
+    "sinh",
+    "cosh",
+    "asin",
+    "acos",
+    "atan",
+    "asinh",
+    "acosh",
+    "atanh",
+    "pow",
+    "atan2",
+    "hypot",
+    "nextafter",
+    "fmod",
+    "copysign",
+]
+_DIRECT = ["sqrt", "rsqrt", "floor", "ceil", "trunc", "round", "nearbyint", "fabs", "fma", "sigmoid"]
 
 FLOAT_MATH = frozenset(_LIBM + _DIRECT)
 """Intrinsics (without ``tir.``) whose arguments and result have one floating dtype."""

@@ -32,9 +32,7 @@ def target_machine(triple: str, cpu: str, features: str, level: int = 3) -> Any:
     if machine is None:
         _initialize(triple)
         target = llvm.Target.from_triple(triple)
-        machine = target.create_target_machine(
-            cpu=cpu, features=features, opt=level, reloc="pic", codemodel="default"
-        )
+        machine = target.create_target_machine(cpu=cpu, features=features, opt=level, reloc="pic", codemodel="default")
         _machines[key] = machine
     return machine
 

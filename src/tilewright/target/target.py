@@ -93,6 +93,10 @@ class Target:
         target: str | Mapping[str, Any] | Target,
         host: str | Mapping[str, Any] | Target | None = None,
     ) -> None:
+        self.kind: TargetKind
+        self.keys: tuple[str, ...]
+        self.attrs: dict[str, Any]
+        self.host: Target | None
         if isinstance(target, Target):
             self.kind, self.keys, self.attrs, self.host = target.kind, target.keys, target.attrs, target.host
         else:
@@ -100,9 +104,9 @@ class Target:
             inner_host = config.pop("host", None)
             self.kind = _kind_of(config.pop("kind", None), target)
             options = _checked_options(self.kind, config)
-            self.keys: tuple[str, ...] = _keys_of(self.kind, options)
-            self.attrs: dict[str, Any] = {**self.kind.defaults, **options}
-            self.host: Target | None = None if inner_host is None else Target(inner_host)
+            self.keys = _keys_of(self.kind, options)
+            self.attrs = {**self.kind.defaults, **options}
+            self.host = None if inner_host is None else Target(inner_host)
         if host is not None:
             self.host = Target(host)
         self._text = self._print()
@@ -372,5 +376,3 @@ def riscv_cpu(model: str = "sifive-u54", options: str | Sequence[str] | None = N
     """A RISC-V processor, by the name of its core."""
     base = f"llvm -device=arm_cpu -model={model} -mtriple=riscv64-unknown-linux-gnu -mcpu={model}"
     return _with_options(f"{base} -mattr=+m,+a,+f,+d,+c", options)
-
-

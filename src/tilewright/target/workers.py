@@ -20,7 +20,7 @@ import threading
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO, cast
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.target import llvm_compile
@@ -61,7 +61,7 @@ class _Worker:
     """One process and the pipes to it."""
 
     def __init__(self) -> None:
-        self.errors: IO[bytes] = tempfile.TemporaryFile()
+        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the worker)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         self.process = subprocess.Popen(
             [sys.executable, "-S", "-P", _WORKER_PROGRAM],
@@ -73,11 +73,11 @@ class _Worker:
 
     def compile(self, job: CompileJob) -> bytes:
         """The object code; raises TilewrightError when the IR is wrong or the process dies."""
-        assert self.process.stdin is not None and self.process.stdout is not None
+        requests, answers = cast(BinaryIO, self.process.stdin), cast(BinaryIO, self.process.stdout)
         request = json.dumps(job.options()).encode() + b"\n" + job.text.encode("utf-8", "surrogateescape")
         try:
-            llvm_compile.write_message(self.process.stdin, request)
-            answer = llvm_compile.read_message(self.process.stdout)
+            llvm_compile.write_message(requests, request)
+            answer = llvm_compile.read_message(answers)
         except OSError:
             answer = None
         if answer is None:

@@ -23,8 +23,26 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext, function_pass
 from tilewright.tir import op as tir_op
 from tilewright.tir.expr import (
-    Add, Broadcast, Call, Cast, Div, FloatImm, FloorDiv, FloorMod, IntImm, Let, Max, Min, Mod, Mul, PrimExpr, Ramp,
-    Select, SizeVar, Sub, Var,
+    Add,
+    Broadcast,
+    Call,
+    Cast,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    PrimExpr,
+    Ramp,
+    Select,
+    SizeVar,
+    Sub,
+    Var,
 )  # fmt: skip
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import For, LetStmt, Stmt
@@ -216,7 +234,7 @@ def lower_intrin(func: PrimFunc, has_fma: bool = True) -> PrimFunc:
     return func if body is func.body else func.with_body(body)
 
 
-def LowerIntrin() -> Pass:  # noqa: N802  (TVM's name)
+def LowerIntrin() -> Pass:
     """The pass of :func:`lower_intrin`, for the function's own target (attribute ``target``)."""
 
     @functools.partial(function_pass, opt_level=0, name="tir.LowerIntrin", func_type=PrimFunc)

@@ -28,7 +28,16 @@ from tilewright.tir import op as tir_op
 from tilewright.tir.expr import Call, IntImm, PrimExpr, StringImm, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import (
-    Allocate, AssertStmt, AttrStmt, Evaluate, For, IfThenElse, LetStmt, Stmt, Store, seq,
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    Store,
+    seq,
 )  # fmt: skip
 from tilewright.tir.transform.make_packed_api import VALUE_CONTENT, type_code
 from tilewright.tir.visitor import StmtExprMutator
@@ -197,7 +206,7 @@ def lower_tvm_builtin(func: PrimFunc) -> PrimFunc:
     return func if body is func.body else func.with_body(body)
 
 
-def LowerTVMBuiltin() -> Pass:  # noqa: N802  (TVM's name)
+def LowerTVMBuiltin() -> Pass:
     """The pass of :func:`lower_tvm_builtin`."""
 
     @functools.partial(function_pass, opt_level=0, name="tir.LowerTVMBuiltin", func_type=PrimFunc)

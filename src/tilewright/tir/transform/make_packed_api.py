@@ -166,7 +166,10 @@ class _Binder:
             factor = ops.const(buffer.offset_factor, offset.dtype)
             whole = ops.equal(ops.truncmod(offset, factor), ops.const(0, offset.dtype))
             self.assertions.append(
-                (whole, f"{self.name}: argument {buffer.name}: elem_offset must be a multiple of {buffer.offset_factor}")
+                (
+                    whole,
+                    f"{self.name}: argument {buffer.name}: elem_offset must be a multiple of {buffer.offset_factor}",
+                )
             )
 
     def _expect(self, buffer: Buffer, what: str, expected: PrimExpr, found: PrimExpr) -> None:
@@ -220,7 +223,9 @@ def make_packed_api(func: PrimFunc, device_type: int = 1) -> PrimFunc:
     pointer = PointerType(PrimType("int32"))
     codes, num_args = Var("arg_type_ids", pointer), Var("num_args", "int32")
     out_value, out_code = Var("out_ret_value", "handle"), Var("out_ret_tcode", pointer)
-    check = Call("int32", "tir.tvm_check_arguments", (binder.args, codes, num_args, StringImm(name), *binder.descriptions))
+    check = Call(
+        "int32", "tir.tvm_check_arguments", (binder.args, codes, num_args, StringImm(name), *binder.descriptions)
+    )
     body = _ReturnValue(out_value, out_code).visit_stmt(func.body)
     body = AttrStmt(ops.const(0, "int32"), "compute_scope", StringImm(f"{name}_compute_"), body)
     body = AttrStmt(StringImm("default"), "device_type", ops.const(binder.device_type, "int32"), body)
@@ -240,7 +245,7 @@ def make_packed_api(func: PrimFunc, device_type: int = 1) -> PrimFunc:
     return PrimFunc(params, body, PrimType("int32"), {}, attrs)
 
 
-def MakePackedAPI(num_unpacked_params: int = 0) -> Pass:  # noqa: N802  (TVM's name)
+def MakePackedAPI(num_unpacked_params: int = 0) -> Pass:
     """The pass of :func:`make_packed_api`. ``num_unpacked_params`` is accepted for TVM's sake."""
 
     @functools.partial(function_pass, opt_level=0, name="tir.MakePackedAPI", func_type=PrimFunc)

@@ -95,7 +95,9 @@ class CCode:
         if fmt not in ("o", "obj"):
             raise TilewrightError(f"cannot save C code as .{fmt}; there is .c and .o")
         with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-            return self._compile(Path(folder), "module.o", [f for f in COMPILER_FLAGS if f != "-shared"] + ["-c"]).read_bytes()
+            return self._compile(
+                Path(folder), "module.o", [f for f in COMPILER_FLAGS if f != "-shared"] + ["-c"]
+            ).read_bytes()
 
     # ---- compiling ----
     def _compile(self, folder: Path, result: str, flags: Sequence[str]) -> Path:

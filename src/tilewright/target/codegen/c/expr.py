@@ -1,7 +1,7 @@
 """Expressions as C text.
 
-What several places of one statement share becomes a local variable, so that the text stays as long as the expression is;
-what only one branch of a conditional evaluates stands in that branch.
+What several places of one statement share becomes a local variable, so that the text stays as long as the expression
+is; what only one branch of a conditional evaluates stands in that branch.
 """
 
 from __future__ import annotations
@@ -16,8 +16,39 @@ from tilewright.target import intrinsics
 from tilewright.target.codegen.c.names import Names, c_type, float_literal, int_literal, string_literal
 from tilewright.target.codegen.llvm.expr import reads_memory
 from tilewright.tir.expr import (
-    EQ, GE, GT, LE, LT, NE, Add, And, BinaryExpr, Broadcast, Call, Cast, ConstExpr, Div, FloatImm, FloorDiv, FloorMod,
-    IntImm, Let, Load, Max, Min, Mod, Mul, Not, Or, PrimExpr, Ramp, Select, SizeVar, StringImm, Sub, Var,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryExpr,
+    Broadcast,
+    Call,
+    Cast,
+    ConstExpr,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Load,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    SizeVar,
+    StringImm,
+    Sub,
+    Var,
 )  # fmt: skip
 
 _SYMBOLS = {Add: "+", Sub: "-", Mul: "*", Div: "/", Mod: "%", EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
@@ -133,7 +164,11 @@ class ExpressionPrinter:
         return f"tw_floor{'div' if isinstance(e, FloorDiv) else 'mod'}_{e.dtype}({a}, {b})"
 
     def _min_max(self, e: BinaryExpr) -> str:
-        name, (a, b), info = "max" if isinstance(e, Max) else "min", (self.value(e.a), self.value(e.b)), dt.parse(e.dtype)
+        name, (a, b), info = (
+            "max" if isinstance(e, Max) else "min",
+            (self.value(e.a), self.value(e.b)),
+            dt.parse(e.dtype),
+        )
         if info.kind == "bfloat":
             return self._in_float(e.dtype, [a, b], lambda x, y: f"tw_{name}_float32({x}, {y})")
         if e.dtype == "float16":
@@ -245,7 +280,9 @@ class ExpressionPrinter:
         return f"{intrinsics.libm_name(name, bits)}({', '.join(args)})"
 
     def _call_ldexp(self, e: Call) -> str:
-        return f"{intrinsics.libm_name('ldexp', dt.bits(e.dtype))}({self.value(e.args[0])}, (int){self.value(e.args[1])})"
+        return (
+            f"{intrinsics.libm_name('ldexp', dt.bits(e.dtype))}({self.value(e.args[0])}, (int){self.value(e.args[1])})"
+        )
 
     def _as_float(self, e: PrimExpr) -> str:
         return self.cast(self.value(e), e.dtype, "float64" if e.dtype == "float64" else "float32")
@@ -355,7 +392,11 @@ class ExpressionPrinter:
                     text = f"tw_bfloat_to_float({text})"
             return f"((TVMValue*){struct})[{index}].{target} = {text}"
         member, member_type = _FIELDS[kind]
-        text = "NULL" if member_type.endswith("*") and ops.is_const_int(value, 0) else f"({member_type}){self.value(value)}"
+        text = (
+            "NULL"
+            if member_type.endswith("*") and ops.is_const_int(value, 0)
+            else f"({member_type}){self.value(value)}"
+        )
         return f"((DLTensor*){struct})[{index}].{member} = {text}"
 
     def _call_call_extern(self, e: Call) -> str:
@@ -371,11 +412,11 @@ class ExpressionPrinter:
         """Have the function ``name`` declared at the head of the source."""
         raise NotImplementedError
 
-    def _call_TVMBackendAllocWorkspace(self, e: Call) -> str:  # noqa: N802  (named after the intrinsic)
+    def _call_TVMBackendAllocWorkspace(self, e: Call) -> str:
         device_type, device_id, size, code, bits = [self.value(a) for a in e.args]
         return f"TVMBackendAllocWorkspace({device_type}, {device_id}, (uint64_t){size}, {code}, {bits})"
 
-    def _call_TVMBackendFreeWorkspace(self, e: Call) -> str:  # noqa: N802
+    def _call_TVMBackendFreeWorkspace(self, e: Call) -> str:
         return f"TVMBackendFreeWorkspace({', '.join([self.value(a) for a in e.args])})"
 
 

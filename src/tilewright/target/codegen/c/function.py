@@ -7,15 +7,26 @@ from typing import ClassVar
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.type import PointerType, PrimType
 from tilewright.target.codegen.c.expr import ExpressionPrinter
 from tilewright.target.codegen.c.names import c_type, string_literal
 from tilewright.target.codegen.c.scalarize import scalarize
 from tilewright.tir.expr import Call, IntImm, StringImm, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import (
-    Allocate, AssertStmt, AttrStmt, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, Store, While,
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    Store,
+    While,
 )  # fmt: skip
-from tilewright.ir.type import PointerType, PrimType
 from tilewright.tir.visitor import StmtExprVisitor, StmtMutator, free_vars
 
 _PARAMETERS = (
@@ -166,7 +177,9 @@ class FunctionPrinter(ExpressionPrinter):
         count = dt.lanes(s.dtype)
         for extent in s.extents:
             if not isinstance(extent, IntImm):
-                raise TilewrightError(f"{self.name}: the size of {s.buffer_var.name} is not a constant; run LowerTVMBuiltin")
+                raise TilewrightError(
+                    f"{self.name}: the size of {s.buffer_var.name} is not a constant; run LowerTVMBuiltin"
+                )
             count *= extent.value
         if s.buffer_var in self.uses.used:
             element = c_type(s.dtype)
@@ -269,7 +282,9 @@ class FunctionPrinter(ExpressionPrinter):
         assert isinstance(name, StringImm)
         cell = self.names.fresh("function")
         self.put(f"static TVMFunctionHandle {cell} = NULL;")
-        self.put(f"if ({cell} == NULL && TVMBackendGetFuncFromEnv(__tvm_module_ctx, {self.value(name)}, &{cell}) != 0) {{")
+        self.put(
+            f"if ({cell} == NULL && TVMBackendGetFuncFromEnv(__tvm_module_ctx, {self.value(name)}, &{cell}) != 0) {{"
+        )
         self._fail_block()
         result, code = self.names.fresh("result"), self.names.fresh("result_code")
         self.put(f"TVMValue {result};")

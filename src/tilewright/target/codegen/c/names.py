@@ -11,10 +11,77 @@ from tilewright.ir import dtype as dt
 from tilewright.tir.expr import Var
 
 _KEYWORDS = frozenset(
-    "auto break case char const continue default do double else enum extern float for goto if inline int long register "
-    "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while bool true false "
-    "args arg_type_ids main exp log sin cos tan pow floor ceil round trunc class new delete this template typename and or "
-    "not xor index y0 y1 yn j0 j1 jn gamma signgam".split()
+    [
+        "auto",
+        "break",
+        "case",
+        "char",
+        "const",
+        "continue",
+        "default",
+        "do",
+        "double",
+        "else",
+        "enum",
+        "extern",
+        "float",
+        "for",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "register",
+        "restrict",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "struct",
+        "switch",
+        "typedef",
+        "union",
+        "unsigned",
+        "void",
+        "volatile",
+        "while",
+        "bool",
+        "true",
+        "false",
+        "args",
+        "arg_type_ids",
+        "main",
+        "exp",
+        "log",
+        "sin",
+        "cos",
+        "tan",
+        "pow",
+        "floor",
+        "ceil",
+        "round",
+        "trunc",
+        "class",
+        "new",
+        "delete",
+        "this",
+        "template",
+        "typename",
+        "and",
+        "or",
+        "not",
+        "xor",
+        "index",
+        "y0",
+        "y1",
+        "yn",
+        "j0",
+        "j1",
+        "jn",
+        "gamma",
+        "signgam",
+    ]
 )
 
 
@@ -34,8 +101,10 @@ def int_literal(dtype: str, value: int) -> str:
     if info.kind == "bool":
         return str(int(bool(value)))
     if info.kind == "uint":
-        return f"((uint8_t){value}U)" if info.bits == 8 else {16: f"((uint16_t){value}U)", 32: f"{value}U"}.get(
-            info.bits, f"UINT64_C({value})"
+        return (
+            f"((uint8_t){value}U)"
+            if info.bits == 8
+            else {16: f"((uint16_t){value}U)", 32: f"{value}U"}.get(info.bits, f"UINT64_C({value})")
         )
     if value == -(1 << (info.bits - 1)) and info.bits >= 32:
         return f"INT{info.bits}_MIN"

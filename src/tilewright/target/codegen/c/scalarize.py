@@ -1,7 +1,7 @@
 """Vector statements as loops over lanes, which C compilers vectorise again.
 
-    C[ramp(i*16, 1, 16)] = A[ramp(i*16, 1, 16)] + broadcast(b, 16)
-        ->  for (lane, 0, 16) "vectorized"  C[i*16 + lane] = A[i*16 + lane] + b
+C[ramp(i*16, 1, 16)] = A[ramp(i*16, 1, 16)] + broadcast(b, 16)
+    ->  for (lane, 0, 16) "vectorized"  C[i*16 + lane] = A[i*16 + lane] + b
 """
 
 from __future__ import annotations
@@ -10,9 +10,22 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import UnsupportedError
 from tilewright.tir.expr import (
-    Broadcast, Call, Cast, CompareExpr, IntImm, Let, Load, LogicalExpr, PrimExpr, Ramp, Select, Shuffle, Var,
+    ArithExpr,
+    Broadcast,
+    Call,
+    Cast,
+    CompareExpr,
+    IntImm,
+    Let,
+    Load,
+    LogicalExpr,
+    Not,
+    PrimExpr,
+    Ramp,
+    Select,
+    Shuffle,
+    Var,
 )  # fmt: skip
-from tilewright.tir.expr import ArithExpr, Not
 from tilewright.tir.stmt import For, ForKind, LetStmt, Stmt, Store
 from tilewright.tir.visitor import StmtMutator
 
@@ -47,7 +60,7 @@ class _Lane:
         if isinstance(e, Not):
             return Not(self.of(e.a))
         if isinstance(e, Cast):
-            return Cast(dt.element(e.dtype), self.of(e.value))
+            return ops.cast(dt.element(e.dtype), self.of(e.value))
         if isinstance(e, Select):
             return Select(self.of(e.condition), self.of(e.true_value), self.of(e.false_value))
         if isinstance(e, Let):

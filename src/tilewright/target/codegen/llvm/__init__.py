@@ -4,8 +4,9 @@
 expressions; ``memory.py``: loads and stores; ``calls.py``: intrinsics and calls of the runtime. ``math.py``: exp,
 tanh, ... as polynomials. ``support.py``: what all kernels of a module share. ``module.py``: puts a module together.
 
-IR is written as text: LLVM parses 1 MB in some 20 ms, and building it object by object from Python takes ten times that.
+IR is written as text, which costs a tenth of building it object by object from Python and parsing that.
 """
 
 from tilewright.target.codegen.llvm.module import emit_function
+
 __all__ = ["emit_function"]

@@ -12,7 +12,7 @@ from tilewright.target.codegen.llvm import math as polynomials
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.expr import overload
 from tilewright.target.codegen.llvm.memory import MemoryEmitter, as_ramp
-from tilewright.tir.expr import Call, IntImm, Load, PrimExpr, StringImm, Var
+from tilewright.tir.expr import Call, IntImm, Load, PrimExpr, StringImm
 
 # The C API's structs; offsets follow from the target's data layout.
 TENSOR = "{ ptr, { i32, i32 }, i32, { i8, i8, i16 }, ptr, ptr, i64 }"
@@ -67,7 +67,7 @@ class CallEmitter(MemoryEmitter):
 
     # ---- floating-point mathematics ----
     def _float_math(self, e: Call, name: str) -> str:
-        """A mathematical function: in float32 for the half types, by polynomial, LLVM intrinsic, or libm lane by lane."""
+        """A mathematical function: by polynomial, LLVM intrinsic, or libm lane by lane; the half types in float32."""
         info = dt.parse(e.dtype)
         args = [self.value(a) for a in e.args]
         exact = name in _LLVM_UNARY
@@ -200,7 +200,7 @@ class CallEmitter(MemoryEmitter):
         while isinstance(rest, Call) and rest.op.name == "tir.if_then_else":
             condition, chosen, other = rest.args
             yes, no = self.new_label("yes"), self.new_label("no")
-            self.branch(self.value(condition), yes, no, _LIKELY if _is_likely(condition) else "")
+            self.branch(self.value(condition), yes, no, LIKELY if is_likely(condition) else "")
             self.start(yes)
             mark = self.enter_scope()
             incoming.append(f"[ {self.value(chosen)}, %{self.block} ]")
@@ -245,7 +245,11 @@ class CallEmitter(MemoryEmitter):
     def _field_address(self, struct: PrimExpr, index: PrimExpr, kind: int) -> str:
         base, at = self.value(struct), self.value(index)
         if kind == VALUE_CONTENT:
-            return self.emit(f"getelementptr inbounds i64, ptr {base}, {ty.scalar(index.dtype)} {at}") if at != "0" else base
+            return (
+                self.emit(f"getelementptr inbounds i64, ptr {base}, {ty.scalar(index.dtype)} {at}")
+                if at != "0"
+                else base
+            )
         path, _ = _FIELD_PATHS[kind]
         return self.emit(f"getelementptr inbounds {TENSOR}, ptr {base}, {ty.scalar(index.dtype)} {at}, {path}")
 
@@ -327,7 +331,7 @@ class CallEmitter(MemoryEmitter):
         """Leave the function with -1 when ``code`` is not zero."""
         failed, passed = self.new_label("fail"), self.new_label("ok")
         bad = self.emit(f"icmp ne i32 {code}, 0")
-        self.branch(bad, failed, passed, _UNLIKELY)
+        self.branch(bad, failed, passed, UNLIKELY)
         self.start(failed)
         self.fail()
         self.start(passed)
@@ -370,12 +374,10 @@ class CallEmitter(MemoryEmitter):
         cell = '@"' + cell[1:] + '"'
         self.unit.globals.setdefault(cell, f"{cell} = internal global ptr null, align 8")
         self.unit.context["__tvm_module_ctx"] = None
-        self.unit.globals.setdefault(
-            "@__tvm_module_ctx", "@__tvm_module_ctx = external global ptr, align 8"
-        )
+        self.unit.globals.setdefault("@__tvm_module_ctx", "@__tvm_module_ctx = external global ptr, align 8")
         known = self.emit(f"load ptr, ptr {cell}, align 8")
         missing, found = self.new_label("lookup"), self.new_label("found")
-        self.branch(self.emit(f"icmp eq ptr {known}, null"), missing, found, _UNLIKELY)
+        self.branch(self.emit(f"icmp eq ptr {known}, null"), missing, found, UNLIKELY)
         origin = self.block
         self.start(missing)
         context = self.emit("load ptr, ptr @__tvm_module_ctx, align 8")
@@ -404,18 +406,21 @@ class CallEmitter(MemoryEmitter):
         return status
 
 
-_LIKELY = ", !prof !{!\"branch_weights\", i32 2000, i32 1}"
-_UNLIKELY = ", !prof !{!\"branch_weights\", i32 1, i32 2000}"
+LIKELY = ', !prof !{!"branch_weights", i32 2000, i32 1}'
+UNLIKELY = ', !prof !{!"branch_weights", i32 1, i32 2000}'
 
 
-def _is_likely(condition: PrimExpr) -> bool:
+def is_likely(condition: PrimExpr) -> bool:
+    """Whether a condition is marked as nearly always true."""
     return isinstance(condition, Call) and condition.op.name == "tir.likely"
 
 
 def _value_dtype(dtype: str) -> str:
     """How a TVMValue holds a value of ``dtype``."""
     info = dt.parse(dtype)
-    return {"int": "int64", "uint": "int64", "bool": "int64", "float": "float64", "bfloat": "float64"}.get(info.kind, "handle")
+    return {"int": "int64", "uint": "int64", "bool": "int64", "float": "float64", "bfloat": "float64"}.get(
+        info.kind, "handle"
+    )
 
 
 CallEmitter._methods = {**MemoryEmitter._methods, Call: CallEmitter._call}
@@ -450,5 +455,3 @@ CallEmitter._calls = {
     "tir.tvm_call_packed_lowered": CallEmitter._packed_lowered,
     "tir.tvm_call_cpacked_lowered": CallEmitter._cpacked_lowered,
 }
-
-__all__ = ["CallEmitter", "Var"]

@@ -16,13 +16,46 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Builder, Unit
 from tilewright.tir.expr import (
-    EQ, GE, GT, LE, LT, NE, Add, And, BinaryExpr, Broadcast, Call, Cast, Div, FloatImm, FloorDiv, FloorMod, IntImm,
-    Let, Load, Max, Min, Mod, Mul, Not, Or, PrimExpr, Ramp, Select, Shuffle, SizeVar, StringImm, Sub, Var,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    BinaryExpr,
+    Broadcast,
+    Call,
+    Cast,
+    Div,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Load,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    Shuffle,
+    SizeVar,
+    StringImm,
+    Sub,
+    Var,
 )  # fmt: skip
 
-_INT_OPS = {Add: "add", Sub: "sub", Mul: "mul"}
-_FLOAT_OPS = {Add: "fadd", Sub: "fsub", Mul: "fmul", Div: "fdiv", Mod: "frem"}
-_COMPARE = {EQ: ("eq", "oeq"), NE: ("ne", "une"), LT: ("lt", "olt"), LE: ("le", "ole"), GT: ("gt", "ogt"), GE: ("ge", "oge")}
+_INT_OPS: dict[type, str] = {Add: "add", Sub: "sub", Mul: "mul"}
+_FLOAT_OPS: dict[type, str] = {Add: "fadd", Sub: "fsub", Mul: "fmul", Div: "fdiv", Mod: "frem"}
+_COMPARE: dict[type, tuple[str, str]] = {
+    EQ: ("eq", "oeq"), NE: ("ne", "une"), LT: ("lt", "olt"), LE: ("le", "ole"), GT: ("gt", "ogt"), GE: ("ge", "oge"),
+}  # fmt: skip
 # One wide common factor for the index 0: it is aligned to anything.
 _ALIGNED_TO_ANYTHING = 1 << 20
 
@@ -96,9 +129,7 @@ class ExpressionEmitter(Builder):
 
     def literal(self, dtype: str, number: float) -> str:
         """A literal of ``dtype``, in all lanes."""
-        text = (
-            ty.float_literal(dtype, number) if dt.is_float(dtype) else ty.int_literal(dtype, int(number))
-        )
+        text = ty.float_literal(dtype, number) if dt.is_float(dtype) else ty.int_literal(dtype, int(number))
         return text if dt.lanes(dtype) == 1 else ty.splat_literal(dtype, text)
 
     def undefined_variable(self, var: Var) -> str:

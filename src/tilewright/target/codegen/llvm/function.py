@@ -12,12 +12,23 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Unit
-from tilewright.target.codegen.llvm.calls import _LIKELY, _UNLIKELY, CallEmitter, _is_likely
+from tilewright.target.codegen.llvm.calls import LIKELY, CallEmitter, is_likely
 from tilewright.target.codegen.llvm.support import emit_argument_check
 from tilewright.target.codegen.llvm.vectors import split_store
-from tilewright.tir.expr import Call, IntImm, PrimExpr, StringImm, Var
+from tilewright.tir.expr import Call, IntImm, StringImm, Var
 from tilewright.tir.stmt import (
-    Allocate, AssertStmt, AttrStmt, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt, Stmt, Store, While,
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    Store,
+    While,
 )  # fmt: skip
 
 _PARALLEL_ENV = "{ ptr, i32 }"
@@ -30,7 +41,7 @@ class FunctionEmitter(CallEmitter):
     passes. ``restrict`` says that distinct pointers name distinct memory.
     """
 
-    _statements: ClassVar[dict[type, Callable[[FunctionEmitter, Stmt], Stmt | None]]] = {}
+    _statements: ClassVar[dict[type, Callable[..., Stmt | None]]] = {}
 
     def __init__(self, unit: Unit, name: str, parent: FunctionEmitter | None = None, restrict: bool = True) -> None:
         super().__init__(unit)
@@ -144,7 +155,7 @@ class FunctionEmitter(CallEmitter):
     def _if(self, s: IfThenElse) -> Stmt | None:
         done, yes = self.new_label("endif"), self.new_label("then")
         no = done if s.else_case is None else self.new_label("else")
-        self.branch(self.value(s.condition), yes, no, _LIKELY if _is_likely(s.condition) else "")
+        self.branch(self.value(s.condition), yes, no, LIKELY if is_likely(s.condition) else "")
         self.start(yes)
         self.nested(s.then_case)
         self.jump(done)
@@ -172,7 +183,7 @@ class FunctionEmitter(CallEmitter):
 
     def _assert(self, s: AssertStmt) -> Stmt | None:
         failed, passed = self.new_label("fail"), self.new_label("ok")
-        self.branch(self.value(s.condition), passed, failed, _LIKELY)
+        self.branch(self.value(s.condition), passed, failed, LIKELY)
         self.start(failed)
         message = s.message.value if isinstance(s.message, StringImm) else str(s.message)
         self.runtime_call("TVMAPISetLastError", "void", f"ptr {self.unit.string(message)}")
@@ -208,7 +219,9 @@ class FunctionEmitter(CallEmitter):
         elif key == "pragma_parallel_barrier_when_finish":
             self.statement(s.body)
             if self.task is not None:
-                self.check_zero(self.runtime_call("TVMBackendParallelBarrier", "i32", f"i32 {self.task[0]}, ptr {self.task[2]}"))
+                self.check_zero(
+                    self.runtime_call("TVMBackendParallelBarrier", "i32", f"i32 {self.task[0]}, ptr {self.task[2]}")
+                )
             return None
         return s.body
 
@@ -312,7 +325,9 @@ class FunctionEmitter(CallEmitter):
             args.append(f"{reg} %c{i}")
         lines += [f'  %r = call i32 @"{name}"({", ".join(args)})', "  ret i32 %r"]
         body = "\n".join(lines)
-        self.unit.functions.append(f'define internal i32 @"{name}.lambda"(i32 %task, ptr %env, ptr %data) nounwind {{\n{body}\n}}')
+        self.unit.functions.append(
+            f'define internal i32 @"{name}.lambda"(i32 %task, ptr %env, ptr %data) nounwind {{\n{body}\n}}'
+        )
 
     def shared_out(self, s: For) -> None:
         """The iterations of a parallel loop that this task runs: one contiguous part, or every n-th."""
@@ -337,7 +352,7 @@ class FunctionEmitter(CallEmitter):
 
 
 FunctionEmitter._methods = dict(CallEmitter._methods)
-FunctionEmitter._statements = {  # type: ignore[assignment]
+FunctionEmitter._statements = {
     SeqStmt: FunctionEmitter._seq,
     LetStmt: FunctionEmitter._let_stmt,
     Store: FunctionEmitter._store,
@@ -349,5 +364,3 @@ FunctionEmitter._statements = {  # type: ignore[assignment]
     AttrStmt: FunctionEmitter._attr,
     For: FunctionEmitter._for,
 }
-
-__all__ = ["FunctionEmitter", "PrimExpr", "_UNLIKELY"]

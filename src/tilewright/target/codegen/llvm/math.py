@@ -16,7 +16,14 @@ from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.codegen.llvm.expr import overload
 
 # (exp(r) - 1 - r) / r**2 on |r| <= log(2) / 2
-_EXP = (0.5, 0.1666666567325592, 0.04166629537940025, 0.008333497680723667, 0.0013944758102297783, 0.00019790243823081255)
+_EXP = (
+    0.5,
+    0.1666666567325592,
+    0.04166629537940025,
+    0.008333497680723667,
+    0.0013944758102297783,
+    0.00019790243823081255,
+)
 # (log(1 + f) - f + f**2 / 2) / f**3 on sqrt(1/2) - 1 <= f <= sqrt(2) - 1
 _LOG = (
     0.3333331346511841, -0.25000008940696716, 0.2000211924314499, -0.1666799634695053, 0.14219552278518677,
@@ -125,14 +132,22 @@ class _Body:
         return self._intrinsic("copysign", x, sign)
 
 
-def _exp(b: _Body, x: str) -> str:
-    """2**n * exp(r) with x = n * log(2) + r; the power in two steps, so that tiny results are rounded and not lost."""
+def _exp(b: _Body, x: str, close: bool = False) -> str:
+    """2**n * exp(r) with x = n * log(2) + r; the power in two steps, so that tiny results are rounded and not lost.
+
+    ``close`` adds up 1 + r with its rounding error, which brings the result within 0.6 units in the last place.
+    """
     x = b.select(b.compare("olt", x, -104.0), -104.0, x)
     x = b.select(b.compare("ogt", x, 89.0), 89.0, x)
     shifted = b.mul_add(x, _LOG2_E, _ROUND)
     n = b.sub(shifted, _ROUND)
     r = b.mul_add(n, -_LN2_LOW, b.mul_add(n, -_LN2_HIGH, x))
-    y = b.add(b.mul_add(b.mul(r, r), b.polynomial(r, _EXP), r), 1.0)
+    if close:
+        most = b.add(1.0, r)
+        rest = b.add(b.sub(1.0, most), r)
+        y = b.add(most, b.mul_add(b.mul(r, r), b.polynomial(r, _EXP), rest))
+    else:
+        y = b.add(b.mul_add(b.mul(r, r), b.polynomial(r, _EXP), r), 1.0)
     whole = b.int_op("sub", b.bits(shifted), _ROUND_BITS)
     half = b.int_op("ashr", whole, 1)
     for part in (half, b.int_op("sub", whole, half)):
@@ -157,9 +172,17 @@ def _log(b: _Body, x: str) -> str:
 
 
 def _sigmoid(b: _Body, x: str) -> str:
-    """exp(-|x|) / (1 + exp(-|x|)), or its complement for positive x: neither overflows."""
-    e = b.call("exp", b.sub(-0.0, b.absolute(x)))
-    return b.div(b.select(b.compare("olt", x, 0.0), e, 1.0), b.add(e, 1.0))
+    """exp(-|x|) / (1 + exp(-|x|)), or its complement for positive x: neither overflows.
+
+    What the denominator lost in rounding is put back with its reciprocal, 1 - q or q.
+    """
+    e = _exp(b, b.sub(-0.0, b.absolute(x)), close=True)
+    negative = b.compare("olt", x, 0.0)
+    below = b.add(1.0, e)
+    lost = b.add(b.sub(1.0, below), e)
+    q = b.div(b.select(negative, e, 1.0), below)
+    reciprocal = b.select(negative, b.sub(1.0, q), q)
+    return b.sub(q, b.mul(b.mul(q, lost), reciprocal))
 
 
 def _tanh(b: _Body, x: str) -> str:
@@ -191,7 +214,7 @@ FUNCTIONS: dict[str, Callable[[_Body, str], str]] = {
 
 
 def define(unit: Unit, name: str, dtype: str) -> str:
-    """The name of the helper that computes ``name`` on float32 vectors of ``dtype``; defined in ``unit`` at first use."""
+    """The helper that computes ``name`` on float32 vectors of ``dtype``; defined in ``unit`` at first use."""
     symbol = f".tw.{name}.{overload(dtype)}"
     if symbol not in unit.definitions:
         unit.definitions[symbol] = ""

@@ -9,7 +9,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Unit
-from tilewright.target.codegen.llvm.expr import ExpressionEmitter, overload
+from tilewright.target.codegen.llvm.expr import ExpressionEmitter
 from tilewright.tir.expr import Add, Broadcast, IntImm, Load, Mul, PrimExpr, Ramp, Sub, Var
 from tilewright.tir.stmt import Store
 
@@ -139,7 +139,11 @@ class MemoryEmitter(ExpressionEmitter):
         result = ""
         for part in range(stride):
             start = min(part * lanes, span - lanes)
-            mine = [i for i in range(lanes) if start <= i * stride < start + lanes and (part == 0 or i * stride >= part * lanes)]
+            mine = [
+                i
+                for i in range(lanes)
+                if start <= i * stride < start + lanes and (part == 0 or i * stride >= part * lanes)
+            ]
             if not mine:
                 continue
             where = self.emit(f"getelementptr inbounds {element}, ptr {first}, i64 {start}") if start else first
@@ -148,7 +152,9 @@ class MemoryEmitter(ExpressionEmitter):
             if not result:
                 result = self._shuffled(e.dtype, vector, [picked.get(i, 0) for i in range(lanes)])
             else:
-                result = self._shuffled(e.dtype, result, [lanes + picked[i] if i in picked else i for i in range(lanes)], vector)
+                result = self._shuffled(
+                    e.dtype, result, [lanes + picked[i] if i in picked else i for i in range(lanes)], vector
+                )
         return result
 
     def _gather(self, e: Load, buffer: str) -> str:
@@ -170,9 +176,9 @@ class MemoryEmitter(ExpressionEmitter):
         made, element = "zeroinitializer", ty.scalar(e.dtype)
         buffer = self.value(e.buffer_var)
         flags, indices = self.lanes_of(e.predicate), self.lanes_of(e.index)
-        for i, (flag, index) in enumerate(zip(flags, indices, strict=True)):
+        for i, (lane_flag, index) in enumerate(zip(flags, indices, strict=True)):
             inside, done, origin = self.new_label("lane"), self.new_label("next"), self.block
-            self.branch(flag, inside, done)
+            self.branch(lane_flag, inside, done)
             self.start(inside)
             lane = self._load_one(e.dtype, self._lane_address(buffer, e.dtype, index, e.index.dtype))
             grown = self.emit(f"insertelement {reg} {made}, {element} {lane}, i64 {i}")
@@ -245,5 +251,3 @@ class MemoryEmitter(ExpressionEmitter):
 
 
 MemoryEmitter._methods = {**ExpressionEmitter._methods, Load: MemoryEmitter._load}
-
-__all__ = ["MemoryEmitter", "as_ramp", "overload"]

@@ -34,7 +34,7 @@ def _number(e: object) -> int:
 
 
 def emit_argument_check(emitter: FunctionEmitter, call: Call) -> None:
-    """Check the arguments as ``tir.tvm_check_arguments`` describes them; leave the function with -1 if they do not fit."""
+    """Check the arguments as ``tir.tvm_check_arguments`` says; leave the function with -1 if they do not fit."""
     values, codes, count = call.args[:3]
     unit = emitter.unit
     rows = []
@@ -64,7 +64,7 @@ def _resource(name: str) -> str:
 
 
 def check_ir(features: CpuFeatures) -> str:
-    """IR of what is the same in every module for one processor: the argument check, and float16 where it is emulated."""
+    """IR of what all modules for a processor share: the argument check, and float16 where it is emulated."""
     lines = [f'target triple = "{features.triple}"', "@__TVMAPISetLastError = external global ptr, align 8"]
     lines.append(_resource("check.ll"))
     if features.arch == "x86" and not features.has("f16c"):

@@ -16,7 +16,17 @@ from typing import Any
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.tir.expr import (
-    ArithExpr, Broadcast, Call, Cast, CompareExpr, Load, LogicalExpr, Not, PrimExpr, Ramp, Select,
+    ArithExpr,
+    Broadcast,
+    Call,
+    Cast,
+    CompareExpr,
+    Load,
+    LogicalExpr,
+    Not,
+    PrimExpr,
+    Ramp,
+    Select,
 )  # fmt: skip
 from tilewright.tir.stmt import Store
 
@@ -54,7 +64,7 @@ class _Slice:
         if isinstance(e, Not):
             return Not(self.of(e.a))
         if isinstance(e, Cast):
-            return Cast(self._dtype(e), self.of(e.value))
+            return ops.cast(self._dtype(e), self.of(e.value))
         if isinstance(e, Select):
             return Select(self.of(e.condition), self.of(e.true_value), self.of(e.false_value))
         if isinstance(e, Call) and all(dt.lanes(a.dtype) in (1, dt.lanes(e.dtype)) for a in e.args):
