@@ -1,4 +1,4 @@
-"""The generator of DCGAN (Radford et al., "Unsupervised Representation Learning with Deep Convolutional GANs", 2015)."""
+"""The generator of DCGAN (Radford et al., "Unsupervised Representation Learning with Deep ... GANs", 2015)."""
 
 from __future__ import annotations
 

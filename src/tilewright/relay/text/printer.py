@@ -151,21 +151,21 @@ class RelayPrinter:
 
     # Expressions: each of these gives steps for the trampoline.
 
-    def _expr(self, expr: RelayExpr, allow_in_place: bool = False) -> Steps[str]:
+    def _expr(self, expr: RelayExpr, allow_in_place: bool = False, heads_scope: bool = False) -> Steps[str]:
         known = self.memo.get(expr)
         if known is not None:
             return known
-        yield self._prepare(expr, allow_in_place)
+        yield self._prepare(expr, heads_scope and self._in_place(expr, allow_in_place))
         return self._place(expr, allow_in_place)
 
     def _in_place(self, expr: RelayExpr, allowed: bool) -> bool:
         return isinstance(expr, _IN_PLACE) or (allowed and self.uses[expr] < 2)
 
-    def _prepare(self, expr: RelayExpr, allow_in_place: bool = False) -> Steps[None]:
-        """Print what ``expr`` needs before it, and work out its own text."""
+    def _prepare(self, expr: RelayExpr, heads_scope: bool = False) -> Steps[None]:
+        """Print what ``expr`` needs before it, and work out its own text; a let in mid-scope has parentheses."""
         if expr in self.memo or expr in self.prepared:
             return
-        if isinstance(expr, Let) and not self._in_place(expr, allow_in_place):
+        if isinstance(expr, Let) and not heads_scope:
             text = "(" + _indented("\n" + (yield self._let(expr))) + "\n)"
         else:
             text = yield self._node(expr)
@@ -195,7 +195,7 @@ class RelayPrinter:
 
     def _scope(self, expr: RelayExpr) -> Steps[str]:
         self.scopes.append([])
-        text = yield self._expr(expr, allow_in_place=True)
+        text = yield self._expr(expr, allow_in_place=True, heads_scope=True)
         return "".join(self.scopes.pop()) + text
 
     def _body(self, expr: RelayExpr) -> Steps[str]:
@@ -219,7 +219,8 @@ class RelayPrinter:
                 fields = yield self._list(expr.fields)
                 return f"({comma_separated(fields, len(fields))})"
             case TupleGetItem():
-                return f"{(yield self._expr(expr.tuple_value))}.{expr.index}"
+                value = yield self._expr(expr.tuple_value)
+                return f"({value}).{expr.index}" if value[0] in "-0123456789" else f"{value}.{expr.index}"
             case Function():
                 return (yield self._function("fn ", expr))
             case Let():
@@ -302,7 +303,7 @@ class RelayPrinter:
             if not isinstance(body, Let) or body in self.memo or self.uses[body] > 1:
                 break
             let = body
-        text = yield self._expr(let.body, allow_in_place=True)
+        text = yield self._expr(let.body, allow_in_place=True, heads_scope=True)
         done += self.scopes.pop()
         return "".join(done) + text
 

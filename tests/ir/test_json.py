@@ -1,0 +1,159 @@
+"""The JSON form of nodes: TVM's layout, round trips, and refusal of what is damaged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tilewright.ir.attrs import DictAttrs
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import GlobalVar
+from tilewright.ir.json import load_json, save_json
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.prim_expr import FloatImm, IntImm, Select, SizeVar
+from tilewright.ir.span import SourceName, Span
+from tilewright.ir.structural import assert_structural_equal
+from tilewright.ir.type import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, TypeCall, TypeVar
+from tilewright.parser import parse
+from tilewright.relay.expr import Call, Constant, Function, Var, const
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "relay" / "constant_with_metadata.txt"
+ADD = Op.get_or_register("add")
+
+
+def round_trip(value: object) -> object:
+    again = load_json(save_json(value))
+    assert_structural_equal(again, value, map_free_vars=True)
+    assert save_json(again) == save_json(value)
+    return again
+
+
+def test_the_metadata_section_has_tvm_s_layout() -> None:
+    recorded = GOLDEN.read_text().split("#[metadata]\n")[1]
+    values = np.arange(6, dtype="float32").reshape(2, 3)
+    constant = const(values).with_checked_type(TensorType((2, 3)))
+    assert save_json({"relay.Constant": [constant]}) == recorded
+
+
+def test_tvm_s_own_metadata_is_read() -> None:
+    table = load_json(GOLDEN.read_text().split("#[metadata]\n")[1])
+    (constant,) = table["relay.Constant"]
+    assert isinstance(constant, Constant)
+    np.testing.assert_array_equal(constant.data.numpy(), np.arange(6, dtype="float32").reshape(2, 3))
+    assert constant.checked_type == TensorType((2, 3))
+
+
+def test_types_round_trip() -> None:
+    a, n = TypeVar("a"), SizeVar("n")
+    tensor = TensorType((1, n, AnyDim()), "int8")
+    box = TypeCall(GlobalTypeVar("Box"), [a])
+    round_trip(FuncType([tensor, RefType(box)], TupleType([tensor, a]), [a]))
+
+
+def test_scalar_expressions_round_trip() -> None:
+    n = SizeVar("n")
+    round_trip((Select(n < 3, n * 2 + 1, n // 2), FloatImm("float32", 0.1), IntImm("int64", 5)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "uint8", "int64", "bool", "bfloat16"])
+def test_constants_of_every_dtype_round_trip(dtype: str) -> None:
+    round_trip(const(np.array([[0, 1, 1]]), dtype))
+
+
+def test_empty_and_scalar_arrays_round_trip() -> None:
+    round_trip(const(np.zeros((0, 3), "float32")))
+    round_trip(const(1.5))
+
+
+def test_modules_round_trip() -> None:
+    text = """
+type List[A] { Cons(A, List[A]), Nil }
+def @length[A](%xs: List[A]) -> int32 {
+  match (%xs) { Cons(_, %rest) => { add(1, @length(%rest)) }, Nil => { 0 } }
+}
+def @main(%x: int32, Primitive=1, Compiler="c") {
+  let %cell = ref(%x);
+  if (True) { (ref_read(%cell), %x).0 } else { ref_write(%cell, 2); %x }
+}
+"""
+    mod = parse(text)
+    again = round_trip(mod)
+    assert isinstance(again, IRModule)
+    assert str(again) == str(mod)
+
+
+def test_sharing_and_inferred_types_survive() -> None:
+    tensor = TensorType((2,))
+    x = Var("x", tensor)
+    once = Call(ADD, [x, x]).with_checked_type(tensor)
+    again = load_json(save_json(Function([x], Call(ADD, [once, once]))))
+    assert again.body.args[0] is again.body.args[1]
+    assert again.body.args[0].checked_type == tensor
+
+
+def test_attributes_of_functions_are_plain_values() -> None:
+    attrs = DictAttrs({"a": 1, "b": True, "c": 0.25, "d": "text", "e": (1, (2, "x")), "f": None, "g": 2**40})
+    again = load_json(save_json(attrs))
+    assert dict(again.items()) == dict(attrs.items())
+    assert type(again["b"]) is bool
+
+
+def test_spans_are_kept() -> None:
+    span = Span(SourceName("file"), 3, 4, 5, 6)
+    again = load_json(save_json(GlobalVar("f", span)))
+    assert again.span.source_name.name == "file"
+    assert (again.span.line, again.span.end_column) == (3, 6)
+
+
+def test_copies_of_a_variable_that_share_its_identifier_are_one_variable() -> None:
+    x = Var("x", TensorType((2,)))
+    document = json.loads(save_json((x, x)))
+    nodes = document["nodes"]
+    copy = next(dict(n) for n in nodes if n["type_key"] == "relay.Var")
+    nodes.append(copy)
+    nodes[document["root"]]["data"][1] = len(nodes) - 1
+    first, second = load_json(json.dumps(document))
+    assert first is second
+
+
+def test_long_chains_do_not_recurse() -> None:
+    x = Var("x")
+    body: object = x
+    for _ in range(10_000):
+        body = Call(ADD, [body, x])  # type: ignore[list-item]
+    func = Function([x], body)  # type: ignore[arg-type]
+    assert_structural_equal(load_json(save_json(func)), func)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not JSON"),
+        ("[]", "not a graph of nodes"),
+        ('{"root": 1, "nodes": [{"type_key": ""}]}', "damaged"),
+        (
+            '{"root": 1, "nodes": [{"type_key": ""}, {"type_key": "os.system", "attrs": {}}]}',
+            "'os.system' is not known",
+        ),
+        ('{"root": 1, "nodes": [{"type_key": ""}, {"type_key": "Array", "data": [1]}]}', "contains itself"),
+        ('{"root": 1, "nodes": [{"type_key": ""}, {"type_key": "relay.Constant", "attrs": {"data": "0"}}]}', "damaged"),
+        (
+            '{"root": 1, "nodes": [{"type_key": ""}, {"type_key": "relay.Constant", "attrs": {"data": "0"}}],'
+            ' "b64ndarrays": ["AAAA"]}',
+            "cut short",
+        ),
+    ],
+)
+def test_damaged_text_is_refused(text: str, message: str) -> None:
+    with pytest.raises(TilewrightError, match=message):
+        load_json(text)
+
+
+def test_what_cannot_be_written_is_named() -> None:
+    with pytest.raises(TilewrightError, match="set cannot|a set .* cannot be written"):
+        save_json(DictAttrs({"a": {1, 2}}))

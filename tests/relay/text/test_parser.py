@@ -1,0 +1,195 @@
+"""What the parser accepts, and how it reports what it does not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.diagnostics import DiagnosticError
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.op import Op
+from tilewright.ir.structural import assert_structural_equal
+from tilewright.ir.type import TensorType
+from tilewright.parser import fromtext, parse, parse_expr
+from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, Var, const
+from tilewright.relay.op.definition import OpDef
+
+for _name in ("add", "multiply", "subtract", "divide", "less"):
+    Op.get_or_register(_name)
+
+
+class ParserTestAttrs(Attrs):
+    """Attributes with types that a text can get wrong."""
+
+    axis: int = 0
+    shape: tuple[int, ...] = ()
+    units: int | None = None
+    rate: float = 0.5
+
+
+class ParserTest(OpDef):
+    """An operator for the tests."""
+
+    name = "test.parse"
+    attrs_type = ParserTestAttrs
+
+
+def constant(text: str) -> Constant:
+    found = parse_expr(text)
+    assert isinstance(found, Constant)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "dtype"),
+    [
+        ("1", 1, "int32"), ("-5", -5, "int32"), ("3000000000", 3000000000, "int64"), ("7i64", 7, "int64"),
+        ("7i8", 7, "int8"), ("1.5", 1.5, "float32"), ("2f", 2.0, "float32"), ("-1e-3f64", -1e-3, "float64"),
+        ("0.5f16", 0.5, "float16"), ("True", True, "bool"), ("False", False, "bool"),
+    ],
+)  # fmt: skip
+def test_scalar_literals(text: str, value: Any, dtype: str) -> None:
+    found = constant(text)
+    assert found.data.dtype == dtype
+    assert found.data.numpy().item() == value
+
+
+def test_operators_bind_as_in_arithmetic() -> None:
+    x = Var("x")
+    parsed = parse_expr("fn (%x) { %x + %x * %x < 2f }")
+    expected = Function(
+        [x], Call(Op.get("less"), [Call(Op.get("add"), [x, Call(Op.get("multiply"), [x, x])]), const(2.0)])
+    )
+    assert_structural_equal(parsed, expected)
+
+
+def test_comments_and_blank_space_are_skipped() -> None:
+    parsed = parse_expr("fn /* one\n two */ (%x) // three\n {\n\n (%x,) }")
+    x = Var("x")
+    assert_structural_equal(parsed, Function([x], Tuple([x])))
+
+
+def test_trailing_commas() -> None:
+    mod = parse("type T { A(int32,), B, }\ndef @main(%x: Tensor[(4,), float32],) -> (int32,) { (%x,) }")
+    assert mod["main"].params[0].type_annotation == TensorType((4,))
+
+
+def test_inner_variables_hide_outer_ones() -> None:
+    parsed = parse_expr("fn (%x) { let %x = 1; %x }")
+    assert isinstance(parsed, Function) and isinstance(parsed.body, Let)
+    assert parsed.body.body is parsed.body.var
+
+
+def test_a_let_bound_function_sees_itself() -> None:
+    parsed = parse_expr("fn (%x) { let %f = fn (%y) { %f(%y) }; %f(%x) }")
+    assert isinstance(parsed, Function) and isinstance(parsed.body, Let)
+    assert parsed.body.value.body.op is parsed.body.var  # type: ignore[attr-defined]
+
+
+def test_functions_may_call_those_that_follow() -> None:
+    mod = parse("def @main(%x: int32) { @f(%x) }\ndef @f(%x: int32) { %x }")
+    assert mod["main"].body.op is mod.get_global_var("f")
+
+
+def test_parsing_into_a_module_keeps_what_it_has() -> None:
+    first = parse("type Box { Make(int32) }\ndef @f(%x: int32) { Make(%x) }")
+    both = parse("def @main(%x: int32) { match (@f(%x)) { Make(%y) => %y } }", init_module=first)
+    assert [v.name_hint for v in both.get_global_vars()] == ["f", "main"]
+    assert len(first) == 1
+    assert fromtext(str(both))["main"].body.data.op is not first.get_global_var("f")
+
+
+def test_metadata_may_be_given_beside_the_text() -> None:
+    mod = parse("def @main() { meta[relay.Constant][0] }", init_meta_table={"relay.Constant": [const([1.0, 2.0])]})
+    assert mod["main"].body.data.shape == (2,)
+
+
+def test_nodes_know_where_they_stand() -> None:
+    mod = parse("def @main(%x: int32) {\n  add(%x,\n    1)\n}", source_name="file.relay")
+    span = mod["main"].body.span
+    assert (span.source_name.name, span.line, span.column, span.end_line, span.end_column) == ("file.relay", 2, 3, 3, 7)
+
+
+def problems(text: str) -> str:
+    with pytest.raises(DiagnosticError) as caught:
+        parse(text, source_name="m.relay")
+    return str(caught.value)
+
+
+def test_a_syntax_error_shows_the_place_and_what_may_stand_there() -> None:
+    assert problems("def @main(%x: Tensor[(1, 2) float32]) {\n  %x\n}") == (
+        "error: found `float32`, expected `,`\n"
+        " --> m.relay:1:29\n"
+        "  |\n"
+        "1 | def @main(%x: Tensor[(1, 2) float32]) {\n"
+        "  |                             ^^^^^^^"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def @main() {", "the text ends too early; expected an expression"),
+        ("def @main() { add(%x,, ) }", "found `,`, expected an expression"),
+        ("def @main() { $ }", "found `$`, expected an expression"),
+        ("def @main(%x) { add(%x, axis=) }", "found `)`, expected a value"),
+        ("def @main(%x: ) { %x }", "expected a type"),
+        ('#[version = "9.9"]\ndef @main() { 1 }', "this is text of version 9.9; version 0.0.5 is understood"),
+        ("def @main() { nope() }", "operator nope is not known"),
+        ("def @main() { multipy(1, 2) }", "operator multipy is not known; did you mean multiply?"),
+        ("def @main(%abc) { %abd }", "variable %abd is not defined; did you mean abc?"),
+        ("def @main() { %3 }", "%3 is used before it is defined"),
+        ("def @main() { 1 }\ndef @main() { 2 }", "function @main is defined twice"),
+        ("def @main(%x) { test.parse(%x, axes=1) }", "has no attribute axes; did you mean axis?"),
+        ("def @main(%x) { test.parse(%x, axis=1.5f) }", "attribute axis of ParserTestAttrs takes int, found 1.5"),
+        ('def @main(%x) { test.parse(%x, shape=[1, "a"]) }', "takes tuple[int, ...], found (1, 'a')"),
+        ("def @main(%x) { test.parse(%x, axis=1, axis=1) }", "attribute axis is given twice"),
+        ("def @main(%x) { add(%x, %x, axis=1) }", "operator add takes no attributes, found axis"),
+        ("def @main(%x) { %x(axis=1) }", "only operators take attributes, found axis"),
+        ("def @main(%x) { test.parse(%x, axis=one) }", 'one is no value; a string is written in quotes, "one"'),
+        ("def @main() { meta[relay.Constant][0] }", "is not in the metadata: there is no metadata section"),
+        ("def @main(%x: Tensor[(1), float33]) { %x }", "float33 is no data type"),
+        ("def @main() { 300i8 }", "the literal 300i8 does not fit int8"),
+        ("type T { A(int32) }\ndef @main() { A() }", "constructor A takes 1 arguments, found 0"),
+        ("type T { A(int32) }\ndef @main(%x) { match (%x) { A => %x } }", "takes 1 arguments, the pattern has 0"),
+        ("def @main(%x) { match (%x) { B(_) => %x } }", "constructor B is not known"),
+    ],
+)
+def test_errors(text: str, message: str) -> None:
+    found = problems(text)
+    assert message in found
+    assert "--> m.relay:" in found and "^" in found
+
+
+def test_all_wrong_names_are_reported_at_once() -> None:
+    with pytest.raises(DiagnosticError) as caught:
+        parse("def @main(%x) {\n  %0 = foo(%y);\n  add(%0, %z)\n}")
+    assert [(d.message, d.span.line) for d in caught.value.diagnostics if d.span] == [
+        ("operator foo is not known", 2),
+        ("variable %y is not defined", 2),
+        ("variable %z is not defined", 3),
+    ]
+
+
+def test_integers_fit_float_attributes_and_optional_ones() -> None:
+    parsed = parse_expr("fn (%x) { test.parse(%x, rate=2, units=3, shape=(1, 2)) }")
+    assert isinstance(parsed, Function) and isinstance(parsed.body, Call)
+    assert parsed.body.attrs == parsed.body.attrs
+    attrs = parsed.body.attrs
+    assert isinstance(attrs, ParserTestAttrs)
+    assert (attrs.rate, attrs.units, attrs.shape) == (2.0, 3, (1, 2))
+    assert isinstance(attrs.rate, float)
+
+
+def test_damaged_metadata_is_an_error() -> None:
+    with pytest.raises(TilewrightError, match="metadata section of from_string cannot be read"):
+        parse("def @main() { 1 }\n\n#[metadata]\n{ not json")
+
+
+def test_long_lines_are_cut_around_the_place() -> None:
+    text = "def @main(%x) { (" + "%x, " * 200 + "%y" + ", %x" * 200 + ") }"
+    found = problems(text).split("\n")
+    assert len(found[3]) < 140
+    assert found[3][found[4].index("^") : found[4].rindex("^") + 1] == "%y"
