@@ -6,10 +6,13 @@ relations.py layout_rules.py families.py attributes.py   what declarations share
 op.py                        TVM's registration functions
 """
 
-from tilewright.relay.op import annotation, image, nn, op, strategy
+from tilewright.relay.op import annotation, image, nn
+from tilewright.relay.op import op as op
+from tilewright.relay.op import strategy as strategy
 from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.op import get as get
 from tilewright.relay.op.op import (
-    get, register_alter_op_layout, register_broadcast_schedule, register_compute, register_convert_op_layout,
+    register_alter_op_layout, register_broadcast_schedule, register_compute, register_convert_op_layout,
     register_external_compiler, register_gradient, register_injective_schedule, register_legalize, register_pattern,
     register_reduce_schedule, register_schedule, register_strategy,
 )  # fmt: skip
@@ -51,17 +54,17 @@ __all__ = [
     "cast", "cast_like", "ceil", "clip", "collapse_sum_like", "collapse_sum_to", "concatenate",
     "contrib_reverse_reshape", "copy", "cos", "cosh", "cumprod", "cumsum", "device_copy", "divide", "equal", "erf",
     "exp", "expand_dims", "fast_erf", "fast_exp", "fast_tanh", "fixed_point_multiply", "floor", "floor_divide",
-    "floor_mod", "full", "full_like", "gather", "gather_nd", "get", "greater", "greater_equal", "image",
+    "floor_mod", "full", "full_like", "gather", "gather_nd", "greater", "greater_equal", "image",
     "invert_permutation", "isfinite", "isinf", "isnan", "layout_transform", "left_shift", "less", "less_equal", "log",
     "log10", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "matrix_set_diag", "max",
     "maximum", "mean", "mean_std", "mean_variance", "meshgrid", "min", "minimum", "mod", "multiply", "ndarray_size",
-    "negative", "nn", "not_equal", "one_hot", "ones", "ones_like", "op", "power", "prod", "register_alter_op_layout",
+    "negative", "nn", "not_equal", "one_hot", "ones", "ones_like", "power", "prod", "register_alter_op_layout",
     "register_broadcast_schedule", "register_compute", "register_convert_op_layout", "register_external_compiler",
     "register_gradient", "register_injective_schedule", "register_legalize", "register_pattern",
     "register_reduce_schedule", "register_schedule", "register_strategy", "reinterpret", "repeat", "reshape",
     "reshape_like", "reverse", "reverse_reshape", "reverse_sequence", "right_shift", "round", "rsqrt", "scatter",
     "scatter_add", "scatter_nd", "sequence_mask", "shape_of", "sigmoid", "sign", "sin", "sinh", "slice_like", "sort",
-    "split", "sqrt", "squeeze", "stack", "std", "strategy", "strided_set", "strided_slice", "subtract", "sum", "take",
+    "split", "sqrt", "squeeze", "stack", "std", "strided_set", "strided_slice", "subtract", "sum", "take",
     "tan", "tanh", "tile", "topk", "transpose", "trilu", "trunc", "unravel_index", "variance", "where", "zeros",
     "zeros_like",
 ]  # fmt: skip
