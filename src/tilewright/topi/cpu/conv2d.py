@@ -57,7 +57,9 @@ def conv2d_layouts(
     """
     cpu = features(target)
     lanes = cpu.lanes(_bits(dtype))
-    if groups > 1 and groups == in_channels == out_channels:
+    if groups > 1 and groups == in_channels:
+        if out_channels != in_channels:
+            return None
         block = largest_divisor(out_channels, lanes)
         if block == 1:
             return None
@@ -72,7 +74,8 @@ def conv2d_layouts(
 
 
 def _bits(dtype: str) -> int:
-    return max(8, dt.bits(dtype))
+    """Bits of an accumulator's lane: narrow types are summed in wider ones."""
+    return max(32, dt.bits(dtype))
 
 
 @autotvm.register_topi_compute("conv2d_NCHWc.x86")
