@@ -23,6 +23,7 @@ from tilewright.relay.visitor import post_order_visit
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.ndarray import NDArray
 from tilewright.target.build import ModuleBuilder
+from tilewright.target.features import features
 from tilewright.target.target import Target
 
 TargetLike = str | Target | Mapping[Any, Any]
@@ -137,7 +138,7 @@ def build(
             graph = GraphCodegen(TECompiler(chosen, kernels.add, mod_name)).codegen(module["main"])
     with report.stage("codegen"):
         library = kernels.finish()
-    _fill_report(report, graph)
+    _fill_report(report, graph, chosen)
     factory = GraphExecutorFactoryModule(
         module, chosen, "graph", graph.to_json(), library, mod_name, graph.params, report
     )
@@ -181,7 +182,9 @@ def _count_operators(func: Function) -> int:
     return count
 
 
-def _fill_report(report: BuildReport, graph: Graph) -> None:
+def _fill_report(report: BuildReport, graph: Graph, target: Target) -> None:
+    if target.kind.name == "llvm":  # what C source needs is up to the compiler it is given to
+        report.cpu_features = features(target).names
     report.kernels = len(graph.functions)
     report.kernel_calls = sum(n.op != "null" and not n.alias for n in graph.nodes)
     report.implementations = {f.name: f.implementation for f in graph.functions}
