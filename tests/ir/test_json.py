@@ -155,5 +155,5 @@ def test_damaged_text_is_refused(text: str, message: str) -> None:
 
 
 def test_what_cannot_be_written_is_named() -> None:
-    with pytest.raises(TilewrightError, match="set cannot|a set .* cannot be written"):
+    with pytest.raises(TilewrightError, match=r"a set .* cannot be written"):
         save_json(DictAttrs({"a": {1, 2}}))

@@ -20,6 +20,7 @@ class RelayExpr(Node):
 
     __slots__ = ("_checked_type",)
     make_call: ClassVar[Callable[..., Any]]  # set by relay.expr, which defines Call
+    to_text: ClassVar[Callable[..., str]]  # set by relay.text.printer
 
     @property
     def checked_type(self) -> Type:
@@ -40,6 +41,10 @@ class RelayExpr(Node):
     def checked_type_(self) -> Type:
         """TVM's second name of ``checked_type``."""
         return self.checked_type
+
+    def astext(self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None) -> str:
+        """The expression in Relay's text form; constants go to a metadata section unless it is left out."""
+        return RelayExpr.to_text(self, version=True, show_meta_data=show_meta_data, annotate=annotate)
 
     def with_checked_type(self, checked_type: Type | None) -> Self:
         """Record the inferred type on a node that was just built, and return the node."""

@@ -1,3 +1,4 @@
+# ruff: noqa: F401 (names are imported here to be found here)
 """Relay: the graph-level IR, its operators, type inference, passes, text form, front ends and back end.
 
 expr.py adt.py visitor.py   the nodes and walks over them      op/           operators, one declaration each
@@ -9,22 +10,54 @@ backend/ build_module.py    from a module to a library         testing/      net
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.prim_expr import Any as Any_
+from tilewright.ir.prim_expr import Any
 from tilewright.ir.type import (
-    FuncType, GlobalTypeVar, IncompleteType, RefType, TensorType, TupleType, Type, TypeCall, TypeKind, TypeVar,
+    FuncType,
+    GlobalTypeVar,
+    IncompleteType,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeKind,
+    TypeVar,
     scalar_type,
 )  # fmt: skip
 from tilewright.relay import adt, expr, op
 from tilewright.relay.adt import (
-    Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, TypeData,
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    TypeData,
 )  # fmt: skip
 from tilewright.relay.expr import (
-    Call, Constant, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, TempExpr, Tuple, TupleGetItem, TupleWrapper,
-    Var, bind, const, var,
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    TempExpr,
+    Tuple,
+    TupleGetItem,
+    TupleWrapper,
+    Var,
+    bind,
+    const,
+    var,
 )  # fmt: skip
 from tilewright.relay.op import *  # noqa: F403
 from tilewright.relay.op import annotation, image, nn
@@ -38,6 +71,7 @@ _LAZY_NAMES = {
     "build": "tilewright.relay.build_module",
     "optimize": "tilewright.relay.build_module",
     "fromtext": "tilewright.relay.text.parser",
+    "parse": "tilewright.relay.text.parser",
     "parse_expr": "tilewright.relay.text.parser",
     "Prelude": "tilewright.relay.prelude",
     "ScopeBuilder": "tilewright.relay.scope_builder",
@@ -50,10 +84,8 @@ if TYPE_CHECKING:
     from tilewright.relay.build_module import build, optimize
     from tilewright.relay.prelude import Prelude
     from tilewright.relay.scope_builder import ScopeBuilder
-    from tilewright.relay.text.parser import fromtext, parse_expr
+    from tilewright.relay.text.parser import fromtext, parse, parse_expr
     from tilewright.runtime.params import load_param_dict, save_param_dict
-
-Any = Any_  # type: ignore[misc]  # the unknown dimension, TVM's relay.Any
 
 
 def __getattr__(name: str) -> object:

@@ -165,9 +165,9 @@ def test_errors(text: str, message: str) -> None:
 
 def test_all_wrong_names_are_reported_at_once() -> None:
     with pytest.raises(DiagnosticError) as caught:
-        parse("def @main(%x) {\n  %0 = foo(%y);\n  add(%0, %z)\n}")
+        parse("def @main(%x) {\n  %0 = bar_baz(%y);\n  add(%0, %z)\n}")
     assert [(d.message, d.span.line) for d in caught.value.diagnostics if d.span] == [
-        ("operator foo is not known", 2),
+        ("operator bar_baz is not known", 2),
         ("variable %y is not defined", 2),
         ("variable %z is not defined", 3),
     ]

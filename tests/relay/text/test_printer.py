@@ -151,7 +151,8 @@ def test_functions_as_values_and_their_attributes() -> None:
     fused = Function([p], add(p, p), TENSOR, attrs={"Primitive": 1, "Compiler": "dnnl", "flag": True})
     assert lines(Function([x], Call(fused, [x]))) == [
         "fn (%x: Tensor[(2, 3), float32]) {",
-        '  %0 = fn (%p0: Tensor[(2, 3), float32], Primitive=1, Compiler="dnnl", flag=True) -> Tensor[(2, 3), float32] {',
+        '  %0 = fn (%p0: Tensor[(2, 3), float32], Primitive=1, Compiler="dnnl", flag=True)'
+        " -> Tensor[(2, 3), float32] {",
         "    add(%p0, %p0) /* ty=Tensor[(2, 3), float32] */",
         "  };",
         "  %0(%x)",

@@ -70,7 +70,7 @@ def get_net(
         raise ValueError(f"the generator makes images of 64x64, not {oshape[1]}x{oshape[2]}")
     if code is None:
         code = relay.var("data", shape=(batch_size, random_len), dtype=dtype)
-    net = relay.nn.relu(relay.nn.dense(code, relay.var("dense_weight"), units=4 * 4 * ngf * 8))
+    net: RelayExpr = relay.nn.relu(relay.nn.dense(code, relay.var("dense_weight"), units=4 * 4 * ngf * 8))
     net = relay.reshape(net, newshape=(-1, ngf * 8, 4, 4) if layout == "NCHW" else (-1, 4, 4, ngf * 8))
     for prefix, scale, size in (("g2", 8, 4), ("g3", 4, 8), ("g4", 2, 16)):
         before, after = (ngf * scale, size, size), (ngf * scale // 2, size * 2, size * 2)

@@ -26,7 +26,7 @@ _SPECS = {
 
 
 def _layer(data: RelayExpr, growth_rate: int, bn_size: int, index: str) -> RelayExpr:
-    body = relay.nn.relu(layers.batch_norm_infer(data, name=f"batch_1_{index}"))
+    body: RelayExpr = relay.nn.relu(layers.batch_norm_infer(data, name=f"batch_1_{index}"))
     body = layers.conv2d(body, channels=bn_size * growth_rate, kernel_size=(1, 1), name=f"conv2d_1_{index}")
     body = relay.nn.relu(layers.batch_norm_infer(body, name=f"batch_2_{index}"))
     return layers.conv2d(body, channels=growth_rate, kernel_size=(3, 3), padding=(1, 1), name=f"conv2d_2_{index}")
@@ -42,7 +42,7 @@ def _block(data: RelayExpr, num_layers: int, growth_rate: int, bn_size: int, ind
 
 
 def _transition(data: RelayExpr, channels: int, index: int) -> RelayExpr:
-    body = relay.nn.relu(layers.batch_norm_infer(data, name=f"batch_t_{index}"))
+    body: RelayExpr = relay.nn.relu(layers.batch_norm_infer(data, name=f"batch_t_{index}"))
     body = layers.conv2d(body, channels=channels, kernel_size=(1, 1), name=f"conv_t_{index}")
     result: RelayExpr = relay.nn.avg_pool2d(body, pool_size=(2, 2), strides=(2, 2))
     return result

@@ -41,7 +41,7 @@ def residual_unit(
         data_layout: layout of the data.
         kernel_layout: layout of the weights.
     """
-    layout = {"data_layout": data_layout, "kernel_layout": kernel_layout}
+    layout: dict[str, Any] = {"data_layout": data_layout, "kernel_layout": kernel_layout}
     narrow = num_filter // 4
     wide = ((3, 3), (1, 1))  # kernel and padding
     point = ((1, 1), (0, 0))
@@ -91,7 +91,7 @@ def resnet(
         dtype: element type.
     """
     kernel_layout = layers.conv_kernel_layout(layout)
-    form = {"data_layout": layout, "kernel_layout": kernel_layout}
+    form: dict[str, Any] = {"data_layout": layout, "kernel_layout": kernel_layout}
     axis = layout.index("C")
     data = relay.var("data", shape=data_shape, dtype=dtype)
     body = layers.batch_norm_infer(data, epsilon=2e-5, axis=axis, scale=False, name="bn_data")

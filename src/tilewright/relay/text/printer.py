@@ -399,6 +399,7 @@ def _plain_text(value: Any) -> str:
 
 
 IRModule.to_text = staticmethod(to_text)
+RelayExpr.to_text = staticmethod(to_text)
 register_printer(Expr, _plain_text)
 register_printer(GlobalVar, _plain_text)
 register_printer(Type, type_text)
