@@ -47,6 +47,9 @@ class Layout(InternedNode):
 
     name: str
 
+    def __init__(self, name: str) -> None:
+        self._init(name)
+
     @property
     def axes(self) -> tuple[tuple[str, int], ...]:
         """(letter, factor) in order; factor 0 for a primal axis."""
@@ -124,6 +127,9 @@ class BijectiveLayout(InternedNode):
 
     src_layout: Layout
     dst_layout: Layout
+
+    def __init__(self, src_layout: Layout, dst_layout: Layout) -> None:
+        self._init(src_layout, dst_layout)
 
     def forward_index(self, index: Sequence[Any]) -> tuple[PrimExpr, ...]:
         """Where the element at ``index`` in the source is in the destination."""

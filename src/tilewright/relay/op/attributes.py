@@ -56,9 +56,7 @@ def static_ints(value: Any, what: str) -> tuple[int, ...]:
     if isinstance(value, Constant):
         return tuple(int(v) for v in value.data.numpy().reshape(-1))
     if isinstance(value, RelayExpr):
-        raise UnsupportedError(
-            f"{what} is computed by the model itself; fold it to a constant (FoldConstant) first"
-        )
+        raise UnsupportedError(f"{what} is computed by the model itself; fold it to a constant (FoldConstant) first")
     return ints(value)
 
 

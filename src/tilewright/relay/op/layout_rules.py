@@ -114,7 +114,7 @@ def with_layout_attr(field: str = "layout", fixed_axes: str = "HW") -> LayoutRul
 
 
 def axis_attr(default_output: Callable[[int], int] = lambda rank: 1) -> LayoutRule:
-    """The rule of operators that treat one axis, given by the attribute ``axis``, and give tensors of the same shape."""
+    """The rule of operators that treat the axis in their attribute ``axis``, and give tensors of the same shape."""
 
     def rule(
         attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
@@ -169,7 +169,11 @@ def concatenation(
         extents = [known(t.shape[axis]) for t in fields if isinstance(t, TensorType)]
         for new in new_in_layouts:
             factor = new.factor_of(letter)
-            if new and convertible(old, new) and all(factor < 0 or (e is not None and e % factor == 0) for e in extents):
+            if (
+                new
+                and convertible(old, new)
+                and all(factor < 0 or (e is not None and e % factor == 0) for e in extents)
+            ):
                 chosen, attrs = new, attrs.replace(axis=new.index_of(letter))
                 break
     return InferCorrectLayoutOutput([chosen] * count, [chosen], attrs)

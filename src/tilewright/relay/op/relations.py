@@ -158,9 +158,7 @@ def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[PrimExpr, ...]
     for x, y in zip(long[head:], short, strict=True):
         dim = broadcast_dims(x, y)
         if dim is None:
-            shapes = " and ".join(
-                f"({', '.join(describe_dim(prim_ops.as_expr(d)) for d in s)})" for s in (a, b)
-            )
+            shapes = " and ".join(f"({', '.join(describe_dim(prim_ops.as_expr(d)) for d in s)})" for s in (a, b))
             raise TypeInferenceError(f"the shapes {shapes} do not broadcast")
         result.append(dim)
     return tuple(result)

@@ -4,9 +4,8 @@ A strategy is a list of specializations; each holds, under an optional condition
 with priorities. The back end takes the tuned implementation if there is a record, else the one of highest ``plevel``::
 
     strategy = OpStrategy()
-    strategy.add_implementation(
-        wrap_compute_conv2d(topi.nn.conv2d_nchw), wrap_topi_schedule(topi.generic.schedule_conv2d_nchw), "conv2d_nchw.generic"
-    )
+    schedule = wrap_topi_schedule(topi.generic.schedule_conv2d_nchw)
+    strategy.add_implementation(wrap_compute_conv2d(topi.nn.conv2d_nchw), schedule, "conv2d_nchw.generic")
 """
 
 from __future__ import annotations
@@ -84,9 +83,7 @@ class OpSpecialization:
     condition: SpecializedCondition | None = None
     implementations: list[OpImplementation] = field(default_factory=list)
 
-    def add_implementation(
-        self, compute: Compute, schedule: Schedule, name: str = "default", plevel: int = 10
-    ) -> None:
+    def add_implementation(self, compute: Compute, schedule: Schedule, name: str = "default", plevel: int = 10) -> None:
         """Add one."""
         self.implementations.append(OpImplementation(compute, schedule, name, plevel))
 
@@ -97,9 +94,7 @@ class OpStrategy:
 
     specializations: list[OpSpecialization] = field(default_factory=list)
 
-    def add_implementation(
-        self, compute: Compute, schedule: Schedule, name: str = "default", plevel: int = 10
-    ) -> None:
+    def add_implementation(self, compute: Compute, schedule: Schedule, name: str = "default", plevel: int = 10) -> None:
         """Add an implementation, valid under the ``SpecializedCondition`` in force."""
         condition = SpecializedCondition.current()
         for item in self.specializations:

@@ -1,4 +1,4 @@
-"""Type inference: unification (``unify``), the checker that walks programs (``infer``), and how types read (``describe``).
+"""Type inference: unification (``unify``), the checker of programs (``infer``), and how types read (``describe``).
 
 ``infer_module`` types a module, ``infer_expr`` an expression; ``relay.transform.InferType`` is the pass.
 """

@@ -176,9 +176,7 @@ class _Checker:
                 elif enter is not None:
                     enter(node, stack)
                 else:
-                    raise TypeError(
-                        f"type inference does not know the expression class {type(node).__name__}"
-                    )
+                    raise TypeError(f"type inference does not know the expression class {type(node).__name__}")
 
     @staticmethod
     def _children(
@@ -230,9 +228,7 @@ class _Checker:
     def _enter_constructor(self, con: Constructor, stack: list[_Task]) -> None:
         data = self._definition(con.belong_to)
         if data is None:
-            self._report(
-                con, f"the module does not define the type {con.belong_to.name_hint} of {con.name_hint}"
-            )
+            self._report(con, f"the module does not define the type {con.belong_to.name_hint} of {con.name_hint}")
             self.types[con] = self._poisoned()
             return
         self.types[con] = FuncType(con.inputs, TypeCall(con.belong_to, data.type_vars), data.type_vars)
@@ -328,16 +324,12 @@ class _Checker:
         signature = self.types.get(self._global_bodies.get(func, func))
         declared = func.ret_type or (signature.ret_type if isinstance(signature, FuncType) else None)
         if declared is not None:
-            ret_type = self._agree(
-                func, declared, ret_type, "the function's body does not have the declared type"
-            )
+            ret_type = self._agree(func, declared, ret_type, "the function's body does not have the declared type")
         self.types[func] = FuncType([self.types[p] for p in func.params], ret_type, func.type_params)
 
     def _agree(self, where: RelayExpr, a: Type, b: Type, what: str) -> Type:
         """Unify, and report ``what`` when that fails."""
-        if self._poison and (
-            self._is_poisoned(self.unifier.resolve(a)) or self._is_poisoned(self.unifier.resolve(b))
-        ):
+        if self._poison and (self._is_poisoned(self.unifier.resolve(a)) or self._is_poisoned(self.unifier.resolve(b))):
             return a
         try:
             return self.unifier.unify(a, b)
@@ -373,9 +365,7 @@ class _Checker:
         if isinstance(tuple_type, TupleType):
             if 0 <= expr.index < len(tuple_type.fields):
                 return tuple_type.fields[expr.index]
-            problem = (
-                f"field {expr.index} is taken of a tuple of {len(tuple_type.fields)}: {describe(tuple_type)}"
-            )
+            problem = f"field {expr.index} is taken of a tuple of {len(tuple_type.fields)}: {describe(tuple_type)}"
         elif isinstance(tuple_type, IncompleteType):
             return self._poisoned() if self._is_poisoned(tuple_type) else None
         else:
@@ -417,9 +407,7 @@ class _Checker:
                     if len(con_type.arg_types) == len(pattern.patterns):
                         return list(zip(pattern.patterns, con_type.arg_types, strict=True))
                     found, expected = len(pattern.patterns), len(con_type.arg_types)
-                    self._report(
-                        match, f"the pattern {con.name_hint} has {found} arguments, expected {expected}"
-                    )
+                    self._report(match, f"the pattern {con.name_hint} has {found} arguments, expected {expected}")
             case PatternTuple():
                 holes = [IncompleteType() for _ in pattern.patterns]
                 self._agree(match, TupleType(holes), type_, "a tuple pattern")
@@ -429,9 +417,7 @@ class _Checker:
     def _leave_match(self, expr: Match) -> None:
         result = self.types[expr.clauses[0].rhs] if expr.clauses else IncompleteType()
         for clause in expr.clauses[1:]:
-            result = self._agree(
-                expr, result, self.types[clause.rhs], "the clauses of a match differ in type"
-            )
+            result = self._agree(expr, result, self.types[clause.rhs], "the clauses of a match differ in type")
         self.types[expr] = result
         if expr.complete:
             from tilewright.relay.analysis import unmatched_cases
@@ -534,9 +520,7 @@ class _Checker:
 class _Recorder(ExprMutator):
     """Rebuilds expressions with their resolved types."""
 
-    def __init__(
-        self, types: dict[RelayExpr, Type], unifier: Unifier, kept: dict[RelayExpr, RelayExpr]
-    ) -> None:
+    def __init__(self, types: dict[RelayExpr, Type], unifier: Unifier, kept: dict[RelayExpr, RelayExpr]) -> None:
         super().__init__()
         self.types = types
         self.unifier = unifier
@@ -609,8 +593,7 @@ def _describe_call(call: Call, arg_types: Sequence[Type]) -> str:
     assert isinstance(op, Op)
     names = getattr(op.get_attr("OpDef"), "inputs", None) or ()
     parts = [
-        f"{names[i]}: {describe(t)}" if len(names) == len(arg_types) else describe(t)
-        for i, t in enumerate(arg_types)
+        f"{names[i]}: {describe(t)}" if len(names) == len(arg_types) else describe(t) for i, t in enumerate(arg_types)
     ]
     return f"{op.name}({', '.join(parts)})"
 

@@ -51,9 +51,7 @@ class Unifier:
                 return type_ if value is type_.value else RefType(value, type_.span)
             case TypeCall():
                 func, args = self.resolve(type_.func), self._resolve_all(type_.args)
-                return (
-                    type_ if func is type_.func and args is type_.args else TypeCall(func, args, type_.span)
-                )
+                return type_ if func is type_.func and args is type_.args else TypeCall(func, args, type_.span)
         return type_
 
     def _resolve_all(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
@@ -185,9 +183,7 @@ def same_type(a: Type | None, b: Type | None) -> bool:
         return True
     match a, b:
         case TensorType(), TensorType():
-            return (
-                a.dtype == b.dtype and len(a.shape) == len(b.shape) and all(map(_same_dim, a.shape, b.shape))
-            )
+            return a.dtype == b.dtype and len(a.shape) == len(b.shape) and all(map(_same_dim, a.shape, b.shape))
         case TupleType(), TupleType():
             return _same_types(a.fields, b.fields)
         case FuncType(), FuncType():
@@ -211,9 +207,7 @@ def _same_types(a: Sequence[Type], b: Sequence[Type]) -> bool:
 
 
 def _same_dim(a: PrimExpr, b: PrimExpr) -> bool:
-    return a is b or (
-        describe_dim(a) == describe_dim(b) and type(a) is type(b) and isinstance(a, (Any, IntImm))
-    )
+    return a is b or (describe_dim(a) == describe_dim(b) and type(a) is type(b) and isinstance(a, (Any, IntImm)))
 
 
 def substitute_type_vars(type_: Type, mapping: Mapping[TypeVar, Type]) -> Type:

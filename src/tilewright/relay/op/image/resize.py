@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -163,11 +162,12 @@ def _resized_type(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> 
     return TensorType(shape, attrs.out_dtype or data.dtype)
 
 
-def _declare(rank: int, attrs_class: type[Attrs]) -> None:
+def _declare(rank: int, attrs_class: Any) -> None:
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         resize = getattr(topi.image, f"resize{rank}d")
-        return [resize(inputs[0], list(attrs.size), attrs.layout, attrs.method, attrs.coordinate_transformation_mode,
-                       attrs.rounding_method, attrs.cubic_alpha, attrs.cubic_exclude, attrs.out_dtype or None)]  # fmt: skip
+        how = attrs.method, attrs.coordinate_transformation_mode, attrs.rounding_method
+        cubic = attrs.cubic_alpha, attrs.cubic_exclude
+        return [resize(inputs[0], list(attrs.size), attrs.layout, *how, *cubic, attrs.out_dtype or None)]
 
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         dtype = numpy_dtype(attrs.out_dtype) if attrs.out_dtype else None
@@ -197,14 +197,22 @@ _declare(2, Resize2DAttrs)
 _declare(3, Resize3DAttrs)
 
 
-def _resize_call(rank: int, attrs_class: type[Attrs], data: RelayExpr, size: Any, *rest: Any) -> Call:
+def _resize_call(rank: int, attrs_class: Any, data: RelayExpr, size: Any, *rest: Any) -> Call:
     layout, method, mode, rounding, alpha, exclude, out_dtype = rest
     values = dims(size)
     return call(
         f"image.resize{rank}d",
         [data],
-        attrs_class(values * rank if len(values) == 1 else values, layout, method, mode, rounding, float(alpha),
-                    int(exclude), out_dtype or ""),  # fmt: skip
+        attrs_class(
+            values * rank if len(values) == 1 else values,
+            layout,
+            method,
+            mode,
+            rounding,
+            float(alpha),
+            int(exclude),
+            out_dtype or "",
+        ),
     )
 
 

@@ -1,7 +1,14 @@
 """``relay.nn``: operators of neural networks, one file for each family."""
 
 from tilewright.relay.op.nn.activation import (
-    dropout, dropout_raw, fast_softmax, leaky_relu, log_softmax, prelu, relu, softmax,
+    dropout,
+    dropout_raw,
+    fast_softmax,
+    leaky_relu,
+    log_softmax,
+    prelu,
+    relu,
+    softmax,
 )  # fmt: skip
 from tilewright.relay.op.nn.bias_add import bias_add
 from tilewright.relay.op.nn.conv1d import conv1d
@@ -13,12 +20,29 @@ from tilewright.relay.op.nn.loss import cross_entropy, cross_entropy_with_logits
 from tilewright.relay.op.nn.norm import batch_norm, group_norm, instance_norm, l2_normalize, layer_norm, lrn
 from tilewright.relay.op.nn.pad import mirror_pad, pad
 from tilewright.relay.op.nn.pooling import (
-    adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d, adaptive_max_pool2d,
-    adaptive_max_pool3d, avg_pool1d, avg_pool2d, avg_pool3d, global_avg_pool2d, global_max_pool2d, max_pool1d,
-    max_pool2d, max_pool3d,
+    adaptive_avg_pool1d,
+    adaptive_avg_pool2d,
+    adaptive_avg_pool3d,
+    adaptive_max_pool1d,
+    adaptive_max_pool2d,
+    adaptive_max_pool3d,
+    avg_pool1d,
+    avg_pool2d,
+    avg_pool3d,
+    global_avg_pool2d,
+    global_max_pool2d,
+    max_pool1d,
+    max_pool2d,
+    max_pool3d,
 )  # fmt: skip
 from tilewright.relay.op.nn.resample import (
-    batch_flatten, batch_to_space_nd, depth_to_space, space_to_batch_nd, space_to_depth, upsampling, upsampling3d,
+    batch_flatten,
+    batch_to_space_nd,
+    depth_to_space,
+    space_to_batch_nd,
+    space_to_depth,
+    upsampling,
+    upsampling3d,
 )  # fmt: skip
 from tilewright.relay.op.tensor.unary import fast_erf, fast_exp, fast_tanh
 

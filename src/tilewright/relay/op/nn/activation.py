@@ -19,9 +19,7 @@ from tilewright.relay.op.families import Array, declare_unary
 from tilewright.relay.op.nn.bias_add import shape_along
 from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_compute_softmax, wrap_topi_schedule
 
-declare_unary(
-    "nn.relu", "max(data, 0)", lambda x: topi.nn.relu(x), lambda x: np.maximum(x, np.asarray(0, x.dtype))
-)
+declare_unary("nn.relu", "max(data, 0)", lambda x: topi.nn.relu(x), lambda x: np.maximum(x, np.asarray(0, x.dtype)))
 
 
 class LeakyReluAttrs(Attrs):

@@ -123,8 +123,10 @@ def _alter(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_t
     return call(name, inputs, packed)
 
 
-def convert_conv(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired_layouts: Sequence[str]) -> RelayExpr:
-    """The same convolution in the desired (data, kernel) layouts; kernel "default" picks the one that goes with data."""
+def convert_conv(
+    attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired_layouts: Sequence[str]
+) -> RelayExpr:
+    """The same convolution in the desired (data, kernel) layouts; kernel "default" picks what goes with data."""
     data, kernel = desired_layouts if len(desired_layouts) == 2 else (*desired_layouts, "default")
     if kernel == "default":
         kernel = kernel_layout_for(data, is_depthwise(attrs, tinfos[0].shape, tinfos[1].shape))

@@ -146,10 +146,14 @@ def convolve(
     kernel = weight.shape[2:]
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
     windows = np.lib.stride_tricks.sliding_window_view(data, reach, axis=tuple(range(2, 2 + rank)))
-    steps = [slice(None), slice(None), *[slice(None, None, s) for s in strides], *[slice(None, None, d) for d in dilation]]
+    steps = [
+        slice(None),
+        slice(None),
+        *[slice(None, None, s) for s in strides],
+        *[slice(None, None, d) for d in dilation],
+    ]
     windows = windows[tuple(steps)]
-    n, c = data.shape[:2]
-    outputs, inputs = weight.shape[0] // groups, c // groups
+    outputs, inputs = weight.shape[0] // groups, data.shape[1] // groups
     parts = []
     for g in range(groups):
         window = windows[:, g * inputs : (g + 1) * inputs]

@@ -136,7 +136,9 @@ def _evaluate(attrs: Any, inputs: Sequence[Array], rank: int) -> list[Array]:
     data = transform_array(inputs[0], attrs.data_layout, f"NC{spatial}").astype(dtype)
     weight = transform_array(inputs[1], attrs.kernel_layout, f"IO{spatial}").astype(dtype)
     strides, dilation = ints(attrs.strides), ints(attrs.dilation)
-    spread = np.zeros((*data.shape[:2], *[(x - 1) * s + 1 for x, s in zip(data.shape[2:], strides, strict=True)]), dtype)
+    spread = np.zeros(
+        (*data.shape[:2], *[(x - 1) * s + 1 for x, s in zip(data.shape[2:], strides, strict=True)]), dtype
+    )
     spread[(slice(None), slice(None), *[slice(None, None, s) for s in strides])] = data
     mirrored = np.flip(weight, tuple(range(2, 2 + rank)))
     per_in = weight.shape[0] // groups
@@ -169,7 +171,12 @@ def _declare(rank: int, attrs_class: type[Attrs], compute: Any, schedule: Any) -
 
     def run(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         data, kernel = _operands(attrs, inputs, rank)
-        args = ints(attrs.strides), padding_of(attrs.padding, rank), output_dtype(attrs, inputs), ints(attrs.output_padding)
+        args = (
+            ints(attrs.strides),
+            padding_of(attrs.padding, rank),
+            output_dtype(attrs, inputs),
+            ints(attrs.output_padding),
+        )
         result = compute(data, kernel, *args, int(attrs.groups))
         return [topi.layout_transform(result, f"NC{spatial}", attrs.out_layout or attrs.data_layout)]
 
@@ -180,7 +187,9 @@ def _declare(rank: int, attrs_class: type[Attrs], compute: Any, schedule: Any) -
         data, kernel = (*desired, "default")[:2]
         if kernel == "default":
             kernel = f"IO{spatial}" if data.startswith("NC") else f"{spatial}IO"
-        return call(f"nn.conv{rank}d_transpose", inputs, attrs.replace(data_layout=data, kernel_layout=kernel, out_layout=""))
+        return call(
+            f"nn.conv{rank}d_transpose", inputs, attrs.replace(data_layout=data, kernel_layout=kernel, out_layout="")
+        )
 
     type(
         f"Conv{rank}DTranspose",
@@ -211,19 +220,24 @@ def _ungrouped(kernel: Any) -> Any:
     return compute
 
 
-def _compute2d(data: Any, weight: Any, *args: Any) -> Any:
-    *rest, groups = args
+def _compute2d(data: Any, weight: Any, strides: Any, pads: Any, dtype: str, extra: Any, groups: int) -> Any:
     if groups == 1:
-        return topi.nn.conv2d_transpose_nchw(data, weight, *rest)
-    return topi.nn.group_conv2d_transpose_nchw(data, weight, *rest, groups)
+        return topi.nn.conv2d_transpose_nchw(data, weight, strides, pads, dtype, extra)
+    return topi.nn.group_conv2d_transpose_nchw(data, weight, strides, pads, dtype, extra, groups)
 
 
-_declare(1, Conv1DTransposeAttrs, _ungrouped(lambda: topi.nn.conv1d_transpose_ncw), lambda: topi.cpu.schedule_conv_direct)
+_declare(
+    1, Conv1DTransposeAttrs, _ungrouped(lambda: topi.nn.conv1d_transpose_ncw), lambda: topi.cpu.schedule_conv_direct
+)
 _declare(2, Conv2DTransposeAttrs, _compute2d, lambda: topi.cpu.schedule_conv2d_transpose_nchw)
-_declare(3, Conv3DTransposeAttrs, _ungrouped(lambda: topi.nn.conv3d_transpose_ncdhw), lambda: topi.cpu.schedule_conv_direct)
+_declare(
+    3, Conv3DTransposeAttrs, _ungrouped(lambda: topi.nn.conv3d_transpose_ncdhw), lambda: topi.cpu.schedule_conv_direct
+)
 
 
-def _transpose_call(rank: int, attrs_class: type[Attrs], data: Any, weight: Any, output_padding: Any, *common: Any) -> Call:
+def _transpose_call(
+    rank: int, attrs_class: type[Attrs], data: Any, weight: Any, output_padding: Any, *common: Any
+) -> Call:
     values = conv_attrs(rank, *common)
     values["output_padding"] = pair(output_padding, rank)
     return call(f"nn.conv{rank}d_transpose", [data, weight], attrs_class(**values))

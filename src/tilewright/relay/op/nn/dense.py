@@ -309,6 +309,6 @@ def contrib_dense_pack(
 def batch_matmul(
     tensor_a: RelayExpr, tensor_b: RelayExpr, out_dtype: str = "", transpose_a: bool = False, transpose_b: bool = True
 ) -> Call:
-    """Batched product of ``tensor_a`` (b, m, k) and ``tensor_b`` (b, n, k); as in TVM the second is transposed by default."""
+    """Batched product of ``tensor_a`` (b, m, k) and ``tensor_b`` (b, n, k), which by default is transposed."""
     attrs = BatchMatmulAttrs(out_dtype or "", bool(transpose_a), bool(transpose_b))
     return call("nn.batch_matmul", [tensor_a, tensor_b], attrs)

@@ -83,7 +83,9 @@ class LRNAttrs(Attrs):
     beta: float = 0.75
 
 
-def _fill_channel_vectors(types: Sequence[Type], names: Sequence[str], extent: PrimExpr, dtype: str, solver: Any) -> None:
+def _fill_channel_vectors(
+    types: Sequence[Type], names: Sequence[str], extent: PrimExpr, dtype: str, solver: Any
+) -> None:
     for type_, name in zip(types, names, strict=True):
         vector = relations.tensor(type_, name)
         if vector is None:

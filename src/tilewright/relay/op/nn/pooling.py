@@ -28,7 +28,7 @@ from tilewright.tir.layout import layout as parse_layout
 _LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 
 
-def _pool_attrs(rank: int, average: bool) -> type[Attrs]:
+def _pool_attrs(rank: int, average: bool) -> Any:
     ones, zeros = (1,) * rank, (0,) * rank
     fields: dict[str, Any] = {
         "strides": ones, "dilation": ones, "padding": zeros, "layout": _LAYOUT[rank], "out_layout": "",
@@ -40,7 +40,8 @@ def _pool_attrs(rank: int, average: bool) -> type[Attrs]:
     kind = "Avg" if average else "Max"
     doc = f"Window, strides, dilation, padding and layout of {kind.lower()}_pool{rank}d."
     namespace = {"__annotations__": annotations, "__doc__": doc, "__module__": __name__, **fields}
-    return type(Attrs)(f"{kind}Pool{rank}DAttrs", (Attrs,), namespace)
+    metaclass: Any = type(Attrs)
+    return metaclass(f"{kind}Pool{rank}DAttrs", (Attrs,), namespace)
 
 
 _ATTRS: dict[tuple[str, int], Any] = {
@@ -112,7 +113,9 @@ def _pool_type(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Typ
         out = pooled_extent(shape[axis], size, stride, dilation, pads[i], pads[i + rank], attrs.ceil_mode)
         value = known(out)
         if value is not None and value <= 0:
-            raise TypeInferenceError(f"the window of {size} is larger than the padded data, {describe_dim(shape[axis])}")
+            raise TypeInferenceError(
+                f"the window of {size} is larger than the padded data, {describe_dim(shape[axis])}"
+            )
         shape[axis] = out
     return TensorType(shape, data.dtype)
 
@@ -236,7 +239,7 @@ def _evaluate_adaptive(attrs: Any, inputs: Sequence[Array], rank: int, average: 
     return [result]
 
 
-def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: type[Attrs], topi_name: str) -> None:
+def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: Any, topi_name: str) -> None:
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         if topi_name == "global_pool":
             return [topi.nn.global_pool(inputs[0], kind, attrs.layout)]
@@ -271,7 +274,9 @@ for _kind in ("max", "avg"):
     _declare_adaptive(f"nn.adaptive_{_kind}_pool3d", _kind, 3, AdaptivePool3DAttrs, "adaptive_pool3d")
 
 
-def _pool(kind: str, rank: int, data: RelayExpr, pool_size: Any, strides: Any, dilation: Any, padding: Any, *rest: Any) -> Call:
+def _pool(
+    kind: str, rank: int, data: RelayExpr, pool_size: Any, strides: Any, dilation: Any, padding: Any, *rest: Any
+) -> Call:
     attrs = _ATTRS[kind, rank](
         pair(pool_size, rank), pair(strides, rank), pair(dilation, rank), padding_of(padding, rank), *rest
     )
@@ -378,7 +383,7 @@ def global_avg_pool2d(data: RelayExpr, layout: str = "NCHW", out_layout: str = "
     return call("nn.global_avg_pool2d", [data], GlobalPool2DAttrs(layout, out_layout))
 
 
-def _adaptive(kind: str, rank: int, attrs_class: type[Attrs], data: RelayExpr, size: Any, layout: str, out: str) -> Call:
+def _adaptive(kind: str, rank: int, attrs_class: Any, data: RelayExpr, size: Any, layout: str, out: str) -> Call:
     values = () if size is None else pair(size, rank) if ints(size) else ()
     return call(f"nn.adaptive_{kind}_pool{rank}d", [data], attrs_class(values, layout, out))
 

@@ -56,13 +56,13 @@ def _upsampled_type(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -
         return None
     shape = list(data.shape)
     for axis, scale in zip(spatial_axes(attrs.layout, rank, data), _scales(attrs, rank), strict=True):
-        shape[axis] = relations.dim_map(lambda d, s=scale: int(round(d * s)), shape[axis])
+        shape[axis] = relations.dim_map(lambda d, s=scale: round(d * s), shape[axis])
     return TensorType(shape, data.dtype)
 
 
 def _upsample_array(attrs: Any, x: Array, rank: int) -> Array:
     axes = spatial_axes(attrs.layout, rank)
-    size = [int(round(x.shape[a] * s)) for a, s in zip(axes, _scales(attrs, rank), strict=True)]
+    size = [round(x.shape[a] * s) for a, s in zip(axes, _scales(attrs, rank), strict=True)]
     if rank == 2:
         mode = "align_corners" if attrs.align_corners else "asymmetric"
     else:
@@ -283,7 +283,9 @@ class SpaceToBatchND(OpDef):
         for i, (block, (before, after)) in enumerate(zip(attrs.block_shape, attrs.paddings, strict=True), start=1):
             padded = relations.dim_add(shape[i], before + after)
             extent = known(padded)
-            relations.require(extent is None or extent % block == 0, f"padded extent {extent} is no multiple of {block}")
+            relations.require(
+                extent is None or extent % block == 0, f"padded extent {extent} is no multiple of {block}"
+            )
             shape[i] = relations.dim_floordiv(padded, block)
         shape[0] = relations.dim_mul(shape[0], *attrs.block_shape)
         return TensorType(shape, data.dtype)
@@ -302,7 +304,12 @@ class SpaceToBatchND(OpDef):
         x = np.pad(inputs[0], widths, constant_values=attrs.pad_value)
         batch, dims, rest = x.shape[0], x.shape[1 : 1 + count], x.shape[1 + count :]
         split = [v for d, b in zip(dims, blocks, strict=True) for v in (d // b, b)]
-        order = [*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count + 1, 2), *range(2 * count + 1, 2 * count + 1 + len(rest))]
+        order = [
+            *range(2, 2 * count + 1, 2),
+            0,
+            *range(1, 2 * count + 1, 2),
+            *range(2 * count + 1, 2 * count + 1 + len(rest)),
+        ]
         moved = x.reshape(batch, *split, *rest).transpose(order)
         shape = batch * int(np.prod(blocks)), *[d // b for d, b in zip(dims, blocks, strict=True)], *rest
         return [np.ascontiguousarray(moved.reshape(shape))]
@@ -342,7 +349,9 @@ class BatchToSpaceND(OpDef):
         batch = x.shape[0] // int(np.prod(blocks))
         dims, rest = x.shape[1 : 1 + count], x.shape[1 + count :]
         order = [count, *[v for i in range(count) for v in (count + 1 + i, i)]]
-        moved = x.reshape(*blocks, batch, *dims, *rest).transpose([*order, *range(2 * count + 1, 2 * count + 1 + len(rest))])
+        moved = x.reshape(*blocks, batch, *dims, *rest).transpose(
+            [*order, *range(2 * count + 1, 2 * count + 1 + len(rest))]
+        )
         whole = moved.reshape(batch, *[d * b for d, b in zip(dims, blocks, strict=True)], *rest)
         cut = [slice(b, whole.shape[1 + i] - e) for i, (b, e) in enumerate(attrs.crops)]
         return [np.ascontiguousarray(whole[(slice(None), *cut)])]

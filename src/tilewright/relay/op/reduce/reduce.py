@@ -92,7 +92,7 @@ def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     if data.dtype.kind in "iu":  # the kernel divides the integer sum
         count = int(np.prod([data.shape[a] for a in axis]))
         total = np.sum(data, axis=axis, keepdims=keepdims, dtype=np.int64)
-        return np.asarray(np.trunc(total / max(count, 1)))
+        return np.asarray(np.trunc(total / np.maximum(count, 1)))
     return np.asarray(np.mean(data, axis=axis, keepdims=keepdims))
 
 
@@ -203,9 +203,7 @@ def mean_variance(
     return TupleWrapper(TupleExpr((kept if keepdims else mean(data, axis, keepdims, exclude), var)), 2)
 
 
-def mean_std(
-    data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False
-) -> TupleWrapper:
+def mean_std(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: bool = False) -> TupleWrapper:
     """(mean, standard deviation) over ``axis``."""
     kept = mean(data, axis, True, exclude)
     deviation = sqrt(variance(data, axis, keepdims, exclude, False, kept))

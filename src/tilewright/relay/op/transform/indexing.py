@@ -113,7 +113,9 @@ class Gather(OpDef):
         for i, (a, b) in enumerate(zip(data.shape, indices.shape, strict=True)):
             if i != axis:
                 x, y = known(a), known(b)
-                relations.require(x is None or y is None or y <= x, f"dimension {i} of the indices is {y}, of the data {x}")
+                relations.require(
+                    x is None or y is None or y <= x, f"dimension {i} of the indices is {y}, of the data {x}"
+                )
         return TensorType(indices.shape, data.dtype)
 
     @staticmethod
@@ -173,8 +175,8 @@ class GatherND(OpDef):
         """Index arrays."""
         data, indices = inputs
         batch = attrs.batch_dims
-        lead = np.indices(indices.shape[1 : 1 + batch])
-        lead = [g.reshape(g.shape + (1,) * (indices.ndim - 1 - batch)) for g in lead]
+        grid = np.indices(indices.shape[1 : 1 + batch])
+        lead = [g.reshape(g.shape + (1,) * (indices.ndim - 1 - batch)) for g in grid]
         places = [np.where(p < 0, p + data.shape[batch + i], p) for i, p in enumerate(indices.astype(np.int64))]
         return [np.ascontiguousarray(data[(*lead, *places)])]
 
@@ -193,7 +195,9 @@ class AdvIndex(OpDef):
         if fields is None:
             return None
         data, *indices = fields
-        relations.require(0 < len(indices) <= len(data.shape), f"{len(indices)} indices for {len(data.shape)} dimensions")
+        relations.require(
+            0 < len(indices) <= len(data.shape), f"{len(indices)} indices for {len(data.shape)} dimensions"
+        )
         shape: tuple[PrimExpr, ...] = ()
         for index in indices:
             _require_integers(index)
@@ -279,7 +283,9 @@ class SequenceMask(OpDef):
         if found is None:
             return None
         data, lengths = found
-        relations.require(attrs.axis in (0, 1) and len(data.shape) >= 2, "axis should be 0 or 1, of at least 2 dimensions")
+        relations.require(
+            attrs.axis in (0, 1) and len(data.shape) >= 2, "axis should be 0 or 1, of at least 2 dimensions"
+        )
         relations.require_rank(lengths, 1, "valid_length")
         solver.assert_equal(data.shape[1 - attrs.axis], lengths.shape[0], "number of lengths")
         return data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -132,7 +133,7 @@ def _parts(extent: int, indices_or_sections: Any) -> list[int]:
             raise TypeInferenceError(f"cannot split {extent} into {indices_or_sections} equal parts")
         return [extent // indices_or_sections] * indices_or_sections
     cuts = [0, *[min(max(c + extent if c < 0 else c, 0), extent) for c in indices_or_sections], extent]
-    return [max(0, b - a) for a, b in zip(cuts, cuts[1:], strict=False)]
+    return [max(0, b - a) for a, b in itertools.pairwise(cuts)]
 
 
 class Split(OpDef):

@@ -70,7 +70,9 @@ class LayoutTransform(OpDef):
         if data is None:
             return None
         try:
-            return TensorType(bijective_layout(attrs.src_layout, attrs.dst_layout).forward_shape(data.shape), data.dtype)
+            return TensorType(
+                bijective_layout(attrs.src_layout, attrs.dst_layout).forward_shape(data.shape), data.dtype
+            )
         except TilewrightError as error:
             raise TypeInferenceError(str(error)) from None
 

@@ -1,4 +1,4 @@
-"""Repeating elements and broadcasting: repeat, tile, broadcast_to, broadcast_to_like, collapse_sum_to, collapse_sum_like."""
+"""Repeating elements and broadcasting: repeat, tile, broadcast_to(_like), and its reverse collapse_sum_to(_like)."""
 
 from __future__ import annotations
 

@@ -61,10 +61,7 @@ def resolve_shape(shape: Sequence[Dim], newshape: Sequence[Any], allowzero: bool
 
     while position < len(values):
         value = values[position]
-        if not isinstance(value, int):
-            result.append(value)
-            source += 1
-        elif value > 0 or (value == 0 and allowzero):
+        if not isinstance(value, int) or value > 0 or (value == 0 and allowzero):
             result.append(value)
             source += 1
         elif value == 0:
@@ -116,7 +113,12 @@ def _infer_rest(shape: Sequence[Dim], result: list[Dim], infer_at: int, newshape
 
 
 def _unknown_product(shape: Sequence[Dim], result: Sequence[Dim]) -> Dim:
-    return relations.dim_mul(*shape) if all(known(d) is not None for d in result) else relations.dim_mul(*shape, *result)
+    result_is_known = all(known(d) is not None for d in result)
+    return relations.dim_mul(*shape) if result_is_known else relations.dim_mul(*shape, *result)
+
+
+def _numbers(shape: Sequence[Dim]) -> list[int]:
+    return [known(d) or 0 for d in shape]
 
 
 class Reshape(OpDef):
@@ -143,7 +145,7 @@ class Reshape(OpDef):
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """numpy's reshape."""
-        return [inputs[0].reshape([int(d) for d in resolve_shape(inputs[0].shape, attrs.newshape, attrs.allowzero)])]
+        return [inputs[0].reshape(_numbers(resolve_shape(inputs[0].shape, attrs.newshape, attrs.allowzero)))]
 
 
 def _resolve_reversed(shape: Sequence[Dim], newshape: Sequence[Any]) -> list[Dim]:
@@ -178,7 +180,7 @@ class ReverseReshape(OpDef):
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """numpy's reshape."""
-        return [inputs[0].reshape([int(d) for d in _resolve_reversed(inputs[0].shape, attrs.newshape)])]
+        return [inputs[0].reshape(_numbers(_resolve_reversed(inputs[0].shape, attrs.newshape)))]
 
 
 def _shape_like(shape: Sequence[Dim], like: Sequence[Dim], attrs: Any) -> list[Dim]:
@@ -216,7 +218,7 @@ class ReshapeLike(OpDef):
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """numpy's reshape."""
-        return [inputs[0].reshape([int(d) for d in _shape_like(inputs[0].shape, inputs[1].shape, attrs)])]
+        return [inputs[0].reshape(_numbers(_shape_like(inputs[0].shape, inputs[1].shape, attrs)))]
 
 
 def reshape(data: RelayExpr, newshape: Any, allowzero: bool = False) -> Call:

@@ -70,7 +70,7 @@ class Scatter(OpDef):
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """topi's kernel."""
-        return [topi.scatter(*inputs, attrs.axis)]
+        return [topi.scatter(inputs[0], inputs[1], inputs[2], attrs.axis)]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -98,7 +98,7 @@ class ScatterAdd(OpDef):
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """topi's kernel."""
-        return [topi.scatter_add(*inputs, attrs.axis)]
+        return [topi.scatter_add(inputs[0], inputs[1], inputs[2], attrs.axis)]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -143,7 +143,7 @@ class ScatterND(OpDef):
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """topi's kernel."""
-        return [topi.scatter_nd(*inputs, attrs.mode)]
+        return [topi.scatter_nd(inputs[0], inputs[1], inputs[2], attrs.mode)]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:

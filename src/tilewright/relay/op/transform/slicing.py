@@ -182,7 +182,9 @@ class SliceLike(OpDef):
             if axis >= len(like.shape):
                 raise TypeInferenceError(f"shape_like has no dimension {axis}")
             have, want = known(shape[axis]), known(like.shape[axis])
-            relations.require(have is None or want is None or want <= have, f"dimension {axis} is {have}, less than {want}")
+            relations.require(
+                have is None or want is None or want <= have, f"dimension {axis} is {have}, less than {want}"
+            )
             shape[axis] = like.shape[axis]
         return TensorType(shape, data.dtype)
 

@@ -160,7 +160,10 @@ class Topk(OpDef):
         data = inputs[0]
         count = data.shape[attrs.axis] if attrs.k is None or attrs.k < 1 else attrs.k
         order = np.take(sorted_indices(data, attrs.axis, attrs.is_ascend), np.arange(count), attrs.axis)
-        results = {"values": np.take_along_axis(data, order, attrs.axis), "indices": order.astype(numpy_dtype(attrs.dtype))}
+        results = {
+            "values": np.take_along_axis(data, order, attrs.axis),
+            "indices": order.astype(numpy_dtype(attrs.dtype)),
+        }
         return list(results.values()) if attrs.ret_type == "both" else [results[attrs.ret_type]]
 
 
