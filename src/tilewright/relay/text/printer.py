@@ -125,7 +125,7 @@ class RelayPrinter:
                 self.uses = _count_uses(func)
                 parts.append(trampoline.run(self._function(f"def {self._global(var)}", func)) + "\n")
             else:
-                parts.append(str(func).rstrip("\n") + "\n")
+                parts.append(f"{self._global(var)} = {str(func).rstrip()}\n")
         return "\n".join(parts)
 
     def expr(self, expr: RelayExpr) -> str:

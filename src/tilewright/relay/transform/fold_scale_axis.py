@@ -34,7 +34,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem
+from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.tir.layout import layout
@@ -81,20 +81,23 @@ def expand_bias_to_match_axis(bias: RelayExpr, target_rank: int, axes: Sequence[
     return relay_op.expand_dims(bias, axis=1, num_newaxis=trailing) if trailing > 0 else bias
 
 
-def match_broadcast_to_left_axes(data: Type, scale: RelayExpr, axes: Sequence[int]) -> RelayExpr | None:
-    """``scale`` as rank 1 if it varies along ``axes`` of the data alone; None otherwise."""
+def scale_shape_matches(data: Type, scale: Type, axes: Sequence[int]) -> bool:
+    """Whether a factor of type ``scale`` varies along ``axes`` of the data alone."""
     (axis,) = axes
-    type_ = scale.checked_type
-    if not isinstance(type_, TensorType) or not isinstance(data, TensorType) or data.is_dynamic or type_.is_dynamic:
-        return None
-    offset = len(data.shape) - len(type_.shape)
+    if not isinstance(scale, TensorType) or not isinstance(data, TensorType) or data.is_dynamic or scale.is_dynamic:
+        return False
+    offset = len(data.shape) - len(scale.shape)
     position = axis - offset
-    shape, extents = type_.concrete_shape, data.concrete_shape
+    shape, extents = scale.concrete_shape, data.concrete_shape
     if position < 0 or offset < 0 or shape[position] != extents[axis]:
-        return None
-    if any(extent != 1 for i, extent in enumerate(shape) if i != position):
-        return None
-    others = [i for i in range(len(shape)) if i != position]
+        return False
+    return all(extent == 1 for i, extent in enumerate(shape) if i != position)
+
+
+def squeezed_scale(scale: RelayExpr, rank: int, data_rank: int, axes: Sequence[int]) -> RelayExpr:
+    """A factor of ``rank`` dimensions that varies along ``axes`` of the data alone, as rank 1."""
+    (axis,) = axes
+    others = [i for i in range(rank) if i != axis - (data_rank - rank)]
     return relay_op.squeeze(scale, axis=others) if others else scale
 
 
@@ -225,9 +228,9 @@ class _ForwardFolder(_Folder):
             result_rank = _rank(call.checked_type)
             if left is right:
                 return
-            if match_broadcast_to_left_axes(left.checked_type, right, out.axes) is not None:
+            if scale_shape_matches(left.checked_type, right.checked_type, out.axes):
                 wanted[call, left] = out
-            elif match_broadcast_to_left_axes(right.checked_type, left, out.axes) is not None:
+            elif scale_shape_matches(right.checked_type, left.checked_type, out.axes):
                 wanted[call, right] = out
             elif _rank(left.checked_type) == _rank(right.checked_type) == result_rank:
                 wanted[call, left] = wanted[call, right] = out
@@ -248,17 +251,17 @@ class _ForwardFolder(_Folder):
     def _lift(self, expr: Call) -> RelayExpr | None:
         message = self.messages[expr]
         for data, scale in (expr.args, reversed(expr.args)):
-            squeezed = match_broadcast_to_left_axes(data.checked_type, scale, message.axes)
-            if squeezed is None or (message.positive and not is_all_positive(scale)):
+            if not scale_shape_matches(data.checked_type, scale.checked_type, message.axes):
                 continue
-            squeezed = match_broadcast_to_left_axes(
-                data.checked_type, _typed_like(self.visit(scale), scale), message.axes
+            if message.positive and not is_all_positive(scale):
+                continue
+            lifted = squeezed_scale(
+                self.visit(scale), _rank(scale.checked_type), _rank(data.checked_type), message.axes
             )
-            assert squeezed is not None
-            value = self.scaled[data].value if data in self.scaled else self.visit(data)
-            if data in self.scaled:
-                squeezed = relay_op.multiply(self.scaled[data].scale, squeezed)
-            self.scaled[expr] = _Scaled(value, squeezed, message.axes)
+            value = self.visit(data)
+            if (inner := self.scaled.get(data)) is not None:
+                value, lifted = inner.value, relay_op.multiply(inner.scale, lifted)
+            self.scaled[expr] = _Scaled(value, lifted, message.axes)
             return Call(expr.op, [self.visit(a) for a in expr.args], expr.attrs, expr.type_args, expr.span)
         return None
 
@@ -305,13 +308,6 @@ class _ForwardFolder(_Folder):
         return relay_op.multiply(state.value, expand_bias_to_match_axis(state.scale, rank, state.axes))
 
 
-def _typed_like(new: RelayExpr, old: RelayExpr) -> RelayExpr:
-    """A rewritten scale keeps its type; give it so that its shape can be matched."""
-    if new.checked_type_or_none is None:
-        new.with_checked_type(old.checked_type)
-    return new
-
-
 class _BackwardFolder(_Folder):
     """Scales of results: a multiply pushes its scale to the operand, down to the convolution that gives it."""
 
@@ -350,16 +346,16 @@ class _BackwardFolder(_Folder):
         if left and right:
             same_shape = _rank(a.checked_type) == _rank(b.checked_type)
             return left.merge(right) if same_shape else None
-        if left and match_broadcast_to_left_axes(a.checked_type, b, left.axes) is not None:
+        if left and scale_shape_matches(a.checked_type, b.checked_type, left.axes):
             return left
-        if right and match_broadcast_to_left_axes(b.checked_type, a, right.axes) is not None:
+        if right and scale_shape_matches(b.checked_type, a.checked_type, right.axes):
             return right
         return None
 
     def _absorbs_product(self, call: Call) -> _Message | None:
         for data, scale in (call.args, reversed(call.args)):
             inner = self._single_use(data)
-            if inner and match_broadcast_to_left_axes(data.checked_type, scale, inner.axes) is not None:
+            if inner and scale_shape_matches(data.checked_type, scale.checked_type, inner.axes):
                 return inner
         return None
 
@@ -367,15 +363,16 @@ class _BackwardFolder(_Folder):
         if _op_name(expr) == "multiply":
             for data, scale in (expr.args, reversed(expr.args)):
                 message = self._single_use(data)
-                if message is None or isinstance(data, (Tuple, TupleGetItem)):
+                if message is None or not scale_shape_matches(data.checked_type, scale.checked_type, message.axes):
                     continue
-                squeezed = match_broadcast_to_left_axes(
-                    data.checked_type, _typed_like(self.visit(scale), scale), message.axes
-                )
-                if squeezed is not None and (not message.positive or is_all_positive(scale)):
+                if not message.positive or is_all_positive(scale):
                     assert isinstance(data, Call)
-                    return self._push(data, squeezed, message.axes)
+                    return self._push(data, self._squeezed(data, scale, message.axes), message.axes)
         return super().visit_call(expr)
+
+    def _squeezed(self, data: RelayExpr, scale: RelayExpr, axes: Sequence[int]) -> RelayExpr:
+        """The rewritten scale as rank 1."""
+        return squeezed_scale(self.visit(scale), _rank(scale.checked_type), _rank(data.checked_type), axes)
 
     def _push(self, call: Call, scale: RelayExpr, axes: tuple[int, ...]) -> RelayExpr:
         """``call`` with its result scaled, by scaling its operands. Walks down one operand at a time."""
@@ -388,10 +385,7 @@ class _BackwardFolder(_Folder):
             args[1] = _scaled_weight(args[1], weight_rank, scale, weighted.weight_out_axis)
         elif name == "multiply":
             index = next(i for i, a in enumerate(call.args) if self._takes(a, call.args[1 - i], axes))
-            other = match_broadcast_to_left_axes(
-                call.args[index].checked_type, _typed_like(args[1 - index], call.args[1 - index]), axes
-            )
-            assert other is not None
+            other = self._squeezed(call.args[index], call.args[1 - index], axes)
             return self._push_into(call.args[index], relay_op.multiply(other, scale), axes)
         elif name in ("add", "subtract"):
             expanded = expand_bias_to_match_axis(scale, rank, axes)
@@ -405,7 +399,7 @@ class _BackwardFolder(_Folder):
 
     def _takes(self, data: RelayExpr, scale: RelayExpr, axes: tuple[int, ...]) -> bool:
         message = self._single_use(data)
-        return message is not None and match_broadcast_to_left_axes(data.checked_type, scale, axes) is not None
+        return message is not None and scale_shape_matches(data.checked_type, scale.checked_type, axes)
 
     def _push_into(self, operand: RelayExpr, scale: RelayExpr, axes: tuple[int, ...]) -> RelayExpr:
         assert isinstance(operand, Call)
