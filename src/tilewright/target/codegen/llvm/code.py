@@ -49,7 +49,8 @@ class LLVMCode:
         host = features("llvm")
         return [] if self.cpu.is_host else [f for f in self.cpu.names if f not in host.names]
 
-    def _load(self) -> LoadedObjects:
+    def load(self) -> LoadedObjects:
+        """Bring the code into this process, once; raises TilewrightError when it needs a symbol that nobody has."""
         if self._loaded is None:
             symbols = [c if c.startswith("__") else f"__{c}" for c in self.context]
             exports = [*self.function_names(), *symbols]
@@ -74,7 +75,7 @@ class LLVMCode:
     # ---- the protocol ----
     def lookup(self, name: str) -> int | None:
         """Address of a function or context variable in this process."""
-        return self._load().lookup(name)
+        return self.load().lookup(name)
 
     def function_names(self) -> list[str]:
         """Names of the packed functions, entry first."""
