@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,6 +89,15 @@ def panel(reading: Reading, shades: str) -> Panel:
     return Panel(lines, width=18, padding=0)
 
 
+def describe_features(features: Sequence[str]) -> str:
+    """The vector extensions by name, and how many other features there are."""
+    vector = [name for name in features if name.startswith(("avx", "fma", "neon", "sve", "rvv"))]
+    others = len(features) - len(vector)
+    if not features:
+        return "any of this architecture"
+    return ", ".join([*vector, f"and {others} more"] if others else vector)
+
+
 def summary(readings: list[Reading], library: Path, model: Path, report: BuildReport, seconds: float) -> Table:
     """The figures: accuracy over the whole held-out set, latency, size, and what CPU the library needs."""
     right = sum(reading.answer == reading.label for reading in readings)
@@ -104,7 +113,7 @@ def summary(readings: list[Reading], library: Path, model: Path, report: BuildRe
     table.add_row(
         "Memory", f"{report.activation_bytes:,} bytes between operators, {report.parameter_bytes:,} of weights"
     )
-    table.add_row("CPU needed", ", ".join(report.cpu_features) or "any of this architecture")
+    table.add_row("CPU needed", describe_features(report.cpu_features))
     return table
 
 

@@ -1,0 +1,48 @@
+"""The onnx package's nine real graphs, compiled by Tilewright.
+
+With their constant weights against the outputs stored beside them, and with random weights, under which every
+element matters, against ONNX Runtime.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import ModelProto
+
+from tilewright.testing import light
+from tilewright.testing.compiled import assert_close, compile_model, run
+
+
+def onnx_runtime(model: ModelProto, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """ONNX Runtime's outputs."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return list(session.run(None, inputs))
+
+
+@pytest.mark.parametrize("name", light.names())
+def test_graph_gives_the_stored_output(name: str) -> None:
+    model = light.load(name)
+    compiled = compile_model(model, {light.input_name(model): light.stored_input(model)})
+    assert_close(run(compiled, threads=2), [light.stored_output(name)])
+
+
+@pytest.mark.parametrize("name", light.names())
+def test_graph_with_random_weights_agrees_with_onnx_runtime(name: str) -> None:
+    model = light.with_random_weights(name)
+    inputs = {light.input_name(model): light.random_input(model)}
+    compiled = compile_model(model, inputs)
+    expected = onnx_runtime(model, inputs)
+    for threads in (1, 2):
+        assert_close(run(compiled, threads), expected)
+
+
+@pytest.mark.parametrize("opt_level", [0, 1, 2])
+@pytest.mark.parametrize("name", ["shufflenet", "squeezenet"])
+def test_graph_is_right_at_lower_opt_levels(name: str, opt_level: int) -> None:
+    model = light.with_random_weights(name)
+    inputs = {light.input_name(model): light.random_input(model)}
+    assert_close(run(compile_model(model, inputs, opt_level=opt_level), threads=2), onnx_runtime(model, inputs))

@@ -1,0 +1,57 @@
+"""Networks exported from PyTorch, compiled by Tilewright, against PyTorch's own outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tilewright.testing import zoo
+from tilewright.testing.compiled import assert_close, compile_model, run
+
+CONVOLUTIONAL = [
+    "resnet18",
+    "resnet50",
+    "vgg16",
+    "mobilenet_v2",
+    "squeezenet1_1",
+    "densenet121",
+    "inception_v3",
+    "unet",
+]
+
+
+def check(path: Path, target: str, opt_level: int, library: Path | None = None) -> None:
+    """Compile the exported network at `path` and compare with PyTorch, on one thread and on two."""
+    inputs, outputs = zoo.reference(path)
+    compiled = compile_model(onnx.load(str(path)), inputs, target, opt_level, library)
+    for threads in (1, 2):
+        assert_close(run(compiled, threads), list(outputs.values()))
+
+
+@pytest.mark.parametrize("opt_level", range(4))
+@pytest.mark.parametrize("name", CONVOLUTIONAL)
+def test_small_network_is_right_at_every_opt_level(name: str, opt_level: int) -> None:
+    check(zoo.export(name, **zoo.small_options(name)), "llvm", opt_level)
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONAL)
+def test_small_network_with_batch_norms_is_right(name: str) -> None:
+    check(zoo.export(name, keep_batch_norm=True, **zoo.small_options(name)), "llvm", 3)
+
+
+@pytest.mark.parametrize("opt_level", [0, 3])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "unet"])
+def test_small_network_through_c_is_right(name: str, opt_level: int, tmp_path: Path) -> None:
+    check(zoo.export(name, **zoo.small_options(name)), "c", opt_level, tmp_path / "model.so")
+
+
+@pytest.mark.parametrize("name", ["resnet18", "squeezenet1_1"])
+def test_small_network_is_right_when_loaded_from_a_library(name: str, tmp_path: Path) -> None:
+    check(zoo.export(name, **zoo.small_options(name)), "llvm", 3, tmp_path / "model.so")
+
+
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "vgg16", "mobilenet_v2", "unet"])
+def test_full_size_network_is_right(name: str) -> None:
+    check(zoo.export(name), "llvm", 3)
