@@ -1,18 +1,25 @@
-"""Random schedules of random computations give what numpy gives."""
+"""Random schedules of random computations give what numpy gives: as loops, after every pass, and compiled."""
 
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.te.random_programs import Program, draw_program, draw_schedule
 
+import tilewright as tvm
 from tilewright import te
-from tilewright.te.lower import schedule_to_primfunc
+from tilewright.ir.module import IRModule
+from tilewright.te.lower import lower_passes, schedule_to_primfunc
 from tilewright.testing.tir_interpreter import run
 from tilewright.tir.function import PrimFunc
 
-SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+COMMON = settings(
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
 
 
 def assert_computes(func: PrimFunc, prog: Program) -> None:
@@ -22,7 +29,16 @@ def assert_computes(func: PrimFunc, prog: Program) -> None:
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=SLOW)
+def check_compiled(data: st.DataObject) -> None:
+    prog = draw_program(data.draw)
+    func = tvm.build(draw_schedule(data.draw, prog), prog.arguments(), "llvm", name="f")
+    want = prog.values[prog.output]
+    found = tvm.nd.array(np.full(want.shape, 77, "float32"))
+    func(*[tvm.nd.array(prog.values[t]) for t in prog.inputs], found)
+    np.testing.assert_allclose(found.numpy(), want, rtol=1e-5, atol=1e-5)
+
+
+@settings(COMMON, max_examples=50)
 @given(st.data())
 def test_default_schedule(data: st.DataObject) -> None:
     prog = draw_program(data.draw)
@@ -30,9 +46,33 @@ def test_default_schedule(data: st.DataObject) -> None:
     assert_computes(schedule_to_primfunc(sch, prog.arguments()), prog)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=SLOW)
+@settings(COMMON, max_examples=150)
 @given(st.data())
-def test_random_schedule_before_passes(data: st.DataObject) -> None:
+def test_random_schedule_as_loops(data: st.DataObject) -> None:
     prog = draw_program(data.draw)
     sch = draw_schedule(data.draw, prog)
     assert_computes(schedule_to_primfunc(sch, prog.arguments()), prog)
+
+
+@settings(COMMON, max_examples=60)
+@given(st.data())
+def test_random_schedule_after_each_pass(data: st.DataObject) -> None:
+    prog = draw_program(data.draw)
+    mod = IRModule()
+    mod["main"] = schedule_to_primfunc(draw_schedule(data.draw, prog), prog.arguments())
+    for step in lower_passes():
+        mod = step(mod)
+        assert_computes(mod["main"], prog)
+
+
+@settings(COMMON, max_examples=50)
+@given(st.data())
+def test_random_schedule_compiled(data: st.DataObject) -> None:
+    check_compiled(data)
+
+
+@pytest.mark.soak
+@settings(COMMON, max_examples=5000, derandomize=False)
+@given(st.data())
+def test_many_random_schedules_compiled(data: st.DataObject) -> None:
+    check_compiled(data)

@@ -77,7 +77,9 @@ class LowerExpr(ExprMutator):
         """The same element of the tensor's buffer."""
         buffer = self.buffers.get(e.producer)
         if buffer is None:
-            raise TilewrightError(f"tensor {e.producer.name} is read, but the schedule does not compute it")
+            raise TilewrightError(
+                f"{e.producer.name} is an input of the schedule, but not among the arguments; add it to args"
+            )
         return BufferLoad(buffer, self.visit_exprs(e.indices))
 
 

@@ -1,0 +1,175 @@
+"""Tensor intrinsics: tensorize, and computes written with intrinsic calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.te.support import compute, loops
+
+from tilewright import te, tir
+from tilewright.ir.errors import TilewrightError
+from tilewright.te.schedule import Schedule
+from tilewright.testing.tir_interpreter import Pointer
+
+A = np.random.default_rng(0).integers(-4, 5, (8, 32)).astype("float32")
+B = np.random.default_rng(1).integers(-4, 5, (16, 32)).astype("float32")
+
+
+def gemv(m: int, n: int, with_reset: bool = True) -> te.TensorIntrin:
+    """``c[i] = sum_k a[k] * b[i, k]``, with ``b`` of any row stride."""
+    a = te.placeholder((n,), name="a")
+    b = te.placeholder((m, n), name="b")
+    k = te.reduce_axis((0, n), name="k")
+    c = te.compute((m,), lambda i: te.sum(a[k] * b[i, k], axis=k), name="c")
+    binds = {
+        a: tir.decl_buffer(a.shape, a.dtype, "a", offset_factor=1, strides=[1]),
+        b: tir.decl_buffer(b.shape, b.dtype, "b", offset_factor=1, strides=[te.var("row"), 1]),
+        c: tir.decl_buffer(c.shape, c.dtype, "c", offset_factor=1, strides=[1]),
+    }
+
+    def emit(ins: list[tir.Buffer], outs: list[tir.Buffer]) -> Any:
+        x, y, z = ins[0].access_ptr("r"), ins[1].access_ptr("r"), outs[0].access_ptr("w")
+        row = ins[1].strides[0]
+        body = tir.call_extern("int32", "gemv", z, x, y, m, n, row)
+        update = tir.call_extern("int32", "gemv_add", z, x, y, m, n, row)
+        reset = tir.Evaluate(tir.call_extern("int32", "reset", z, m)) if with_reset else None
+        return body, reset, update
+
+    return te.decl_tensor_intrin(c.op, emit, binds=binds)
+
+
+def _gemv_add(c: Pointer, a: Pointer, b: Pointer, m: int, n: int, row: int) -> None:
+    matrix = np.lib.stride_tricks.as_strided(b.array(), (m, n), (4 * row, 4))
+    c.array()[:m] += matrix @ a.array()[:n]
+
+
+def _reset(c: Pointer, m: int) -> None:
+    c.array()[:m] = 0
+
+
+def _gemv(c: Pointer, *rest: Any) -> None:
+    _reset(c, rest[2])
+    _gemv_add(c, *rest)
+
+
+EXTERNS: dict[str, Callable[..., Any]] = {"gemv": _gemv, "gemv_add": _gemv_add, "reset": _reset}
+
+
+def matmul() -> tuple[te.Tensor, te.Tensor, te.Tensor, Schedule]:
+    a, b = te.placeholder((8, 32), name="A"), te.placeholder((16, 32), name="B")
+    k = te.reduce_axis((0, 32), name="k")
+    c = te.compute((8, 16), lambda i, j: te.sum(a[i, k] * b[j, k], axis=k), name="C")
+    return a, b, c, te.create_schedule(c.op)
+
+
+def assert_matmul(s: Schedule, args: list[te.Tensor]) -> None:
+    found = compute(s, args, [A, B], [(8, 16)], externs=EXTERNS)
+    np.testing.assert_array_equal(found[0], A @ B.T)
+
+
+def test_whole_reduction_in_the_block() -> None:
+    a, b, c, s = matmul()
+    _, inner = s[c].split(c.op.axis[1], factor=4)
+    s[c].tensorize(inner, gemv(4, 32))
+    assert '"gemv"' in loops(s, [a, b, c])
+    assert_matmul(s, [a, b, c])
+
+
+@pytest.mark.parametrize("with_reset", [True, False])
+def test_reduction_goes_on_outside_the_block(with_reset: bool) -> None:
+    a, b, c, s = matmul()
+    i, j = c.op.axis
+    outer, inner = s[c].split(j, factor=4)
+    ko, ki = s[c].split(c.op.reduce_axis[0], factor=8)
+    s[c].reorder(i, outer, ko, inner, ki)
+    s[c].tensorize(inner, gemv(4, 8, with_reset))
+    assert ('"reset"' in loops(s, [a, b, c])) is with_reset
+    assert_matmul(s, [a, b, c])
+
+
+def test_block_in_cached_and_padded_memory() -> None:
+    a, b, c, s = matmul()
+    cache = s.cache_write(c, "local")
+    outer, _ = s[c].split(c.op.axis[1], factor=8)
+    s[cache].compute_at(s[c], outer)
+    rows = s.cache_read(b, "local", [cache])
+    s[rows].compute_at(s[c], outer)
+    s[rows].storage_align(rows.op.axis[0], 16, 4)
+    i, j = cache.op.axis
+    jo, ji = s[cache].split(j, factor=4)
+    ko, ki = s[cache].split(cache.op.reduce_axis[0], factor=8)
+    s[cache].reorder(i, jo, ko, ji, ki)
+    s[cache].tensorize(ji, gemv(4, 8))
+    assert_matmul(s, [a, b, c])
+
+
+def test_intrinsic_of_vector_loads_and_stores() -> None:
+    def vector_add(n: int) -> te.TensorIntrin:
+        x, y = te.placeholder((n,), name="x"), te.placeholder((n,), name="y")
+        z = te.compute((n,), lambda i: x[i] + y[i], name="z")
+        kind = f"float32x{n}"
+        return te.decl_tensor_intrin(
+            z.op, lambda ins, outs: outs[0].vstore([0], ins[0].vload([0], kind) + ins[1].vload([0], kind))
+        )
+
+    a, b = te.placeholder((4, 16), name="A"), te.placeholder((4, 16), name="B")
+    c = te.compute((4, 16), lambda i, j: a[i, j] + b[i, j], name="C")
+    s = te.create_schedule(c.op)
+    _, inner = s[c].split(c.op.axis[1], factor=8)
+    s[c].tensorize(inner, vector_add(8))
+    x, y = A[:4, :16].copy(), B[:4, :16].copy()
+    np.testing.assert_array_equal(compute(s, [a, b, c], [x, y], [(4, 16)])[0], x + y)
+
+
+def test_compute_written_with_an_intrinsic_call() -> None:
+    a, b = te.placeholder((8, 32), name="A"), te.placeholder((16, 32), name="B")
+    block = gemv(4, 8)
+    k = te.reduce_axis((0, 4), name="k")
+    c = te.compute(
+        (8, 4, 4),
+        lambda i, j: block(a[i, k * 8 : k * 8 + 8], b[j * 4 : j * 4 + 4, k * 8 : k * 8 + 8], reduce_axis=k),
+        name="C",
+    )
+    found = compute(te.create_schedule(c.op), [a, b, c], [A, B], [(8, 4, 4)], externs=EXTERNS)
+    np.testing.assert_array_equal(found[0].reshape(8, 16), A @ B.T)
+
+
+def _tensorized(factor: int, intrin: te.TensorIntrin, combine: Callable[[Any, Any], Any] | None = None) -> None:
+    a, b = te.placeholder((8, 32), name="A"), te.placeholder((16, 32), name="B")
+    k = te.reduce_axis((0, 32), name="k")
+    op = combine or (lambda x, y: x * y)
+    c = te.compute((8, 16), lambda i, j: te.sum(op(a[i, k], b[j, k]), axis=k), name="C")
+    s = te.create_schedule(c.op)
+    _, inner = s[c].split(c.op.axis[1], factor=factor)
+    s[c].tensorize(inner, intrin)
+    loops(s, [a, b, c])
+
+
+def test_block_of_another_size_is_refused() -> None:
+    with pytest.raises(TilewrightError, match="axis j has extent 4 in the block, 8 in the intrinsic"):
+        _tensorized(4, gemv(8, 32))
+
+
+def test_block_that_computes_something_else_is_refused() -> None:
+    with pytest.raises(TilewrightError, match=r"the block computes \(a\[k\] \+ b\[i, k\]\)"):
+        _tensorized(4, gemv(4, 32), lambda x, y: x + y)
+
+
+def test_blocks_that_do_not_divide_the_loop_are_refused() -> None:
+    with pytest.raises(TilewrightError, match="choose split factors that divide"):
+        _tensorized(5, gemv(5, 32))
+
+
+def test_missing_update_is_explained() -> None:
+    a, b, c, s = matmul()
+    i, j = c.op.axis
+    outer, inner = s[c].split(j, factor=4)
+    ko, ki = s[c].split(c.op.reduce_axis[0], factor=8)
+    s[c].reorder(i, outer, ko, inner, ki)
+    intrin = gemv(4, 8)
+    s[c].tensorize(inner, intrin.replace(reduce_update=None))
+    with pytest.raises(TilewrightError, match="does not give its reduce_update"):
+        loops(s, [a, b, c])
