@@ -14,7 +14,7 @@ from tilewright.ir.transform import PassContext
 from tilewright.tir import transform as T
 from tilewright.tir.verify import verify_well_formed
 
-SETTINGS = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 KINDS = [tir.ForKind.SERIAL, tir.ForKind.PARALLEL, tir.ForKind.VECTORIZED, tir.ForKind.UNROLLED]
 PASSES = [
     T.StorageFlatten(64), T.BF16Legalize(), T.NarrowDataType(32), T.Simplify(), T.LoopPartition(), T.VectorizeLoop(),

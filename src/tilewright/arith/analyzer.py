@@ -16,6 +16,7 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import EQ, GE, GT, LE, LT, NE, And, Call, FloorMod, IntImm, Not, Or, PrimExpr, Var
 from tilewright.tir.expr import IterVar, Range
+from tilewright.tir.visitor import ExprVisitor
 
 
 class Analyzer:
@@ -145,6 +146,8 @@ class Analyzer:
                 self._assume_fact(e, holds)
 
     def _assume_fact(self, e: PrimExpr, holds: bool) -> None:
+        if reads_memory(e):  # may be different at the next evaluation
+            return
         literals = self.context.literals
         literals[e] = holds
         opposite = self.simplifier.simplify(ops.logical_not(e))
@@ -178,6 +181,28 @@ class Analyzer:
                 self.context.forget()
                 return
         self.context.add_form(terms, low, high)
+
+
+class _ReadsMemory(ExprVisitor):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = False
+
+    def visit_load(self, e: Any) -> None:
+        self.found = True
+
+    visit_buffer_load = visit_producer_load = visit_load
+
+    def visit_call(self, e: Call) -> None:
+        self.found |= not isinstance(e.op, Op) or e.op.get_attr("TCallEffectKind") != "pure"
+        super().visit_call(e)
+
+
+def reads_memory(expr: PrimExpr) -> bool:
+    """Whether the value of ``expr`` depends on more than its variables."""
+    visitor = _ReadsMemory()
+    visitor.visit_expr(expr)
+    return visitor.found
 
 
 def simplify(expr: Any) -> PrimExpr:

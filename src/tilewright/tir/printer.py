@@ -23,7 +23,7 @@ from tilewright.tir import expr as e
 from tilewright.tir import stmt as s
 from tilewright.tir.buffer import Buffer
 from tilewright.tir.function import PrimFunc
-from tilewright.tir.visitor import ExprFunctor, StmtVisitor
+from tilewright.tir.visitor import ExprFunctor, StmtVisitor, free_vars
 
 _KIND_NAMES = {
     s.ForKind.SERIAL: "serial", s.ForKind.PARALLEL: "parallel", s.ForKind.VECTORIZED: "vectorized",
@@ -162,8 +162,9 @@ class ExprPrinter(ExprFunctor[str]):
 class FunctionPrinter(ExprPrinter, StmtVisitor):
     """The ``primfn`` form: each name is made unique, and shows its type where it first stands."""
 
-    def __init__(self) -> None:
+    def __init__(self, untyped: frozenset[e.Var] = frozenset()) -> None:
         super().__init__()
+        self.untyped = untyped
         self.names: dict[str, int] = {}
         self.variables: dict[e.Var, str] = {}
         self.buffers: dict[Buffer, str] = {}
@@ -191,6 +192,8 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
             return known
         hint = x.name if x.name[:1].isalpha() else "v" + x.name
         name = self.variables[x] = self.unique(hint)
+        if x in self.untyped:
+            return name
         return f"{name}: {type_text(x.type_annotation) if x.type_annotation is not None else x.dtype}"
 
     def visit_int_imm(self, x: e.IntImm) -> str:
@@ -415,8 +418,8 @@ def type_text(t: Any) -> str:
 
 
 def stmt_text(stmt: s.Stmt) -> str:
-    """The text of a statement by itself."""
-    printer = FunctionPrinter()
+    """The text of a statement by itself; variables that it does not define show no type."""
+    printer = FunctionPrinter(frozenset(free_vars(stmt)))
     printer.visit_stmt(stmt)
     return "\n".join(printer.lines) + "\n"
 

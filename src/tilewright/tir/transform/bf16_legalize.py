@@ -51,7 +51,8 @@ class _Legalize(StmtExprMutator):
         return FloatImm("float32", e.value) if is_bf16(e.dtype) else e
 
     def visit_var(self, e: Var) -> PrimExpr:
-        return self.wide_vars.get(e) or self._wide(e)
+        wide = self.wide_vars.get(e)
+        return self._wide(e) if wide is None else wide
 
     def visit_load(self, e: Load) -> PrimExpr:
         return self._wide(super().visit_load(e))

@@ -3,7 +3,7 @@
 Before and after, for ``s[B].prefetch(A, i, 2)``::
 
     for (i: int32, 0, 8) {                       for (i: int32, 0, 8) {
-      attr [A] "prefetch_scope" = 2;               prefetch(A, [[(i + 2):(i + 3)], [0:16]])
+      attr [A] "prefetch_scope" = 2;               prefetch(A, [[(i + 2):((i + 2) + 1)], [0:16]])
       for (j: int32, 0, 16) {                      for (j: int32, 0, 16) {
         B[i, j] = A[i, j]                            B[i, j] = A[i, j]
       }                                            }

@@ -205,7 +205,7 @@ def type_code(value: PrimExpr) -> int:
     if isinstance(value, Call) and value.op.name == "tir.tvm_stack_make_array":
         return 7
     kind = dt.parse(value.dtype).kind
-    return {"int": 0, "uint": 0, "bool": 0, "float": 1, "bfloat": 1}.get(kind, 3)
+    return {"int": 0, "uint": 0, "bool": 0, "float": 2, "bfloat": 2}.get(kind, 3)
 
 
 def make_packed_api(func: PrimFunc, device_type: int = 1) -> PrimFunc:

@@ -49,7 +49,8 @@ class _Narrow(ScopedMutator):
         if isinstance(e, IntImm):
             return IntImm(self.target, e.value)
         if isinstance(e, Var):
-            return self.narrow_vars.get(e) or Cast(self.target, e)
+            narrow = self.narrow_vars.get(e)
+            return Cast(self.target, e) if narrow is None else narrow
         if isinstance(e, Cast) and dt.is_int(e.value.dtype) and not self._is_wide(e.value.dtype):
             return ops.cast(dt.with_lanes(self.target, dt.lanes(e.dtype)), self.visit_expr(e.value))
         if isinstance(e, BinaryExpr):

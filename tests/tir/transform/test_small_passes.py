@@ -1,0 +1,313 @@
+"""Passes that change one thing: each with its text before and after."""
+
+import numpy as np
+import pytest
+
+from tests.tir.interpret import run
+from tests.tir.transform.texts import check
+from tilewright import tir
+from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.module import IRModule
+from tilewright.tir import ir_builder
+from tilewright.tir import transform as T
+from tilewright.tir.transform.bf16_legalize import bf16_legalize
+from tilewright.tir.transform.combine_context_call import combine_context_call
+from tilewright.tir.transform.hoist_if_then_else import hoist_if_then_else
+from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
+from tilewright.tir.transform.inject_prefetch import inject_prefetch
+from tilewright.tir.transform.inject_virtual_thread import inject_virtual_thread
+from tilewright.tir.transform.narrow_data_type import narrow_data_type
+from tilewright.tir.transform.rewrite_unsafe_select import rewrite_unsafe_select
+from tilewright.tir.transform.split_host_device import split_host_device
+from tilewright.tir.transform.storage_flatten import storage_flatten
+
+
+def test_hoist_if_then_else() -> None:
+    ib = ir_builder.create()
+    a, n = ib.pointer("float32", "A"), tir.Var("n")
+    with ib.for_range(0, 8, "i") as i, ib.if_scope(n < 4):
+        a[i] = 0.0
+    check(
+        ib.get(),
+        hoist_if_then_else,
+        """
+        for (i: int32, 0, 8) {
+          if (n < 4) {
+            A[i] = 0f32
+          }
+        }
+        """,
+        """
+        if (n < 4) {
+          for (i: int32, 0, 8) {
+            A[i] = 0f32
+          }
+        }
+        """,
+    )
+
+
+def test_hoist_takes_only_the_part_that_the_loop_does_not_change() -> None:
+    ib = ir_builder.create()
+    a, n = ib.pointer("float32", "A"), tir.Var("n")
+    with ib.for_range(0, 8, "i") as i, ib.if_scope(ib.likely(tir.all(n < 4, i < n))):
+        a[i] = 0.0
+    text = str(hoist_if_then_else(ib.get())).splitlines()
+    assert text[0] == "if @tir.likely((n < 4), dtype=bool) {"
+    assert text[2].strip() == "if @tir.likely((i < n), dtype=bool) {"
+
+
+def test_rewrite_unsafe_select() -> None:
+    ib = ir_builder.create()
+    a, b, i = ib.pointer("float32", "A"), ib.pointer("float32", "B"), tir.Var("i")
+    b[i] = tir.Select(i < 3, a[i], 0.0)
+    check(
+        ib.get(),
+        rewrite_unsafe_select,
+        """
+        B[i] = select((i < 3), (float32*)A[i], 0f32)
+        """,
+        """
+        B[i] = @tir.if_then_else((i < 3), (float32*)A[i], 0f32, dtype=float32)
+        """,
+    )
+
+
+def test_a_select_of_safe_values_stays() -> None:
+    i = tir.Var("i")
+    store = tir.Store(tir.Var("A", "handle"), tir.Select(i < 3, i * 2, i // 3), 0)
+    assert rewrite_unsafe_select(store) is store
+
+
+def test_narrow_data_type() -> None:
+    ib = ir_builder.create()
+    a = ib.pointer("float32", "A")
+    with ib.for_range(tir.const(0, "int64"), tir.const(8, "int64"), "i", dtype="int64") as i:
+        a[i * 4 + 1] = 0.0
+    check(
+        ib.get(),
+        narrow_data_type,
+        """
+        for (i: int64, 0i64, 8i64) {
+          A[((i*4i64) + 1i64)] = 0f32
+        }
+        """,
+        """
+        for (i: int32, 0, 8) {
+          A[((i*4) + 1)] = 0f32
+        }
+        """,
+    )
+
+
+def test_an_index_that_may_not_fit_stays_wide() -> None:
+    ib = ir_builder.create()
+    a = ib.pointer("float32", "A")
+    with ib.for_range(tir.const(0, "int64"), tir.const(8, "int64"), "i", dtype="int64") as i:
+        a[i * 2**30] = 0.0
+    assert "A[(cast(int64, i)*1073741824i64)]" in str(narrow_data_type(ib.get()))
+
+
+def test_bf16_legalize() -> None:
+    ib = ir_builder.create()
+    a, b, c = (ib.pointer("bfloat16", n) for n in "ABC")
+    i = tir.Var("i")
+    c[i] = a[i] + b[i]
+    check(
+        ib.get(),
+        bf16_legalize,
+        """
+        C[i] = ((bfloat16*)A[i] + (bfloat16*)B[i])
+        """,
+        """
+        C[i] = cast(bfloat16, (cast(float32, (bfloat16*)A[i]) + cast(float32, (bfloat16*)B[i])))
+        """,
+    )
+
+
+def test_bf16_copies_are_not_converted() -> None:
+    ib = ir_builder.create()
+    a, b, i = ib.pointer("bfloat16", "A"), ib.pointer("bfloat16", "B"), tir.Var("i")
+    b[i] = a[i]
+    assert str(bf16_legalize(ib.get())) == "B[i] = (bfloat16*)A[i]\n"
+
+
+def test_inject_virtual_thread() -> None:
+    ib = ir_builder.create()
+    a, c = ib.pointer("float32", "A"), ib.pointer("float32", "C")
+    thread = tir.IterVar(tir.Range(0, 2), "vthread", 1, "vthread")
+    ib.scope_attr(thread, "virtual_thread", 2)
+    b = ib.allocate("float32", 1, name="B")
+    b[0] = a[thread.var]
+    c[thread.var] = b[0]
+    check(
+        ib.get(),
+        inject_virtual_thread,
+        """
+        attr [IterVar(vthread: int32, [0:2], "ThreadIndex", "vthread")] "virtual_thread" = 2;
+        allocate(B: Pointer(float32), float32, [1]), storage_scope = global {
+          B[0] = (float32*)A[vthread]
+          C[vthread] = (float32*)B[0]
+        }
+        """,
+        """
+        allocate(B: Pointer(float32), float32, [1]), storage_scope = global {
+          B[0] = (float32*)A[0]
+          C[0] = (float32*)B[0]
+        }
+        allocate(B_1: Pointer(float32), float32, [1]), storage_scope = global {
+          B_1[0] = (float32*)A[1]
+          C[1] = (float32*)B_1[0]
+        }
+        """,
+    )
+
+
+def double_buffered() -> tir.Stmt:
+    ib = ir_builder.create()
+    a, out = ib.pointer("float32", "A"), ib.pointer("float32", "C")
+    with ib.for_range(0, 8, "x") as x:
+        b = ib.allocate("float32", 4, name="B")
+        c = tir.Var("c")
+        fill = tir.For(c, 0, 4, 0, tir.Store(b.asobject(), a[x * 4 + c], c))
+        ib.emit(tir.AttrStmt(b.asobject(), "double_buffer_scope", 1, fill))
+        with ib.for_range(0, 4, "d") as d:
+            out[x * 4 + d] = b[d]
+    return ib.get()
+
+
+def test_inject_double_buffer() -> None:
+    check(
+        double_buffered(),
+        inject_double_buffer,
+        """
+        for (x: int32, 0, 8) {
+          allocate(B: Pointer(float32), float32, [4]), storage_scope = global {
+            attr [B] "double_buffer_scope" = 1;
+            for (c: int32, 0, 4) {
+              B[c] = (float32*)A[((x*4) + c)]
+            }
+            for (d: int32, 0, 4) {
+              C[((x*4) + d)] = (float32*)B[d]
+            }
+          }
+        }
+        """,
+        """
+        allocate(B: Pointer(float32), float32, [2, 4]), storage_scope = global {
+          for (c: int32, 0, 4) {
+            B[c] = (float32*)A[c]
+          }
+          for (x: int32, 0, 8) {
+            if @tir.likely(((x + 1) < 8), dtype=bool) {
+              for (c, 0, 4) {
+                B[(c + (floormod((x + 1), 2)*4))] = (float32*)A[(((x + 1)*4) + c)]
+              }
+            }
+            for (d: int32, 0, 4) {
+              C[((x*4) + d)] = (float32*)B[(d + (floormod(x, 2)*4))]
+            }
+          }
+        }
+        """,
+    )
+
+
+def test_inject_prefetch_and_its_flat_form() -> None:
+    a, b = tir.decl_buffer((8, 16), name="A"), tir.decl_buffer((8, 16), name="B")
+    i, j = tir.Var("i"), tir.Var("j")
+    copy = tir.For(j, 0, 16, 0, tir.BufferStore(b, tir.BufferLoad(a, [i, j]), [i, j]))
+    stmt = tir.For(i, 0, 8, 0, tir.AttrStmt(a, "prefetch_scope", 2, copy))
+    check(
+        stmt,
+        inject_prefetch,
+        """
+        for (i: int32, 0, 8) {
+          attr [A] "prefetch_scope" = 2;
+          for (j: int32, 0, 16) {
+            B[i, j] = A[i, j]
+          }
+        }
+        """,
+        """
+        for (i: int32, 0, 8) {
+          prefetch(A, [[(i + 2):((i + 2) + 1)], [0:16]])
+          for (j: int32, 0, 16) {
+            B[i, j] = A[i, j]
+          }
+        }
+        """,
+    )
+    pa, pb = tir.Var("A", "handle"), tir.Var("B", "handle")
+    flat = storage_flatten(tir.PrimFunc([pa, pb], inject_prefetch(stmt), None, {pa: a, pb: b}))
+    assert "@tir.prefetch(@tir.address_of((float32*)A_2[(((i*16) + 32) + (prefetch.A.line*16))]" in str(flat)
+
+
+def test_combine_context_call() -> None:
+    context = tir.call_intrin("handle", "tir.tvm_thread_context", tir.call_extern("handle", "ctx"))
+    calls = [tir.Evaluate(tir.call_extern("int32", name, context)) for name in "fg"]
+    check(
+        tir.SeqStmt(calls),
+        combine_context_call,
+        """
+        @tir.call_extern("f", @tir.tvm_thread_context(@tir.call_extern("ctx", dtype=handle), dtype=handle), dtype=int32)
+        @tir.call_extern("g", @tir.tvm_thread_context(@tir.call_extern("ctx", dtype=handle), dtype=handle), dtype=int32)
+        """,
+        """
+        let ctx_cache_: handle = @tir.call_extern("ctx", dtype=handle) {
+          @tir.call_extern("f", ctx_cache_, dtype=int32)
+          @tir.call_extern("g", ctx_cache_, dtype=int32)
+        }
+        """,
+    )
+
+
+def test_split_host_device_refuses_gpu_threads_by_name() -> None:
+    thread = tir.IterVar(tir.Range(0, 8), "t", 1, "threadIdx.x")
+    func = tir.PrimFunc([], tir.AttrStmt(thread, "thread_extent", 8, tir.Evaluate(0)), attrs={"global_symbol": "f"})
+    with pytest.raises(UnsupportedError, match=r"function f binds loops to threadIdx\.x"):
+        split_host_device(func)
+
+
+def test_apply_filter_and_prim_func_pass() -> None:
+    func = tir.PrimFunc([], tir.Evaluate(0), attrs={"global_symbol": "f"})
+    mod = IRModule.from_expr(func)
+    assert T.Apply(lambda f: f.with_attr("x", 1))(mod)["f"].attrs["x"] == 1
+    assert len(T.Filter(lambda f: "y" in f.attrs)(mod)) == 0
+
+    @T.prim_func_pass(opt_level=0, name="mark")
+    def mark(f, mod, ctx):
+        return f.with_attr("marked", True)
+
+    assert mark(mod)["f"].attrs["marked"] is True
+
+
+def test_an_undeclared_buffer_is_an_error() -> None:
+    a = tir.decl_buffer((4,), name="A")
+    func = tir.PrimFunc([], tir.BufferStore(a, 1.0, [0]))
+    with pytest.raises(TilewrightError, match="buffer A is accessed where it is neither a parameter nor realised"):
+        storage_flatten(func)
+
+
+@pytest.mark.parametrize(("factor", "offset"), [(8, 0), (16, 3), (1, 0)])
+def test_aligned_strides_pad_and_keep_values(factor: int, offset: int) -> None:
+    a, out = tir.decl_buffer((3, 5), name="A"), tir.decl_buffer((3, 5), name="B")
+    local = tir.decl_buffer((3, 5), name="C")
+    i, j, k, m = (tir.Var(n) for n in "ijkm")
+
+    def nest(x, y, body):
+        return tir.For(x, 0, 3, 0, tir.For(y, 0, 5, 0, body))
+
+    fill = nest(i, j, tir.BufferStore(local, tir.BufferLoad(a, [i, j]), [i, j]))
+    use = nest(k, m, tir.BufferStore(out, tir.BufferLoad(local, [k, m]), [k, m]))
+    region = [tir.Range(0, 3), tir.Range(0, 5)]
+    body = tir.BufferRealize(local, region, tir.const(True), tir.SeqStmt([fill, use]))
+    align = tir.call_intrin("handle", "tir.tvm_tuple", 0, factor, offset)
+    pa, pb = tir.Var("A", "handle"), tir.Var("B", "handle")
+    func = tir.PrimFunc([pa, pb], tir.AttrStmt(local, "buffer_dim_align", align, body), None, {pa: a, pb: out})
+    flat = storage_flatten(func)
+    data, found = np.arange(15, dtype="float32").reshape(3, 5), np.zeros((3, 5), "float32")
+    run(flat, A=data, B=found)
+    np.testing.assert_array_equal(found, data)
+    stride = 5 + (factor + offset - 5 % factor) % factor
+    assert f"allocate(C: Pointer(global float32), float32, [{3 * stride}])" in str(flat)
