@@ -99,7 +99,9 @@ def test_rounding_to_the_half_types_is_to_nearest_even(target: str, lanes: int) 
     x = np.where(np.isnan(x), np.float32(np.nan), x)
     with np.errstate(all="ignore"):
         for dtype, expected in (("float16", x.astype(np.float16)), ("bfloat16", x.astype(ml_dtypes.bfloat16))):
-            found = run_elementwise(lambda v, d=dtype: Cast(d if lanes == 1 else f"{d}x{lanes}", v), [x], dtype, target, lanes)
+            found = run_elementwise(
+                lambda v, d=dtype: Cast(d if lanes == 1 else f"{d}x{lanes}", v), [x], dtype, target, lanes
+            )
             np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
 
 

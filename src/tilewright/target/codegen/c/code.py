@@ -57,8 +57,9 @@ class CCode:
         self.module_handle: int | None = None  # what __tvm_module_ctx gets
 
     def __del__(self) -> None:
-        if isinstance(self._library, ctypes.CDLL):
-            _ctypes.dlclose(self._library._handle)
+        library = getattr(self, "_library", None)  # there is none when emitting the source failed
+        if isinstance(library, ctypes.CDLL):
+            _ctypes.dlclose(library._handle)
 
     # ---- the protocol ----
     def lookup(self, name: str) -> int | None:

@@ -127,7 +127,7 @@ static inline int32_t tw_check_tensor(const char* function, const TwArgument* a,
 
 static inline int32_t tw_check_arguments(const char* function, const TwArgument* table, int32_t count,
                                          const TVMValue* args, const int* codes, int32_t num_args) {
-  static const char* const code_names[] = {"int",  "float", "float",  "handle", "null", NULL,     NULL,
+  static const char* const code_names[] = {"int",  "uint",  "float",  "handle", "null", NULL,     NULL,
                                            "a tensor", NULL,    NULL,     NULL,     "string", NULL, "a tensor"};
   int64_t symbols[32];
   char text[400];
@@ -144,7 +144,7 @@ static inline int32_t tw_check_arguments(const char* function, const TwArgument*
     if (is_tensor) fits = code == kTVMOpaqueHandle || code == kTVMNullptr || code == kTVMDLTensorHandle || code == kTVMNDArrayHandle;
     else if (a->dtype.code <= 1) fits = code == (int)kDLInt;
     else if (a->dtype.code == kTVMOpaqueHandle) fits = code >= (int)kTVMOpaqueHandle;
-    else fits = code == 1;
+    else fits = code == (int)kDLFloat;
     if (!fits) {
       const char* name = code >= 0 && code < 14 ? code_names[code] : NULL;
       if (name == NULL) snprintf(text, sizeof text, "type code %d", code);

@@ -38,7 +38,7 @@
 @.tw.unknown = private unnamed_addr constant [5 x i8] c"type\00"
 @.tw.string = private unnamed_addr constant [7 x i8] c"string\00"
 @.tw.kinds = private unnamed_addr constant [5 x ptr] [ptr @.tw.int, ptr @.tw.uint, ptr @.tw.float, ptr @.tw.handle, ptr @.tw.bfloat]
-@.tw.codes = private unnamed_addr constant [14 x ptr] [ptr @.tw.int, ptr @.tw.float, ptr @.tw.float, ptr @.tw.handle, ptr @.tw.null, ptr null, ptr null, ptr @.tw.tensor, ptr null, ptr null, ptr null, ptr @.tw.string, ptr null, ptr @.tw.tensor]
+@.tw.codes = private unnamed_addr constant [14 x ptr] [ptr @.tw.int, ptr @.tw.uint, ptr @.tw.float, ptr @.tw.handle, ptr @.tw.null, ptr null, ptr null, ptr @.tw.tensor, ptr null, ptr null, ptr null, ptr @.tw.string, ptr null, ptr @.tw.tensor]
 
 define internal void @.tw.put(ptr %text, ptr %s) noinline minsize optsize {
 entry:
@@ -392,7 +392,7 @@ want.int:
   %int.ok = icmp eq i32 %code, 0
   br i1 %int.ok, label %int.symbol, label %fail.code
 want.float:
-  %float.ok = icmp eq i32 %code, 1
+  %float.ok = icmp eq i32 %code, 2
   br i1 %float.ok, label %next, label %fail.code
 want.handle:
   %handle.ok = icmp sge i32 %code, 3

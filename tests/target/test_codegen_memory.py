@@ -1,0 +1,237 @@
+"""Loads, stores, allocations, loops and conditionals in generated code, against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.target.codegen_helpers import TARGETS, build, function
+
+import tilewright as tvm
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.type import PointerType, PrimType
+from tilewright.tir import (
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    Broadcast,
+    BufferLoad,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Load,
+    Ramp,
+    SeqStmt,
+    Stmt,
+    Store,
+    StringImm,
+    Var,
+    While,
+    decl_buffer,
+)  # fmt: skip
+from tilewright.tir import op as T
+
+ON_ALL = pytest.mark.parametrize("target", TARGETS)
+
+
+def run(target: str, body: Stmt, buffers: list, arrays: list[np.ndarray], **attrs: object) -> list[np.ndarray]:  # type: ignore[type-arg]
+    """Call the function with copies of the arrays and give them back."""
+    func = build(target, function("f", buffers, body, **attrs))
+    copies = [tvm.nd.array(x) for x in arrays]
+    func(*copies)
+    return [c.numpy() for c in copies]
+
+
+_LLVM_CASES = [(t, n, d) for t in TARGETS[:2] for n in (2, 3, 8, 24) for d in ("float32", "int8", "bool")]
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, 0, -1, -2])
+@pytest.mark.parametrize(("target", "lanes", "dtype"), [*_LLVM_CASES, ("c", 8, "float32")])
+def test_vector_loads_of_any_stride(target: str, lanes: int, dtype: str, stride: int) -> None:
+    size = abs(stride) * (lanes - 1) + 1  # the buffer ends with the last lane
+    a, b = decl_buffer((size,), dtype, "A"), decl_buffer((lanes,), dtype, "B")
+    start = size - 1 if stride < 0 else 0
+    value = Load(f"{dtype}x{lanes}", a.data, Ramp(start, stride, lanes))
+    x = np.arange(size) % 7
+    x = (x > 3) if dtype == "bool" else x.astype(dtype)
+    _, out = run(target, Store(b.data, value, Ramp(0, 1, lanes)), [a, b], [x, np.zeros(lanes, x.dtype)])
+    np.testing.assert_array_equal(out, x[start + stride * np.arange(lanes)])
+
+
+@ON_ALL
+@pytest.mark.parametrize("stride", [2, 3, -1])
+def test_strided_vector_stores(target: str, stride: int) -> None:
+    a, b = decl_buffer((4,), "float32", "A"), decl_buffer((12,), "float32", "B")
+    start = 11 if stride < 0 else 1
+    body = Store(b.data, Load("float32x4", a.data, Ramp(0, 1, 4)), Ramp(start, stride, 4))
+    x = np.arange(1, 5, dtype="float32")
+    _, out = run(target, body, [a, b], [x, np.zeros(12, "float32")])
+    expected = np.zeros(12, "float32")
+    expected[start + stride * np.arange(4)] = x
+    np.testing.assert_array_equal(out, expected)
+
+
+@ON_ALL
+def test_gathers_and_scatters(target: str) -> None:
+    a, i, b = decl_buffer((16,), "float32", "A"), decl_buffer((8,), "int32", "I"), decl_buffer((16,), "float32", "B")
+    index = Load("int32x8", i.data, Ramp(0, 1, 8))
+    body = Store(b.data, Load("float32x8", a.data, index), index)
+    x, at = np.arange(16, dtype="float32"), np.array([3, 1, 15, 0, 8, 7, 2, 11], "int32")
+    _, _, out = run(target, body, [a, i, b], [x, at, np.zeros(16, "float32")])
+    expected = np.zeros(16, "float32")
+    expected[at] = x[at]
+    np.testing.assert_array_equal(out, expected)
+
+
+@ON_ALL
+def test_predicated_lanes_touch_no_memory(target: str) -> None:
+    a, m, b = decl_buffer((4,), "float32", "A"), decl_buffer((4,), "bool", "M"), decl_buffer((4,), "float32", "B")
+    lanes = Ramp(0, 1, 4)
+    mask = Load("boolx4", m.data, lanes)
+    body = Store(b.data, Load("float32x4", a.data, lanes, mask) + Broadcast(ops.const(1.0), 4), lanes, mask)
+    x, flags = np.arange(4, dtype="float32"), np.array([True, False, False, True])
+    _, _, out = run(target, body, [a, m, b], [x, flags, np.full(4, -5, "float32")])
+    np.testing.assert_array_equal(out, np.where(flags, x + 1, -5))
+
+
+@ON_ALL
+@pytest.mark.parametrize("size", [64, 100_000])
+def test_allocations_on_the_stack_and_in_workspaces(target: str, size: int) -> None:
+    a, b = decl_buffer((size,), "float32", "A"), decl_buffer((size,), "float32", "B")
+    i, j = Var("i", "int32"), Var("j", "int32")
+    t = Var("T", PointerType(PrimType("float32")))
+    fill = For(i, 0, size, 0, Store(t, Load("float32", a.data, i) * 2.0, i))
+    read = For(j, 0, size, 0, Store(b.data, Load("float32", t, size - 1 - j), j))
+    body = Allocate(t, "float32", [size], ops.const(True), SeqStmt([fill, read]))
+    x = np.arange(size, dtype="float32")
+    _, out = run(target, body, [a, b], [x, np.zeros_like(x)])
+    np.testing.assert_array_equal(out, 2 * x[::-1])
+
+
+@ON_ALL
+def test_a_failed_assertion_reports_and_frees_its_workspace(target: str) -> None:
+    a = decl_buffer((4,), "int32", "A")
+    t = Var("T", PointerType(PrimType("float32")))
+    check = AssertStmt(Load("int32", a.data, 0) > 0, StringImm("A[0] must be positive"), Evaluate(0))
+    used = SeqStmt([Store(t, ops.const(1.0), 0), check])
+    func = build(target, function("f", [a], Allocate(t, "float32", [1 << 20], ops.const(True), used)))
+    func(tvm.nd.array(np.ones(4, "int32")))
+    for _ in range(2000):  # 8 GB if they were not freed
+        with pytest.raises(tvm.TVMError, match="A\\[0\\] must be positive"):
+            func(tvm.nd.array(np.zeros(4, "int32")))
+
+
+@ON_ALL
+def test_loops_of_every_extent(target: str) -> None:
+    n, out = decl_buffer((1,), "int32", "N"), decl_buffer((8,), "int32", "OUT")
+    i, j, k = (Var(v, "int32") for v in "ijk")
+    extent = Load("int32", n.data, 0)
+    loops = SeqStmt([
+        For(i, 2, extent, 0, Store(out.data, i, i)),
+        For(j, 6, 1, 0, Store(out.data, ops.const(60), j)),
+        For(k, 0, 0, 0, Store(out.data, ops.const(-1), k)),
+    ])  # fmt: skip
+    for count in (0, 1, 3):
+        _, found = run(target, loops, [n, out], [np.array([count], "int32"), np.zeros(8, "int32")])
+        expected = np.zeros(8, "int32")
+        expected[2 : 2 + count] = range(2, 2 + count)
+        expected[6] = 60
+        np.testing.assert_array_equal(found, expected)
+
+
+@ON_ALL
+@pytest.mark.parametrize("kind", [ForKind.UNROLLED, ForKind.VECTORIZED])
+def test_unrolled_and_vectorized_loops_may_reach_code_generation(target: str, kind: ForKind) -> None:
+    out, i = decl_buffer((5,), "int32", "OUT"), Var("i", "int32")
+    (found,) = run(target, For(i, 0, 5, kind, Store(out.data, i * i, i)), [out], [np.zeros(5, "int32")])
+    np.testing.assert_array_equal(found, np.arange(5) ** 2)
+
+
+@ON_ALL
+def test_while_loops_see_what_they_store(target: str) -> None:
+    out = decl_buffer((2,), "int32", "OUT")
+    first = Load("int32", out.data, 0)
+    double = Store(out.data, first * 2, 0)
+    count = Store(out.data, Load("int32", out.data, 1) + 1, 1)
+    body = While(first < 100, SeqStmt([double, count]))
+    (found,) = run(target, body, [out], [np.array([3, 0], "int32")])
+    np.testing.assert_array_equal(found, [192, 6])
+
+
+@ON_ALL
+def test_a_store_is_seen_by_the_next_statement(target: str) -> None:
+    out = decl_buffer((2,), "int32", "OUT")
+    grow = Store(out.data, Load("int32", out.data, 0) + 1, 0)
+    (found,) = run(target, SeqStmt([grow, grow, grow]), [out], [np.array([5, 0], "int32")])
+    assert found[0] == 8
+
+
+@ON_ALL
+def test_conditional_values_guard_their_loads(target: str) -> None:
+    a, b, i = decl_buffer((4,), "float32", "A"), decl_buffer((1 << 16,), "float32", "B"), Var("i", "int32")
+    far = i * 100_000_000  # an address that is not there
+    inside = T.if_then_else(i < 1, Load("float32", a.data, far) + Load("float32", a.data, far) * 2.0, ops.const(9.0))
+    chain = T.if_then_else(i.equal(2), ops.const(2.0), T.if_then_else(i.equal(3), ops.const(3.0), inside))
+    _, out = run(
+        target,
+        For(i, 0, 4, 0, Store(b.data, chain, i)),
+        [a, b],
+        [np.full(4, 5, "float32"), np.zeros(1 << 16, "float32")],
+    )
+    np.testing.assert_array_equal(out[:4], [15, 9, 2, 3])
+
+
+@ON_ALL
+def test_logic_guards_loads_like_c(target: str) -> None:
+    a, b, i = decl_buffer((4,), "int32", "A"), decl_buffer((8,), "int32", "B"), Var("i", "int32")
+    far = Load("int32", a.data, i * 100_000_000)
+    both, either = ops.logical_and(i < 1, far.equal(7)), ops.logical_or(i > 0, far.equal(7))
+    body = For(
+        i,
+        0,
+        4,
+        0,
+        SeqStmt([Store(b.data, ops.cast("int32", both), i), Store(b.data, ops.cast("int32", either), i + 4)]),
+    )
+    _, out = run(target, body, [a, b], [np.full(4, 7, "int32"), np.zeros(8, "int32")])
+    np.testing.assert_array_equal(out, [1, 0, 0, 0, 1, 1, 1, 1])
+
+
+@ON_ALL
+def test_branches_and_lets(target: str) -> None:
+    out, i, x = decl_buffer((6,), "int32", "OUT"), Var("i", "int32"), Var("x", "int32")
+    branch = IfThenElse(T.likely(x > 2), Store(out.data, x, i), Store(out.data, -x, i))
+    (found,) = run(target, For(i, 0, 6, 0, LetStmt(x, i + 1, branch)), [out], [np.zeros(6, "int32")])
+    np.testing.assert_array_equal(found, [-1, -2, 3, 4, 5, 6])
+
+
+@ON_ALL
+def test_long_nests_of_lets_and_attributes_compile(target: str) -> None:
+    out = decl_buffer((1,), "int32", "OUT")
+    variables = [Var(f"x{k}", "int32") for k in range(2000)]
+    body: Stmt = Store(out.data, variables[-1], 0)
+    for k in reversed(range(1, 2000)):
+        body = LetStmt(
+            variables[k], variables[k - 1] + 1, AttrStmt(StringImm("a"), "pragma_anything", ops.const(1), body)
+        )
+    (found,) = run(target, LetStmt(variables[0], ops.const(0), body), [out], [np.zeros(1, "int32")])
+    assert found[0] == 1999
+
+
+@ON_ALL
+def test_booleans_take_a_byte(target: str) -> None:
+    a, b, i = decl_buffer((4,), "int32", "A"), decl_buffer((4,), "bool", "B"), Var("i", "int32")
+    x = np.array([3, -1, 0, 8], "int32")
+    _, out = run(
+        target, For(i, 0, 4, 0, Store(b.data, Load("int32", a.data, i) > 0, i)), [a, b], [x, np.zeros(4, bool)]
+    )
+    np.testing.assert_array_equal(out.astype(bool), x > 0)
+
+
+@ON_ALL
+def test_what_was_not_lowered_is_refused_by_name(target: str) -> None:
+    a = decl_buffer((4,), "float32", "A")
+    with pytest.raises(TilewrightError, match="does not handle BufferLoad"):
+        build(target, function("f", [a], Store(a.data, BufferLoad(a, [0]), 1)))
