@@ -24,7 +24,7 @@ from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
 from tilewright.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference
-from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
 from tilewright.relay.transform.inline import Inline, InlineFunctions, RemoveUnusedFunctions
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.to_a_normal_form import ToANormalForm
@@ -34,7 +34,7 @@ __all__ = [
     "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "CombineParallelConv2D",
     "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr",
     "FastMath", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps",
-    "InferType", "Inline", "InlineFunctions", "Legalize", "Pass", "PassContext", "PassInfo", "PrintIR",
+    "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "Legalize", "Pass", "PassContext", "PassInfo", "PrintIR",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm", "ToGraphNormalForm",
     "function_pass", "module_pass",
 ]  # fmt: skip

@@ -221,9 +221,7 @@ def _ungrouped(kernel: Any) -> Any:
 
 
 def _compute2d(data: Any, weight: Any, strides: Any, pads: Any, dtype: str, extra: Any, groups: int) -> Any:
-    if groups == 1:
-        return topi.nn.conv2d_transpose_nchw(data, weight, strides, pads, dtype, extra)
-    return topi.nn.group_conv2d_transpose_nchw(data, weight, strides, pads, dtype, extra, groups)
+    return topi.cpu.conv2d_transpose_nchw(data, weight, strides, pads, dtype, extra, groups)
 
 
 _declare(
