@@ -78,7 +78,8 @@ def compile_model(
         if dump:
             _dump_code(dump, factory)
         with report.stage("export"):
-            factory.export_library(str(output), **({"cc": cc} if cc else {}))
+            options: dict[str, Any] = {"cc": cc} if cc else {}
+            factory.export_library(str(output), **options)
     built: BuildReport = factory.function_metadata
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
     if not quiet:

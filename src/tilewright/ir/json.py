@@ -166,7 +166,7 @@ class _Writer:
         self.index: dict[Any, int] = {}
         self.records: list[_Record] = []
         self.alive: list[Any] = []  # ids stay valid while what they belong to exists
-        self.arrays: list[str] = []
+        self.arrays: list[str] = []  # quoted
 
     def add(self, root: Any) -> None:
         """Number everything that is reachable from ``root``."""
@@ -194,7 +194,7 @@ class _Writer:
         if isinstance(value, _Array):
             from tilewright.runtime.params import array_to_bytes
 
-            self.arrays.append(base64.b64encode(array_to_bytes(value.value)).decode())
+            self.arrays.append(f'"{base64.b64encode(array_to_bytes(value.value)).decode()}"')
             return str(len(self.arrays) - 1)
         return str(self.reference(value))
 
@@ -220,7 +220,7 @@ class _Writer:
         parts = [
             f'"root": {self.reference(root)}',
             f'"nodes": {_block("[", nodes, "]", 2)}',
-            f'"b64ndarrays": {_block("[", [_quote(a) for a in self.arrays], "]", 2)}',
+            f'"b64ndarrays": {_block("[", self.arrays, "]", 2)}',
             f'"attrs": {{"tvm_version": "{_FORMAT_VERSION}"}}',
         ]
         return _block("{", parts, "}", 0)
@@ -366,6 +366,8 @@ def _unboxed(value: Any) -> Any:
         return value.value
     if isinstance(value, tuple):
         return tuple(_unboxed(v) for v in value)
+    if isinstance(value, dict):
+        return {k: _unboxed(v) for k, v in value.items()}
     return value
 
 

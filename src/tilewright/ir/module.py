@@ -43,7 +43,7 @@ class IRModule:
         functions: Mapping[GlobalVar, BaseFunc] | None = None,
         type_defs: Mapping[GlobalTypeVar, Any] | None = None,
     ) -> IRModule:
-        """Module whose ``main`` is ``expr``; an expression that is no function gets its free variables as parameters."""
+        """Module whose ``main`` is ``expr``; free variables of an expression that is no function become parameters."""
         mod = IRModule(functions, type_defs)
         func = expr if isinstance(expr, BaseFunc) else IRModule.expr_to_function(expr)
         name = func.get_attrs().get("global_symbol", "main")
@@ -152,7 +152,7 @@ class IRModule:
 
     def _own_text(self) -> str | None:
         """The text of a module whose functions are of a level with a module form of its own (TIR)."""
-        kinds = {func.module_to_text for func in self.functions.values()}
+        kinds: set[Any] = {func.module_to_text for func in self.functions.values()}
         function = kinds.pop() if len(kinds) == 1 else None
         return None if function is None else function(self)
 

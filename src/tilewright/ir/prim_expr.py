@@ -245,28 +245,37 @@ class Cast(PrimExpr):
 
     value: PrimExpr
 
+    def __init__(self, dtype: str, value: PrimExpr, span: object = None) -> None:
+        self._init(dtype, value)
+
 
 class BinaryExpr(PrimExpr):
-    """Two operands ``a`` and ``b`` of the same dtype."""
+    """Two operands ``a`` and ``b`` of the same dtype; the subclasses set the result's."""
 
     a: PrimExpr
     b: PrimExpr
+
+    def __init__(self, a: PrimExpr, b: PrimExpr, span: object = None) -> None:
+        _check_same_dtype(type(self).__name__, a, b)
+        self._init(self.result_dtype(a.dtype), a, b)
+
+    @staticmethod
+    def result_dtype(operand: str) -> str:
+        """The dtype of the result for operands of a dtype."""
+        return operand
 
 
 class ArithExpr(BinaryExpr):
     """Arithmetic: the result has the dtype of the operands."""
 
-    def __init__(self, a: PrimExpr, b: PrimExpr, span: object = None) -> None:
-        _check_same_dtype(type(self).__name__, a, b)
-        self._init(a.dtype, a, b)
-
 
 class CompareExpr(BinaryExpr):
     """Comparison: the result is bool, with the lanes of the operands."""
 
-    def __init__(self, a: PrimExpr, b: PrimExpr, span: object = None) -> None:
-        _check_same_dtype(type(self).__name__, a, b)
-        self._init(dt.make("bool", 1, dt.lanes(a.dtype)), a, b)
+    @staticmethod
+    def result_dtype(operand: str) -> str:
+        """Bool, with the operands' lanes."""
+        return dt.make("bool", 1, dt.lanes(operand))
 
     def __bool__(self) -> bool:
         raise ValueError(f"the truth of {self} is not known while compiling; use tir.all or tir.any")
@@ -275,11 +284,12 @@ class CompareExpr(BinaryExpr):
 class LogicalExpr(BinaryExpr):
     """Logic on bool operands."""
 
-    def __init__(self, a: PrimExpr, b: PrimExpr, span: object = None) -> None:
-        _check_same_dtype(type(self).__name__, a, b)
-        if not dt.is_bool(a.dtype):
-            raise ValueError(f"{type(self).__name__} takes bool operands, got {a.dtype}")
-        self._init(a.dtype, a, b)
+    @staticmethod
+    def result_dtype(operand: str) -> str:
+        """The operands' own dtype, which must be bool."""
+        if not dt.is_bool(operand):
+            raise ValueError(f"a logical operator takes bool operands, got {operand}")
+        return operand
 
 
 def _check_same_dtype(name: str, a: PrimExpr, b: PrimExpr) -> None:

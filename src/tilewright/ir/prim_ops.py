@@ -254,7 +254,7 @@ def div(a: AnyType, b: AnyType) -> p.PrimExpr:
     a, b = _arith_operands(a, b)
     if not dt.is_float(a.dtype):
         raise TypeError(
-            f"'/' of the integer expressions {a} and {b} is ambiguous; use tir.floordiv, tir.truncdiv, or convert to float"
+            f"'/' of the integers {a} and {b} is ambiguous; use tir.floordiv, tir.truncdiv, or convert to float"
         )
     if isinstance(a, p.FloatImm) and isinstance(b, p.FloatImm) and b.value != 0:
         return p.FloatImm(a.dtype, round_float(a.value / b.value, a.dtype))

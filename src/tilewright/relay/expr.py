@@ -14,7 +14,7 @@ A dataflow graph is a DAG of calls: an expression that two calls share is one ob
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -275,6 +275,9 @@ class TupleWrapper:
 
     def __len__(self) -> int:
         return self.size
+
+    def __iter__(self) -> Iterator[TupleGetItem]:
+        return (self[i] for i in range(self.size))
 
 
 def var(

@@ -235,8 +235,10 @@ class ExprMutator(ExprFunctor[RelayExpr]):
 
     def visit_if(self, expr: If) -> RelayExpr:
         """Rebuild when a part changed."""
-        parts = self._visit_all((expr.cond, expr.true_branch, expr.false_branch))
-        return expr if _same(parts, (expr.cond, expr.true_branch, expr.false_branch)) else If(*parts, expr.span)
+        cond, then, other = (self.visit(e) for e in (expr.cond, expr.true_branch, expr.false_branch))
+        if cond is expr.cond and then is expr.true_branch and other is expr.false_branch:
+            return expr
+        return If(cond, then, other, expr.span)
 
     def visit_match(self, expr: Match) -> RelayExpr:
         """Rebuild when the data or a clause changed; patterns stay."""
@@ -309,7 +311,7 @@ def post_order(
 class _Substitute(ExprMutator):
     def __init__(self, binds: Mapping[Var, RelayExpr]) -> None:
         super().__init__()
-        self.memo_map.update(binds)
+        self.memo_map.update(binds.items())
 
 
 def substitute(expr: RelayExpr, binds: Mapping[Var, RelayExpr]) -> RelayExpr:

@@ -109,7 +109,7 @@ def create_executor(
 
     ``create_executor("graph", mod).evaluate()(x, y)`` gives NDArrays.
     """
-    kinds = {"debug": DebugExecutor, "graph": GraphExecutor}
+    kinds: dict[str, type[DebugExecutor | GraphExecutor]] = {"debug": DebugExecutor, "graph": GraphExecutor}
     if kind not in kinds:
         raise TilewrightError(f"there is no executor of kind {kind!r}; there are {', '.join(sorted(kinds))}")
     return kinds[kind](mod or IRModule(), device or cpu(0), target, params)

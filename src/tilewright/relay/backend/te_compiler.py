@@ -170,9 +170,9 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
         if pattern >= self.anchor.pattern:
             self.anchor = _Anchor(pattern, op, expr.attrs, implementation)
         self.names.append(op.name.replace(".", "_"))
-        for key in expr.attrs.keys() if expr.attrs is not None else ():
-            if key.endswith("layout"):
-                self.layout_attrs[key] = str(expr.attrs[key])
+        if expr.attrs is not None:
+            fields = expr.attrs.field_values()
+            self.layout_attrs.update((name, str(value)) for name, value in fields if name.endswith("layout"))
         return outputs
 
 
@@ -262,7 +262,6 @@ def _distinct(tensors: Sequence[te.Tensor]) -> list[te.Tensor]:
 
 def run_primitive(call: Call, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     """Compile one operator call for this machine and run it on numpy arrays (flattened arguments)."""
-
     from tilewright.relay.transform.infer_type import InferType
 
     params = [Var(f"p{i}", a.checked_type).with_checked_type(a.checked_type) for i, a in enumerate(call.args)]
@@ -273,7 +272,7 @@ def run_primitive(call: Call, arguments: Sequence[np.ndarray[Any, Any]]) -> list
     lowered = TECompiler(builder.target, builder.add).lower(func)
     kernel = builder.finish()[lowered.name]
     result = func.body.checked_type
-    out_types = result.fields if isinstance(result, TupleType) else (result,)
+    out_types: Sequence[Any] = result.fields if isinstance(result, TupleType) else (result,)
     outputs = [nd.empty(t.concrete_shape, t.dtype) for t in out_types]
     kernel(*[nd.array(a) for a in arguments], *outputs)
     return [out.numpy() for out in outputs]

@@ -67,11 +67,11 @@ class _Conv2D(_Combiner):
 
     def compatible(self, a: Call, b: Call) -> bool:
         attrs: Any = a.attrs
-        shapes = _shape(a.args[1]), _shape(b.args[1])
-        if attrs.groups != 1 or shapes[0] is None or shapes[1] is None or not super().compatible(a, b):
+        first, second = _shape(a.args[1]), _shape(b.args[1])
+        if attrs.groups != 1 or first is None or second is None or not super().compatible(a, b):
             return False
         axis = self.weight_axis(a)
-        return all(x == y for i, (x, y) in enumerate(zip(*shapes, strict=True)) if i != axis)
+        return all(x == y for i, (x, y) in enumerate(zip(first, second, strict=True)) if i != axis)
 
     def weight_axis(self, call: Call) -> int:
         attrs: Any = call.attrs

@@ -68,8 +68,9 @@ class _Node:
         while root.group_parent is not None:
             root = root.group_parent
         node = self
-        while node.group_parent is not None:
-            node.group_parent, node = root if root is not node else None, node.group_parent
+        while (parent := node.group_parent) is not None:
+            node.group_parent = root
+            node = parent
         return root
 
 

@@ -74,7 +74,7 @@ class _Copy(ExprMutator):
 
     def __init__(self, binds: dict[Var, RelayExpr]) -> None:
         super().__init__()
-        self.memo_map.update(binds)
+        self.memo_map.update(binds.items())
         self.bound: set[Var] = set()
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
@@ -110,7 +110,7 @@ def InlineFunctions() -> Pass:
         result = mod.copy()
         for var, func in mod.items():
             if isinstance(func, Function) and _is_open(func):
-                result[var] = _Inliner(result).visit(func)  # type: ignore[assignment]
+                result[var] = _Inliner(result).visit(func)
         return result
 
     return ModulePass(inline, PassInfo("InlineFunctions", 0))

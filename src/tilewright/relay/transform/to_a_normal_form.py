@@ -36,7 +36,7 @@ class _Scope:
 
     def __init__(self, parent: _Scope | None) -> None:
         self.parent = parent
-        self.depth = parent.depth + 1 if parent else 0
+        self.depth: int = parent.depth + 1 if parent else 0
         self.bindings: list[tuple[Var, RelayExpr]] = []
 
     def wrap(self, body: RelayExpr) -> RelayExpr:
