@@ -2,7 +2,7 @@
 
 injective.py reduction.py softmax.py pooling.py extern.py   by kind of compute
 conv2d.py             channel-packed convolution, the fast path (``conv2d_layouts`` chooses the layouts)
-conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py   depthwise ones
+conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
 dense.py              dense, matmul, batch_matmul             tiling.py             the choice of register tiles
 """
 
@@ -12,6 +12,7 @@ from tilewright.topi.cpu.conv2d_plain import (
     schedule_conv2d_nhwc, schedule_conv2d_transpose_nchw, schedule_conv3d_ncdhw, schedule_conv_direct,
     schedule_group_conv2d_nchw,
 )  # fmt: skip
+from tilewright.topi.cpu.conv2d_transpose import conv2d_transpose_nchw
 from tilewright.topi.cpu.dense import (
     batch_matmul, dense_block, dense_nopack, dense_pack, schedule_batch_matmul, schedule_dense, schedule_dense_nopack,
     schedule_dense_pack, schedule_matmul,
@@ -28,7 +29,7 @@ from tilewright.topi.cpu.reduction import schedule_reduce
 from tilewright.topi.cpu.softmax import schedule_softmax
 
 __all__ = [
-    "Conv2dLayouts", "batch_matmul", "conv2d_NCHWc", "conv2d_layouts", "conv2d_nchw", "dense_block", "dense_nopack",
+    "Conv2dLayouts", "batch_matmul", "conv2d_NCHWc", "conv2d_layouts", "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack",
     "dense_pack", "group_conv2d_nchw", "schedule_adaptive_pool", "schedule_batch_matmul", "schedule_broadcast",
     "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv2d_NCHWc", "schedule_conv2d_hwcn",
     "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw",

@@ -96,7 +96,10 @@ def group_conv2d_nchw(data: te.Tensor, kernel: te.Tensor, strides: Any, padding:
 
 
 def schedule_conv2d_nchw(outs: Any) -> te.Schedule:
-    """Schedule ``conv2d_nchw`` with injective computes after it, which run once the whole convolution is done."""
+    """Schedule ``conv2d_nchw`` or ``conv2d_transpose_nchw`` with injective computes after it.
+
+    These run, with the unpacking, once the whole convolution is done.
+    """
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
     vec = find_anchor(tensors, lambda op: op.tag == "conv2d_vec")
@@ -125,21 +128,21 @@ def schedule_conv2d_nchw(outs: Any) -> te.Schedule:
 
 def _schedule_vec(s: te.Schedule, vec: Any, parallel: bool) -> None:
     tensor = vec.output(0)
-    tile = choose_tile(machine(), constant_extent(vec.axis[4]) or 1, [1])
+    tile = choose_tile(machine(), constant_extent(vec.axis[-2]) or 1, [1])
     accumulators = s.cache_write(tensor, "local")
     out = s[tensor]
-    n, g, c, oh, ow, lanes = out.op.axis
+    *outer, ow, lanes = out.op.axis
     ow_outer, ow_inner = out.split(ow, factor=tile.spatial)
     if (constant_extent(ow) or 0) % tile.spatial:
         out.pragma(ow_outer, "loop_partition_hint", 1)
-    fused = out.fuse(n, g, c, oh)
+    fused = out.fuse(*outer)
     if parallel:
         out.parallel(fused)
     unroll_and_vectorize(out, [ow_inner], lanes)
     inner = s[accumulators]
     inner.compute_at(out, ow_outer)
-    tn, tg, tc, toh, tow, tlanes = inner.op.axis
-    inner.reorder(tn, tg, tc, toh, *inner.op.reduce_axis, tow, tlanes)
+    *tile_outer, tow, tlanes = inner.op.axis
+    inner.reorder(*tile_outer, *inner.op.reduce_axis, tow, tlanes)
     unroll_and_vectorize(inner, [tow], tlanes)
 
 
@@ -225,6 +228,6 @@ def schedule_conv_direct(outs: Any) -> te.Schedule:
 
 schedule_conv1d_ncw = schedule_conv_direct
 schedule_conv3d_ncdhw = schedule_conv_direct
-schedule_conv2d_transpose_nchw = schedule_conv_direct
+schedule_conv2d_transpose_nchw = schedule_conv2d_nchw
 schedule_conv2d_hwcn = schedule_conv_direct
 schedule_group_conv2d_nchw = schedule_conv2d_nchw

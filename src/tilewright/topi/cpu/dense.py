@@ -12,7 +12,7 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.tir.expr import IterVar
-from tilewright.topi import nn
+from tilewright.topi import nn, tag
 from tilewright.topi.cpu.common import (
     PARALLEL_WORK,
     constant_extent,
@@ -33,6 +33,9 @@ from tilewright.topi.cpu.tiling import choose_tile
 from tilewright.topi.utils import get_const_tuple
 
 
+_MIN_TASKS = 8  # parallel iterations that occupy the cores
+
+
 def dense_block(rows: int, columns: int, dtype: str = "float32", target: Target | None = None) -> int | None:
     """The block b of the packed weight layout NK<b>n for ``rows`` x ``columns`` outputs; None: leave it unpacked.
 
@@ -43,7 +46,7 @@ def dense_block(rows: int, columns: int, dtype: str = "float32", target: Target 
     for registers in (2, 1) if rows > 1 else (4, 2, 1):
         if columns % (lanes * registers) == 0:
             return lanes * registers
-    return None
+    return lanes // 2 if rows > 1 and columns % (lanes // 2) == 0 and lanes >= 8 else None
 
 
 @autotvm.register_topi_compute("dense_pack.x86")
@@ -91,7 +94,7 @@ def _schedule_product(
 ) -> tuple[te.Stage, IterVar]:
     """Tile the product ``anchor`` and what follows it; gives the output's stage and its parallel loop."""
     product, last = anchor.output(0), tensors[0].op
-    if last is not anchor and not same_shape(last, anchor):
+    if last is not anchor and not same_rows(last, anchor):
         schedule_injective_from_existing(s, tensors[0])
         last = anchor
     accumulators = s.cache_write(product, "local") if last is anchor else product
@@ -101,11 +104,16 @@ def _schedule_product(
     *batch, m, n = out.op.axis
     m_outer, m_inner = out.split(m, factor=tile_m)
     n_outer, n_inner = out.split(n, factor=block)
-    if (constant_extent(m) or 0) % tile_m:
-        out.pragma(m_outer, "loop_partition_hint", 1)
+    for axis, extent, factor in ((m_outer, constant_extent(m), tile_m), (n_outer, constant_extent(n), block)):
+        if (extent or 0) % factor:
+            out.pragma(axis, "loop_partition_hint", 1)
     outer = [n_outer, m_outer] if columns_outer else [m_outer, n_outer]
     out.reorder(*batch, *outer, m_inner, n_inner)
-    fused = fuse_all(out, [*batch, outer[0]])
+    # A partial last block is cut off its loop, which cannot be done once the loop is fused with the batch.
+    extent, factor = (constant_extent(n), block) if columns_outer else (constant_extent(m), tile_m)
+    whole = (extent or 0) % factor == 0
+    alone = not whole and batch and (constant_extent(batch[0]) or 1) >= _MIN_TASKS
+    fused = fuse_all(out, batch if alone else [*batch, outer[0]])
     assert fused is not None
     if (element_count(product) or PARALLEL_WORK) * reduction_size(anchor) >= PARALLEL_WORK:
         out.parallel(fused)
@@ -116,6 +124,15 @@ def _schedule_product(
     tile.reorder(*tile_batch, tile.op.reduce_axis[0], tm, tn)
     unroll_and_vectorize(tile, [tm], tn)
     return out, fused
+
+
+def same_rows(last: Any, anchor: Any) -> bool:
+    """Whether ``last`` has the axes of ``anchor``, but for fewer columns at most."""
+    columns, most = (constant_extent(op.axis[-1]) if op.axis else None for op in (last, anchor))
+    if columns is None or most is None or len(last.axis) != len(anchor.axis) or columns > most:
+        return same_shape(last, anchor)
+    extents = [[constant_extent(a) for a in op.axis[:-1]] for op in (last, anchor)]
+    return most - columns < int(anchor.attrs.get("block", 1)) and extents[0] == extents[1]
 
 
 def dense_nopack(
@@ -185,7 +202,7 @@ def batch_matmul(
         element = tensor_b(b, column, k) if transpose_b else tensor_b(b, k, column)
         if columns % block == 0:
             return element
-        return tir.if_then_else(column < columns, element, ops.const(0, tensor_b.dtype))
+        return tir.if_then_else(tir.likely(column < columns), element, ops.const(0, tensor_b.dtype))
 
     packed = te.compute((batch_b, chunks, inner, block), pack, name="packed_b", tag="batch_matmul_pack")
     k = te.reduce_axis((0, inner), name="k")
@@ -196,7 +213,14 @@ def batch_matmul(
         y = packed(0 if one_b else b, tir.indexdiv(j, block), k.var, tir.indexmod(j, block))
         return te.sum(ops.cast(plain.dtype, x) * ops.cast(plain.dtype, y), axis=k)
 
-    return te.compute(plain.shape, body, name="T_batch_matmul", tag="batch_matmul_packed", attrs={"block": block})
+    # The product covers whole blocks of columns, so its loops need no tests; the copy leaves out what is too much.
+    attrs = {"block": block}
+    product = te.compute(
+        (plain.shape[0], rows, chunks * block), body, name="T_batch_matmul", tag="batch_matmul_packed", attrs=attrs
+    )
+    if columns % block == 0:
+        return product
+    return te.compute(plain.shape, lambda b, i, j: product(b, i, j), name="T_batch_matmul_cut", tag=tag.INJECTIVE)
 
 
 def schedule_batch_matmul(outs: Any) -> te.Schedule:
@@ -222,9 +246,19 @@ def schedule_batch_matmul(outs: Any) -> te.Schedule:
     registers = block // cpu.lanes(max(8, dt.bits(anchor.output(0).dtype)))
     tile = choose_tile(cpu, constant_extent(anchor.axis[1]) or 1, [1], registers)
     _schedule_product(s, tensors, anchor, tile.spatial, block, columns_outer=True)
-    stage = s[packed]
-    outer = stage.fuse(packed.axis[0], packed.axis[1])
-    stage.vectorize(packed.axis[3])
-    if (element_count(packed.output(0)) or PARALLEL_WORK) >= PARALLEL_WORK:
-        stage.parallel(outer)
+    _schedule_packing(s, packed, (constant_extent(anchor.axis[2]) or 0) != constant_extent(tensors[0].op.axis[2]))
     return s
+
+
+def _schedule_packing(s: te.Schedule, op: Any, partial: bool) -> None:
+    """Pack (batch, chunk, k, column) in parallel over batch and chunks, the last chunk apart when it is partial."""
+    stage = s[op]
+    batch, chunk, _, column = op.axis
+    stage.vectorize(column)
+    if partial:
+        stage.pragma(chunk, "loop_partition_hint", 1)
+        outer = batch if constant_extent(batch) != 1 else chunk
+    else:
+        outer = stage.fuse(batch, chunk)
+    if (element_count(op.output(0)) or PARALLEL_WORK) >= PARALLEL_WORK:
+        stage.parallel(outer)

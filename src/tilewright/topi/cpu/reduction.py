@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from tilewright import te
@@ -15,10 +14,10 @@ from tilewright.topi.cpu.common import (
     create_schedule,
     element_count,
     fuse_all,
-    largest_divisor,
     machine,
     operations,
     output_tensors,
+    reduce_in_lanes,
     reduction_size,
     split_vector,
     vector_lanes,
@@ -44,32 +43,8 @@ def innermost_is_reduced(op: Any) -> bool:
 
 
 def schedule_row_reduction(s: te.Schedule, tensor: te.Tensor) -> None:
-    """Reduce a contiguous row with one vector of partial results; several, where the row is long enough.
-
-    The partial results are in a stage of their own at the innermost output axis; rows whose length has no fitting
-    divisor stay scalar.
-    """
-    stage = s[tensor]
-    inner = stage.op.reduce_axis[-1]
-    extent = constant_extent(inner)
-    lanes = vector_lanes(tensor.dtype)
-    if extent is None or extent % lanes or len(stage.op.body) > 1:
-        return
-    width = lanes * largest_divisor(extent // lanes, 4 if machine().vector_registers >= 16 else 2)
-    _, part = stage.split(inner, factor=width)
-    partial = s.rfactor(tensor, part, factor_axis=len(stage.op.axis))
-    axes = list(s[tensor].op.axis)
-    partial_stage = s[partial]
-    lane_axis = partial_stage.op.axis[-1]
-    partial_stage.set_scope("local")
-    order = [a for a in partial_stage.leaf_iter_vars if a is not lane_axis]
-    partial_stage.reorder(*order, lane_axis)
-    registers, vector = partial_stage.split(lane_axis, factor=lanes)
-    partial_stage.unroll(registers)
-    partial_stage.vectorize(vector)
-    if axes:
-        partial_stage.compute_at(s[tensor], axes[-1])
-    s[tensor].unroll(s[tensor].op.reduce_axis[0]) if width <= 64 else None
+    """Reduce contiguous rows with vectors of partial results."""
+    reduce_in_lanes(s, tensor, 4 if machine().vector_registers >= 16 else 2)
 
 
 def schedule_column_reduction(stage: te.Stage, axes: list[IterVar], dtype: str) -> IterVar | None:
@@ -121,8 +96,3 @@ def schedule_reduce(outs: Any) -> te.Schedule:
             if op.tag in (tag.COMM_REDUCE, tag.COMM_REDUCE_IDX) or tag.is_injective(op.tag):
                 schedule_injective_from_existing(s, op.output(0))
     return s
-
-
-def total_extent(op: Any) -> int:
-    """Elements of an operation's output; unknown dimensions count as 1."""
-    return math.prod(constant_extent(a) or 1 for a in op.axis)

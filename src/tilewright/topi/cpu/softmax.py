@@ -16,6 +16,7 @@ from tilewright.topi.cpu.common import (
     inline_injective,
     operations,
     output_tensors,
+    reduce_in_lanes,
     split_vector,
     vector_lanes,
 )
@@ -92,15 +93,4 @@ def _vectorize_pass(s: te.Schedule, op: Any, axis: int) -> None:
             outer = [a for a in stage.leaf_iter_vars if a is not vector and a not in op.reduce_axis]
             stage.reorder(*outer, *op.reduce_axis, vector)
         return
-    extent = constant_extent(op.reduce_axis[0])
-    if extent is None or extent % lanes:
-        return
-    _, part = stage.split(op.reduce_axis[0], factor=lanes)
-    partial = s.rfactor(tensor, part, factor_axis=len(op.axis))
-    partial_stage = s[partial]
-    lane_axis = partial_stage.op.axis[-1]
-    order = [a for a in partial_stage.leaf_iter_vars if a is not lane_axis]
-    partial_stage.reorder(*order, lane_axis)
-    partial_stage.vectorize(lane_axis)
-    if s[tensor].op.axis:
-        partial_stage.compute_at(s[tensor], s[tensor].op.axis[-1])
+    reduce_in_lanes(s, tensor, 2)
