@@ -22,7 +22,11 @@ def _compiler() -> Any:
     if not _jit:
         from tilewright.target.llvm_compile import target_machine
 
-        _jit.append(llvm.create_lljit_compiler(target_machine(host_triple(), "", "", 2), use_jit_link=True, suppress_errors=True))
+        _jit.append(
+            llvm.create_lljit_compiler(
+                target_machine(host_triple(), "", "", 2), use_jit_link=True, suppress_errors=True
+            )
+        )
     return _jit[0]
 
 

@@ -136,7 +136,7 @@ class CCode:
     def _refusal(self, why: str) -> LoadedObjects:
         """Functions that only report why the source could not be compiled."""
         host = features("llvm")
-        text = refusing_ir(host, self._names, f"needs a C compiler to run: {why}")
+        text = refusing_ir(host, self._names, f"cannot run: {why}")
         data = llvm_compile.compile_ir(text, host.triple, "", "", 0)
         from tilewright.runtime.module import context_symbols
 

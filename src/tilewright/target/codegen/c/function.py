@@ -9,7 +9,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.type import PointerType, PrimType
 from tilewright.target.codegen.c.expr import ExpressionPrinter
-from tilewright.target.codegen.c.names import c_type, string_literal
+from tilewright.target.codegen.c.names import KEYWORDS, c_type, string_literal
 from tilewright.target.codegen.c.scalarize import scalarize
 from tilewright.tir.expr import Call, IntImm, StringImm, Var
 from tilewright.tir.function import PrimFunc
@@ -401,6 +401,8 @@ def print_function(func: PrimFunc, source: Source) -> str:
     if symbol is None:
         raise TilewrightError("a function to build needs the attribute global_symbol: its exported name")
     name = str(symbol)
+    if not name.isidentifier() or name in KEYWORDS:
+        raise TilewrightError(f"the function name {name!r} cannot be used in C; choose another")
     drop = _DropAlignments()
     body = scalarize(drop.visit_stmt(func.body))
     uses = _Uses()

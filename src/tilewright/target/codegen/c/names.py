@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.ir import dtype as dt
 from tilewright.tir.expr import Var
 
-_KEYWORDS = frozenset(
+KEYWORDS = frozenset(
     [
         "auto",
         "break",
@@ -152,7 +152,7 @@ class Names:
     def fresh(self, hint: str) -> str:
         """An identifier that is not in use."""
         base = re.sub(r"\W", "_", hint) or "v"
-        if base[0].isdigit() or base in _KEYWORDS or base.startswith("__"):
+        if base[0].isdigit() or base in KEYWORDS or base.startswith("__"):
             base = f"v_{base}"
         count = self._used.get(base)
         self._used[base] = (count or 0) + 1

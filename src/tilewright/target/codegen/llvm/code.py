@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tilewright.ir.errors import TilewrightError
 from tilewright.target import llvm_compile
 from tilewright.target.codegen.llvm.module import UnitText
-from tilewright.target.codegen.llvm.support import check_ir, names_ir, refusing_ir
+from tilewright.target.codegen.llvm.support import CHECK_FUNCTION, check_ir, names_ir, refusing_ir
 from tilewright.target.features import CpuFeatures, architecture, features, host_triple
 from tilewright.target.loader import LoadedObjects
 from tilewright.target.workers import CompileJob, compile_cached
@@ -55,10 +55,22 @@ class LLVMCode:
             symbols = [c if c.startswith("__") else f"__{c}" for c in self.context]
             exports = [*self.function_names(), *symbols]
             if self.runs_here():
+                self._check_externals()
                 self._loaded = LoadedObjects(self.objects(), exports)
             else:
                 self._loaded = LoadedObjects([self._refusal()], [*self.function_names(), "__TVMAPISetLastError"])
         return self._loaded
+
+    def _check_externals(self) -> None:
+        """Name the functions that neither this module nor the process has."""
+        import llvmlite.binding as llvm
+
+        provided = {*self.function_names(), CHECK_FUNCTION}
+        for unit in self.units:
+            wanted = [s for s in unit.externals if not s.startswith("llvm.") and s not in provided]
+            missing = [s for s in wanted if not llvm.address_of_symbol(s)]
+            if missing:
+                raise TilewrightError(f"{unit.name} calls {', '.join(missing)}, which is not in this process")
 
     def _refusal(self) -> bytes:
         """Functions of the same names for this machine that only report why the real ones cannot run here."""

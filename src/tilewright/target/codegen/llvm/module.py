@@ -18,11 +18,12 @@ _RECURSION_LIMIT = 200_000
 
 @dataclass(frozen=True)
 class UnitText:
-    """IR of one function: its name, its text, and the runtime's pointers that it uses."""
+    """IR of one function: its name, its text, the runtime's pointers that it uses, and the functions it calls."""
 
     name: str
     text: str
     context: tuple[str, ...]
+    externals: tuple[str, ...]  # functions of others that it calls
 
 
 def emit_function(func: PrimFunc, features: CpuFeatures) -> UnitText:
@@ -45,4 +46,4 @@ def emit_function(func: PrimFunc, features: CpuFeatures) -> UnitText:
         params.append(f"{ty.register(param.dtype)} %p{i}")
     emitter.statement(func.body)
     emitter.finish(f'define i32 @"{name}"({", ".join(params)}) nounwind')
-    return UnitText(name, unit.text(), tuple(unit.context))
+    return UnitText(name, unit.text(), tuple(unit.context), tuple(unit.declarations))

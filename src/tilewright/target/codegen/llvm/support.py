@@ -19,7 +19,7 @@ from tilewright.tir.expr import Call, IntImm, StringImm
 if TYPE_CHECKING:
     from tilewright.target.codegen.llvm.function import FunctionEmitter
 
-_CHECK = "__tilewright_check_arguments"
+CHECK_FUNCTION = "__tilewright_check_arguments"
 _ARGUMENT = "{ ptr, ptr, i32, i32, i32, i32, i32 }"
 
 
@@ -52,10 +52,10 @@ def emit_argument_check(emitter: FunctionEmitter, call: Call) -> None:
     table = f'@"{emitter.name}.arguments"'
     unit.globals[table] = f"{table} = private unnamed_addr constant [{len(rows)} x {_ARGUMENT}] [{', '.join(rows)}]"
     unit.context["TVMAPISetLastError"] = None
-    unit.declarations[_CHECK] = f"declare hidden i32 @{_CHECK}(ptr, ptr, i32, ptr, ptr, i32)"
+    unit.declarations[CHECK_FUNCTION] = f"declare hidden i32 @{CHECK_FUNCTION}(ptr, ptr, i32, ptr, ptr, i32)"
     operands = f"ptr {unit.string(_text(call.args[3]))}, ptr {table}, i32 {len(rows)}"
     given = f"ptr {emitter.value(values)}, ptr {emitter.value(codes)}, i32 {emitter.value(count)}"
-    emitter.check_zero(emitter.emit(f"call i32 @{_CHECK}({operands}, {given})"))
+    emitter.check_zero(emitter.emit(f"call i32 @{CHECK_FUNCTION}({operands}, {given})"))
 
 
 @cache
