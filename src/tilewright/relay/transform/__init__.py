@@ -34,7 +34,7 @@ __all__ = [
     "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "CombineParallelConv2D",
     "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr",
     "FastMath", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps",
-    "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "Legalize", "Pass", "PassContext", "PassInfo", "PrintIR",
-    "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm", "ToGraphNormalForm",
-    "function_pass", "module_pass",
+    "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "Legalize", "Pass", "PassContext", "PassInfo",
+    "PrintIR", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "ToANormalForm",
+    "ToGraphNormalForm", "function_pass", "module_pass",
 ]  # fmt: skip
