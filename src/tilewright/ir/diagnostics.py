@@ -53,18 +53,28 @@ class Diagnostic:
     def render(self) -> str:
         """The message, the place, and an excerpt of the source where it is at hand."""
         head = f"{self.level.name.lower()}: {self.message}"
-        span = self.span
-        if span is None:
+        place = place_of(self.span)
+        if not place:
             return head
-        if not span.line:
-            return f"{head}\n --> {span.source_name.name}"
-        margin = " " * len(str(span.line))
-        place = f"{head}\n{margin}--> {span.source_name.name}:{span.line}:{span.column}"
-        if not isinstance(span.source_name, SourceText):
-            return place
-        shown, before, width = _excerpt(span.source_name.line(span.line), span)
-        bar = f"{margin} |"
-        return f"{place}\n{bar}\n{span.line} | {shown}\n{bar} {' ' * before}{'^' * width}"
+        margin = " " * (len(str(self.span.line)) if self.span is not None and self.span.line else 1)
+        return f"{head}\n{margin}--> {place}{excerpt_of(self.span)}"
+
+
+def place_of(span: Span | None) -> str:
+    """``file:line:column``, the name of a model's node, or nothing when the span is not known."""
+    if span is None:
+        return ""
+    name = span.source_name.name
+    return f"{name}:{span.line}:{span.column}" if span.line else name
+
+
+def excerpt_of(span: Span | None) -> str:
+    """The line of the source with the place marked, below a line break; nothing when the source is not at hand."""
+    if span is None or not span.line or not isinstance(span.source_name, SourceText):
+        return ""
+    shown, before, width = _excerpt(span.source_name.line(span.line), span)
+    bar = " " * len(str(span.line)) + " |"
+    return f"\n{bar}\n{span.line} | {shown}\n{bar} {' ' * before}{'^' * width}"
 
 
 def _excerpt(line: str, span: Span) -> tuple[str, int, int]:

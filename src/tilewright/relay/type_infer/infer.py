@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tilewright.ir.diagnostics import excerpt_of, place_of
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
@@ -490,8 +491,9 @@ class _Checker:
 
     def _report(self, where: RelayExpr, message: str) -> None:
         span = getattr(where, "span", None)
-        place = f"{span.source_name.name}:{span.line}:{span.column}: " if span is not None else ""
-        self.problems.append(place + message)
+        place = place_of(span)
+        excerpt = excerpt_of(span).replace("\n", "\n  ")
+        self.problems.append((f"{place}: " if place else "") + message + excerpt)
 
     def _poisoned(self) -> Type:
         hole = IncompleteType()
