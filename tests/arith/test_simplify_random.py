@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.arith.evaluate import evaluate
+
 from tilewright import tir
 from tilewright.arith import Analyzer, IntSet, eval_set
 from tilewright.ir import prim_ops as ops
@@ -30,8 +30,10 @@ def grow_index(inner):
     return st.one_of(
         pair.map(lambda p: e.Add(*p)), pair.map(lambda p: e.Sub(*p)), pair.map(lambda p: e.Min(*p)),
         pair.map(lambda p: e.Max(*p)), st.tuples(inner, literals).map(lambda p: e.Mul(*p)),
-        st.tuples(inner, divisors).map(lambda p: e.FloorDiv(*p)), st.tuples(inner, divisors).map(lambda p: e.FloorMod(*p)),
-        st.tuples(inner, positive).map(lambda p: e.FloorDiv(*p)), st.tuples(inner, positive).map(lambda p: e.FloorMod(*p)),
+        st.tuples(inner, divisors).map(lambda p: e.FloorDiv(*p)),
+        st.tuples(inner, divisors).map(lambda p: e.FloorMod(*p)),
+        st.tuples(inner, positive).map(lambda p: e.FloorDiv(*p)),
+        st.tuples(inner, positive).map(lambda p: e.FloorMod(*p)),
         st.tuples(inner, positive).map(lambda p: e.Div(*p)), st.tuples(inner, positive).map(lambda p: e.Mod(*p)),
         st.tuples(conditions(inner), inner, inner).map(lambda p: e.Select(*p)),
         st.tuples(conditions(inner), inner, inner).map(lambda p: tir.if_then_else(*p)),
@@ -74,7 +76,9 @@ def bound_analyzer() -> Analyzer:
 def assert_equal_everywhere(before, after, where=POINTS) -> None:
     assert before.dtype == after.dtype
     for point in where:
-        np.testing.assert_array_equal(evaluate(before, point), evaluate(after, point), f"{before} and {after} at {point}")
+        np.testing.assert_array_equal(
+            evaluate(before, point), evaluate(after, point), f"{before} and {after} at {point}"
+        )
 
 
 @SLOW

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-
 from tests.arith.evaluate import _BINARY, numpy_type
+
 from tilewright.ir import dtype as dt
 from tilewright.tir import expr as e
 from tilewright.tir import stmt as s
@@ -148,7 +148,11 @@ class Interpreter:
                 extents = [int(self.expr(r.extent)) for r in x.bounds]
                 self.declare(x.buffer.data, math.prod(extents), x.buffer.dtype)
                 lows = [int(self.expr(r.min)) for r in x.bounds]
-                self.buffers[x.buffer] = (x.buffer.data, lows, [math.prod(extents[i + 1 :]) for i in range(len(extents))])
+                self.buffers[x.buffer] = (
+                    x.buffer.data,
+                    lows,
+                    [math.prod(extents[i + 1 :]) for i in range(len(extents))],
+                )
                 self.run(x.body)
             case s.Store():
                 assert np.all(self.expr(x.predicate))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-
 from tests.tir.interpret import run
+
 from tilewright import tir
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tilewright.arith.affine import add_affine, affine
+from tilewright.arith.affine import Terms, add_affine, affine
 from tilewright.arith.bounds import INDEX_DTYPES, NEG_INF, POS_INF, BoundAnalyzer, ConstIntBound
 from tilewright.arith.context import Context
 from tilewright.arith.int_set import IntSet, IntSetEvaluator
@@ -62,9 +62,8 @@ class Analyzer:
         # symbolic ends: remember var - low >= 0 and var - (low + extent) < 0 as facts about these sums
         memo = self.context.affine_memo
         for end, is_low in ((low, True), (extent, False)):
-            terms, const = {var: 1}, 0
             low_terms, low_const = affine(low, memo)
-            terms = {var: 1}
+            terms: Terms = {var: 1}
             add_affine(terms, low_terms, -1)
             const = -low_const
             if not is_low:
@@ -77,9 +76,9 @@ class Analyzer:
     def update(self, var: Var, info: ConstIntBound | ModularSet, override: bool = False) -> None:
         """Say that a bound or modular set of ``var`` is known."""
         if isinstance(info, ConstIntBound):
-            self.context.var_bounds[var] = tuple(info)
+            self.context.var_bounds[var] = (info.min_value, info.max_value)
         else:
-            self.context.var_modular[var] = tuple(info)
+            self.context.var_modular[var] = (info.coeff, info.base)
         self.context.forget()
 
     def simplify(self, expr: Any, steps: int = 2) -> PrimExpr:
@@ -167,7 +166,12 @@ class Analyzer:
     def _assume_equal(self, fact: EQ, terms: dict[PrimExpr, int], const: int) -> None:
         self._assume_form(terms, -const, -const)
         mod, rest = (fact.a, fact.b) if isinstance(fact.a, FloorMod) else (fact.b, fact.a)
-        if isinstance(mod, FloorMod) and isinstance(mod.a, Var) and isinstance(mod.b, IntImm) and isinstance(rest, IntImm):
+        if (
+            isinstance(mod, FloorMod)
+            and isinstance(mod.a, Var)
+            and isinstance(mod.b, IntImm)
+            and isinstance(rest, IntImm)
+        ):
             self.context.var_modular[mod.a] = (mod.b.value, rest.value)
 
     def _assume_form(self, terms: dict[PrimExpr, int], low: int, high: int) -> None:

@@ -15,8 +15,25 @@ from tilewright.arith.context import Bound, Context
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import (
-    Add, Broadcast, Call, Cast, Div, FloorDiv, FloorMod, IntImm, Let, Max, Min, Mod, Mul, PrimExpr, Ramp, Select,
-    SizeVar, Sub, Var,
+    Add,
+    Broadcast,
+    Call,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    PrimExpr,
+    Ramp,
+    Select,
+    SizeVar,
+    Sub,
+    Var,
 )  # fmt: skip
 
 POS_INF = 2**63 - 1

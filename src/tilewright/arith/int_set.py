@@ -11,7 +11,23 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.node import Node
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import (
-    Add, Broadcast, Call, Cast, Div, FloorDiv, FloorMod, IntImm, Let, Max, Min, Mod, Mul, PrimExpr, Ramp, Select, Sub,
+    Add,
+    Broadcast,
+    Call,
+    Cast,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    PrimExpr,
+    Ramp,
+    Select,
+    Sub,
     Var,
 )  # fmt: skip
 from tilewright.tir.expr import IterVar, Range
@@ -322,7 +338,9 @@ class IntSetEvaluator:
         last = e.stride * (e.lanes - 1)
         if low >= 0:
             return IntSet(base.low, None if base.high is None else self._simple(base.high + last))
-        return IntSet(None if base.low is None else self._simple(base.low + last), base.high) if high <= 0 else EVERYTHING
+        return (
+            IntSet(None if base.low is None else self._simple(base.low + last), base.high) if high <= 0 else EVERYTHING
+        )
 
     def _broadcast(self, e: Broadcast) -> IntSet:
         return self.evaluate(e.value)

@@ -151,5 +151,7 @@ def deduce_bound(
     highest = IntSetEvaluator(relax_map, analyzer).evaluate(build(rest, const, var.dtype)).high
     if highest is None:
         return IntSet.everything()
-    bound = solve_bound(var, type(simple)(ops.add(build({var: terms[var]}, 0, var.dtype), highest), ops.const(0, var.dtype)), analyzer)
+    bound = solve_bound(
+        var, type(simple)(ops.add(build({var: terms[var]}, 0, var.dtype), highest), ops.const(0, var.dtype)), analyzer
+    )
     return IntSet.everything() if bound is None else bound

@@ -10,7 +10,20 @@ from tilewright.arith.affine import Terms, affine
 from tilewright.arith.bounds import INDEX_DTYPES
 from tilewright.arith.context import Context
 from tilewright.ir.prim_expr import (
-    Add, Cast, FloorDiv, FloorMod, IntImm, Let, Max, Min, Mul, PrimExpr, Select, SizeVar, Sub, Var,
+    Add,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Select,
+    SizeVar,
+    Sub,
+    Var,
 )  # fmt: skip
 
 Pair = tuple[int, int]

@@ -19,7 +19,7 @@ import ast
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tilewright.ir import prim_expr as p
 
@@ -177,7 +177,7 @@ class _RuleWriter:
             return f"{term.head}({', '.join(self.build(v) for v in values)}, {self.arithmetic(lanes)})"
         return f"{term.head}({', '.join(self.build(o) for o in term.operands)})"
 
-    _OPERATORS = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
+    _OPERATORS: ClassVar[dict[str, str]] = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//", "FloorMod": "%"}
 
     def arithmetic(self, term: Term) -> str | None:
         """Source of a computation over literals, or None where an expression takes part."""
@@ -208,10 +208,13 @@ def _class_name(term: Term) -> str:
     return "Call" if term.head.startswith("call:") else term.head
 
 
-def compile_rules(tables: Sequence[tuple[str, Sequence[Rule]]], scope: dict[str, Any]) -> dict[type, Callable[..., Any]]:
-    """Compile tables, each with a guard (Python over ``e``), to ``{node class: function(e, lower, upper, fits_block)}``.
+def compile_rules(
+    tables: Sequence[tuple[str, Sequence[Rule]]], scope: dict[str, Any]
+) -> dict[type, Callable[..., Any]]:
+    """Compile tables, each with a guard (Python over ``e``), to functions by node class.
 
-    Each function tries the rules of its class in order and returns the first result, or None.
+    Each function, of (e, lower, upper, fits_block), tries the rules of its class in order and returns the first result,
+    or None.
     """
     by_class: dict[str, dict[str, list[list[str]]]] = {}
     for guard, rules in tables:

@@ -19,8 +19,31 @@ from tilewright.arith.rules import RuleEngine
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import (
-    EQ, GE, GT, LE, LT, NE, Add, And, Call, Cast, ConstExpr, Div, FloorDiv, FloorMod, IntImm, Let, Max, Min, Mod, Mul,
-    Not, Or, PrimExpr, Select, SizeVar, Sub, Var,
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Call,
+    Cast,
+    ConstExpr,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Max,
+    Min,
+    Mod,
+    Mul,
+    Not,
+    PrimExpr,
+    Select,
+    Sub,
+    Var,
 )  # fmt: skip
 from tilewright.tir.visitor import ExprMutator
 
@@ -207,7 +230,7 @@ class Simplifier(ExprMutator):
             return a
         if a is b:
             return IntImm(e.dtype, 0 if isinstance(e, (FloorMod, Mod)) else 1)
-        b_low, b_high = self.bounds.bound(b)
+        b_low = self.lower(b)
         a_low, a_high = self.bounds.bound(a)
         if b_low > 0 and a_low >= 0 and a_high < b_low:
             return a if isinstance(e, (FloorMod, Mod)) else IntImm(e.dtype, 0)
@@ -335,7 +358,7 @@ class Simplifier(ExprMutator):
         return TRUE if equal == (cls is EQ) else FALSE
 
     def _smaller(self, cls: Any, terms: Terms, const: int) -> Affine:
-        """Divide ``terms + const cls 0`` by what the coefficients have in common, dropping parts too small to matter."""
+        """Divide ``terms + const cls 0`` by a common factor, dropping what is too small to matter."""
         for g in sorted({abs(c) for c in terms.values()}, reverse=True):
             if g == 1:
                 break
@@ -401,7 +424,7 @@ class Simplifier(ExprMutator):
         return self._finish(super().visit_broadcast(e))
 
     def visit_call(self, e: Call) -> PrimExpr:
-        """Calls: ``likely`` and ``if_then_else`` with a known condition go away; literals fold through bit operations."""
+        """``likely`` and ``if_then_else`` with a known condition go away; bit operations on literals fold."""
         name = e.op.name if isinstance(e.op, Op) else ""
         if name == "tir.likely":
             cond = self.visit_expr(e.args[0])

@@ -1,6 +1,6 @@
 """TIR: the loop-level IR, close to C, between schedules and machine code.
 
-expr.py stmt.py buffer.py function.py   the nodes              visitor.py    visitors, mutators, substitute
+expr.py stmt.py buffer.py function.py   the nodes              functor.py visitor.py   visitors, mutators, substitute
 op.py           intrinsics and helpers (tir.exp, tir.sum)      printer.py    text form (``primfn``)
 ir_builder.py   build loops imperatively                       verify.py     well-formedness
 analysis.py     questions about expressions and functions      transform/    the passes, one a file
@@ -8,14 +8,69 @@ analysis.py     questions about expressions and functions      transform/    the
 
 from tilewright.ir.prim_expr import ExprLike
 from tilewright.ir.type import PointerType, PrimType
+from tilewright.tir import analysis, expr, ir_builder, op, printer, transform
 from tilewright.tir.buffer import Buffer, decl_buffer
 from tilewright.tir.expr import *  # noqa: F403
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.layout import BijectiveLayout, Layout, bijective_layout, layout
 from tilewright.tir.op import *  # noqa: F403
 from tilewright.tir.stmt import (
-    Allocate, AssertStmt, AttrStmt, BufferRealize, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Prefetch,
-    SeqStmt, Stmt, Store, While, is_no_op, seq,
-)  # fmt: skip
-from tilewright.tir import analysis, ir_builder, printer, transform
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Prefetch,
+    SeqStmt,
+    Stmt,
+    Store,
+    While,
+    is_no_op,
+    seq,
+)
 from tilewright.tir.visitor import free_vars, post_order_visit, stmt_vars, substitute
+
+__all__ = [
+    *expr.__all__,
+    *op.__all__,
+    "Allocate",
+    "AssertStmt",
+    "AttrStmt",
+    "BijectiveLayout",
+    "Buffer",
+    "BufferRealize",
+    "BufferStore",
+    "Evaluate",
+    "ExprLike",
+    "For",
+    "ForKind",
+    "IfThenElse",
+    "Layout",
+    "LetStmt",
+    "PointerType",
+    "Prefetch",
+    "PrimFunc",
+    "PrimType",
+    "SeqStmt",
+    "Stmt",
+    "Store",
+    "While",
+    "analysis",
+    "bijective_layout",
+    "decl_buffer",
+    "free_vars",
+    "ir_builder",
+    "is_no_op",
+    "layout",
+    "post_order_visit",
+    "printer",
+    "seq",
+    "stmt_vars",
+    "substitute",
+    "transform",
+]

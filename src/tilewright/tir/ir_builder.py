@@ -21,7 +21,19 @@ from tilewright.tir import op as intrinsics
 from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import BufferLoad, Load
 from tilewright.tir.stmt import (
-    Allocate, AssertStmt, AttrStmt, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, Stmt, Store, While, seq,
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    Store,
+    While,
+    seq,
 )  # fmt: skip
 
 _KINDS = {
@@ -49,7 +61,12 @@ class BufferVar:
     """A pointer that is indexed like an array; several indices need a shape or a ``Buffer``."""
 
     def __init__(
-        self, builder: IRBuilder, buffer_var: Var, shape: Sequence[Any] | None, content_type: str, buffer: Buffer | None = None
+        self,
+        builder: IRBuilder,
+        buffer_var: Var,
+        shape: Sequence[Any] | None,
+        content_type: str,
+        buffer: Buffer | None = None,
     ) -> None:
         self._builder = builder
         self._buffer_var = buffer_var
@@ -99,7 +116,9 @@ class BufferVar:
             self._builder.emit(BufferStore(self._buffer, value, index if isinstance(index, tuple) else (index,)))
             return
         flat = self._vector(self._linear_index(index))
-        self._builder.emit(Store(self._buffer_var, ops.cast(dt.with_lanes(value.dtype, dt.lanes(flat.dtype)), value), flat))
+        self._builder.emit(
+            Store(self._buffer_var, ops.cast(dt.with_lanes(value.dtype, dt.lanes(flat.dtype)), value), flat)
+        )
 
 
 class IRBuilder:
@@ -130,7 +149,13 @@ class IRBuilder:
         self.emit(lambda body: AttrStmt(node, attr_key, value, body))
 
     def for_range(
-        self, begin: Any, end: Any, name: str = "i", dtype: str | None = None, kind: str = "serial", for_type: str | None = None
+        self,
+        begin: Any,
+        end: Any,
+        name: str = "i",
+        dtype: str | None = None,
+        kind: str = "serial",
+        for_type: str | None = None,
     ) -> WithScope:
         """``with ib.for_range(0, n, "i") as i:``; ``kind`` is serial, parallel, vectorize or unroll."""
         kind = for_type or kind

@@ -17,8 +17,21 @@ from tilewright.ir.op import Op, register_intrin
 from tilewright.ir.prim_ops import const, floordiv, floormod, truncdiv, truncmod
 from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import (
-    BufferLoad, Call, CommReducer, FloatImm, IntImm, IterVar, IterVarType, Let, Load, PrimExpr, Range, Reduce, Select,
-    StringImm, Var,
+    BufferLoad,
+    Call,
+    CommReducer,
+    FloatImm,
+    IntImm,
+    IterVar,
+    IterVarType,
+    Let,
+    Load,
+    PrimExpr,
+    Range,
+    Reduce,
+    Select,
+    StringImm,
+    Var,
 )  # fmt: skip
 
 _INTRINSICS: dict[str, str] = {
@@ -215,11 +228,11 @@ def _keep_sign(function: Callable[[float], float]) -> Callable[[float], float]:
 floor = _rounding("floor", "Largest integer that is not above x.", _keep_sign(math.floor))
 ceil = _rounding("ceil", "Smallest integer that is not below x.", _keep_sign(math.ceil))
 trunc = _rounding("trunc", "x without its fraction.", _keep_sign(math.trunc))
-round = _rounding("round", "Nearest integer, halves away from zero.", _half_away)  # noqa: A001
+round = _rounding("round", "Nearest integer, halves away from zero.", _half_away)
 nearbyint = _rounding("nearbyint", "Nearest integer, halves to even.", _keep_sign(builtins.round))
 
 
-def abs(x: Any, span: object = None) -> PrimExpr:  # noqa: A001
+def abs(x: Any, span: object = None) -> PrimExpr:
     """Absolute value."""
     x = ops.as_expr(x)
     if dt.is_float(x.dtype):
@@ -281,7 +294,7 @@ def power(x: Any, y: Any, span: object = None) -> PrimExpr:
     return Call(x.dtype, "tir.pow", (x, y))
 
 
-pow = power  # noqa: A001
+pow = power
 
 
 def ldexp(x1: Any, x2: Any) -> PrimExpr:
@@ -344,7 +357,7 @@ def ceildiv(a: Any, b: Any, span: object = None) -> PrimExpr:
     return ops.floordiv(ops.sub(ops.add(a, b), const(1, a.dtype)), b)
 
 
-def all(*args: Any, span: object = None) -> PrimExpr:  # noqa: A001
+def all(*args: Any, span: object = None) -> PrimExpr:
     """The conjunction of the conditions."""
     if not args:
         raise ValueError("tir.all takes at least one condition")
@@ -354,7 +367,7 @@ def all(*args: Any, span: object = None) -> PrimExpr:  # noqa: A001
     return result
 
 
-def any(*args: Any, span: object = None) -> PrimExpr:  # noqa: A001
+def any(*args: Any, span: object = None) -> PrimExpr:
     """The disjunction of the conditions."""
     if not args:
         raise ValueError("tir.any takes at least one condition")
@@ -415,7 +428,9 @@ def comm_reducer(
         identities = [ops.as_expr(i, e.dtype) for i, e in zip(identity, sources, strict=True)]
         combiner = CommReducer(lhs, rhs, results, identities)
         condition = ops.as_expr(True if where is None else where)
-        inits = None if init is None else [ops.as_expr(i) for i in (init if isinstance(init, (list, tuple)) else [init])]
+        inits = (
+            None if init is None else [ops.as_expr(i) for i in (init if isinstance(init, (list, tuple)) else [init])]
+        )
         outputs = tuple(Reduce(combiner, sources, _as_axes(axis), condition, i, inits) for i in range(len(sources)))
         return outputs if is_tuple else outputs[0]
 
@@ -433,9 +448,9 @@ def comm_reducer(
     return reducer
 
 
-sum = comm_reducer(ops.add, lambda t: const(0, t), "sum")  # noqa: A001
-min = comm_reducer(ops.minimum, max_value, "min")  # noqa: A001
-max = comm_reducer(ops.maximum, min_value, "max")  # noqa: A001
+sum = comm_reducer(ops.add, lambda t: const(0, t), "sum")
+min = comm_reducer(ops.minimum, max_value, "min")
+max = comm_reducer(ops.maximum, min_value, "max")
 prod = comm_reducer(ops.mul, lambda t: const(1, t), "prod")
 
 
@@ -466,14 +481,99 @@ bitwise_invert = ops.bitwise_not
 minimum, maximum = ops.minimum, ops.maximum
 
 __all__ = [
-    "abs", "acos", "acosh", "address_of", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",
-    "bitwise_invert", "bitwise_not", "bitwise_or", "bitwise_xor", "call_cpacked", "call_extern", "call_intrin",
-    "call_llvm_intrin", "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "call_pure_intrin", "ceil",
-    "ceildiv", "clz", "comm_reducer", "const", "copysign", "cos", "cosh", "div", "effect_of", "erf", "exp", "exp10",
-    "exp2", "expm1", "fabs", "floor", "floordiv", "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv",
-    "indexmod", "infinity", "isfinite", "isinf", "isnan", "isnullptr", "ldexp", "let", "likely", "log", "log10",
-    "log1p", "log2", "max", "max_value", "maximum", "min", "min_value", "minimum", "nearbyint", "nextafter", "popcount",
-    "pow", "power", "prod", "q_multiply_shift", "reduce_axis", "reinterpret", "ret", "round", "rsqrt", "shift_left",
-    "shift_right", "sigmoid", "sin", "sinh", "sqrt", "sum", "tan", "tanh", "trace", "trunc", "truncdiv", "truncmod",
-    "tvm_access_ptr", "tvm_struct_get", "tvm_struct_set",
+    "abs",
+    "acos",
+    "acosh",
+    "address_of",
+    "all",
+    "any",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "call_cpacked",
+    "call_extern",
+    "call_intrin",
+    "call_llvm_intrin",
+    "call_llvm_pure_intrin",
+    "call_packed",
+    "call_pure_extern",
+    "call_pure_intrin",
+    "ceil",
+    "ceildiv",
+    "clz",
+    "comm_reducer",
+    "const",
+    "copysign",
+    "cos",
+    "cosh",
+    "div",
+    "effect_of",
+    "erf",
+    "exp",
+    "exp2",
+    "exp10",
+    "expm1",
+    "fabs",
+    "floor",
+    "floordiv",
+    "floormod",
+    "fma",
+    "fmod",
+    "hypot",
+    "if_then_else",
+    "indexdiv",
+    "indexmod",
+    "infinity",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "isnullptr",
+    "ldexp",
+    "let",
+    "likely",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "max",
+    "max_value",
+    "maximum",
+    "min",
+    "min_value",
+    "minimum",
+    "nearbyint",
+    "nextafter",
+    "popcount",
+    "pow",
+    "power",
+    "prod",
+    "q_multiply_shift",
+    "reduce_axis",
+    "reinterpret",
+    "ret",
+    "round",
+    "rsqrt",
+    "shift_left",
+    "shift_right",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "sqrt",
+    "sum",
+    "tan",
+    "tanh",
+    "trace",
+    "trunc",
+    "truncdiv",
+    "truncmod",
+    "tvm_access_ptr",
+    "tvm_struct_get",
+    "tvm_struct_set",
 ]  # fmt: skip

@@ -200,7 +200,11 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         """The number, with its dtype after it unless that is int32."""
         if x.dtype == "bool":
             return str(bool(x.value))
-        return str(x.value) if x.dtype == "int32" else f"{x.value}{'i' if dt.is_signed(x.dtype) else 'u'}{dt.bits(x.dtype)}"
+        return (
+            str(x.value)
+            if x.dtype == "int32"
+            else f"{x.value}{'i' if dt.is_signed(x.dtype) else 'u'}{dt.bits(x.dtype)}"
+        )
 
     def visit_float_imm(self, x: e.FloatImm) -> str:
         """The number with its dtype after it."""
@@ -361,7 +365,9 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
         self.emit(f"primfn({params}) -> {type_text(func.ret_type)}")
         self.indent = 1
         if func.attrs:
-            self.emit(f"attr = {{{', '.join(f'{_quoted(k)}: {_attr_value(func.attrs[k])}' for k in sorted(func.attrs))}}}")
+            self.emit(
+                f"attr = {{{', '.join(f'{_quoted(k)}: {_attr_value(func.attrs[k])}' for k in sorted(func.attrs))}}}"
+            )
         if func.buffer_map:
             declared = [self.declare(b) for b in reversed(func.buffer_map.values())]
             self.emit("buffers = {" + (",\n" + " " * 13).join(declared) + "}")

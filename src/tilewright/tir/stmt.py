@@ -2,7 +2,7 @@
 
 Grammar::
 
-    s ::= For(loop_var, min, extent, kind, s, thread_binding, annotations)   kind: serial parallel vectorized unrolled thread
+    s ::= For(loop_var, min, extent, kind, s, thread_binding, annotations)   kind: see ``ForKind``
         | While(e, s) | IfThenElse(e, s, s?) | SeqStmt(s*) | LetStmt(var, e, s)
         | Store(buffer_var, value, index, predicate)                         flat memory
         | Allocate(buffer_var, dtype, extents, condition, s, annotations)

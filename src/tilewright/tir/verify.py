@@ -16,7 +16,16 @@ from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import BufferLoad, IterVar, Let, Load, PrimExpr, Reduce, Select, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import (
-    Allocate, AssertStmt, AttrStmt, BufferRealize, BufferStore, For, IfThenElse, LetStmt, Store, While,
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    For,
+    IfThenElse,
+    LetStmt,
+    Store,
+    While,
 )  # fmt: skip
 from tilewright.tir.visitor import StmtExprVisitor, free_vars
 

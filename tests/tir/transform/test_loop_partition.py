@@ -1,4 +1,7 @@
+"""Loops are split so that the main part needs no test."""
+
 from tests.tir.transform.texts import check
+
 from tilewright import tir
 from tilewright.tir import ir_builder
 from tilewright.tir.transform.loop_partition import loop_partition

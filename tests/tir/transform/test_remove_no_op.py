@@ -1,4 +1,7 @@
+"""Statements without effect go away."""
+
 from tests.tir.transform.texts import check
+
 from tilewright import tir
 from tilewright.tir import ir_builder
 from tilewright.tir.transform.remove_no_op import remove_no_op

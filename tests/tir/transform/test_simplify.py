@@ -1,4 +1,7 @@
+"""Expressions of a statement in simplest form."""
+
 from tests.tir.transform.texts import check
+
 from tilewright import tir
 from tilewright.tir import ir_builder
 from tilewright.tir.transform.simplify import simplify

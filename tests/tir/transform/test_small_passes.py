@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-
 from tests.tir.interpret import run
 from tests.tir.transform.texts import check
+
 from tilewright import tir
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.module import IRModule

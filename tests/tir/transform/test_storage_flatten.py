@@ -1,7 +1,9 @@
+"""Accesses of buffers become loads and stores of flat memory."""
+
 import numpy as np
 import pytest
-
 from tests.tir.interpret import run
+
 from tilewright import tir
 from tilewright.ir.errors import TilewrightError
 from tilewright.tir.transform.storage_flatten import storage_flatten
@@ -14,7 +16,9 @@ def test_indices_become_row_major_offsets_from_the_region() -> None:
     region = [tir.Range(4, 8), tir.Range(0, 16)]
     pa = tir.Var("A", "handle")
     func = tir.PrimFunc([pa], tir.BufferRealize(b, region, tir.const(True), copy), None, {pa: a})
-    assert str(storage_flatten(func)) == """\
+    assert (
+        str(storage_flatten(func))
+        == """\
 primfn(A_1: handle) -> ()
   buffers = {A: Buffer(A_2: Pointer(float32), float32, [8, 16], [])}
   buffer_map = {A_1: A} {
@@ -26,6 +30,7 @@ primfn(A_1: handle) -> ()
   }
 }
 """
+    )
 
 
 def test_truth_values_live_in_bytes() -> None:

@@ -1,4 +1,7 @@
+"""Allocations move out of loops and share memory."""
+
 from tests.tir.transform.texts import check
+
 from tilewright import tir
 from tilewright.tir import ir_builder
 from tilewright.tir.transform.storage_rewrite import storage_rewrite

@@ -1,8 +1,10 @@
+"""Marked and short loops are written out."""
+
 import time
 
 import pytest
-
 from tests.tir.transform.texts import check
+
 from tilewright import tir
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext

@@ -1,6 +1,8 @@
-import pytest
+"""Marked loops become operations on vectors."""
 
+import pytest
 from tests.tir.transform.texts import check
+
 from tilewright import tir
 from tilewright.ir.errors import TilewrightError
 from tilewright.tir import ir_builder

@@ -23,7 +23,6 @@ _INDEX_RESULT = "e.dtype == 'int32' or e.dtype == 'int64'"
 _INDEX_OPERANDS = "e.a.dtype == 'int32' or e.a.dtype == 'int64'"
 
 
-
 def _of_indices(rule: Rule) -> Rule:
     """Only for comparisons of integers: those of floats are not a total order."""
     return replace(rule, guard="(x.dtype == 'int32' or x.dtype == 'int64')")

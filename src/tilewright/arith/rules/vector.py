@@ -31,10 +31,10 @@ RULES: list[tuple[str, ...]] = [
 ]
 
 DIVISION_RULES: list[tuple[str, ...]] = [
-    _of_broadcasts("{x} // {y}", "x", "c1") + ("c1 != 0",),
-    _of_broadcasts("{x} % {y}", "x", "c1") + ("c1 != 0",),
-    _of_broadcasts("truncdiv({x}, {y})", "x", "c1") + ("c1 != 0",),
-    _of_broadcasts("truncmod({x}, {y})", "x", "c1") + ("c1 != 0",),
+    (*_of_broadcasts("{x} // {y}", "x", "c1"), "c1 != 0"),
+    (*_of_broadcasts("{x} % {y}", "x", "c1"), "c1 != 0"),
+    (*_of_broadcasts("truncdiv({x}, {y})", "x", "c1"), "c1 != 0"),
+    (*_of_broadcasts("truncmod({x}, {y})", "x", "c1"), "c1 != 0"),
     ("ramp(x, c1, n) // broadcast(c2, n)", "ramp(x // c2, c1 // c2, n)", "c2 > 0 and c1 % c2 == 0"),  # whole steps
     ("ramp(x, c1, n) % broadcast(c2, n)", "broadcast(x % c2, n)", "c2 > 0 and c1 % c2 == 0"),  # whole steps
     (

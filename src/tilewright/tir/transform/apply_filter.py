@@ -12,12 +12,12 @@ from tilewright.tir.function import PrimFunc
 from tilewright.tir.transform.common import function_pass
 
 
-def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:  # noqa: N802
+def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:
     """A pass that maps each PrimFunc with ``ftransform``."""
     return function_pass("Apply", ftransform)
 
 
-def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:  # noqa: N802
+def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:
     """A pass that keeps the functions for which ``fcond`` holds."""
 
     def keep(mod: IRModule, ctx: PassContext) -> IRModule:

@@ -61,7 +61,7 @@ class _Legalize(StmtExprMutator):
         a, b = self.visit_expr(e.a), self.visit_expr(e.b)
         if a is e.a and b is e.b:
             return e
-        return type(e)(a, b)  # type: ignore[call-arg]
+        return type(e)(a, b)
 
     def visit_select(self, e: Select) -> PrimExpr:
         parts = [self.visit_expr(x) for x in (e.condition, e.true_value, e.false_value)]
@@ -87,8 +87,15 @@ class _Legalize(StmtExprMutator):
         return self.wide_vars[var]
 
     def visit_call(self, e: Call) -> PrimExpr:
-        if getattr(e.op, "name", "") in ("tir.reinterpret", "tir.call_extern", "tir.call_pure_extern", "tir.address_of"):
-            args = [self.as_stored(a) if not isinstance(a, Load) else super(_Legalize, self).visit_load(a) for a in e.args]
+        if getattr(e.op, "name", "") in (
+            "tir.reinterpret",
+            "tir.call_extern",
+            "tir.call_pure_extern",
+            "tir.address_of",
+        ):
+            args = [
+                self.as_stored(a) if not isinstance(a, Load) else super(_Legalize, self).visit_load(a) for a in e.args
+            ]
             return self._wide(Call(e.dtype, e.op, args))
         args = list(self.visit_exprs(e.args))
         return Call(_float32(e.dtype) if is_bf16(e.dtype) else e.dtype, e.op, args)
@@ -124,9 +131,9 @@ def _uses_bf16(stmt: Stmt) -> bool:
 
 def bf16_legalize(stmt: Stmt) -> Stmt:
     """Legalise ``stmt``; the same object when it has no bfloat16."""
-    return _Legalize().visit_stmt(stmt) if _uses_bf16(stmt) else stmt  # type: ignore[no-any-return]
+    return _Legalize().visit_stmt(stmt) if _uses_bf16(stmt) else stmt
 
 
-def BF16Legalize() -> Pass:  # noqa: N802
+def BF16Legalize() -> Pass:
     """The pass."""
     return body_pass("BF16Legalize", bf16_legalize)

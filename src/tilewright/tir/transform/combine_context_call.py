@@ -58,6 +58,6 @@ def combine_context_call(stmt: Stmt) -> Stmt:
     return _Combine().region(stmt)
 
 
-def CombineContextCall() -> Pass:  # noqa: N802
+def CombineContextCall() -> Pass:
     """The pass."""
     return body_pass("CombineContextCall", combine_context_call)

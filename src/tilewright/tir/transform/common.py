@@ -1,4 +1,4 @@
-"""What the passes share: making a ``Pass`` of a function on statements, and a mutator that knows the ranges in scope."""
+"""What the passes share: making a ``Pass`` of a function on statements, and a mutator that knows what is in scope."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ScopedMutator(StmtExprMutator):
         """Remember what is known of the value."""
         if s.value.dtype in ("int32", "int64"):
             bound = self.analyzer.const_int_bound(s.value)
-            self.analyzer.context.var_bounds.setdefault(s.var, tuple(bound))
+            self.analyzer.context.var_bounds.setdefault(s.var, (bound.min_value, bound.max_value))
         return super().visit_let_stmt(s)
 
     def visit_if_then_else(self, s: IfThenElse) -> Stmt:

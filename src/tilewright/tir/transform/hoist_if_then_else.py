@@ -46,7 +46,7 @@ class _Hoist(StmtMutator):
         parts, marked = _parts(body.condition)
         fixed = [p for p in parts if not uses_var(p, s.loop_var) and side_effect(p) == "pure"]
         rest = [p for p in parts if not any(p is f for f in fixed)]
-        if not fixed or rest and body.else_case is not None:
+        if not fixed or (rest and body.else_case is not None):
             return new
         if rest:
             inner: Stmt = IfThenElse(_join(rest, marked), body.then_case, None)
@@ -57,9 +57,9 @@ class _Hoist(StmtMutator):
 
 def hoist_if_then_else(stmt: Stmt) -> Stmt:
     """Hoist the conditions of ``stmt``."""
-    return _Hoist().visit_stmt(stmt)  # type: ignore[no-any-return]
+    return _Hoist().visit_stmt(stmt)
 
 
-def HoistIfThenElse(variant: str | None = None) -> Pass:  # noqa: N802
+def HoistIfThenElse(variant: str | None = None) -> Pass:
     """The pass; ``variant`` "basic" is accepted for TVM's sake."""
     return body_pass("HoistIfThenElse", hoist_if_then_else)

@@ -2,18 +2,33 @@
 
 Before and after, for a loop that fills ``B`` and then uses it::
 
-    for (i: int32, 0, 8) {                                    allocate(B: ..., float32, [8])
-      allocate(B: Pointer(float32), float32, [4]), ...        for (c: int32, 0, 4) { B[c] = (float32*)A[c] }
-      attr [B] "double_buffer_scope" = 1;                     for (i: int32, 0, 8) {
-      for (c: int32, 0, 4) {                                    if @tir.likely((i < 7), dtype=bool) {
-        B[c] = (float32*)A[((i*4) + c)]                           for (c: int32, 0, 4) {
-      }                                                             B[((floormod((i + 1), 2)*4) + c)] = (float32*)A[(((i + 1)*4) + c)]
-      for (c: int32, 0, 4) {                                      }
-        C[((i*4) + c)] = (float32*)B[c]                         }
-      }                                                         for (c: int32, 0, 4) {
-    }                                                             C[((i*4) + c)] = (float32*)B[((floormod(i, 2)*4) + c)]
-                                                                }
-                                                              }
+    for (x: int32, 0, 8) {
+      allocate(B: Pointer(float32), float32, [4]), storage_scope = global {
+        attr [B] "double_buffer_scope" = 1;
+        for (c: int32, 0, 4) {
+          B[c] = (float32*)A[((x*4) + c)]
+        }
+        for (d: int32, 0, 4) {
+          C[((x*4) + d)] = (float32*)B[d]
+        }
+      }
+    }
+
+    allocate(B: Pointer(float32), float32, [2, 4]), storage_scope = global {
+      for (c: int32, 0, 4) {
+        B[c] = (float32*)A[c]
+      }
+      for (x: int32, 0, 8) {
+        if @tir.likely(((x + 1) < 8), dtype=bool) {
+          for (c, 0, 4) {
+            B[(c + (floormod((x + 1), 2)*4))] = (float32*)A[(((x + 1)*4) + c)]
+          }
+        }
+        for (d: int32, 0, 4) {
+          C[((x*4) + d)] = (float32*)B[(d + (floormod(x, 2)*4))]
+        }
+      }
+    }
 
 A marked buffer that is not filled inside a serial loop around its allocation keeps its single copy.
 """
@@ -32,7 +47,9 @@ from tilewright.tir.stmt import Allocate, AttrStmt, For, ForKind, IfThenElse, St
 from tilewright.tir.transform.common import body_pass
 from tilewright.tir.visitor import StmtExprMutator, StmtMutator, StmtVisitor, substitute, with_fresh_vars
 
-PassContext.register_option("tir.InjectDoubleBuffer", dict, {}, "options of InjectDoubleBuffer (split_loop is accepted)")
+PassContext.register_option(
+    "tir.InjectDoubleBuffer", dict, {}, "options of InjectDoubleBuffer (split_loop is accepted)"
+)
 
 
 @dataclass
@@ -105,7 +122,7 @@ class _Inject(StmtMutator):
         if s.attr_key != "double_buffer_scope":
             return super().visit_attr(s)
         if s.node not in self.marked:
-            return self.visit_stmt(s.body)  # type: ignore[no-any-return]
+            return self.visit_stmt(s.body)
         entry = self.marked[s.node]
         loop = entry.loop
         # the statement filled now is the one of the next iteration
@@ -127,7 +144,7 @@ class _Inject(StmtMutator):
         entry = self.marked[s.buffer_var]
         body = self.visit_stmt(s.body)
         use = _UseHalf(s.buffer_var, self._half(entry, entry.loop.loop_var))
-        return use.visit_stmt(body)  # type: ignore[no-any-return]
+        return use.visit_stmt(body)
 
     def visit_for(self, s: For) -> Stmt:
         new: Stmt = super().visit_for(s)
@@ -162,9 +179,9 @@ def inject_double_buffer(stmt: Stmt) -> Stmt:
     """Double the marked buffers of ``stmt``."""
     find = _Find()
     find.visit_stmt(stmt)
-    return _Inject(find.marked).visit_stmt(stmt)  # type: ignore[no-any-return]
+    return _Inject(find.marked).visit_stmt(stmt)
 
 
-def InjectDoubleBuffer() -> Pass:  # noqa: N802
+def InjectDoubleBuffer() -> Pass:
     """The pass."""
     return body_pass("InjectDoubleBuffer", inject_double_buffer)

@@ -82,9 +82,9 @@ class _Inject(StmtMutator):
 
 def inject_prefetch(stmt: Stmt) -> Stmt:
     """Put the prefetches that ``stmt`` asks for."""
-    return _Inject().visit_stmt(stmt)  # type: ignore[no-any-return]
+    return _Inject().visit_stmt(stmt)
 
 
-def InjectPrefetch() -> Pass:  # noqa: N802
+def InjectPrefetch() -> Pass:
     """The pass."""
     return body_pass("InjectPrefetch", inject_prefetch)

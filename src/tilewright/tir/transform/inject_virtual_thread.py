@@ -31,7 +31,9 @@ class _Inject(StmtMutator):
         if s.attr_key != "virtual_thread" or not isinstance(s.node, IterVar):
             return new
         if not isinstance(s.value, IntImm):
-            raise TilewrightError(f"virtual thread {s.node.var.name} has {s.value} indices; the number must be a constant")
+            raise TilewrightError(
+                f"virtual thread {s.node.var.name} has {s.value} indices; the number must be a constant"
+            )
         var, count = s.node.var, s.value.value
         if count > _MOST_COPIES:
             return For(var, ops.const(0, var.dtype), ops.const(count, var.dtype), ForKind.SERIAL, new.body)
@@ -41,9 +43,9 @@ class _Inject(StmtMutator):
 
 def inject_virtual_thread(stmt: Stmt) -> Stmt:
     """Write out the virtual threads of ``stmt``."""
-    return _Inject().visit_stmt(stmt)  # type: ignore[no-any-return]
+    return _Inject().visit_stmt(stmt)
 
 
-def InjectVirtualThread() -> Pass:  # noqa: N802
+def InjectVirtualThread() -> Pass:
     """The pass."""
     return body_pass("InjectVirtualThread", inject_virtual_thread)

@@ -10,8 +10,8 @@ Before and after::
       }                                                 for (i_1: int32, 0, ...) { ... with the check ... }
     }
 
-Only conditions marked ``likely`` count. By default only loops whose extent is not constant are split, and those that the
-schedule marks with ``s[C].pragma(axis, "loop_partition_hint", 1)``. The options of ``tir.LoopPartition`` in the
+Only conditions marked ``likely`` count. By default only loops whose extent is not constant are split, and those that
+the schedule marks with ``s[C].pragma(axis, "loop_partition_hint", 1)``. The options of ``tir.LoopPartition`` in the
 PassContext's config are ``partition_const_loop`` (split the others too) and
 ``no_unroll_loop_with_extent_one`` (accepted for TVM's sake: such loops are written out by Simplify).
 """
@@ -33,7 +33,9 @@ from tilewright.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, St
 from tilewright.tir.transform.common import ScopedMutator, bind_range, body_pass
 from tilewright.tir.visitor import StmtExprMutator, StmtExprVisitor, stmt_vars, substitute, with_fresh_vars
 
-PassContext.register_option("tir.LoopPartition", dict, {}, "options of LoopPartition, see tir/transform/loop_partition.py")
+PassContext.register_option(
+    "tir.LoopPartition", dict, {}, "options of LoopPartition, see tir/transform/loop_partition.py"
+)
 
 _TRUE = IntImm("bool", 1)
 _HINT = "pragma_loop_partition_hint"
@@ -101,7 +103,7 @@ class _Assume(StmtExprMutator):
         condition = self.visit_expr(s.condition)
         if isinstance(condition, IntImm):
             if condition.value:
-                return self.visit_stmt(s.then_case)  # type: ignore[no-any-return]
+                return self.visit_stmt(s.then_case)
             return Evaluate(0) if s.else_case is None else self.visit_stmt(s.else_case)
         return super().visit_if_then_else(s)
 
@@ -117,7 +119,7 @@ class _Partition(ScopedMutator):
             return super().visit_attr(s)
         if not ops.is_const_int(s.value, 0):
             self.hinted.add(s.node.var)
-        return self.visit_stmt(s.body)  # type: ignore[no-any-return]
+        return self.visit_stmt(s.body)
 
     def visit_expr(self, expr: PrimExpr) -> PrimExpr:
         return expr
@@ -156,7 +158,7 @@ class _Partition(ScopedMutator):
 
     def _inner(self, part: Stmt) -> Stmt:
         """A remainder is not split again at this loop, but at those inside."""
-        return ScopedMutator.visit_for(self, part) if isinstance(part, For) else self.visit_stmt(part)  # type: ignore[no-any-return]
+        return ScopedMutator.visit_for(self, part) if isinstance(part, For) else self.visit_stmt(part)
 
     def _part(self, s: For, begin: PrimExpr, end: PrimExpr, body: Stmt, fresh: bool) -> Stmt | None:
         extent = self.analyzer.simplify(ops.sub(end, begin))
@@ -169,9 +171,7 @@ class _Partition(ScopedMutator):
             body = substitute(body, {s.loop_var: ops.add(begin, var)})
         return For(var, ops.const(0, var.dtype), extent, s.kind, body, s.thread_binding, s.annotations)
 
-    def _main_part(
-        self, s: For, found: _LikelyConditions
-    ) -> tuple[set[PrimExpr], PrimExpr | None, PrimExpr | None]:
+    def _main_part(self, s: For, found: _LikelyConditions) -> tuple[set[PrimExpr], PrimExpr | None, PrimExpr | None]:
         """Conditions that hold for all of ``first <= loop_var < last``, whatever the loops inside do."""
         proven: set[PrimExpr] = set()
         first: PrimExpr | None = None
@@ -224,9 +224,9 @@ class _Partition(ScopedMutator):
 
 def loop_partition(stmt: Stmt, options: Mapping[str, Any] | None = None) -> Stmt:
     """Split the loops of ``stmt``."""
-    return _Partition(bool((options or {}).get("partition_const_loop", False))).visit_stmt(stmt)  # type: ignore[no-any-return]
+    return _Partition(bool((options or {}).get("partition_const_loop", False))).visit_stmt(stmt)
 
 
-def LoopPartition() -> Pass:  # noqa: N802
+def LoopPartition() -> Pass:
     """The pass; the configuration is that of the PassContext when it runs."""
     return body_pass("LoopPartition", lambda s: loop_partition(s, PassContext.current().option("tir.LoopPartition")))

@@ -55,7 +55,7 @@ class _Narrow(ScopedMutator):
             return ops.cast(dt.with_lanes(self.target, dt.lanes(e.dtype)), self.visit_expr(e.value))
         if isinstance(e, BinaryExpr):
             a, b = self.narrow(e.a), self.narrow(e.b)
-            return None if a is None or b is None else type(e)(a, b)  # type: ignore[call-arg]
+            return None if a is None or b is None else type(e)(a, b)
         if isinstance(e, Ramp):
             base, stride = self.narrow(e.base), self.narrow(e.stride)
             return None if base is None or stride is None else Ramp(base, stride, e.lanes)
@@ -87,7 +87,7 @@ class _Narrow(ScopedMutator):
         if self._is_wide(e.a.dtype) and not self._is_wide(e.dtype):  # a comparison
             a, b = self.narrow(e.a), self.narrow(e.b)
             if a is not None and b is not None:
-                return type(e)(a, b)  # type: ignore[call-arg]
+                return type(e)(a, b)
         return super().visit_binary(e)
 
     def _index(self, index: PrimExpr) -> PrimExpr:
@@ -112,9 +112,9 @@ def narrow_data_type(stmt: Stmt, target_bits: int = 32, analyzer: Analyzer | Non
     narrow = _Narrow(target_bits)
     if analyzer is not None:
         narrow.analyzer = analyzer
-    return narrow.visit_stmt(stmt)  # type: ignore[no-any-return]
+    return narrow.visit_stmt(stmt)
 
 
-def NarrowDataType(target_bits: int = 32) -> Pass:  # noqa: N802
+def NarrowDataType(target_bits: int = 32) -> Pass:
     """The pass."""
     return body_pass("NarrowDataType", lambda s: narrow_data_type(s, target_bits))

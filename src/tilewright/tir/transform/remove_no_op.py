@@ -15,7 +15,15 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.transform import Pass
 from tilewright.tir.analysis import is_pure
 from tilewright.tir.stmt import (
-    Allocate, AttrStmt, BufferRealize, Evaluate, For, IfThenElse, LetStmt, Stmt, is_no_op,
+    Allocate,
+    AttrStmt,
+    BufferRealize,
+    Evaluate,
+    For,
+    IfThenElse,
+    LetStmt,
+    Stmt,
+    is_no_op,
 )  # fmt: skip
 from tilewright.tir.transform.common import body_pass
 from tilewright.tir.visitor import StmtMutator, stmt_vars
@@ -77,19 +85,19 @@ class _RemoveUnused(StmtMutator):
 
     def visit_allocate(self, s: Allocate) -> Stmt:
         new = super().visit_allocate(s)
-        return new if s.buffer_var in self.used else new.body  # type: ignore[attr-defined,no-any-return]
+        return new if s.buffer_var in self.used else new.body  # type: ignore[attr-defined]
 
     def visit_let_stmt(self, s: LetStmt) -> Stmt:
         new = super().visit_let_stmt(s)
-        return new if s.var in self.used or not is_pure(s.value) else new.body  # type: ignore[attr-defined,no-any-return]
+        return new if s.var in self.used or not is_pure(s.value) else new.body  # type: ignore[attr-defined]
 
 
 def remove_no_op(stmt: Stmt) -> Stmt:
     """Drop what has no effect."""
     smaller: Stmt = _RemoveNoOp().visit_stmt(stmt)
-    return _RemoveUnused(set(stmt_vars(smaller))).visit_stmt(smaller)  # type: ignore[no-any-return]
+    return _RemoveUnused(set(stmt_vars(smaller))).visit_stmt(smaller)
 
 
-def RemoveNoOp() -> Pass:  # noqa: N802
+def RemoveNoOp() -> Pass:
     """The pass."""
     return body_pass("RemoveNoOp", remove_no_op)

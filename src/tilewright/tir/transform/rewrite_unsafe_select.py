@@ -63,9 +63,9 @@ class _Rewrite(StmtExprMutator):
 
 def rewrite_unsafe_select(stmt: Stmt) -> Stmt:
     """Rewrite the selects of ``stmt``; those with a vector condition stay."""
-    return _Rewrite().visit_stmt(stmt)  # type: ignore[no-any-return]
+    return _Rewrite().visit_stmt(stmt)
 
 
-def RewriteUnsafeSelect() -> Pass:  # noqa: N802
+def RewriteUnsafeSelect() -> Pass:
     """The pass."""
     return body_pass("RewriteUnsafeSelect", rewrite_unsafe_select)

@@ -78,9 +78,9 @@ class _Simplify(ScopedMutator):
 
 def simplify(stmt: Stmt, analyzer: Analyzer | None = None) -> Stmt:
     """Simplify all expressions of ``stmt``."""
-    return _Simplify(analyzer).visit_stmt(stmt)  # type: ignore[no-any-return]
+    return _Simplify(analyzer).visit_stmt(stmt)
 
 
-def Simplify() -> Pass:  # noqa: N802
+def Simplify() -> Pass:
     """The pass."""
     return body_pass("Simplify", simplify)

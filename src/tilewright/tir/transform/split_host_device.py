@@ -34,16 +34,16 @@ def split_host_device(func: PrimFunc) -> PrimFunc:
     if tags:
         name = func.attrs.get("global_symbol", "main")
         raise UnsupportedError(
-            f"function {name} binds loops to {', '.join(tags)}; CPU targets have no such threads: use parallel() instead"
+            f"function {name} binds loops to {', '.join(tags)}; a CPU has no such threads: use parallel() instead"
         )
     return func
 
 
-def SplitHostDevice() -> Pass:  # noqa: N802
+def SplitHostDevice() -> Pass:
     """The pass."""
     return function_pass("SplitHostDevice", split_host_device)
 
 
-def DecorateDeviceScope() -> Pass:  # noqa: N802
+def DecorateDeviceScope() -> Pass:
     """The pass that marks device functions; on a CPU there are none."""
     return function_pass("DecorateDeviceScope", lambda func: func)

@@ -30,7 +30,16 @@ from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import BufferLoad, Load, Range
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import (
-    Allocate, AttrStmt, BufferRealize, BufferStore, Evaluate, For, ForKind, Prefetch, Stmt, Store,
+    Allocate,
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    Prefetch,
+    Stmt,
+    Store,
 )  # fmt: skip
 from tilewright.tir.transform.common import ScopedMutator, function_pass
 
@@ -90,7 +99,7 @@ class _Flatten(ScopedMutator):
         total = storage.offset
         if len(indices) != len(storage.strides):
             raise TilewrightError(
-                f"buffer {buffer.name} has {len(storage.strides)} dimensions and is accessed with {len(indices)} indices"
+                f"buffer {buffer.name} of {len(storage.strides)} dimensions is accessed with {len(indices)} indices"
             )
         for i, (index, stride) in enumerate(zip(indices, storage.strides, strict=True)):
             if storage.lows:
@@ -197,7 +206,9 @@ class _Flatten(ScopedMutator):
         rank = len(window.shape)
         skipped = len(begins) - rank
         if skipped < 0:
-            raise TilewrightError(f"buffer {window.name} of {rank} dimensions is bound to {target.name} of {len(begins)}")
+            raise TilewrightError(
+                f"buffer {window.name} of {rank} dimensions is bound to {target.name} of {len(begins)}"
+            )
         strides = storage.strides[skipped:]
         flat = replace(storage, dtype=dt.element(storage.dtype))
         offset = self._index(flat, target, begins)
@@ -281,6 +292,6 @@ def storage_flatten(func: PrimFunc, cache_line_size: int = 64) -> PrimFunc:
     return func if body is func.body else func.with_body(body)
 
 
-def StorageFlatten(cache_line_size: int = 64, create_bound_attribute: bool = False) -> Pass:  # noqa: N802
+def StorageFlatten(cache_line_size: int = 64, create_bound_attribute: bool = False) -> Pass:
     """The pass."""
     return function_pass("StorageFlatten", lambda func: storage_flatten(func, cache_line_size))

@@ -191,7 +191,9 @@ class _Plan:
 
 
 def _same_kind(a: Allocate, b: Allocate) -> bool:
-    return a.dtype == b.dtype and a.annotations.data == b.annotations.data and _scope(a.buffer_var) == _scope(b.buffer_var)
+    return (
+        a.dtype == b.dtype and a.annotations.data == b.annotations.data and _scope(a.buffer_var) == _scope(b.buffer_var)
+    )
 
 
 def _scope(var: Var) -> str:
@@ -270,6 +272,6 @@ def storage_rewrite(stmt: Stmt) -> Stmt:
     return rewrite.at_scope(0, rewrite.visit_stmt(stmt))
 
 
-def StorageRewrite() -> Pass:  # noqa: N802
+def StorageRewrite() -> Pass:
     """The pass."""
     return body_pass("StorageRewrite", storage_rewrite)

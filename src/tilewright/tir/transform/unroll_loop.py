@@ -81,7 +81,7 @@ class _Unroll(StmtMutator):
         )
         marked = new.kind == ForKind.UNROLLED and extent >= 0
         result: Stmt = new
-        if marked and self.config.explicit_unroll or auto and self.config.explicit_unroll:
+        if (marked and self.config.explicit_unroll) or (auto and self.config.explicit_unroll):
             result = unroll(new, extent)
             self.steps *= extent
             self.unrolled_depth += 1
@@ -121,9 +121,11 @@ def unroll(loop: For, extent: int) -> Stmt:
 
 def unroll_loop(stmt: Stmt, config: UnrollConfig | None = None) -> Stmt:
     """Unroll loops of ``stmt`` as the configuration says."""
-    return _Unroll(config or UnrollConfig()).visit_stmt(stmt)  # type: ignore[no-any-return]
+    return _Unroll(config or UnrollConfig()).visit_stmt(stmt)
 
 
-def UnrollLoop() -> Pass:  # noqa: N802
+def UnrollLoop() -> Pass:
     """The pass; the configuration is that of the PassContext when it runs."""
-    return body_pass("UnrollLoop", lambda s: unroll_loop(s, UnrollConfig.of(PassContext.current().option("tir.UnrollLoop"))))
+    return body_pass(
+        "UnrollLoop", lambda s: unroll_loop(s, UnrollConfig.of(PassContext.current().option("tir.UnrollLoop")))
+    )

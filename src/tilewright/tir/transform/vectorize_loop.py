@@ -30,29 +30,56 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import (
-    Add, And, BinaryExpr, Broadcast, Call, Cast, FloorDiv, FloorMod, IntImm, LE, LT, Let, Mul, Not, PrimExpr, Ramp,
-    Select, Sub, Var,
+    LE,
+    LT,
+    Add,
+    And,
+    BinaryExpr,
+    Broadcast,
+    Call,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Mul,
+    Not,
+    PrimExpr,
+    Ramp,
+    Select,
+    Sub,
+    Var,
 )  # fmt: skip
 from tilewright.ir.transform import Pass
 from tilewright.tir.analysis import is_pure, side_effect
 from tilewright.tir.expr import BufferLoad, Load, Reduce, Shuffle
 from tilewright.tir.stmt import (
-    Allocate, AssertStmt, AttrStmt, BufferRealize, BufferStore, Evaluate, For, ForKind, IfThenElse, LetStmt, SeqStmt,
-    Stmt, Store, While,
+    Allocate,
+    AssertStmt,
+    AttrStmt,
+    BufferRealize,
+    BufferStore,
+    Evaluate,
+    For,
+    ForKind,
+    IfThenElse,
+    LetStmt,
+    SeqStmt,
+    Stmt,
+    Store,
+    While,
 )  # fmt: skip
 from tilewright.tir.transform.common import ScopedMutator, body_pass
 from tilewright.tir.visitor import StmtExprMutator, free_vars, stmt_vars, substitute
 
 # Intrinsics that work lane by lane.
-_LANEWISE = frozenset(
-    "tir." + name
-    for name in (
-        "exp exp2 exp10 erf tanh sigmoid log log2 log10 log1p sqrt rsqrt sin sinh cos cosh tan acos acosh asin asinh "
-        "atan atanh floor ceil trunc round nearbyint fabs fma pow atan2 nextafter hypot copysign ldexp fmod isnan isinf "
-        "isfinite popcount clz abs shift_left shift_right bitwise_and bitwise_or bitwise_xor bitwise_not expm1 likely "
-        "q_multiply_shift reinterpret"
-    ).split()
-)
+_LANEWISE_NAMES = """
+    exp exp2 exp10 expm1 erf tanh sigmoid log log2 log10 log1p sqrt rsqrt sin sinh cos cosh tan acos acosh asin asinh
+    atan atanh floor ceil trunc round nearbyint fabs fma pow atan2 nextafter hypot copysign ldexp fmod isnan isinf
+    isfinite popcount clz abs shift_left shift_right bitwise_and bitwise_or bitwise_xor bitwise_not likely
+    q_multiply_shift reinterpret
+"""
+_LANEWISE = frozenset(f"tir.{name}" for name in _LANEWISE_NAMES.split())
 
 
 class _NeedsScalars(Exception):
@@ -98,7 +125,7 @@ class _Vectorizer(StmtExprMutator):
         elif isinstance(a, Ramp) and isinstance(b, Ramp) and cls in (Add, Sub):
             return Ramp(ops_of(cls)(a.base, b.base), ops_of(cls)(a.stride, b.stride), a.lanes)
         a, b = self.widen_all((a, b))
-        new = cls(a, b)  # type: ignore[call-arg]
+        new = cls(a, b)
         return self.analyzer.simplify(new) if cls in (FloorDiv, FloorMod) else new
 
     def _ramp_with_scalar(self, cls: type, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
@@ -177,7 +204,9 @@ class _Vectorizer(StmtExprMutator):
         if dt.lanes(e.dtype) != 1:
             raise _NeedsScalars
         index, predicate = self.widen_all((index, predicate))
-        return Load(dt.with_lanes(e.dtype, dt.lanes(index.dtype)), e.buffer_var, self.analyzer.simplify(index), predicate)
+        return Load(
+            dt.with_lanes(e.dtype, dt.lanes(index.dtype)), e.buffer_var, self.analyzer.simplify(index), predicate
+        )
 
     def visit_buffer_load(self, e: BufferLoad) -> PrimExpr:
         """Buffers are flat by now; one that is not stays scalar."""
@@ -227,7 +256,7 @@ class _Vectorizer(StmtExprMutator):
     def visit_stmt(self, stmt: Stmt) -> Stmt:
         """The vector form; a serial loop where there is none."""
         try:
-            return super().visit_stmt(stmt)  # type: ignore[no-any-return]
+            return super().visit_stmt(stmt)
         except _NeedsScalars:
             return self.scalarize(stmt)
 
@@ -422,7 +451,7 @@ class _FindVectorized(ScopedMutator):
         self.analyzer.bind(s.loop_var, _range(s.min, extent))
         body = self.visit_stmt(s.body)
         if extent.value <= 1:
-            return Evaluate(0) if extent.value < 1 else substitute(body, {s.loop_var: s.min})  # type: ignore[no-any-return]
+            return Evaluate(0) if extent.value < 1 else substitute(body, {s.loop_var: s.min})
         return _Vectorizer(s.loop_var, s.min, extent.value, self.analyzer).visit_stmt(body)
 
     def visit_expr(self, expr: PrimExpr) -> PrimExpr:
@@ -431,7 +460,7 @@ class _FindVectorized(ScopedMutator):
 
 def vectorize_loop(stmt: Stmt) -> Stmt:
     """Vectorise the loops of ``stmt`` that are marked so, the innermost first."""
-    return _FindVectorized().visit_stmt(stmt)  # type: ignore[no-any-return]
+    return _FindVectorized().visit_stmt(stmt)
 
 
 def skip_vectorize(stmt: Stmt) -> Stmt:
@@ -447,9 +476,9 @@ def skip_vectorize(stmt: Stmt) -> Stmt:
         def visit_expr(self, expr: PrimExpr) -> PrimExpr:
             return expr
 
-    return _Serial().visit_stmt(stmt)  # type: ignore[no-any-return]
+    return _Serial().visit_stmt(stmt)
 
 
-def VectorizeLoop(enable_vectorize: bool = True) -> Pass:  # noqa: N802
+def VectorizeLoop(enable_vectorize: bool = True) -> Pass:
     """The pass; when not enabled, marked loops become serial."""
     return body_pass("VectorizeLoop", vectorize_loop if enable_vectorize else skip_vectorize)
