@@ -58,8 +58,12 @@ UNARY = [
     case("fast_erf", relay.fast_erf, [X * 3], torch_unary(torch.erf, X * 3), rtol=1e-3, atol=1e-4),
     case("clip", lambda x: relay.clip(x, -0.25, 0.5), [X], np.clip(X, -0.25, 0.5)),
     case("clip integers", lambda x: relay.clip(x, -7, 9), [INTS], np.clip(INTS, -7, 9)),
-    case("clip uint8", lambda x: relay.clip(x, 0, 6), [integers(0, 99, 7, dtype="uint8")],
-         np.clip(integers(0, 99, 7, dtype="uint8"), 0, 6)),
+    case(
+        "clip uint8",
+        lambda x: relay.clip(x, 0, 6),
+        [integers(0, 99, 7, dtype="uint8")],
+        np.clip(integers(0, 99, 7, dtype="uint8"), 0, 6),
+    ),
     case("cast to int", lambda x: relay.cast(x, "int32"), [X * 9], (X * 9).astype("int32")),
     case("cast to bool", lambda x: relay.cast(x, "bool"), [INTS], INTS.astype(bool)),
     case("cast to float16", lambda x: relay.cast(x, "float16"), [X], X.astype("float16"), rtol=1e-3),
@@ -69,7 +73,7 @@ UNARY = [
     case("leaky_relu", lambda x: relay.nn.leaky_relu(x, 0.1), [X], np.where(X > 0, X, X * np.float32(0.1))),
     case("scalar exp", relay.exp, [np.float32(0.5)], np.exp(np.float32(0.5))),
     case("empty exp", relay.exp, [np.zeros((0, 3), "float32")], np.zeros((0, 3), "float32")),
-]  # fmt: skip
+]
 
 Y = random(5, seed=2)
 Z = np.where(np.abs(random(3, 1, seed=3)) < 0.1, np.float32(0.5), random(3, 1, seed=3))
@@ -116,21 +120,37 @@ BINARY = [
     case("full_like", relay.full_like, [X, np.float32(4)], np.full_like(X, 4)),
     case("zeros_like", relay.zeros_like, [X], np.zeros_like(X)),
     case("ones_like", relay.ones_like, [INTS], np.ones_like(INTS)),
-    case("prelu", relay.nn.prelu, [random(2, 3, 4), random(3)],
-         torch.prelu(*map(torch.from_numpy, (random(2, 3, 4), random(3)))).numpy()),
+    case(
+        "prelu",
+        relay.nn.prelu,
+        [random(2, 3, 4), random(3)],
+        torch.prelu(*map(torch.from_numpy, (random(2, 3, 4), random(3)))).numpy(),
+    ),
     case("bias_add", relay.nn.bias_add, [random(2, 3, 4), random(3)], random(2, 3, 4) + random(3)[:, None]),
-    case("bias_add on the last axis", lambda x, b: relay.nn.bias_add(x, b, -1), [random(2, 3), random(3)],
-         random(2, 3) + random(3)),
-]  # fmt: skip
+    case(
+        "bias_add on the last axis",
+        lambda x, b: relay.nn.bias_add(x, b, -1),
+        [random(2, 3), random(3)],
+        random(2, 3) + random(3),
+    ),
+]
 
 MADE = [
     case("zeros", lambda: relay.zeros((2, 3), "float32"), [], np.zeros((2, 3), "float32")),
     case("ones", lambda: relay.ones((4,), "int64"), [], np.ones(4, "int64")),
-    case("arange", lambda: relay.arange(relay.const(2), relay.const(11), relay.const(3), "int32"), [],
-         np.arange(2, 11, 3, "int32")),
-    case("arange backwards", lambda: relay.arange(relay.const(5.0), relay.const(0.0), relay.const(-1.5), "float32"), [],
-         np.arange(5, 0, -1.5, "float32")),
-]  # fmt: skip
+    case(
+        "arange",
+        lambda: relay.arange(relay.const(2), relay.const(11), relay.const(3), "int32"),
+        [],
+        np.arange(2, 11, 3, "int32"),
+    ),
+    case(
+        "arange backwards",
+        lambda: relay.arange(relay.const(5.0), relay.const(0.0), relay.const(-1.5), "float32"),
+        [],
+        np.arange(5, 0, -1.5, "float32"),
+    ),
+]
 
 
 @pytest.mark.parametrize("item", UNARY + BINARY + MADE, ids=str)

@@ -27,19 +27,31 @@ CASES = [
     case("all", lambda x: relay.all(x, 1), [X > -0.5], (X > -0.5).all(1)),
     case("any", lambda x: relay.any(x, 1), [X > 0.5], (X > 0.5).any(1)),
     case("variance", lambda x: relay.variance(x, 1), [X], torch.var(T, 1, correction=0).numpy()),
-    case("variance, unbiased and kept", lambda x: relay.variance(x, 2, True, unbiased=True), [X],
-         torch.var(T, 2, correction=1, keepdim=True).numpy()),
+    case(
+        "variance, unbiased and kept",
+        lambda x: relay.variance(x, 2, True, unbiased=True),
+        [X],
+        torch.var(T, 2, correction=1, keepdim=True).numpy(),
+    ),
     case("std", lambda x: relay.std(x, (1, 2)), [X], torch.std(T, (1, 2), correction=0).numpy()),
     case("mean_variance", lambda x: relay.mean_variance(x, 1), [X], (X.mean(1), X.var(1))),
-    case("mean_std kept", lambda x: relay.mean_std(x, 2, True), [X], (X.mean(2, keepdims=True), X.std(2, keepdims=True))),
+    case(
+        "mean_std kept", lambda x: relay.mean_std(x, 2, True), [X], (X.mean(2, keepdims=True), X.std(2, keepdims=True))
+    ),
     case("logsumexp", lambda x: relay.logsumexp(x, 1), [X * 50], torch.logsumexp(T * 50, 1).numpy()),
     case("argmax", lambda x: relay.argmax(x, 1), [X], X.argmax(1).astype("int32")),
     case("argmax of all", relay.argmax, [X], np.int32(X.argmax())),
     case("argmin kept", lambda x: relay.argmin(x, -1, True), [X], X.argmin(-1, keepdims=True).astype("int32")),
-    case("argmax, the first of equals", lambda x: relay.argmax(x, 1), [np.ones((2, 5), "float32")], np.zeros(2, "int32")),
-    case("argmax, the last of equals", lambda x: relay.argmax(x, 1, select_last_index=True),
-         [np.ones((2, 5), "float32")], np.full(2, 4, "int32")),
-]  # fmt: skip
+    case(
+        "argmax, the first of equals", lambda x: relay.argmax(x, 1), [np.ones((2, 5), "float32")], np.zeros(2, "int32")
+    ),
+    case(
+        "argmax, the last of equals",
+        lambda x: relay.argmax(x, 1, select_last_index=True),
+        [np.ones((2, 5), "float32")],
+        np.full(2, 4, "int32"),
+    ),
+]
 
 
 @pytest.mark.parametrize("item", CASES, ids=str)
