@@ -90,18 +90,22 @@ def convert_conv(ctx: NodeContext) -> RelayExpr:
 
 @converter("ConvTranspose")
 def convert_conv_transpose(ctx: NodeContext) -> RelayExpr:
-    """Transposed convolution of 1 or 2 spatial dimensions."""
+    """Transposed convolution of 1, 2 or 3 spatial dimensions."""
     data, weight = ctx.input(0), ctx.input(1)
     weight_shape = ctx.shape(weight)
     rank = ctx.rank(data) - 2
-    if rank not in (1, 2):
-        ctx.unsupported(f"transposed convolution over {rank} spatial dimensions; 1 and 2 are supported")
+    if rank not in _LAYOUTS:
+        ctx.unsupported(f"transposed convolution over {rank} spatial dimensions; 1, 2 and 3 are supported")
     kernel = tuple(ctx.attr("kernel_shape") or weight_shape[2:])
     groups = ctx.attr("group", 1)
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     output_padding = spatial(ctx, "output_padding", rank, 0)
     pads, output_padding = _transpose_padding(ctx, data, kernel, strides, dilations, output_padding)
-    build = {1: relay_op.nn.conv1d_transpose, 2: relay_op.nn.conv2d_transpose}[rank]
+    build = {
+        1: relay_op.nn.conv1d_transpose,
+        2: relay_op.nn.conv2d_transpose,
+        3: relay_op.nn.conv3d_transpose,
+    }[rank]
     out = build(
         data,
         weight,
@@ -112,8 +116,8 @@ def convert_conv_transpose(ctx: NodeContext) -> RelayExpr:
         channels=weight_shape[1] * groups,
         kernel_size=kernel,
         output_padding=output_padding,
-        data_layout={1: "NCW", 2: "NCHW"}[rank],
-        kernel_layout={1: "IOW", 2: "IOHW"}[rank],
+        data_layout=_LAYOUTS[rank][0],
+        kernel_layout="IO" + _LAYOUTS[rank][1][2:],
     )
     return add_bias(ctx, out, 2)
 

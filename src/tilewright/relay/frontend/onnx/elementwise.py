@@ -62,15 +62,32 @@ def convert_pow(ctx: NodeContext) -> RelayExpr:
 @converter("Mod")
 def convert_mod(ctx: NodeContext) -> RelayExpr:
     """Remainder: of the divisor's sign, or with ``fmod`` of the dividend's."""
-    build = relay_op.mod if ctx.attr("fmod", 0) else relay_op.floor_mod
-    return build(ctx.input(0), ctx.input(1))
+    data, divisor = ctx.input(0), ctx.input(1)
+    if ctx.attr("fmod", 0):
+        return relay_op.mod(data, divisor)
+    if not dt.is_float(ctx.dtype(data)):
+        return relay_op.floor_mod(data, divisor)
+    # x - floor(x / y) * y is not a number where y is infinite.
+    zero = _like(ctx, 0.0, data)
+    rest = relay_op.mod(data, divisor)
+    signs_differ = relay_op.less(relay_op.multiply(relay_op.sign(rest), relay_op.sign(divisor)), zero)
+    return relay_op.where(signs_differ, relay_op.add(rest, divisor), rest)
 
 
 @converter("BitShift")
 def convert_bit_shift(ctx: NodeContext) -> RelayExpr:
-    """Shift left or right."""
-    build = relay_op.left_shift if ctx.required("direction") == "LEFT" else relay_op.right_shift
-    return build(ctx.input(0), ctx.input(1))
+    """Shift left or right; by the type's width or more gives 0 (or -1, of a negative number to the right)."""
+    data, amount = ctx.input(0), ctx.input(1)
+    dtype = ctx.dtype(data)
+    zero, widest = _like(ctx, 0, data), _like(ctx, dt.bits(dtype) - 1, data)
+    too_far = relay_op.greater(amount, widest)
+    if dt.is_signed(dtype):
+        too_far = relay_op.logical_or(too_far, relay_op.less(amount, zero))
+    within = relay_op.where(too_far, widest, amount)
+    if ctx.required("direction") == "LEFT":
+        return relay_op.where(too_far, zero, relay_op.left_shift(data, within))
+    shifted = relay_op.right_shift(data, within)
+    return shifted if dt.is_signed(dtype) else relay_op.where(too_far, zero, shifted)
 
 
 @converter("Reciprocal")
@@ -81,8 +98,12 @@ def convert_reciprocal(ctx: NodeContext) -> RelayExpr:
 
 @converter("Round")
 def convert_round(ctx: NodeContext) -> RelayExpr:
-    """Round half to even."""
-    return relay_op.round(ctx.input(0))
+    """Round half to even, where Relay's round goes away from zero: twice the rounded half is even."""
+    data = ctx.input(0)
+    half, two = _like(ctx, 0.5, data), _like(ctx, 2.0, data)
+    fraction = relay_op.abs(relay_op.subtract(data, relay_op.trunc(data)))
+    even = relay_op.multiply(relay_op.round(relay_op.multiply(data, half)), two)
+    return relay_op.where(relay_op.equal(fraction, half), even, relay_op.round(data))
 
 
 @converter("IsInf")
@@ -274,6 +295,8 @@ def convert_where(ctx: NodeContext) -> RelayExpr:
 def convert_dropout(ctx: NodeContext) -> Any:
     """Nothing at inference; the mask, where asked for, is all true."""
     data = ctx.input(0)
+    if ctx.has_input(2) and ctx.scalar(2) and ctx.scalar(1, 0.5):
+        ctx.unsupported("Dropout in training mode; export the model for inference")
     if ctx.num_outputs == 1:
         return data
     return [data, relay_op.ones(ctx.shape(data), "bool")]

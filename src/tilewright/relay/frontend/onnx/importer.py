@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from tilewright.relay.analysis import free_vars
 
+from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.span import SourceName, Span
 from tilewright.ir.type import TensorType
+from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleWrapper, Var, const
 from tilewright.relay.frontend.onnx.attributes import dtype_of, to_array
 from tilewright.relay.frontend.onnx.context import NodeContext, OnnxImportError, describe, typed
+from tilewright.relay.frontend.onnx.loading import checked_nodes, first_line, load_model, model_opset
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
 from tilewright.relay.transform.fold_constant import constant_value, fold_constant
 from tilewright.relay.visitor import substitute
@@ -27,50 +29,11 @@ from tilewright.runtime import ndarray as nd
 
 # Results of constant nodes up to this size are worked out while importing, so that shape arithmetic is known.
 _EAGER_FOLD_ELEMENTS = 1 << 12
-_OLDEST_OPSET = 7
-
-
-def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
-    """Read an ONNX file and the external data beside it.
-
-    Raises ``OnnxImportError`` for a file that is missing, is no ONNX model, is cut short, or names data outside
-    its own folder.
-    """
-    file = Path(path)
-    if not file.is_file():
-        raise OnnxImportError(f"{file}: no such file")
-    try:
-        model = onnx.load(str(file), load_external_data=False)
-    except Exception as error:
-        raise OnnxImportError(f"{file}: not an ONNX model, or cut short ({_first_line(error)})") from None
-    if not model.HasField("graph") or not (model.graph.node or model.graph.output):
-        raise OnnxImportError(f"{file}: not an ONNX model, or cut short: it holds no graph")
-    _check_external_paths(model, file)
-    try:
-        onnx.load_external_data_for_model(model, str(file.parent))
-    except Exception as error:
-        raise OnnxImportError(f"{file}: cannot read the model's external data: {_first_line(error)}") from None
-    return model
-
-
-def _check_external_paths(model: onnx.ModelProto, file: Path) -> None:
-    folder = file.parent.resolve()
-    for tensor in model.graph.initializer:
-        for entry in tensor.external_data:
-            if entry.key != "location":
-                continue
-            target = (folder / entry.value).resolve()
-            if os.path.isabs(entry.value) or not target.is_relative_to(folder):
-                raise OnnxImportError(
-                    f"{file}: tensor {tensor.name!r} names data outside the model's folder ({entry.value}); "
-                    "refusing to read it"
-                )
-            if not target.is_file():
-                raise OnnxImportError(f"{file}: tensor {tensor.name!r} needs {entry.value}, which is not there")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+# No machine holds more; a model that claims more is damaged or hostile.
+_MAX_TENSOR_BYTES = 1 << 40
+_MAX_CONSTANT_BYTES = 1 << 33
+# Inputs of which a node uses the data type alone: its result is constant when the others are.
+_TYPE_ONLY_INPUTS = {"CastLike": (1,)}
 
 
 def from_onnx(
@@ -103,19 +66,10 @@ def from_onnx(
     """
     if not isinstance(model, onnx.ModelProto):
         model = load_model(model)
-    _check_model(model)
+    elif not model.HasField("graph"):
+        raise OnnxImportError("the model holds no graph")
     importer = GraphImporter(model, shape or {}, dtype, opset)
     return importer.import_model(freeze_params)
-
-
-def _check_model(model: onnx.ModelProto) -> None:
-    try:
-        onnx.checker.check_model(model)
-    except onnx.checker.ValidationError as error:
-        raise OnnxImportError(f"the model fails ONNX's checker: {_first_line(error)}") from None
-    except ValueError:
-        # A model above protobuf's 2 GiB limit cannot be serialised for the checker.
-        return
 
 
 class GraphImporter:
@@ -131,31 +85,20 @@ class GraphImporter:
         self.graph = model.graph
         self.shapes = dict(shapes)
         self.dtype = dtype
-        self.opset = opset or self._model_opset(model)
+        self.opset = opset or model_opset(model)
+        self.nodes = checked_nodes(model, self.opset)
         self.values: dict[str, RelayExpr] = {}
         self.params: dict[str, nd.NDArray] = {}
         self.inputs: dict[str, Var] = {}
         self._constant_exprs: set[RelayExpr] = set()
 
-    @staticmethod
-    def _model_opset(model: onnx.ModelProto) -> int:
-        found = [o.version for o in model.opset_import if o.domain in DEFAULT_DOMAINS]
-        opset = max(found, default=1)
-        newest = onnx.defs.onnx_opset_version()
-        if not _OLDEST_OPSET <= opset <= newest:
-            raise UnsupportedError(
-                f"the model uses ONNX opset {opset}; opsets {_OLDEST_OPSET} to {newest} are supported. "
-                "Convert it with onnx.version_converter"
-            )
-        return int(opset)
-
     def import_model(self, freeze_params: bool) -> tuple[IRModule, dict[str, nd.NDArray]]:
         """The module and its parameters."""
         self._check_operators()
         for tensor in self.graph.initializer:
-            self._add_param(tensor.name, to_array(tensor))
+            self._add_initializer(tensor)
         self._add_inputs()
-        for node in self.graph.node:
+        for node in self.nodes:
             self._convert_node(node)
         outputs = [self._output(o.name) for o in self.graph.output]
         body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
@@ -176,8 +119,8 @@ class GraphImporter:
 
     def _check_operators(self) -> None:
         missing: dict[str, list[str]] = {}
-        for node in self.graph.node:
-            if self._find(node) is None:
+        for node in _with_subgraphs(self.nodes):
+            if node.op_type != "If" and self._find(node) is None:
                 name = f"{node.domain}.{node.op_type}" if node.domain not in DEFAULT_DOMAINS else node.op_type
                 missing.setdefault(name, []).append(node.name or (node.output[0] if node.output else "?"))
         if not missing:
@@ -190,6 +133,15 @@ class GraphImporter:
 
     def _find(self, node: onnx.NodeProto) -> Converter | None:
         return find_converter(node.domain, node.op_type, self.opset)
+
+    def _add_initializer(self, tensor: onnx.TensorProto) -> None:
+        where = f"initializer {tensor.name!r}"
+        dtype_of(tensor.data_type, where)
+        try:
+            array = to_array(tensor)
+        except Exception as error:
+            raise OnnxImportError(f"{where} of shape {tuple(tensor.dims)}: {first_line(error)}") from None
+        self._add_param(tensor.name, array)
 
     def _add_param(self, name: str, array: np.ndarray[Any, Any]) -> None:
         data = nd.array(array)
@@ -270,20 +222,55 @@ class GraphImporter:
             if name and name not in self.values:
                 raise OnnxImportError(f"{describe(node)}: input {name!r} is given by no node before it")
             inputs.append(self.values[name] if name else None)
-        convert = self._find(node)
-        assert convert is not None
-        context = NodeContext(self, node, inputs)
+        for name in node.output:
+            if name in self.values:
+                raise OnnxImportError(f"{describe(node)}: output {name!r} is given twice")
+        outputs = self._converted(node, inputs)
+        unused = _TYPE_ONLY_INPUTS.get(node.op_type, ())
+        foldable = all(e is None or i in unused or self._is_known(e) for i, e in enumerate(inputs))
+        for name, value in zip(node.output, outputs, strict=False):
+            if name:
+                self._check_size(node, value, foldable)
+                self.values[name] = self._known(value) if foldable else value
+
+    def _converted(self, node: onnx.NodeProto, inputs: Sequence[RelayExpr | None]) -> list[RelayExpr]:
         try:
-            result = convert(context)
-            outputs = self._outputs(result, node)
+            context = NodeContext(self, node, inputs)
+            convert = self._find(node)
+            if convert is None:
+                return self._convert_branch(context)
+            return self._outputs(convert(context), node)
         except (OnnxImportError, UnsupportedError):
             raise
         except TilewrightError as error:
             raise OnnxImportError(f"{describe(node)}: {error}") from None
-        foldable = all(i is None or self._is_known(i) for i in inputs)
-        for name, value in zip(node.output, outputs, strict=False):
-            if name:
-                self.values[name] = self._known(value) if foldable else value
+        except (ValueError, TypeError, LookupError, ArithmeticError) as error:
+            # Attributes that contradict one another or the inputs surface here in many forms.
+            raise OnnxImportError(f"{describe(node)}: its inputs or attributes do not fit: {error}") from error
+
+    def _convert_branch(self, context: NodeContext) -> list[RelayExpr]:
+        """The outputs of an ``If`` whose condition is known: those of the branch taken."""
+        condition = context.constant_or_none(context.input(0))
+        if condition is None:
+            context.unsupported("If with a condition that is not constant")
+        branch = context.required("then_branch" if bool(condition.reshape(-1)[0]) else "else_branch")
+        outer = dict(self.values)
+        for tensor in branch.initializer:
+            self.values.pop(tensor.name, None)
+            self.values[tensor.name] = typed(const(to_array(tensor)))
+        for node in branch.node:
+            self._convert_node(node)
+        outputs = [self._output(o.name) for o in branch.output]
+        self.values = outer
+        return outputs
+
+    def _check_size(self, node: onnx.NodeProto, value: RelayExpr, constant: bool) -> None:
+        found = value.checked_type
+        if not isinstance(found, TensorType) or found.is_dynamic:
+            return
+        size = math.prod(found.concrete_shape) * dt.nbytes(found.dtype)
+        if size > (_MAX_CONSTANT_BYTES if constant else _MAX_TENSOR_BYTES):
+            raise OnnxImportError(f"{describe(node)}: its result {found} has {size / 2**30:.3g} GiB; refusing")
 
     def _outputs(self, result: Any, node: onnx.NodeProto) -> list[RelayExpr]:
         if isinstance(result, TupleWrapper):
@@ -307,6 +294,17 @@ class GraphImporter:
                     value = typed(folded)
         self._constant_exprs.add(value)
         return value
+
+
+def _with_subgraphs(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
+    """The nodes, and those of the branches of ``If`` nodes among them."""
+    found, pending = [], list(reversed(nodes))
+    while pending:
+        node = pending.pop()
+        found.append(node)
+        if node.op_type == "If":
+            pending.extend(n for a in reversed(node.attribute) for n in reversed(a.g.node))
+    return found
 
 
 def _with_span(expr: RelayExpr, span: Span) -> RelayExpr:

@@ -13,6 +13,10 @@ from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.registry import converter
 
 
+# Stand for the axes of an ellipsis, the last axes last.
+_ELLIPSIS = "STUVWXYZ"
+
+
 @converter("Gemm")
 def convert_gemm(ctx: NodeContext) -> RelayExpr:
     """``alpha * A' B' + beta * C``"""
@@ -95,20 +99,57 @@ def _batch_matmul(
 def convert_einsum(ctx: NodeContext) -> RelayExpr:
     """Einstein summation of one or two operands, by transposition, broadcasting, product and sum."""
     equation = str(ctx.required("equation")).replace(" ", "")
-    if "." in equation:
-        ctx.unsupported(f"Einsum with an ellipsis ({equation!r})")
-    left, _, right = equation.partition("->")
+    terms, right = _einsum_terms(ctx, equation)
+    operands = [_diagonal(ctx, ctx.input(i), t) for i, t in enumerate(terms)]
+    if len(terms) == 1:
+        return _einsum_one(*operands[0], right)
+    return _einsum_two(ctx, *operands[0], *operands[1], right)
+
+
+def _einsum_terms(ctx: NodeContext, equation: str) -> tuple[list[str], str]:
+    """Letters of each operand and of the result, with capitals for the axes of an ellipsis."""
+    left, arrow, right = equation.partition("->")
     terms = left.split(",")
     if len(terms) != ctx.num_inputs or len(terms) > 2:
         ctx.unsupported(f"Einsum of {len(terms)} operands; one and two are supported")
-    if any(len(set(t)) != len(t) for t in terms):
-        ctx.unsupported(f"Einsum with a repeated index in one operand ({equation!r})")
-    if "->" not in equation:
-        letters = "".join(terms)
-        right = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    if len(terms) == 1:
-        return _einsum_one(ctx.input(0), terms[0], right)
-    return _einsum_two(ctx, terms, right)
+    widest = ""
+    for i, term in enumerate(terms):
+        rank = ctx.rank(ctx.input(i))
+        if "..." not in term:
+            if len(term) != rank:
+                ctx.fail(f"term {term!r} of {equation!r} has {len(term)} indices, but input {i} has rank {rank}")
+            continue
+        count = rank - len(term) + 3
+        if not 0 <= count <= len(_ELLIPSIS):
+            ctx.unsupported(f"Einsum {equation!r} with an input {i} of rank {rank}")
+        letters = _ELLIPSIS[len(_ELLIPSIS) - count :]
+        if set(letters) & set(equation):
+            ctx.unsupported(f"Einsum {equation!r} with an ellipsis and the indices {letters!r}")
+        widest = max(widest, letters, key=len)
+        terms[i] = term.replace("...", letters)
+    if not arrow:
+        found = "".join(terms)
+        right = "..." + "".join(sorted(c for c in set(found) - set(widest) if found.count(c) == 1))
+    return terms, right.replace("...", widest)
+
+
+def _diagonal(ctx: NodeContext, data: RelayExpr, term: str) -> tuple[RelayExpr, str]:
+    """Axes of one index joined to their diagonal: every (n + 1)-th entry of the two, flattened."""
+    while len(set(term)) != len(term):
+        letter = next(c for c in term if term.count(c) > 1)
+        first, second = term.index(letter), term.index(letter, term.index(letter) + 1)
+        rest = [i for i in range(len(term)) if i not in (first, second)]
+        shape = ctx.shape(typed(data))
+        extent = shape[first]
+        if shape[second] != extent:
+            ctx.fail(f"index {letter!r} stands for the extents {extent} and {shape[second]}")
+        kept = [shape[i] for i in rest]
+        flat = relay_op.reshape(relay_op.transpose(data, axes=(*rest, first, second)), (*kept, extent * extent))
+        data = relay_op.strided_slice(
+            flat, [0] * (len(kept) + 1), [*kept, extent * extent], [1] * len(kept) + [extent + 1]
+        )
+        term = "".join(term[i] for i in rest) + letter
+    return data, term
 
 
 def _einsum_one(data: RelayExpr, term: str, out: str) -> RelayExpr:
@@ -119,10 +160,8 @@ def _einsum_one(data: RelayExpr, term: str, out: str) -> RelayExpr:
     return relay_op.transpose(data, axes=[kept.index(c) for c in out])
 
 
-def _einsum_two(ctx: NodeContext, terms: Sequence[str], out: str) -> RelayExpr:
+def _einsum_two(ctx: NodeContext, a: RelayExpr, a_term: str, b: RelayExpr, b_term: str, out: str) -> RelayExpr:
     """As a batched matrix product: batch, free on the left, free on the right, summed."""
-    a_term, b_term = terms
-    a, b = ctx.input(0), ctx.input(1)
     for index, (term, other) in enumerate(((a_term, b_term), (b_term, a_term))):
         alone = [i for i, c in enumerate(term) if c not in other and c not in out]
         if alone:

@@ -67,14 +67,15 @@ def convert_group_norm(ctx: NodeContext) -> RelayExpr:
 
 @converter("LpNormalization")
 def convert_lp_norm(ctx: NodeContext) -> RelayExpr:
-    """Division by the 1- or 2-norm along an axis."""
+    """Division by the 1- or 2-norm along an axis; zero where the norm is."""
     data = ctx.input(0)
     axis = ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(data))
     if ctx.attr("p", 2) == 1:
         norm = relay_op.sum(relay_op.abs(data), axis=axis, keepdims=True)
     else:
         norm = relay_op.sqrt(relay_op.sum(relay_op.multiply(data, data), axis=axis, keepdims=True))
-    return relay_op.divide(data, norm)
+    zero = const(0.0, ctx.dtype(data))
+    return relay_op.where(relay_op.equal(norm, zero), relay_op.zeros_like(data), relay_op.divide(data, norm))
 
 
 @converter("LRN")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright.ir.expr import RelayExpr
@@ -22,17 +23,46 @@ def _pool(ctx: NodeContext, kind: str, **extra: Any) -> RelayExpr:
     kernel = tuple(ctx.required("kernel_shape"))
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     build = getattr(relay_op.nn, f"{kind}_pool{rank}d")
+    pads = padding(ctx, data, kernel, strides, dilations)
+    ceil_mode = bool(ctx.attr("ceil_mode", 0))
+    if ceil_mode:
+        pads, ceil_mode = _without_windows_in_padding(ctx.shape(data)[2:], kernel, strides, dilations, pads)
     result: RelayExpr = build(
         data,
         pool_size=kernel,
         strides=strides,
         dilation=dilations,
-        padding=padding(ctx, data, kernel, strides, dilations),
+        padding=pads,
         layout=_LAYOUTS[rank],
-        ceil_mode=bool(ctx.attr("ceil_mode", 0)),
+        ceil_mode=ceil_mode,
         **extra,
     )
     return result
+
+
+def _without_windows_in_padding(
+    extents: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: tuple[int, ...],
+) -> tuple[tuple[int, ...], bool]:
+    """Padding and ceil_mode such that no window starts in the padding at the end, as ONNX has it.
+
+    Where ceil_mode would add such a window, the padding at the end shrinks to what the other windows need.
+    """
+    rank = len(extents)
+    after = list(pads[rank:])
+    ceil_mode = False
+    for i in range(rank):
+        window = (kernel[i] - 1) * dilations[i] + 1
+        padded = extents[i] + pads[i]
+        count = -(-(padded + after[i] - window) // strides[i]) + 1
+        if (count - 1) * strides[i] >= padded:
+            after[i] = max((count - 2) * strides[i] + window - padded, 0)
+        elif (count - 1) * strides[i] + window > padded + after[i]:
+            ceil_mode = True
+    return (*pads[:rank], *after), ceil_mode
 
 
 @converter("MaxPool")
@@ -91,4 +121,4 @@ def convert_lp_pool(ctx: NodeContext) -> RelayExpr:
         count_include_pad=True,
         ceil_mode=bool(ctx.attr("ceil_mode", 0)),
     )
-    return relay_op.power(mean * const(float(size), dtype), relay_op.const(1.0 / p, dtype))
+    return relay_op.power(mean * const(float(size), dtype), const(1.0 / p, dtype))

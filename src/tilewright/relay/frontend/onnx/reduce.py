@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
@@ -30,6 +32,30 @@ def _reduce(ctx: NodeContext, build: Build, data: RelayExpr | None = None) -> Re
     return build(data, axis=axes, keepdims=bool(ctx.attr("keepdims", 1)))
 
 
+def _extremum(ctx: NodeContext, build: Build, empty: float) -> RelayExpr:
+    """Maximum or minimum; of booleans as of numbers, and ``empty`` of no floating-point numbers at all."""
+    data = ctx.input(0)
+    dtype = ctx.dtype(data)
+    if dt.is_bool(dtype):
+        return relay_op.cast(_reduce(ctx, build, relay_op.cast(data, "uint8")), dtype)
+    out = _reduce(ctx, build)
+    if 0 in ctx.shape(data) and dt.is_float(dtype):
+        return relay_op.full(const(empty, dtype), ctx.shape(out), dtype)
+    return out
+
+
+@converter("ReduceMax")
+def convert_reduce_max(ctx: NodeContext) -> RelayExpr:
+    """Maximum."""
+    return _extremum(ctx, relay_op.max, -math.inf)
+
+
+@converter("ReduceMin")
+def convert_reduce_min(ctx: NodeContext) -> RelayExpr:
+    """Minimum."""
+    return _extremum(ctx, relay_op.min, math.inf)
+
+
 def _register(op_type: str, build: Build) -> None:
     def convert(ctx: NodeContext) -> RelayExpr:
         return _reduce(ctx, build)
@@ -40,8 +66,6 @@ def _register(op_type: str, build: Build) -> None:
 for _name, _build in (
     ("ReduceSum", relay_op.sum),
     ("ReduceMean", relay_op.mean),
-    ("ReduceMax", relay_op.max),
-    ("ReduceMin", relay_op.min),
     ("ReduceProd", relay_op.prod),
     ("ReduceLogSumExp", relay_op.logsumexp),
 ):

@@ -47,6 +47,9 @@ def convert_reshape(ctx: NodeContext) -> RelayExpr:
         wanted[wanted.index(-1)] = total // known if known else 0
     if int(np.prod(wanted, dtype=np.int64)) != total:
         ctx.fail(f"cannot reshape {shape} ({total} elements) to {wanted}")
+    if 0 in wanted:
+        # Relay reads a 0 as "keep this dimension"; a tensor without elements can as well be made anew.
+        return relay_op.zeros(tuple(wanted), ctx.dtype(data))
     return relay_op.reshape(data, newshape=tuple(wanted))
 
 
@@ -255,15 +258,26 @@ def _pad(ctx: NodeContext, pads: Sequence[int], value: float, axes: Sequence[int
     for i, axis in enumerate(axes):
         width[axis] = (pads[i], pads[i + len(axes)])
     mode = ctx.attr("mode", "constant")
-    if mode == "wrap":
-        ctx.unsupported("Pad in mode 'wrap'; constant, reflect and edge are supported")
     crop = [(max(-a, 0), max(-b, 0)) for a, b in width]
     if any(a or b for a, b in crop):
         shape = ctx.shape(data)
         begin, end = [a for a, _ in crop], [d - b for d, (_, b) in zip(shape, crop, strict=True)]
         data = relay_op.strided_slice(data, begin, end)
         width = [(max(a, 0), max(b, 0)) for a, b in width]
+    if mode == "wrap":
+        return _wrap_pad(ctx, data, width)
+    if mode not in ("constant", "reflect", "edge"):
+        ctx.unsupported(f"Pad in mode {mode!r}; constant, reflect, edge and wrap are supported")
     return relay_op.nn.pad(data, width, value, pad_mode=mode)
+
+
+def _wrap_pad(ctx: NodeContext, data: RelayExpr, width: Sequence[tuple[int, int]]) -> RelayExpr:
+    """Continue each axis from its other end, by constant indices."""
+    for axis, (before, after) in enumerate(width):
+        if before or after:
+            extent = ctx.shape(data)[axis]
+            data = relay_op.take(data, int_const(np.arange(-before, extent + after) % extent), axis=axis)
+    return data
 
 
 @converter("ReverseSequence")
