@@ -6,4 +6,47 @@ expr.py       bases of expressions and functions           attrs.py      operato
 op.py         the operator registry                        module.py     IRModule
 transform.py  passes and PassContext                       instrument.py code that runs around passes
 structural.py structural equality and hash                 span.py, errors.py, diagnostics.py
+json.py       nodes as JSON                                trampoline.py recursion without a stack limit
+
+The names of ``tvm.ir`` are here too (``tvm.ir.IRModule``, ``tvm.ir.assert_structural_equal``, ...), loaded on use.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_MODULES = frozenset({"diagnostics", "instrument", "transform"})
+_NAMES = {
+    "attrs": ("Attrs", "DictAttrs"),
+    "diagnostics": ("Diagnostic", "DiagnosticContext", "DiagnosticError", "DiagnosticLevel"),
+    "expr": ("BaseFunc", "GlobalVar", "RelayExpr"),
+    "json": ("load_json", "save_json"),
+    "module": ("IRModule",),
+    "node": ("Node",),
+    "op": ("Op", "register_intrin", "register_op_attr"),
+    "prim_expr": ("PrimExpr",),
+    "span": ("SourceName", "Span"),
+    "structural": ("assert_structural_equal", "structural_equal", "structural_hash"),
+    "type": (
+        "FuncType", "GlobalTypeVar", "IncompleteType", "PointerType", "PrimType", "RelayRefType", "TensorType",
+        "TupleType", "Type", "TypeCall", "TypeKind", "TypeVar",
+    ),
+}  # fmt: skip
+_HOME = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"tilewright.ir.{name}")
+    if name == "Range":
+        return importlib.import_module("tilewright.tir.expr").Range
+    if name in _HOME:
+        value = getattr(importlib.import_module(f"tilewright.ir.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'tilewright.ir' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES, *_HOME, "Range"})
