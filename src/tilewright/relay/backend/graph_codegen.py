@@ -100,7 +100,7 @@ class GraphCodegen(ExprFunctor[list[Entry]]):
         self.params: dict[str, NDArray] = {}
         self.functions: dict[str, LoweredFunction] = {}
         self._names: dict[str, int] = {}
-        self._total_calls = 0
+        self._calls = self._total_calls = 0
 
     def codegen(self, func: Function) -> Graph:
         """The graph of a typed, fused function."""
@@ -173,7 +173,8 @@ class GraphCodegen(ExprFunctor[list[Entry]]):
             attrs = _op_attrs(lowered.name, len(inputs), len(types)) | lowered.layout_attrs | {"hash": lowered.hash}
             node = GraphNode("tvm_op", self._unique(lowered.name), types, inputs, attrs)
         self.nodes.append(node)
-        report_progress("lower", sum(n.op != "null" for n in self.nodes), self._total_calls, node.name)
+        self._calls += 1
+        report_progress("lower", self._calls, self._total_calls, node.name)
         return [Entry(len(self.nodes) - 1, i) for i in range(len(types))]
 
     def default(self, expr: RelayExpr) -> list[Entry]:
@@ -228,9 +229,7 @@ class GraphCodegen(ExprFunctor[list[Entry]]):
                 owner[entry] = owner[node.inputs[0]] if node.alias else entry
                 order.append(owner[entry])
                 if owner[entry] is entry:
-                    # An argument is set from outside and must survive every run.
-                    argument = node.op == "null"
-                    lifetimes[entry] = Lifetime(_nbytes(type_), -1 if argument else step, end if argument else step)
+                    lifetimes[entry] = Lifetime(_nbytes(type_), step, step, dedicated=node.op == "null")
         for entry in heads:
             lifetimes[owner[entry]].last = end
         return lifetimes, order

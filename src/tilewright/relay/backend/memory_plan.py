@@ -16,11 +16,15 @@ ALIGNMENT = 64
 
 @dataclass(slots=True)
 class Lifetime:
-    """A tensor's size in bytes, and the first and last step (inclusive) at which it must exist."""
+    """A tensor's size in bytes, and the first and last step (inclusive) at which it must exist.
+
+    ``dedicated`` tensors (inputs and parameters, which are set from outside) share their storage with no other.
+    """
 
     nbytes: int
     first: int
     last: int
+    dedicated: bool = False
 
 
 @dataclass(slots=True)
@@ -50,9 +54,10 @@ class StoragePlan:
 
 def plan_storage(tensors: Sequence[Lifetime]) -> StoragePlan:
     """Assign each tensor a storage; storages are numbered by the first tensor that uses them."""
+    shared = [i for i, t in enumerate(tensors) if not t.dedicated]
     storages: list[_Storage] = []
     assigned = [-1] * len(tensors)
-    for index in sorted(range(len(tensors)), key=lambda i: (-tensors[i].nbytes, tensors[i].first, i)):
+    for index in sorted(shared, key=lambda i: (-tensors[i].nbytes, tensors[i].first, i)):
         tensor = tensors[index]
         best = -1
         for s, storage in enumerate(storages):
@@ -64,6 +69,10 @@ def plan_storage(tensors: Sequence[Lifetime]) -> StoragePlan:
             storages.append(_Storage(_aligned(tensor.nbytes)))
         bisect.insort(storages[best].busy, (tensor.first, tensor.last))
         assigned[index] = best
+    for index, tensor in enumerate(tensors):
+        if tensor.dedicated:
+            assigned[index] = len(storages)
+            storages.append(_Storage(_aligned(tensor.nbytes)))
     order = list(dict.fromkeys(assigned))
     number = {old: new for new, old in enumerate(order)}
     return StoragePlan([number[s] for s in assigned], [storages[s].nbytes for s in order])
