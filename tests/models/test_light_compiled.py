@@ -6,6 +6,8 @@ element matters, against ONNX Runtime.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -46,3 +48,16 @@ def test_graph_is_right_at_lower_opt_levels(name: str, opt_level: int) -> None:
     model = light.with_random_weights(name)
     inputs = {light.input_name(model): light.random_input(model)}
     assert_close(run(compile_model(model, inputs, opt_level=opt_level), threads=2), onnx_runtime(model, inputs))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("opt_level", range(4))
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("name", light.names())
+def test_graph_is_right_on_every_path(name: str, target: str, opt_level: int, tmp_path: Path) -> None:
+    model = light.with_random_weights(name)
+    inputs = {light.input_name(model): light.random_input(model)}
+    compiled = compile_model(model, inputs, target, opt_level, tmp_path / "model.so")
+    expected = onnx_runtime(model, inputs)
+    for threads in (1, 2):
+        assert_close(run(compiled, threads), expected)

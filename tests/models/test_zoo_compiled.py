@@ -22,6 +22,9 @@ CONVOLUTIONAL = [
 ]
 
 
+FULL_SIZE = ["resnet18", "resnet50", "vgg16", "mobilenet_v2", "unet"]
+
+
 def check(path: Path, target: str, opt_level: int, library: Path | None = None) -> None:
     """Compile the exported network at `path` and compare with PyTorch, on one thread and on two."""
     inputs, outputs = zoo.reference(path)
@@ -31,7 +34,7 @@ def check(path: Path, target: str, opt_level: int, library: Path | None = None) 
 
 
 @pytest.mark.parametrize("opt_level", range(4))
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@pytest.mark.parametrize("name", zoo.names())
 def test_small_network_is_right_at_every_opt_level(name: str, opt_level: int) -> None:
     check(zoo.export(name, **zoo.small_options(name)), "llvm", opt_level)
 
@@ -52,6 +55,19 @@ def test_small_network_is_right_when_loaded_from_a_library(name: str, tmp_path: 
     check(zoo.export(name, **zoo.small_options(name)), "llvm", 3, tmp_path / "model.so")
 
 
-@pytest.mark.parametrize("name", ["resnet18", "resnet50", "vgg16", "mobilenet_v2", "unet"])
+@pytest.mark.parametrize("name", ["bert_base", "vit_b16", "gpt2_decode"])
+def test_small_network_with_layer_norm_in_parts_is_right(name: str) -> None:
+    check(zoo.export(name, opset=14, **zoo.small_options(name)), "llvm", 3)
+
+
+@pytest.mark.parametrize("name", FULL_SIZE)
 def test_full_size_network_is_right(name: str) -> None:
     check(zoo.export(name), "llvm", 3)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("opt_level", range(4))
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("name", FULL_SIZE)
+def test_full_size_network_is_right_on_every_path(name: str, target: str, opt_level: int, tmp_path: Path) -> None:
+    check(zoo.export(name), target, opt_level, tmp_path / "model.so")
