@@ -50,6 +50,11 @@ def slices_of(shape: Sequence[int | None], attrs: Any) -> list[slice]:
     return result
 
 
+def _simplest(part: slice, extent: int | None) -> slice:
+    """``:`` for a slice that takes everything."""
+    return slice(None) if extent is not None and part.indices(extent) == (0, extent, 1) else part
+
+
 def _length(part: slice, dim: Any) -> Any:
     extent = known(dim)
     if part == slice(None):
@@ -67,7 +72,9 @@ def _slice_layouts(
     chosen = old
     new = new_in_layouts[0] if new_in_layouts else old
     if old and new and new is not old and convertible(old, new) and old.is_primal and isinstance(data, TensorType):
-        parts = dict(zip((a for a, _ in old.axes), slices_of([known(d) for d in data.shape], attrs), strict=True))
+        extents = [known(d) for d in data.shape]
+        found = [_simplest(p, e) for p, e in zip(slices_of(extents, attrs), extents, strict=True)]
+        parts = dict(zip((letter for letter, _ in old.axes), found, strict=True))
         split = [letter.upper() for letter, factor in new.axes if factor]
         if all(parts[letter] == slice(None) for letter in split) and attrs.slice_mode == "end":
             places = [(i, parts[letter]) for i, (letter, factor) in enumerate(new.axes) if not factor]
