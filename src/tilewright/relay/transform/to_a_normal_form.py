@@ -146,7 +146,7 @@ class _Converter(ExprMutator):
     def _named(self, expr: RelayExpr, value: RelayExpr) -> RelayExpr:
         if _is_atomic(expr) or expr in self.let_values:
             return value
-        var = Var("x").with_checked_type(expr.checked_type_or_none)
+        var = Var("x")
         self.scope_of[expr].bindings.append((var, value))
         return var
 
@@ -182,7 +182,7 @@ def to_a_normal_form(expr: RelayExpr) -> RelayExpr:
     if isinstance(expr, Function):
         if expr.attrs.get("Primitive"):
             return expr
-        return expr.replace(body=_Converter(expr.body).convert(expr.body)).with_checked_type(expr.checked_type_or_none)
+        return expr.replace(body=_Converter(expr.body).convert(expr.body))
     return _Converter(expr).convert(expr)
 
 

@@ -1,0 +1,334 @@
+"""Each pass by its text before and after. The text is parsed, so what is shown is all there is."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay import transform
+from tilewright.relay.interpreter import interpret
+
+VERSION = '#[version = "0.0.5"]\n'
+
+
+def parse(body: str) -> tvm.IRModule:
+    return relay.transform.InferType()(tvm.parser.fromtext(VERSION + dedent(body)))
+
+
+def check(step: Pass, before: str, after: str, opt_level: int = 3) -> None:
+    with PassContext(opt_level=opt_level):
+        result = step(parse(before))
+    assert str(relay.transform.InferType()(result)) == str(parse(after))
+
+
+def test_fold_constant_evaluates_what_depends_on_constants_alone() -> None:
+    check(
+        transform.FoldConstant(),
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          %0 = add(1f, 2f);
+          %1 = multiply(%0, 4f);
+          add(%x, %1)
+        }""",
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          add(%x, 12f)
+        }""",
+    )
+
+
+def test_fold_constant_takes_the_branch_of_a_known_condition() -> None:
+    check(
+        transform.FoldConstant(),
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          if (less(1f, 2f)) { exp(%x) } else { %x }
+        }""",
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          exp(%x)
+        }""",
+    )
+
+
+def test_shape_of_a_static_tensor_is_a_constant() -> None:
+    mod = transform.FoldConstant()(parse('def @main(%x: Tensor[(2, 5), float32]) { shape_of(%x, dtype="int64") }'))
+    assert isinstance(mod["main"].body, relay.Constant)
+    np.testing.assert_array_equal(mod["main"].body.data.numpy(), [2, 5])
+
+
+def test_eliminate_common_subexpr_computes_equal_calls_once() -> None:
+    check(
+        transform.EliminateCommonSubexpr(),
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          %0 = exp(%x);
+          %1 = exp(%x);
+          add(%0, %1)
+        }""",
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          %0 = exp(%x);
+          add(%0, %0)
+        }""",
+    )
+
+
+def test_calls_with_other_attributes_are_not_common() -> None:
+    text = """
+        def @main(%x: Tensor[(2, 2), float32]) {
+          %0 = sum(%x, axis=[0]);
+          %1 = sum(%x, axis=[1]);
+          add(%0, %1)
+        }"""
+    check(transform.EliminateCommonSubexpr(), text, text)
+
+
+def test_dead_lets_are_dropped_with_what_only_they_used() -> None:
+    check(
+        transform.DeadCodeElimination(),
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          let %a = exp(%x);
+          let %b = add(%a, %a);
+          let %c = add(%x, %x);
+          %c
+        }""",
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          let %c = add(%x, %x);
+          %c
+        }""",
+    )
+
+
+def test_a_let_used_once_can_be_inlined() -> None:
+    check(
+        transform.DeadCodeElimination(inline_once=True),
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          let %a = exp(%x);
+          negative(%a)
+        }""",
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          %0 = exp(%x);
+          negative(%0)
+        }""",
+    )
+
+
+def test_writes_to_references_are_not_dead() -> None:
+    text = """
+        def @main(%x: Tensor[(2), float32]) {
+          let %r = ref(%x);
+          let %u = ref_write(%r, exp(%x));
+          ref_read(%r)
+        }"""
+    check(transform.DeadCodeElimination(), text, text)
+
+
+def test_to_graph_normal_form_replaces_lets_by_sharing() -> None:
+    check(
+        transform.ToGraphNormalForm(),
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          let %a = exp(%x);
+          let %b = add(%a, %a);
+          %b
+        }""",
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          %0 = exp(%x);
+          add(%0, %0)
+        }""",
+    )
+
+
+def test_a_normal_form_names_values_in_the_scope_that_encloses_their_uses() -> None:
+    check(
+        transform.ToANormalForm(),
+        """
+        def @main(%x: Tensor[(2), float32], %c: bool) {
+          %0 = exp(%x);
+          if (%c) { negative(%0) } else { add(%0, %0) }
+        }""",
+        """
+        def @main(%x: Tensor[(2), float32], %c: bool) {
+          let %x1 = exp(%x);
+          let %x2 = if (%c) {
+            let %x3 = negative(%x1);
+            %x3
+          } else {
+            let %x4 = add(%x1, %x1);
+            %x4
+          };
+          %x2
+        }""",
+    )
+
+
+def test_known_functions_are_opened_up() -> None:
+    check(
+        transform.InlineFunctions(),
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          %1 = fn (%y: Tensor[(2), float32]) {
+            add(%y, %y)
+          };
+          %1(%x)
+        }""",
+        """
+        def @main(%x: Tensor[(2), float32]) {
+          add(%x, %x)
+        }""",
+    )
+
+
+def test_unused_functions_are_removed() -> None:
+    mod = parse(
+        """
+        def @used(%x: Tensor[(2), float32]) { exp(%x) }
+        def @unused(%x: Tensor[(2), float32]) { %x }
+        def @main(%x: Tensor[(2), float32]) { @used(%x) }"""
+    )
+    names = [v.name_hint for v in transform.RemoveUnusedFunctions()(mod).get_global_vars()]
+    assert sorted(names) == ["main", "used"]
+
+
+def test_defuse_undoes_fusion() -> None:
+    text = """
+        def @main(%x: Tensor[(2), float32]) {
+          %0 = exp(%x);
+          negative(%0)
+        }"""
+    with PassContext(opt_level=3):
+        fused = transform.FuseOps()(parse(text))
+    assert "Primitive=1" in str(fused)
+    check(transform.DefuseOps(), str(fused), text)
+
+
+def test_explicit_padding_moves_into_the_convolution() -> None:
+    check(
+        transform.FoldExplicitPadding(),
+        """
+        def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(4, 3, 3, 3), float32]) {
+          %0 = nn.pad(%x, 0f, pad_width=[[0, 0], [0, 0], [1, 2], [0, 1]]);
+          nn.conv2d(%0, %w, padding=[1, 0, 0, 0], channels=4, kernel_size=[3, 3])
+        }""",
+        """
+        def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(4, 3, 3, 3), float32]) {
+          nn.conv2d(%x, %w, padding=[2, 0, 2, 1], channels=4, kernel_size=[3, 3])
+        }""",
+    )
+
+
+def test_padding_with_another_value_stays() -> None:
+    text = """
+        def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(4, 3, 3, 3), float32]) {
+          %0 = nn.pad(%x, 1f, pad_width=[[0, 0], [0, 0], [1, 1], [1, 1]]);
+          nn.conv2d(%0, %w, padding=[0, 0, 0, 0], channels=4, kernel_size=[3, 3])
+        }"""
+    check(transform.FoldExplicitPadding(), text, text)
+
+
+def test_parallel_convolutions_become_one() -> None:
+    check(
+        transform.CombineParallelConv2D(2),
+        """
+        def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(4, 3, 1, 1), float32], %v: Tensor[(2, 3, 1, 1), float32]) {
+          %0 = nn.conv2d(%x, %w, padding=[0, 0, 0, 0], channels=4, kernel_size=[1, 1]);
+          %1 = nn.conv2d(%x, %v, padding=[0, 0, 0, 0], channels=2, kernel_size=[1, 1]);
+          (%0, %1)
+        }""",
+        """
+        def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(4, 3, 1, 1), float32], %v: Tensor[(2, 3, 1, 1), float32]) {
+          %0 = (%w, %v);
+          %1 = concatenate(%0);
+          %2 = nn.conv2d(%x, %1, padding=[0, 0, 0, 0], channels=6, kernel_size=[1, 1]);
+          %3 = strided_slice(%2, begin=[0, 0, 0, 0], end=[-1, 4, -1, -1], strides=[1, 1, 1, 1], slice_mode="size");
+          %4 = strided_slice(%2, begin=[0, 4, 0, 0], end=[-1, 2, -1, -1], strides=[1, 1, 1, 1], slice_mode="size");
+          (%3, %4)
+        }""",
+        opt_level=4,
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("transpose(transpose(%x, axes=[1, 0]), axes=[1, 0])", "%x"),
+        ("reshape(reshape(%x, newshape=[6]), newshape=[3, 2])", "reshape(%x, newshape=[3, 2])"),
+        ('cast(%x, dtype="float32")', "%x"),
+        ("add(%x, 0f)", "%x"),
+        ("multiply(1f, %x)", "%x"),
+        ("subtract(0f, %x)", "subtract(0f, %x)"),
+    ],
+)
+def test_simplify_expr_follows_its_table(before: str, after: str) -> None:
+    header = "def @main(%x: Tensor[(2, 3), float32]) {{ {} }}"
+    check(transform.SimplifyExpr(), header.format(before), header.format(after))
+
+
+def test_fast_math_runs_at_level_four_only() -> None:
+    text = "def @main(%x: Tensor[(2), float32]) { exp(%x) }"
+    steps = tvm.transform.Sequential([transform.FastMath()])
+    check(steps, text, text, opt_level=3)
+    check(steps, text, "def @main(%x: Tensor[(2), float32]) { fast_exp(%x) }", opt_level=4)
+
+
+SCALED = """
+    def @main(%x: Tensor[(1, 4, 6, 6), float32], %w: Tensor[(8, 4, 3, 3), float32], %s: Tensor[(4, 1, 1), float32],
+              %t: Tensor[(8, 1, 1), float32], %v: Tensor[(8, 1, 3, 3), float32]) {
+      %0 = multiply(%x, %s);
+      %1 = add(%0, %s);
+      %2 = nn.conv2d(%1, %w, padding=[1, 1, 1, 1], channels=8, kernel_size=[3, 3]);
+      %3 = add(%2, %t);
+      %4 = multiply(%3, %t);
+      %5 = nn.conv2d(%4, %v, padding=[1, 1, 1, 1], groups=8, channels=8, kernel_size=[3, 3]);
+      multiply(%5, %t)
+    }"""
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        transform.ForwardFoldScaleAxis,
+        transform.BackwardFoldScaleAxis,
+        transform.FoldScaleAxis,
+        transform.CanonicalizeOps,
+        transform.AlterOpLayout,
+        lambda: transform.ConvertLayout({"nn.conv2d": ["NHWC", "default"]}),
+        transform.FuseOps,
+        transform.ToANormalForm,
+    ],
+)
+def test_passes_keep_what_a_network_computes(step: object) -> None:
+    before = parse(SCALED)
+    rng = np.random.default_rng(0)
+    inputs = {p.name_hint: rng.random(p.checked_type.concrete_shape, "float32") + 0.5 for p in before["main"].params}
+    with PassContext(opt_level=3), tvm.target.Target("llvm"):
+        after = step()(before)  # type: ignore[operator]
+    np.testing.assert_allclose(interpret(after, inputs), interpret(before, inputs), rtol=1e-4)
+
+
+def test_folding_scales_leaves_no_multiplication_of_activations() -> None:
+    with PassContext(opt_level=3):
+        mod = transform.BackwardFoldScaleAxis()(transform.ForwardFoldScaleAxis()(parse(SCALED)))
+    large = [
+        call
+        for call in _calls(mod["main"].body)
+        if call.op.name == "multiply" and len(call.checked_type.shape) == 4 and int(call.checked_type.shape[2]) == 6
+    ]
+    assert not large
+
+
+def _calls(expr: relay.Expr) -> list[relay.Call]:
+    found: list[relay.Call] = []
+    relay.analysis.post_order_visit(expr, lambda e: found.append(e) if isinstance(e, relay.Call) else None)
+    return found
