@@ -97,9 +97,9 @@ class ModuleBuilder:
             module = from_compiled(code, "c")
             code.module_handle = module.handle
             return module
-        code = LLVMCode(self._units, self._batch.results(), self._cpu, self._level)
-        code.load()  # now, because an error has no way out of the runtime's look-up
-        return from_compiled(code, "llvm")
+        compiled = LLVMCode(self._units, self._batch.results(), self._cpu, self._level)
+        compiled.load()  # now, because an error has no way out of the runtime's look-up
+        return from_compiled(compiled, "llvm")
 
 
 def build(

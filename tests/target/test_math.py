@@ -1,0 +1,156 @@
+"""Errors of exp, log, tanh, sigmoid and erf in units in the last place, against float64; libm functions; half types."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from tests.target.codegen_helpers import build, elementwise, run_elementwise
+
+import tilewright as tvm
+from tilewright.ir.prim_expr import Call
+from tilewright.tir import op as T
+
+CHUNK = 1 << 16
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    e = np.exp(-np.abs(x))
+    return np.where(x < 0, e, 1.0) / (1.0 + e)
+
+
+REFERENCES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "exp": np.exp,
+    "log": np.log,
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "erf": _erf,
+}
+
+
+def worst_error(name: str, target: str, chunks: Iterator[np.ndarray]) -> float:
+    """The largest error over chunks of float32 values; also checks that vectors give what scalars give."""
+
+    def make(x):  # type: ignore[no-untyped-def]
+        return Call(x.dtype, f"tir.{name}", (x,))
+
+    funcs = [build(target, elementwise(make, ["float32"], "float32", CHUNK, lanes)) for lanes in (1, 16)]
+    out, worst = tvm.nd.array(np.zeros(CHUNK, "float32")), 0.0
+    for x in chunks:
+        results = []
+        for func in funcs:
+            func(tvm.nd.array(x), out)
+            results.append(out.numpy().copy())
+        with np.errstate(all="ignore"):
+            exact = REFERENCES[name](x.astype(np.float64))
+            rounded = exact.astype(np.float32)
+            error = np.abs(results[0] - exact) / np.spacing(np.abs(rounded))
+        np.testing.assert_array_equal(results[0], results[1])
+        finite = np.isfinite(rounded)
+        np.testing.assert_array_equal(results[0][~finite], rounded[~finite])
+        worst = max(worst, float(error[finite].max(initial=0.0)))
+    return worst
+
+
+def sampled_floats(step: int) -> Iterator[np.ndarray]:
+    """Every ``step``-th float32 bit pattern, infinities and not-a-numbers among them."""
+    bits = np.arange(0, 1 << 32, step, dtype=np.uint64).astype(np.uint32)
+    bits = np.concatenate([bits, np.resize(bits, -len(bits) % CHUNK)])
+    yield from bits.view(np.float32).reshape(-1, CHUNK)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("name", REFERENCES)
+def test_polynomials_are_within_2_ulp(name: str, target: str) -> None:
+    assert worst_error(name, target, sampled_floats(16_411 if name == "erf" else 4093)) <= 2.0
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("name", REFERENCES)
+def test_polynomials_are_within_2_ulp_for_every_float(name: str) -> None:
+    def every_float() -> Iterator[np.ndarray]:
+        for start in range(0, 1 << 32, CHUNK):
+            yield np.arange(start, start + CHUNK, dtype=np.uint64).astype(np.uint32).view(np.float32)
+
+    assert worst_error(name, "llvm", every_float()) <= 2.0
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_other_functions_are_those_of_the_c_library(target: str, dtype: str) -> None:
+    x = np.linspace(0.05, 0.95, 16).astype(dtype)
+    above_one = x + 1
+    functions = {
+        "exp2": np.exp2, "exp10": lambda v: 10.0**v, "log2": np.log2, "log10": np.log10, "log1p": np.log1p,
+        "expm1": np.expm1, "sin": np.sin, "cos": np.cos, "tan": np.tan, "sinh": np.sinh, "cosh": np.cosh,
+        "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "atanh": np.arctanh,
+        "sqrt": np.sqrt, "rsqrt": lambda v: 1 / np.sqrt(v), "exp": np.exp, "log": np.log, "tanh": np.tanh,
+        "erf": _erf, "sigmoid": _sigmoid,
+    }  # fmt: skip
+    funcs = [
+        elementwise(lambda v, n=n: Call(v.dtype, f"tir.{n}", (v,)), [dtype], dtype, 16, 4, name=f"f_{n}")
+        for n in functions
+    ]
+    built = build(target, *funcs)
+    for name, reference in functions.items():
+        out = tvm.nd.array(np.zeros(16, dtype))
+        built[f"f_{name}"](tvm.nd.array(x), out)
+        tolerance = 1e-6 if dtype == "float32" else 1e-14
+        np.testing.assert_allclose(out.numpy(), reference(x.astype("float64")), rtol=tolerance, err_msg=name)
+    found = run_elementwise(T.acosh, [above_one], dtype, target)
+    np.testing.assert_allclose(found, np.arccosh(above_one.astype("float64")), rtol=1e-5)
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_functions_of_two_arguments(target: str) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.uniform(0.1, 3, 8).astype("float32") for _ in range(2))
+    for make, expected in (
+        (T.power, np.power(x, y)),
+        (T.atan2, np.arctan2(x, y)),
+        (T.hypot, np.hypot(x, y)),
+        (T.fmod, np.fmod(x, y)),
+        (T.copysign, np.copysign(x, -y)),
+        (T.nextafter, np.nextafter(x, -y)),
+    ):
+        second = -y if make in (T.copysign, T.nextafter) else y
+        found = run_elementwise(make, [x, second], "float32", target, 4)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64", "c"])
+def test_multiply_add(target: str) -> None:
+    x, y, z = (np.arange(1, 9, dtype="float32") * k for k in (1, 2, 3))
+    np.testing.assert_array_equal(run_elementwise(T.fma, [x, y, z], "float32", target, 4), x * y + z)
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0, 3.0, -0.5, 2.5])
+def test_powers_with_literal_exponents(target: str, exponent: float) -> None:
+    x = np.linspace(0.1, 4, 8).astype("float32")
+    found = run_elementwise(lambda v: T.power(v, exponent), [x], "float32", target)
+    np.testing.assert_allclose(found, x.astype("float64") ** exponent, rtol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64", "c"])
+def test_ldexp(target: str) -> None:
+    x, n = np.array([1.5, -3, 0.25, 7], "float32"), np.array([3, -2, 10, 0], "int32")
+    np.testing.assert_array_equal(run_elementwise(T.ldexp, [x, n], "float32", target), np.ldexp(x, n))
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64", "c"])
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_half_types_are_computed_in_float32_and_rounded_once(target: str, lanes: int) -> None:
+    import ml_dtypes
+
+    for dtype in (np.dtype("float16"), np.dtype(ml_dtypes.bfloat16)):
+        x = np.linspace(-4, 4, 64).astype(dtype)
+        for name in ("exp", "tanh", "sigmoid"):
+            found = run_elementwise(lambda v, n=name: Call(v.dtype, f"tir.{n}", (v,)), [x], str(dtype), target, lanes)
+            exact = REFERENCES[name](x.astype("float64")).astype("float32").astype(dtype)
+            difference = np.abs(found.astype("float64") - exact.astype("float64"))
+            assert (difference <= 2.0 ** (-10 if dtype == "float16" else -7) * np.abs(exact.astype("float64"))).all()
