@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te, tir
+from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import tag
@@ -65,14 +67,23 @@ def prod(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor
     return comm_reduce(data, axis, keepdims, te.prod, "T_prod")
 
 
+# te's own reducers start at the largest and smallest finite numbers, above which infinities would be lost.
+_max = te.comm_reducer(ops.maximum, lambda dtype: _infinite(dtype, -math.inf, tir.min_value), name="max")
+_min = te.comm_reducer(ops.minimum, lambda dtype: _infinite(dtype, math.inf, tir.max_value), name="min")
+
+
+def _infinite(dtype: str, infinity: float, limit: Callable[[str], PrimExpr]) -> PrimExpr:
+    return ops.const(infinity, dtype) if dt.is_float(dtype) else limit(dtype)
+
+
 def max(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """Largest element over ``axis``."""
-    return comm_reduce(data, axis, keepdims, te.max, "T_max")
+    return comm_reduce(data, axis, keepdims, _max, "T_max")
 
 
 def min(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """Smallest element over ``axis``."""
-    return comm_reduce(data, axis, keepdims, te.min, "T_min")
+    return comm_reduce(data, axis, keepdims, _min, "T_min")
 
 
 _all = te.comm_reducer(lambda x, y: ops.logical_and(x, y), lambda dtype: ops.const(True, dtype), name="all")

@@ -29,7 +29,7 @@ def spatial_axes(layout: str, names: str) -> list[int]:
 
 
 def _output_extent(extent: Any, kernel: Any, stride: Any, dilation: Any, before: Any, after: Any, ceil: bool) -> Any:
-    """Number of windows, and, with ``ceil``, only as many as start inside the data or its leading padding."""
+    """Number of windows; with ``ceil``, one more where elements are left over."""
     span = (kernel - 1) * dilation + 1
     room = extent + before + after - span
     count = tir.indexdiv(ops.as_expr(room + (stride - 1 if ceil else 0)), stride) + 1

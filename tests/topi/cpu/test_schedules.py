@@ -1,0 +1,175 @@
+"""CPU schedules, compiled: the computes they tile, vectorise and parallelise still give the right numbers."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.topi.harness import close, compiled, pack_channels, pack_kernel, random
+from tilewright import te, topi
+from tilewright.target import Target
+
+T = torch.tensor
+TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64"]
+
+
+@pytest.mark.parametrize("shape", [(1,), (7,), (16,), (17,), (3, 5, 7), (2, 3, 1, 129), (64, 1031), (5, 0)])
+def test_injective_fuses_and_vectorises_any_shape(shape: tuple) -> None:
+    x = random(*shape)
+    close(compiled(lambda a: topi.nn.relu(topi.exp(a)), x), np.exp(x))
+
+
+@pytest.mark.parametrize("shape", [(2, 64, 7, 7), (1, 3, 224, 2), (1, 5, 1, 3)])
+def test_injective_with_a_channel_vector(shape: tuple) -> None:
+    x, bias = random(*shape), random(shape[1])
+    close(compiled(lambda a, b: topi.nn.relu(topi.nn.bias_add(a, b)), x, bias), np.maximum(x + bias[:, None, None], 0))
+
+
+@pytest.mark.parametrize("axes", [(0, 2, 3, 1), (0, 3, 1, 2), (3, 2, 1, 0), (0, 2, 1, 3)])
+@pytest.mark.parametrize("shape", [(1, 33, 17, 9), (2, 64, 32, 48)])
+def test_transposes(shape: tuple, axes: tuple) -> None:
+    x = random(*shape)
+    close(compiled(lambda a: topi.transpose(a, axes), x), x.transpose(axes))
+
+
+def test_injective_with_several_outputs() -> None:
+    x = random(4, 37)
+    found = compiled(lambda a: [topi.exp(a), *topi.split(a, [5, 20], 1)], x)
+    close(found, [np.exp(x), *np.split(x, [5, 20], 1)])
+
+
+@pytest.mark.parametrize("axis", [0, 1, (0, 2), (1, 2), None])
+@pytest.mark.parametrize("shape", [(3, 5, 7), (8, 64, 96), (2, 33, 100)])
+def test_reductions(shape: tuple, axis: int | tuple | None) -> None:
+    x = random(*shape)
+    reduced = partial(compiled, schedule=topi.cpu.schedule_reduce)
+    close(reduced(lambda a: topi.sum(a, axis), x), x.sum(axis), rtol=1e-4, atol=1e-4)
+    close(reduced(lambda a: topi.mean(a, axis, True), x), x.mean(axis, keepdims=True), atol=1e-5)
+    close(reduced(lambda a: topi.max(a, axis), x), x.max(axis))
+    if not isinstance(axis, tuple):
+        close(reduced(lambda a: topi.argmin(a, axis), x), x.argmin(axis))
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+@pytest.mark.parametrize("shape", [(2, 5), (12, 64), (3, 197, 197), (1, 1000), (2, 19, 8, 24)])
+def test_softmax(shape: tuple, axis: int) -> None:
+    x = random(*shape) * 4
+    softmax = partial(compiled, schedule=topi.cpu.schedule_softmax)
+    close(softmax(lambda a: topi.nn.softmax(a, axis), x), F.softmax(T(x), axis).numpy())
+    close(softmax(lambda a: topi.nn.log_softmax(a, axis), x), F.log_softmax(T(x), axis).numpy())
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize(("channels", "extent"), [(16, 112), (3, 17)])
+def test_pooling(channels: int, extent: int, kind: str) -> None:
+    x = random(1, channels, extent, extent)
+    reference = F.max_pool2d if kind == "max" else partial(F.avg_pool2d, count_include_pad=False)
+    found = compiled(
+        lambda a: topi.nn.relu(topi.nn.pool2d(a, (3, 3), (2, 2), (1, 1), (1,) * 4, kind, False, "NCHW", False)), x,
+        schedule=partial(topi.cpu.schedule_pool, layout="NCHW"),
+    )  # fmt: skip
+    close(found, np.maximum(reference(T(x), 3, 2, 1).numpy(), 0))
+
+
+CONVOLUTIONS = [  # in, out, height, width, kernel, stride, padding, groups
+    (3, 8, 7, 9, 3, 1, 1, 1), (16, 32, 5, 5, 1, 1, 0, 1), (4, 6, 8, 8, 3, 2, 1, 2), (3, 20, 9, 31, 3, 1, 0, 1),
+    (8, 5, 1, 1, 1, 1, 0, 1), (2, 48, 13, 13, 5, 1, 2, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("ci", "co", "h", "w", "k", "s", "p", "g"), CONVOLUTIONS)
+def test_conv2d_nchw(ci: int, co: int, h: int, w: int, k: int, s: int, p: int, g: int, target: str) -> None:
+    x, kernel = random(2, ci, h, w), random(co, ci // g, k, k)
+    found = compiled(
+        lambda a, b: topi.nn.relu(topi.cpu.conv2d_nchw(a, b, s, p, 1, "float32", g)), x, kernel,
+        schedule=topi.cpu.schedule_conv2d_nchw, target=target,
+    )  # fmt: skip
+    close(found, F.relu(F.conv2d(T(x), T(kernel), None, s, p, 1, g)).numpy(), rtol=1e-4)
+
+
+PACKED = [  # in, out, extent, kernel, stride, padding, dilation, groups
+    (16, 32, 6, 3, 1, 1, 1, 1), (3, 64, 15, 7, 2, 3, 1, 1), (32, 32, 13, 1, 1, 0, 1, 1), (64, 64, 9, 3, 1, 2, 2, 2),
+    (48, 16, 31, 3, 2, 1, 1, 1), (8, 24, 1, 1, 1, 0, 1, 1), (7, 12, 5, 3, 1, 1, 1, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("ci", "co", "h", "k", "s", "p", "d", "g"), PACKED)
+def test_packed_conv2d_with_residual(
+    ci: int, co: int, h: int, k: int, s: int, p: int, d: int, g: int, target: str
+) -> None:
+    layouts = topi.cpu.conv2d_layouts(ci, co, g, "float32", Target(target))
+    assert layouts is not None
+    x, kernel, bias = random(1, ci, h, h + 1), random(co, ci // g, k, k), random(co, 1, 1)
+    expected = F.conv2d(T(x), T(kernel), None, s, p, d, g).numpy()
+    residual = random(*expected.shape, seed=1)
+
+    def compute(a: te.Tensor, w: te.Tensor, b: te.Tensor, r: te.Tensor) -> te.Tensor:
+        out = topi.cpu.conv2d_NCHWc(a, w, s, p, d, layouts.data_layout, layouts.out_layout, "float32")
+        return topi.nn.relu(topi.add(topi.add(out, b), r))
+
+    block = layouts.out_block
+    found = compiled(
+        compute, pack_channels(x, layouts.in_block), pack_kernel(kernel, layouts.in_block, block),
+        pack_channels(bias[None], block)[0], pack_channels(residual, block),
+        schedule=topi.cpu.schedule_conv2d_NCHWc, target=target,
+    )  # fmt: skip
+    close(found, pack_channels(np.maximum(expected + bias + residual, 0), block), rtol=1e-4)
+
+
+@pytest.mark.parametrize(("channels", "extent", "k", "stride"), [(32, 14, 3, 1), (16, 15, 3, 2), (8, 7, 5, 1), (24, 1, 1, 1)])
+def test_packed_depthwise_conv2d(channels: int, extent: int, k: int, stride: int) -> None:
+    layouts = topi.cpu.conv2d_layouts(channels, channels, channels)
+    assert layouts is not None
+    x, kernel = random(1, channels, extent, extent), random(channels, 1, k, k)
+    block = layouts.out_block
+    expected = F.relu(F.conv2d(T(x), T(kernel), None, stride, k // 2, 1, channels)).numpy()
+    found = compiled(
+        lambda a, w: topi.nn.relu(topi.nn.depthwise_conv2d_NCHWc(a, w, stride, k // 2, 1)),
+        pack_channels(x, block), pack_kernel(kernel, 1, block), schedule=topi.cpu.schedule_depthwise_conv2d_NCHWc,
+    )  # fmt: skip
+    close(found, pack_channels(expected, block))
+
+
+def test_depthwise_with_a_multiplier_stays_unpacked() -> None:
+    assert topi.cpu.conv2d_layouts(16, 32, 16) is None
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 64, 32), (29, 64, 48), (14, 32, 20), (3, 1024, 7)])
+def test_packed_dense(m: int, n: int, k: int, target: str) -> None:
+    block = topi.cpu.dense_block(m, n, "float32", Target(target))
+    assert block is not None
+    x, w, bias = random(m, k), random(n, k), random(n)
+    packed = w.reshape(n // block, block, k).transpose(0, 2, 1)
+    found = compiled(
+        lambda a, b, c: topi.nn.relu(topi.add(topi.cpu.dense_pack(a, b, None, "float32"), c)), x, packed, bias,
+        schedule=topi.cpu.schedule_dense_pack, target=target,
+    )  # fmt: skip
+    close(found, np.maximum(x @ w.T + bias, 0))
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 10, 32), (5, 33, 64), (16, 100, 7), (1, 1000, 512)])
+def test_unpacked_dense(m: int, n: int, k: int) -> None:
+    x, w, bias = random(m, k), random(n, k), random(n)
+    found = compiled(topi.nn.dense, x, w, bias, schedule=topi.cpu.schedule_dense)
+    close(found, x @ w.T + bias, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("b", "m", "n", "k"), [(2, 5, 33, 16), (12, 29, 37, 8), (1, 16, 64, 20), (2, 1, 7, 9), (3, 30, 5, 6), (9, 3, 40, 3)]
+)
+def test_batch_matmul(b: int, m: int, n: int, k: int) -> None:
+    x, y = random(b, m, k), random(b, n, k)
+    found = compiled(
+        lambda p, q: topi.nn.relu(topi.cpu.batch_matmul(p, q)), x, y, schedule=topi.cpu.schedule_batch_matmul
+    )
+    close(found, np.maximum(x @ y.transpose(0, 2, 1), 0))
+
+
+def test_concatenation_of_packed_channels() -> None:
+    a, b = random(1, 2, 5, 5, 16), random(1, 3, 5, 5, 16)
+    close(compiled(lambda x, y: topi.concatenate([x, y], 1), a, b), np.concatenate([a, b], 1))
