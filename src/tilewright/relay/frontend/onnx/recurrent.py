@@ -31,18 +31,26 @@ def _activations(ctx: NodeContext, default: Sequence[str], direction: int) -> li
     return [_ACTIVATIONS[n] for n in chosen]
 
 
-def _check(ctx: NodeContext, peepholes_at: int | None) -> None:
+def _check(ctx: NodeContext) -> None:
     if ctx.has_input(4):
         lengths = ctx.constant_or_none(ctx.input(4))
-        steps = ctx.shape(ctx.input(0))[0]
-        if lengths is None or any(int(v) != steps for v in lengths.reshape(-1)):
-            ctx.unsupported("sequence_lens shorter than the sequence")
-    if peepholes_at is not None and ctx.has_input(peepholes_at):
-        ctx.unsupported("peephole weights")
-    if ctx.attr("layout", 0) != 0:
-        ctx.unsupported("layout=1 (batch first)")
+        steps = ctx.shape(ctx.input(0))[_axis_of_time(ctx)]
+        if lengths is None or any(int(v) < steps for v in lengths.reshape(-1)):
+            ctx.unsupported("sequence_lens that is not constant, or shorter than the sequence")
     if ctx.attr("clip") is not None:
         ctx.unsupported("attribute clip")
+
+
+def _axis_of_time(ctx: NodeContext) -> int:
+    return 1 if ctx.attr("layout", 0) else 0
+
+
+def _batch_first(ctx: NodeContext, outputs: Sequence[RelayExpr]) -> list[RelayExpr]:
+    """The outputs as attribute ``layout`` asks for: batch first where it is 1."""
+    if not ctx.attr("layout", 0):
+        return list(outputs)
+    sequence, *states = outputs
+    return [relay_op.transpose(sequence, axes=(2, 0, 1, 3)), *(relay_op.transpose(s, axes=(1, 0, 2)) for s in states)]
 
 
 def _direction_slice(ctx: NodeContext, expr: RelayExpr, direction: int) -> RelayExpr:
@@ -66,7 +74,10 @@ def _split_bias(ctx: NodeContext, direction: int, size: int, dtype: str) -> list
 def _initial(ctx: NodeContext, index: int, direction: int, shape: Sequence[int], dtype: str) -> RelayExpr:
     if not ctx.has_input(index):
         return relay_op.zeros(tuple(shape), dtype)
-    return _direction_slice(ctx, ctx.input(index), direction)
+    states = ctx.input(index)
+    if ctx.attr("layout", 0):
+        states = relay_op.transpose(states, axes=(1, 0, 2))
+    return _direction_slice(ctx, typed(states), direction)
 
 
 MakeStep = Callable[[NodeContext, int, RelayExpr, RelayExpr, int], Step]
@@ -75,6 +86,8 @@ MakeStep = Callable[[NodeContext, int, RelayExpr, RelayExpr, int], Step]
 def _unroll(ctx: NodeContext, gates: int, num_states: int, make_step: MakeStep) -> list[RelayExpr]:
     """All directions over all steps: outputs (Y, Y_h[, Y_c])."""
     data = ctx.input(0)
+    if ctx.attr("layout", 0):
+        data = typed(relay_op.transpose(data, axes=(1, 0, 2)))
     steps, batch, input_size = ctx.shape(data)
     hidden = ctx.required("hidden_size")
     dtype = ctx.dtype(data)
@@ -99,14 +112,14 @@ def _unroll(ctx: NodeContext, gates: int, num_states: int, make_step: MakeStep) 
             collected[t] = states[0]
         outputs.append(relay_op.stack(collected, axis=0))
         finals.append(states)
-    result = [relay_op.stack(outputs, axis=1)]
-    return result + [relay_op.stack([f[s] for f in finals], axis=0) for s in range(num_states)]
+    states = [relay_op.stack([f[s] for f in finals], axis=0) for s in range(num_states)]
+    return _batch_first(ctx, [relay_op.stack(outputs, axis=1), *states])
 
 
 @converter("LSTM")
 def convert_lstm(ctx: NodeContext) -> Any:
     """Long short-term memory; gates in ONNX's order input, output, forget, cell."""
-    _check(ctx, peepholes_at=7)
+    _check(ctx)
     if ctx.attr("input_forget", 0):
         ctx.unsupported("attribute input_forget=1")
     return _unroll(ctx, 4, 2, _lstm_step)[: ctx.num_outputs]
@@ -114,6 +127,12 @@ def convert_lstm(ctx: NodeContext) -> Any:
 
 def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: RelayExpr, hidden: int) -> Step:
     f, g, h = _activations(ctx, ("Sigmoid", "Tanh", "Tanh"), direction)
+    peepholes = None
+    if ctx.has_input(7):
+        peepholes = relay_op.split(_direction_slice(ctx, ctx.input(7), direction), 3, axis=0)
+
+    def seeing(gate: RelayExpr, which: int, cell: RelayExpr) -> RelayExpr:
+        return gate if peepholes is None else relay_op.add(gate, relay_op.multiply(peepholes[which], cell))
 
     def step(projected: RelayExpr, states: list[RelayExpr]) -> list[RelayExpr]:
         output, cell = states
@@ -121,8 +140,9 @@ def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: Re
             projected, relay_op.nn.bias_add(relay_op.nn.dense(output, recurrence, units=4 * hidden), bias)
         )
         i, o, fg, c = relay_op.split(gates, 4, axis=1)
-        cell = relay_op.add(relay_op.multiply(f(fg), cell), relay_op.multiply(f(i), g(c)))
-        return [relay_op.multiply(f(o), h(cell)), cell]
+        kept = relay_op.multiply(f(seeing(fg, 2, cell)), cell)
+        cell = relay_op.add(kept, relay_op.multiply(f(seeing(i, 0, cell)), g(c)))
+        return [relay_op.multiply(f(seeing(o, 1, cell)), h(cell)), cell]
 
     return step
 
@@ -130,7 +150,7 @@ def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: Re
 @converter("GRU")
 def convert_gru(ctx: NodeContext) -> Any:
     """Gated recurrent unit; gates in ONNX's order update, reset, hidden."""
-    _check(ctx, peepholes_at=None)
+    _check(ctx)
     return _unroll(ctx, 3, 1, _gru_step)[: ctx.num_outputs]
 
 
@@ -162,7 +182,7 @@ def _gru_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: Rel
 @converter("RNN")
 def convert_rnn(ctx: NodeContext) -> Any:
     """Elman network."""
-    _check(ctx, peepholes_at=None)
+    _check(ctx)
     return _unroll(ctx, 1, 1, _rnn_step)[: ctx.num_outputs]
 
 

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
+from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
-from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.resampling import COORDINATES, ROUNDING, Axis, nearest_indices, weights
 
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
-_COORDINATES = {
-    "half_pixel": "half_pixel",
-    "pytorch_half_pixel": "pytorch_half_pixel",
-    "align_corners": "align_corners",
-    "asymmetric": "asymmetric",
-}
-_ROUNDING = {
-    "round_prefer_floor": "round_prefer_floor",
-    "round_prefer_ceil": "round_prefer_ceil",
-    "floor": "floor",
-    "ceil": "ceil",
-}
+_RELAY_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+_POLICIES = ("stretch", "not_larger", "not_smaller")
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What a Resize node asks for."""
+
+    mode: str = "nearest"
+    coordinates: str = "half_pixel"
+    rounding: str = "round_prefer_floor"
+    cubic_a: float = -0.75
+    antialias: bool = False
+    exclude_outside: bool = False
+    extrapolation: float = 0.0
 
 
 @converter("Upsample")
@@ -29,71 +39,153 @@ def convert_upsample(ctx: NodeContext) -> RelayExpr:
     """Upsample (before opset 10): like Resize with asymmetric coordinates."""
     scales = ctx.attr("scales")
     if scales is None:
-        scales = tuple(float(v) for v in ctx.constant(1, "the scales").reshape(-1))
-    mode = ctx.attr("mode", "nearest")
-    return _resize(ctx, _sizes_of_scales(ctx, scales), mode, "asymmetric", "floor")
+        scales = ctx.constant(1, "the scales").reshape(-1)
+    return _resize(ctx, _axes_of_scales(ctx, scales), _old_settings(ctx))
 
 
 @converter("Resize", since=10)
 def convert_resize_10(ctx: NodeContext) -> RelayExpr:
     """Resize of opset 10: scales only, asymmetric."""
-    scales = tuple(float(v) for v in ctx.constant(1, "the scales").reshape(-1))
-    return _resize(ctx, _sizes_of_scales(ctx, scales), ctx.attr("mode", "nearest"), "asymmetric", "floor")
+    return _resize(ctx, _axes_of_scales(ctx, ctx.constant(1, "the scales").reshape(-1)), _old_settings(ctx))
+
+
+def _old_settings(ctx: NodeContext) -> _Settings:
+    return _Settings(str(ctx.attr("mode", "nearest")), "asymmetric", "floor")
 
 
 @converter("Resize", since=11)
 def convert_resize(ctx: NodeContext) -> RelayExpr:
     """Resize by scales or to sizes; nearest, linear or cubic."""
-    mode = ctx.attr("mode", "nearest")
-    coordinates = ctx.attr("coordinate_transformation_mode", "half_pixel")
-    if coordinates not in _COORDINATES:
-        ctx.unsupported(f"coordinate_transformation_mode {coordinates!r}; supported are {sorted(_COORDINATES)}")
-    for name, neutral in (("antialias", 0), ("exclude_outside", 0)):
-        if ctx.attr(name, neutral) != neutral:
-            ctx.unsupported(f"attribute {name}={ctx.attr(name)}")
-    if ctx.attr("keep_aspect_ratio_policy", "stretch") != "stretch":
-        ctx.unsupported(f"keep_aspect_ratio_policy {ctx.attr('keep_aspect_ratio_policy')!r}")
+    settings = _Settings(
+        ctx.attr("mode", "nearest"),
+        ctx.attr("coordinate_transformation_mode", "half_pixel"),
+        ctx.attr("nearest_mode", "round_prefer_floor"),
+        ctx.attr("cubic_coeff_a", -0.75),
+        bool(ctx.attr("antialias", 0)),
+        bool(ctx.attr("exclude_outside", 0)),
+        ctx.attr("extrapolation_value", 0.0),
+    )
+    if settings.coordinates not in COORDINATES:
+        ctx.unsupported(
+            f"coordinate_transformation_mode {settings.coordinates!r}; supported are {sorted(COORDINATES)}"
+        )
+    if settings.rounding not in ROUNDING:
+        ctx.unsupported(f"nearest_mode {settings.rounding!r}; supported are {sorted(ROUNDING)}")
     scales = ctx.constant(2, "the scales").reshape(-1) if ctx.has_input(2) else np.zeros(0)
-    if scales.size:
-        sizes = _sizes_of_scales(ctx, [float(s) for s in scales])
-    else:
-        given = ctx.ints(3, "the sizes")
-        sizes = _with_axes(ctx, given)
-    return _resize(ctx, sizes, mode, coordinates, ctx.attr("nearest_mode", "round_prefer_floor"))
+    axes = _axes_of_scales(ctx, scales) if scales.size else _axes_of_sizes(ctx, ctx.ints(3, "the sizes"))
+    return _resize(ctx, axes, settings)
 
 
-def _with_axes(ctx: NodeContext, given: tuple[int, ...]) -> list[int]:
-    shape = list(ctx.shape(ctx.input(0)))
-    for axis, size in zip(ctx.attr("axes") or range(len(shape)), given, strict=True):
-        shape[axis] = size
-    return shape
+def _chosen_axes(ctx: NodeContext, given: int) -> list[int]:
+    rank = ctx.rank(ctx.input(0))
+    axes = [ctx.normalize_axis(a, rank) for a in ctx.attr("axes") or range(rank)]
+    if len(axes) != given:
+        ctx.fail(f"{given} scales or sizes are given for {len(axes)} axes")
+    return axes
 
 
-def _sizes_of_scales(ctx: NodeContext, scales: object) -> list[int]:
-    shape = list(ctx.shape(ctx.input(0)))
-    for axis, scale in zip(ctx.attr("axes") or range(len(shape)), list(scales), strict=True):  # type: ignore[call-overload]
-        shape[axis] = int(np.floor(shape[axis] * scale))
-    return shape
+def _regions(ctx: NodeContext, count: int) -> list[tuple[float, float]]:
+    """Start and end of the region of interest on each axis, where there is one."""
+    if ctx.attr("coordinate_transformation_mode") != "tf_crop_and_resize":
+        return [(0.0, 1.0)] * count
+    roi = ctx.constant(1, "the region of interest").reshape(-1).astype(float)
+    if len(roi) != 2 * count:
+        ctx.fail(f"the region of interest has {len(roi)} numbers, expected {2 * count}")
+    return [(float(roi[i]), float(roi[i + count])) for i in range(count)]
 
 
-def _resize(ctx: NodeContext, sizes: list[int], mode: str, coordinates: str, rounding: str) -> RelayExpr:
+def _axes_of_sizes(ctx: NodeContext, sizes: Sequence[int]) -> dict[int, Axis]:
+    shape = ctx.shape(ctx.input(0))
+    axes = _chosen_axes(ctx, len(sizes))
+    policy = ctx.attr("keep_aspect_ratio_policy", "stretch")
+    if policy not in _POLICIES:
+        ctx.unsupported(f"keep_aspect_ratio_policy {policy!r}; supported are {sorted(_POLICIES)}")
+    ratios = [size / shape[axis] for axis, size in zip(axes, sizes, strict=True)]
+    if policy != "stretch":
+        ratio = min(ratios) if policy == "not_larger" else max(ratios)
+        ratios = [ratio] * len(axes)
+        sizes = [math.floor(ratio * shape[axis] + 0.5) for axis in axes]
+    regions = _regions(ctx, len(axes))
+    return {
+        axis: Axis(shape[axis], size, ratio, *region)
+        for axis, size, ratio, region in zip(axes, sizes, ratios, regions, strict=True)
+    }
+
+
+def _axes_of_scales(ctx: NodeContext, scales: Sequence[float] | np.ndarray) -> dict[int, Axis]:
+    shape = ctx.shape(ctx.input(0))
+    axes = _chosen_axes(ctx, len(scales))
+    regions = _regions(ctx, len(axes))
+    found = {}
+    for axis, scale, (start, end) in zip(axes, scales, regions, strict=True):
+        size = math.floor(shape[axis] * float(scale) * (end - start))
+        found[axis] = Axis(shape[axis], size, float(scale), start, end)
+    return found
+
+
+def _resize(ctx: NodeContext, axes: dict[int, Axis], settings: _Settings) -> RelayExpr:
     data = ctx.input(0)
     shape = ctx.shape(data)
-    if mode not in _METHODS:
-        ctx.unsupported(f"mode {mode!r}; supported are {sorted(_METHODS)}")
-    if len(shape) not in (3, 4, 5) or tuple(sizes[:2]) != shape[:2]:
-        ctx.unsupported(f"resizing {shape} to {tuple(sizes)}: only the spatial dimensions of N, C, ... may change")
+    if settings.mode not in _METHODS:
+        ctx.unsupported(f"mode {settings.mode!r}; supported are {sorted(_METHODS)}")
+    if _suits_relay(ctx, shape, axes, settings):
+        return _relay_resize(data, shape, axes, settings)
+    for index, axis in axes.items():
+        if axis.changes(settings.coordinates):
+            data = typed(_resize_axis(ctx, data, index, axis, settings))
+    return data
+
+
+def _suits_relay(ctx: NodeContext, shape: Sequence[int], axes: dict[int, Axis], settings: _Settings) -> bool:
+    """Whether Relay's resize does the same: spatial axes, whose scale is the ratio of the sizes."""
+    if len(shape) not in (3, 4, 5) or settings.antialias or settings.exclude_outside:
+        return False
+    if settings.coordinates not in _RELAY_COORDINATES or not dt.is_float(ctx.dtype(ctx.input(0))):
+        return False
+    if settings.mode == "cubic" and len(shape) != 4:
+        return False
+    unchanged = all(i not in axes or axes[i].size == shape[i] for i in (0, 1))
+    return unchanged and all(math.isclose(a.scale * a.extent, a.size, rel_tol=1e-6) for a in axes.values())
+
+
+def _relay_resize(data: RelayExpr, shape: Sequence[int], axes: dict[int, Axis], settings: _Settings) -> RelayExpr:
     build = {3: relay_op.image.resize1d, 4: relay_op.image.resize2d, 5: relay_op.image.resize3d}[len(shape)]
-    layout = {3: "NCW", 4: "NCHW", 5: "NCDHW"}[len(shape)]
     return build(
         data,
-        tuple(sizes[2:]),
-        layout=layout,
-        method=_METHODS[mode],
-        coordinate_transformation_mode=_COORDINATES[coordinates],
-        rounding_method=_ROUNDING[rounding],
-        cubic_alpha=ctx.attr("cubic_coeff_a", -0.75),
+        tuple(axes[i].size if i in axes else shape[i] for i in range(2, len(shape))),
+        layout={3: "NCW", 4: "NCHW", 5: "NCDHW"}[len(shape)],
+        method=_METHODS[settings.mode],
+        coordinate_transformation_mode=settings.coordinates,
+        rounding_method=settings.rounding,
+        cubic_alpha=settings.cubic_a,
     )
+
+
+def _resize_axis(ctx: NodeContext, data: RelayExpr, index: int, axis: Axis, settings: _Settings) -> RelayExpr:
+    """One axis, by constant indices or as a product with the matrix of the weights."""
+    dtype = ctx.dtype(data)
+    outside = axis.outside(settings.coordinates)
+    if settings.mode == "nearest":
+        out = relay_op.take(data, int_const(nearest_indices(axis, settings.coordinates, settings.rounding)), axis=index)
+    else:
+        matrix = weights(
+            axis, settings.mode, settings.coordinates, settings.cubic_a, settings.antialias, settings.exclude_outside
+        )
+        shape = ctx.shape(data)
+        order = [*(i for i in range(len(shape)) if i != index), index]
+        rows = relay_op.reshape(relay_op.transpose(data, axes=order), newshape=(-1, axis.extent))
+        if not dt.is_float(dtype):
+            rows = relay_op.cast(rows, "float32")
+        kind = dtype if dt.is_float(dtype) else "float32"
+        product = relay_op.nn.dense(rows, const(matrix.astype("float32"), kind), units=axis.size)
+        shaped = relay_op.reshape(product, newshape=(*(shape[i] for i in order[:-1]), axis.size))
+        out = relay_op.transpose(shaped, axes=[order.index(i) for i in range(len(shape))])
+        if kind != dtype:
+            out = relay_op.cast(out, dtype)
+    if not outside.any():
+        return out
+    mask = outside.reshape([-1 if i == index else 1 for i in range(ctx.rank(data))])
+    return relay_op.where(const(mask, "bool"), const(settings.extrapolation, dtype), out)
 
 
 @converter("DepthToSpace")
@@ -105,4 +197,10 @@ def convert_depth_to_space(ctx: NodeContext) -> RelayExpr:
 @converter("SpaceToDepth")
 def convert_space_to_depth(ctx: NodeContext) -> RelayExpr:
     """Move blocks of space into channels."""
-    return relay_op.nn.space_to_depth(ctx.input(0), ctx.required("blocksize"))
+    data, block = ctx.input(0), ctx.required("blocksize")
+    if ctx.attr("mode", "DCR") == "DCR":
+        return relay_op.nn.space_to_depth(data, block)
+    batch, channels, height, width = ctx.shape(data)
+    blocks = relay_op.reshape(data, (batch, channels, height // block, block, width // block, block))
+    moved = relay_op.transpose(blocks, axes=(0, 1, 3, 5, 2, 4))
+    return relay_op.reshape(moved, (batch, channels * block * block, height // block, width // block))
