@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.relay.op.harness import evaluate, random
 
 import tilewright as tvm
-from tests.relay.op.harness import evaluate, random
 from tilewright import relay
 from tilewright.relay.type_infer import infer_expr
 

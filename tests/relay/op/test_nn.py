@@ -37,6 +37,12 @@ PRODUCTS = [
         [A, BLOCKS.reshape(2, 16, 7).transpose(0, 2, 1)],
         oracle(F.linear, A, BLOCKS),
     ),
+    case(
+        "dense_pack by a width that is no power of two",
+        lambda x, w: relay.nn.contrib_dense_pack(x, w, "NC5n", 10),
+        [A, BLOCKS[:10].reshape(2, 5, 7).transpose(0, 2, 1)],
+        oracle(F.linear, A, BLOCKS[:10]),
+    ),
     case("matmul", relay.nn.matmul, [A, B.T], A @ B.T),
     case("matmul, transposed", lambda x, w: relay.nn.matmul(x, w, None, "", True, True), [A.T, B], A @ B.T),
     case("batch_matmul", relay.nn.batch_matmul, [BATCH_A, BATCH_B], BATCH_A @ BATCH_B.transpose(0, 2, 1)),

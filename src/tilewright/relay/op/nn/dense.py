@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
+from tilewright.ir import dtype as dt
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
@@ -30,6 +31,7 @@ from tilewright.relay.op.strategy import (
 )
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.relay.type_infer.describe import describe_shape
+from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.tir.layout import Layout, layout
 
@@ -117,6 +119,15 @@ def _flat_rows(compute: Any) -> Any:
     return run
 
 
+def _small_block(units: int, dtype: str, target: Target) -> int | None:
+    """The block of a layer of few units, which no whole number of vectors covers: a classifier's 10, say."""
+    lanes = features(target).lanes(max(8, dt.bits(dtype)))
+    if units > 4 * lanes:
+        return None
+    block = max(d for d in range(1, 2 * lanes + 1) if units % d == 0)
+    return block if block >= 4 else None
+
+
 class Dense(OpDef):
     """data (..., k) times weight (n, k) transposed."""
 
@@ -158,7 +169,7 @@ class Dense(OpDef):
         if target is None or "cpu" not in target.keys or data.is_dynamic or weight.is_dynamic or len(data.shape) != 2:
             return None
         rows, units = int(data.shape[0]), int(weight.shape[0])
-        block = topi.cpu.dense_block(rows, units, data.dtype, target)
+        block = topi.cpu.dense_block(rows, units, data.dtype, target) or _small_block(units, data.dtype, target)
         if block is None:
             return None
         packed = DensePackAttrs(units, attrs.out_dtype, f"NC{block}n")

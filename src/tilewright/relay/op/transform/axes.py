@@ -9,6 +9,7 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
@@ -121,6 +122,8 @@ class Squeeze(OpDef):
         data = relations.tensor(types[0])
         if data is None:
             return None
+        if attrs.axis is None and any(known(d) is None for d in data.shape):
+            raise TypeInferenceError("which dimensions are 1 is not known; give axis")
         gone = _squeezed_axes(data.shape, attrs.axis)
         for a in gone:
             relations.require(known(data.shape[a]) in (1, None), f"dimension {a} is {data.shape[a]}, not 1")

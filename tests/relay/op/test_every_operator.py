@@ -1,14 +1,16 @@
-"""Calls of every operator print and parse back to the same program."""
+"""What holds for every operator: text, unknown dimensions, meaning and kernel."""
 
 import pytest
-
-import tilewright as tvm
 from tests.relay.op import test_conv, test_elementwise, test_image, test_indexing, test_nn, test_reduce, test_transform
 from tests.relay.op.harness import Case, typed
+
+import tilewright as tvm
 from tilewright import relay
+from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.op import Op
 from tilewright.ir.structural import assert_structural_equal
 from tilewright.relay.text.parser import fromtext
+from tilewright.relay.type_infer import infer_expr
 
 TABLES = {
     "elementwise": test_elementwise.UNARY + test_elementwise.BINARY + test_elementwise.MADE,
@@ -47,3 +49,23 @@ def test_every_declared_operator_has_a_kernel_or_is_simplified_away() -> None:
         if Op.get(name).has_attr("OpDef") and not any(Op.get(name).has_attr(hook) for hook in hooks)
     ]
     assert lacking == []
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES.keys())
+def test_unknown_dimensions_are_carried_and_never_contradict_known_ones(table: list[Case]) -> None:
+    for item in table:
+        variables = []
+        for k, array in enumerate(item.inputs):
+            shape = [relay.Any(), *array.shape[1:]] if array.ndim else []
+            variables.append(relay.var(f"x{k}", shape=shape, dtype=str(array.dtype)))
+        expr = item.build(*variables)
+        try:
+            found = infer_expr(expr.astuple() if isinstance(expr, relay.TupleWrapper) else expr).checked_type
+        except TypeInferenceError as error:  # the number of the result's dimensions depends on the unknown
+            assert "not known" in str(error), item.name
+            continue
+        fields = found.fields if isinstance(found, relay.TupleType) else (found,)
+        for type_, want in zip(fields, item.results, strict=True):
+            assert len(type_.shape) == want.ndim, item.name
+            for dim, extent in zip(type_.shape, want.shape, strict=True):
+                assert isinstance(dim, relay.Any) or int(dim) == extent, item.name
