@@ -60,17 +60,27 @@ def conv2d_layouts(
     if groups > 1 and groups == in_channels:
         if out_channels != in_channels:
             return None
-        block = largest_divisor(out_channels, lanes)
+        block = channel_block(out_channels, lanes)
         if block == 1:
             return None
         return Conv2dLayouts(f"NCHW{block}c", f"OIHW1i{block}o", f"NCHW{block}c", block, block)
-    in_block = largest_divisor(in_channels // groups, lanes)
-    out_block = largest_divisor(out_channels // groups, lanes)
-    if out_block < min(4, lanes) or in_channels % groups or out_channels % groups:
+    if in_channels % groups or out_channels % groups:
+        return None
+    in_block = channel_block(in_channels // groups, lanes)
+    out_block = channel_block(out_channels // groups, lanes)
+    if out_block < min(4, lanes) or out_block & (out_block - 1):
         return None
     return Conv2dLayouts(
         f"NCHW{in_block}c", f"OIHW{in_block}i{out_block}o", f"NCHW{out_block}c", in_block, out_block
     )
+
+
+def channel_block(channels: int, lanes: int) -> int:
+    """How many channels to pack: the largest power of two up to ``lanes``, or what divides them, when that is below 4."""
+    block = lanes
+    while channels % block:
+        block //= 2
+    return block if block >= min(4, lanes) else largest_divisor(channels, lanes)
 
 
 def _bits(dtype: str) -> int:

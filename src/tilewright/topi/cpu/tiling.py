@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tilewright.target.features import CpuFeatures
 
 _LATENCY_COVER = 10  # independent multiply-adds that keep the pipelines full
+_WEIGHT_REUSE = 4.5  # multiply-adds per weight register below which the second-level cache cannot keep up (measured)
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ def tile_cost(cpu: CpuFeatures, extent: int, tile: RegisterTile) -> float:
     loads = (tile.spatial + tile.vectors) / accumulators
     latency = max(1.0, _LATENCY_COVER / accumulators)
     tail = 0.05 if extent % tile.spatial else 0.0
-    return used / extent * max(latency, loads, 1.0) + 0.15 * loads + tail
+    stream = _WEIGHT_REUSE / tile.spatial
+    return used / extent * max(latency, loads, stream, 1.0) + 0.15 * loads + tail
 
 
 def choose_tile(
