@@ -31,10 +31,12 @@ def compile_model(
     module, params = relay.frontend.from_onnx(model, shapes)
     with tvm.transform.PassContext(opt_level=opt_level):
         factory = relay.build(module, target=target, params=params)
-    if library is not None:
+    if library is None:
+        executor = factory["default"](tvm.cpu(0))
+    else:
         factory.export_library(str(library))
-        factory = tvm.runtime.load_module(str(library))
-    compiled = graph_executor.GraphModule(factory["default"](tvm.cpu(0)))
+        executor = tvm.runtime.load_module(str(library))["default"](tvm.cpu(0))
+    compiled = graph_executor.GraphModule(executor)
     for name, value in inputs.items():
         compiled.set_input(name, value)
     return compiled
