@@ -7,6 +7,7 @@ import pytest
 from tests.target.codegen_helpers import TARGETS, build, function
 
 import tilewright as tvm
+from tilewright import te
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.type import PointerType, PrimType
@@ -235,3 +236,35 @@ def test_what_was_not_lowered_is_refused_by_name(target: str) -> None:
     a = decl_buffer((4,), "float32", "A")
     with pytest.raises(TilewrightError, match="does not handle BufferLoad"):
         build(target, function("f", [a], Store(a.data, BufferLoad(a, [0]), 1)))
+
+
+def test_reductions_are_reordered_only_where_the_schedule_says_so() -> None:
+    def source(reassociate: bool) -> str:
+        a = te.placeholder((4096,), name="A")
+        k = te.reduce_axis((0, 4096), "k")
+        b = te.compute((1,), lambda i: te.sum(a[k], axis=k), name="B")
+        s = te.create_schedule(b.op)
+        if reassociate:
+            s[b].pragma(k, "reassociate")
+        func = tvm.build(s, [a, b], "llvm", name="total")
+        x = np.random.default_rng(0).standard_normal(4096).astype("float32")
+        out = tvm.nd.array(np.zeros(1, "float32"))
+        func(tvm.nd.array(x), out)
+        np.testing.assert_allclose(out.numpy(), [x.astype("float64").sum()], rtol=1e-4, atol=1e-4)
+        if not reassociate:
+            assert out.numpy()[0] == np.add.accumulate(x, dtype="float32")[-1]
+        return func.get_source("ll")
+
+    assert "reassoc" in source(True)
+    assert "reassoc" not in source(False)
+
+
+def test_vector_halves_and_their_combination() -> None:
+    a, b = decl_buffer((8,), "float32", "A"), decl_buffer((8,), "float32", "B")
+    whole = Load("float32x8", a.data, Ramp(0, 1, 8))
+    low = T.call_intrin("float32x4", "tir.vectorlow", whole)
+    high = T.call_intrin("float32x4", "tir.vectorhigh", whole)
+    value = T.call_intrin("float32x8", "tir.vectorcombine", high, low)
+    x = np.arange(8, dtype="float32")
+    _, out = run("llvm", Store(b.data, value, Ramp(0, 1, 8)), [a, b], [x, np.zeros(8, "float32")])
+    np.testing.assert_array_equal(out, np.roll(x, 4))

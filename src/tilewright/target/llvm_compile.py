@@ -32,9 +32,25 @@ def target_machine(triple: str, cpu: str, features: str, level: int = 3) -> Any:
     if machine is None:
         _initialize(triple)
         target = llvm.Target.from_triple(triple)
-        machine = target.create_target_machine(cpu=cpu, features=features, opt=level, reloc="pic", codemodel="default")
+        machine = target.create_target_machine(
+            cpu=cpu,
+            features=features,
+            opt=level,
+            reloc="pic",
+            codemodel="default",
+            abiname=_abi(triple, features),
+        )
         _machines[key] = machine
     return machine
+
+
+def _abi(triple: str, features: str) -> str:
+    """How RISC-V passes floats: in registers when the processor has them; "" for LLVM's choice elsewhere."""
+    if not triple.startswith("riscv"):
+        return ""
+    enabled = features.split(",")
+    floats = "d" if "+d" in enabled else "f" if "+f" in enabled else ""
+    return ("lp64" if triple.startswith("riscv64") else "ilp32") + floats
 
 
 def _optimized(text: str, machine: Any, level: int) -> Any:

@@ -164,6 +164,21 @@ class CallEmitter(MemoryEmitter):
         (arg,) = e.args
         return self.emit(f"bitcast {self.typed(arg)} to {ty.register(e.dtype)}")
 
+    def _vector_half(self, e: Call) -> str:
+        """vectorlow, vectorhigh: half of the lanes."""
+        (arg,) = e.args
+        half, reg = dt.lanes(e.dtype), ty.register(arg.dtype)
+        first = half if e.op.name == "tir.vectorhigh" else 0
+        mask = ", ".join(f"i32 {first + i}" for i in range(half))
+        return self.emit(f"shufflevector {reg} {self.value(arg)}, {reg} poison, <{half} x i32> <{mask}>")
+
+    def _vector_combine(self, e: Call) -> str:
+        """Two vectors, one after the other."""
+        a, b = e.args
+        reg, count = ty.register(a.dtype), dt.lanes(e.dtype)
+        mask = ", ".join(f"i32 {i}" for i in range(count))
+        return self.emit(f"shufflevector {reg} {self.value(a)}, {reg} {self.value(b)}, <{count} x i32> <{mask}>")
+
     def _large_uint(self, e: Call) -> str:
         low, high = (int(a) for a in e.args[:2])  # type: ignore[call-overload]
         return str(high << 32 | low)
@@ -434,6 +449,9 @@ CallEmitter._calls = {
     "tir.ldexp": CallEmitter._ldexp,
     "tir.reinterpret": CallEmitter._reinterpret,
     "tir.large_uint_imm": CallEmitter._large_uint,
+    "tir.vectorlow": CallEmitter._vector_half,
+    "tir.vectorhigh": CallEmitter._vector_half,
+    "tir.vectorcombine": CallEmitter._vector_combine,
     "tir.q_multiply_shift": CallEmitter._q_multiply_shift,
     "tir.likely": CallEmitter._likely,
     "tir.if_then_else": CallEmitter._if_then_else,

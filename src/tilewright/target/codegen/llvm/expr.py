@@ -73,6 +73,7 @@ class ExpressionEmitter(Builder):
         self._pure: dict[PrimExpr, str] = {}
         self._pure_log: list[PrimExpr] = []
         self._impure: dict[PrimExpr, str] = {}
+        self.float_flags = "contract"  # multiplications and additions may fuse; more only where the schedule says so
         self._reads = 0  # grows with everything that depends on memory
 
     # ---- scopes ----
@@ -164,7 +165,7 @@ class ExpressionEmitter(Builder):
         return self._float_arith(type(e), dtype, a, b)
 
     def _float_arith(self, op: type, dtype: str, a: str, b: str) -> str:
-        return self.emit(f"{_FLOAT_OPS[op]} contract {ty.register(dtype)} {a}, {b}")
+        return self.emit(f"{_FLOAT_OPS[op]} {self.float_flags} {ty.register(dtype)} {a}, {b}")
 
     def _in_float32(self, dtype: str, operands: list[str], op: Callable[..., str]) -> str:
         """Widen bfloat16 operands, apply ``op``, round the result back."""

@@ -38,7 +38,8 @@ class FunctionEmitter(CallEmitter):
     """Emits the statements of one function.
 
     ``parent`` is the function around this one: variables that are not defined here become parameters that the parent
-    passes. ``restrict`` says that distinct pointers name distinct memory.
+    passes. ``restrict`` says that distinct pointers name distinct memory. The pragma ``reassociate`` of a schedule
+    lets LLVM reorder the additions of the loops under it, which vectorises reductions.
     """
 
     _statements: ClassVar[dict[type, Callable[..., Stmt | None]]] = {}
@@ -54,6 +55,7 @@ class FunctionEmitter(CallEmitter):
             self.factors = parent.factors
             self.pointer_alignment = parent.pointer_alignment
             self.data_variables = parent.data_variables
+            self.float_flags = parent.float_flags
 
     # ---- variables of the function around ----
     def undefined_variable(self, var: Var) -> str:
@@ -210,6 +212,11 @@ class FunctionEmitter(CallEmitter):
             self.pointer_alignment[s.node] = int(s.value)  # type: ignore[call-overload]
         elif key == "compute_scope":
             self._compute_scope(s)
+            return None
+        elif key == "pragma_reassociate":
+            before, self.float_flags = self.float_flags, "reassoc nsz contract"
+            self.nested(s.body)
+            self.float_flags = before
             return None
         elif key == "pragma_parallel_launch_point":
             self._launch(lambda child: child.statement(s.body))
