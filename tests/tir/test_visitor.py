@@ -1,0 +1,129 @@
+"""Visitors and mutators: deep nests, sharing, substitution."""
+
+from __future__ import annotations
+
+import time
+
+from tilewright import tir
+from tilewright.tir.visitor import (
+    ExprMutator,
+    StmtExprMutator,
+    StmtExprVisitor,
+    free_vars,
+    post_order_visit,
+    stmt_vars,
+    substitute,
+    uses_var,
+    with_fresh_vars,
+)
+
+I, J, N = tir.Var("i"), tir.Var("j"), tir.Var("n")
+
+
+def test_substitution_folds_constants() -> None:
+    assert substitute(I * 4 + J, {I: 3}) is tir.Add(tir.const(12), J)
+    assert substitute(tir.Select(I < 3, J, N), {I: 1}) is J
+
+
+def test_substitution_accepts_iteration_variables_and_functions() -> None:
+    axis = tir.IterVar(tir.Range(0, 8), "k", tir.IterVar.DataPar)
+    assert substitute(axis.var + 1, {axis: 2}) is tir.const(3)
+    assert substitute(I + J, lambda v: tir.const(5) if v is I else None) is tir.Add(tir.const(5), J)
+
+
+def test_an_expression_without_the_variable_stays_the_same_object() -> None:
+    store = tir.Store(tir.Var("A", "handle"), J * 2, J)
+    assert substitute(store, {I: 3}) is store
+
+
+def test_pointers_are_replaced_in_loads_and_stores() -> None:
+    a, b = tir.Var("A", "handle"), tir.Var("B", "handle")
+    store = tir.Store(a, tir.Load("float32", a, I), I)
+    assert str(substitute(store, {a: b})) == "B[i] = (float32*)B[i]\n"
+
+
+def test_a_sum_of_ten_thousand_terms() -> None:
+    total = I
+    for _ in range(10_000):
+        total = tir.Add(total, J)
+    replaced = substitute(total, {I: N})
+    assert free_vars(replaced) == [N, J]
+    assert len(str(replaced)) > 10_000
+
+
+def test_two_thousand_nested_lets_and_attributes() -> None:
+    body: tir.Stmt = tir.Evaluate(tir.call_extern("int32", "f", I))
+    for k in range(2_000):
+        body = tir.LetStmt(tir.Var(f"x{k}"), J + k, tir.AttrStmt(tir.const(0), "key", J, body))
+    replaced = substitute(body, {J: N})
+    assert N in stmt_vars(replaced)
+    assert J not in stmt_vars(replaced)
+    assert "f" in str(replaced)
+
+
+def test_a_shared_expression_is_visited_once() -> None:
+    e = tir.Load("float32", tir.Var("A", "handle"), I)
+    for _ in range(60):  # 2**60 paths
+        e = tir.Add(e, e)
+    start = time.perf_counter()
+    replaced = substitute(e, {I: J})
+    assert time.perf_counter() - start < 0.5
+    count = 0
+
+    def visit(_: object) -> None:
+        nonlocal count
+        count += 1
+
+    post_order_visit(replaced, visit)
+    assert count < 70
+
+
+def test_post_order_visits_children_first() -> None:
+    seen: list[object] = []
+    e = I * 4 + J
+    post_order_visit(e, seen.append)
+    assert seen == [I, tir.const(4), I * 4, J, e]
+
+
+def test_free_variables_leave_out_what_is_defined_inside() -> None:
+    a = tir.Var("A", "handle")
+    loop = tir.For(I, 0, N, 0, tir.Store(a, I + J, I))
+    assert free_vars(loop) == [N, J, a] or set(free_vars(loop)) == {N, J, a}
+    assert uses_var(loop, I)
+    assert not uses_var(loop, tir.Var("i"))
+
+
+def test_a_method_of_the_nearest_base_class_is_used() -> None:
+    class Names(StmtExprVisitor):
+        def __init__(self) -> None:
+            super().__init__()
+            self.found: list[str] = []
+
+        def visit_binary(self, e: tir.BinaryExpr) -> None:
+            self.found.append(type(e).__name__)
+            super().visit_binary(e)
+
+        def visit_add(self, e: tir.Add) -> None:
+            self.found.append("sum")
+            super().visit_binary(e)
+
+    names = Names()
+    names.visit_expr(tir.all(I + J < N, I > 2))
+    assert names.found == ["And", "LT", "sum", "GT"]
+
+
+def test_mutators_return_the_same_object_when_nothing_changes() -> None:
+    stmt = tir.For(I, 0, 8, 0, tir.IfThenElse(I < N, tir.Store(tir.Var("A", "handle"), tir.exp(1.5), I)))
+    assert StmtExprMutator().visit_stmt(stmt) is stmt
+    assert ExprMutator().visit_expr(I * 4 + tir.if_then_else(I < J, 1, 2)) is I * 4 + tir.if_then_else(I < J, 1, 2)
+
+
+def test_copies_with_fresh_variables() -> None:
+    a, x = tir.Var("A", "handle"), tir.Var("x")
+    stmt = tir.LetStmt(x, I + 1, tir.Store(a, x, x))
+    copy = with_fresh_vars(stmt)
+    assert isinstance(copy, tir.LetStmt)
+    assert copy.var is not x
+    assert str(copy) == str(stmt)
+    plain = tir.Store(a, I, I)
+    assert with_fresh_vars(plain) is plain
