@@ -18,7 +18,20 @@
 
 Subclassing registers the operator: each hook that is defined becomes an attribute of the ``Op`` under TVM's name
 (``TOpPattern``, ``FTVMCompute``, ``FTVMStrategy``, ``FTVMAlterOpLayout``, ...), where passes look it up and where
-``register_op_attr`` can override it.
+``register_op_attr`` can override it. The hooks::
+
+    infer_type(types, attrs, solver)                       -> Type | None
+    compute(attrs, inputs, out_type)                       -> [te.Tensor]      tuple arguments are flattened
+    schedule(attrs, outs, target)                          -> te.Schedule
+    strategy(attrs, inputs, out_type, target)              -> OpStrategy       instead of compute and schedule
+    evaluate(attrs, arrays)                                -> [numpy array]
+    legalize(attrs, args, types)                           -> Expr | None      types end with the result's
+    canonicalize(attrs, args, typed_call)                  -> Expr | None
+    simplify_inference(attrs, args, typed_call)            -> Expr | None      (of the first field where the op
+                                                                               attribute TSimplifiesFirstField is set)
+    alter_op_layout(attrs, args, arg_types, out_type)      -> Expr | None      under the target
+    convert_op_layout(attrs, args, arg_types, layouts)     -> Expr
+    infer_correct_layout(attrs, new_in, old_in, old_types) -> InferCorrectLayoutOutput, see ``layout_rules``
 """
 
 from __future__ import annotations

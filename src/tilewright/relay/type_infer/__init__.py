@@ -1,4 +1,7 @@
-"""Type inference: unification (``unify``), the checker of programs (``infer``), and how types read (``describe``).
+"""Type inference.
+
+infer.py   the checker of programs          record.py                 rebuilds programs with their types
+unify.py   unification of types             describe.py programs.py   types and calls as text for messages
 
 ``infer_module`` types a module, ``infer_expr`` an expression; ``relay.transform.InferType`` is the pass.
 """

@@ -29,7 +29,6 @@ from tilewright.ir.type import (
     TypeCall,
 )
 from tilewright.relay.adt import (
-    Clause,
     Constructor,
     Match,
     Pattern,
@@ -50,9 +49,10 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
-from tilewright.relay.type_infer.describe import describe, describe_dim
+from tilewright.relay.type_infer.describe import describe
+from tilewright.relay.type_infer.programs import callee_name, describe_call, describe_pattern
+from tilewright.relay.type_infer.record import Recorder
 from tilewright.relay.type_infer.unify import Unifier, instantiate, is_complete, same_type
-from tilewright.relay.visitor import ExprMutator
 
 _Task = tuple[RelayExpr, Callable[[Any], None] | None]
 _SCALAR_BOOL = TensorType((), "bool")
@@ -272,7 +272,7 @@ class _Checker:
                 )
             result: Type | None = relation(arg_types, call.attrs, self)
         except TypeInferenceError as error:
-            self._report(call, f"{_describe_call(call, arg_types)}: {error}")
+            self._report(call, f"{describe_call(call, arg_types)}: {error}")
             return self._poisoned()
         return result
 
@@ -282,7 +282,7 @@ class _Checker:
         if self._poison and self._is_poisoned(callee):
             self.types[call] = self._poisoned()
             return
-        name = _callee_name(call.op)
+        name = callee_name(call.op)
         try:
             if isinstance(callee, IncompleteType):
                 ret_type: Type = IncompleteType()
@@ -474,7 +474,7 @@ class _Checker:
                 if not any(map(self._is_poisoned, args)):
                     self._report(
                         expr,
-                        f"{_describe_call(expr, args)}: its type cannot be inferred; annotate the variables",
+                        f"{describe_call(expr, args)}: its type cannot be inferred; annotate the variables",
                     )
         if self.check_scopes and self._free:
             for var in self._free:
@@ -516,101 +516,4 @@ class _Checker:
 
     def record(self, expr: RelayExpr) -> RelayExpr:
         """``expr`` rebuilt with checked types; what was typed before is kept."""
-        return _Recorder(self.types, self.unifier, self._kept).visit(expr)
-
-
-class _Recorder(ExprMutator):
-    """Rebuilds expressions with their resolved types."""
-
-    def __init__(self, types: dict[RelayExpr, Type], unifier: Unifier, kept: dict[RelayExpr, RelayExpr]) -> None:
-        super().__init__()
-        self.types = types
-        self.unifier = unifier
-        self.memo_map = dict(kept)
-
-    def dispatch(self, expr: RelayExpr) -> RelayExpr:
-        """Rebuild the node if a part changed or its type is new."""
-        if isinstance(expr, Op):
-            return expr
-        result = super().dispatch(expr)
-        if isinstance(expr, (GlobalVar, Constructor)):
-            return result
-        type_ = self.unifier.resolve(self.types[expr])
-        known = result.checked_type_or_none
-        if known is not None and same_type(known, type_):
-            return result
-        if result is expr and not isinstance(expr, (Var, Constant)):
-            result = result.replace()
-        return result.with_checked_type(type_)
-
-    def visit_var(self, expr: Var) -> RelayExpr:
-        """A variable keeps its identity unless its annotation has to be filled in."""
-        if expr.type_annotation is not None and is_complete(expr.type_annotation):
-            return expr
-        return Var(expr.name_hint, self.unifier.resolve(self.types[expr]), expr.span)
-
-    def visit_function(self, expr: Function) -> RelayExpr:
-        """Fill in the result type."""
-        params, body = [self.visit(p) for p in expr.params], self.visit(expr.body)
-        func_type = self.unifier.resolve(self.types[expr])
-        assert isinstance(func_type, FuncType)
-        same = body is expr.body and all(a is b for a, b in zip(params, expr.params, strict=True))
-        if same and same_type(expr.ret_type, func_type.ret_type):
-            return expr
-        return Function(params, body, func_type.ret_type, expr.type_params, expr.attrs, expr.span)  # type: ignore[arg-type]
-
-    def visit_match(self, expr: Match) -> RelayExpr:
-        """Rebuild patterns with the typed variables."""
-        data = self.visit(expr.data)
-        clauses = [Clause(self._pattern(c.lhs), self.visit(c.rhs), c.span) for c in expr.clauses]
-        same = all(a.lhs is b.lhs and a.rhs is b.rhs for a, b in zip(clauses, expr.clauses, strict=True))
-        return expr if same and data is expr.data else Match(data, clauses, expr.complete, expr.span)
-
-    def _pattern(self, pattern: Pattern) -> Pattern:
-        match pattern:
-            case PatternVar():
-                var = self.visit(pattern.var)
-                return pattern if var is pattern.var else PatternVar(var, pattern.span)  # type: ignore[arg-type]
-            case PatternConstructor() | PatternTuple():
-                inner = [self._pattern(p) for p in pattern.patterns]
-                if all(a is b for a, b in zip(inner, pattern.patterns, strict=True)):
-                    return pattern
-                return pattern.replace(patterns=inner)
-        return pattern
-
-
-def _callee_name(op: RelayExpr) -> str:
-    match op:
-        case GlobalVar():
-            return f"@{op.name_hint}"
-        case Var():
-            return f"%{op.name_hint}"
-        case Constructor():
-            return op.name_hint
-    return "a function"
-
-
-def _describe_call(call: Call, arg_types: Sequence[Type]) -> str:
-    op = call.op
-    assert isinstance(op, Op)
-    names = getattr(op.get_attr("OpDef"), "inputs", None) or ()
-    parts = [
-        f"{names[i]}: {describe(t)}" if len(names) == len(arg_types) else describe(t) for i, t in enumerate(arg_types)
-    ]
-    return f"{op.name}({', '.join(parts)})"
-
-
-def describe_pattern(pattern: Pattern) -> str:
-    """A pattern as text, for messages."""
-    match pattern:
-        case PatternVar():
-            return f"%{pattern.var.name_hint}"
-        case PatternConstructor():
-            inner = ", ".join(map(describe_pattern, pattern.patterns))
-            return f"{pattern.constructor.name_hint}({inner})" if inner else pattern.constructor.name_hint
-        case PatternTuple():
-            return f"({', '.join(map(describe_pattern, pattern.patterns))})"
-    return "_"
-
-
-__all__ = ["describe_dim", "describe_pattern", "infer_expr", "infer_module"]
+        return Recorder(self.types, self.unifier, self._kept).visit(expr)
