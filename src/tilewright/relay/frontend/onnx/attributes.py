@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,9 @@ _DTYPES: dict[int, str] = {
     onnx.TensorProto.UINT64: "uint64",
     onnx.TensorProto.BOOL: "bool",
 }
+
+# Of these, the bytes in the file are numpy's.
+_RAW_DTYPES = frozenset(_DTYPES) - {onnx.TensorProto.BFLOAT16}
 
 
 def dtype_of(onnx_type: int, where: str) -> str:
@@ -65,5 +69,7 @@ def _value(attribute: onnx.AttributeProto) -> Any:
 
 
 def to_array(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
-    """The numpy array of a tensor, copied so that it owns its memory."""
-    return np.array(numpy_helper.to_array(tensor))
+    """The numpy array of a tensor; perhaps a read-only view of the tensor's bytes."""
+    if tensor.HasField("raw_data") and tensor.data_type in _RAW_DTYPES and sys.byteorder == "little":
+        return np.frombuffer(tensor.raw_data, _DTYPES[tensor.data_type]).reshape(tuple(tensor.dims))
+    return np.asarray(numpy_helper.to_array(tensor))

@@ -203,13 +203,15 @@ class GraphImporter:
 
     def param_value(self, var: Var) -> np.ndarray[Any, Any] | None:
         """The value of a weight; None for an input."""
-        if self.values.get(var.name_hint) is var and var.name_hint in self.params:
-            return self.params[var.name_hint].numpy()
-        return None
+        return self.params[var.name_hint].numpy() if self.is_param(var) else None
+
+    def is_param(self, var: Var) -> bool:
+        """Whether a variable is a weight."""
+        return var.name_hint in self.params and self.values.get(var.name_hint) is var
 
     def with_params(self, expr: RelayExpr) -> RelayExpr:
         """``expr`` with weights as constants."""
-        binds = {v: const(self.params[v.name_hint]) for v in free_vars(expr) if self.param_value(v) is not None}
+        binds = {v: const(self.params[v.name_hint]) for v in free_vars(expr) if isinstance(v, Var) and self.is_param(v)}
         return substitute(expr, binds)
 
     def is_constant_expr(self, expr: RelayExpr) -> bool:
@@ -281,7 +283,7 @@ class GraphImporter:
 
     def _is_known(self, expr: RelayExpr) -> bool:
         if isinstance(expr, Var):
-            return self.param_value(expr) is not None
+            return self.is_param(expr)
         return self.is_constant_expr(expr)
 
     def _known(self, value: RelayExpr) -> RelayExpr:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ _OLDEST_OPSET = 7
 # Protobuf cannot serialise more, and the checker works on the serialised form.
 _PROTOBUF_LIMIT_BYTES = (1 << 31) - 1
 # Initializers above this size are left out of what the checker reads: their contents do not concern it.
-_CHECKED_TENSOR_BYTES = 1 << 12
+_CHECKED_ELEMENTS = 1 << 10
 # Functions are written out level by level; ONNX's own nest three deep.
 _MAX_FUNCTION_DEPTH = 8
 
@@ -147,7 +148,7 @@ def _is_defined_by_others(node: onnx.NodeProto, opset: int) -> bool:
 
 def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with large initializers as inputs: what the checker asks about, without copies of the weights."""
-    large = [t for t in model.graph.initializer if len(t.raw_data) > _CHECKED_TENSOR_BYTES and t.name]
+    large = [t for t in model.graph.initializer if t.name and _is_large(t)]
     if not large:
         return model
     light = onnx.ModelProto()
@@ -168,6 +169,11 @@ def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
         elif sum(t.name == tensor.name for t in large) > 1:
             raise OnnxImportError(f"the model has two initializers named {tensor.name!r}")
     return light
+
+
+def _is_large(tensor: onnx.TensorProto) -> bool:
+    # Asking for the length of raw_data would copy it.
+    return tensor.HasField("raw_data") and math.prod(tensor.dims) > _CHECKED_ELEMENTS
 
 
 def _copy_field(message: object, name: str, value: object) -> None:
