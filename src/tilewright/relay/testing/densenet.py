@@ -13,7 +13,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.relay.testing import layers
-from tilewright.relay.testing.init import create_workload
+from tilewright.relay.testing.init import He, create_workload
 from tilewright.runtime.ndarray import NDArray
 
 # Channels of the stem, growth rate, layers of each block.
@@ -105,4 +105,4 @@ def get_workload(
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """The network as a typed module, and its parameters; arguments as ``get_net``."""
-    return create_workload(get_net(densenet_size, classes, batch_size, image_shape, dtype))
+    return create_workload(get_net(densenet_size, classes, batch_size, image_shape, dtype), He())

@@ -7,7 +7,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.relay.testing import layers
-from tilewright.relay.testing.init import create_workload
+from tilewright.relay.testing.init import He, create_workload
 from tilewright.runtime.ndarray import NDArray
 
 Pair = tuple[int, int]
@@ -158,4 +158,4 @@ def get_workload(
     batch_size: int = 1, num_classes: int = 1000, image_shape: tuple[int, ...] = (3, 299, 299), dtype: str = "float32"
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """The network as a typed module, and its parameters; arguments as ``get_net``."""
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype))
+    return create_workload(get_net(batch_size, num_classes, image_shape, dtype), He())

@@ -79,6 +79,17 @@ class Xavier(Initializer):
             arr[...] = self.random.normal(0, scale, size=arr.shape)
 
 
+class He(Xavier):
+    """Weights that keep the size of activations through layers with ReLU (He et al., 2015).
+
+    For deep networks without shortcuts, where Xavier's weights let the signal die away, so that all inputs give one
+    output.
+    """
+
+    def __init__(self, random: np.random.RandomState | None = None) -> None:
+        super().__init__(factor_type="in", magnitude=6, random=random)
+
+
 class Constant(Initializer):
     """Every weight is ``value``."""
 

@@ -7,7 +7,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.relay.testing import layers
-from tilewright.relay.testing.init import create_workload
+from tilewright.relay.testing.init import He, create_workload
 from tilewright.runtime.ndarray import NDArray
 
 
@@ -117,4 +117,4 @@ def get_workload(
     layout: str = "NCHW",
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """The network as a typed module, and its parameters; arguments as ``get_net``."""
-    return create_workload(get_net(batch_size, num_classes, image_shape, dtype, layout))
+    return create_workload(get_net(batch_size, num_classes, image_shape, dtype, layout), He())

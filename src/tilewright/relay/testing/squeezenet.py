@@ -7,7 +7,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.relay.testing import layers
-from tilewright.relay.testing.init import create_workload
+from tilewright.relay.testing.init import He, create_workload
 from tilewright.runtime.ndarray import NDArray
 
 # Channels squeezed to and expanded to by each fire module; "pool" halves the image.
@@ -75,4 +75,4 @@ def get_workload(
     dtype: str = "float32",
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """The network as a typed module, and its parameters; arguments as ``get_net``."""
-    return create_workload(get_net(batch_size, image_shape, num_classes, version, dtype))
+    return create_workload(get_net(batch_size, image_shape, num_classes, version, dtype), He())

@@ -9,7 +9,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.relay.testing import layers as wrapper
-from tilewright.relay.testing.init import create_workload
+from tilewright.relay.testing.init import He, create_workload
 from tilewright.runtime.ndarray import NDArray
 
 _FILTERS = (64, 128, 256, 512, 512)
@@ -77,4 +77,4 @@ def get_workload(
     batch_norm: bool = False,
 ) -> tuple[IRModule, dict[str, NDArray]]:
     """The network as a typed module, and its parameters; arguments as ``get_net``."""
-    return create_workload(get_net(batch_size, image_shape, num_classes, dtype, num_layers, batch_norm))
+    return create_workload(get_net(batch_size, image_shape, num_classes, dtype, num_layers, batch_norm), He())
