@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.models.relay_in_torch import run_in_torch
 
 import tilewright as tvm
-from tests.models.relay_in_torch import run_in_torch
 from tilewright import relay
 from tilewright.contrib import graph_executor
 from tilewright.testing.compiled import assert_close, run
