@@ -127,6 +127,7 @@ class Analyzer:
         self.context.branch()
         try:
             self._assume(simple, True)
+            self.context.forget()
             yield
         finally:
             self.context.restore(saved)

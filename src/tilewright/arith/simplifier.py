@@ -35,6 +35,7 @@ from tilewright.ir.prim_expr import (
     FloorMod,
     IntImm,
     Let,
+    LiteralRangeError,
     Max,
     Min,
     Mod,
@@ -68,9 +69,14 @@ class Simplifier(ExprMutator):
         self.rules = RuleEngine(self)
 
     def simplify(self, e: PrimExpr) -> PrimExpr:
-        """The simplest form of ``e`` that is found."""
+        """The simplest form of ``e`` that is found; ``e`` itself when a literal of that form does not fit the dtype."""
         self.memo = self.context.simplify_memo
-        result = self.visit_expr(e)
+        depth = self._depth
+        try:
+            result = self.visit_expr(e)
+        except LiteralRangeError:  # the arithmetic overflows, so its algebra does not hold
+            self._depth = depth
+            result = self.memo[e] = e
         self.memo[result] = result
         return result
 
@@ -400,8 +406,8 @@ class Simplifier(ExprMutator):
 
     def visit_cast(self, e: Cast) -> PrimExpr:
         """Constants are converted at once."""
-        new = super().visit_cast(e)
-        return self._finish(new) if type(new) is Cast else self.visit_expr(new) if new is not e else e
+        new = ops.cast(e.dtype, self.visit_expr(e.value))
+        return self._finish(new) if type(new) is Cast else new
 
     def visit_let(self, e: Let) -> PrimExpr:
         """A literal or a variable takes the place of the name."""

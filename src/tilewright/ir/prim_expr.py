@@ -175,6 +175,10 @@ class _Identity:
     __slots__ = ()
 
 
+class LiteralRangeError(ValueError):
+    """A literal does not fit its dtype."""
+
+
 class ConstExpr(PrimExpr):
     """A literal."""
 
@@ -188,7 +192,7 @@ class IntImm(ConstExpr):
         value = int(value)
         low, high = dt.int_range(dtype)
         if not low <= value <= high:
-            raise ValueError(f"the literal {value} does not fit {dtype}, which holds {low} to {high}")
+            raise LiteralRangeError(f"the literal {value} does not fit {dtype}, which holds {low} to {high}")
         self._init(dtype, value)
 
     def __int__(self) -> int:

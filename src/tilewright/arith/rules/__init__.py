@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright.arith.pattern import Rule, compile_rules
 from tilewright.arith.rules import choice, compare, division, logic, minmax, vector
 from tilewright.ir.op import Op
-from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.ir.prim_expr import IntImm, LiteralRangeError, PrimExpr
 
 if TYPE_CHECKING:
     from tilewright.arith.simplifier import Simplifier
@@ -71,6 +71,6 @@ class RuleEngine:
             return None
         try:
             result: PrimExpr | None = matcher(e, self.lower, self.upper, self.fits_block)
-        except ValueError:  # a computed literal does not fit the dtype
+        except LiteralRangeError:  # a computed literal does not fit the dtype
             return None
         return result

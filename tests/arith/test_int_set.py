@@ -1,0 +1,76 @@
+"""Interval sets with symbolic ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewright import tir
+from tilewright.arith import (
+    IntSet,
+    deduce_bound,
+    detect_clip_bound,
+    detect_linear_equation,
+    eval_set,
+    intersect,
+    union,
+)
+
+I, J, N, S = (tir.Var(n) for n in "ijns")
+DOMAINS = {I: tir.Range(0, 8), J: tir.Range(0, N)}
+
+EXAMPLES = [
+    (I * 4 + J, "IntervalSet[0, (n + 27)]"),
+    (10 - I, "IntervalSet[3, 10]"),
+    (S + I, "IntervalSet[s, (s + 7)]"),
+    (I // 2, "IntervalSet[0, 3]"),
+    (I % 3, "IntervalSet[0, 2]"),
+    ((I + 8) % 16, "IntervalSet[8, 15]"),
+    (I * S, "IntervalSet[-inf, +inf]"),
+    (tir.min(I, 5), "IntervalSet[0, 5]"),
+    (tir.Select(J < 3, I, I + 10), "IntervalSet[0, 17]"),
+    (tir.Load("int32", tir.Var("A", "handle"), I), "IntervalSet[-inf, +inf]"),
+    (tir.Load("int32", tir.Var("A", "handle"), S), "IntervalSet[A[s], A[s]]"),
+    (I - I, "IntervalSet[0, 0]"),
+]
+
+
+@pytest.mark.parametrize(("expr", "text"), EXAMPLES, ids=[str(e) for e, _ in EXAMPLES])
+def test_values_of_an_expression(expr: tir.PrimExpr, text: str) -> None:
+    assert str(eval_set(expr, DOMAINS)) == text
+
+
+def test_union_and_intersection() -> None:
+    a, b = IntSet.interval(0, 4), IntSet.interval(3, 9)
+    assert str(union([a, b])) == "IntervalSet[0, 9]"
+    assert str(intersect([a, b])) == "IntervalSet[3, 4]"
+    assert union([]).is_nothing()
+    assert union([a, IntSet.everything()]).is_everything()
+
+
+def test_covering_ranges() -> None:
+    covered = IntSet.interval(2, 5).cover_range()
+    assert (int(covered.min), int(covered.extent)) == (2, 4)
+    point = IntSet.single_point(I).cover_range()
+    assert point.min is I
+    assert int(point.extent) == 1
+    with pytest.raises(ValueError, match="unbounded"):
+        IntSet.everything().cover_range()
+
+
+def test_linear_equations() -> None:
+    assert [str(c) for c in detect_linear_equation(I * 4 + J * N + 3, [I, J])] == ["4", "n", "3"]
+    assert [str(c) for c in detect_linear_equation((I + J) * N, [I, J])] == ["n", "n", "0"]
+    assert detect_linear_equation(I * J, [I, J]) == []
+    assert detect_linear_equation(I // 2, [I]) == []
+
+
+def test_clip_bounds() -> None:
+    bounds = detect_clip_bound(tir.all(I < N, I >= 2, J < 5), [I, J])
+    assert [None if b is None else str(b) for b in bounds] == ["2", "(n - 1)", None, "4"]
+    assert detect_clip_bound(I * I < 4, [I]) == []
+
+
+def test_deduced_bounds() -> None:
+    assert str(deduce_bound(I, I * 8 + J < N, {}, {J: tir.Range(0, 8)})) == "IntervalSet[-inf, (floordiv(n, 8) - 1)]"
+    assert str(deduce_bound(I, I >= J, {}, {J: tir.Range(0, 8)})) == "IntervalSet[7, +inf]"
+    assert deduce_bound(I, I * J < N, {}, {}).is_everything()

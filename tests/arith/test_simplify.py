@@ -1,0 +1,166 @@
+"""Normal forms that the simplifier gives, by example."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tilewright import tir
+from tilewright.arith import Analyzer, simplify
+from tilewright.tir import expr as e
+
+X, Y, Z, N, M = (tir.Var(n) for n in "xyznm")
+I, J, K = tir.Var("i"), tir.Var("j"), tir.Var("k")
+
+
+def analyzer() -> Analyzer:
+    """0 <= i < 8, 0 <= j < 16, 0 <= k < 4."""
+    made = Analyzer()
+    for var, extent in ((I, 8), (J, 16), (K, 4)):
+        made.bind(var, tir.Range(0, extent))
+    return made
+
+
+EXAMPLES = [
+    # sums
+    ((X + 3) * 4 - X * 2, "((x*2) + 12)"),
+    (X - Y + Y, "x"),
+    (5 - X, "(5 - x)"),
+    ((I * 8 + J) * 64 + (K * 16 + X), "((((i*512) + (j*64)) + (k*16)) + x)"),
+    (X * Y - Y * 0, "(x*y)"),
+    # quotients and remainders
+    ((I * 16 + J) // 16, "i"),
+    ((I * 16 + J) % 16, "j"),
+    (X // 4 * 4 + X % 4, "x"),
+    (X // 4 % 3 * 4 + X % 4, "floormod(x, 12)"),
+    (X // 4 // 3, "floordiv(x, 12)"),
+    ((X * 6 + 4) // 2, "((x*3) + 2)"),
+    ((N + 63) // 64, "floordiv((n + 63), 64)"),
+    ((N + 127) // 64, "(floordiv((n + 63), 64) + 1)"),
+    ((X * 16 + J) // 64, "floordiv(x, 4)"),
+    ((X * 16 + J) % 64, "((floormod(x, 4)*16) + j)"),
+    (tir.truncdiv(I * 3 + 1, 2), "floordiv(((i*3) + 1), 2)"),
+    (X // -4, "floordiv((x*-1), 4)"),
+    # choices
+    (tir.min(I, 9), "i"),
+    (tir.max(X, X + 1), "(x + 1)"),
+    (tir.min(X * 4, Y * 4), "(min(x, y)*4)"),
+    (tir.min(tir.max(X, Y), X), "x"),
+    (tir.Select(X < Y, X, Y), "min(x, y)"),
+    (tir.if_then_else(tir.Not(X < Y), X, 3), "tir.if_then_else((y <= x), x, 3)"),
+    # comparisons
+    (X + 3 < Y + 3, "(x < y)"),
+    (X > 3, "(3 < x)"),
+    (X >= Y, "(y <= x)"),
+    (X * 4 < 10, "(x < 3)"),
+    (I * 16 + J < 64, "(i < 4)"),
+    (I * 16 + J < 128, "(bool)1"),
+    (I * 2 == 5, "(bool)0"),
+    (X // 4 < 3, "(x < 12)"),
+    (tir.likely(I < 8), "(bool)1"),
+    # logic
+    (tir.all(X < 3, X < 5), "(x < 3)"),
+    (tir.any(X < 3, X >= 3), "(bool)1"),
+    (tir.Not(tir.all(X < 3, Y < 5)), "((3 <= x) || (5 <= y))"),
+    # vectors
+    (tir.Ramp(X, 1, 4) + tir.Broadcast(Y, 4), "ramp((x + y), 1, 4)"),
+    (tir.Ramp(I * 8, 1, 8) // tir.Broadcast(tir.const(8), 8), "x8(i)"),
+    (tir.Ramp(X * 8, 1, 8) % tir.Broadcast(tir.const(56), 8), "ramp((floormod(x, 7)*8), 1, 8)"),
+    (tir.Ramp(X, 2, 4) * tir.Broadcast(tir.const(3), 4), "ramp((x*3), 6, 4)"),
+    (tir.Broadcast(X, 4) < tir.Broadcast(Y, 4), "x4((x < y))"),
+    # conversions and lets
+    (tir.Cast("int64", tir.const(3)) + tir.const(4, "int64"), "(int64)7"),
+    (tir.Let(Z, tir.const(3), X + Z), "(x + 3)"),
+]
+
+
+@pytest.mark.parametrize(("expr", "text"), EXAMPLES, ids=[str(i) for i in range(len(EXAMPLES))])
+def test_normal_form(expr: tir.PrimExpr, text: str) -> None:
+    assert str(analyzer().simplify(expr)) == text
+
+
+def test_floating_point_sums_keep_their_order() -> None:
+    a, b = tir.Var("a", "float32"), tir.Var("b", "float32")
+    kept = a + b - a
+    assert simplify(kept) is kept
+
+
+def test_a_division_by_zero_is_left_alone() -> None:
+    for cls in (e.FloorDiv, e.FloorMod, e.Div, e.Mod):
+        kept = cls(X, tir.const(0))
+        assert simplify(kept) is kept
+
+
+def test_a_literal_that_would_not_fit_is_not_made() -> None:
+    big = X * 2**30
+    assert isinstance(simplify(big * 2**30), tir.PrimExpr)
+
+
+def test_symbolic_division_needs_a_known_sign() -> None:
+    size = tir.SizeVar("s")
+    positive = Analyzer()
+    positive.bind(N, tir.Range(1, 100))
+    assert str(positive.simplify((N * X + N) // N)) == "(x + 1)"
+    kept = (size * X) // size  # the size may be 0
+    assert simplify(kept) is kept
+
+
+def test_conditions_in_scope() -> None:
+    known = analyzer()
+    with known.constraint_scope(tir.likely(tir.all(X < 4, Y * 8 + J < N))):
+        assert known.can_prove(X < 5)
+        assert known.can_prove(Y * 8 + J < N + 1)
+        assert known.simplify(tir.min(X, 7)) is X
+        assert not known.can_prove(X < 3)
+    assert not known.can_prove(X < 5)
+
+
+def test_congruence_in_scope() -> None:
+    known = Analyzer()
+    with known.constraint_scope(X % 4 == 0):
+        assert known.modular_set(X).coeff == 4
+        assert str(known.simplify((X + 3) // 4 * 4)) == "(floordiv((x + 3), 4)*4)" or known.can_prove(X % 2 == 0)
+        assert known.can_prove(X % 2 == 0)
+
+
+def test_binding_a_variable_to_an_expression() -> None:
+    known = Analyzer()
+    known.bind(X, Y * 4)
+    assert str(known.simplify(X + 1)) == "((y*4) + 1)"
+
+
+def test_rebinding_forgets_what_was_concluded() -> None:
+    known = Analyzer()
+    known.bind(X, tir.Range(0, 4))
+    assert known.can_prove(X < 4)
+    known.bind(X, tir.Range(0, 9))
+    assert not known.can_prove(X < 4)
+
+
+def test_symbolic_ranges() -> None:
+    known = Analyzer()
+    known.bind(X, tir.Range(0, N))
+    assert known.can_prove(X < N)
+    assert known.can_prove(X <= N - 1)
+    assert not known.can_prove(X < N - 1)
+
+
+def test_a_typical_index_takes_far_less_than_a_millisecond() -> None:
+    index = ((I * 8 + J) * 64 + (K * 4 + X)) * 3 + Y
+    best = 1.0
+    for _ in range(50):
+        fresh = analyzer()
+        start = time.perf_counter()
+        fresh.simplify(index)
+        best = min(best, time.perf_counter() - start)
+    assert best < 3e-4
+
+
+def test_a_deep_sum_is_simplified_in_linear_time() -> None:
+    total: tir.PrimExpr = X
+    for _ in range(5_000):
+        total = e.Add(total, Y)
+    start = time.perf_counter()
+    assert str(simplify(total)) == "(x + (y*5000))"
+    assert time.perf_counter() - start < 2.0
