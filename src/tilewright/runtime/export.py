@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ._ffi import LIB, check_call, find_library, include_dir
-from .error import ExportError
+from .error import ExportError, TVMError
 from .module import Module, load_module
 
 _SUFFIXES = (".so", ".o", ".a", ".tar", ".dll", ".dylib")
@@ -271,6 +271,8 @@ def export_library(
     except OSError as error:
         why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror
         raise ExportError(f"cannot write {target}: {why}") from error
+    except TVMError as error:
+        raise ExportError(f"cannot export {target}: {error}") from error
     finally:
         partial.unlink(missing_ok=True)
     return str(target)

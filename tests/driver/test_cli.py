@@ -1,0 +1,226 @@
+"""The command line: what it prints, what it writes, and one clear message for everything that goes wrong."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+ROOT = Path(__file__).parents[2]
+DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
+
+
+def tilewright(
+    *args: object, env: dict[str, str] | None = None, limit: Callable[[], None] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from tilewright.driver.cli import main; main()", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=env, preexec_fn=limit)
+
+
+def fails(result: subprocess.CompletedProcess[str], *words: str) -> None:
+    """Exit status not 0, one message that has the words, no traceback."""
+    text = result.stdout + result.stderr
+    assert result.returncode not in (0, None), text
+    assert "Traceback" not in text, text
+    assert "defect" not in text, text
+    for word in words:
+        assert word in text, f"{word!r} is not in:\n{text}"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("cli") / "digits.so"
+    result = tilewright("compile", DIGITS, "-o", path)
+    assert result.returncode == 0, result.stderr
+    for line in ("operators", "kernels", "activation memory", "CPU features needed", "time"):
+        assert line in result.stdout
+    return path
+
+
+def model(
+    path: Path, *nodes: onnx.NodeProto, shape: list[object] | None = None, dtype: int = TensorProto.FLOAT
+) -> Path:
+    """A model x -> y of the given nodes, unchecked."""
+    x = helper.make_tensor_value_info("x", dtype, [1, 3, 8, 8] if shape is None else shape)
+    y = helper.make_tensor_value_info("y", dtype, [None] * len(shape or [1, 3, 8, 8]))
+    graph = helper.make_graph(list(nodes), "g", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+def test_run_writes_what_the_library_computes(library: Path, tmp_path: Path) -> None:
+    held = np.load(DIGITS.parent / "heldout.npz")
+    np.savez(tmp_path / "x.npz", pixels=held["pictures"][:1, None].astype("float32") / 16)
+    result = tilewright("run", library, "--inputs", tmp_path / "x.npz", "-o", tmp_path / "y.npz")
+    assert result.returncode == 0, result.stderr
+    assert np.load(tmp_path / "y.npz")["output_0"].argmax() == held["labels"][0]
+
+
+def test_run_makes_up_inputs_when_asked(library: Path) -> None:
+    result = tilewright("run", library, "--fill", "random")
+    assert result.returncode == 0
+    assert "output_0: float32 (1, 10)" in result.stdout
+
+
+def test_bench_prints_the_latency(library: Path) -> None:
+    result = tilewright("bench", library, "--threads", "2", "--repeat", "2", "--seconds", "0.01")
+    assert result.returncode == 0
+    assert "median (ms)" in result.stdout
+
+
+def test_show_prints_relay_text_that_parses() -> None:
+    import tilewright as tvm
+
+    result = tilewright("show", DIGITS)
+    assert result.returncode == 0
+    assert result.stdout.startswith('#[version = "0.0.5"]\ndef @main(%pixels: Tensor[(1, 1, 8, 8), float32]')
+    assert "main" in tvm.parser.fromtext(result.stdout)
+
+
+def test_dump_ir_writes_a_file_for_each_pass(tmp_path: Path) -> None:
+    result = tilewright("compile", DIGITS, "-o", tmp_path / "d.so", "--dump-ir", tmp_path / "ir", "-q")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == ""
+    names = [p.name for p in (tmp_path / "ir").iterdir()]
+    assert any("import" in n for n in names)
+    assert any("FuseOps" in n for n in names)
+    assert any(n.endswith(".ll") for n in names)
+
+
+@pytest.mark.parametrize("target", ["c", "llvm -mcpu=x86-64"])
+def test_compile_for_another_target(target: str, tmp_path: Path) -> None:
+    result = tilewright("compile", DIGITS, "-o", tmp_path / "d.so", "--target", target, "--opt-level", "1")
+    assert result.returncode == 0, result.stderr
+    assert tilewright("run", tmp_path / "d.so", "--fill", "ones").returncode == 0
+
+
+def test_a_missing_model_is_named(tmp_path: Path) -> None:
+    fails(tilewright("compile", tmp_path / "none.onnx", "-o", tmp_path / "x.so"), "none.onnx", "no such file")
+
+
+@pytest.mark.parametrize("content", [b"", b"hello, this is not a model", b"\x00" * 1000])
+def test_a_file_that_is_no_model_is_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "bad.onnx").write_bytes(content)
+    fails(tilewright("compile", tmp_path / "bad.onnx", "-o", tmp_path / "x.so"), "bad.onnx", "not an ONNX model")
+    assert not (tmp_path / "x.so").exists()
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_a_model_cut_short_is_refused(share: float, tmp_path: Path) -> None:
+    whole = DIGITS.read_bytes()
+    (tmp_path / "cut.onnx").write_bytes(whole[: int(len(whole) * share)])
+    fails(tilewright("compile", tmp_path / "cut.onnx", "-o", tmp_path / "x.so"), "cut.onnx")
+    assert not (tmp_path / "x.so").exists()
+
+
+def test_all_unsupported_operators_are_named_with_their_nodes(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("StringNormalizer", ["x"], ["a"], name="first"),
+        helper.make_node("NoSuchOperator", ["a"], ["b"], name="second", domain="com.example"),
+        helper.make_node("NoSuchOperator", ["b"], ["y"], name="third", domain="com.example"),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [x], [y]), opset_imports=opsets), tmp_path / "m.onnx")
+    result = tilewright("compile", tmp_path / "m.onnx", "-o", tmp_path / "x.so")
+    fails(result, "StringNormalizer", "first", "com.example.NoSuchOperator", "second", "third")
+
+
+def test_unknown_dimensions_say_which_option_to_give(tmp_path: Path) -> None:
+    path = model(tmp_path / "m.onnx", helper.make_node("Relu", ["x"], ["y"]), shape=["batch", 3])
+    fails(tilewright("compile", path, "-o", tmp_path / "x.so"), "--input-shape", "x:?,3")
+    given = tilewright("compile", path, "-o", tmp_path / "x.so", "--input-shape", "x:2,3")
+    assert given.returncode == 0, given.stderr
+
+
+@pytest.mark.parametrize("shape", ["x", "x:a,b", "x:-1,3", ":1,3"])
+def test_a_malformed_input_shape_is_refused(shape: str, tmp_path: Path) -> None:
+    fails(tilewright("compile", DIGITS, "-o", tmp_path / "x.so", "--input-shape", shape), shape)
+
+
+def test_a_shape_for_an_input_that_is_not_there_names_the_inputs(tmp_path: Path) -> None:
+    fails(tilewright("compile", DIGITS, "-o", tmp_path / "x.so", "--input-shape", "q:1"), "'q'", "'pixels'")
+
+
+def test_external_data_outside_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret.bin").write_bytes(bytes(16))
+    (tmp_path / "models").mkdir()
+    weight = numpy_helper.from_array(np.zeros(4, "float32"), "w")
+    weight.ClearField("raw_data")
+    weight.data_location = TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="../secret.bin")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])
+    graph = helper.make_graph([helper.make_node("Add", ["x", "w"], ["y"])], "g", [x], [y], [weight])
+    (tmp_path / "models" / "m.onnx").write_bytes(helper.make_model(graph).SerializeToString())
+    fails(tilewright("compile", tmp_path / "models" / "m.onnx", "-o", tmp_path / "x.so"), "w", "../secret.bin")
+
+
+def test_an_unwritable_output_is_noticed_before_compiling(tmp_path: Path) -> None:
+    fails(tilewright("compile", DIGITS, "-o", tmp_path / "none" / "x.so"), "x.so", "does not exist")
+    fails(tilewright("compile", DIGITS, "-o", tmp_path), "directory")
+
+
+def test_a_missing_compiler_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    env = {**os.environ, "PATH": str(tmp_path)}
+    fails(tilewright("compile", DIGITS, "-o", tmp_path / "x.so", env=env), "C compiler", "install")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_reported_and_nothing_is_left(tmp_path: Path) -> None:
+    def limit_file_size() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    env = {**os.environ, "TILEWRIGHT_CACHE": "0", "TMPDIR": str(tmp_path)}
+    fails(tilewright("compile", DIGITS, "-o", tmp_path / "x.so", env=env, limit=limit_file_size), "x.so")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_target_lists_the_known_ones(tmp_path: Path) -> None:
+    fails(tilewright("compile", DIGITS, "-o", tmp_path / "x.so", "--target", "quantum"), "quantum", "llvm")
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.9])
+def test_a_truncated_library_is_refused(library: Path, share: float, tmp_path: Path) -> None:
+    whole = library.read_bytes()
+    (tmp_path / "cut.so").write_bytes(whole[: int(len(whole) * share)])
+    fails(tilewright("run", tmp_path / "cut.so", "--fill", "ones"), "cut.so")
+
+
+def test_a_missing_library_is_named(tmp_path: Path) -> None:
+    fails(tilewright("run", tmp_path / "none.so", "--fill", "ones"), "none.so", "no such file")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({}, ["'pixels'", "--fill"]),
+        ({"q": np.zeros(1, "float32")}, ["'q'", "pixels"]),
+        ({"pixels": np.zeros((1, 1, 8, 9), "float32")}, ["(1, 1, 8, 8)", "(1, 1, 8, 9)"]),
+        ({"pixels": np.zeros((1, 1, 8, 8), "float64")}, ["float32", "float64"]),
+    ],
+)
+def test_wrong_inputs_name_what_is_expected_and_found(
+    library: Path, arrays: dict[str, np.ndarray], words: list[str], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "x.npz", **arrays)
+    fails(tilewright("run", library, "--inputs", tmp_path / "x.npz"), *words)
+
+
+def test_an_input_file_that_is_no_npz_is_refused(library: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.npz").write_bytes(b"PK\x03\x04 not really")
+    fails(tilewright("run", library, "--inputs", tmp_path / "x.npz"), "x.npz")
+
+
+def test_no_code_runs_from_a_pickled_input(library: Path, tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", pixels=np.array([{"a": 1}], dtype=object))
+    fails(tilewright("run", library, "--inputs", tmp_path / "x.npz"), "x.npz")
