@@ -241,13 +241,15 @@ def test_parallel_convolutions_become_one() -> None:
     check(
         transform.CombineParallelConv2D(2),
         """
-        def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(4, 3, 1, 1), float32], %v: Tensor[(2, 3, 1, 1), float32]) {
+        def @main(%x: Tensor[(1, 3, 8, 8), float32],
+                  %w: Tensor[(4, 3, 1, 1), float32], %v: Tensor[(2, 3, 1, 1), float32]) {
           %0 = nn.conv2d(%x, %w, padding=[0, 0, 0, 0], channels=4, kernel_size=[1, 1]);
           %1 = nn.conv2d(%x, %v, padding=[0, 0, 0, 0], channels=2, kernel_size=[1, 1]);
           (%0, %1)
         }""",
         """
-        def @main(%x: Tensor[(1, 3, 8, 8), float32], %w: Tensor[(4, 3, 1, 1), float32], %v: Tensor[(2, 3, 1, 1), float32]) {
+        def @main(%x: Tensor[(1, 3, 8, 8), float32],
+                  %w: Tensor[(4, 3, 1, 1), float32], %v: Tensor[(2, 3, 1, 1), float32]) {
           %0 = (%w, %v);
           %1 = concatenate(%0);
           %2 = nn.conv2d(%x, %1, padding=[0, 0, 0, 0], channels=6, kernel_size=[1, 1]);
