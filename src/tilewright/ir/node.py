@@ -21,6 +21,7 @@ from __future__ import annotations
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
 from weakref import WeakValueDictionary
 
@@ -140,28 +141,39 @@ class Node(metaclass=NodeMeta):
 
 
 _INTERNED: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
+_REFERENCES: dict[Any, Any] = _INTERNED.data  # type: ignore[attr-defined]  # the hottest look-up of the compiler
 _INTERN_LOCK = threading.Lock()
 
 
-def _intern_key_part(value: Any) -> Any:
-    if isinstance(value, float):  # tells -0.0 from 0.0 and equates a NaN with itself
-        return struct.pack("<d", value)
-    return value
+def _bits_of_floats(values: Any) -> Any:
+    """The key of fields that may be floats: tells -0.0 from 0.0, and equates a NaN with itself."""
+    parts = values if isinstance(values, tuple) else (values,)
+    return tuple(struct.pack("<d", v) if isinstance(v, float) else v for v in parts)
 
 
 class InternMeta(NodeMeta):
     """Hash-conses: two constructions with identical fields give one object."""
 
     _unique: bool
+    _key: Callable[[Any], Any]
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> InternMeta:
+        has_float = "float" in namespace.get("__annotations__", {}).values()
+        cls = super().__new__(mcs, name, bases, namespace, **kwargs)
+        fields = attrgetter(*cls._fields) if cls._fields else id
+        cls._key = staticmethod((lambda node: _bits_of_floats(fields(node))) if has_float else fields)  # type: ignore
+        return cls  # type: ignore[return-value]
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        node = super().__call__(*args, **kwargs)
+        node = type.__call__(cls, *args, **kwargs)
         if cls._unique:
             return node
-        key = (cls, *[_intern_key_part(getattr(node, f)) for f in cls._fields])
-        found = _INTERNED.get(key)
-        if found is not None:
-            return found
+        key = (cls, cls._key(node))
+        reference = _REFERENCES.get(key)
+        if reference is not None:
+            found = reference()
+            if found is not None:
+                return found
         with _INTERN_LOCK:
             return _INTERNED.setdefault(key, node)
 
