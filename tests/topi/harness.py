@@ -33,7 +33,7 @@ def evaluate(
     schedule: Schedule = topi.cpu.schedule_injective,
     target: str = "llvm",
 ) -> Any:
-    """What ``compute`` gives for the arrays under ``schedule``: interpreted before any pass, straight from the loops."""
+    """What ``compute`` gives for the arrays under ``schedule``: the loops interpreted before any pass."""
     arrays = tuple(np.ascontiguousarray(a) for a in arrays)
     with Target(target):
         inputs = placeholders(*arrays)

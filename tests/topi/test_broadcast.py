@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-
 from tests.topi.harness import close, evaluate, random
+
 from tilewright import te, topi
 from tilewright.topi import InvalidShapeError
 

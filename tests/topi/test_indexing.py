@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-
 from tests.topi.harness import close, evaluate, random
+
 from tilewright import te, topi
 from tilewright.topi import InvalidShapeError
 

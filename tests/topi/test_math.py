@@ -5,8 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-
 from tests.topi.harness import close, evaluate, random
+
 from tilewright import topi
 
 FUNCTIONS = [

@@ -5,8 +5,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-
 from tests.topi.harness import close, evaluate, random
+
 from tilewright import topi
 
 reduced = partial(evaluate, schedule=topi.cpu.schedule_reduce)

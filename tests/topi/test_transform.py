@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from tests.topi.harness import close, evaluate, random
+
 from tilewright import te, topi
 from tilewright.topi import InvalidShapeError
 

@@ -4,15 +4,32 @@ force (``dispatch.py``), and tuning records as JSON lines (``record.py``).
 
 from tilewright.autotvm import record
 from tilewright.autotvm.dispatch import (
-    ApplyConfig, ApplyFixedConfig, ApplyHistoryBest, DispatchContext, FallbackContext,
+    ApplyConfig,
+    ApplyFixedConfig,
+    ApplyHistoryBest,
+    DispatchContext,
+    FallbackContext,
 )  # fmt: skip
 from tilewright.autotvm.record import MeasureErrorNo, MeasureInput, MeasureResult
 from tilewright.autotvm.space import (
-    AnnotateEntity, ConfigEntity, ConfigSpace, FallbackConfigEntity, OtherOptionEntity, ReorderEntity, SplitEntity,
+    AnnotateEntity,
+    ConfigEntity,
+    ConfigSpace,
+    FallbackConfigEntity,
+    OtherOptionEntity,
+    ReorderEntity,
+    SplitEntity,
 )  # fmt: skip
 from tilewright.autotvm.task import (
-    Task, TaskExtractEnv, args_to_workload, create, get_config, register_topi_compute, register_topi_schedule,
-    serialize_args, template,
+    Task,
+    TaskExtractEnv,
+    args_to_workload,
+    create,
+    get_config,
+    register_topi_compute,
+    register_topi_schedule,
+    serialize_args,
+    template,
 )  # fmt: skip
 
 apply_history_best = ApplyHistoryBest
@@ -21,5 +38,6 @@ __all__ = [
     "AnnotateEntity", "ApplyConfig", "ApplyFixedConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace",
     "DispatchContext", "FallbackConfigEntity", "FallbackContext", "MeasureErrorNo", "MeasureInput", "MeasureResult",
     "OtherOptionEntity", "ReorderEntity", "SplitEntity", "Task", "TaskExtractEnv", "apply_history_best",
-    "args_to_workload", "create", "get_config", "record", "register_topi_compute", "register_topi_schedule", "serialize_args", "template",
+    "args_to_workload", "create", "get_config", "record", "register_topi_compute", "register_topi_schedule",
+    "serialize_args", "template",
 ]  # fmt: skip

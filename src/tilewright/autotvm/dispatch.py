@@ -140,7 +140,9 @@ class ApplyHistoryBest(DispatchContext):
                 self._keep(self.best_by_model, (inp.target.model, inp.task.workload), inp, res)
 
     @staticmethod
-    def _keep(table: dict[tuple[str, Workload], tuple[Any, Any]], key: tuple[str, Workload], inp: Any, res: Any) -> None:
+    def _keep(
+        table: dict[tuple[str, Workload], tuple[Any, Any]], key: tuple[str, Workload], inp: Any, res: Any
+    ) -> None:
         known = table.get(key)
         if known is None or _mean(res.costs) < _mean(known[1].costs):
             table[key] = (inp, res)

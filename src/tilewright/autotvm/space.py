@@ -135,7 +135,9 @@ class SplitEntity:
 class ReorderSpace(TransformSpace):
     """Orders of axes: all of them, the identity only, or a list of candidates."""
 
-    def __init__(self, axes: Sequence[Any], policy: str = "all", candidate: Sequence[Sequence[Any]] | None = None) -> None:
+    def __init__(
+        self, axes: Sequence[Any], policy: str = "all", candidate: Sequence[Sequence[Any]] | None = None
+    ) -> None:
         self.axes, self.policy = list(axes), policy
         n = len(self.axes)
         if policy == "all":
@@ -210,7 +212,7 @@ class AnnotateEntity:
             elif annotation == "vec":
                 if vec_size and axis_lens:
                     lanes = next((v for v in sorted(vec_size, reverse=True) if axis_lens[k] % v == 0), 1)
-                    outer, axes[k] = sch[op].split(axes[k], lanes)
+                    _, axes[k] = sch[op].split(axes[k], lanes)
                 sch[op].vectorize(axes[k])
             elif annotation != "none":
                 raise TilewrightError(f"annotation is none, unroll or vec, found {annotation!r}")
@@ -340,6 +342,10 @@ class ConfigSpace:
             raise KeyError(f"the configuration has no choice {name!r}; it has {', '.join(self._entity_map) or 'none'}")
         return self._entity_map[name]
 
+    def __setitem__(self, name: str, entity: Any) -> None:
+        """Fix a choice."""
+        self._entity_map[name] = entity
+
     def __repr__(self) -> str:
         lines = [f"ConfigSpace (len={len(self)}, space_map="]
         lines += [f"  {k:2d} {name}: {space}" for k, (name, space) in enumerate(self.space_map.items())]
@@ -384,7 +390,9 @@ class ConfigEntity(ConfigSpace):
         entities: OrderedDict[str, Any] = OrderedDict()
         for name, kind, value in json_dict["entity"]:
             if kind not in _KINDS:
-                raise TilewrightError(f"the record has a choice {name!r} of unknown kind {kind!r}; known: {', '.join(_KINDS)}")
+                raise TilewrightError(
+                    f"the record has a choice {name!r} of unknown kind {kind!r}; known: {', '.join(_KINDS)}"
+                )
             entities[name] = _KINDS[kind][0](value)
         return ConfigEntity(json_dict["index"], json_dict.get("code_hash"), entities)
 
@@ -397,9 +405,6 @@ class FallbackConfigEntity(ConfigSpace):
     """The point used where nothing is tuned; the template sets its choices by a rule (``cfg["tile"] = ...``)."""
 
     is_fallback = True
-
-    def __setitem__(self, name: str, entity: Any) -> None:
-        self._entity_map[name] = entity
 
     def fallback_split(self, name: str, constraints: Sequence[int]) -> None:
         """Take the factoring whose parts are the largest divisors within ``constraints`` (-1: no limit)."""

@@ -36,7 +36,9 @@ def _plain(value: Any) -> Any:
         return -1
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
-    raise TilewrightError(f"a template takes tensors, numbers, strings and tuples of these; found {type(value).__name__}")
+    raise TilewrightError(
+        f"a template takes tensors, numbers, strings and tuples of these; found {type(value).__name__}"
+    )
 
 
 def deserialize_args(args: Sequence[Any]) -> list[Any]:
@@ -77,7 +79,7 @@ class TaskTemplate:
     def __call__(self, *args: Any) -> tuple[te.Schedule, list[te.Tensor]]:
         arguments = deserialize_args(args)
         if self.fcustomized is not None:
-            return self.fcustomized(*arguments)  # type: ignore[no-any-return]
+            return self.fcustomized(*arguments)
         if self.fcompute is None or self.fschedule is None:
             raise TilewrightError("the template has no compute or no schedule registered")
         out = self.fcompute(*arguments)

@@ -2,11 +2,12 @@
 
 broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py scan.py   computes of general tensors
 nn/        computes of neural networks           image/     resizing of images
+vision/    boxes and regions of interest
 cpu/       schedules for CPUs, and the packed computes that they need           generic/   schedules that fit any target
 utils.py   constant shapes, walks over operations           tag.py   what kind of compute an operation is
 """
 
-from tilewright.topi import cpu, generic, image, nn, tag, utils
+from tilewright.topi import cpu, generic, image, nn, tag, utils, vision
 from tilewright.topi.broadcast import *  # noqa: F403
 from tilewright.topi.generic_op_impl import install
 from tilewright.topi.indexing import *  # noqa: F403
@@ -20,4 +21,4 @@ from tilewright.topi.utils import InvalidShapeError
 
 install()
 
-__all__ = ["InvalidShapeError", "cpu", "generic", "image", "nn", "tag", "utils"]
+__all__ = ["InvalidShapeError", "cpu", "generic", "image", "nn", "tag", "utils", "vision"]

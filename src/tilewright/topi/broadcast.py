@@ -42,9 +42,7 @@ def _broadcast_dim(x: PrimExpr, y: PrimExpr, a: Sequence[Any], b: Sequence[Any])
     return y if isinstance(y, IntImm) else ops.maximum(x, y)
 
 
-def broadcast_indices(
-    shape: Sequence[Any], out_shape: Sequence[Any], indices: Sequence[PrimExpr]
-) -> list[PrimExpr]:
+def broadcast_indices(shape: Sequence[Any], out_shape: Sequence[Any], indices: Sequence[PrimExpr]) -> list[PrimExpr]:
     """Indices into a tensor of ``shape`` for the element ``indices`` of ``out_shape`` that it is broadcast to."""
     skip = len(out_shape) - len(shape)
     result: list[PrimExpr] = []

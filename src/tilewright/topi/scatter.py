@@ -65,11 +65,13 @@ def scatter_elements(
             target[at] = combine(target[at], update[j])
         return ib.get()
 
-    return te.extern([tuple(data.shape)], [data, indices, updates], loops, dtype=[data.dtype], name="scatter", tag="scatter")
+    return te.extern(
+        [tuple(data.shape)], [data, indices, updates], loops, dtype=[data.dtype], name="scatter", tag="scatter"
+    )
 
 
 def scatter(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0) -> te.Tensor:
-    """``data`` with ``updates`` written to the positions ``indices`` along ``axis``; the last write to a place stays."""
+    """``data`` with ``updates`` written to the positions ``indices`` along ``axis``; the last write stays."""
     return scatter_elements(data, indices, updates, axis, "update")
 
 
@@ -100,7 +102,9 @@ def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: st
                 target[at] = combine(target[at], update[j * slice_size + i])
         return ib.get()
 
-    return te.extern([tuple(data.shape)], [data, indices, updates], loops, dtype=[data.dtype], name="scatter_nd", tag="scatter_nd")
+    return te.extern(
+        [tuple(data.shape)], [data, indices, updates], loops, dtype=[data.dtype], name="scatter_nd", tag="scatter_nd"
+    )
 
 
 __all__ = [

@@ -17,7 +17,8 @@ PARALLEL_ELEMENTS = 16384  # below this, starting threads costs more than it sav
 
 def row_kind(rows: Any, elements: Any) -> str:
     """Whether a loop over ``rows`` that touches ``elements`` is worth running on several threads."""
-    return "parallel" if isinstance(elements, int) and isinstance(rows, int) and rows > 1 and elements >= PARALLEL_ELEMENTS else "serial"  # fmt: skip
+    known = isinstance(elements, int) and isinstance(rows, int)
+    return "parallel" if known and rows > 1 and elements >= PARALLEL_ELEMENTS else "serial"
 
 
 def split_shape(shape: Any, axis: int) -> tuple[Any, Any, Any]:
@@ -26,7 +27,9 @@ def split_shape(shape: Any, axis: int) -> tuple[Any, Any, Any]:
     return prod(dims[:axis]), dims[axis], prod(dims[axis + 1 :])
 
 
-def _merge_sort(ib: Any, n: int, first: Any, second: Any, begin: PrimExpr, before: Callable[[Any, Any], PrimExpr]) -> Any:
+def _merge_sort(
+    ib: Any, n: int, first: Any, second: Any, begin: PrimExpr, before: Callable[[Any, Any], PrimExpr]
+) -> Any:
     """Sort the indices ``first[begin .. begin + n]``; gives the array, first or second, that ends up sorted.
 
     ``before(a, b)`` says that index ``a`` may stay left of index ``b``.
@@ -64,10 +67,19 @@ def _merge_sort(ib: Any, n: int, first: Any, second: Any, begin: PrimExpr, befor
 
 
 def _sorted_rows(
-    data: te.Tensor, axis: int, is_ascend: Any, limit: int, dtypes: tuple[str, ...], values: tuple[bool, ...], name: str,
+    data: te.Tensor,
+    axis: int,
+    is_ascend: Any,
+    limit: int,
+    dtypes: tuple[str, ...],
+    values: tuple[bool, ...],
+    name: str,
     valid_count: te.Tensor | None = None,
-) -> Any:  # fmt: skip
-    """The first ``limit`` elements of each sorted row: for every output its dtype, and whether it holds values or indices."""
+) -> Any:
+    """The first ``limit`` elements of each sorted row.
+
+    There is an output for each of ``dtypes``; ``values`` says whether it holds the elements or their indices.
+    """
     axis = normalize_axis(axis, data.ndim)
     outer, n, inner = split_shape(data.shape, axis)
     if not isinstance(n, int):
@@ -135,7 +147,11 @@ def topk(
     limit = n if limit < 1 else limit
     if limit > n:
         raise InvalidShapeError(f"topk takes {limit} elements of a dimension that has {n}")
-    kinds = {"both": ((data.dtype, dtype), (True, False)), "values": ((data.dtype,), (True,)), "indices": ((dtype,), (False,))}
+    kinds = {
+        "both": ((data.dtype, dtype), (True, False)),
+        "values": ((data.dtype,), (True,)),
+        "indices": ((dtype,), (False,)),
+    }
     if ret_type not in kinds:
         raise InvalidShapeError(f"topk ret_type is both, values or indices, found {ret_type!r}")
     dtypes, values = kinds[ret_type]

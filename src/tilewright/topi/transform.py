@@ -34,9 +34,7 @@ def expand_dims(a: te.Tensor, axis: int, num_newaxis: int = 1) -> te.Tensor:
     """``a`` with ``num_newaxis`` dimensions of extent 1 inserted before ``axis``."""
     axis = normalize_axis(axis, a.ndim + 1) if axis >= 0 else axis + a.ndim + 1
     shape = (*a.shape[:axis], *[1] * num_newaxis, *a.shape[axis:])
-    return te.compute(
-        shape, lambda *i: a(*i[:axis], *i[axis + num_newaxis :]), name="T_expand_dims", tag=tag.BROADCAST
-    )
+    return te.compute(shape, lambda *i: a(*i[:axis], *i[axis + num_newaxis :]), name="T_expand_dims", tag=tag.BROADCAST)
 
 
 def squeeze(a: te.Tensor, axis: Any = None) -> te.Tensor:
@@ -237,7 +235,7 @@ def _symbolic_slice(extent: PrimExpr, first: int | None, last: int | None, step:
         start, stop = position(first or 0), extent if last is None else position(last)
         size = (stop - start + (step - 1)) // step
     else:
-        start = ops.minimum(position(extent if first is None else first), extent - 1)
+        start = extent - 1 if first is None else ops.minimum(position(first), extent - 1)
         stop = ops.as_expr(-1) if last is None else position(last)
         size = (start - stop + (-step - 1)) // -step
     return simplify(start), simplify(ops.maximum(size, 0)), step
@@ -278,7 +276,7 @@ def dynamic_strided_slice(
 
 
 def strided_set(a: te.Tensor, v: te.Tensor, begin: Any, end: Any, strides: Any = None) -> te.Tensor:
-    """``a`` with the slice ``begin:end:strides`` replaced by ``v``. The bounds are lists of ints or tensors of rank 1."""
+    """``a`` with the slice ``begin:end:strides`` replaced by ``v``; the bounds are lists of ints or vectors."""
     if isinstance(begin, te.Tensor):
         begin, end = _tensor_elements(begin), _tensor_elements(end)
         strides = _tensor_elements(strides) if strides is not None else None
@@ -427,7 +425,9 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "float32") 
         count = max(0, -int((start - stop) // step))
     return te.compute(
         (count,),
-        lambda i: ops.cast(dtype, ops.cast(dtype, i) * ops.cast(dtype, ops.as_expr(step)) + ops.cast(dtype, ops.as_expr(start))),
+        lambda i: ops.cast(
+            dtype, ops.cast(dtype, i) * ops.cast(dtype, ops.as_expr(step)) + ops.cast(dtype, ops.as_expr(start))
+        ),
         name="T_arange",
         tag=tag.INJECTIVE,
     )

@@ -7,9 +7,9 @@ from typing import Any
 
 from tilewright import te, tir
 from tilewright.arith import Analyzer
+from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import IntImm, PrimExpr
-from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_ops import as_expr
 from tilewright.topi import tag
 
@@ -115,17 +115,17 @@ def as_list(value: Any) -> list[Any]:
 
 def get_pad_tuple1d(padding: Any, kernel: Sequence[Any]) -> tuple[Any, Any]:
     """Padding before and after, of an int, a pair, "VALID" or "SAME" (for stride 1)."""
-    return _pad_tuple(padding, kernel, 1)  # type: ignore[return-value]
+    return _pad_tuple(padding, kernel, 1)
 
 
 def get_pad_tuple(padding: Any, kernel: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
     """Padding (top, left, bottom, right) of an int, 2 or 4 ints, "VALID" or "SAME" (for stride 1)."""
-    return _pad_tuple(padding, kernel, 2)  # type: ignore[return-value]
+    return _pad_tuple(padding, kernel, 2)
 
 
 def get_pad_tuple3d(padding: Any, kernel: Sequence[Any]) -> tuple[Any, Any, Any, Any, Any, Any]:
     """Padding (front, top, left, back, bottom, right) of an int, 3 or 6 ints, "VALID" or "SAME" (for stride 1)."""
-    return _pad_tuple(padding, kernel, 3)  # type: ignore[return-value]
+    return _pad_tuple(padding, kernel, 3)
 
 
 def _pad_tuple(padding: Any, kernel: Sequence[Any], dims: int) -> tuple[Any, ...]:

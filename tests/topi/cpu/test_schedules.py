@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-
 from tests.topi.harness import close, compiled, pack_channels, pack_kernel, random
+
 from tilewright import te, topi
 from tilewright.target import Target
 
@@ -120,7 +120,9 @@ def test_packed_conv2d_with_residual(
     close(found, pack_channels(np.maximum(expected + bias + residual, 0), block), rtol=1e-4)
 
 
-@pytest.mark.parametrize(("channels", "extent", "k", "stride"), [(32, 14, 3, 1), (16, 15, 3, 2), (8, 7, 5, 1), (24, 1, 1, 1)])
+@pytest.mark.parametrize(
+    ("channels", "extent", "k", "stride"), [(32, 14, 3, 1), (16, 15, 3, 2), (8, 7, 5, 1), (24, 1, 1, 1)]
+)
 def test_packed_depthwise_conv2d(channels: int, extent: int, k: int, stride: int) -> None:
     layouts = topi.cpu.conv2d_layouts(channels, channels, channels)
     assert layouts is not None

@@ -5,8 +5,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from onnx.reference.ops.op_resize import _cubic_coeffs, _interpolate_nd, _linear_coeffs, _nearest_coeffs
-
 from tests.topi.harness import close, evaluate, random
+
 from tilewright import te, topi
 from tilewright.topi import InvalidShapeError
 
@@ -64,7 +64,9 @@ def test_crop_and_resize() -> None:
         coordinate_transformation_mode="tf_crop_and_resize", extrapolation_value=9.0,
     )  # fmt: skip
     found = evaluate(
-        lambda a: topi.image.resize2d(a, (4, 5), "NCHW", "linear", "tf_crop_and_resize", roi=roi, extrapolation_value=9.0),
+        lambda a: topi.image.resize2d(
+            a, (4, 5), "NCHW", "linear", "tf_crop_and_resize", roi=roi, extrapolation_value=9.0
+        ),
         x[None, None],
     )
     close(found[0, 0], expected, rtol=1e-4)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-
 from tests.topi.harness import close, evaluate, random
+
 from tilewright import te, topi
 from tilewright.topi import InvalidShapeError
 
@@ -15,7 +15,9 @@ T = torch.tensor
 direct = partial(evaluate, schedule=topi.cpu.schedule_conv_direct)
 
 
-@pytest.mark.parametrize(("stride", "padding", "dilation", "groups"), [(1, 1, 1, 1), (2, 0, 1, 1), (1, 2, 2, 2), ((1, 2), (0, 1), 1, 1)])
+@pytest.mark.parametrize(
+    ("stride", "padding", "dilation", "groups"), [(1, 1, 1, 1), (2, 0, 1, 1), (1, 2, 2, 2), ((1, 2), (0, 1), 1, 1)]
+)
 def test_conv2d_nchw(stride: int | tuple, padding: int | tuple, dilation: int, groups: int) -> None:
     x, w = random(2, 4, 7, 9), random(6, 4 // groups, 3, 3)
     expected = F.conv2d(T(x), T(w), None, stride, padding, dilation, groups).numpy()
@@ -34,7 +36,9 @@ def test_conv2d_by_layout() -> None:
         x.transpose(0, 2, 3, 1), w.transpose(2, 3, 1, 0), schedule=topi.cpu.schedule_conv2d_nhwc,
     )  # fmt: skip
     close(nhwc, expected.transpose(0, 2, 3, 1))
-    hwcn = direct(lambda a, b: topi.nn.conv2d(a, b, 1, (1, 0), 1, "HWCN"), x.transpose(2, 3, 1, 0), w.transpose(2, 3, 1, 0))
+    hwcn = direct(
+        lambda a, b: topi.nn.conv2d(a, b, 1, (1, 0), 1, "HWCN"), x.transpose(2, 3, 1, 0), w.transpose(2, 3, 1, 0)
+    )
     close(hwcn, expected.transpose(2, 3, 1, 0))
     with pytest.raises(InvalidShapeError, match="found 'CHWN'"):
         topi.nn.conv2d(te.placeholder((1, 1, 1, 1)), te.placeholder((1, 1, 1, 1)), 1, 0, 1, "CHWN")
@@ -86,7 +90,9 @@ TRANSPOSED = [(2, 1, 1, 3), (1, 0, 0, 3), (3, 2, 2, 5), (2, 0, 0, 2), (4, 0, 1, 
 def test_conv2d_transpose(stride: int, padding: int, extra: int, k: int, packed: bool) -> None:
     x, w = random(1, 3, 4, 5), random(3, 2, k, k)
     expected = F.conv_transpose2d(T(x), T(w), None, stride, padding, extra).numpy()
-    module, schedule = (topi.cpu, topi.cpu.schedule_conv2d_transpose_nchw) if packed else (topi.nn, topi.cpu.schedule_conv_direct)
+    module, schedule = (
+        (topi.cpu, topi.cpu.schedule_conv2d_transpose_nchw) if packed else (topi.nn, topi.cpu.schedule_conv_direct)
+    )
     found = evaluate(
         lambda a, b: module.conv2d_transpose_nchw(a, b, stride, padding, "float32", extra), x, w, schedule=schedule
     )

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-
 from tests.topi.harness import close, evaluate, random
+
 from tilewright import te, topi
 from tilewright.topi import InvalidShapeError
 
@@ -68,9 +68,17 @@ def test_normalisations() -> None:
     x, g, b = random(3, 20), random(20), random(20)
     close(plain(topi.nn.layer_norm, x, g, b), F.layer_norm(T(x), (20,), T(g), T(b)).numpy(), rtol=1e-4)
     x, g, b = random(2, 3, 4, 5), random(3), random(3)
-    close(plain(topi.nn.instance_norm, x, g, b), F.instance_norm(T(x), weight=T(g), bias=T(b)).numpy(), rtol=1e-4, atol=1e-4)
+    close(
+        plain(topi.nn.instance_norm, x, g, b),
+        F.instance_norm(T(x), weight=T(g), bias=T(b)).numpy(),
+        rtol=1e-4,
+        atol=1e-4,
+    )
     x = random(1, 7, 4, 5)
-    close(plain(lambda a: topi.nn.lrn(a, 5, 1, 1e-2, 0.75, 2.0), x), F.local_response_norm(T(x), 5, 1e-2, 0.75, 2.0).numpy())
+    close(
+        plain(lambda a: topi.nn.lrn(a, 5, 1, 1e-2, 0.75, 2.0), x),
+        F.local_response_norm(T(x), 5, 1e-2, 0.75, 2.0).numpy(),
+    )
     close(plain(lambda a: topi.nn.l2_normalize(a, 1e-12, [1]), x), F.normalize(T(x), dim=1).numpy())
     mean, variance, g, b = random(7), random(7, seed=1) + 2, random(7, seed=2), random(7, seed=3)
     found = evaluate(lambda *t: topi.nn.batch_norm(*t)[0], x, g, b, mean, variance)

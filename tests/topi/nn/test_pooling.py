@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-
 from tests.topi.harness import Array, close, evaluate, pack_channels, random
+
 from tilewright import te, topi
 from tilewright.topi import InvalidShapeError
 
@@ -21,7 +21,9 @@ def pooled(compute: Any, x: Array, layout: str = "NCHW") -> Array:
 
 
 @pytest.mark.parametrize("ceil", [False, True])
-@pytest.mark.parametrize(("extent", "k", "s", "p"), [(9, 3, 2, 1), (8, 3, 2, 0), (7, 2, 2, 0), (5, 5, 1, 2), (17, 2, 2, 0)])
+@pytest.mark.parametrize(
+    ("extent", "k", "s", "p"), [(9, 3, 2, 1), (8, 3, 2, 0), (7, 2, 2, 0), (5, 5, 1, 2), (17, 2, 2, 0)]
+)
 def test_max_and_average(extent: int, k: int, s: int, p: int, ceil: bool) -> None:
     x = random(1, 2, extent, extent + 2)
     found = pooled(lambda a: topi.nn.pool2d(a, (k, k), (s, s), (1, 1), (p,) * 4, "max", ceil), x)

@@ -100,7 +100,7 @@ class Stage:
     """One operation and how its loops run; axes are those of the operation, and what split and fuse give."""
 
     def __init__(self, op: Operation, schedule: Schedule) -> None:
-        self.op = op
+        self.op: Any = op  # a ComputeOp has axes and a body, others have not
         self.origin_op = op
         self.schedule = schedule
         self.all_iter_vars: list[IterVar] = list(op.root_iter_vars)

@@ -8,29 +8,49 @@ dense.py              dense, matmul, batch_matmul             tiling.py         
 
 from tilewright.topi.cpu.conv2d import Conv2dLayouts, conv2d_layouts, conv2d_NCHWc, schedule_conv2d_NCHWc
 from tilewright.topi.cpu.conv2d_plain import (
-    conv2d_nchw, group_conv2d_nchw, schedule_conv1d_ncw, schedule_conv2d_hwcn, schedule_conv2d_nchw,
-    schedule_conv2d_nhwc, schedule_conv2d_transpose_nchw, schedule_conv3d_ncdhw, schedule_conv_direct,
+    conv2d_nchw,
+    group_conv2d_nchw,
+    schedule_conv1d_ncw,
+    schedule_conv2d_hwcn,
+    schedule_conv2d_nchw,
+    schedule_conv2d_nhwc,
+    schedule_conv2d_transpose_nchw,
+    schedule_conv3d_ncdhw,
+    schedule_conv_direct,
     schedule_group_conv2d_nchw,
 )  # fmt: skip
 from tilewright.topi.cpu.conv2d_transpose import conv2d_transpose_nchw
 from tilewright.topi.cpu.dense import (
-    batch_matmul, dense_block, dense_nopack, dense_pack, schedule_batch_matmul, schedule_dense, schedule_dense_nopack,
-    schedule_dense_pack, schedule_matmul,
+    batch_matmul,
+    dense_block,
+    dense_nopack,
+    dense_pack,
+    schedule_batch_matmul,
+    schedule_dense,
+    schedule_dense_nopack,
+    schedule_dense_pack,
+    schedule_matmul,
 )  # fmt: skip
 from tilewright.topi.cpu.depthwise_conv2d import (
-    schedule_depthwise_conv2d_nchw, schedule_depthwise_conv2d_NCHWc, schedule_depthwise_conv2d_nhwc,
+    schedule_depthwise_conv2d_nchw,
+    schedule_depthwise_conv2d_NCHWc,
+    schedule_depthwise_conv2d_nhwc,
 )  # fmt: skip
 from tilewright.topi.cpu.extern import schedule_extern
 from tilewright.topi.cpu.injective import (
-    schedule_broadcast, schedule_concatenate, schedule_elemwise, schedule_injective, schedule_injective_from_existing,
+    schedule_broadcast,
+    schedule_concatenate,
+    schedule_elemwise,
+    schedule_injective,
+    schedule_injective_from_existing,
 )  # fmt: skip
 from tilewright.topi.cpu.pooling import schedule_adaptive_pool, schedule_pool
 from tilewright.topi.cpu.reduction import schedule_reduce
 from tilewright.topi.cpu.softmax import schedule_softmax
 
 __all__ = [
-    "Conv2dLayouts", "batch_matmul", "conv2d_NCHWc", "conv2d_layouts", "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack",
-    "dense_pack", "group_conv2d_nchw", "schedule_adaptive_pool", "schedule_batch_matmul", "schedule_broadcast",
+    "Conv2dLayouts", "batch_matmul", "conv2d_NCHWc", "conv2d_layouts", "conv2d_nchw", "conv2d_transpose_nchw",
+    "dense_block", "dense_nopack", "dense_pack", "group_conv2d_nchw", "schedule_adaptive_pool", "schedule_batch_matmul", "schedule_broadcast",
     "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv2d_NCHWc", "schedule_conv2d_hwcn",
     "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw",
     "schedule_conv_direct", "schedule_dense", "schedule_dense_nopack", "schedule_dense_pack",

@@ -70,13 +70,11 @@ def conv2d_layouts(
     out_block = channel_block(out_channels // groups, lanes)
     if out_block < min(4, lanes) or out_block & (out_block - 1):
         return None
-    return Conv2dLayouts(
-        f"NCHW{in_block}c", f"OIHW{in_block}i{out_block}o", f"NCHW{out_block}c", in_block, out_block
-    )
+    return Conv2dLayouts(f"NCHW{in_block}c", f"OIHW{in_block}i{out_block}o", f"NCHW{out_block}c", in_block, out_block)
 
 
 def channel_block(channels: int, lanes: int) -> int:
-    """How many channels to pack: the largest power of two up to ``lanes``, or what divides them, when that is below 4."""
+    """Channels to pack: the largest power of two up to ``lanes`` that divides them; when below 4, what divides them."""
     block = lanes
     while channels % block:
         block //= 2

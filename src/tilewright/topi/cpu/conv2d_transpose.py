@@ -34,9 +34,7 @@ def conv2d_transpose_nchw(
     out_dtype = out_dtype or data.dtype
     n, channels, h, w = get_const_tuple(data.shape)
     channels_k, per_group, kh, kw = get_const_tuple(kernel.shape)
-    (sh, sw), (eh, ew) = (
-        [get_const_int(v) for v in per_dim(values, 2)] for values in (strides, output_padding)
-    )
+    (sh, sw), (eh, ew) = ([get_const_int(v) for v in per_dim(values, 2)] for values in (strides, output_padding))
     if not all(isinstance(d, int) for d in (h, w, kh, kw)):
         return direct(data, kernel, strides, padding, out_dtype, output_padding, groups)
     if channels != channels_k or channels % groups:

@@ -32,7 +32,6 @@ from tilewright.topi.cpu.reduction import schedule_row_reduction
 from tilewright.topi.cpu.tiling import choose_tile
 from tilewright.topi.utils import get_const_tuple
 
-
 _MIN_TASKS = 8  # parallel iterations that occupy the cores
 
 
@@ -246,7 +245,7 @@ def schedule_batch_matmul(outs: Any) -> te.Schedule:
     registers = block // cpu.lanes(max(8, dt.bits(anchor.output(0).dtype)))
     tile = choose_tile(cpu, constant_extent(anchor.axis[1]) or 1, [1], registers)
     _schedule_product(s, tensors, anchor, tile.spatial, block, columns_outer=True)
-    _schedule_packing(s, packed, (constant_extent(anchor.axis[2]) or 0) != constant_extent(tensors[0].op.axis[2]))
+    _schedule_packing(s, packed, (constant_extent(anchor.axis[2]) or 0) != constant_extent(tensors[0].axis[2]))
     return s
 
 

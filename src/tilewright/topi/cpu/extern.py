@@ -11,12 +11,10 @@ from tilewright.topi.cpu.injective import schedule_injective_from_existing
 
 
 def schedule_extern(outs: Any) -> te.Schedule:
-    """Keep every extern and reduction as it stands, inline injective computes between them, vectorise injective outputs."""
+    """Keep externs and reductions as they stand, inline injective computes, vectorise injective outputs."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    read_by_extern = {
-        t.op for op in operations(tensors) if not isinstance(op, te.ComputeOp) for t in op.input_tensors
-    }
+    read_by_extern = {t.op for op in operations(tensors) if not isinstance(op, te.ComputeOp) for t in op.input_tensors}
     for op in operations(tensors):
         if not isinstance(op, te.ComputeOp) or not tag.is_injective(op.tag):
             continue

@@ -48,7 +48,7 @@ def schedule_row_reduction(s: te.Schedule, tensor: te.Tensor) -> None:
 
 
 def schedule_column_reduction(stage: te.Stage, axes: list[IterVar], dtype: str) -> IterVar | None:
-    """Reduce with the innermost output axis vectorised inside the reduction loops; gives the loop to run in parallel."""
+    """Reduce with the innermost output axis as a vector inside the reduction; gives the loop to run in parallel."""
     if not axes:
         return None
     extent = constant_extent(axes[-1])

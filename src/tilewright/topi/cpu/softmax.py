@@ -44,7 +44,7 @@ def schedule_softmax(outs: Any) -> te.Schedule:
         return s
     inline_injective(s, tensors)
     axis = int(anchor.attrs["axis"])
-    last = tensors[0].op
+    last: Any = tensors[0].op
     same_shape = last is not anchor and [constant_extent(a) for a in last.axis] == [
         constant_extent(a) for a in anchor.axis
     ]
@@ -88,7 +88,7 @@ def _vectorize_pass(s: te.Schedule, op: Any, axis: int) -> None:
             split_vector(stage, inner[-1], constant_extent(inner[-1]), lanes)
         return
     if inner:  # the reduced axis is not the last: neighbouring columns reduce side by side
-        blocks, vector = split_vector(stage, inner[-1], constant_extent(inner[-1]), lanes)
+        _, vector = split_vector(stage, inner[-1], constant_extent(inner[-1]), lanes)
         if vector is not None:
             outer = [a for a in stage.leaf_iter_vars if a is not vector and a not in op.reduce_axis]
             stage.reorder(*outer, *op.reduce_axis, vector)

@@ -39,9 +39,7 @@ def tile_cost(cpu: CpuFeatures, extent: int, tile: RegisterTile) -> float:
     return used / extent * max(latency, loads, stream, 1.0) + 0.15 * loads + tail
 
 
-def choose_tile(
-    cpu: CpuFeatures, extent: int, vector_counts: list[int], registers_per_vector: int = 1
-) -> RegisterTile:
+def choose_tile(cpu: CpuFeatures, extent: int, vector_counts: list[int], registers_per_vector: int = 1) -> RegisterTile:
     """The cheapest tile for ``extent`` positions.
 
     Parameters

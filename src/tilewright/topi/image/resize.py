@@ -103,9 +103,7 @@ def _taps(x: PrimExpr, extent: Any, method: str, mode: str, rounding: str, alpha
     positions = [first + k for k in (-1, 0, 1, 2)]
     if exclude:
         zero = ops.const(0, "float32")
-        weights = [
-            tir.Select(tir.all(p >= 0, p < extent), w, zero) for p, w in zip(positions, weights, strict=True)
-        ]
+        weights = [tir.Select(tir.all(p >= 0, p < extent), w, zero) for p, w in zip(positions, weights, strict=True)]
         total = weights[0] + weights[1] + weights[2] + weights[3]
         weights = [w / total for w in weights]
     return [(_clamp(p, extent), w) for p, w in zip(positions, weights, strict=True)]

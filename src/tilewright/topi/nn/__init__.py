@@ -8,23 +8,44 @@ upsampling.py flatten.py
 
 from tilewright.topi.nn.conv1d import conv1d, conv1d_ncw, conv1d_nwc, group_conv1d_ncw
 from tilewright.topi.nn.conv2d import (
-    conv2d, conv2d_hwcn, conv2d_nchw, conv2d_nhwc, group_conv2d_nchw, group_conv2d_nhwc,
+    conv2d,
+    conv2d_hwcn,
+    conv2d_nchw,
+    conv2d_nhwc,
+    group_conv2d_nchw,
+    group_conv2d_nhwc,
 )  # fmt: skip
 from tilewright.topi.nn.conv2d_transpose import (
-    conv1d_transpose_ncw, conv2d_transpose_nchw, conv3d_transpose_ncdhw, group_conv2d_transpose_nchw,
+    conv1d_transpose_ncw,
+    conv2d_transpose_nchw,
+    conv3d_transpose_ncdhw,
+    group_conv2d_transpose_nchw,
 )  # fmt: skip
 from tilewright.topi.nn.conv3d import conv3d_ncdhw, conv3d_ndhwc
 from tilewright.topi.nn.dense import batch_matmul, dense, dense_pack, matmul
 from tilewright.topi.nn.depthwise_conv2d import depthwise_conv2d_nchw, depthwise_conv2d_NCHWc, depthwise_conv2d_nhwc
 from tilewright.topi.nn.elemwise import (
-    bias_add, fast_sigmoid, leaky_relu, prelu, relu, scale_shift_nchw, scale_shift_nhwc,
+    bias_add,
+    fast_sigmoid,
+    leaky_relu,
+    prelu,
+    relu,
+    scale_shift_nchw,
+    scale_shift_nhwc,
 )  # fmt: skip
 from tilewright.topi.nn.flatten import flatten
 from tilewright.topi.nn.mapping import batch_to_space_nd, depth_to_space, space_to_batch_nd, space_to_depth
 from tilewright.topi.nn.norm import batch_norm, instance_norm, l2_normalize, layer_norm, lrn
 from tilewright.topi.nn.pad import dilate, mirror_pad, pad
 from tilewright.topi.nn.pooling import (
-    adaptive_pool, adaptive_pool1d, adaptive_pool3d, global_pool, pool, pool1d, pool2d, pool3d,
+    adaptive_pool,
+    adaptive_pool1d,
+    adaptive_pool3d,
+    global_pool,
+    pool,
+    pool1d,
+    pool2d,
+    pool3d,
 )  # fmt: skip
 from tilewright.topi.nn.softmax import fast_softmax, log_softmax, softmax
 from tilewright.topi.nn.upsampling import upsampling, upsampling3d

@@ -73,13 +73,15 @@ def conv(
     _check_channels(name, get_const_tuple(data.shape)[channel], in_group, out_channels, groups)
     before, after = list(padding[:n]), list(padding[n:])
     temp = pad_spatial(data, axes, before, after)
-    shape = list(data.shape)
+    shape: list[Any] = list(data.shape)
     shape[channel] = out_channels
     for k, axis in enumerate(axes):
         extent = kernel.shape[kernel_axes[k]]
         shape[axis] = output_extent(data.shape[axis], extent, strides[k], dilation[k], before[k], after[k])
     rc = te.reduce_axis((0, in_group), name="rc")
-    windows = [te.reduce_axis((0, kernel.shape[a]), name=f"r{s.lower()}") for s, a in zip(spatial, kernel_axes, strict=True)]
+    windows = [
+        te.reduce_axis((0, kernel.shape[a]), name=f"r{s.lower()}") for s, a in zip(spatial, kernel_axes, strict=True)
+    ]
     per_group = out_channels // groups
 
     def body(*i: PrimExpr) -> Any:

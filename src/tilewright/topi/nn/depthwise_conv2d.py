@@ -22,14 +22,15 @@ def _depthwise(data: te.Tensor, kernel: te.Tensor, stride: Any, padding: Any, di
     spans = [(e - 1) * d + 1 for e, d in zip(extents, dilation, strict=True)]
     top, left, bottom, right = get_pad_tuple(padding, spans)
     temp = pad_spatial(data, axes, (top, left), (bottom, right))
-    shape = list(data.shape)
+    shape: list[Any] = list(data.shape)
     shape[channel_axis] = kernel.shape[c_axis] * multiplier
     for k, (axis, before, after) in enumerate(zip(axes, (top, left), (bottom, right), strict=True)):
         shape[axis] = output_extent(data.shape[axis], extents[k], strides[k], dilation[k], before, after)
     windows = [te.reduce_axis((0, e), name=n) for e, n in zip(extents, ("rh", "rw"), strict=True)]
 
     def body(*i: PrimExpr) -> Any:
-        source, w_at = list(i), [windows[0].var] * 4
+        source: list[Any] = list(i)
+        w_at: list[Any] = [windows[0].var] * 4
         w_at[c_axis] = source[channel_axis] = tir.indexdiv(i[channel_axis], multiplier)
         w_at[m_axis] = tir.indexmod(i[channel_axis], multiplier)
         for k, axis in enumerate(axes):
@@ -53,8 +54,16 @@ def depthwise_conv2d_nhwc(Input: te.Tensor, Filter: te.Tensor, stride: Any, padd
     return _depthwise(Input, Filter, stride, padding, dilation, out_dtype or Input.dtype, "NHWC", "HWCM")
 
 
-def depthwise_conv2d_NCHWc(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any,
-                           layout: str = "", out_layout: str = "", out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
+def depthwise_conv2d_NCHWc(
+    Input: te.Tensor,
+    Filter: te.Tensor,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str | None = None,
+) -> te.Tensor:
     """Depthwise convolution of Input (n, C, h, w, c) with Filter (C, 1, kh, kw, 1, c); one kernel per channel."""
     out_dtype = out_dtype or Input.dtype
     strides, dilation = per_dim(stride, 2), per_dim(dilation, 2)

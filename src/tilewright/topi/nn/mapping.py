@@ -26,7 +26,7 @@ def depth_to_space(data: te.Tensor, block_size: int, layout: str = "NCHW", mode:
     _check_layout("depth_to_space", layout)
     c, h, w = (layout.index(x) for x in "CHW")
     channels = get_const_int(data.shape[c]) // block_size**2
-    shape = list(data.shape)
+    shape: list[Any] = list(data.shape)
     shape[c], shape[h], shape[w] = channels, data.shape[h] * block_size, data.shape[w] * block_size
 
     def body(*i: PrimExpr) -> PrimExpr:
@@ -45,7 +45,7 @@ def space_to_depth(data: te.Tensor, block_size: int, layout: str = "NCHW") -> te
     _check_layout("space_to_depth", layout)
     c, h, w = (layout.index(x) for x in "CHW")
     channels = data.shape[c]
-    shape = list(data.shape)
+    shape: list[Any] = list(data.shape)
     shape[c] = channels * block_size**2
     shape[h], shape[w] = tir.indexdiv(data.shape[h], block_size), tir.indexdiv(data.shape[w], block_size)
 
@@ -80,7 +80,9 @@ def space_to_batch_nd(
             )
     split = [v for extent, block in zip(dims[:m], blocks, strict=True) for v in (extent // block, block)]
     parts = reshape(padded, (batch, *split, *dims[m:]))
-    order = [2 * k + 2 for k in range(m)] + [0] + [2 * k + 1 for k in range(m)] + list(range(2 * m + 1, 2 * m + 1 + rest))
+    order = (
+        [2 * k + 2 for k in range(m)] + [0] + [2 * k + 1 for k in range(m)] + list(range(2 * m + 1, 2 * m + 1 + rest))
+    )
     shape = (prod(blocks) * batch, *(e // b for e, b in zip(dims, blocks, strict=False)), *dims[m:])
     return reshape(transpose(parts, order), shape)
 

@@ -58,7 +58,9 @@ def layer_norm(
         normal = [i[k] for k in axes]
         m = mean(*kept)
         variance = square(*kept) - m * m
-        value = (ops.cast(m.dtype, data(*i)) - m) * (ops.const(1, m.dtype) / tir.sqrt(variance + ops.const(epsilon, m.dtype)))
+        value = (ops.cast(m.dtype, data(*i)) - m) * (
+            ops.const(1, m.dtype) / tir.sqrt(variance + ops.const(epsilon, m.dtype))
+        )
         value = ops.cast(data.dtype, value)
         if gamma is not None:
             value = value * gamma(*normal)
@@ -78,7 +80,9 @@ def instance_norm(
     def body(*i: PrimExpr) -> PrimExpr:
         m = mean(i[0], i[channel])
         variance = square(i[0], i[channel]) - m * m
-        value = (ops.cast(m.dtype, data(*i)) - m) * (ops.const(1, m.dtype) / tir.sqrt(variance + ops.const(epsilon, m.dtype)))
+        value = (ops.cast(m.dtype, data(*i)) - m) * (
+            ops.const(1, m.dtype) / tir.sqrt(variance + ops.const(epsilon, m.dtype))
+        )
         return ops.cast(data.dtype, value) * gamma(i[channel]) + beta(i[channel])
 
     return te.compute(data.shape, body, name="T_instance_norm", tag="layer_norm")
@@ -109,7 +113,9 @@ def batch_norm(
     return [out, moving_mean, moving_var]
 
 
-def lrn(data: te.Tensor, size: int, axis: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 2.0) -> te.Tensor:
+def lrn(
+    data: te.Tensor, size: int, axis: int = 1, alpha: float = 1e-4, beta: float = 0.75, bias: float = 2.0
+) -> te.Tensor:
     """data / (bias + alpha / size * sum of squares over ``size`` neighbours along ``axis``) ** beta.
 
     The sum is over the squares of the ``size`` neighbours, half of them on each side.

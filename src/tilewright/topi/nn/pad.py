@@ -78,9 +78,7 @@ def mirror_pad(
     return te.compute(shape, body, name=name, tag=tag.INJECTIVE)
 
 
-def dilate(
-    data: te.Tensor, strides: Sequence[Any], dilation_value: Any = 0.0, name: str = "DilatedInput"
-) -> te.Tensor:
+def dilate(data: te.Tensor, strides: Sequence[Any], dilation_value: Any = 0.0, name: str = "DilatedInput") -> te.Tensor:
     """``data`` with ``strides[k] - 1`` elements of ``dilation_value`` between neighbours of dimension k."""
     _check_rank("dilate", data, strides)
     shape = [simplify((d - 1) * s + 1) for d, s in zip(data.shape, strides, strict=True)]

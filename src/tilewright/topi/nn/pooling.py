@@ -23,7 +23,9 @@ def spatial_axes(layout: str, names: str) -> list[int]:
     positions = []
     for name in names:
         if dims.count(name) != 1 or name.lower() in dims:
-            raise InvalidShapeError(f"pooling needs a layout with unpacked dimensions {', '.join(names)}; found {layout}")
+            raise InvalidShapeError(
+                f"pooling needs a layout with unpacked dimensions {', '.join(names)}; found {layout}"
+            )
         positions.append(dims.index(name))
     return positions
 
@@ -152,9 +154,7 @@ def _adaptive(data: te.Tensor, output_size: Sequence[Any], pool_type: str, axes:
     sizes = dict(zip(axes, (ops.as_expr(s) for s in output_size), strict=True))
     for axis, size in sizes.items():
         shape[axis] = size
-    uniform = all(
-        ops.is_const_int(simplify(tir.indexmod(data.shape[axis], size)), 0) for axis, size in sizes.items()
-    )
+    uniform = all(ops.is_const_int(simplify(tir.indexmod(data.shape[axis], size)), 0) for axis, size in sizes.items())
     longest = {axis: _longest_window(data.shape[axis], size) for axis, size in sizes.items()}
 
     def begin(axis: int, k: PrimExpr) -> PrimExpr:

@@ -19,7 +19,9 @@ def _remove(indices: Sequence[PrimExpr], axis: int) -> list[PrimExpr]:
     return [v for k, v in enumerate(indices) if k != axis]
 
 
-def _reduce(x: te.Tensor, axis: int, reducer: Callable[..., PrimExpr], name: str, body: Callable[[Any], Any]) -> te.Tensor:
+def _reduce(
+    x: te.Tensor, axis: int, reducer: Callable[..., PrimExpr], name: str, body: Callable[[Any], Any]
+) -> te.Tensor:
     k = te.reduce_axis((0, x.shape[axis]), name="k")
     shape = _remove(x.shape, axis)
     return te.compute(shape, lambda *i: reducer(body(_insert(i, axis, k.var)), axis=k), name=name)
@@ -28,9 +30,7 @@ def _reduce(x: te.Tensor, axis: int, reducer: Callable[..., PrimExpr], name: str
 def _softmax(x: te.Tensor, axis: int, exponential: Callable[[PrimExpr], Any], name: str, tag: str) -> te.Tensor:
     axis = normalize_axis(axis, x.ndim)
     maximum = _reduce(x, axis, te.max, "T_softmax_maxelem", lambda i: x(*i))
-    powers = te.compute(
-        x.shape, lambda *i: exponential(x(*i) - maximum(*_remove(i, axis))), name="T_softmax_exp"
-    )
+    powers = te.compute(x.shape, lambda *i: exponential(x(*i) - maximum(*_remove(i, axis))), name="T_softmax_exp")
     total = _reduce(x, axis, te.sum, "T_softmax_expsum", lambda i: powers(*i))
     return te.compute(
         x.shape, lambda *i: powers(*i) / total(*_remove(i, axis)), name=name, tag=tag, attrs={"axis": axis}
@@ -52,9 +52,7 @@ def log_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
     """x - max x - log sum exp(x - max x) along ``axis``."""
     axis = normalize_axis(axis, x.ndim)
     maximum = _reduce(x, axis, te.max, "T_softmax_maxelem", lambda i: x(*i))
-    total = _reduce(
-        x, axis, te.sum, "T_softmax_expsum", lambda i: tir.exp(x(*i) - maximum(*_remove(i, axis)))
-    )
+    total = _reduce(x, axis, te.sum, "T_softmax_expsum", lambda i: tir.exp(x(*i) - maximum(*_remove(i, axis))))
     return te.compute(
         x.shape,
         lambda *i: x(*i) - maximum(*_remove(i, axis)) - tir.log(total(*_remove(i, axis))),

@@ -20,12 +20,14 @@ _METHODS = {
 }
 
 
-def _size(data: te.Tensor, layout: str, axes: str, scales: Sequence[float], output_shape: Sequence[Any] | None) -> list[Any]:
+def _size(
+    data: te.Tensor, layout: str, axes: str, scales: Sequence[float], output_shape: Sequence[Any] | None
+) -> list[Any]:
     if output_shape is not None:
         return [simplify(d) for d in output_shape]
     shape = get_const_tuple(data.shape)
     letters = [x for x in layout if x.isalpha()]
-    return [int(round(shape[letters.index(a)] * s)) for a, s in zip(axes, scales, strict=True)]
+    return [round(shape[letters.index(a)] * s) for a, s in zip(axes, scales, strict=True)]
 
 
 def upsampling(

@@ -1,0 +1,6 @@
+"""Computes of object detection: boxes (nms.py) and regions of interest (roi.py)."""
+
+from tilewright.topi.vision.nms import get_valid_counts, non_max_suppression
+from tilewright.topi.vision.roi import roi_align_nchw, roi_pool_nchw
+
+__all__ = ["get_valid_counts", "non_max_suppression", "roi_align_nchw", "roi_pool_nchw"]

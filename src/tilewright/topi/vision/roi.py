@@ -1,0 +1,125 @@
+"""Pooling of regions of interest: ``rois`` (count, 5) has rows (batch index, left, top, right, bottom)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.tir import ir_builder
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple
+
+
+def _pair(size: Any) -> tuple[int, int]:
+    return (int(size[0]), int(size[1])) if isinstance(size, (list, tuple)) else (int(size), int(size))
+
+
+def _int(value: PrimExpr) -> PrimExpr:
+    return ops.cast("int32", value)
+
+
+def _bilinear(data: Any, base: PrimExpr, height: int, width: int, y: PrimExpr, x: PrimExpr) -> PrimExpr:
+    """The interpolated value of one channel plane at (y, x); 0 more than one pixel outside."""
+    outside = tir.any(y < -1.0, y > float(height), x < -1.0, x > float(width))
+    y = ops.minimum(ops.maximum(y, ops.const(0, y.dtype)), float(height - 1))
+    x = ops.minimum(ops.maximum(x, ops.const(0, x.dtype)), float(width - 1))
+    top, left = _int(tir.floor(y)), _int(tir.floor(x))
+    bottom, right = ops.minimum(top + 1, height - 1), ops.minimum(left + 1, width - 1)
+    dy, dx = y - ops.cast(y.dtype, top), x - ops.cast(x.dtype, left)
+
+    def at(row: PrimExpr, column: PrimExpr) -> PrimExpr:
+        return data[base + row * width + column]
+
+    upper = at(top, left) * (1.0 - dx) + at(top, right) * dx
+    lower = at(bottom, left) * (1.0 - dx) + at(bottom, right) * dx
+    return tir.if_then_else(outside, ops.const(0, data.dtype), upper * (1.0 - dy) + lower * dy)
+
+
+def roi_align_nchw(
+    data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_scale: float, mode: Any = "avg", sample_ratio: int = -1
+) -> te.Tensor:
+    """Interpolated samples of each region's bins, averaged or (``mode`` max) their maximum.
+
+    Parameters
+    ----------
+    data : (n, c, h, w)
+    sample_ratio : samples along each side of a bin; as many as the bin covers pixels when not positive
+
+    Returns (count, c, *pooled_size). He et al., Mask R-CNN, 2017.
+    """
+    mode = mode.decode() if isinstance(mode, bytes) else str(mode)
+    if mode not in ("avg", "max"):
+        raise InvalidShapeError(f"roi_align mode is avg or max, found {mode!r}")
+    _, channels, height, width = get_const_tuple(data.shape)
+    count = get_const_tuple(rois.shape)[0]
+    rows, columns = _pair(pooled_size)
+    dtype = data.dtype
+    scale, one = ops.const(spatial_scale, dtype), ops.const(1, dtype)
+
+    def loops(ins: list[Any], outs: list[Any]) -> Any:
+        ib = ir_builder.create()
+        source, boxes, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(ins[1]), ib.buffer_ptr(outs[0])
+        with ib.for_range(0, count * channels, name="plane", kind="parallel") as plane:
+            roi, channel = tir.indexdiv(plane, channels), tir.indexmod(plane, channels)
+            base = (_int(boxes[roi * 5]) * channels + channel) * (height * width)
+            left, top, right, bottom = (boxes[roi * 5 + i] * scale for i in (1, 2, 3, 4))
+            bin_h = ops.maximum(bottom - top, one) / float(rows)
+            bin_w = ops.maximum(right - left, one) / float(columns)
+            samples_y = ops.as_expr(sample_ratio) if sample_ratio > 0 else _int(tir.ceil(bin_h))
+            samples_x = ops.as_expr(sample_ratio) if sample_ratio > 0 else _int(tir.ceil(bin_w))
+            total = ib.allocate(dtype, (1,), name="total", scope="local")
+            with ib.for_range(0, rows * columns, name="cell") as cell:
+                row, column = ops.cast(dtype, tir.indexdiv(cell, columns)), ops.cast(dtype, tir.indexmod(cell, columns))
+                total[0] = ops.const(0, dtype) if mode == "avg" else tir.min_value(dtype)
+                with ib.for_range(0, samples_y, name="sy") as sy, ib.for_range(0, samples_x, name="sx") as sx:
+                    y = top + bin_h * (row + (ops.cast(dtype, sy) + 0.5) / ops.cast(dtype, samples_y))
+                    x = left + bin_w * (column + (ops.cast(dtype, sx) + 0.5) / ops.cast(dtype, samples_x))
+                    value = _bilinear(source, base, height, width, y, x)
+                    total[0] = total[0] + value if mode == "avg" else ops.maximum(total[0], value)
+                samples = ops.cast(dtype, ops.maximum(samples_y * samples_x, 1))
+                target[plane * (rows * columns) + cell] = total[0] / samples if mode == "avg" else total[0]
+        return ib.get()
+
+    shape = (count, channels, rows, columns)
+    return te.extern([shape], [data, rois], loops, dtype=[dtype], name="roi_align", tag="roi_align")
+
+
+def roi_pool_nchw(data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_scale: float) -> te.Tensor:
+    """The maximum of each bin of each region, whose corners are rounded to pixels; 0 for an empty bin.
+
+    Returns (count, c, *pooled_size). Girshick, Fast R-CNN, 2015.
+    """
+    _, channels, height, width = get_const_tuple(data.shape)
+    count = get_const_tuple(rois.shape)[0]
+    rows, columns = _pair(pooled_size)
+    dtype = data.dtype
+    scale = ops.const(spatial_scale, dtype)
+
+    def span(start: PrimExpr, length: PrimExpr, cell: PrimExpr, cells: int, extent: int) -> tuple[PrimExpr, PrimExpr]:
+        size = ops.cast("float32", length) / float(cells)
+        first = _int(tir.floor(ops.cast("float32", cell) * size)) + start
+        last = _int(tir.ceil((ops.cast("float32", cell) + 1.0) * size)) + start
+        return ops.minimum(ops.maximum(first, 0), extent), ops.minimum(ops.maximum(last, 0), extent)
+
+    def loops(ins: list[Any], outs: list[Any]) -> Any:
+        ib = ir_builder.create()
+        source, boxes, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(ins[1]), ib.buffer_ptr(outs[0])
+        with ib.for_range(0, count * channels, name="plane", kind="parallel") as plane:
+            roi, channel = tir.indexdiv(plane, channels), tir.indexmod(plane, channels)
+            base = (_int(boxes[roi * 5]) * channels + channel) * (height * width)
+            left, top, right, bottom = (_int(tir.round(boxes[roi * 5 + i] * scale)) for i in (1, 2, 3, 4))
+            best = ib.allocate(dtype, (1,), name="best", scope="local")
+            with ib.for_range(0, rows * columns, name="cell") as cell:
+                tall, wide = ops.maximum(bottom - top + 1, 1), ops.maximum(right - left + 1, 1)
+                y0, y1 = span(top, tall, tir.indexdiv(cell, columns), rows, height)
+                x0, x1 = span(left, wide, tir.indexmod(cell, columns), columns, width)
+                empty = tir.any(y1 <= y0, x1 <= x0)
+                best[0] = tir.if_then_else(empty, ops.const(0, dtype), tir.min_value(dtype))
+                with ib.for_range(y0, y1, name="y") as y, ib.for_range(x0, x1, name="x") as x:
+                    best[0] = ops.maximum(best[0], source[base + y * width + x])
+                target[plane * (rows * columns) + cell] = best[0]
+        return ib.get()
+
+    shape = (count, channels, rows, columns)
+    return te.extern([shape], [data, rois], loops, dtype=[dtype], name="roi_pool", tag="roi_pool")
