@@ -166,6 +166,14 @@ def test_an_unknown_extent_is_an_error_that_says_what_to_do() -> None:
         vectorize_loop(loop)
 
 
+def test_an_extent_that_depends_on_an_outer_loop_runs_serially() -> None:
+    ib = ir_builder.create()
+    a = ib.pointer("float32", "A")
+    with ib.for_range(0, 8, "i") as i, ib.for_range(0, i + 1, "j", kind="vectorize") as j:
+        a[j] = 0.0
+    assert "vectorized" not in str(vectorize_loop(ib.get()))
+
+
 def test_when_disabled_the_loop_is_serial() -> None:
     loop = tir.For(tir.Var("i"), 0, 8, tir.ForKind.VECTORIZED, tir.Evaluate(0))
     assert str(skip_vectorize(loop)) == "for (i: int32, 0, 8) {\n  0\n}\n"

@@ -16,7 +16,8 @@ for a whole vector in nearly all cases is tested once for the vector, with the s
       }                                          for (i.s: int32, 0, 8) { if @tir.likely(...) { ... } }
     }                                          }
 
-Memory allocated inside the loop gets one element for each lane.
+Memory allocated inside the loop gets one element for each lane. A loop whose number of iterations depends on outer
+loops runs serially.
 """
 
 from __future__ import annotations
@@ -444,6 +445,9 @@ class _FindVectorized(ScopedMutator):
             return super().visit_for(s)
         extent = self.analyzer.simplify(s.extent)
         if not isinstance(extent, IntImm):
+            if any(v in self.analyzer.context.var_bounds for v in free_vars(extent)):
+                # bound inference gave a size that changes from one outer iteration to the next
+                return super().visit_for(s.replace(kind=ForKind.SERIAL))
             raise TilewrightError(
                 f"the vectorized loop {s.loop_var.name} has {s.extent} iterations; the number must be known while "
                 "compiling: split the axis by a constant factor and vectorize the inner part"
