@@ -268,3 +268,24 @@ def test_vector_halves_and_their_combination() -> None:
     x = np.arange(8, dtype="float32")
     _, out = run("llvm", Store(b.data, value, Ramp(0, 1, 8)), [a, b], [x, np.zeros(8, "float32")])
     np.testing.assert_array_equal(out, np.roll(x, 4))
+
+
+@ON_ALL
+def test_copies_of_a_loop_body_may_define_the_same_variables(target: str) -> None:
+    a, b = decl_buffer((8,), "float32", "A"), decl_buffer((64,), "float32", "B")
+    base, x = Var("base", "int32"), Var("x", "float32")
+    t, one = Var("T", PointerType(PrimType("float32"))), Var("one", "int32")
+
+    def copy(k: int) -> Stmt:
+        spread = Store(b.data, Broadcast(Load("float32", t, 0), 8), Ramp(base, 1, 8))
+        kept = Allocate(t, "float32", [1], ops.const(True), SeqStmt([Store(t, x, 0), spread]))
+        loop = For(one, k, 1, 0, LetStmt(x, Load("float32", a.data, one) * 2.0, kept))
+        return LetStmt(base, ops.const(8 * k + (k % 2) * 4), loop)  # aligned in one copy, not in the next
+
+    x_values = np.arange(1, 9, dtype="float32")
+    _, out = run(target, SeqStmt([copy(k) for k in range(7)]), [a, b], [x_values, np.zeros(64, "float32")])
+    expected = np.zeros(64, "float32")
+    for k in range(7):
+        start = 8 * k + (k % 2) * 4
+        expected[start : start + 8] = 2 * x_values[k]
+    np.testing.assert_array_equal(out, expected)

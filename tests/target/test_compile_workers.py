@@ -105,3 +105,8 @@ def test_a_closed_pool_starts_again(pool: CompilePool) -> None:
     assert pool.submit(job(0)).result(60)
     pool.close()
     assert pool.submit(job(1)).result(60)
+
+
+def test_without_processes_threads_compile(pool: CompilePool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    assert pool.submit(job(0)).result(60) == workers.compile_here(job(0))

@@ -29,7 +29,11 @@ def cache_directory() -> Path:
     if given:
         return Path(given)
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tilewright" / "kernels"
+    try:
+        folder = Path(base) if base else Path.home() / ".cache"
+    except RuntimeError:  # a user without a home
+        folder = Path(tempfile.gettempdir()) / f"tilewright-{os.getuid()}"
+    return folder / "tilewright" / "kernels"
 
 
 def cache_key(*parts: str) -> str:

@@ -165,6 +165,9 @@ class CompilePool:
             try:
                 if worker is None or not worker.alive():
                     worker = self._replace(worker)
+                if worker is None:
+                    future.set_result(compile_here(job))
+                    continue
                 data = worker.compile(job)
                 _to_cache(job, data)
                 future.set_result(data)
@@ -175,13 +178,17 @@ class CompilePool:
         if worker is not None:
             self._replace(worker, spawn=False)
 
-    def _replace(self, old: _Worker | None, spawn: bool = True) -> Any:
+    def _replace(self, old: _Worker | None, spawn: bool = True) -> _Worker | None:
+        """A new worker for ``old``; None when there is to be none, or the system starts no process."""
         if old is not None:
             self._workers.discard(old)
             old.close()
         if not spawn:
             return None
-        made = _Worker()
+        try:
+            made = _Worker()
+        except OSError:
+            return None
         self._workers.add(made)
         return made
 

@@ -118,7 +118,7 @@ class CCode:
                     library = ctypes.CDLL(str(path))  # stays mapped when the file goes
                 self._fill(library)
                 self._library = library
-            except TVMError as error:
+            except (TVMError, OSError) as error:
                 self._library = self._refusal(str(error))
         return self._library
 

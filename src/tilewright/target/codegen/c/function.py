@@ -113,15 +113,19 @@ class FunctionPrinter(ExpressionPrinter):
 
     def block(self, head: str, body: Stmt) -> None:
         """``head { body }``, left open for an else."""
-        self.put(f"{head} {{")
+        self.put(f"{head} {{".lstrip())
         self.depth += 1
         self.statement(body)
         self.depth -= 1
 
     def _seq(self, s: SeqStmt) -> Stmt | None:
-        for item in s.seq[:-1]:
-            self.statement(item)
-        return s.seq[-1] if s.seq else None
+        for item in s.seq:
+            if isinstance(item, (LetStmt, Allocate, AttrStmt, AssertStmt)) and len(s.seq) > 1:
+                self.block("", item)  # the copies of an unrolled loop declare the same names
+                self.put("}")
+            else:
+                self.statement(item)
+        return None
 
     def _let_stmt(self, s: LetStmt) -> Stmt | None:
         is_workspace = isinstance(s.value, Call) and s.value.op.name == "tir.TVMBackendAllocWorkspace"

@@ -85,7 +85,7 @@ class ExpressionEmitter(Builder):
         """Forget the values that were made since ``enter_scope``."""
         log = self._pure_log
         while len(log) > mark[0]:
-            del self._pure[log.pop()]
+            self._pure.pop(log.pop(), None)
         self._impure = mark[1]
 
     def new_statement(self) -> None:
@@ -360,11 +360,21 @@ class ExpressionEmitter(Builder):
     def bind(self, var: Var, value: PrimExpr) -> None:
         """Give ``var`` the value of an expression."""
         before = self._reads
-        self.variables[var] = self.value(value)
+        self.define(var, self.value(value))
         if self._reads != before:
             self.data_variables.add(var)
         else:
+            self.data_variables.discard(var)
             self.factors[var] = self.factor(value)
+
+    def define(self, var: Var, text: str) -> None:
+        """Give ``var`` a value. A variable of an unrolled loop's body is defined again in every copy."""
+        if self.variables.get(var, text) != text:
+            self._pure.clear()
+            for known in [k for k in self.factors if not isinstance(k, Var)]:
+                del self.factors[known]
+            self.factors.pop(var, None)
+        self.variables[var] = text
 
     # ---- what divides an index ----
     def factor(self, e: PrimExpr) -> int:

@@ -50,6 +50,7 @@ class FunctionEmitter(CallEmitter):
         self.captured: dict[Var, str] = {}
         self.workspaces: list[Call] = []  # calls that free the live ones
         self.task: tuple[str, str, str] | None = None  # task number, number of tasks, environment
+        self._allocations: dict[Var, tuple[str, str]] = {}  # type and memory, shared by the copies of an unrolled loop
         self.spread_loop: str | None = None  # how the next parallel loop is shared out inside a launch
         if parent is not None:
             self.factors = parent.factors
@@ -148,9 +149,12 @@ class FunctionEmitter(CallEmitter):
                     f"{self.unit.name}: the size of {s.buffer_var.name} is not a constant; run LowerTVMBuiltin first"
                 )
             count *= extent.value
-        element = ty.memory(s.dtype)
-        align = max(64, dt.nbytes(s.dtype))
-        self.variables[s.buffer_var] = self.stack(f"[{max(count, 1)} x {element}]", align)
+        shape = f"[{max(count, 1)} x {ty.memory(s.dtype)}]"
+        known = self._allocations.get(s.buffer_var)
+        if known is None or known[0] != shape:
+            known = (shape, self.stack(shape, max(64, dt.nbytes(s.dtype))))
+            self._allocations[s.buffer_var] = known
+        self.define(s.buffer_var, known[1])
         self.pointer_alignment[s.buffer_var] = 64
         return s.body
 
@@ -277,7 +281,7 @@ class FunctionEmitter(CallEmitter):
         index = f"%{head}.i"
         self.lines.append("")
         at = len(self.lines) - 1
-        self.variables[var] = index
+        self.define(var, index)
         mark = self.enter_scope()
         self._impure = {}
         self.statement(body)
