@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.json import load_json, save_json
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Any as AnyDim
@@ -205,10 +207,19 @@ def check(mod: IRModule) -> None:
     assert again.astext() == text
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(modules())
 def test_every_module_round_trips(mod: IRModule) -> None:
     check(mod)
+    assert_structural_equal(load_json(save_json(mod)), mod)
+
+
+@pytest.mark.soak
+@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+@given(modules())
+def test_every_module_round_trips_soak(mod: IRModule) -> None:
+    check(mod)
+    assert_structural_equal(load_json(save_json(mod)), mod)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -268,6 +279,6 @@ def test_deep_programs_round_trip_without_recursion() -> None:
         body = Let(Var(f"a{i}"), Call(ADD, [x, x]), body)
     check(IRModule.from_expr(Function([x], body)))
     body = x
-    for _ in range(300):
+    for _ in range(1_000):
         body = If(x, Tuple([body]), Function([Var("y")], x))
     check(IRModule.from_expr(Function([x], body)))

@@ -82,8 +82,27 @@ _IN_PLACE = (GlobalVar, Constant, Op, Var, Constructor)
 Annotate = Callable[[Any], str]
 
 
+# Marks of deeper and shallower lines while a text is put together; string literals hold no such characters.
+_IN, _OUT = "\x0e", "\x0f"
+_MARKS = re.compile(r"([\n\x0e\x0f])")
+
+
 def _indented(text: str) -> str:
-    return text.replace("\n", "\n  ")
+    return f"{_IN}{text}{_OUT}"
+
+
+def _lay_out(text: str) -> str:
+    """Replace the marks by blanks after each line break."""
+    depth = 0
+    pieces = []
+    for piece in _MARKS.split(text):
+        if piece == _IN:
+            depth += 1
+        elif piece == _OUT:
+            depth -= 1
+        else:
+            pieces.append("\n" + "  " * depth if piece == "\n" else piece)
+    return "".join(pieces)
 
 
 def _count_uses(root: RelayExpr) -> dict[RelayExpr, int]:
@@ -123,7 +142,7 @@ class RelayPrinter:
         for var, func in mod.functions.items():
             if isinstance(func, Function):
                 self.uses = _count_uses(func)
-                parts.append(trampoline.run(self._function(f"def {self._global(var)}", func)) + "\n")
+                parts.append(_lay_out(trampoline.run(self._function(f"def {self._global(var)}", func))) + "\n")
             else:
                 parts.append(f"{self._global(var)} = {str(func).rstrip()}\n")
         return "\n".join(parts)
@@ -131,7 +150,7 @@ class RelayPrinter:
     def expr(self, expr: RelayExpr) -> str:
         """An expression standing alone."""
         self.uses = _count_uses(expr)
-        return trampoline.run(self._scope(expr))
+        return _lay_out(trampoline.run(self._scope(expr)))
 
     def type(self, value: Type) -> str:
         """A type."""
@@ -391,7 +410,7 @@ def pattern_text(value: Pattern | Clause) -> str:
         return trampoline.run(printer._pattern(value))
     pattern = trampoline.run(printer._pattern(value.lhs))
     printer.uses = _count_uses(value.rhs)
-    return f"{pattern} => {trampoline.run(printer._body(value.rhs))}"
+    return _lay_out(f"{pattern} => {trampoline.run(printer._body(value.rhs))}")
 
 
 def _plain_text(value: Any) -> str:
