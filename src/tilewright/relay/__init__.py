@@ -60,7 +60,7 @@ from tilewright.relay.expr import (
     var,
 )  # fmt: skip
 from tilewright.relay.op import *  # noqa: F403
-from tilewright.relay.op import annotation, image, nn
+from tilewright.relay.op import annotation, image, nn, vision
 from tilewright.relay.visitor import ExprFunctor, ExprMutator, ExprRewriter, ExprVisitor
 
 _LAZY_MODULES = frozenset(

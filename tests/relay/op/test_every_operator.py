@@ -1,7 +1,16 @@
 """What holds for every operator: text, unknown dimensions, meaning and kernel."""
 
 import pytest
-from tests.relay.op import test_conv, test_elementwise, test_image, test_indexing, test_nn, test_reduce, test_transform
+from tests.relay.op import (
+    test_conv,
+    test_elementwise,
+    test_image,
+    test_indexing,
+    test_nn,
+    test_reduce,
+    test_transform,
+    test_vision,
+)
 from tests.relay.op.harness import Case, typed
 
 import tilewright as tvm
@@ -20,6 +29,7 @@ TABLES = {
     "conv": test_conv.CONV2D + test_conv.PACKED + test_conv.OTHERS,
     "nn": test_nn.ALL,
     "image": test_image.CASES,
+    "vision": test_vision.CASES,
 }
 
 

@@ -6,7 +6,7 @@ relations.py layout_rules.py families.py attributes.py   what declarations share
 op.py                        TVM's registration functions
 """
 
-from tilewright.relay.op import annotation, image, nn
+from tilewright.relay.op import annotation, image, nn, vision
 from tilewright.relay.op import op as op
 from tilewright.relay.op import strategy as strategy
 from tilewright.relay.op.definition import OpDef, OpPattern
@@ -288,6 +288,7 @@ __all__ = [
     "trunc",
     "unravel_index",
     "variance",
+    "vision",
     "where",
     "zeros",
     "zeros_like",

@@ -1,0 +1,166 @@
+"""vision.roi_align and vision.roi_pool."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, pair
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+
+
+class ROIAlignAttrs(Attrs):
+    """Size of the result, scale of the coordinates, samples in a bin, layout and mode (avg or max)."""
+
+    pooled_size: tuple[int, ...]
+    spatial_scale: float
+    sample_ratio: int = -1
+    layout: str = "NCHW"
+    mode: str = "avg"
+
+
+class ROIPoolAttrs(Attrs):
+    """Size of the result, scale of the coordinates and layout."""
+
+    pooled_size: tuple[int, ...]
+    spatial_scale: float
+    layout: str = "NCHW"
+
+
+def _roi_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    found = relations.tensors(types, ("data", "rois"))
+    if found is None:
+        return None
+    data, rois = found
+    relations.require_rank(data, 4, "data")
+    relations.require_rank(rois, 2, "rois")
+    solver.assert_equal(5, rois.shape[1], "values of a region")
+    relations.require(attrs.layout == "NCHW", f"layout should be NCHW, found {attrs.layout!r}")
+    return TensorType((rois.shape[0], data.shape[1], *attrs.pooled_size), data.dtype)
+
+
+def _schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    with target:
+        return topi.generic.schedule_extern(outs)
+
+
+def _sample(plane: Array, y: float, x: float) -> Array:
+    """Interpolated values of all channels (c, h, w) at (y, x)."""
+    height, width = plane.shape[1:]
+    if y < -1 or y > height or x < -1 or x > width:
+        return np.zeros(plane.shape[0])
+    y, x = min(max(y, 0.0), height - 1), min(max(x, 0.0), width - 1)
+    top, left = int(y), int(x)
+    bottom, right = min(top + 1, height - 1), min(left + 1, width - 1)
+    upper = plane[:, top, left] * (1 - (x - left)) + plane[:, top, right] * (x - left)
+    lower = plane[:, bottom, left] * (1 - (x - left)) + plane[:, bottom, right] * (x - left)
+    return np.asarray(upper * (1 - (y - top)) + lower * (y - top))
+
+
+class ROIAlign(OpDef):
+    """Interpolated samples of each bin of each region, averaged."""
+
+    name = "vision.roi_align"
+    inputs = ("data", "rois")
+    attrs_type = ROIAlignAttrs
+    pattern = OpPattern.OPAQUE
+
+    infer_type = staticmethod(_roi_type)
+    schedule = staticmethod(_schedule)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        args = attrs.pooled_size, attrs.spatial_scale, attrs.mode, attrs.sample_ratio
+        return [topi.vision.roi_align_nchw(inputs[0], inputs[1], *args)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Sample by sample."""
+        data, rois = inputs[0].astype(np.float64), inputs[1].astype(np.float64)
+        rows, columns = attrs.pooled_size
+        result = np.zeros((len(rois), data.shape[1], rows, columns))
+        for r, (batch, *corners) in enumerate(rois):
+            left, top, right, bottom = (c * attrs.spatial_scale for c in corners)
+            bin_h, bin_w = max(bottom - top, 1.0) / rows, max(right - left, 1.0) / columns
+            ny, nx = (attrs.sample_ratio if attrs.sample_ratio > 0 else math.ceil(b) for b in (bin_h, bin_w))
+            for i, j in np.ndindex(rows, columns):
+                samples = [
+                    _sample(data[int(batch)], top + bin_h * (i + (y + 0.5) / ny), left + bin_w * (j + (x + 0.5) / nx))
+                    for y, x in np.ndindex(ny, nx)
+                ]
+                result[r, :, i, j] = np.mean(samples, 0) if attrs.mode == "avg" else np.max(samples, 0)
+        return [result.astype(inputs[0].dtype)]
+
+
+class ROIPool(OpDef):
+    """The maximum of each bin of each region."""
+
+    name = "vision.roi_pool"
+    inputs = ("data", "rois")
+    attrs_type = ROIPoolAttrs
+    pattern = OpPattern.OPAQUE
+
+    infer_type = staticmethod(_roi_type)
+    schedule = staticmethod(_schedule)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.vision.roi_pool_nchw(inputs[0], inputs[1], attrs.pooled_size, attrs.spatial_scale)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Bin by bin."""
+        data, rois = inputs
+        rows, columns = attrs.pooled_size
+        height, width = data.shape[2:]
+        result = np.zeros((len(rois), data.shape[1], rows, columns), data.dtype)
+        for r, (batch, *corners) in enumerate(rois):
+            left, top, right, bottom = (int(np.floor(c * attrs.spatial_scale + 0.5)) for c in corners)
+            bin_h, bin_w = max(bottom - top + 1, 1) / rows, max(right - left + 1, 1) / columns
+            for i, j in np.ndindex(rows, columns):
+                y0, y1 = (min(max(int(v) + top, 0), height) for v in (np.floor(i * bin_h), np.ceil((i + 1) * bin_h)))
+                x0, x1 = (min(max(int(v) + left, 0), width) for v in (np.floor(j * bin_w), np.ceil((j + 1) * bin_w)))
+                window = data[int(batch), :, y0:y1, x0:x1]
+                result[r, :, i, j] = window.max((1, 2)) if window.size else 0
+        return [result]
+
+
+def _check_layout(layout: str) -> None:
+    if layout != "NCHW":
+        raise UnsupportedError(
+            f"regions are pooled of data in layout NCHW, found {layout!r}; use layout_transform first"
+        )
+
+
+def roi_align(
+    data: RelayExpr,
+    rois: RelayExpr,
+    pooled_size: Any,
+    spatial_scale: float,
+    sample_ratio: int = -1,
+    layout: str = "NCHW",
+    mode: str = "avg",
+) -> Call:
+    """Interpolated samples of ``rois`` (count, 5: batch, left, top, right, bottom) as (count, c, *pooled_size)."""
+    _check_layout(layout)
+    attrs = ROIAlignAttrs(pair(pooled_size), float(spatial_scale), int(sample_ratio), layout, mode)
+    return call("vision.roi_align", [data, rois], attrs)
+
+
+def roi_pool(data: RelayExpr, rois: RelayExpr, pooled_size: Any, spatial_scale: float, layout: str = "NCHW") -> Call:
+    """The maxima of the bins of ``rois`` as (count, c, *pooled_size)."""
+    _check_layout(layout)
+    return call("vision.roi_pool", [data, rois], ROIPoolAttrs(pair(pooled_size), float(spatial_scale), layout))
