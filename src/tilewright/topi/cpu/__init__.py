@@ -50,11 +50,12 @@ from tilewright.topi.cpu.softmax import schedule_softmax
 
 __all__ = [
     "Conv2dLayouts", "batch_matmul", "conv2d_NCHWc", "conv2d_layouts", "conv2d_nchw", "conv2d_transpose_nchw",
-    "dense_block", "dense_nopack", "dense_pack", "group_conv2d_nchw", "schedule_adaptive_pool", "schedule_batch_matmul", "schedule_broadcast",
-    "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv2d_NCHWc", "schedule_conv2d_hwcn",
-    "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw",
-    "schedule_conv_direct", "schedule_dense", "schedule_dense_nopack", "schedule_dense_pack",
-    "schedule_depthwise_conv2d_NCHWc", "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc",
-    "schedule_elemwise", "schedule_extern", "schedule_group_conv2d_nchw", "schedule_injective",
-    "schedule_injective_from_existing", "schedule_matmul", "schedule_pool", "schedule_reduce", "schedule_softmax",
+    "dense_block", "dense_nopack", "dense_pack", "group_conv2d_nchw", "schedule_adaptive_pool",
+    "schedule_batch_matmul", "schedule_broadcast", "schedule_concatenate", "schedule_conv1d_ncw",
+    "schedule_conv2d_NCHWc", "schedule_conv2d_hwcn", "schedule_conv2d_nchw", "schedule_conv2d_nhwc",
+    "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw", "schedule_conv_direct", "schedule_dense",
+    "schedule_dense_nopack", "schedule_dense_pack", "schedule_depthwise_conv2d_NCHWc",
+    "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc", "schedule_elemwise", "schedule_extern",
+    "schedule_group_conv2d_nchw", "schedule_injective", "schedule_injective_from_existing", "schedule_matmul",
+    "schedule_pool", "schedule_reduce", "schedule_softmax",
 ]  # fmt: skip
