@@ -334,3 +334,37 @@ def _calls(expr: relay.Expr) -> list[relay.Call]:
     found: list[relay.Call] = []
     relay.analysis.post_order_visit(expr, lambda e: found.append(e) if isinstance(e, relay.Call) else None)
     return found
+
+
+def test_reshape_sinks_below_element_wise_operators() -> None:
+    check(
+        transform.SinkReshape(),
+        """
+        def @main(%x: Tensor[(4, 6), float32], %w: Tensor[(8, 6), float32], %b: Tensor[(8), float32],
+                  %r: Tensor[(2, 2, 8), float32]) {
+          %0 = nn.dense(%x, %w, units=8);
+          %1 = reshape(%0, newshape=[2, 2, 8]);
+          %2 = add(%1, %b);
+          add(%2, %r)
+        }""",
+        """
+        def @main(%x: Tensor[(4, 6), float32], %w: Tensor[(8, 6), float32], %b: Tensor[(8), float32],
+                  %r: Tensor[(2, 2, 8), float32]) {
+          %0 = nn.dense(%x, %w, units=8);
+          %1 = add(%0, %b);
+          %2 = reshape(%r, newshape=[4, 8]);
+          %3 = add(%1, %2);
+          reshape(%3, newshape=[2, 2, 8])
+        }""",
+    )
+
+
+@pytest.mark.parametrize("other", ["(2, 1, 8)", "(2, 2, 1)", "(2, 8)"])
+def test_reshape_stays_above_a_broadcast_that_it_changes(other: str) -> None:
+    text = f"""
+        def @main(%x: Tensor[(4, 6), float32], %w: Tensor[(8, 6), float32], %r: Tensor[{other}, float32]) {{
+          %0 = nn.dense(%x, %w, units=8);
+          %1 = reshape(%0, newshape=[2, 2, 8]);
+          add(%1, %r)
+        }}"""
+    check(transform.SinkReshape(), text, text)

@@ -1,0 +1,119 @@
+"""SinkReshape: move a reshape of a convolution's or dense layer's result below the element-wise operators after it.
+
+Before::
+
+    %0 = nn.dense(%x, %w, units=768);
+    %1 = reshape(%0, newshape=[1, 128, 768]);
+    %2 = add(%1, %bias);
+    add(%2, %residual)                                // %residual: Tensor[(1, 128, 768)]
+
+after::
+
+    %0 = nn.dense(%x, %w, units=768);
+    %1 = add(%0, %bias);
+    %2 = reshape(%residual, newshape=[128, 768]);
+    %3 = add(%1, %2);
+    reshape(%3, newshape=[1, 128, 768])
+
+A reshape costs nothing by itself, but it is injective, not element-wise, so it would keep the operators after it
+from being fused into the kernel that computes the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.type import TensorType
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.visitor import ExprMutator
+
+_RESHAPES = frozenset({"reshape", "expand_dims", "squeeze"})
+
+
+def _pattern(expr: RelayExpr) -> OpPattern:
+    if isinstance(expr, Call) and isinstance(expr.op, Op):
+        pattern: OpPattern = expr.op.get_attr("TOpPattern", OpPattern.OPAQUE)
+        return pattern
+    return OpPattern.OPAQUE
+
+
+def _shape(expr: RelayExpr) -> tuple[int, ...] | None:
+    type_ = expr.checked_type
+    return type_.concrete_shape if isinstance(type_, TensorType) and not type_.is_dynamic else None
+
+
+class _Sinker(ExprMutator):
+    """``inner[e]`` is what the rewritten ``e`` is a reshape of, with its shape."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner: dict[RelayExpr, tuple[RelayExpr, tuple[int, ...]]] = {}
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return open_children(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        pattern = _pattern(expr)
+        if isinstance(expr.op, Op) and expr.op.name in _RESHAPES:
+            self._note_reshape(expr)
+        elif pattern <= OpPattern.BROADCAST and isinstance(expr.checked_type, TensorType):
+            sunk = self._sink(expr)
+            if sunk is not None:
+                return sunk
+        return super().visit_call(expr)
+
+    def _note_reshape(self, expr: Call) -> None:
+        source = expr.args[0]
+        shape = _shape(source)
+        if source in self.inner:
+            self.inner[expr] = self.inner[source]
+        elif _pattern(source) == OpPattern.OUT_ELEMWISE_FUSABLE and shape:
+            self.inner[expr] = (self.visit(source), shape)
+
+    def _sink(self, expr: Call) -> RelayExpr | None:
+        """The operator applied before the reshape of one of its operands, if all its operands allow it."""
+        result = _shape(expr)
+        for arg in expr.args:
+            if arg not in self.inner or result is None or _shape(arg) != result:
+                continue
+            _, inner_shape = self.inner[arg]
+            operands = [self._operand(a, inner_shape, result) for a in expr.args]
+            known = [o for o in operands if o is not None]
+            if len(known) != len(operands):
+                continue
+            value = Call(expr.op, known, expr.attrs, expr.type_args, expr.span)
+            self.inner[expr] = (value, inner_shape)
+            return relay_op.reshape(value, newshape=result)
+        return None
+
+    def _operand(self, arg: RelayExpr, inner: tuple[int, ...], outer: tuple[int, ...]) -> RelayExpr | None:
+        """An operand of an operation on ``outer`` as one on ``inner``; None when its broadcast does not carry over."""
+        if arg in self.inner and self.inner[arg][1] == inner and _shape(arg) == outer:
+            return self.inner[arg][0]
+        shape = _shape(arg)
+        if shape is None:
+            return None
+        if all(extent == 1 for extent in shape):
+            return relay_op.reshape(self.visit(arg), newshape=()) if shape else self.visit(arg)
+        if shape == outer:
+            return relay_op.reshape(self.visit(arg), newshape=inner)
+        vector = [extent for extent in shape if extent != 1]
+        if len(vector) == 1 and shape[-1] == vector[0] == outer[-1] == inner[-1]:
+            return self.visit(arg) if len(shape) == 1 else relay_op.reshape(self.visit(arg), newshape=(vector[0],))
+        return None
+
+
+def SinkReshape() -> Pass:
+    """Move reshapes below element-wise operators, so that those fuse with what is above the reshape."""
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
+        return _Sinker().visit(func)
+
+    return typed_function_pass(run, "SinkReshape", 3)
