@@ -34,7 +34,9 @@ def test_a_declaration_covers_what_follows_in_its_scope() -> None:
     b[1, 2] = 5
     ib.scope_attr(tir.const(0), "pragma_x", 1)
     a[1] = b[1, 2]
-    assert str(ib.get()) == """\
+    assert (
+        str(ib.get())
+        == """\
 A[0] = 1
 allocate(B: Pointer(int32), int32, [2, 3]), storage_scope = global {
   B[5] = 5
@@ -42,6 +44,7 @@ allocate(B: Pointer(int32), int32, [2, 3]), storage_scope = global {
   A[1] = (int32*)B[5]
 }
 """
+    )
 
 
 def test_else_must_follow_an_if() -> None:

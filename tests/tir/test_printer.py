@@ -62,7 +62,9 @@ def test_statements() -> None:
         a[tir.Ramp(0, 1, 4)] = tir.const(0, "float32x4")
     ib.assert_that(I < 3, "too large")
     ib.emit(tir.Evaluate(0))
-    assert str(ib.get()) == """\
+    assert (
+        str(ib.get())
+        == """\
 for (i: int32, 0, 4) "parallel" {
   let x: int32 = (i*2) {
     if @tir.likely((x < 3), dtype=bool) {
@@ -79,6 +81,7 @@ while (((float32*)A[0] < 2f32)) {
 assert((i_1 < 3), "too large");
 0
 """
+    )
 
 
 def test_a_function_shows_its_buffers_and_names_are_unique() -> None:
@@ -87,7 +90,9 @@ def test_a_function_shows_its_buffers_and_names_are_unique() -> None:
     param = tir.Var("A", "handle")
     body = tir.For(tir.Var("n"), 0, n, tir.ForKind.UNROLLED, tir.BufferStore(buffer, tir.const(1, "int8"), [0, 0]))
     func = tir.PrimFunc([param], body, None, {param: buffer}, {"global_symbol": "main", "tir.noalias": True})
-    assert str(IRModule.from_expr(func)) == """\
+    assert (
+        str(IRModule.from_expr(func))
+        == """\
 @main = primfn(A_1: handle) -> ()
   attr = {"global_symbol": "main", "tir.noalias": True}
   buffers = {A: Buffer(A_2: Pointer(local int8), int8, [n: int32, 4], [stride: int32, 1], scope="local", align=128)}
@@ -98,3 +103,4 @@ def test_a_function_shows_its_buffers_and_names_are_unique() -> None:
 }
 
 """
+    )

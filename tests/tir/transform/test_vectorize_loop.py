@@ -151,6 +151,28 @@ def test_a_guarded_load_is_not_made_unconditional() -> None:
     assert "if_then_else" in after
 
 
+def test_padding_is_tested_once_for_the_vector() -> None:
+    ib = ir_builder.create()
+    a, b = ib.pointer("float32", "A"), ib.pointer("float32", "B")
+    with ib.for_range(0, 4, "x") as x, ib.for_range(0, 4, "i", kind="vectorize") as i:
+        column = x * 4 + i
+        a[column] = tir.if_then_else(tir.all(column >= 1, column < 15), b[column - 1], 0.0)
+    assert (
+        str(vectorize_loop(ib.get()))
+        == """\
+for (x: int32, 0, 4) {
+  if ((1 <= x) && (x < 3)) {
+    A[ramp((x*4), 1, 4)] = (float32x4*)B[ramp(((x*4) - 1), 1, 4)]
+  } else {
+    for (i.s: int32, 0, 4) {
+      A[((x*4) + i.s)] = @tir.if_then_else(((((x*4) + i.s) >= 1) && (((x*4) + i.s) < 15)), (float32*)B[(((x*4) + i.s) - 1)], 0f32, dtype=float32)
+    }
+  }
+}
+"""
+    )  # noqa: E501
+
+
 def test_fused_indices_stay_contiguous() -> None:
     ib = ir_builder.create()
     a, b = ib.pointer("float32", "A"), ib.pointer("float32", "B")

@@ -16,6 +16,7 @@ for a whole vector in nearly all cases is tested once for the vector, with the s
       }                                          for (i.s: int32, 0, 8) { if @tir.likely(...) { ... } }
     }                                          }
 
+The same is done for the condition of an ``if_then_else`` in a stored value, as padding has them.
 Memory allocated inside the loop gets one element for each lane. A loop whose number of iterations depends on outer
 loops runs serially.
 """
@@ -52,7 +53,7 @@ from tilewright.ir.prim_expr import (
     Var,
 )  # fmt: skip
 from tilewright.ir.transform import Pass
-from tilewright.tir.analysis import is_pure, side_effect
+from tilewright.tir.analysis import is_intrinsic, is_pure, side_effect
 from tilewright.tir.expr import BufferLoad, Load, Reduce, Shuffle
 from tilewright.tir.stmt import (
     Allocate,
@@ -71,7 +72,7 @@ from tilewright.tir.stmt import (
     While,
 )  # fmt: skip
 from tilewright.tir.transform.common import ScopedMutator, body_pass
-from tilewright.tir.visitor import StmtExprMutator, free_vars, stmt_vars, substitute
+from tilewright.tir.visitor import ExprMutator, ExprVisitor, StmtExprMutator, free_vars, stmt_vars, substitute
 
 # Intrinsics that work lane by lane.
 _LANEWISE_NAMES = """
@@ -263,6 +264,31 @@ class _Vectorizer(StmtExprMutator):
 
     def visit_store(self, s: Store) -> Stmt:
         """A vector index stores a vector."""
+        try:
+            return self._vector_store(s)
+        except _NeedsScalars:
+            guarded = self._guarded_store(s)
+            if guarded is None:
+                raise
+            return guarded
+
+    def _guarded_store(self, s: Store) -> Stmt | None:
+        """Where all lanes take the first value of the choices in ``s`` a vector, elsewhere a serial loop."""
+        choices = _LaneChoices(self)
+        choices.visit_expr(s.value)
+        whole: PrimExpr = IntImm("bool", 1)
+        for condition in choices.conditions:
+            holds = self._holds_for_all(condition)
+            if holds is None:
+                return None
+            whole = ops.logical_and(whole, holds)
+        if isinstance(whole, IntImm):
+            return None
+        taken = _TakeFirst(frozenset(choices.conditions)).visit_expr(s.value)
+        vector = self._vector_store(s.replace(value=taken))
+        return IfThenElse(self.analyzer.simplify(whole), vector, self.scalarize(s))
+
+    def _vector_store(self, s: Store) -> Stmt:
         value, index, predicate = self.visit_expr(s.value), self.visit_expr(s.index), self.visit_expr(s.predicate)
         if value is s.value and index is s.index and predicate is s.predicate:
             if any(v is s.buffer_var for v in stmt_vars(s.value)):  # an update, done once for each lane
@@ -404,6 +430,35 @@ def _may_fault(e: PrimExpr) -> bool:
     from tilewright.tir.transform.rewrite_unsafe_select import is_unsafe
 
     return is_unsafe(e)
+
+
+class _LaneChoices(ExprVisitor):
+    """Conditions of if_then_else that differ between lanes."""
+
+    def __init__(self, vectorizer: _Vectorizer) -> None:
+        super().__init__()
+        self.vectorizer = vectorizer
+        self.conditions: dict[PrimExpr, None] = {}
+
+    def visit_call(self, e: Call) -> None:
+        if is_intrinsic(e, "tir.if_then_else"):
+            condition = e.args[0]
+            if any(v is self.vectorizer.var for v in free_vars(condition)):
+                self.conditions[condition] = None
+        super().visit_call(e)
+
+
+class _TakeFirst(ExprMutator):
+    """Replaces choices by their first value, where the condition is one of those given."""
+
+    def __init__(self, conditions: frozenset[PrimExpr]) -> None:
+        super().__init__()
+        self.conditions = conditions
+
+    def visit_call(self, e: Call) -> PrimExpr:
+        if is_intrinsic(e, "tir.if_then_else") and e.args[0] in self.conditions:
+            return self.visit_expr(e.args[1])
+        return super().visit_call(e)
 
 
 class _PerLane(StmtExprMutator):
