@@ -145,8 +145,9 @@ class NonMaximumSuppression(OpDef):
         """topi's kernel."""
         limit, threshold = _known_number(inputs[3]), _known_number(inputs[4])
         out = topi.vision.non_max_suppression(
-            inputs[0], inputs[1], inputs[2], limit, threshold, bool(attrs.force_suppress), attrs.top_k, attrs.coord_start,
-            attrs.score_index, attrs.id_index, bool(attrs.return_indices), bool(attrs.invalid_to_bottom),
+            inputs[0], inputs[1], inputs[2], limit, threshold, bool(attrs.force_suppress), attrs.top_k,
+            attrs.coord_start, attrs.score_index, attrs.id_index, bool(attrs.return_indices),
+            bool(attrs.invalid_to_bottom),
         )  # fmt: skip
         return list(out) if isinstance(out, (list, tuple)) else [out]
 
