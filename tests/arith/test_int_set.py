@@ -15,22 +15,22 @@ from tilewright.arith import (
     union,
 )
 
-I, J, N, S = (tir.Var(n) for n in "ijns")
-DOMAINS = {I: tir.Range(0, 8), J: tir.Range(0, N)}
+IV, J, N, S = (tir.Var(n) for n in "ijns")
+DOMAINS = {IV: tir.Range(0, 8), J: tir.Range(0, N)}
 
 EXAMPLES = [
-    (I * 4 + J, "IntervalSet[0, (n + 27)]"),
-    (10 - I, "IntervalSet[3, 10]"),
-    (S + I, "IntervalSet[s, (s + 7)]"),
-    (I // 2, "IntervalSet[0, 3]"),
-    (I % 3, "IntervalSet[0, 2]"),
-    ((I + 8) % 16, "IntervalSet[8, 15]"),
-    (I * S, "IntervalSet[-inf, +inf]"),
-    (tir.min(I, 5), "IntervalSet[0, 5]"),
-    (tir.Select(J < 3, I, I + 10), "IntervalSet[0, 17]"),
-    (tir.Load("int32", tir.Var("A", "handle"), I), "IntervalSet[-inf, +inf]"),
+    (IV * 4 + J, "IntervalSet[0, (n + 27)]"),
+    (10 - IV, "IntervalSet[3, 10]"),
+    (S + IV, "IntervalSet[s, (s + 7)]"),
+    (IV // 2, "IntervalSet[0, 3]"),
+    (IV % 3, "IntervalSet[0, 2]"),
+    ((IV + 8) % 16, "IntervalSet[8, 15]"),
+    (IV * S, "IntervalSet[-inf, +inf]"),
+    (tir.min(IV, 5), "IntervalSet[0, 5]"),
+    (tir.Select(J < 3, IV, IV + 10), "IntervalSet[0, 17]"),
+    (tir.Load("int32", tir.Var("A", "handle"), IV), "IntervalSet[-inf, +inf]"),
     (tir.Load("int32", tir.Var("A", "handle"), S), "IntervalSet[A[s], A[s]]"),
-    (I - I, "IntervalSet[0, 0]"),
+    (IV - IV, "IntervalSet[0, 0]"),
 ]
 
 
@@ -50,27 +50,27 @@ def test_union_and_intersection() -> None:
 def test_covering_ranges() -> None:
     covered = IntSet.interval(2, 5).cover_range()
     assert (int(covered.min), int(covered.extent)) == (2, 4)
-    point = IntSet.single_point(I).cover_range()
-    assert point.min is I
+    point = IntSet.single_point(IV).cover_range()
+    assert point.min is IV
     assert int(point.extent) == 1
     with pytest.raises(ValueError, match="unbounded"):
         IntSet.everything().cover_range()
 
 
 def test_linear_equations() -> None:
-    assert [str(c) for c in detect_linear_equation(I * 4 + J * N + 3, [I, J])] == ["4", "n", "3"]
-    assert [str(c) for c in detect_linear_equation((I + J) * N, [I, J])] == ["n", "n", "0"]
-    assert detect_linear_equation(I * J, [I, J]) == []
-    assert detect_linear_equation(I // 2, [I]) == []
+    assert [str(c) for c in detect_linear_equation(IV * 4 + J * N + 3, [IV, J])] == ["4", "n", "3"]
+    assert [str(c) for c in detect_linear_equation((IV + J) * N, [IV, J])] == ["n", "n", "0"]
+    assert detect_linear_equation(IV * J, [IV, J]) == []
+    assert detect_linear_equation(IV // 2, [IV]) == []
 
 
 def test_clip_bounds() -> None:
-    bounds = detect_clip_bound(tir.all(I < N, I >= 2, J < 5), [I, J])
+    bounds = detect_clip_bound(tir.all(IV < N, IV >= 2, J < 5), [IV, J])
     assert [None if b is None else str(b) for b in bounds] == ["2", "(n - 1)", None, "4"]
-    assert detect_clip_bound(I * I < 4, [I]) == []
+    assert detect_clip_bound(IV * IV < 4, [IV]) == []
 
 
 def test_deduced_bounds() -> None:
-    assert str(deduce_bound(I, I * 8 + J < N, {}, {J: tir.Range(0, 8)})) == "IntervalSet[-inf, (floordiv(n, 8) - 1)]"
-    assert str(deduce_bound(I, I >= J, {}, {J: tir.Range(0, 8)})) == "IntervalSet[7, +inf]"
-    assert deduce_bound(I, I * J < N, {}, {}).is_everything()
+    assert str(deduce_bound(IV, IV * 8 + J < N, {}, {J: tir.Range(0, 8)})) == "IntervalSet[-inf, (floordiv(n, 8) - 1)]"
+    assert str(deduce_bound(IV, IV >= J, {}, {J: tir.Range(0, 8)})) == "IntervalSet[7, +inf]"
+    assert deduce_bound(IV, IV * J < N, {}, {}).is_everything()

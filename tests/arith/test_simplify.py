@@ -11,13 +11,13 @@ from tilewright.arith import Analyzer, simplify
 from tilewright.tir import expr as e
 
 X, Y, Z, N, M = (tir.Var(n) for n in "xyznm")
-I, J, K = tir.Var("i"), tir.Var("j"), tir.Var("k")
+IV, J, K = tir.Var("i"), tir.Var("j"), tir.Var("k")
 
 
 def analyzer() -> Analyzer:
     """0 <= i < 8, 0 <= j < 16, 0 <= k < 4."""
     made = Analyzer()
-    for var, extent in ((I, 8), (J, 16), (K, 4)):
+    for var, extent in ((IV, 8), (J, 16), (K, 4)):
         made.bind(var, tir.Range(0, extent))
     return made
 
@@ -27,11 +27,11 @@ EXAMPLES = [
     ((X + 3) * 4 - X * 2, "((x*2) + 12)"),
     (X - Y + Y, "x"),
     (5 - X, "(5 - x)"),
-    ((I * 8 + J) * 64 + (K * 16 + X), "((((i*512) + (j*64)) + (k*16)) + x)"),
+    ((IV * 8 + J) * 64 + (K * 16 + X), "((((i*512) + (j*64)) + (k*16)) + x)"),
     (X * Y - Y * 0, "(x*y)"),
     # quotients and remainders
-    ((I * 16 + J) // 16, "i"),
-    ((I * 16 + J) % 16, "j"),
+    ((IV * 16 + J) // 16, "i"),
+    ((IV * 16 + J) % 16, "j"),
     (X // 4 * 4 + X % 4, "x"),
     (X // 4 % 3 * 4 + X % 4, "floormod(x, 12)"),
     (X // 4 // 3, "floordiv(x, 12)"),
@@ -40,10 +40,10 @@ EXAMPLES = [
     ((N + 127) // 64, "(floordiv((n + 63), 64) + 1)"),
     ((X * 16 + J) // 64, "floordiv(x, 4)"),
     ((X * 16 + J) % 64, "((floormod(x, 4)*16) + j)"),
-    (tir.truncdiv(I * 3 + 1, 2), "floordiv(((i*3) + 1), 2)"),
+    (tir.truncdiv(IV * 3 + 1, 2), "floordiv(((i*3) + 1), 2)"),
     (X // -4, "floordiv((x*-1), 4)"),
     # choices
-    (tir.min(I, 9), "i"),
+    (tir.min(IV, 9), "i"),
     (tir.max(X, X + 1), "(x + 1)"),
     (tir.min(X * 4, Y * 4), "(min(x, y)*4)"),
     (tir.min(tir.max(X, Y), X), "x"),
@@ -54,18 +54,18 @@ EXAMPLES = [
     (X > 3, "(3 < x)"),
     (X >= Y, "(y <= x)"),
     (X * 4 < 10, "(x < 3)"),
-    (I * 16 + J < 64, "(i < 4)"),
-    (I * 16 + J < 128, "(bool)1"),
-    (I * 2 == 5, "(bool)0"),
+    (IV * 16 + J < 64, "(i < 4)"),
+    (IV * 16 + J < 128, "(bool)1"),
+    (IV * 2 == 5, "(bool)0"),
     (X // 4 < 3, "(x < 12)"),
-    (tir.likely(I < 8), "(bool)1"),
+    (tir.likely(IV < 8), "(bool)1"),
     # logic
     (tir.all(X < 3, X < 5), "(x < 3)"),
     (tir.any(X < 3, X >= 3), "(bool)1"),
     (tir.Not(tir.all(X < 3, Y < 5)), "((3 <= x) || (5 <= y))"),
     # vectors
     (tir.Ramp(X, 1, 4) + tir.Broadcast(Y, 4), "ramp((x + y), 1, 4)"),
-    (tir.Ramp(I * 8, 1, 8) // tir.Broadcast(tir.const(8), 8), "x8(i)"),
+    (tir.Ramp(IV * 8, 1, 8) // tir.Broadcast(tir.const(8), 8), "x8(i)"),
     (tir.Ramp(X * 8, 1, 8) % tir.Broadcast(tir.const(56), 8), "ramp((floormod(x, 7)*8), 1, 8)"),
     (tir.Ramp(X, 2, 4) * tir.Broadcast(tir.const(3), 4), "ramp((x*3), 6, 4)"),
     (tir.Broadcast(X, 4) < tir.Broadcast(Y, 4), "x4((x < y))"),
@@ -147,7 +147,7 @@ def test_symbolic_ranges() -> None:
 
 
 def test_a_typical_index_takes_far_less_than_a_millisecond() -> None:
-    index = ((I * 8 + J) * 64 + (K * 4 + X)) * 3 + Y
+    index = ((IV * 8 + J) * 64 + (K * 4 + X)) * 3 + Y
     best = 1.0
     for _ in range(50):
         fresh = analyzer()

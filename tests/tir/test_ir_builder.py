@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-
 from tests.tir.interpret import run
+
 from tilewright import tir
 from tilewright.tir import ir_builder
 

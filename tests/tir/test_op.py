@@ -11,13 +11,15 @@ from tilewright.ir.op import Op
 from tilewright.tir.analysis import is_pure, side_effect
 
 X = tir.Var("x", "float32")
-I = tir.Var("i")
+IV = tir.Var("i")
 
 
-@pytest.mark.parametrize(
-    "name",
-    "exp exp2 exp10 erf tanh sigmoid log log2 log10 log1p sqrt rsqrt sin cos tan sinh cosh asin acos atan".split(" "),
-)
+FLOAT_INTRINSICS = """
+    exp exp2 exp10 erf tanh sigmoid log log2 log10 log1p sqrt rsqrt sin cos tan sinh cosh asin acos atan
+"""
+
+
+@pytest.mark.parametrize("name", FLOAT_INTRINSICS.split())
 def test_float_intrinsics_keep_the_dtype_and_are_pure(name: str) -> None:
     for dtype in ("float16", "float32", "float64", "float32x8"):
         call = getattr(tir, name)(tir.Var("x", dtype))
@@ -27,7 +29,7 @@ def test_float_intrinsics_keep_the_dtype_and_are_pure(name: str) -> None:
 
 
 def test_an_integer_argument_becomes_float() -> None:
-    assert tir.exp(I).dtype == "float32"
+    assert tir.exp(IV).dtype == "float32"
 
 
 def test_rounding_of_literals_and_of_integers() -> None:
@@ -37,20 +39,20 @@ def test_rounding_of_literals_and_of_integers() -> None:
     assert [tir.round(tir.const(v)).value for v in (0.5, 1.5, 2.5, -2.5, -0.4)] == [1, 2, 3, -3, 0]
     assert [tir.nearbyint(tir.const(v)).value for v in (0.5, 1.5, 2.5, -2.5)] == [0, 2, 2, -2]
     assert math.copysign(1, tir.ceil(tir.const(-0.5)).value) == -1
-    assert tir.floor(I) is I
+    assert tir.floor(IV) is IV
 
 
 def test_predicates_of_integers_are_known() -> None:
-    assert int(tir.isnan(I)) == 0
-    assert int(tir.isfinite(I)) == 1
+    assert int(tir.isnan(IV)) == 0
+    assert int(tir.isfinite(IV)) == 1
     assert tir.isinf(X).dtype == "bool"
     assert int(tir.isnan(tir.const(math.nan))) == 1
 
 
 def test_if_then_else_with_a_known_condition_is_its_value() -> None:
     assert tir.if_then_else(tir.const(True), X, 0.0) is X
-    assert tir.if_then_else(I < 3, X, X) is X
-    assert tir.if_then_else(I < 3, X, 0).dtype == "float32"
+    assert tir.if_then_else(IV < 3, X, X) is X
+    assert tir.if_then_else(IV < 3, X, 0).dtype == "float32"
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "float16", "float32", "float64", "bfloat16"])
@@ -76,13 +78,13 @@ def test_reducers_make_reduce_or_fold() -> None:
 
 def test_effects() -> None:
     assert side_effect(X + 1.0) == "pure"
-    assert side_effect(tir.Load("float32", tir.Var("A", "handle"), I)) == "read"
+    assert side_effect(tir.Load("float32", tir.Var("A", "handle"), IV)) == "read"
     assert side_effect(tir.call_extern("int32", "f")) == "opaque"
 
 
 def test_all_and_any_take_at_least_one_condition() -> None:
-    assert tir.all(I < 3) is tir.LT(I, tir.const(3))
-    assert str(tir.any(I < 3, I > 5)) == "((i < 3) || (i > 5))"
+    assert tir.all(IV < 3) is tir.LT(IV, tir.const(3))
+    assert str(tir.any(IV < 3, IV > 5)) == "((i < 3) || (i > 5))"
     with pytest.raises(ValueError, match="at least one"):
         tir.all()
 

@@ -8,30 +8,30 @@ from tilewright import tir
 from tilewright.ir.module import IRModule
 from tilewright.tir import ir_builder
 
-I, J = tir.Var("i"), tir.Var("j")
+IV, J = tir.Var("i"), tir.Var("j")
 A = tir.Var("A", "handle")
 
 EXPRESSIONS = [
-    (I * 4 + J, "((i*4) + j)"),
-    (I - J, "(i - j)"),
-    (I // 4, "floordiv(i, 4)"),
-    (I % 4, "floormod(i, 4)"),
-    (tir.min(I, J), "min(i, j)"),
+    (IV * 4 + J, "((i*4) + j)"),
+    (IV - J, "(i - j)"),
+    (IV // 4, "floordiv(i, 4)"),
+    (IV % 4, "floormod(i, 4)"),
+    (tir.min(IV, J), "min(i, j)"),
     (tir.const(3, "int64"), "(int64)3"),
     (tir.const(1.5), "1.5f"),
     (tir.const(1.5, "float64"), "1.5"),
     (tir.const(True), "(bool)1"),
-    (tir.Cast("int64", I), "int64(i)"),
-    (tir.all(I < J, tir.Not(I < 3)), "((i < j) && !(i < 3))"),
-    (tir.Select(I < J, I, J), "select((i < j), i, j)"),
-    (tir.Ramp(I, 2, 4), "ramp(i, 2, 4)"),
-    (tir.Broadcast(I, 4), "x4(i)"),
-    (tir.Load("float32", A, I), "A[i]"),
+    (tir.Cast("int64", IV), "int64(i)"),
+    (tir.all(IV < J, tir.Not(IV < 3)), "((i < j) && !(i < 3))"),
+    (tir.Select(IV < J, IV, J), "select((i < j), i, j)"),
+    (tir.Ramp(IV, 2, 4), "ramp(i, 2, 4)"),
+    (tir.Broadcast(IV, 4), "x4(i)"),
+    (tir.Load("float32", A, IV), "A[i]"),
     (tir.exp(tir.const(1.0)), "tir.exp(1f)"),
-    (tir.likely(I < 3), "tir.likely((i < 3))"),
+    (tir.likely(IV < 3), "tir.likely((i < 3))"),
     (tir.Any(), "?"),
     (tir.StringImm('a "b"'), '"a \\"b\\""'),
-    (tir.Let(I, J, I + 1), "(let i = j in (i + 1))"),
+    (tir.Let(IV, J, IV + 1), "(let i = j in (i + 1))"),
 ]
 
 
@@ -60,7 +60,7 @@ def test_statements() -> None:
         ib.emit(tir.call_extern("int32", "f", x, tir.const(2, "int64")))
     with ib.while_loop(a[0] < 2.0):
         a[tir.Ramp(0, 1, 4)] = tir.const(0, "float32x4")
-    ib.assert_that(I < 3, "too large")
+    ib.assert_that(IV < 3, "too large")
     ib.emit(tir.Evaluate(0))
     assert (
         str(ib.get())

@@ -10,7 +10,7 @@ from tilewright.tir.verify import IllFormedError, verify_well_formed
 
 A = tir.decl_buffer((8,), name="A")
 PARAM = tir.Var("A", "handle")
-I = tir.Var("i")
+IV = tir.Var("i")
 
 
 def function(body: tir.Stmt) -> tir.PrimFunc:
@@ -18,20 +18,20 @@ def function(body: tir.Stmt) -> tir.PrimFunc:
 
 
 def test_a_well_formed_function_passes() -> None:
-    func = function(tir.For(I, 0, 8, 0, tir.BufferStore(A, tir.BufferLoad(A, [I]) + 1.0, [I])))
+    func = function(tir.For(IV, 0, 8, 0, tir.BufferStore(A, tir.BufferLoad(A, [IV]) + 1.0, [IV])))
     verify_well_formed(func)
     verify_well_formed(IRModule.from_expr(func))
 
 
 BROKEN = {
-    "variable i is used where it is not defined": tir.BufferStore(A, 1.0, [I]),
+    "variable i is used where it is not defined": tir.BufferStore(A, 1.0, [IV]),
     "a store accesses the buffer B, which is not declared": tir.BufferStore(tir.decl_buffer((8,), name="B"), 1.0, [0]),
     "a store of A has 2 indices for 1 dimensions": tir.BufferStore(A, 1.0, [0, 0]),
     "a int32 is stored to A, which is float32": tir.BufferStore(A, 1, [0]),
     "the condition of an if is int32": tir.IfThenElse(tir.const(1, "int32"), tir.Evaluate(0)),
     "a store of float32 at A has an index of 4 lanes": tir.Store(A.data, tir.const(1.0), tir.Ramp(0, 1, 4)),
     "x is int32 and is given a int64": tir.LetStmt(tir.Var("x"), tir.const(1, "int64"), tir.Evaluate(0)),
-    "loop i is int32, its bounds int64": tir.For(I, tir.const(0, "int64"), tir.const(8, "int64"), 0, tir.Evaluate(0)),
+    "loop i is int32, its bounds int64": tir.For(IV, tir.const(0, "int64"), tir.const(8, "int64"), 0, tir.Evaluate(0)),
 }
 
 
@@ -43,7 +43,7 @@ def test_a_broken_rule_is_named(message: str) -> None:
 
 
 def test_all_problems_are_told_at_once() -> None:
-    body = tir.SeqStmt([tir.BufferStore(A, 1.0, [I]), tir.BufferStore(A, 1, [0])])
+    body = tir.SeqStmt([tir.BufferStore(A, 1.0, [IV]), tir.BufferStore(A, 1, [0])])
     with pytest.raises(IllFormedError) as caught:
         verify_well_formed(function(body))
     assert "variable i" in str(caught.value)
@@ -51,6 +51,6 @@ def test_all_problems_are_told_at_once() -> None:
 
 
 def test_a_variable_is_undefined_after_its_loop() -> None:
-    loop = tir.For(I, 0, 8, 0, tir.BufferStore(A, 1.0, [I]))
+    loop = tir.For(IV, 0, 8, 0, tir.BufferStore(A, 1.0, [IV]))
     with pytest.raises(IllFormedError, match="variable i"):
-        verify_well_formed(function(tir.SeqStmt([loop, tir.BufferStore(A, 1.0, [I])])))
+        verify_well_formed(function(tir.SeqStmt([loop, tir.BufferStore(A, 1.0, [IV])])))

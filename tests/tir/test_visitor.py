@@ -17,42 +17,42 @@ from tilewright.tir.visitor import (
     with_fresh_vars,
 )
 
-I, J, N = tir.Var("i"), tir.Var("j"), tir.Var("n")
+IV, J, N = tir.Var("i"), tir.Var("j"), tir.Var("n")
 
 
 def test_substitution_folds_constants() -> None:
-    assert substitute(I * 4 + J, {I: 3}) is tir.Add(tir.const(12), J)
-    assert substitute(tir.Select(I < 3, J, N), {I: 1}) is J
+    assert substitute(IV * 4 + J, {IV: 3}) is tir.Add(tir.const(12), J)
+    assert substitute(tir.Select(IV < 3, J, N), {IV: 1}) is J
 
 
 def test_substitution_accepts_iteration_variables_and_functions() -> None:
     axis = tir.IterVar(tir.Range(0, 8), "k", tir.IterVar.DataPar)
     assert substitute(axis.var + 1, {axis: 2}) is tir.const(3)
-    assert substitute(I + J, lambda v: tir.const(5) if v is I else None) is tir.Add(tir.const(5), J)
+    assert substitute(IV + J, lambda v: tir.const(5) if v is IV else None) is tir.Add(tir.const(5), J)
 
 
 def test_an_expression_without_the_variable_stays_the_same_object() -> None:
     store = tir.Store(tir.Var("A", "handle"), J * 2, J)
-    assert substitute(store, {I: 3}) is store
+    assert substitute(store, {IV: 3}) is store
 
 
 def test_pointers_are_replaced_in_loads_and_stores() -> None:
     a, b = tir.Var("A", "handle"), tir.Var("B", "handle")
-    store = tir.Store(a, tir.Load("float32", a, I), I)
+    store = tir.Store(a, tir.Load("float32", a, IV), IV)
     assert str(substitute(store, {a: b})) == "B[i] = (float32*)B[i]\n"
 
 
 def test_a_sum_of_ten_thousand_terms() -> None:
-    total = I
+    total = IV
     for _ in range(10_000):
         total = tir.Add(total, J)
-    replaced = substitute(total, {I: N})
+    replaced = substitute(total, {IV: N})
     assert free_vars(replaced) == [N, J]
     assert len(str(replaced)) > 10_000
 
 
 def test_two_thousand_nested_lets_and_attributes() -> None:
-    body: tir.Stmt = tir.Evaluate(tir.call_extern("int32", "f", I))
+    body: tir.Stmt = tir.Evaluate(tir.call_extern("int32", "f", IV))
     for k in range(2_000):
         body = tir.LetStmt(tir.Var(f"x{k}"), J + k, tir.AttrStmt(tir.const(0), "key", J, body))
     replaced = substitute(body, {J: N})
@@ -62,11 +62,11 @@ def test_two_thousand_nested_lets_and_attributes() -> None:
 
 
 def test_a_shared_expression_is_visited_once() -> None:
-    e = tir.Load("float32", tir.Var("A", "handle"), I)
+    e = tir.Load("float32", tir.Var("A", "handle"), IV)
     for _ in range(60):  # 2**60 paths
         e = tir.Add(e, e)
     start = time.perf_counter()
-    replaced = substitute(e, {I: J})
+    replaced = substitute(e, {IV: J})
     assert time.perf_counter() - start < 0.5
     count = 0
 
@@ -80,16 +80,16 @@ def test_a_shared_expression_is_visited_once() -> None:
 
 def test_post_order_visits_children_first() -> None:
     seen: list[object] = []
-    e = I * 4 + J
+    e = IV * 4 + J
     post_order_visit(e, seen.append)
-    assert seen == [I, tir.const(4), I * 4, J, e]
+    assert seen == [IV, tir.const(4), IV * 4, J, e]
 
 
 def test_free_variables_leave_out_what_is_defined_inside() -> None:
     a = tir.Var("A", "handle")
-    loop = tir.For(I, 0, N, 0, tir.Store(a, I + J, I))
+    loop = tir.For(IV, 0, N, 0, tir.Store(a, IV + J, IV))
     assert free_vars(loop) == [N, J, a] or set(free_vars(loop)) == {N, J, a}
-    assert uses_var(loop, I)
+    assert uses_var(loop, IV)
     assert not uses_var(loop, tir.Var("i"))
 
 
@@ -108,22 +108,22 @@ def test_a_method_of_the_nearest_base_class_is_used() -> None:
             super().visit_binary(e)
 
     names = Names()
-    names.visit_expr(tir.all(I + J < N, I > 2))
+    names.visit_expr(tir.all(IV + J < N, IV > 2))
     assert names.found == ["And", "LT", "sum", "GT"]
 
 
 def test_mutators_return_the_same_object_when_nothing_changes() -> None:
-    stmt = tir.For(I, 0, 8, 0, tir.IfThenElse(I < N, tir.Store(tir.Var("A", "handle"), tir.exp(1.5), I)))
+    stmt = tir.For(IV, 0, 8, 0, tir.IfThenElse(IV < N, tir.Store(tir.Var("A", "handle"), tir.exp(1.5), IV)))
     assert StmtExprMutator().visit_stmt(stmt) is stmt
-    assert ExprMutator().visit_expr(I * 4 + tir.if_then_else(I < J, 1, 2)) is I * 4 + tir.if_then_else(I < J, 1, 2)
+    assert ExprMutator().visit_expr(IV * 4 + tir.if_then_else(IV < J, 1, 2)) is IV * 4 + tir.if_then_else(IV < J, 1, 2)
 
 
 def test_copies_with_fresh_variables() -> None:
     a, x = tir.Var("A", "handle"), tir.Var("x")
-    stmt = tir.LetStmt(x, I + 1, tir.Store(a, x, x))
+    stmt = tir.LetStmt(x, IV + 1, tir.Store(a, x, x))
     copy = with_fresh_vars(stmt)
     assert isinstance(copy, tir.LetStmt)
     assert copy.var is not x
     assert str(copy) == str(stmt)
-    plain = tir.Store(a, I, I)
+    plain = tir.Store(a, IV, IV)
     assert with_fresh_vars(plain) is plain
