@@ -1,8 +1,10 @@
 """ONNX import: one converter for each operator, grouped by family.
 
+loading.py     reads and checks a file; writes functions out
 importer.py    walks the graph            context.py    what a converter may ask
 registry.py    converters by name, opset  attributes.py node attributes as Python values
-conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py resize.py creation.py
+conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py resize.py (resampling.py) creation.py
+quantization.py
 """
 
 from tilewright.relay.frontend.onnx import (
@@ -12,6 +14,7 @@ from tilewright.relay.frontend.onnx import (
     linear,
     normalization,
     pooling,
+    quantization,
     recurrent,
     reduce,
     resize,
@@ -20,6 +23,6 @@ from tilewright.relay.frontend.onnx import (
 from tilewright.relay.frontend.onnx.importer import from_onnx
 
 __all__ = [
-    "conv", "creation", "elementwise", "from_onnx", "linear", "normalization", "pooling", "recurrent", "reduce",
-    "resize", "shape",
+    "conv", "creation", "elementwise", "from_onnx", "linear", "normalization", "pooling", "quantization",
+    "recurrent", "reduce", "resize", "shape",
 ]  # fmt: skip

@@ -7,10 +7,11 @@ from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.attributes import dtype_of
-from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.registry import converter, simple
 
 simple(
@@ -98,12 +99,29 @@ def convert_reciprocal(ctx: NodeContext) -> RelayExpr:
 
 @converter("Round")
 def convert_round(ctx: NodeContext) -> RelayExpr:
-    """Round half to even, where Relay's round goes away from zero: twice the rounded half is even."""
-    data = ctx.input(0)
-    half, two = _like(ctx, 0.5, data), _like(ctx, 2.0, data)
+    """Round half to even."""
+    return round_half_to_even(ctx.input(0))
+
+
+def round_half_to_even(data: RelayExpr) -> RelayExpr:
+    """To the nearest, halves to even, where Relay's round takes them away from zero: twice a rounded half is even."""
+    data = typed(data)
+    assert isinstance(data.checked_type, TensorType)
+    dtype = data.checked_type.dtype
+    half, two = const(0.5, dtype), const(2.0, dtype)
     fraction = relay_op.abs(relay_op.subtract(data, relay_op.trunc(data)))
     even = relay_op.multiply(relay_op.round(relay_op.multiply(data, half)), two)
     return relay_op.where(relay_op.equal(fraction, half), even, relay_op.round(data))
+
+
+@converter("Shrink")
+def convert_shrink(ctx: NodeContext) -> RelayExpr:
+    """Towards zero by ``bias`` beyond ``lambd`` on either side, 0 between."""
+    data = ctx.input(0)
+    limit, bias = ctx.attr("lambd", 0.5), ctx.attr("bias", 0.0)
+    zero, offset = _like(ctx, 0, data), _like(ctx, bias, data)
+    above = relay_op.where(relay_op.greater(data, _like(ctx, limit, data)), relay_op.subtract(data, offset), zero)
+    return relay_op.where(relay_op.less(data, _like(ctx, -limit, data)), relay_op.add(data, offset), above)
 
 
 @converter("IsInf")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import onnx
@@ -121,29 +121,79 @@ def checked_nodes(model: onnx.ModelProto, opset: int) -> list[onnx.NodeProto]:
     return list(_expanded(light, opset).graph.node)
 
 
+_Kind = tuple[str, str]
+
+
+def _kinds(model: onnx.ModelProto) -> set[_Kind]:
+    return {(node.domain, node.op_type) for node in model.graph.node}
+
+
 def _expanded(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     if model.functions:
         model = onnx.inliner.inline_local_functions(model, True)
-    for _ in range(_MAX_FUNCTION_DEPTH):
-        wanted = {(n.domain, n.op_type) for n in model.graph.node if _is_defined_by_others(n, opset)}
-        if not wanted:
-            break
-        try:
-            model = onnx.inliner.inline_selected_functions(model, sorted(wanted), False, True)
-        except Exception:
-            # The inliner cannot write out some operators; they are then reported as unsupported.
-            break
-    return model
+    expander = _Expander(model, opset)
+    found = expander.expand(model, frozenset())
+    strange = expander.missing(found) - _kinds(model)
+    if not strange:
+        return found
+    # An operator whose parts are not supported either stays as it is, to be reported by its own name.
+    kept = set()
+    for kind in sorted(expander.defined_by_others(model)):
+        others = expander.defined_by_others(model) - {kind}
+        if expander.missing(expander.expand(model, frozenset(others))) - _kinds(model):
+            kept.add(kind)
+    return expander.expand(model, frozenset(kept))
 
 
-def _is_defined_by_others(node: onnx.NodeProto, opset: int) -> bool:
-    if find_converter(node.domain, node.op_type, opset) is not None:
-        return False
-    domain = "" if node.domain in DEFAULT_DOMAINS else node.domain
-    if not onnx.defs.has(node.op_type, domain):
-        return False
-    schema = onnx.defs.get_schema(node.op_type, domain)
-    return bool(schema.has_function or schema.has_context_dependent_function)
+class _Expander:
+    """Writes out the operators of a model that have no converter and that ONNX defines by others."""
+
+    def __init__(self, model: onnx.ModelProto, opset: int) -> None:
+        self.opset = opset
+        self.versions = {o.domain: o.version for o in model.opset_import} | dict.fromkeys(DEFAULT_DOMAINS, opset)
+
+    def missing(self, model: onnx.ModelProto) -> set[_Kind]:
+        """Operators without a converter."""
+        return {k for k in _kinds(model) if k[1] != "If" and find_converter(*k, self.opset) is None}
+
+    def defined_by_others(self, model: onnx.ModelProto) -> set[_Kind]:
+        """Operators without a converter that have a definition."""
+        schemas = {kind: self._schema(kind) for kind in self.missing(model)}
+        return {k for k, s in schemas.items() if s and (s.has_function or s.has_context_dependent_function)}
+
+    def _schema(self, kind: _Kind) -> onnx.defs.OpSchema | None:
+        domain, name = kind
+        version = self.versions.get(domain, 1)
+        domain = "" if domain in DEFAULT_DOMAINS else domain
+        return onnx.defs.get_schema(name, version, domain) if onnx.defs.has(name, version, domain) else None
+
+    def expand(self, model: onnx.ModelProto, kept: frozenset[_Kind]) -> onnx.ModelProto:
+        """The model with all but the operators ``kept`` written out."""
+        for _ in range(_MAX_FUNCTION_DEPTH):
+            wanted = self.defined_by_others(model) - kept
+            if not wanted:
+                break
+            model = self._with_default_attributes(model, wanted)
+            try:
+                model = onnx.inliner.inline_selected_functions(model, sorted(wanted), False, True)
+            except Exception:
+                # The inliner cannot write out some nodes; they are then reported as unsupported.
+                break
+        return model
+
+    def _with_default_attributes(self, model: onnx.ModelProto, wanted: Collection[_Kind]) -> onnx.ModelProto:
+        """Default values written into nodes: a function's body refers to attributes, which the inliner seeks there."""
+        written = onnx.ModelProto()
+        written.CopyFrom(model)
+        for node in written.graph.node:
+            schema = self._schema((node.domain, node.op_type))
+            if (node.domain, node.op_type) not in wanted or schema is None:
+                continue
+            given = {attribute.name for attribute in node.attribute}
+            for name, attribute in sorted(schema.attributes.items()):
+                if name not in given and attribute.default_value.type != onnx.AttributeProto.UNDEFINED:
+                    node.attribute.append(attribute.default_value)
+        return written
 
 
 def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
