@@ -79,8 +79,8 @@ class ModuleBuilder:
                 self._add_lowered(item)
 
     def _add_lowered(self, func: PrimFunc) -> None:
-        self._functions.append(func)
         if self.target.kind.name == "c":
+            self._functions.append(func)
             return
         unit = emit_function(func, self._cpu)
         if any(unit.name == u.name for u in self._units):

@@ -136,8 +136,10 @@ class FunctionPrinter(ExpressionPrinter):
         self.put(f"{self._declared(s.var)} = {self._converted(s.var, value)};")
         if is_workspace:
             assert isinstance(s.value, Call)
+            steps = s.body.seq if isinstance(s.body, SeqStmt) else (s.body,)
+            self.statement(steps[0])  # the test whether there is one
             self.workspaces.append(Call("int32", "tir.TVMBackendFreeWorkspace", (*s.value.args[:2], s.var)))
-            self.statement(s.body)
+            self.statement(SeqStmt(steps[1:]))
             self.workspaces.pop()
             return None
         return s.body

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
@@ -12,7 +12,18 @@ from tilewright.target.codegen.llvm import math as polynomials
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.expr import overload
 from tilewright.target.codegen.llvm.memory import MemoryEmitter, as_ramp
-from tilewright.tir.expr import Call, IntImm, Load, PrimExpr, StringImm
+from tilewright.tir.expr import (
+    Call,
+    Div,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Let,
+    Load,
+    Mod,
+    PrimExpr,
+    StringImm,
+)  # fmt: skip
 
 # The C API's structs; offsets follow from the target's data layout.
 TENSOR = "{ ptr, { i32, i32 }, i32, { i8, i8, i16 }, ptr, ptr, i64 }"
@@ -207,7 +218,10 @@ class CallEmitter(MemoryEmitter):
         return self.value(e.args[0])
 
     def _if_then_else(self, e: Call) -> str:
-        """Evaluates only the chosen value. A chain of else-ifs becomes blocks one after another."""
+        """Evaluates only the chosen value, unless both are cheap. A chain of else-ifs becomes blocks in a row."""
+        if _is_cheap(e.args[1]) and _is_cheap(e.args[2]):
+            flag, yes_value, no_value = (self.typed(a) for a in e.args)
+            return self.emit(f"select {flag}, {yes_value}, {no_value}")
         reg, done = ty.register(e.dtype), self.new_label("chosen")
         incoming: list[str] = []
         rest: PrimExpr = e
@@ -421,8 +435,23 @@ class CallEmitter(MemoryEmitter):
         return status
 
 
+_CHEAP_NODES = 12
 LIKELY = ', !prof !{!"branch_weights", i32 2000, i32 1}'
 UNLIKELY = ', !prof !{!"branch_weights", i32 1, i32 2000}'
+
+
+def _is_cheap(e: PrimExpr) -> bool:
+    """Whether ``e`` may be evaluated in vain: no memory, no call, no division, a few operations."""
+    stack: list[Any] = [e]
+    for _ in range(_CHEAP_NODES):
+        if not stack:
+            return True
+        node = stack.pop()
+        if isinstance(node, (Load, Call, Let, Div, Mod, FloorDiv, FloorMod)):
+            return False
+        for _, child in node.field_values():
+            stack += [c for c in (child if isinstance(child, tuple) else (child,)) if isinstance(c, PrimExpr)]
+    return not stack
 
 
 def is_likely(condition: PrimExpr) -> bool:

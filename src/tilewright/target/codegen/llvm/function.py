@@ -128,8 +128,11 @@ class FunctionEmitter(CallEmitter):
         """The body, during which a failure frees the workspace."""
         self.pointer_alignment[s.var] = 64
         device_type, device_id = call.args[:2]
+        steps = s.body.seq if isinstance(s.body, SeqStmt) else (s.body,)
+        self.statement(steps[0])  # the test whether there is one
         self.workspaces.append(Call("int32", "tir.TVMBackendFreeWorkspace", (device_type, device_id, s.var)))
-        self.statement(s.body)
+        for step in steps[1:]:
+            self.statement(step)
         self.workspaces.pop()
         return None
 
