@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tilewright import te
 from tilewright.te.schedule import Schedule, Stage
-from tilewright.te.schedule.stage import AttachType
+from tilewright.te.schedule.bounds import attach_path
+from tilewright.te.schedule.stage import AttachType, Split
 from tilewright.tir.expr import IterVar, IterVarType
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -45,9 +46,9 @@ def draw_program(draw: Draw) -> Program:
     prog = Program()
     shape = (_extent(draw), _extent(draw))
     _input(prog, shape)
-    for number in range(draw(st.integers(1, 4))):
+    for number in range(draw(st.integers(1, 5))):
         kind = draw(st.sampled_from(sorted(_KINDS)))
-        source = draw(st.sampled_from([*prog.inputs, *prog.stages][-3:]))
+        source = draw(st.sampled_from([t for t in (*prog.inputs, *prog.stages) if t.ndim == 2][-3:]))
         _KINDS[kind](prog, draw, source, f"S{number}")
     return prog
 
@@ -77,7 +78,7 @@ def _elementwise(prog: Program, draw: Draw, x: te.Tensor, name: str) -> None:
 
 
 def _binary(prog: Program, draw: Draw, x: te.Tensor, name: str) -> None:
-    same = [t for t in (*prog.inputs, *prog.stages) if _shape(t) == _shape(x)]
+    same = [t for t in (*prog.inputs, *prog.stages) if t.ndim == 2 and _shape(t) == _shape(x)]
     y = draw(st.sampled_from(same)) if draw(st.booleans()) else _input(prog, _shape(x))
     _add(prog, te.compute(x.shape, lambda i, j: x[i, j] + y[i, j], name=name), prog.values[x] + prog.values[y])
 
@@ -135,6 +136,30 @@ def _convolution(prog: Program, draw: Draw, x: te.Tensor, name: str) -> None:
     _add(prog, tensor, sum(v[:, at + t] for t in range(taps)), inlinable=False)
 
 
+def _window(prog: Program, draw: Draw, x: te.Tensor, name: str) -> None:
+    rows, columns = _shape(x)
+    high, wide, step = draw(st.integers(1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 2))
+    out = ((rows - high) // step + 1, (columns - wide) // step + 1)
+    if min(out) < 1:
+        _elementwise(prog, draw, x, name)
+        return
+    r, c = te.reduce_axis((0, high), name="r"), te.reduce_axis((0, wide), name="c")
+    tensor = te.compute(out, lambda i, j: te.max(x[i * step + r, j * step + c], axis=[r, c]), name=name)
+    v, at, to = prog.values[x], np.arange(out[0]) * step, np.arange(out[1]) * step
+    taps = [v[at + a][:, to + b] for a in range(high) for b in range(wide)]
+    _add(prog, tensor, np.max(taps, axis=0), inlinable=False)
+
+
+def _gather(prog: Program, draw: Draw, x: te.Tensor, name: str) -> None:
+    rows, columns = _shape(x)
+    index = te.placeholder((columns,), "int32", name=f"I{len(prog.inputs)}")
+    prog.inputs.append(index)
+    prog.values[index] = np.random.default_rng(len(prog.inputs)).integers(0, rows, columns).astype("int32")
+    tensor = te.compute((rows, columns), lambda i, j: x[index[j], j] + x[i, j], name=name)
+    v = prog.values[x]
+    _add(prog, tensor, v[prog.values[index], np.arange(columns)][None] + v)
+
+
 def _matmul(prog: Program, draw: Draw, x: te.Tensor, name: str) -> None:
     rows, inner = _shape(x)
     columns = _extent(draw)
@@ -155,7 +180,7 @@ def _row_max(prog: Program, draw: Draw, x: te.Tensor, name: str) -> None:
 _KINDS: dict[str, Callable[[Program, Draw, te.Tensor, str], None]] = {
     "elementwise": _elementwise, "binary": _binary, "transpose": _transpose, "reverse": _reverse,
     "broadcast": _broadcast, "pad": _pad, "stencil": _stencil, "convolution": _convolution, "matmul": _matmul,
-    "row_max": _row_max,
+    "window": _window, "gather": _gather, "row_max": _row_max,
 }  # fmt: skip
 
 
@@ -170,7 +195,7 @@ def draw_schedule(draw: Draw, prog: Program) -> Schedule:
             stage.compute_inline()
         else:
             _loops(draw, stage)
-    for stage in computed:
+    for stage in reversed(computed):
         _place(draw, sch, stage)
     for stage in computed:
         if stage.attach_type is not AttachType.INLINE:
@@ -223,18 +248,22 @@ def _place(draw: Draw, sch: Schedule, stage: Stage) -> None:
     if stage.is_output or stage.attach_type is not AttachType.ROOT:
         return
     consumers = _consumers(sch, stage)
-    if len(consumers) == 1 and draw(st.booleans()):
-        (consumer,) = consumers
-        if consumer.leaf_iter_vars:
-            stage.compute_at(consumer, draw(st.sampled_from(consumer.leaf_iter_vars)))
+    places = [p for p in _loops_around(consumers[0]) if all(p in _loops_around(c) for c in consumers[1:])]
+    if places and draw(st.booleans()):
+        stage.compute_at(*draw(st.sampled_from(places)))
 
 
-def _consumers(sch: Schedule, stage: Stage) -> set[Stage]:
+def _loops_around(stage: Stage) -> list[tuple[Stage, IterVar]]:
+    return [(stage, iv) for iv in stage.leaf_iter_vars] + attach_path(stage)
+
+
+def _consumers(sch: Schedule, stage: Stage) -> list[Stage]:
     """The stages with loops that read ``stage``, through inlined ones."""
-    found: set[Stage] = set()
+    found: dict[Stage, None] = {}
     for reader in _readers(sch, stage):
-        found |= _consumers(sch, reader) if reader.attach_type is AttachType.INLINE else {reader}
-    return found
+        inner = _consumers(sch, reader) if reader.attach_type is AttachType.INLINE else [reader]
+        found.update(dict.fromkeys(inner))
+    return list(found)
 
 
 def _annotate(draw: Draw, sch: Schedule, stage: Stage) -> None:
@@ -242,14 +271,21 @@ def _annotate(draw: Draw, sch: Schedule, stage: Stage) -> None:
     attached = {s.attach_ivar for s in sch.stages if s.attach_stage is stage}
     if not leaves:
         return
-    if _parallelizable(leaves[-1]) and leaves[-1] not in attached and draw(st.booleans()):
-        stage.vectorize(leaves[-1])
+    last = leaves[-1]
+    if _parallelizable(last) and last not in attached and _is_constant(stage, last) and draw(st.booleans()):
+        stage.vectorize(last)
         leaves = leaves[:-1]
     for leaf in leaves[1:]:
-        if draw(st.integers(0, 5)) == 0:
+        if _is_constant(stage, leaf) and draw(st.integers(0, 5)) == 0:
             stage.unroll(leaf)
     if leaves and stage.attach_type is AttachType.ROOT and _parallelizable(leaves[0]) and draw(st.booleans()):
         stage.parallel(leaves[0])
+
+
+def _is_constant(stage: Stage, leaf: IterVar) -> bool:
+    """Whether the loop has a literal extent wherever the stage is computed."""
+    factors = [r.inner for r in stage.relations if isinstance(r, Split) and r.factor is not None]
+    return stage.attach_type is AttachType.ROOT or leaf in factors
 
 
 def _parallelizable(axis: IterVar) -> bool:

@@ -39,7 +39,7 @@ def test_scan_stores_in_the_states_memory() -> None:
         for (i: int32, 0, 5) {
           S[0, i] = X[0, i]
         }
-        for (S.idx: int32, 0, (steps: int32 - 1)) {
+        for (S.idx: int32, 0, (steps - 1)) {
           for (i_1: int32, 0, 5) {
             S[(S.idx + 1), i_1] = ((S[((S.idx + 1) - 1), i_1]*2f32) + X[(S.idx + 1), i_1])
           }

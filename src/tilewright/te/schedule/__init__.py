@@ -6,7 +6,17 @@ domains.py     values and ranges through splits and fuses      bounds.py   Infer
 lower.py       a schedule with its bounds to TIR statements
 """
 
+from typing import Any
+
 from tilewright.te.schedule.schedule import Schedule, create_schedule
 from tilewright.te.schedule.stage import Stage
 
-__all__ = ["Schedule", "Stage", "create_schedule"]
+
+def InferBound(sch: Schedule) -> dict[Any, Any]:
+    """The range of every iteration variable of a normalized schedule."""
+    from tilewright.te.schedule.bounds import infer_bound
+
+    return infer_bound(sch).ranges
+
+
+__all__ = ["InferBound", "Schedule", "Stage", "create_schedule"]

@@ -223,7 +223,8 @@ def _regions_read(op: Operation, sets: dict[Var, IntSet], regions: Regions, anal
             found = regions.get(load.producer)
             if found is not None:
                 for dim, index in enumerate(load.indices):
-                    region = evaluator.evaluate(index)
+                    reads_data = not isinstance(index, (Var, IntImm)) and producer_loads([index])
+                    region = IntSet.everything() if reads_data else evaluator.evaluate(index)
                     found[dim].append(_clip(region, load.producer.shape[dim], analyzer))
     elif isinstance(op, ScanOp):
         _scan_regions(op, sets, regions)

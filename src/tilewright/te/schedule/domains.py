@@ -34,9 +34,12 @@ def _ceil_div(a: PrimExpr, b: PrimExpr, analyzer: Analyzer) -> PrimExpr:
 
 
 def _smaller(extent: PrimExpr, limit: PrimExpr, analyzer: Analyzer) -> PrimExpr:
-    """``extent`` where it is known to be below ``limit``, else ``limit``: a split never makes a loop longer."""
-    if isinstance(extent, IntImm) and isinstance(limit, IntImm):
-        return extent if extent.value < limit.value else limit
+    """``extent`` where it is known to be below ``limit``, else ``limit``: a split never makes a loop longer.
+
+    A literal limit stays when the extent is none: loops that are unrolled or vectorized need literal extents.
+    """
+    if isinstance(limit, IntImm):
+        return extent if isinstance(extent, IntImm) and extent.value < limit.value else limit
     return extent if analyzer.can_prove(extent < limit) else limit
 
 

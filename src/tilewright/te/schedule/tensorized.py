@@ -45,6 +45,10 @@ def tensorized_provide(lowering: ScheduleLowering, stage: Stage, op: ComputeOp, 
     """The statement of a stage whose loops from ``axis`` inwards are an intrinsic."""
     intrin: TensorIntrin = stage.iter_var_attrs[axis].tensor_intrin
     position = stage.leaf_iter_vars.index(axis)
+    for iv in stage.leaf_iter_vars[position:]:
+        if (stage, iv) in lowering.attached:
+            inner = lowering.attached[stage, iv][0].op.name
+            raise _mismatch(op, intrin, f"{inner} is computed at loop {iv.var.name}, which is inside the block")
     nest = lowering.loops(stage, end=position)
     sets = _block_sets(lowering, stage, position)
     outs = [_cover(sets[iv.var], iv, lowering.bounds.analyzer) for iv in op.axis]
@@ -139,7 +143,7 @@ def _input_regions(lowering: ScheduleLowering, op: ComputeOp, sets: Mapping[Var,
     for load in producer_loads(op.body):
         dims = found.setdefault(load.producer, [[] for _ in load.indices])
         for dim, index in zip(dims, load.indices, strict=True):
-            dim.append(evaluator.evaluate(index))
+            dim.append(IntSet.everything() if producer_loads([index]) else evaluator.evaluate(index))
     regions: dict[Tensor, Region] = {}
     for tensor, dims in found.items():
         covers = [union(sets_, analyzer).cover_range(Range(0, d)) for sets_, d in zip(dims, tensor.shape, strict=True)]
