@@ -54,7 +54,8 @@ def conditions(index):
     )  # fmt: skip
 
 
-indices = st.recursive(st.one_of(st.sampled_from([X, Y, Z]), literals), grow_index, max_leaves=9)
+LEAVES = [X, Y, Z, e.Mul(X, Y), e.Mul(Y, X), e.Mul(e.Add(X, e.IntImm("int32", 1)), Y)]
+indices = st.recursive(st.one_of(st.sampled_from(LEAVES), literals), grow_index, max_leaves=9)
 
 
 def points():

@@ -127,3 +127,14 @@ def test_copies_with_fresh_variables() -> None:
     assert str(copy) == str(stmt)
     plain = tir.Store(a, IV, IV)
     assert with_fresh_vars(plain) is plain
+
+
+def test_ir_transform_rewrites_chosen_nodes() -> None:
+    loop = tir.For(IV, 0, 8, tir.ForKind.SERIAL, tir.Store(tir.Var("A", "handle"), IV, IV))
+
+    def make_parallel(s: tir.For) -> tir.Stmt:
+        return s.replace(kind=tir.ForKind.PARALLEL)
+
+    changed = tir.stmt_functor.ir_transform(loop, None, make_parallel, ["tir.For"])
+    assert changed.kind == tir.ForKind.PARALLEL
+    assert tir.stmt_functor.ir_transform(loop, lambda s: tir.Evaluate(0), None, ["tir.For"]).value.value == 0

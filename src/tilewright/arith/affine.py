@@ -101,6 +101,49 @@ def build(terms: Terms, const: int, dtype: str) -> PrimExpr:
     return IntImm(dtype, const) if result is None else result
 
 
+Monomial = tuple[PrimExpr, ...]
+_LARGEST_POLYNOMIAL = 64
+
+
+def _polynomial(expr: PrimExpr, memo: dict[PrimExpr, Affine], order: dict[PrimExpr, int]) -> dict[Monomial, int] | None:
+    """``expr`` multiplied out: coefficients of products of atoms; None when it has too many terms."""
+    atoms, const = flatten(expr, memo)
+    total: dict[Monomial, int] = {(): const} if const else {}
+    for atom, coef in atoms:
+        parts: dict[Monomial, int] = {(atom,): 1}
+        if type(atom) is Mul:
+            a, b = _polynomial(atom.a, memo, order), _polynomial(atom.b, memo, order)
+            if a is None or b is None or len(a) * len(b) > _LARGEST_POLYNOMIAL:
+                return None
+            parts = {}
+            for x, cx in a.items():
+                for y, cy in b.items():
+                    product = tuple(sorted((*x, *y), key=lambda t: order.setdefault(t, len(order))))
+                    parts[product] = parts.get(product, 0) + cx * cy
+        for monomial, c in parts.items():
+            total[monomial] = total.get(monomial, 0) + c * coef
+    return {m: c for m, c in total.items() if c} if len(total) <= _LARGEST_POLYNOMIAL else None
+
+
+def cancel_products(terms: Terms, const: int, dtype: str, memo: dict[PrimExpr, Affine]) -> Affine:
+    """Multiply products out where that makes terms cancel: ``(x + 1)*n - x*n`` is ``n``."""
+    if not any(type(t) is Mul for t in terms) or all(c > 0 for c in terms.values()):
+        return terms, const
+    order: dict[PrimExpr, int] = {}
+    expanded = _polynomial(build(terms, const, dtype), memo, order)
+    if expanded is None or len(expanded) - (() in expanded) >= len(terms):
+        return terms, const
+    const = expanded.pop((), 0)
+    return {_product(m): c for m, c in expanded.items()}, const
+
+
+def _product(factors: Monomial) -> PrimExpr:
+    result = factors[0]
+    for factor in factors[1:]:
+        result = Mul(result, factor)
+    return result
+
+
 Split = tuple[PrimExpr, int, int | None]
 
 

@@ -49,6 +49,10 @@ class ConstIntBound(NamedTuple):
     max_value: int
 
 
+ConstIntBound.POS_INF = POS_INF  # type: ignore[attr-defined]  # TVM's names of them
+ConstIntBound.NEG_INF = NEG_INF  # type: ignore[attr-defined]
+
+
 @cache
 def dtype_bound(dtype: str) -> Bound:
     """What the dtype alone says."""

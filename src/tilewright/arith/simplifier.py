@@ -10,7 +10,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.arith.affine import Affine, Terms, add_affine, affine, build, flatten, join_splits, merge
+from tilewright.arith.affine import (
+    Affine,
+    Terms,
+    add_affine,
+    affine,
+    build,
+    cancel_products,
+    flatten,
+    join_splits,
+    merge,
+)
 from tilewright.arith.bounds import INDEX_DTYPES, NEG_INF, POS_INF, BoundAnalyzer
 from tilewright.arith.context import Context
 from tilewright.arith.division import Divider
@@ -153,7 +163,7 @@ class Simplifier(ExprMutator):
         terms = merge(simple)
         if len(terms) > 1:
             terms, extra = join_splits(terms, self.context.affine_memo)
-            const += extra
+            terms, const = cancel_products(terms, const + extra, e.dtype, self.context.affine_memo)
         result = self._build(terms, const, e.dtype)
         if len(terms) == 2 and const == 0:  # min and max tables speak of sums of two
             better = self.rules.apply(result)
@@ -289,6 +299,8 @@ class Simplifier(ExprMutator):
         b_terms, b_const = affine(b, self.context.affine_memo)
         terms = dict(a_terms)
         add_affine(terms, b_terms, -1)
+        if len(terms) > 1:
+            return cancel_products(terms, a_const - b_const, a.dtype, self.context.affine_memo)
         return terms, a_const - b_const
 
     def _difference_bound(self, a: PrimExpr, b: PrimExpr) -> tuple[int, int]:

@@ -8,7 +8,7 @@ analysis.py     questions about expressions and functions      transform/    the
 
 from tilewright.ir.prim_expr import ExprLike
 from tilewright.ir.type import PointerType, PrimType
-from tilewright.tir import analysis, expr, ir_builder, op, printer, transform
+from tilewright.tir import analysis, expr, ir_builder, op, printer, stmt_functor, transform
 from tilewright.tir.buffer import Buffer, decl_buffer
 from tilewright.tir.expr import *  # noqa: F403
 from tilewright.tir.function import PrimFunc
@@ -70,6 +70,7 @@ __all__ = [
     "post_order_visit",
     "printer",
     "seq",
+    "stmt_functor",
     "stmt_vars",
     "substitute",
     "transform",
