@@ -183,3 +183,25 @@ def test_functions_of_one_module_call_one_another(target: str) -> None:
     x = tvm.nd.array(np.arange(4, dtype="float32"))
     built["twice"](x)
     np.testing.assert_array_equal(x.numpy(), np.arange(4) * 4 + 1)
+
+
+def test_imported_llvm_ir_is_linked_in() -> None:
+    code = "define i32 @triple_it(i32 %x) {\n  %y = mul i32 %x, 3\n  ret i32 %y\n}\n"
+    out = decl_buffer((1,), "int32", "OUT")
+    body: Stmt = Store(out.data, T.call_extern("int32", "triple_it", Load("int32", out.data, 0)), 0)
+    (found,) = call(
+        "llvm", AttrStmt(StringImm("x"), "pragma_import_llvm", StringImm(code), body), [out], [np.array([5], "int32")]
+    )
+    assert found[0] == 15
+    with pytest.raises(TilewrightError, match="f: cannot link the imported LLVM IR"):
+        build("llvm", function("f", [out], AttrStmt(StringImm("x"), "pragma_import_llvm", StringImm("junk\n"), body)))
+
+
+def test_imported_c_is_part_of_the_source() -> None:
+    code = "static int32_t triple_it(int32_t x) { return 3 * x; }"
+    out = decl_buffer((1,), "int32", "OUT")
+    body: Stmt = Store(out.data, T.call_extern("int32", "triple_it", Load("int32", out.data, 0)), 0)
+    (found,) = call(
+        "c", AttrStmt(StringImm("x"), "pragma_import_c", StringImm(code), body), [out], [np.array([5], "int32")]
+    )
+    assert found[0] == 15

@@ -5,9 +5,19 @@ codegen/llvm   TIR to LLVM IR                              codegen/c     TIR to 
 workers.py     compiling in processes                      cache.py      compiled kernels on disk
 llvm_compile.py  what a worker runs                        loader.py     object code into this process
 build.py       ``tvm.build``                               intrinsics.py mathematical functions
+generic_func.py  functions that dispatch on the target
 """
 
 from tilewright.target.features import CpuFeatures, features
+from tilewright.target.generic_func import (
+    GenericFunc,
+    generic_func,
+    get_native_generic_func,
+    override_native_generic_func,
+)  # fmt: skip
 from tilewright.target.target import Target, TargetKind, arm_cpu, create, cuda, riscv_cpu
 
-__all__ = ["CpuFeatures", "Target", "TargetKind", "arm_cpu", "create", "cuda", "features", "riscv_cpu"]
+__all__ = [
+    "CpuFeatures", "GenericFunc", "Target", "TargetKind", "arm_cpu", "create", "cuda", "features", "generic_func",
+    "get_native_generic_func", "override_native_generic_func", "riscv_cpu",
+]  # fmt: skip

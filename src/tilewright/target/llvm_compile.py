@@ -83,11 +83,22 @@ def compile_ir(text: str, triple: str, cpu: str, features: str, level: int = 3, 
 
 def link_ir(texts: list[str], triple: str, cpu: str, features: str, level: int, form: str) -> bytes:
     """Link several IR texts into one module and compile that."""
+    return compile_ir(link_texts(texts)[0], triple, cpu, features, level, form)
+
+
+def link_texts(texts: list[str], private: bool = False) -> tuple[str, list[str]]:
+    """Link several IR texts; gives the text of the whole, and the functions that it only declares.
+
+    ``private`` hides what all but the first define, so that several units may bring the same.
+    """
     context = llvm.create_context()
     modules = [llvm.parse_assembly(t, context) for t in texts]
+    hidden = [f.name for m in modules[1:] for f in m.functions if private and not f.is_declaration]
     for module in modules[1:]:
         modules[0].link_in(module)
-    return compile_ir(str(modules[0]), triple, cpu, features, level, form)
+    for name in hidden:
+        modules[0].get_function(name).linkage = "internal"
+    return str(modules[0]), [f.name for f in modules[0].functions if f.is_declaration]
 
 
 def read_message(stream: BinaryIO) -> bytes | None:

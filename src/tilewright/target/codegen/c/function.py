@@ -229,6 +229,8 @@ class FunctionPrinter(ExpressionPrinter):
         self.put("return -1;")
 
     def _attr(self, s: AttrStmt) -> Stmt | None:
+        if s.attr_key == "pragma_import_c" and isinstance(s.value, StringImm):
+            self.source.declarations.setdefault(s.value.value, s.value.value)
         return s.body
 
     def _evaluate(self, s: Evaluate) -> Stmt | None:

@@ -18,6 +18,7 @@ class Unit:
     declarations: dict[str, str] = field(default_factory=dict)
     definitions: dict[str, str] = field(default_factory=dict)  # helper functions, by name
     functions: list[str] = field(default_factory=list)
+    imports: list[str] = field(default_factory=list)  # IR of others to link in
     context: dict[str, None] = field(default_factory=dict)  # runtime pointers in use, such as TVMFuncCall
     _strings: dict[str, str] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)

@@ -220,6 +220,9 @@ class FunctionEmitter(CallEmitter):
         elif key == "compute_scope":
             self._compute_scope(s)
             return None
+        elif key == "pragma_import_llvm":
+            if isinstance(s.value, StringImm) and s.value.value not in self.unit.imports:
+                self.unit.imports.append(s.value.value)
         elif key == "pragma_reassociate":
             before, self.float_flags = self.float_flags, "reassoc nsz contract"
             self.nested(s.body)

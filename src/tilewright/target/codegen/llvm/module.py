@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.target.codegen.llvm import types as ty
@@ -46,4 +47,19 @@ def emit_function(func: PrimFunc, features: CpuFeatures) -> UnitText:
         params.append(f"{ty.register(param.dtype)} %p{i}")
     emitter.statement(func.body)
     emitter.finish(f'define i32 @"{name}"({", ".join(params)}) nounwind')
-    return UnitText(name, unit.text(), tuple(unit.context), tuple(unit.declarations))
+    text = unit.text()
+    if unit.imports:
+        text, unit.declarations = _linked(text, unit.imports, name)
+    return UnitText(name, text, tuple(unit.context), tuple(unit.declarations))
+
+
+def _linked(text: str, imports: list[str], name: str) -> tuple[str, dict[str, str]]:
+    """The unit with the IR of ``pragma_import_llvm`` linked in, as text or the name of a file; what it still calls."""
+    from tilewright.target.llvm_compile import link_texts
+
+    sources = [i if "\n" in i else Path(i).read_text("utf-8") for i in imports]
+    try:
+        linked, calls = link_texts([text, *sources], private=True)
+    except RuntimeError as error:
+        raise TilewrightError(f"{name}: cannot link the imported LLVM IR: {error}") from None
+    return linked, dict.fromkeys(calls, "")

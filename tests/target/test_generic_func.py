@@ -1,0 +1,59 @@
+"""Functions that dispatch on the target."""
+
+from __future__ import annotations
+
+import pytest
+
+import tilewright as tvm
+from tilewright.ir.errors import TilewrightError
+from tilewright.target import Target
+
+
+def make():  # type: ignore[no-untyped-def]
+    @tvm.target.generic_func
+    def layout(x):  # type: ignore[no-untyped-def]
+        """Docs."""
+        return f"default {x}"
+
+    @layout.register("cpu")
+    def _(x):  # type: ignore[no-untyped-def]
+        return f"cpu {x}"
+
+    @layout.register(["arm_cpu", "gpu"])
+    def _(x):  # type: ignore[no-untyped-def]
+        return f"special {x}"
+
+    return layout
+
+
+def test_the_first_key_with_an_implementation_counts() -> None:
+    layout = make()
+    assert (layout.__name__, layout.__doc__) == ("layout", "Docs.")
+    assert layout(1) == "default 1"
+    with Target("llvm"):
+        assert layout(1) == "cpu 1"
+    with Target("llvm -device=arm_cpu"):
+        assert layout(1) == "special 1"
+    with Target("ext_dev"):
+        assert layout(1) == "default 1"
+
+
+def test_an_implementation_is_replaced_only_when_asked() -> None:
+    layout = make()
+    with pytest.raises(TilewrightError, match="has an implementation for 'cpu' already"):
+        layout.register(lambda x: x, "cpu")
+    layout.register(lambda x: "new", "cpu", allow_override=True)
+    with Target("llvm"):
+        assert layout(1) == "new"
+
+
+def test_functions_by_name() -> None:
+    @tvm.target.override_native_generic_func("tests.target.by_name")
+    def first(x: int) -> int:
+        return x
+
+    same = tvm.target.get_native_generic_func("tests.target.by_name")
+    assert same is first
+    assert same(3) == 3
+    with pytest.raises(TilewrightError, match="no implementation for target None; there is one for none"):
+        tvm.target.get_native_generic_func("tests.target.unknown")(1)
