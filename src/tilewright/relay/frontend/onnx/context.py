@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import onnx
 
+from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import IntImm
@@ -19,6 +21,9 @@ from tilewright.relay.type_infer import infer_expr
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.onnx.importer import GraphImporter
+
+# No model needs a larger constant; one that claims it is damaged or hostile.
+MAX_CONSTANT_BYTES = 1 << 33
 
 
 class OnnxImportError(TilewrightError):
@@ -140,6 +145,12 @@ class NodeContext:
             return None
         found = constant_value(fold_constant(typed(self.importer.with_params(expr))))
         return found if isinstance(found, np.ndarray) else None
+
+    def check_constant(self, shape: Sequence[int], dtype: str) -> None:
+        """Refuse to make a constant that is larger than any model needs."""
+        size = math.prod(shape) * dt.nbytes(dtype)
+        if size > MAX_CONSTANT_BYTES or any(extent < 0 for extent in shape):
+            self.fail(f"its result of shape {tuple(shape)} has {size / 2**30:.3g} GiB; refusing")
 
     def normalize_axis(self, axis: int, rank: int) -> int:
         """``axis`` counted from the front; out of range is an error."""

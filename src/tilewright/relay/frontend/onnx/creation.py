@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tilewright.ir.expr import RelayExpr
@@ -32,6 +34,7 @@ def convert_constant_of_shape(ctx: NodeContext) -> RelayExpr:
     """A tensor filled with one value; the shape must be constant."""
     value = ctx.attr("value", np.zeros(1, dtype="float32")).reshape(-1)[0]
     shape = ctx.ints(0, "the shape")
+    ctx.check_constant(shape, str(value.dtype))
     return const(np.full(shape, value), str(value.dtype))
 
 
@@ -39,6 +42,10 @@ def convert_constant_of_shape(ctx: NodeContext) -> RelayExpr:
 def convert_range(ctx: NodeContext) -> RelayExpr:
     """Numbers from start to limit, all three constants."""
     start, limit, delta = (ctx.constant(i, what).reshape(()) for i, what in enumerate(("start", "limit", "delta")))
+    if delta == 0:
+        ctx.fail("the step of Range is 0")
+    count = max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
+    ctx.check_constant((count,), str(start.dtype))
     values = np.arange(start, limit, delta, dtype=start.dtype)
     return const(values, str(values.dtype))
 
@@ -48,6 +55,7 @@ def convert_eye_like(ctx: NodeContext) -> RelayExpr:
     """Ones on a diagonal of a matrix of the input's shape."""
     data = ctx.input(0)
     rows, columns = ctx.shape(data)
+    ctx.check_constant((rows, columns), "float32")
     dtype = dtype_of(ctx.attr("dtype"), "attribute 'dtype'") if ctx.attr("dtype") else ctx.dtype(data)
     return const(np.eye(rows, columns, k=ctx.attr("k", 0), dtype="float32").astype(dtype), dtype)
 

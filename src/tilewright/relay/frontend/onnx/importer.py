@@ -20,7 +20,7 @@ from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleWrapper, Var, const
 from tilewright.relay.frontend.onnx.attributes import dtype_of, to_array
-from tilewright.relay.frontend.onnx.context import NodeContext, OnnxImportError, describe, typed
+from tilewright.relay.frontend.onnx.context import MAX_CONSTANT_BYTES, NodeContext, OnnxImportError, describe, typed
 from tilewright.relay.frontend.onnx.loading import checked_nodes, first_line, load_model, model_opset
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
 from tilewright.relay.transform.fold_constant import constant_value, fold_constant
@@ -31,7 +31,6 @@ from tilewright.runtime import ndarray as nd
 _EAGER_FOLD_ELEMENTS = 1 << 12
 # No machine holds more; a model that claims more is damaged or hostile.
 _MAX_TENSOR_BYTES = 1 << 40
-_MAX_CONSTANT_BYTES = 1 << 33
 # Inputs of which a node uses the data type alone: its result is constant when the others are.
 _TYPE_ONLY_INPUTS = {"CastLike": (1,)}
 
@@ -68,8 +67,10 @@ def from_onnx(
         model = load_model(model)
     elif not model.HasField("graph"):
         raise OnnxImportError("the model holds no graph")
-    importer = GraphImporter(model, shape or {}, dtype, opset)
-    return importer.import_model(freeze_params)
+    try:
+        return GraphImporter(model, shape or {}, dtype, opset).import_model(freeze_params)
+    except UnicodeDecodeError as error:
+        raise OnnxImportError(f"the model holds a name that is not UTF-8 text ({error.reason})") from None
 
 
 class GraphImporter:
@@ -271,7 +272,7 @@ class GraphImporter:
         if not isinstance(found, TensorType) or found.is_dynamic:
             return
         size = math.prod(found.concrete_shape) * dt.nbytes(found.dtype)
-        if size > (_MAX_CONSTANT_BYTES if constant else _MAX_TENSOR_BYTES):
+        if size > (MAX_CONSTANT_BYTES if constant else _MAX_TENSOR_BYTES):
             raise OnnxImportError(f"{describe(node)}: its result {found} has {size / 2**30:.3g} GiB; refusing")
 
     def _outputs(self, result: Any, node: onnx.NodeProto) -> list[RelayExpr]:

@@ -197,10 +197,11 @@ class _Expander:
 
 
 def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with large initializers as inputs: what the checker asks about, without copies of the weights."""
+    """A copy with large initializers as inputs: what the checker asks about, without copies of the weights.
+
+    Values without a shape, which the checker refuses and ``from_onnx`` can be told, get one of rank 0.
+    """
     large = [t for t in model.graph.initializer if t.name and _is_large(t)]
-    if not large:
-        return model
     light = onnx.ModelProto()
     for field, value in model.ListFields():
         if field.name != "graph":
@@ -211,13 +212,17 @@ def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     names = {t.name for t in large}
     light.graph.initializer.extend(t for t in model.graph.initializer if t.name not in names)
     declared = {value.name for value in model.graph.input}
+    seen: set[str] = set()
     for tensor in large:
+        if tensor.name in seen:
+            raise OnnxImportError(f"the model has two initializers named {tensor.name!r}")
+        seen.add(tensor.name)
         if tensor.name not in declared:
             value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
             light.graph.input.append(value)
-            declared.add(tensor.name)
-        elif sum(t.name == tensor.name for t in large) > 1:
-            raise OnnxImportError(f"the model has two initializers named {tensor.name!r}")
+    for value in (*light.graph.input, *light.graph.output):
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
+            value.type.tensor_type.shape.SetInParent()
     return light
 
 

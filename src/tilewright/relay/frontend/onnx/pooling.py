@@ -20,7 +20,8 @@ def _pool(ctx: NodeContext, kind: str, **extra: Any) -> RelayExpr:
     rank = ctx.rank(data) - 2
     if rank not in _LAYOUTS:
         ctx.unsupported(f"pooling over {rank} spatial dimensions; 1, 2 and 3 are supported")
-    kernel = tuple(ctx.required("kernel_shape"))
+    ctx.required("kernel_shape")
+    kernel = spatial(ctx, "kernel_shape", rank)
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     build = getattr(relay_op.nn, f"{kind}_pool{rank}d")
     pads = padding(ctx, data, kernel, strides, dilations)
