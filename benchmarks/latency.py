@@ -14,7 +14,7 @@ import argparse
 import math
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ from . import flops, peak
 from .client import Client, EngineError
 from .engines import ENGINES
 from .plot import ratios_svg
-from .report import OURS, EngineResult, ModelResult, as_json, geometric_mean, markdown, table, write_json
+from .report import OURS, Build, EngineResult, ModelResult, as_json, geometric_mean, markdown, table, write_json
 
 
 @dataclass(frozen=True)
@@ -94,28 +94,38 @@ def measure_model(
             np.savez(file, **arrays)  # type: ignore[arg-type]
         clients: dict[str, Client] = {}
         for engine in engines:
+
+            def connect(engine: str = engine) -> Client:
+                return Client(engine, path, stored, folder, threads)
+
             try:
-                build_seconds, build_mib, prepared = 0.0, 0.0, path
-                if engine == OURS:
-                    # apart, so that the compiler's memory is not counted as the model's
-                    with Client(engine, path, stored, folder, threads) as builder:
-                        answer = builder.ask("prepare")
-                    build_seconds, build_mib = answer["seconds"], answer["peak_mib"]
-                    prepared = Path(answer["path"])
-                client = stack.enter_context(Client(engine, path, stored, folder, threads))
+                prepared, build = _compile(connect) if engine == OURS else (path, None)
+                client = stack.enter_context(connect())
                 answer = client.ask("load", path=str(prepared))
             except EngineError as error:
                 result.errors[engine] = str(error)
                 continue
             clients[engine] = client
-            result.engines[engine] = EngineResult(
-                answer["version"], build_seconds + answer["seconds"], build_mib, answer["peak_mib"]
-            )
+            result.engines[engine] = EngineResult(answer["version"], answer["seconds"], answer["peak_mib"], build)
         _take_turns(clients, result, plan)
         _compare(clients, result, folder)
         for engine, client in clients.items():
             result.engines[engine].peak_mib = client.ask("quit")["peak_mib"]
     return result
+
+
+def _compile(connect: Callable[[], Client]) -> tuple[Path, Build]:
+    """Compile twice, in processes of their own: with an empty kernel cache, and with what the first left in it.
+
+    Returns the library and what it took. The processes end, so the compiler's memory is not counted as the model's.
+    """
+    answers = []
+    for _ in range(2):
+        with connect() as client:
+            answers.append(client.ask("prepare"))
+    first, again = answers
+    library = Path(first["path"])
+    return library, Build(first["seconds"], again["seconds"], first["peak_mib"], library.stat().st_size)
 
 
 def _take_turns(clients: Mapping[str, Client], result: ModelResult, plan: Plan) -> None:

@@ -23,7 +23,7 @@ MACHINE = Machine({"wide": {1: 100.0, 2: 200.0}}, {"DRAM": {1: 1.0, 2: 1.0}}, {"
 
 def engine_result(*blocks: list[float]) -> report.EngineResult:
     """A result with these run times."""
-    return report.EngineResult("1.0", 0.0, 0.0, 0.0, list(blocks), [1.0])
+    return report.EngineResult("1.0", 0.0, 0.0, None, list(blocks), [1.0])
 
 
 def test_peers_are_measured_and_agree(tmp_path: Path) -> None:
@@ -40,6 +40,19 @@ def test_peers_are_measured_and_agree(tmp_path: Path) -> None:
         assert engine.difference < 1e-4
     assert result.fastest_peer() in peers
     assert result.ratio() is None
+
+
+def test_tilewright_is_built_measured_and_right(tmp_path: Path) -> None:
+    path = zoo.export("bilstm", tmp_path, **zoo.small_options("bilstm"))
+    inputs, _ = zoo.reference(path)
+    result = latency.measure_model("bilstm", path, inputs, ["tilewright", "onnxruntime"], 1, PLAN)
+    assert result.errors == {}
+    ours = result.engines["tilewright"]
+    assert ours.build is not None
+    assert ours.build.library_bytes > 0
+    assert ours.difference is not None
+    assert ours.difference < 1e-5
+    assert result.ratio() is not None
 
 
 def test_engine_that_cannot_load_is_reported_and_the_others_measured(tmp_path: Path) -> None:
