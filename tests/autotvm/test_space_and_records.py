@@ -21,8 +21,9 @@ SPACE_TEXT = """ConfigSpace (len=98, space_map=
    2 unroll: OtherOption([0, 1]) len=2
 )"""
 RECORD = (
-    '{"input": ["llvm -keys=cpu -link-params=0", "golden/matmul", [64, 64, 64, "float32"], {}], "config": {"index": 37, '
-    '"code_hash": null, "entity": [["tile_y", "sp", [-1, 4]], ["tile_x", "sp", [-1, 32]], ["unroll", "ot", 0]]}, '
+    '{"input": ["llvm -keys=cpu -link-params=0", "golden/matmul", [64, 64, 64, "float32"], {}], '
+    '"config": {"index": 37, "code_hash": null, '
+    '"entity": [["tile_y", "sp", [-1, 4]], ["tile_x", "sp", [-1, 32]], ["unroll", "ot", 0]]}, '
     '"result": [[0.00125], 0, 0.5, 1600000000.0], "version": 0.2, "tvm_version": "0.8.0"}'
 )
 

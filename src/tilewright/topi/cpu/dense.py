@@ -28,7 +28,7 @@ from tilewright.topi.cpu.common import (
 )
 from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.reduction import schedule_row_reduction
+from tilewright.topi.cpu.reduction import innermost_is_reduced, schedule_column_reduction, schedule_row_reduction
 from tilewright.topi.cpu.tiling import choose_tile
 from tilewright.topi.utils import get_const_tuple
 
@@ -232,10 +232,7 @@ def schedule_batch_matmul(outs: Any) -> te.Schedule:
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
     if anchor.tag == "batch_matmul":
-        stage = s[anchor]
-        fused = fuse_all(stage, list(anchor.axis))
-        if fused is not None and (element_count(anchor.output(0)) or 1) * reduction_size(anchor) >= PARALLEL_WORK:
-            stage.parallel(fused)
+        _schedule_plain_batches(s, anchor)
         if tensors[0].op is not anchor:
             schedule_injective_from_existing(s, tensors[0])
         return s
@@ -247,6 +244,21 @@ def schedule_batch_matmul(outs: Any) -> te.Schedule:
     _schedule_product(s, tensors, anchor, tile.spatial, block, columns_outer=True)
     _schedule_packing(s, packed, (constant_extent(anchor.axis[2]) or 0) != constant_extent(tensors[0].axis[2]))
     return s
+
+
+def _schedule_plain_batches(s: te.Schedule, anchor: Any) -> None:
+    """One row of each matrix: dot products in vectors, or vectors of columns, whichever lies in memory in order."""
+    product = anchor.output(0)
+    work = (element_count(product) or PARALLEL_WORK) * reduction_size(anchor)
+    if innermost_is_reduced(anchor):
+        schedule_row_reduction(s, product)
+        stage = s[product]
+        outer = stage.op.axis[0]
+    else:
+        stage = s[product]
+        outer = schedule_column_reduction(stage, list(anchor.axis), product.dtype) or anchor.axis[0]
+    if work >= PARALLEL_WORK and outer in stage.leaf_iter_vars:
+        stage.parallel(outer)
 
 
 def _schedule_packing(s: te.Schedule, op: Any, partial: bool) -> None:

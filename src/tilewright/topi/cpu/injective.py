@@ -6,10 +6,12 @@ import math
 from typing import Any
 
 from tilewright import te
-from tilewright.ir.prim_expr import PrimExpr, Var
+from tilewright.arith import Analyzer, detect_linear_equation
+from tilewright.ir.prim_expr import FloorMod, IntImm, PrimExpr, Var
+from tilewright.ir.prim_ops import is_const_int
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar
-from tilewright.tir.visitor import free_vars
+from tilewright.tir.visitor import free_vars, substitute
 from tilewright.topi import tag
 from tilewright.topi.cpu.common import (
     PARALLEL_WORK,
@@ -23,6 +25,9 @@ from tilewright.topi.cpu.common import (
 )
 
 _MIN_ROWS = 8  # outer iterations that suffice to occupy the threads
+_SQUARE = 16  # rows of a square of a transposition: as many floats as a cache line holds
+_SQUARE_WORK = 4096  # elements from which the order of a transposition matters
+_MAX_LOADS = 32  # of a fused computation, as many reads are looked at
 
 
 def fusable_suffix(op: Any) -> int:
@@ -68,17 +73,78 @@ def _used(exprs: Any, names: set[Var]) -> bool:
     return any(v in names for e in exprs if isinstance(e, PrimExpr) for v in free_vars(e))
 
 
+def transposed_axis(op: Any) -> tuple[IterVar, int | None] | None:
+    """The output axis along which ``op`` reads memory in order, when that is not the innermost one.
+
+    None when the innermost axis is read in order, or nothing is known. The second value is the length of the runs
+    that are contiguous, such as 16 for ``A[c // 16, w, c % 16]``, where the whole axis is not.
+    """
+    inner = op.axis[-1].var
+    analyzer = Analyzer()
+    for iv in op.axis:
+        analyzer.bind(iv.var, iv.dom)
+    for load in _outer_loads(op):
+        index = analyzer.simplify(load[-1])
+        used_elsewhere = any(inner in free_vars(i) for i in load[:-1])
+        if inner in free_vars(index) or not used_elsewhere:
+            continue
+        for iv in op.axis[:-1]:
+            coefficient = detect_linear_equation(index, [iv.var])
+            if len(coefficient) and is_const_int(coefficient[0], 1):
+                return iv, None
+            if isinstance(index, FloorMod) and index.a is iv.var and isinstance(index.b, IntImm):
+                return iv, int(index.b)
+    return None
+
+
+def _outer_loads(op: Any) -> list[tuple[PrimExpr, ...]]:
+    """Indices, in the axes of ``op``, of everything that is read from memory; inlined operations are looked through."""
+    found: list[tuple[PrimExpr, ...]] = []
+    pending: list[tuple[Any, dict[Var, PrimExpr]]] = [(op, {})]
+    while pending and len(found) < _MAX_LOADS:
+        current, mapping = pending.pop()
+        for load in producer_loads(current.body):
+            indices = tuple(substitute(i, mapping) for i in load.indices) if mapping else load.indices
+            producer = load.producer.op
+            if isinstance(producer, te.ComputeOp) and tag.is_injective(producer.tag):
+                pending.append((producer, {iv.var: i for iv, i in zip(producer.axis, indices, strict=True)}))
+            elif indices:
+                found.append(indices)
+    return found
+
+
+def _schedule_transposed(stage: te.Stage, axis: IterVar, run: int | None, dtype: str, parallel: bool) -> None:
+    """Work in small squares of the transposed axis and the innermost one, so that cache lines are used whole."""
+    inner = stage.op.axis[-1]
+    others = [a for a in stage.op.axis if a is not axis and a is not inner]
+    outer, rows = stage.split(axis, factor=run or _SQUARE)
+    extent = constant_extent(inner)
+    blocks, vector = split_vector(stage, inner, extent, vector_lanes(dtype))
+    if vector is None or vector is blocks:
+        stage.reorder(*others, outer, rows, blocks)
+    else:
+        stage.reorder(*others, outer, blocks, rows, vector)
+    fused = fuse_all(stage, [*others, outer])
+    if parallel and fused is not None:
+        stage.parallel(fused)
+
+
 def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Schedule:
     """Fuse, parallelise and vectorise the loops of ``out`` in the schedule ``s``.
 
     Trailing axes that all inputs share in full become one contiguous loop, which is vectorised; the axes before
-    them become one loop, which runs in parallel when there is enough work.
+    them become one loop, which runs in parallel when there is enough work. Transpositions work in squares.
     """
     axes = list(s[out].op.axis)
     extents = [constant_extent(a) for a in axes]
     if not axes or any(e == 0 for e in extents):
         return s
     stage = s[out]
+    work = _product(extents)
+    transposed = transposed_axis(stage.op) if work is not None and work >= _SQUARE_WORK else None
+    if transposed is not None and min(constant_extent(transposed[0]) or 0, extents[-1] or 0) >= _SQUARE // 2:
+        _schedule_transposed(stage, *transposed, out.dtype, parallel=work is None or work >= PARALLEL_WORK)
+        return s
     count = fusable_suffix(stage.op)
     inner = fuse_all(stage, axes[len(axes) - count :])
     outer = fuse_all(stage, axes[: len(axes) - count])
@@ -86,7 +152,6 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
     outer_extent = _product(extents[: len(axes) - count])
     assert inner is not None
     blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype))
-    work = _product(extents)
     if work is not None and work < PARALLEL_WORK:
         return s
     parallel = _parallel_axis(stage, outer, outer_extent, blocks, vector)

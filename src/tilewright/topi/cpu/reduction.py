@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
+from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar, Reduce
 from tilewright.tir.visitor import free_vars
 from tilewright.topi import tag
@@ -31,15 +32,12 @@ def is_reduction(op: Any) -> bool:
 
 
 def innermost_is_reduced(op: Any) -> bool:
-    """Whether neighbouring elements in memory of the tensor that is read are reduced together."""
+    """Whether neighbouring elements in memory, of everything that is reduced, are reduced together."""
     body = op.body[0]
     assert isinstance(body, Reduce)
-    from tilewright.te.operation import producer_loads
-
     reduced = {iv.var for iv in op.reduce_axis}
-    loads = producer_loads(body.source)
-    last = next((load.indices[-1] for load in loads if load.indices), None)
-    return last is not None and any(v in reduced for v in free_vars(last))
+    last = [load.indices[-1] for load in producer_loads(body.source) if load.indices]
+    return bool(last) and all(any(v in reduced for v in free_vars(index)) for index in last)
 
 
 def schedule_row_reduction(s: te.Schedule, tensor: te.Tensor) -> None:
