@@ -113,7 +113,7 @@ def test_split_of_a_split_tests_once() -> None:
             }
           }
         }
-    """)
+    """)  # noqa: E501
 
 
 def test_split_of_an_inner_loop_keeps_it_inside_its_block() -> None:
@@ -130,7 +130,7 @@ def test_split_of_an_inner_loop_keeps_it_inside_its_block() -> None:
             }
           }
         }
-    """)
+    """)  # noqa: E501
 
 
 def test_fuse() -> None:
@@ -198,7 +198,7 @@ def test_tile() -> None:
             }
           }
         }
-    """)
+    """)  # noqa: E501
 
 
 @pytest.mark.parametrize(

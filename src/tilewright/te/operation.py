@@ -14,6 +14,7 @@ The functions that declare operations (``te.compute`` and the others) are in ``t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from tilewright.ir.attrs import DictAttrs
@@ -135,6 +136,12 @@ class ComputeOp(BaseComputeOp):
             reduce_axis = body[0].axis if isinstance(body[0], Reduce) else ()
         self._init(name, tag, as_attrs(attrs), tuple(axis), tuple(reduce_axis), body)
         _check_reductions(self)
+
+    def with_body(self, body: Sequence[PrimExpr]) -> ComputeOp:
+        """The operation with another body over the same axes, of which the caller knows that it is well formed."""
+        op = object.__new__(ComputeOp)
+        op._init(self.name, self.tag, self.attrs, self.axis, self.reduce_axis, tuple(body))
+        return op
 
     @property
     def num_outputs(self) -> int:
@@ -284,20 +291,27 @@ def sub_expressions(roots: Iterable[PrimExpr]) -> list[PrimExpr]:
         if done:
             found[expr] = None
         elif expr not in found:
+            fields = _child_fields(type(expr))
+            if not fields:
+                found[expr] = None
+                continue
             stack.append((expr, True))
-            stack += [(c, False) for c in reversed(_children(expr))]
+            for name, is_tuple in fields:
+                if is_tuple:
+                    stack += [(child, False) for child in reversed(getattr(expr, name))]
+                else:
+                    stack.append((getattr(expr, name), False))
     return list(found)
 
 
-def _children(expr: PrimExpr) -> list[PrimExpr]:
-    children: list[PrimExpr] = []
-    for name in type(expr)._fields:
-        value = getattr(expr, name)
-        if isinstance(value, PrimExpr):
-            children.append(value)
-        elif isinstance(value, tuple):
-            children += [v for v in value if isinstance(v, PrimExpr)]
-    return children
+@cache
+def _child_fields(cls: type[PrimExpr]) -> tuple[tuple[str, bool], ...]:
+    """The fields of a class that hold an expression or (True) a tuple of them, last first."""
+    annotations = {name: str(a) for base in cls.__mro__ for name, a in vars(base).get("__annotations__", {}).items()}
+    kinds = [(f, annotations[f]) for f in reversed(cls._fields)]
+    return tuple(
+        (f, kind != "PrimExpr") for f, kind in kinds if kind == "PrimExpr" or kind.startswith("tuple[PrimExpr")
+    )
 
 
 def producer_loads(roots: Iterable[PrimExpr]) -> list[ProducerLoad]:

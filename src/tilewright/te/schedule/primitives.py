@@ -50,7 +50,7 @@ def replace_inputs(op: Operation, tensors: Mapping[Tensor, Tensor]) -> Operation
             return ProducerLoad(tensors[tensor], indices) if tensor in tensors else None
 
         mutator = _MapLoads(read_new)
-        return op.replace(body=tuple(mutator.visit_expr(b) for b in op.body))
+        return op.with_body([mutator.visit_expr(b) for b in op.body])
 
     def new(items: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return tuple(tensors.get(t, t) for t in items)
@@ -308,7 +308,7 @@ def _inline(sch: Schedule) -> None:
         reads = [t for t in op.input_tensors if t in inlined]
         if reads and isinstance(op, ComputeOp):
             mutator = _MapLoads(value)
-            new_op: Operation = op.replace(body=tuple(mutator.visit_expr(b) for b in op.body))
+            new_op: Operation = op.with_body([mutator.visit_expr(b) for b in op.body])
         elif reads:
             raise TilewrightError(
                 f"{reads[0].name} is inlined, but {op.name} ({type(op).__name__}) reads it from memory; "
