@@ -215,7 +215,7 @@ def test_every_module_round_trips(mod: IRModule) -> None:
 
 
 @pytest.mark.soak
-@settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=800, deadline=None, suppress_health_check=list(HealthCheck))
 @given(modules())
 def test_every_module_round_trips_soak(mod: IRModule) -> None:
     check(mod)
