@@ -7,6 +7,7 @@ A pass takes an ``IRModule`` and gives a new one. ``PassContext`` says which pas
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,14 @@ class ConfigOption:
     doc: str
 
 
+# Modules that declare the options of a prefix; loaded when such an option is used, so that importing this stays cheap.
+_DECLARING_MODULES = {
+    "relay": ("tilewright.relay.transform.fuse_ops",),
+    "target": ("tilewright.target.build",),
+    "tir": ("tilewright.tir.transform.options", "tilewright.te.lower"),
+}
+
+
 class PassContext:
     """Options in force while passes run; used as a context manager, the innermost one counts."""
 
@@ -64,6 +73,8 @@ class PassContext:
 
     @classmethod
     def _checked(cls, name: str, value: Any) -> Any:
+        for module in _DECLARING_MODULES.get(name.split(".")[0], ()) if name not in cls.options else ():
+            importlib.import_module(module)
         option = cls.options.get(name)
         if option is None:
             known = ", ".join(sorted(cls.options))

@@ -12,15 +12,13 @@ Before and after::
 from __future__ import annotations
 
 from tilewright.ir.prim_expr import And, Call, PrimExpr
-from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.transform import Pass
 from tilewright.tir.analysis import side_effect
 from tilewright.tir.op import likely
 from tilewright.tir.stmt import For, ForKind, IfThenElse, Stmt
 from tilewright.tir.transform.common import body_pass
 from tilewright.tir.transform.loop_partition import conjuncts
 from tilewright.tir.visitor import StmtMutator, uses_var
-
-PassContext.register_option("tir.HoistIfThenElse", dict, {}, "options of HoistIfThenElse (none are needed)")
 
 
 def _parts(condition: PrimExpr) -> tuple[list[PrimExpr], bool]:

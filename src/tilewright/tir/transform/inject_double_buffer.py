@@ -40,16 +40,12 @@ from dataclasses import dataclass
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Ramp, Var
-from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.transform import Pass
 from tilewright.tir.expr import Load
 from tilewright.tir.op import likely
 from tilewright.tir.stmt import Allocate, AttrStmt, For, ForKind, IfThenElse, Stmt, Store, seq
 from tilewright.tir.transform.common import body_pass
 from tilewright.tir.visitor import StmtExprMutator, StmtMutator, StmtVisitor, substitute, with_fresh_vars
-
-PassContext.register_option(
-    "tir.InjectDoubleBuffer", dict, {}, "options of InjectDoubleBuffer (split_loop is accepted)"
-)
 
 
 @dataclass

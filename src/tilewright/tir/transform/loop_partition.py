@@ -33,10 +33,6 @@ from tilewright.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, St
 from tilewright.tir.transform.common import ScopedMutator, bind_range, body_pass
 from tilewright.tir.visitor import StmtExprMutator, StmtExprVisitor, stmt_vars, substitute, with_fresh_vars
 
-PassContext.register_option(
-    "tir.LoopPartition", dict, {}, "options of LoopPartition, see tir/transform/loop_partition.py"
-)
-
 _TRUE = IntImm("bool", 1)
 _HINT = "pragma_loop_partition_hint"
 

@@ -25,8 +25,6 @@ from tilewright.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, S
 from tilewright.tir.transform.common import body_pass
 from tilewright.tir.visitor import StmtMutator, substitute, with_fresh_vars
 
-PassContext.register_option("tir.UnrollLoop", dict, {}, "options of UnrollLoop, see tir/transform/unroll_loop.py")
-
 
 @dataclass(frozen=True)
 class UnrollConfig:
