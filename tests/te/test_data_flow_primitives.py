@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from tests.te.support import compute, loops, text
@@ -9,6 +11,7 @@ from tests.te.support import compute, loops, text
 from tilewright import te
 from tilewright.ir.errors import TilewrightError
 from tilewright.te.schedule import Schedule
+from tilewright.te.schedule.stage import AttachType
 
 RNG = np.random.default_rng(0)
 
@@ -213,3 +216,54 @@ def test_inlining_a_long_chain_takes_one_sweep() -> None:
     for t in tensors[1:-1]:
         s[t].compute_inline()
     assert len(s.normalize()[tensors[-1]].op.input_tensors) == 1
+
+
+def _reduced_transpose() -> tuple[list[te.Tensor], Schedule]:
+    a = te.placeholder((4, 6), name="A")
+    b = te.compute((4, 6), lambda i, j: a[i, j] + 1.0, name="B")
+    c = te.compute((6, 4), lambda i, j: b[j, i], name="C")
+    k = te.reduce_axis((0, 4), name="k")
+    d = te.compute((6,), lambda i: te.sum(c[i, k], axis=k), name="D")
+    e = te.compute((6, 2), lambda i, j: d[i], name="E")
+    f = te.compute((6, 2), lambda i, j: e[i, j] * 2.0, name="F")
+    return [a, b, c, d, e, f], te.create_schedule(f.op)
+
+
+@pytest.mark.parametrize(
+    ("inline", "inlined"),
+    [
+        (te.schedule.AutoInlineElemWise, "B"),
+        (te.schedule.AutoInlineBroadcast, "BE"),
+        (te.schedule.AutoInlineInjective, "BCE"),
+    ],
+)
+def test_inlining_by_rule(inline: Callable[[Schedule], None], inlined: str) -> None:
+    tensors, s = _reduced_transpose()
+    inline(s)
+    assert "".join(x.op.name for x in s.stages if x.attach_type is AttachType.INLINE) == inlined
+    data = RNG.integers(-4, 5, (4, 6)).astype("float32")
+    found = compute(s, [tensors[0], tensors[-1]], [data], [(6, 2)])[0]
+    np.testing.assert_array_equal(found, np.repeat(((data + 1).sum(0) * 2)[:, None], 2, 1))
+
+
+def test_inlining_by_rule_leaves_scheduled_stages() -> None:
+    tensors, s = _reduced_transpose()
+    s[tensors[1]].vectorize(tensors[1].op.axis[1])
+    te.schedule.AutoInlineElemWise(s)
+    assert s[tensors[1]].attach_type is AttachType.ROOT
+
+
+def test_place_in_an_inlined_stage_is_explained() -> None:
+    tensors, s = _reduced_transpose()
+    a, b, c, *_, f = tensors
+    s[b].compute_at(s[c], c.op.axis[0])
+    s[c].compute_inline()
+    with pytest.raises(TilewrightError, match="B is computed at C, which is inlined"):
+        loops(s, [a, f])
+
+
+def test_inlined_argument_is_explained() -> None:
+    tensors, s = _reduced_transpose()
+    s[tensors[1]].compute_inline()
+    with pytest.raises(TilewrightError, match="B is an argument, but inlined"):
+        loops(s, [tensors[0], tensors[1], tensors[-1]])

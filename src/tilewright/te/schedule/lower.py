@@ -120,6 +120,8 @@ class ScheduleLowering:
             for index, tensor in enumerate(stage.op.outputs):
                 found = given.get((stage, index))
                 if found is not None:
+                    if stage.attach_type is AttachType.INLINE:
+                        raise TilewrightError(f"{tensor.name} is an argument, but inlined, so that nothing stores it")
                     self.buffers[tensor] = found
                     self.external.add(stage)
                 elif self.is_computed(stage):

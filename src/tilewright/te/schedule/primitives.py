@@ -352,6 +352,11 @@ def _legalize_attach(stage: Stage, rebased: Mapping[IterVar, IterVar]) -> None:
     """A loop that was split or fused after compute_at is followed to the innermost loop made from it."""
     parent, axis = stage.attach_stage, stage.attach_ivar
     assert parent is not None and axis is not None
+    if parent.attach_type is AttachType.INLINE:
+        raise TilewrightError(
+            f"stage {stage.op.name} is computed at {parent.op.name}, which is inlined and has no loops; compute it at "
+            f"a stage that reads {parent.op.name}"
+        )
     for relation in parent.relations:
         if isinstance(relation, Split) and relation.parent is axis:
             axis = relation.inner
