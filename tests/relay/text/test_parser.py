@@ -65,6 +65,18 @@ def test_operators_bind_as_in_arithmetic() -> None:
     assert_structural_equal(parsed, expected)
 
 
+def test_operators_of_one_level_go_from_left_to_right() -> None:
+    parsed = parse_expr("fn (%x, %y) { %x - %y / %x / %y - %x >= (%x - %y) }")
+    assert str(parsed).split("\n")[1:-1] == [
+        "  %0 = divide(%y, %x);",
+        "  %1 = divide(%0, %y);",
+        "  %2 = subtract(%x, %1);",
+        "  %3 = subtract(%2, %x);",
+        "  %4 = subtract(%x, %y);",
+        "  greater_equal(%3, %4)",
+    ]
+
+
 def test_comments_and_blank_space_are_skipped() -> None:
     parsed = parse_expr("fn /* one\n two */ (%x) // three\n {\n\n (%x,) }")
     x = Var("x")

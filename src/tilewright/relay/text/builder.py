@@ -32,10 +32,12 @@ from tilewright.relay.text.literals import (
 from tilewright.relay.text.type_builder import Node, TypeBuilder
 from tilewright.runtime import ndarray as nd
 
-_INFIX = {
-    "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "<": "less", ">": "greater", "<=": "less_equal",
-    ">=": "greater_equal", "==": "equal", "!=": "not_equal",
-}  # fmt: skip
+# Infix operators, those that bind most tightly first.
+_INFIX = (
+    {"*": "multiply", "/": "divide"},
+    {"+": "add", "-": "subtract"},
+    {"<": "less", ">": "greater", "<=": "less_equal", ">=": "greater_equal", "==": "equal", "!=": "not_equal"},
+)
 
 
 class Builder(TypeBuilder):
@@ -179,8 +181,7 @@ class Builder(TypeBuilder):
                 value = yield self.expr(child)
                 return relay.TupleGetItem(value, int(tree.children[1][1:]), self.span(tree))
             case "infix":
-                a, b = yield self.exprs([tree.children[0], tree.children[2]])
-                return relay.Call(Op.get_or_register(_INFIX[str(tree.children[1])]), [a, b], span=self.span(tree))
+                return self.infix((yield self.exprs(tree.children[::2])), tree.children[1::2], self.span(tree))
             case "grouped":
                 return (yield self.block(tree))
             case "function":
@@ -208,6 +209,20 @@ class Builder(TypeBuilder):
         for tree in trees:
             result.append((yield self.expr(tree)))
         return result
+
+    def infix(self, operands: list[RelayExpr], operators: list[Token], span: Span) -> RelayExpr:
+        """``a + b * c < d``: operators of one level from left to right."""
+        for level in _INFIX:
+            folded, left = operands[:1], []
+            for operator, operand in zip(operators, operands[1:], strict=True):
+                name = level.get(str(operator))
+                if name is None:
+                    folded.append(operand)
+                    left.append(operator)
+                else:
+                    folded[-1] = relay.Call(Op.get_or_register(name), [folded[-1], operand], span=span)
+            operands, operators = folded, left
+        return operands[0]
 
     def graph_value(self, token: Token) -> RelayExpr:
         """``%12``: what was bound to the number."""

@@ -34,7 +34,7 @@ _METADATA = re.compile(r"^#\[metadata\]", re.MULTILINE)
 _TERMINAL_NAMES = {
     "LOCAL": "a variable such as %x", "GRAPH": "a number such as %0", "GLOBAL": "a global name such as @main",
     "NAME": "a name", "INT": "an integer", "FLOAT": "a float", "STRING": "a string", "PROJECTION": "a field such as .0",
-    "TRUE": "True", "FALSE": "False", "ANY": "?", "COMPARE": "a comparison", "VERSION": "the version line",
+    "TRUE": "True", "FALSE": "False", "ANY": "?", "OPERATOR": "an operator", "VERSION": "the version line",
     "$END": "the end of the text",
 }  # fmt: skip
 _GROUPS = {
@@ -43,7 +43,7 @@ _GROUPS = {
     "a type": {"TENSOR", "NAME", "REF", "FN"},
 }
 _EXPRESSION_KEYWORDS = {"TRUE", "FALSE", "FN", "IF", "MATCH", "META", "REF", "REF_READ", "REF_WRITE", "LET", "FREE_VAR"}
-_OPERATORS = {"PLUS", "MINUS", "STAR", "SLASH", "COMPARE"}
+_OPERATORS = {"OPERATOR"}
 
 
 @cache
