@@ -4,8 +4,6 @@ PYTHON ?= python3.11
 BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt $(wildcard native/src/* native/include/* native/include/*/*)
 JOBS   ?= auto
-# PyTorch's own index has it without CUDA, a tenth of the size
-TORCH  := --extra-index-url https://download.pytorch.org/whl/cpu
 
 .PHONY: demo test lint format bench soak clean help
 
@@ -28,13 +26,13 @@ $(VENV)/.runtime: pyproject.toml $(NATIVE) | $(BIN)/python
 	@touch $@
 
 $(VENV)/.develop: $(VENV)/.runtime
-	@echo "==> installing what the tests need"
-	$(BIN)/pip install --quiet --disable-pip-version-check $(TORCH) -e ".[test,lint]"
+	@echo "==> installing what the tests need (PyTorch among it: set PIP_EXTRA_INDEX_URL to an index of CPU wheels to save disk)"
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[test,lint]"
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.develop
 	@echo "==> installing what the benchmarks need"
-	$(BIN)/pip install --quiet --disable-pip-version-check $(TORCH) -e ".[bench]"
+	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[bench]"
 	@touch $@
 
 demo: $(VENV)/.runtime
