@@ -28,15 +28,21 @@ def fits(cpu: CpuFeatures, tile: RegisterTile) -> bool:
     return tile.spatial * tile.vectors + tile.vectors + 1 <= cpu.vector_registers
 
 
-def tile_cost(cpu: CpuFeatures, extent: int, tile: RegisterTile) -> float:
-    """Time of one multiply-add of useful work under ``tile``, in units of the machine's peak."""
-    used = -(-extent // tile.spatial) * tile.spatial
-    accumulators = tile.spatial * tile.vectors
-    loads = (tile.spatial + tile.vectors) / accumulators
-    latency = max(1.0, _LATENCY_COVER / accumulators)
-    tail = 0.05 if extent % tile.spatial else 0.0
-    stream = _WEIGHT_REUSE / tile.spatial
-    return used / extent * max(latency, loads, stream, 1.0) + 0.15 * loads + tail
+def _rate(spatial: int, vectors: int) -> float:
+    """Time of one multiply-add in a loop over such tiles, in units of the machine's peak."""
+    accumulators = spatial * vectors
+    loads = (spatial + vectors) / accumulators
+    return max(1.0, _LATENCY_COVER / accumulators, loads, _WEIGHT_REUSE / spatial) + 0.15 * loads
+
+
+def tile_cost(extent: int, tile: RegisterTile) -> float:
+    """Time of one multiply-add over ``extent`` positions under ``tile``; what is left over gets a shorter tile."""
+    spatial = min(tile.spatial, extent)
+    rest = extent % spatial
+    cost = (extent - rest) * _rate(spatial, tile.vectors)
+    if rest:
+        cost += rest * _rate(rest, tile.vectors)
+    return cost / extent + (0.05 if rest else 0.0)
 
 
 def choose_tile(cpu: CpuFeatures, extent: int, vector_counts: list[int], registers_per_vector: int = 1) -> RegisterTile:
@@ -54,7 +60,7 @@ def choose_tile(cpu: CpuFeatures, extent: int, vector_counts: list[int], registe
         if fits(cpu, RegisterTile(spatial, vectors * registers_per_vector))
     ] or [RegisterTile(1, min(vector_counts))]
     scaled = [RegisterTile(t.spatial, t.vectors * registers_per_vector) for t in candidates]
-    costs = [tile_cost(cpu, extent, t) for t in scaled]
+    costs = [tile_cost(extent, t) for t in scaled]
     return candidates[costs.index(min(costs))]
 
 

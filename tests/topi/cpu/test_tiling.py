@@ -1,0 +1,62 @@
+"""The choice of register tiles and packed layouts, by what must hold of them on any processor."""
+
+import pytest
+
+from tilewright import topi
+from tilewright.target import Target, features
+from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, divisors_up_to, fits, tile_cost
+
+TARGETS = ["llvm -mcpu=skylake-avx512", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64", "llvm -mtriple=aarch64-linux-gnu"]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("extent", [1, 2, 5, 7, 13, 14, 27, 28, 35, 56, 149, 197, 1000])
+def test_tiles_fit_the_registers_and_are_no_larger_than_the_loop(extent: int, target: str) -> None:
+    cpu = features(Target(target))
+    tile = choose_tile(cpu, extent, [1, 2, 4])
+    assert fits(cpu, tile)
+    assert 1 <= tile.spatial <= extent
+
+
+def test_of_equal_tiles_the_one_without_a_remainder_costs_less() -> None:
+    assert tile_cost(28, RegisterTile(14, 2)) < tile_cost(27, RegisterTile(14, 2))
+
+
+def test_a_single_position_takes_many_channels() -> None:
+    cpu = features(Target(TARGETS[0]))
+    assert choose_tile(cpu, 1, [1, 2, 4]) == RegisterTile(1, 4)
+
+
+def test_divisors() -> None:
+    assert divisors_up_to(12, 4) == [1, 2, 3, 4]
+    assert divisors_up_to(7, 4) == [1]
+
+
+@pytest.mark.parametrize(
+    ("channels", "groups", "expected"),
+    [
+        ((64, 256), 1, ("NCHW16c", "OIHW16i16o")),
+        ((3, 64), 1, ("NCHW3c", "OIHW3i16o")),
+        ((512, 1000), 1, ("NCHW16c", "OIHW16i8o")),
+        ((48, 96), 2, ("NCHW8c", "OIHW8i16o")),
+        ((24, 24), 24, ("NCHW8c", "OIHW1i8o")),
+    ],
+)
+def test_packed_layouts(channels: tuple[int, int], groups: int, expected: tuple[str, str]) -> None:
+    found = topi.cpu.conv2d_layouts(*channels, groups, "float32", Target(TARGETS[0]))
+    assert found is not None
+    assert (found.data_layout, found.kernel_layout) == expected
+
+
+@pytest.mark.parametrize(("channels", "groups"), [((64, 10), 1), ((16, 32), 16), ((7, 7), 7)])
+def test_layouts_that_would_not_fill_vectors_are_left_alone(channels: tuple[int, int], groups: int) -> None:
+    found = topi.cpu.conv2d_layouts(*channels, groups, "float32", Target(TARGETS[0]))
+    assert found is None or found.out_block > 4
+
+
+def test_blocks_of_dense_weights() -> None:
+    target = Target(TARGETS[0])
+    assert topi.cpu.dense_block(128, 768, "float32", target) == 32
+    assert topi.cpu.dense_block(1, 4096, "float32", target) == 64
+    assert topi.cpu.dense_block(4, 1000, "float32", target) == 8
+    assert topi.cpu.dense_block(1, 1000, "float32", target) is None
