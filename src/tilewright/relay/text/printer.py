@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.ir import trampoline
-from tilewright.ir.attrs import Attrs, DictAttrs
+from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.json import save_json, type_key_of
 from tilewright.ir.module import IRModule
@@ -425,4 +425,4 @@ register_printer(Type, type_text)
 register_printer(Pattern, pattern_text)
 register_printer(Clause, pattern_text)
 
-__all__ = ["VERSION", "DictAttrs", "RelayPrinter", "to_text"]
+__all__ = ["VERSION", "RelayPrinter", "to_text"]
