@@ -1,0 +1,171 @@
+"""Pass infrastructure: what runs under which context, and what instruments see."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import pytest
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.instrument import (
+    PassInstrument,
+    PassTimingInstrument,
+    PrintAfterAll,
+    PrintBeforeAll,
+    VerifyInstrument,
+)
+from tilewright.ir.transform import PassContext, Sequential, function_pass, module_pass
+
+
+def small_module() -> tvm.IRModule:
+    x = relay.var("x", shape=(2,))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], relay.exp(x))))
+
+
+def recorder(name: str, opt_level: int, log: list[str]) -> tvm.transform.Pass:
+    @module_pass(opt_level=opt_level, name=name)
+    def run(mod: tvm.IRModule, ctx: PassContext) -> tvm.IRModule:
+        log.append(name)
+        return mod
+
+    return run
+
+
+@pytest.mark.parametrize(("level", "expected"), [(0, ["a"]), (1, ["a", "b"]), (3, ["a", "b", "c"])])
+def test_sequential_runs_what_the_opt_level_enables(level: int, expected: list[str]) -> None:
+    log: list[str] = []
+    steps = Sequential([recorder("a", 0, log), recorder("b", 1, log), recorder("c", 3, log)])
+    with PassContext(opt_level=level):
+        steps(small_module())
+    assert log == expected
+
+
+def test_required_and_disabled_passes_override_the_opt_level() -> None:
+    log: list[str] = []
+    steps = Sequential([recorder("a", 0, log), recorder("c", 3, log)])
+    with PassContext(opt_level=0, required_pass=["c"], disabled_pass=["a"]):
+        steps(small_module())
+    assert log == ["c"]
+
+
+def test_the_innermost_context_counts_and_the_outer_one_returns() -> None:
+    with PassContext(opt_level=1):
+        with PassContext(opt_level=3):
+            assert PassContext.current().opt_level == 3
+        assert PassContext.current().opt_level == 1
+    assert PassContext.current().opt_level == 2
+
+
+def test_contexts_of_threads_are_apart() -> None:
+    found: list[int] = []
+    with PassContext(opt_level=0):
+        thread = threading.Thread(target=lambda: found.append(PassContext.current().opt_level))
+        thread.start()
+        thread.join()
+    assert found == [2]
+
+
+def test_an_unknown_option_lists_the_known_ones() -> None:
+    with pytest.raises(TilewrightError, match=r"no config option 'no.such'.*relay.FuseOps.max_depth"):
+        relay.transform.FuseOps()
+        PassContext(config={"no.such": 1})
+
+
+def test_an_option_of_the_wrong_type_is_refused() -> None:
+    relay.transform.FuseOps()
+    with pytest.raises(TilewrightError, match="takes int, got str"):
+        PassContext(config={"relay.FuseOps.max_depth": "many"})
+
+
+def test_a_pass_takes_a_module_only() -> None:
+    with pytest.raises(TilewrightError, match="takes an IRModule, got Var"):
+        relay.transform.FoldConstant()(relay.var("x"))
+
+
+def test_function_pass_maps_every_function() -> None:
+    @function_pass(opt_level=1, name="negate")
+    class Negate:
+        def __init__(self, times: int) -> None:
+            self.times = times
+
+        def transform_function(self, func: relay.Function, mod: tvm.IRModule, ctx: PassContext) -> relay.Function:
+            body = func.body
+            for _ in range(self.times):
+                body = relay.negative(body)
+            return relay.Function(func.params, body)
+
+    result = Negate(2)(small_module())
+    assert str(result).count("negative") == 2
+
+
+def test_a_pass_leaves_its_input_module_as_it_was() -> None:
+    mod = small_module()
+    before = str(mod)
+    with PassContext(opt_level=3):
+        relay.transform.FuseOps()(mod)
+    assert str(mod) == before
+
+
+def test_instruments_see_every_pass_in_order() -> None:
+    seen: list[str] = []
+
+    class Spy(PassInstrument):
+        def enter_pass_ctx(self) -> None:
+            seen.append("enter")
+
+        def exit_pass_ctx(self) -> None:
+            seen.append("exit")
+
+        def run_before_pass(self, mod: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
+            seen.append(f"before {info.name}")
+
+        def run_after_pass(self, mod: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
+            seen.append(f"after {info.name}")
+
+    log: list[str] = []
+    with PassContext(opt_level=3, instruments=[Spy()]):
+        recorder("a", 0, log)(small_module())
+    assert seen[0] == "enter"
+    assert seen[-1] == "exit"
+    assert seen[-3:-1] == ["before a", "after a"]
+
+
+def test_an_instrument_can_keep_a_pass_from_running() -> None:
+    class No(PassInstrument):
+        def should_run(self, mod: tvm.IRModule, info: tvm.transform.PassInfo) -> bool:
+            return info.name != "a"
+
+    log: list[str] = []
+    with PassContext(instruments=[No()]):
+        recorder("a", 0, log)(small_module())
+        recorder("b", 0, log)(small_module())
+    assert log == ["b"]
+
+
+def test_timing_names_each_pass_and_indents_nested_ones() -> None:
+    timing = PassTimingInstrument()
+    with PassContext(opt_level=3, instruments=[timing]):
+        Sequential([recorder("inner", 0, [])], name="outer")(small_module())
+        lines = timing.render().splitlines()
+    assert lines[-2].startswith("outer: ")
+    assert lines[-1].startswith("  inner: ")
+
+
+def test_printing_shows_the_module_before_and_after() -> None:
+    out = io.StringIO()
+    with PassContext(instruments=[PrintBeforeAll(out), PrintAfterAll(out)]):
+        recorder("a", 0, [])(small_module())
+    assert "# before a" in out.getvalue()
+    assert out.getvalue().count("exp(%x)") >= 2
+
+
+def test_the_verifier_names_the_pass_that_broke_the_module() -> None:
+    def reject(mod: tvm.IRModule) -> None:
+        raise ValueError("a variable is bound twice")
+
+    with PassContext(instruments=[VerifyInstrument(reject)]):
+        with pytest.raises(ValueError, match="pass breaker gave a module that is not well formed: a variable"):
+            recorder("breaker", 0, [])(tvm.IRModule())
