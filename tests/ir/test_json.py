@@ -97,7 +97,9 @@ def test_sharing_and_inferred_types_survive() -> None:
 
 
 def test_attributes_of_functions_are_plain_values() -> None:
-    attrs = DictAttrs({"a": 1, "b": True, "c": 0.25, "d": "text", "e": (1, (2, "x")), "f": None, "g": 2**40, "h": {"i": 3}})
+    attrs = DictAttrs(
+        {"a": 1, "b": True, "c": 0.25, "d": "text", "e": (1, (2, "x")), "f": None, "g": 2**40, "h": {"i": 3}}
+    )
     again = load_json(save_json(attrs))
     assert dict(again.items()) == dict(attrs.items())
     assert type(again["b"]) is bool

@@ -166,6 +166,6 @@ def test_the_verifier_names_the_pass_that_broke_the_module() -> None:
     def reject(mod: tvm.IRModule) -> None:
         raise ValueError("a variable is bound twice")
 
-    with PassContext(instruments=[VerifyInstrument(reject)]):
-        with pytest.raises(ValueError, match="pass breaker gave a module that is not well formed: a variable"):
-            recorder("breaker", 0, [])(tvm.IRModule())
+    expected = pytest.raises(ValueError, match="pass breaker gave a module that is not well formed: a variable")
+    with PassContext(instruments=[VerifyInstrument(reject)]), expected:
+        recorder("breaker", 0, [])(tvm.IRModule())

@@ -28,7 +28,7 @@ def typed_function_pass(
     """A pass that maps every open Relay function of a typed module with ``run``, and types the result."""
 
     def transform(mod: IRModule, ctx: PassContext) -> IRModule:
-        result = infer_module(mod)
+        result = infer_module(mod).copy()
         changed = False
         for var, func in list(result.items()):
             if not isinstance(func, Function) or is_closed(func) or func.attrs.get("SkipOptimization"):
