@@ -169,3 +169,14 @@ def test_a_deep_sum_is_simplified_in_linear_time() -> None:
     start = time.perf_counter()
     assert str(simplify(total)) == "(x + (y*5000))"
     assert time.perf_counter() - start < 2.0
+
+
+def test_deep_nests_are_analysed() -> None:
+    nest: tir.PrimExpr = X
+    for k in range(3_000):
+        nest = e.Select(k > Y, nest, e.Max(nest, Z + k))
+    fresh = Analyzer()
+    assert fresh.bounds.bound(nest)[0] <= 0
+    assert fresh.modular.modular(nest) == (1, 0)
+    assert fresh.int_set(nest, {X: tir.Range(0, 4)}).low is not None
+    assert isinstance(fresh.simplify(nest), tir.PrimExpr)

@@ -14,7 +14,7 @@ from tilewright.ir.transform import PassContext
 from tilewright.tir import transform as T
 from tilewright.tir.verify import verify_well_formed
 
-SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck))
 KINDS = [tir.ForKind.SERIAL, tir.ForKind.PARALLEL, tir.ForKind.VECTORIZED, tir.ForKind.UNROLLED]
 PASSES = [
     T.StorageFlatten(64), T.BF16Legalize(), T.NarrowDataType(32), T.Simplify(), T.LoopPartition(), T.VectorizeLoop(),
@@ -70,10 +70,7 @@ def programs(draw):
     return func, (rows, cols)
 
 
-@pytest.mark.parametrize("partition_const_loop", [False, True])
-@SETTINGS
-@given(programs())
-def test_every_pass_keeps_what_a_program_computes(partition_const_loop, program) -> None:
+def check_every_pass(program: tuple[tir.PrimFunc, tuple[int, int]], partition_const_loop: bool) -> None:
     func, shape = program
     data = np.random.default_rng(0).standard_normal(shape).astype("float32")
     expected = np.zeros(shape, "float32")
@@ -86,3 +83,16 @@ def test_every_pass_keeps_what_a_program_computes(partition_const_loop, program)
             found = np.zeros(shape, "float32")
             run(mod["main"], A=data.copy(), B=found)
             np.testing.assert_array_equal(expected, found, f"{step.info.name}\n{mod}")
+
+
+@settings(SETTINGS, max_examples=25)
+@given(programs(), st.booleans())
+def test_every_pass_keeps_what_a_program_computes(program, partition_const_loop: bool) -> None:
+    check_every_pass(program, partition_const_loop)
+
+
+@pytest.mark.soak
+@settings(SETTINGS, max_examples=2_000)
+@given(programs(), st.booleans())
+def test_many_programs(program, partition_const_loop: bool) -> None:
+    check_every_pass(program, partition_const_loop)

@@ -35,6 +35,7 @@ from tilewright.ir.prim_expr import (
     Sub,
     Var,
 )  # fmt: skip
+from tilewright.tir.functor import DEPTH_STEP, ensure_room
 
 POS_INF = 2**63 - 1
 NEG_INF = -POS_INF
@@ -83,6 +84,7 @@ class BoundAnalyzer:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.depth = 0
 
     def bound(self, e: PrimExpr) -> Bound:
         """The bound of ``e``."""
@@ -90,7 +92,11 @@ class BoundAnalyzer:
         known = memo.get(e)
         if known is None:
             handler = _HANDLERS.get(type(e))
+            self.depth += 1
+            if not self.depth % DEPTH_STEP:
+                ensure_room()
             known = dtype_bound(e.dtype) if handler is None else handler(self, e)
+            self.depth -= 1
             if e.dtype not in INDEX_DTYPES:
                 known = _wrapped(known, e.dtype)
             elif self.context.form_bounds:

@@ -31,6 +31,8 @@ from tilewright.ir.prim_expr import (
     Var,
 )  # fmt: skip
 from tilewright.tir.expr import IterVar, Range
+from tilewright.tir.functor import DEPTH_STEP, ensure_room
+from tilewright.tir.visitor import substitute
 
 if TYPE_CHECKING:
     from tilewright.arith.analyzer import Analyzer
@@ -172,6 +174,8 @@ class IntSetEvaluator:
             self.domains[var] = IntSet.from_range(dom) if isinstance(dom, Range) else dom
         self.analyzer = analyzer
         self.memo: dict[PrimExpr, IntSet] = {}
+        self.dependence: dict[PrimExpr, int] = {}
+        self.depth = 0
 
     def evaluate(self, e: PrimExpr) -> IntSet:
         """The set of values of ``e``."""
@@ -183,27 +187,48 @@ class IntSetEvaluator:
                 known = self.domains.get(e) or IntSet(e, e)
             else:
                 handler = _HANDLERS.get(type(e))
+                self.depth += 1
+                if not self.depth % DEPTH_STEP:
+                    ensure_room()
                 known = self._opaque(e) if handler is None else handler(self, e)
+                self.depth -= 1
             self.memo[e] = known
         return known
 
     def _simple(self, e: PrimExpr) -> PrimExpr:
         return self.analyzer.simplify(e)
 
-    def _is_fixed(self, e: PrimExpr) -> bool:
-        from tilewright.tir.visitor import stmt_vars
+    def _dependence(self, e: PrimExpr) -> int:
+        """0: ``e`` holds no variable of a domain; 1: only such with one value; 2: it changes over the domains."""
+        memo = self.dependence
+        stack = [e]
+        while stack:
+            node = stack[-1]
+            if node in memo:
+                stack.pop()
+            elif isinstance(node, Var):
+                dom = self.domains.get(node)
+                memo[node] = 0 if dom is None else 1 if dom.is_single_point() else 2
+            else:
+                parts = _sub_expressions(node)
+                pending = [x for x in parts if x not in memo]
+                if pending:
+                    stack += pending
+                else:
+                    memo[node] = max([memo[x] for x in parts], default=0)
+        return memo[e]
 
-        return not any(v in self.domains and not self.domains[v].is_single_point() for v in stmt_vars(e))
+    def _is_fixed(self, e: PrimExpr) -> bool:
+        return self._dependence(e) < 2
 
     def _opaque(self, e: PrimExpr) -> IntSet:
         """An operation that says nothing about its result: a point when it depends on no domain."""
-        from tilewright.tir.visitor import stmt_vars, substitute
-
-        used = [v for v in stmt_vars(e) if v in self.domains]
-        if not used:
+        dependence = self._dependence(e)
+        if dependence == 0:
             return IntSet(e, e)
-        if all(self.domains[v].is_single_point() for v in used):
-            return IntSet.single_point(substitute(e, {v: self.domains[v].point_value for v in used}))
+        if dependence == 1:
+            points = {v: d.point_value for v, d in self.domains.items() if d.is_single_point()}
+            return IntSet.single_point(substitute(e, points))
         low, high = self.analyzer.bounds.bound(e)
         info = ops.dt.parse(e.dtype)
         if info.kind in ("int", "uint") and info.bits <= 16 and info.lanes == 1:
@@ -347,6 +372,7 @@ class IntSetEvaluator:
 
     def _let(self, e: Let) -> IntSet:
         self.domains[e.var] = self.evaluate(e.value)
+        self.dependence.clear()
         return self.evaluate(e.body)
 
     def _call(self, e: Call) -> IntSet:
@@ -356,6 +382,13 @@ class IntSetEvaluator:
         if name == "tir.if_then_else" and not self._is_fixed(e):
             return _union(self.evaluate(e.args[1]), self.evaluate(e.args[2]), self.analyzer)
         return self._opaque(e)
+
+
+def _sub_expressions(e: PrimExpr) -> list[PrimExpr]:
+    found: list[PrimExpr] = []
+    for _, value in e.field_values():
+        found += [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, PrimExpr)]
+    return found
 
 
 def _plus(total: PrimExpr | None, term: PrimExpr, coef: int) -> PrimExpr:

@@ -25,6 +25,7 @@ from tilewright.ir.prim_expr import (
     Sub,
     Var,
 )  # fmt: skip
+from tilewright.tir.functor import DEPTH_STEP, ensure_room
 
 Pair = tuple[int, int]
 _ANY: Pair = (1, 0)
@@ -51,6 +52,7 @@ class ModularAnalyzer:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.depth = 0
 
     def modular(self, e: PrimExpr) -> Pair:
         """(coeff, base) of ``e``."""
@@ -61,7 +63,11 @@ class ModularAnalyzer:
             if handler is None or e.dtype not in INDEX_DTYPES:
                 known = _ANY
             else:
+                self.depth += 1
+                if not self.depth % DEPTH_STEP:
+                    ensure_room()
                 known = handler(self, e)
+                self.depth -= 1
             memo[e] = known
         return known
 

@@ -9,7 +9,7 @@ visitor over statements forgets what it has seen at every new expression of a st
 whose result depends on the scope clears ``self.memo`` when the scope changes.
 
 Nests as deep as users make them (a sum of 10,000 terms, 2,000 lets) are safe: Python 3.11 keeps the frames of
-pure-Python calls on the heap, and ``_ensure_room`` raises the interpreter's limit as the nest deepens.
+pure-Python calls on the heap, and ``ensure_room`` raises the interpreter's limit as the nest deepens.
 """
 
 from __future__ import annotations
@@ -77,17 +77,17 @@ from tilewright.tir.stmt import (
 
 R = TypeVar("R")
 
-_DEPTH_STEP = 128
-_FRAMES_PER_STEP = 12 * _DEPTH_STEP
+DEPTH_STEP = 128
+FRAMES_PER_STEP = 12 * DEPTH_STEP
 
 
-def _ensure_room() -> None:
+def ensure_room() -> None:
     """Raise the recursion limit when the stack is close to it."""
     depth, frame = 0, sys._getframe()
     while (back := frame.f_back) is not None:
         depth, frame = depth + 1, back
-    if depth + _FRAMES_PER_STEP > sys.getrecursionlimit():
-        sys.setrecursionlimit(2 * depth + 2 * _FRAMES_PER_STEP)
+    if depth + FRAMES_PER_STEP > sys.getrecursionlimit():
+        sys.setrecursionlimit(2 * depth + 2 * FRAMES_PER_STEP)
 
 
 def _method_name(cls: type) -> str:
@@ -128,8 +128,8 @@ class _Functor(Generic[R]):
         """Call ``method`` one level down the nest."""
         depth = self._depth
         self._depth = depth + 1
-        if not (depth + 1) % _DEPTH_STEP:
-            _ensure_room()
+        if not (depth + 1) % DEPTH_STEP:
+            ensure_room()
         result = method(self, node)
         self._depth = depth
         return result
@@ -142,8 +142,8 @@ class _Functor(Generic[R]):
             method = self._methods.get(type(expr)) or self._resolve(type(expr))
             depth = self._depth
             self._depth = depth + 1
-            if not (depth + 1) % _DEPTH_STEP:
-                _ensure_room()
+            if not (depth + 1) % DEPTH_STEP:
+                ensure_room()
             result = memo[expr] = method(self, expr)
             self._depth = depth
         return result
@@ -153,8 +153,8 @@ class _Functor(Generic[R]):
         method = self._methods.get(type(stmt)) or self._resolve(type(stmt))
         depth = self._depth
         self._depth = depth + 1
-        if not (depth + 1) % _DEPTH_STEP:
-            _ensure_room()
+        if not (depth + 1) % DEPTH_STEP:
+            ensure_room()
         result = method(self, stmt)
         self._depth = depth
         return result
@@ -178,8 +178,8 @@ class ExprVisitor(_Functor[bool]):
             method = self._methods.get(type(expr)) or self._resolve(type(expr))
             depth = self._depth
             self._depth = depth + 1
-            if not (depth + 1) % _DEPTH_STEP:
-                _ensure_room()
+            if not (depth + 1) % DEPTH_STEP:
+                ensure_room()
             method(self, expr)
             self._depth = depth
 
