@@ -13,6 +13,7 @@ from tilewright.topi import InvalidShapeError
 
 T = torch.tensor
 plain = partial(evaluate, schedule=topi.generic.schedule_extern)
+normalised = partial(evaluate, schedule=topi.generic.schedule_layer_norm)
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 10, 32), (3, 64, 48), (5, 33, 7), (1, 1, 1)])
@@ -66,20 +67,23 @@ def test_softmax_with_work_after_it() -> None:
 
 def test_normalisations() -> None:
     x, g, b = random(3, 20), random(20), random(20)
-    close(plain(topi.nn.layer_norm, x, g, b), F.layer_norm(T(x), (20,), T(g), T(b)).numpy(), rtol=1e-4)
+    close(normalised(topi.nn.layer_norm, x, g, b), F.layer_norm(T(x), (20,), T(g), T(b)).numpy(), rtol=1e-4)
     x, g, b = random(2, 3, 4, 5), random(3), random(3)
     close(
-        plain(topi.nn.instance_norm, x, g, b),
+        normalised(topi.nn.instance_norm, x, g, b),
         F.instance_norm(T(x), weight=T(g), bias=T(b)).numpy(),
         rtol=1e-4,
         atol=1e-4,
     )
     x = random(1, 7, 4, 5)
     close(
-        plain(lambda a: topi.nn.lrn(a, 5, 1, 1e-2, 0.75, 2.0), x),
+        normalised(lambda a: topi.nn.lrn(a, 5, 1, 1e-2, 0.75, 2.0), x),
         F.local_response_norm(T(x), 5, 1e-2, 0.75, 2.0).numpy(),
     )
-    close(plain(lambda a: topi.nn.l2_normalize(a, 1e-12, [1]), x), F.normalize(T(x), dim=1).numpy())
+    close(normalised(lambda a: topi.nn.l2_normalize(a, 1e-12, [1]), x), F.normalize(T(x), dim=1).numpy())
+    for beta in (0.5, 1.3):
+        found = normalised(lambda a, power=beta: topi.nn.lrn(a, 3, 1, 1e-2, power, 2.0), x)
+        close(found, F.local_response_norm(T(x), 3, 1e-2, beta, 2.0).numpy())
     mean, variance, g, b = random(7), random(7, seed=1) + 2, random(7, seed=2), random(7, seed=3)
     found = evaluate(lambda *t: topi.nn.batch_norm(*t)[0], x, g, b, mean, variance)
     close(found, F.batch_norm(T(x), T(mean), T(variance), T(g), T(b)).numpy())

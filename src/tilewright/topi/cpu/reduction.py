@@ -79,7 +79,7 @@ def schedule_reduce(outs: Any) -> te.Schedule:
     """Schedule reductions with injective computes around them.
 
     Producers are inlined. Element-wise consumers, such as a mean's division, are inlined into one another, and the
-    last has loops of its own: they touch far fewer elements than the reduction.
+    last has loops of its own. Serves normalisations too, whose last step reads the reduced values.
     """
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
@@ -91,6 +91,5 @@ def schedule_reduce(outs: Any) -> te.Schedule:
         if is_reduction(op):
             _schedule_root_reduction(s, op)
         elif isinstance(op, te.ComputeOp) and op in s.outputs:
-            if op.tag in (tag.COMM_REDUCE, tag.COMM_REDUCE_IDX) or tag.is_injective(op.tag):
-                schedule_injective_from_existing(s, op.output(0))
+            schedule_injective_from_existing(s, op.output(0))
     return s

@@ -22,11 +22,12 @@ def default_schedule(outs: Any, auto_inline: bool = False) -> te.Schedule:
 
 
 schedule_argsort = schedule_topk = schedule_sort = schedule_scan = schedule_scatter = schedule_extern
-schedule_lrn = schedule_l2_normalize = schedule_extern
+schedule_lrn = schedule_l2_normalize = schedule_layer_norm = schedule_reduce
 
 __all__ = [
-    "default_schedule", "schedule_adaptive_pool", "schedule_argsort", "schedule_batch_matmul", "schedule_conv2d_nchw",
-    "schedule_conv2d_nhwc", "schedule_conv_direct", "schedule_dense", "schedule_extern", "schedule_injective",
-    "schedule_l2_normalize", "schedule_lrn", "schedule_matmul", "schedule_pool", "schedule_reduce", "schedule_scan",
-    "schedule_scatter", "schedule_softmax", "schedule_sort", "schedule_topk",
+    "default_schedule", "schedule_adaptive_pool", "schedule_argsort", "schedule_batch_matmul",
+    "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv_direct", "schedule_dense", "schedule_extern",
+    "schedule_injective", "schedule_l2_normalize", "schedule_layer_norm", "schedule_lrn", "schedule_matmul",
+    "schedule_pool", "schedule_reduce", "schedule_scan", "schedule_scatter", "schedule_softmax", "schedule_sort",
+    "schedule_topk",
 ]  # fmt: skip
