@@ -218,6 +218,32 @@ def test_two_thousand_nested_lets() -> None:
     assert same_type(mod["main"].ret_type, relay.TensorType((4,)))
 
 
+def nested(kind: str, x: Any) -> Any:
+    wrap = {
+        "tuples": lambda e, i: relay.Tuple([e, x]),
+        "references": lambda e, i: relay.RefCreate(e),
+        "functions": lambda e, i: relay.Function([relay.var(f"a{i}", shape=())], e),
+        "branches": lambda e, i: relay.If(relay.const(True), e, x),
+    }
+    expr = x
+    for i in range(2000):
+        expr = wrap[kind](expr, i)
+    return expr
+
+
+@pytest.mark.parametrize("kind", ["tuples", "references", "functions", "branches"])
+def test_two_thousand_levels_of_nesting(kind: str) -> None:
+    x = relay.var("x", shape=(4,))
+    mod = relay.transform.InferType()(function([x], nested(kind, x)))
+    assert relay.transform.InferType()(mod) is mod
+
+
+def test_the_branches_of_an_if_may_be_nested_deeply() -> None:
+    x = relay.var("x", shape=(4,))
+    body = relay.If(relay.const(True), nested("tuples", x), nested("tuples", x))
+    relay.transform.InferType()(function([x], body))
+
+
 def test_a_shared_expression_is_typed_once() -> None:
     x = relay.var("x", shape=(4,))
     expr: Any = x

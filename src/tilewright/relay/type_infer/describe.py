@@ -28,21 +28,30 @@ def describe_shape(shape: tuple[PrimExpr, ...]) -> str:
     return f"({', '.join(describe_dim(d) for d in shape)})"
 
 
-def describe(type_: Type | None) -> str:
-    """A type as ``Tensor[(1, 3), float32]``, ``fn (int32) -> bool``, ``List[int32]``; a hole is ``?``."""
+def describe(type_: Type | None, depth: int = 12) -> str:
+    """A type as ``Tensor[(1, 3), float32]``, ``fn (int32) -> bool``, ``List[int32]``; a hole is ``?``.
+
+    What is nested deeper than ``depth`` is left out: a message is to be read.
+    """
+    if depth == 0 and isinstance(type_, (TupleType, FuncType, RefType, TypeCall)):
+        return "..."
+
+    def inner(part: Type) -> str:
+        return describe(part, depth - 1)
+
     match type_:
         case TensorType():
             return f"Tensor[{describe_shape(type_.shape)}, {type_.dtype}]" if type_.shape else type_.dtype
         case TupleType():
-            return f"({', '.join(map(describe, type_.fields))}{',' if len(type_.fields) == 1 else ''})"
+            return f"({', '.join(map(inner, type_.fields))}{',' if len(type_.fields) == 1 else ''})"
         case FuncType():
             params = f"[{', '.join(v.name_hint for v in type_.type_params)}]" if type_.type_params else ""
-            return f"fn {params}({', '.join(map(describe, type_.arg_types))}) -> {describe(type_.ret_type)}"
+            return f"fn {params}({', '.join(map(inner, type_.arg_types))}) -> {inner(type_.ret_type)}"
         case RefType():
-            return f"ref({describe(type_.value)})"
+            return f"ref({inner(type_.value)})"
         case TypeCall():
-            args = f"[{', '.join(map(describe, type_.args))}]" if type_.args else ""
-            return f"{describe(type_.func)}{args}"
+            args = f"[{', '.join(map(inner, type_.args))}]" if type_.args else ""
+            return f"{inner(type_.func)}{args}"
         case TypeVar() | GlobalTypeVar():
             return type_.name_hint
         case IncompleteType() | None:

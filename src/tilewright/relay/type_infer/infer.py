@@ -52,7 +52,7 @@ from tilewright.relay.expr import (
 from tilewright.relay.type_infer.describe import describe
 from tilewright.relay.type_infer.programs import callee_name, describe_call, describe_pattern
 from tilewright.relay.type_infer.record import Recorder
-from tilewright.relay.type_infer.unify import Unifier, instantiate, is_complete, same_type
+from tilewright.relay.type_infer.unify import Unifier, instantiate, is_complete, same_type, walk_type
 
 _Task = tuple[RelayExpr, Callable[[Any], None] | None]
 _SCALAR_BOOL = TensorType((), "bool")
@@ -501,16 +501,9 @@ class _Checker:
         return hole
 
     def _is_poisoned(self, type_: Type) -> bool:
-        match type_:
-            case IncompleteType():
-                return type_ in self._poison
-            case TupleType():
-                return any(map(self._is_poisoned, type_.fields))
-            case FuncType():
-                return any(map(self._is_poisoned, (*type_.arg_types, type_.ret_type)))
-            case RefType():
-                return self._is_poisoned(type_.value)
-        return False
+        if isinstance(type_, TensorType):
+            return False
+        return any(t in self._poison for t in walk_type(type_) if isinstance(t, IncompleteType))
 
     # Record
 

@@ -1,11 +1,15 @@
-"""Unification of types: holes (``IncompleteType``) are bound to types until two types agree."""
+"""Unification of types: holes (``IncompleteType``) are bound to types until two types agree.
+
+Types nest as deep as programs do (a tuple in a tuple, a function that returns a function), so nothing here recurses.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
+from tilewright.ir.trampoline import Steps, run
 from tilewright.ir.type import (
     FuncType,
     GlobalTypeVar,
@@ -20,11 +24,54 @@ from tilewright.ir.type import (
 from tilewright.relay.type_infer.describe import describe, describe_dim
 
 
+def type_parts(type_: Type) -> tuple[Type, ...]:
+    """The types that ``type_`` is directly made of."""
+    match type_:
+        case TupleType():
+            return type_.fields
+        case FuncType():
+            return (*type_.arg_types, type_.ret_type)
+        case RefType():
+            return (type_.value,)
+        case TypeCall():
+            return (type_.func, *type_.args)
+    return ()
+
+
+def with_parts(type_: Type, parts: Sequence[Type]) -> Type:
+    """``type_`` made of other parts; itself when they are the same."""
+    if all(a is b for a, b in zip(type_parts(type_), parts, strict=True)):
+        return type_
+    match type_:
+        case TupleType():
+            return TupleType(parts, type_.span)
+        case FuncType():
+            return FuncType(parts[:-1], parts[-1], type_.type_params, type_.type_constraints, type_.span)
+        case RefType():
+            return RefType(parts[0], type_.span)
+        case TypeCall():
+            return TypeCall(parts[0], parts[1:], type_.span)
+    return type_
+
+
+def walk_type(type_: Type) -> Iterator[Type]:
+    """``type_`` and all types in it, each object once."""
+    stack, seen = [type_], {id(type_)}
+    while stack:
+        item = stack.pop()
+        yield item
+        for part in type_parts(item):
+            if id(part) not in seen:
+                seen.add(id(part))
+                stack.append(part)
+
+
 class Unifier:
     """Bindings of holes. ``unify(a, b)`` makes two types agree; ``resolve(t)`` replaces the holes that are bound."""
 
     def __init__(self) -> None:
         self.bindings: dict[IncompleteType, Type] = {}
+        self._complete: dict[int, Type] = {}  # types without holes, by identity: they need no second look
 
     def find(self, type_: Type) -> Type:
         """``type_`` itself, or what the hole that it is stands for so far."""
@@ -34,29 +81,22 @@ class Unifier:
 
     def resolve(self, type_: Type) -> Type:
         """``type_`` with every bound hole replaced; the same object when there is none in it."""
-        if isinstance(type_, TensorType):
-            return type_
-        type_ = self.find(type_)
-        match type_:
-            case TupleType():
-                fields = self._resolve_all(type_.fields)
-                return type_ if fields is type_.fields else TupleType(fields, type_.span)
-            case FuncType():
-                args, ret = self._resolve_all(type_.arg_types), self.resolve(type_.ret_type)
-                if args is type_.arg_types and ret is type_.ret_type:
-                    return type_
-                return FuncType(args, ret, type_.type_params, type_.type_constraints, type_.span)
-            case RefType():
-                value = self.resolve(type_.value)
-                return type_ if value is type_.value else RefType(value, type_.span)
-            case TypeCall():
-                func, args = self.resolve(type_.func), self._resolve_all(type_.args)
-                return type_ if func is type_.func and args is type_.args else TypeCall(func, args, type_.span)
-        return type_
+        return type_ if self._is_resolved(type_) else run(self._resolve(type_))
 
-    def _resolve_all(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
-        resolved = tuple([self.resolve(t) for t in types])
-        return types if all(a is b for a, b in zip(types, resolved, strict=True)) else resolved
+    def _is_resolved(self, type_: Type) -> bool:
+        return isinstance(type_, TensorType) or id(type_) in self._complete
+
+    def _resolve(self, type_: Type) -> Steps[Type]:
+        type_ = self.find(type_)
+        if self._is_resolved(type_):
+            return type_
+        parts = []
+        for part in type_parts(type_):
+            parts.append(part if self._is_resolved(part) else (yield self._resolve(part)))
+        result = with_parts(type_, parts)
+        if not isinstance(result, IncompleteType) and all(map(self._is_resolved, parts)):
+            self._complete[id(result)] = result
+        return result
 
     def unify(self, a: Type, b: Type) -> Type:
         """The type that both are; binds holes. A dimension that one side does not know stays unknown.
@@ -64,6 +104,9 @@ class Unifier:
         Raises:
             TypeInferenceError: the types cannot be the same.
         """
+        return a if a is b else run(self._unify(a, b))
+
+    def _unify(self, a: Type, b: Type) -> Steps[Type]:
         a, b = self.find(a), self.find(b)
         if a is b:
             return a
@@ -71,54 +114,50 @@ class Unifier:
             return self._bind(a, b)
         if isinstance(b, IncompleteType):
             return self._bind(b, a)
-        merged = self._unify_structures(a, b)
+        merged = yield self._unify_structures(a, b)
         if merged is None:
             raise TypeInferenceError(f"{describe(self.resolve(a))} is not {describe(self.resolve(b))}")
-        return merged
+        result: Type = merged
+        return result
 
     def _bind(self, hole: IncompleteType, type_: Type) -> Type:
-        if _occurs(hole, self.resolve(type_)):
-            raise TypeInferenceError(f"a type would contain itself: {describe(self.resolve(type_))}")
+        resolved = self.resolve(type_)
+        if not self._is_resolved(resolved) and any(t is hole for t in walk_type(resolved)):
+            raise TypeInferenceError(f"a type would contain itself: {describe(resolved)}")
         self.bindings[hole] = type_
         return type_
 
-    def _unify_structures(self, a: Type, b: Type) -> Type | None:
+    def _unify_structures(self, a: Type, b: Type) -> Steps[Type | None]:
         match a, b:
             case TensorType(), TensorType():
                 return _unify_tensors(a, b)
-            case TupleType(), TupleType():
-                fields = self._unify_all(a.fields, b.fields)
-                return None if fields is None else TupleType(fields)
-            case FuncType(), FuncType():
-                return self._unify_functions(a, b)
-            case RefType(), RefType():
-                return RefType(self.unify(a.value, b.value))
-            case TypeCall(), TypeCall():
-                args = self._unify_all(a.args, b.args)
-                return None if args is None or not self._same_head(a.func, b.func) else TypeCall(a.func, args)
             case TypeCall(args=()), GlobalTypeVar():
-                return a if self._same_head(a.func, b) else None
+                return a if self.find(a.func) == b else None
             case GlobalTypeVar(), TypeCall(args=()):
-                return b if self._same_head(a, b.func) else None
-        return a if a == b else None
+                return b if self.find(b.func) == a else None
+            case FuncType(), FuncType():
+                if len(a.type_params) != len(b.type_params):
+                    return None
+                b = _renamed(b, a)
+            case TypeCall(), TypeCall():
+                if self.find(a.func) != self.find(b.func):
+                    return None
+        parts_a, parts_b = type_parts(a), type_parts(b)
+        if not parts_a or not parts_b or type(a) is not type(b) or len(parts_a) != len(parts_b):
+            return a if a == b else None
+        parts = []
+        for x, y in zip(parts_a, parts_b, strict=True):
+            parts.append(x if x is y else (yield self._unify(x, y)))
+        return with_parts(a, parts)
 
-    def _same_head(self, a: Type, b: Type) -> bool:
-        return self.find(a) == self.find(b)
 
-    def _unify_all(self, a: Sequence[Type], b: Sequence[Type]) -> list[Type] | None:
-        return [self.unify(x, y) for x, y in zip(a, b, strict=True)] if len(a) == len(b) else None
-
-    def _unify_functions(self, a: FuncType, b: FuncType) -> Type | None:
-        if len(a.type_params) != len(b.type_params):
-            return None
-        if a.type_params:
-            renamed = substitute_type_vars(b, dict(zip(b.type_params, a.type_params, strict=True)))
-            assert isinstance(renamed, FuncType)
-            b = renamed
-        args = self._unify_all(a.arg_types, b.arg_types)
-        if args is None:
-            return None
-        return FuncType(args, self.unify(a.ret_type, b.ret_type), a.type_params, a.type_constraints)
+def _renamed(b: FuncType, a: FuncType) -> FuncType:
+    """``b`` with the type parameters of ``a``."""
+    if not a.type_params:
+        return b
+    result = substitute_type_vars(b, dict(zip(b.type_params, a.type_params, strict=True)))
+    assert isinstance(result, FuncType)
+    return result
 
 
 def unify_dims(a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
@@ -144,66 +183,39 @@ def _unify_tensors(a: TensorType, b: TensorType) -> TensorType | None:
     return TensorType(known, a.dtype) if len(known) == len(dims) else None
 
 
-def _occurs(hole: IncompleteType, type_: Type) -> bool:
-    match type_:
-        case IncompleteType():
-            return type_ is hole
-        case TupleType():
-            return any(_occurs(hole, t) for t in type_.fields)
-        case FuncType():
-            return any(_occurs(hole, t) for t in (*type_.arg_types, type_.ret_type))
-        case RefType():
-            return _occurs(hole, type_.value)
-        case TypeCall():
-            return any(_occurs(hole, t) for t in type_.args)
-    return False
-
-
 def is_complete(type_: Type) -> bool:
     """Whether no hole is left in a resolved type."""
-    match type_:
-        case TensorType():
-            return True
-        case IncompleteType():
-            return False
-        case TupleType():
-            return all(map(is_complete, type_.fields))
-        case FuncType():
-            return is_complete(type_.ret_type) and all(map(is_complete, type_.arg_types))
-        case RefType():
-            return is_complete(type_.value)
-        case TypeCall():
-            return all(map(is_complete, type_.args))
-    return True
+    return isinstance(type_, TensorType) or not any(isinstance(t, IncompleteType) for t in walk_type(type_))
 
 
 def same_type(a: Type | None, b: Type | None) -> bool:
     """Whether two types are structurally equal; ``Any`` dimensions equal each other, holes only themselves."""
-    if a is b:
-        return True
-    match a, b:
-        case TensorType(), TensorType():
-            return a.dtype == b.dtype and len(a.shape) == len(b.shape) and all(map(_same_dim, a.shape, b.shape))
-        case TupleType(), TupleType():
-            return _same_types(a.fields, b.fields)
-        case FuncType(), FuncType():
-            if len(a.type_params) != len(b.type_params):
+    stack: list[tuple[Type | None, Type | None]] = [(a, b)]
+    seen: set[tuple[int, int]] = set()
+    alive: list[Type] = []  # types made on the way, so that no identity in ``seen`` is reused
+    while stack:
+        x, y = stack.pop()
+        if x is y or (id(x), id(y)) in seen:
+            continue
+        seen.add((id(x), id(y)))
+        if isinstance(x, TensorType) and isinstance(y, TensorType):
+            if x.dtype != y.dtype or len(x.shape) != len(y.shape) or not all(map(_same_dim, x.shape, y.shape)):
                 return False
-            if a.type_params:
-                b = substitute_type_vars(b, dict(zip(b.type_params, a.type_params, strict=True)))
-                assert isinstance(b, FuncType)
-            return same_type(a.ret_type, b.ret_type) and _same_types(a.arg_types, b.arg_types)
-        case RefType(), RefType():
-            return same_type(a.value, b.value)
-        case TypeCall(), TypeCall():
-            return same_type(a.func, b.func) and _same_types(a.args, b.args)
-        case GlobalTypeVar(), GlobalTypeVar():
-            return a.name_hint == b.name_hint
-    return False
-
-
-def _same_types(a: Sequence[Type], b: Sequence[Type]) -> bool:
-    return len(a) == len(b) and all(map(same_type, a, b))
+            continue
+        if isinstance(x, GlobalTypeVar) and isinstance(y, GlobalTypeVar) and x.name_hint == y.name_hint:
+            continue
+        if x is None or y is None or type(x) is not type(y):
+            return False
+        if isinstance(x, FuncType) and isinstance(y, FuncType):
+            if len(x.type_params) != len(y.type_params):
+                return False
+            y = _renamed(y, x)
+            alive.append(y)
+        parts_x, parts_y = type_parts(x), type_parts(y)
+        if len(parts_x) != len(parts_y) or not (parts_x or isinstance(x, TupleType)):
+            return False
+        stack.extend(zip(parts_x, parts_y, strict=True))
+    return True
 
 
 def _same_dim(a: PrimExpr, b: PrimExpr) -> bool:
@@ -212,22 +224,24 @@ def _same_dim(a: PrimExpr, b: PrimExpr) -> bool:
 
 def substitute_type_vars(type_: Type, mapping: Mapping[TypeVar, Type]) -> Type:
     """``type_`` with type variables replaced."""
-    match type_:
-        case TypeVar():
-            return mapping.get(type_, type_)
-        case TupleType():
-            return TupleType([substitute_type_vars(t, mapping) for t in type_.fields])
-        case FuncType():
-            args = [substitute_type_vars(t, mapping) for t in type_.arg_types]
-            ret = substitute_type_vars(type_.ret_type, mapping)
-            kept = [v for v in type_.type_params if v not in mapping]
-            return FuncType(args, ret, kept, type_.type_constraints)
-        case RefType():
-            return RefType(substitute_type_vars(type_.value, mapping))
-        case TypeCall():
-            args = [substitute_type_vars(t, mapping) for t in type_.args]
-            return TypeCall(substitute_type_vars(type_.func, mapping), args)
-    return type_
+    done: dict[int, Type] = {}
+
+    def substitute(item: Type) -> Steps[Type]:
+        if isinstance(item, TypeVar):
+            return mapping.get(item, item)
+        if id(item) in done:
+            return done[id(item)]
+        parts = []
+        for part in type_parts(item):
+            parts.append((yield substitute(part)))
+        result = with_parts(item, parts)
+        if isinstance(result, FuncType) and any(v in mapping for v in result.type_params):
+            kept = [v for v in result.type_params if v not in mapping]
+            result = FuncType(result.arg_types, result.ret_type, kept, result.type_constraints, result.span)
+        done[id(item)] = result
+        return result
+
+    return run(substitute(type_))
 
 
 def instantiate(type_: FuncType, type_args: Sequence[Type] = ()) -> FuncType:
