@@ -267,3 +267,20 @@ def test_inlined_argument_is_explained() -> None:
     s[tensors[1]].compute_inline()
     with pytest.raises(TilewrightError, match="B is an argument, but inlined"):
         loops(s, [tensors[0], tensors[1], tensors[-1]])
+
+
+def test_inlined_tensor_indexed_by_inlined_tensors() -> None:
+    a = te.placeholder((8,), name="A")
+    t = te.compute((8,), lambda i: te.floormod(i * 3, 8), name="T")
+    u = te.compute((8,), lambda i: 7 - t[i], name="U")
+    v = te.compute((8,), lambda i: t[u[i]] + t[t[i]], name="V")
+    w = te.compute((8,), lambda i: a[te.floormod(v[i], 8)] + a[u[t[i]]], name="W")
+    s = te.create_schedule(w.op)
+    for x in (t, u, v):
+        s[x].compute_inline()
+    data = RNG.random(8, "float32")
+    index = np.arange(8)
+    t_of = (index * 3) % 8
+    u_of = 7 - t_of
+    expected = data[(t_of[u_of] + t_of[t_of]) % 8] + data[u_of[t_of]]
+    np.testing.assert_array_equal(compute(s, [a, w], [data], [(8,)])[0], expected)

@@ -13,7 +13,15 @@ from tilewright.arith import Analyzer
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import PrimExpr
-from tilewright.te.operation import ComputeOp, ExternOp, Operation, PlaceholderOp, ScanOp, TensorComputeOp
+from tilewright.te.operation import (
+    ComputeOp,
+    ExternOp,
+    Operation,
+    PlaceholderOp,
+    ScanOp,
+    TensorComputeOp,
+    producer_loads,
+)
 from tilewright.te.schedule.domains import Ranges, bound_predicates, pass_down_domain, pass_down_mask, pass_up_index
 from tilewright.te.schedule.stage import AttachType, Fuse, Rebase, Split, Stage
 from tilewright.te.tensor import Tensor
@@ -293,35 +301,54 @@ def normalize(sch: Schedule) -> Schedule:
 
 
 def _inline(sch: Schedule) -> None:
-    """Write inlined values into their readers, in one sweep: producers come first, so each is final when it is read."""
-    inlined: dict[Tensor, tuple[ComputeOp, int]] = {}
+    """Write inlined values into the stages that read them."""
+    inlined = {t: s for s in sch.stages if s.attach_type is AttachType.INLINE for t in s.op.outputs}
     changed: dict[Tensor, Tensor] = {}
-
-    def value(tensor: Tensor, indices: tuple[PrimExpr, ...]) -> PrimExpr | None:
-        if tensor in inlined:
-            op, index = inlined[tensor]
-            return substitute(op.body[index], {iv.var: i for iv, i in zip(op.axis, indices, strict=True)})
-        return ProducerLoad(changed[tensor], indices) if tensor in changed else None
-
     for stage in sch.stages:
+        if stage.attach_type is AttachType.INLINE:
+            continue
         op = stage.op
         reads = [t for t in op.input_tensors if t in inlined]
-        if reads and isinstance(op, ComputeOp):
-            mutator = _MapLoads(value)
-            new_op: Operation = op.with_body([mutator.visit_expr(b) for b in op.body])
-        elif reads:
+        if not reads:
+            new_op = replace_inputs(op, changed)
+        elif isinstance(op, ComputeOp):
+            new_op = op.with_body(_expand(op.body, inlined, changed))
+        else:
             raise TilewrightError(
                 f"{reads[0].name} is inlined, but {op.name} ({type(op).__name__}) reads it from memory; "
                 f"do not inline {reads[0].name}"
             )
-        else:
-            new_op = replace_inputs(op, changed)
         if new_op is not op:
             changed |= _set_op(sch, stage, new_op)
-        if stage.attach_type is AttachType.INLINE:
-            assert isinstance(new_op, ComputeOp)
-            for index, (old, new) in enumerate(zip(op.outputs, new_op.outputs, strict=True)):
-                inlined[old] = inlined[new] = (new_op, index)
+
+
+def _expand(
+    body: Sequence[PrimExpr], inlined: Mapping[Tensor, Stage], changed: Mapping[Tensor, Tensor]
+) -> list[PrimExpr]:
+    """``body`` with the reads of inlined tensors replaced by their values.
+
+    Each read gets the stage's body at the read's indices; a body is done when the reads in it are done. So every body
+    is rebuilt twice for each place where it is read, however long the chain of inlined stages is.
+    """
+    mapper = _MapLoads(lambda t, indices: ProducerLoad(changed[t], indices) if t in changed else None)
+    values: dict[ProducerLoad, PrimExpr] = {}
+
+    def reads(exprs: Sequence[PrimExpr]) -> list[tuple[ProducerLoad, bool]]:
+        return [(r, False) for r in producer_loads(exprs) if r.producer in inlined and r not in mapper.memo]
+
+    stack = reads(body)
+    while stack:
+        load, ready = stack.pop()
+        if ready:
+            mapper.memo[load] = mapper.visit_expr(values[load])
+        elif load not in mapper.memo:
+            if load not in values:
+                op = load.producer.op
+                axes = {iv.var: index for iv, index in zip(op.axis, load.indices, strict=True)}
+                values[load] = substitute(op.body[load.producer.value_index], axes)
+            stack.append((load, True))
+            stack += reads([values[load]])
+    return [mapper.visit_expr(e) for e in body]
 
 
 def _rebase(sch: Schedule) -> dict[IterVar, IterVar]:
