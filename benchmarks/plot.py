@@ -7,7 +7,7 @@ from html import escape
 
 from .report import ModelResult
 
-ROW, BAR, LEFT, WIDTH, RIGHT, TOP = 26, 16, 150, 460, 60, 54
+ROW, BAR, LEFT, WIDTH, RIGHT, TOP = 26, 16, 190, 460, 60, 54
 FASTER, SLOWER = "#2a7f4f", "#b5523b"
 
 
