@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 from pathlib import Path
 
@@ -284,3 +285,26 @@ def test_c_source_is_c_plus_plus_too(tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("pieces", ["one object", "objects"])
+def test_a_system_library_registers_itself_with_the_program(tmp_path: Path, pieces: str) -> None:
+    from tilewright.runtime._ffi import find_library
+
+    name = f"system_add_{pieces.replace(' ', '_')}"
+    s, args = vector_add()
+    built = tvm.build(s, args, "llvm -system-lib", name=name)
+    check_add(built)  # in this process it is a module like any other
+    files = [tmp_path / "add.o"]
+    if pieces == "one object":
+        built.save(str(files[0]))
+    else:
+        files = [tmp_path / f"add{i}.o" for i in range(9)]
+        objects = built.compiled_code.objects()  # type: ignore[union-attr]
+        files = files[: len(objects)]
+        for file, data in zip(files, objects, strict=True):
+            file.write_bytes(data)
+    program = tmp_path / "program.so"
+    subprocess.run(["cc", "-shared", "-o", program, *files, str(find_library())], check=True)
+    ctypes.CDLL(str(program))
+    check_add(tvm.get_global_func("runtime.SystemLib")()[name])

@@ -97,7 +97,8 @@ class ModuleBuilder:
             module = from_compiled(code, "c")
             code.module_handle = module.handle
             return module
-        compiled = LLVMCode(self._units, self._batch.results(), self._cpu, self._level)
+        system_lib = bool(self.target.attrs.get("system-lib", False))
+        compiled = LLVMCode(self._units, self._batch.results(), self._cpu, self._level, system_lib)
         compiled.load()  # now, because an error has no way out of the runtime's look-up
         return from_compiled(compiled, "llvm")
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tilewright.ir.errors import TilewrightError
 from tilewright.target import llvm_compile
 from tilewright.target.codegen.llvm.module import UnitText
-from tilewright.target.codegen.llvm.support import CHECK_FUNCTION, check_ir, names_ir, refusing_ir
+from tilewright.target.codegen.llvm.support import CHECK_FUNCTION, check_ir, names_ir, refusing_ir, registering_ir
 from tilewright.target.features import CpuFeatures, architecture, features, host_triple
 from tilewright.target.loader import LoadedObjects
 from tilewright.target.workers import CompileJob, compile_cached
@@ -25,16 +25,36 @@ def _argument_checks(cpu: CpuFeatures) -> bytes:
 class LLVMCode:
     """The kernels of one module, compiled: an object file each, one for what they share, and one for their names."""
 
-    def __init__(self, units: Sequence[UnitText], kernels: Sequence[bytes], cpu: CpuFeatures, level: int = 3) -> None:
+    def __init__(
+        self,
+        units: Sequence[UnitText],
+        kernels: Sequence[bytes],
+        cpu: CpuFeatures,
+        level: int = 3,
+        system_lib: bool = False,
+    ) -> None:
         self.units, self.cpu, self.level = list(units), cpu, level
         self.context = tuple(dict.fromkeys(["TVMAPISetLastError", *(c for u in units for c in u.context)]))
         self._kernels = list(kernels)
-        self._names = names_ir(cpu, units[0].name if units else "", self.context)
-        self._shared = [
-            _argument_checks(cpu),
-            llvm_compile.compile_ir(self._names, cpu.triple, cpu.cpu, cpu.feature_string, 0),
-        ]
+        self._system_lib = system_lib
+        self._shared = [_argument_checks(cpu), self._object(self._names(linked=False))]
         self._loaded: LoadedObjects | None = None
+
+    def _names(self, linked: bool) -> str:
+        return names_ir(self.cpu, self.units[0].name if self.units else "", self.context, linked)
+
+    def _registered(self) -> list[str]:
+        """What a system library knows by name."""
+        return [*self.function_names(), *(c for c in self.context if c == "__tvm_module_ctx"), "__tvm_main__"]
+
+    def _object(self, text: str) -> bytes:
+        """A small object that is not worth optimising."""
+        f = self.cpu
+        return llvm_compile.compile_ir(text, f.triple, f.cpu, f.feature_string, 0)
+
+    def _variables(self) -> list[str]:
+        """The variables that a loader fills."""
+        return [c if c.startswith("__") else f"__{c}" for c in self.context]
 
     def runs_here(self) -> bool:
         """Whether this process can run the code: same architecture, and no feature that is missing."""
@@ -52,11 +72,10 @@ class LLVMCode:
     def load(self) -> LoadedObjects:
         """Bring the code into this process, once; raises TilewrightError when it needs a symbol that nobody has."""
         if self._loaded is None:
-            symbols = [c if c.startswith("__") else f"__{c}" for c in self.context]
-            exports = [*self.function_names(), *symbols]
+            exports = [*self.function_names(), *self._variables()]
             if self.runs_here():
                 self._check_externals()
-                self._loaded = LoadedObjects(self.objects(), exports)
+                self._loaded = LoadedObjects([*self._kernels, *self._shared], exports)
             else:
                 self._loaded = LoadedObjects([self._refusal()], [*self.function_names(), "__TVMAPISetLastError"])
         return self._loaded
@@ -94,8 +113,11 @@ class LLVMCode:
         return [u.name for u in self.units]
 
     def objects(self) -> list[bytes]:
-        """Object files: the kernels, then what they share."""
-        return [*self._kernels, *self._shared]
+        """Object files: the kernels, then what they share; with ``-system-lib``, code that registers them."""
+        if not self._system_lib:
+            return [*self._kernels, *self._shared]
+        names, registration = self._names(linked=True), registering_ir(self.cpu, self._registered())
+        return [*self._kernels, self._shared[0], self._object(names), self._object(registration)]
 
     def get_source(self, fmt: str = "") -> str:
         """The code as ``ll`` (LLVM IR, the default) or ``asm``."""
@@ -114,6 +136,8 @@ class LLVMCode:
         form = _FORMS.get(fmt)
         if form is None:
             raise TilewrightError(f"cannot save LLVM code as .{fmt}; there is .o, .ll, .s and .bc")
-        texts = [*(u.text for u in self.units), check_ir(self.cpu), self._names]
+        texts = [*(u.text for u in self.units), check_ir(self.cpu), self._names(self._system_lib)]
+        if self._system_lib:
+            texts.append(registering_ir(self.cpu, self._registered()))
         f = self.cpu
         return llvm_compile.link_ir(texts, f.triple, f.cpu, f.feature_string, self.level, form)

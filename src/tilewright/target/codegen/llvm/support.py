@@ -72,22 +72,43 @@ def check_ir(features: CpuFeatures) -> str:
     return "\n".join(lines) + "\n"
 
 
-def names_ir(features: CpuFeatures, entry: str, context: Iterable[str]) -> str:
+def names_ir(features: CpuFeatures, entry: str, context: Iterable[str], linked: bool = False) -> str:
     """IR of a module's own names: pointers that the loader fills, ``__tvm_main__``, the needed features.
 
     ``entry`` is the function that ``__tvm_main__`` names ("" for none); ``context`` the runtime's functions that the
-    kernels call through pointers.
+    kernels call through pointers; ``linked`` says that the pointers begin with the functions' addresses, for code that
+    is linked with the runtime.
     """
     lines = [f'target triple = "{features.triple}"']
     for name in context:
-        symbol = name if name.startswith("__") else f"__{name}"
-        lines.append(f"@{symbol} = weak global ptr null, align 8")
+        symbol, value = f"__{name}", "null"
+        if name.startswith("__"):
+            symbol = name
+        elif linked:
+            lines.append(f"@{name} = external global i8")
+            value = f"@{name}"
+        lines.append(f"@{symbol} = weak global ptr {value}, align 8")
     constants = {"__tilewright_cpu_features": ",".join(features.names)}
     if entry:
         constants["__tvm_main__"] = entry
     for name, text in constants.items():
         size, body = ty.string_constant(text)
         lines.append(f"@{name} = weak constant [{size} x i8] {body}, align 1")
+    return "\n".join(lines) + "\n"
+
+
+def registering_ir(features: CpuFeatures, symbols: Iterable[str]) -> str:
+    """IR that registers symbols with the runtime's system library when the program that they are linked into starts."""
+    entry = "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [{ i32, ptr, ptr } { i32 65535, ptr @r, ptr null }]"
+    lines = [f'target triple = "{features.triple}"', entry, "declare i32 @TVMBackendRegisterSystemLibSymbol(ptr, ptr)"]
+    calls = []
+    for i, symbol in enumerate(symbols):
+        size, body = ty.string_constant(symbol)
+        lines.append(f'@"{symbol}" = external global i8')
+        lines.append(f"@.name.{i} = private constant [{size} x i8] {body}")
+        calls.append(f'  %r{i} = call i32 @TVMBackendRegisterSystemLibSymbol(ptr @.name.{i}, ptr @"{symbol}")')
+    body_text = "\n".join(calls)
+    lines.append(f"define internal void @r() {{\n{body_text}\n  ret void\n}}")
     return "\n".join(lines) + "\n"
 
 
