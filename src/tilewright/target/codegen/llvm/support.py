@@ -99,7 +99,8 @@ def names_ir(features: CpuFeatures, entry: str, context: Iterable[str], linked: 
 
 def registering_ir(features: CpuFeatures, symbols: Iterable[str]) -> str:
     """IR that registers symbols with the runtime's system library when the program that they are linked into starts."""
-    entry = "@llvm.global_ctors = appending global [1 x { i32, ptr, ptr }] [{ i32, ptr, ptr } { i32 65535, ptr @r, ptr null }]"
+    record = "{ i32, ptr, ptr }"
+    entry = f"@llvm.global_ctors = appending global [1 x {record}] [{record} {{ i32 65535, ptr @r, ptr null }}]"
     lines = [f'target triple = "{features.triple}"', entry, "declare i32 @TVMBackendRegisterSystemLibSymbol(ptr, ptr)"]
     calls = []
     for i, symbol in enumerate(symbols):
