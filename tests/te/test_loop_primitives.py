@@ -420,6 +420,7 @@ def _errors() -> dict[str, tuple[object, str]]:
         "reorder twice": (lambda: mstage.reorder(io[0], io[0]), "given twice"),
         "vectorize a reduction": (lambda: rstage.vectorize(r.op.reduce_axis[0]), "k is a reduction axis"),
         "parallel reduction": (lambda: rstage.parallel(r.op.reduce_axis[0]), "use rfactor"),
+        "bind a reduction": (lambda: rstage.bind(r.op.reduce_axis[0], te.thread_axis("threadIdx.x")), "rfactor it"),
         "bind to no thread": (lambda: stage.bind(i, i), "must be a te.thread_axis"),
         "compute_at a producer": (lambda: cs[cc].compute_at(cs[cb], cb.op.axis[0]), "B does not read C"),
         "compute_at itself": (lambda: cs[cb].compute_at(cs[cb], cb.op.axis[0]), "inside its own loops"),
@@ -458,3 +459,13 @@ def test_output_must_be_at_root() -> None:
     s[b].compute_at(s[c], c.op.axis[0])
     with pytest.raises(TilewrightError, match="B is an output"):
         loops(s, [a, b, c])
+
+
+def test_copy_is_independent() -> None:
+    a, b, s, stage = vector()
+    stage.unroll(b.op.axis[0])
+    other = s.copy()
+    other[b].vectorize(b.op.axis[0])
+    other[b].split(b.op.axis[0], 4)
+    assert '"unroll"' in loops(s, [a, b])
+    assert len(stage.leaf_iter_vars) == 1

@@ -277,7 +277,7 @@ def copy_schedule(sch: Schedule) -> Schedule:
         made.schedule = new
         made.all_iter_vars, made.leaf_iter_vars = list(stage.all_iter_vars), list(stage.leaf_iter_vars)
         made.relations = list(stage.relations)
-        made.iter_var_attrs = dict(stage.iter_var_attrs)
+        made.iter_var_attrs = {iv: attr.copy() for iv, attr in stage.iter_var_attrs.items()}
         made.env_thread_axes = list(stage.env_thread_axes)
         copies[stage] = made
     for made in copies.values():

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.ir import prim_ops as ops
@@ -84,6 +84,10 @@ class IterVarAttr:
     dim_align_factor: int = 0
     dim_align_offset: int = 0
     pragmas: list[tuple[str, Any]] = field(default_factory=list)
+
+    def copy(self) -> IterVarAttr:
+        """A copy that can be changed independently."""
+        return replace(self, prefetch=list(self.prefetch), pragmas=list(self.pragmas))
 
 
 _SPLITTABLE = (IterVarType.DataPar, IterVarType.CommReduce, IterVarType.Ordered)
@@ -327,6 +331,11 @@ class Stage:
         self._position(ivar, "bind")
         if not isinstance(thread_ivar, IterVar) or thread_ivar.iter_type is not IterVarType.ThreadIndex:
             raise self._fail(f"bind: the second argument must be a te.thread_axis, got {thread_ivar!r}")
+        if ivar.iter_type is IterVarType.CommReduce and thread_ivar.thread_tag not in ("vthread", "cthread"):
+            raise self._fail(
+                f"bind: {ivar.var.name} is a reduction axis, and threads cannot add to one value; rfactor it and bind "
+                "the axis of the partial result"
+            )
         self.attr(ivar).bind_thread = thread_ivar
 
     def env_threads(self, threads: Axes) -> None:
