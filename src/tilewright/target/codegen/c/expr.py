@@ -6,6 +6,7 @@ is; what only one branch of a conditional evaluates stands in that branch.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -61,7 +62,7 @@ _FIELDS = {
 }  # fmt: skip
 
 
-class ExpressionPrinter:
+class ExpressionPrinter(ABC):
     """Prints the expressions of one C function; statements go to ``lines``."""
 
     _methods: ClassVar[dict[type, Callable[..., str]]] = {}
@@ -408,9 +409,9 @@ class ExpressionPrinter:
 
     _call_call_pure_extern = _call_call_extern
 
+    @abstractmethod
     def declare_extern(self, name: str, result: str, args: list[str]) -> None:
         """Have the function ``name`` declared at the head of the source."""
-        raise NotImplementedError
 
     def _call_TVMBackendAllocWorkspace(self, e: Call) -> str:
         device_type, device_id, size, code, bits = [self.value(a) for a in e.args]

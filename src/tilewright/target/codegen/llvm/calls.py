@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -57,14 +58,14 @@ _LLVM_UNARY = {
 }
 
 
-class CallEmitter(MemoryEmitter):
+class CallEmitter(MemoryEmitter, ABC):
     """Adds calls to expressions."""
 
     _calls: ClassVar[dict[str, Callable[[CallEmitter, Call], str]]] = {}
 
+    @abstractmethod
     def fail(self) -> None:
         """Leave the function with -1; the message is set already. The current block ends here."""
-        raise NotImplementedError
 
     def _call(self, e: Call) -> str:
         name = e.op.name if hasattr(e.op, "name") else str(e.op)
