@@ -64,7 +64,7 @@ from tilewright.relay.op import annotation, image, nn, vision
 from tilewright.relay.visitor import ExprFunctor, ExprMutator, ExprRewriter, ExprVisitor
 
 _LAZY_MODULES = frozenset(
-    {"analysis", "backend", "build_module", "dataflow_pattern", "expr_functor", "frontend", "interpreter", "prelude",
+    {"analysis", "backend", "build_module", "expr_functor", "frontend", "interpreter", "prelude",
      "testing", "text", "transform", "ty", "type_infer"}
 )  # fmt: skip
 _LAZY_NAMES = {
