@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.arith.affine import Terms, affine, build
+from tilewright.arith.affine import build
 from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.int_set import IntSet, IntSetEvaluator
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import EQ, LE, LT, And, Call, PrimExpr, Var
 from tilewright.tir.expr import Range
+from tilewright.tir.visitor import stmt_vars, substitute
 
 
 def _uses(e: PrimExpr, wanted: Sequence[Var]) -> bool:
-    from tilewright.tir.visitor import stmt_vars
-
     return any(v is w for v in stmt_vars(e) for w in wanted)
 
 
@@ -26,53 +25,20 @@ def detect_linear_equation(expr: PrimExpr, var_list: Sequence[Var]) -> list[Prim
     """
     analyzer = Analyzer()
     coefficients: list[PrimExpr] = []
-    rest = expr
     zero = {v: ops.const(0, v.dtype) for v in var_list}
-    from tilewright.tir.visitor import substitute
-
     for var in var_list:
         # linear in var: f(var + 1) - f(var) does not depend on any of the variables
-        step = analyzer.simplify(ops.sub(_expanded(substitute(rest, {var: var + 1})), _expanded(rest)))
+        step = analyzer.simplify(ops.sub(substitute(expr, {var: var + 1}), expr))
         if _uses(step, var_list):
             return []
         coefficients.append(step)
-    base = analyzer.simplify(substitute(rest, zero))
+    base = analyzer.simplify(substitute(expr, zero))
     total = base
     for var, coef in zip(var_list, coefficients, strict=True):
         total = ops.add(total, ops.mul(var, coef))
-    if not analyzer.can_prove_equal(_expanded(expr), _expanded(total)):
+    if not analyzer.can_prove_equal(expr, total):
         return []
     return [*coefficients, base]
-
-
-def _expanded(e: PrimExpr) -> PrimExpr:
-    """``e`` with products of sums multiplied out."""
-    memo: dict[PrimExpr, tuple[Terms, int]] = {}
-    return _multiply_out(e, memo)
-
-
-def _multiply_out(e: PrimExpr, memo: dict[PrimExpr, tuple[Terms, int]]) -> PrimExpr:
-    from tilewright.ir.prim_expr import Mul
-    from tilewright.tir.visitor import ExprMutator
-
-    class _Distribute(ExprMutator):
-        def visit_mul(self, x: Mul) -> PrimExpr:
-            a, b = self.visit_expr(x.a), self.visit_expr(x.b)
-            (a_terms, a_const), (b_terms, b_const) = affine(a, memo), affine(b, memo)
-            if len(a_terms) + bool(a_const) <= 1 and len(b_terms) + bool(b_const) <= 1:
-                return ops.mul(a, b)
-            total: PrimExpr = ops.const(0, x.dtype)
-            for left in _parts(a_terms, a_const, x.dtype):
-                for right in _parts(b_terms, b_const, x.dtype):
-                    total = ops.add(total, ops.mul(left, right))
-            return total
-
-    return _Distribute().visit_expr(e)
-
-
-def _parts(terms: Terms, const: int, dtype: str) -> list[PrimExpr]:
-    parts = [build({a: c}, 0, dtype) for a, c in terms.items()]
-    return [*parts, ops.const(const, dtype)] if const or not parts else parts
 
 
 def detect_clip_bound(expr: PrimExpr, var_list: Sequence[Var]) -> list[PrimExpr | None]:

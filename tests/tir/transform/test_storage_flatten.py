@@ -72,3 +72,33 @@ def test_a_window_takes_strides_and_offset_of_its_target() -> None:
 def test_a_window_that_must_be_compact_but_is_not_is_an_error() -> None:
     with pytest.raises(TilewrightError, match="needs compact memory"):
         storage_flatten(window(None))
+
+
+def test_what_a_branch_knows_stays_in_the_branch() -> None:
+    a, n = tir.decl_buffer((8,), name="A"), tir.Var("n")
+    store = tir.BufferStore(a, 1.0, [tir.min(tir.max(n, 0), 7)])
+    pa = tir.Var("A", "handle")
+    inside = tir.IfThenElse(tir.all(n >= 0, n < 4), store)
+    load = tir.Evaluate(tir.call_extern("int32", "f", tir.BufferLoad(a, [tir.min(tir.max(n, 0), 7)])))
+    body = tir.SeqStmt([tir.IfThenElse(tir.all(n >= 0, n < 4), load), load, inside, store])
+    text = str(storage_flatten(tir.PrimFunc([pa, n], body, None, {pa: a}))).splitlines()
+    assert [line.strip() for line in text[3:-1]] == [
+        "if ((n >= 0) && (n < 4)) {",
+        '@tir.call_extern("f", (float32*)A_2[n], dtype=int32)',
+        "}",
+        '@tir.call_extern("f", (float32*)A_2[min(max(n, 0), 7)], dtype=int32)',
+        "if ((n >= 0) && (n < 4)) {",
+        "A_2[n] = 1f32",
+        "}",
+        "A_2[min(max(n, 0), 7)] = 1f32",
+    ]
+
+
+def test_a_variable_of_two_loops_has_two_ranges() -> None:
+    a, i = tir.decl_buffer((8,), name="A"), tir.Var("i")
+    use = tir.Evaluate(tir.call_extern("int32", "f", tir.BufferLoad(a, [tir.min(i, 3)])))
+    pa = tir.Var("A", "handle")
+    body = tir.SeqStmt([tir.For(i, 0, 4, 0, use), tir.For(i, 0, 8, 0, use)])
+    text = str(storage_flatten(tir.PrimFunc([pa], body, None, {pa: a})))
+    assert "A_2[i]" in text
+    assert "A_2[min(i, 3)]" in text

@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.arith.analyzer import Analyzer
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.module import IRModule
-from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.prim_expr import PrimExpr, Var
 from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo
 from tilewright.tir.expr import IterVar, Range
 from tilewright.tir.function import PrimFunc
@@ -49,13 +49,24 @@ class ScopedMutator(StmtExprMutator):
 
     def visit_for(self, s: For) -> Stmt:
         """Bind the loop variable, then rebuild."""
-        bind_range(self.analyzer, s.loop_var, s.min, s.extent)
+        self.bind(s.loop_var, s.min, s.extent)
         return super().visit_for(s)
+
+    def bind(self, var: Var, low: PrimExpr, extent: PrimExpr) -> None:
+        """Tell the analyzer a range; where it had another one for ``var``, results so far count no more."""
+        conclusions = self.analyzer.context.simplify_memo
+        bind_range(self.analyzer, var, low, extent)
+        if self.analyzer.context.simplify_memo is not conclusions:
+            self.forget_results()
+
+    def forget_results(self) -> None:
+        """Start with an empty memo."""
+        self.memo = {}
 
     def visit_attr(self, s: AttrStmt) -> Stmt:
         """Bind the variable of a thread axis, then rebuild."""
         if s.attr_key in ("thread_extent", "virtual_thread") and isinstance(s.node, IterVar):
-            bind_range(self.analyzer, s.node.var, ops.const(0, s.value.dtype), s.value)
+            self.bind(s.node.var, ops.const(0, s.value.dtype), s.value)
         return super().visit_attr(s)
 
     def visit_let_stmt(self, s: LetStmt) -> Stmt:
@@ -68,12 +79,20 @@ class ScopedMutator(StmtExprMutator):
     def visit_if_then_else(self, s: IfThenElse) -> Stmt:
         """Visit the branches under the condition and its negation."""
         condition = self.visit_expr(s.condition)
-        with self.analyzer.constraint_scope(condition):
-            then_case = self.visit_stmt(s.then_case)
+        then_case = self.visit_under(condition, s.then_case)
         else_case = None
         if s.else_case is not None:
-            with self.analyzer.constraint_scope(ops.logical_not(condition)):
-                else_case = self.visit_stmt(s.else_case)
+            else_case = self.visit_under(ops.logical_not(condition), s.else_case)
         if condition is s.condition and then_case is s.then_case and else_case is s.else_case:
             return s
         return IfThenElse(condition, then_case, else_case)
+
+    def visit_under(self, condition: PrimExpr, stmt: Stmt) -> Stmt:
+        """The new ``stmt``, where ``condition`` holds; results found under it stay there."""
+        outside = self.memo
+        self.forget_results()
+        with self.analyzer.constraint_scope(condition):
+            new: Stmt = self.visit_stmt(stmt)
+        self.forget_results()
+        self.memo = outside
+        return new

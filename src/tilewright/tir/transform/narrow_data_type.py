@@ -19,7 +19,7 @@ from tilewright.ir.prim_expr import BinaryExpr, Broadcast, Cast, IntImm, PrimExp
 from tilewright.ir.transform import Pass
 from tilewright.tir.expr import Load
 from tilewright.tir.stmt import For, Stmt, Store
-from tilewright.tir.transform.common import ScopedMutator, bind_range, body_pass
+from tilewright.tir.transform.common import ScopedMutator, body_pass
 
 
 class _Narrow(ScopedMutator):
@@ -29,6 +29,10 @@ class _Narrow(ScopedMutator):
         self.low, self.high = dt.int_range(self.target)
         self.narrow_vars: dict[Var, Var] = {}
         self.narrow_memo: dict[PrimExpr, PrimExpr | None] = {}
+
+    def forget_results(self) -> None:
+        super().forget_results()
+        self.narrow_memo = {}
 
     def _fits(self, e: PrimExpr) -> bool:
         low, high = self.analyzer.bounds.bound(e)
@@ -70,13 +74,12 @@ class _Narrow(ScopedMutator):
     def visit_for(self, s: For) -> Stmt:
         if not self._is_wide(s.loop_var.dtype):
             return super().visit_for(s)
-        bind_range(self.analyzer, s.loop_var, s.min, s.extent)
+        self.bind(s.loop_var, s.min, s.extent)
         low, extent = self.narrow(s.min), self.narrow(s.extent)
         if low is None or extent is None or not self._fits(s.min + s.extent):
             return super().visit_for(s)
         var = self.narrow_vars[s.loop_var] = Var(s.loop_var.name, self.target)
-        self.memo.clear()
-        self.narrow_memo.clear()
+        self.forget_results()
         return For(var, low, extent, s.kind, self.visit_stmt(s.body), s.thread_binding, s.annotations)
 
     def visit_var(self, e: Var) -> PrimExpr:

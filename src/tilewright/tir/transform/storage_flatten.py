@@ -152,7 +152,7 @@ class _Flatten(ScopedMutator):
                 self.variables[own] = stride
         if isinstance(s.buffer.elem_offset, Var):
             self.variables[s.buffer.elem_offset] = ops.const(0, s.buffer.elem_offset.dtype)
-        self.memo.clear()
+        self.forget_results()
         body = self.visit_stmt(s.body)
         size = self.analyzer.simplify(ops.mul(strides[0], extents[0])) if extents else ops.const(1, "int32")
         return Allocate(data, _memory_dtype(s.buffer.dtype), [size], self.visit_expr(s.condition), body)
@@ -218,7 +218,7 @@ class _Flatten(ScopedMutator):
         for own, value in values:
             self._bind_value(window, own, value)
         own_strides = window.strides or compact_strides(window.shape)
-        self.memo.clear()
+        self.forget_results()
         self.storage[window] = _Storage(
             storage.data, window.dtype, (), tuple([self.visit_expr(x) for x in own_strides]), offset
         )

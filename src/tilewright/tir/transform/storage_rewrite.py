@@ -29,7 +29,7 @@ from tilewright.ir.type import PointerType
 from tilewright.tir.expr import IterVar, Load
 from tilewright.tir.stmt import Allocate, AttrStmt, For, ForKind, LetStmt, Stmt, Store, While
 from tilewright.tir.transform.common import body_pass
-from tilewright.tir.visitor import StmtExprMutator, StmtExprVisitor
+from tilewright.tir.visitor import StmtExprMutator, StmtExprVisitor, stmt_vars
 
 _MATCH_RANGE = 16
 
@@ -113,8 +113,6 @@ class _Liveness(StmtExprVisitor):
         super().visit_let_stmt(s)
 
     def _pin(self, value: PrimExpr) -> None:
-        from tilewright.tir.visitor import stmt_vars
-
         for var in stmt_vars(value):
             if var in self.buffers:
                 self.buffers[var].pinned = True

@@ -23,8 +23,7 @@ loops runs serially.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from tilewright.arith.analyzer import Analyzer
 from tilewright.ir import dtype as dt
@@ -71,7 +70,8 @@ from tilewright.tir.stmt import (
     Store,
     While,
 )  # fmt: skip
-from tilewright.tir.transform.common import ScopedMutator, body_pass
+from tilewright.tir.transform.common import ScopedMutator, bind_range, body_pass
+from tilewright.tir.transform.rewrite_unsafe_select import is_unsafe
 from tilewright.tir.visitor import ExprMutator, ExprVisitor, StmtExprMutator, free_vars, stmt_vars, substitute
 
 # Intrinsics that work lane by lane.
@@ -82,6 +82,9 @@ _LANEWISE_NAMES = """
     q_multiply_shift reinterpret
 """
 _LANEWISE = frozenset(f"tir.{name}" for name in _LANEWISE_NAMES.split())
+
+
+_SUMS: dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]] = {Add: ops.add, Sub: ops.sub}
 
 
 class _NeedsScalars(Exception):
@@ -125,7 +128,7 @@ class _Vectorizer(StmtExprMutator):
             if ramp is not None:
                 return ramp
         elif isinstance(a, Ramp) and isinstance(b, Ramp) and cls in (Add, Sub):
-            return Ramp(ops_of(cls)(a.base, b.base), ops_of(cls)(a.stride, b.stride), a.lanes)
+            return Ramp(_SUMS[cls](a.base, b.base), _SUMS[cls](a.stride, b.stride), a.lanes)
         a, b = self.widen_all((a, b))
         new = cls(a, b)
         return self.analyzer.simplify(new) if cls in (FloorDiv, FloorMod) else new
@@ -133,7 +136,7 @@ class _Vectorizer(StmtExprMutator):
     def _ramp_with_scalar(self, cls: type, a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
         if isinstance(a, Ramp):
             if cls in (Add, Sub):
-                return Ramp(ops_of(cls)(a.base, b), a.stride, a.lanes)
+                return Ramp(_SUMS[cls](a.base, b), a.stride, a.lanes)
             if cls is Mul:
                 return Ramp(ops.mul(a.base, b), ops.mul(a.stride, b), a.lanes)
         elif isinstance(b, Ramp):
@@ -245,7 +248,7 @@ class _Vectorizer(StmtExprMutator):
         if dt.lanes(condition.dtype) == 1:
             a, b = self.widen_all((a, b))
             return Call(a.dtype, e.op, (condition, a, b))
-        if side_effect(a) != "pure" or side_effect(b) != "pure" or _may_fault(a) or _may_fault(b):
+        if side_effect(a) != "pure" or side_effect(b) != "pure" or is_unsafe(a) or is_unsafe(b):
             raise _NeedsScalars
         return Select(*self.widen_all((condition, a, b)))
 
@@ -366,7 +369,7 @@ class _Vectorizer(StmtExprMutator):
         low, extent = self.visit_expr(s.min), self.visit_expr(s.extent)
         if low is not s.min or extent is not s.extent:
             raise _NeedsScalars
-        self.analyzer.bind(s.loop_var, _range(low, extent))
+        bind_range(self.analyzer, s.loop_var, low, extent)
         body = self.visit_stmt(s.body)
         return s if body is s.body else For(s.loop_var, low, extent, s.kind, body, s.thread_binding, s.annotations)
 
@@ -413,23 +416,6 @@ class _Vectorizer(StmtExprMutator):
         if is_pure(s.value):
             return s
         raise _NeedsScalars
-
-
-def ops_of(cls: type) -> Any:
-    """The folding constructor of Add or Sub."""
-    return ops.add if cls is Add else ops.sub
-
-
-def _range(low: PrimExpr, extent: PrimExpr) -> Any:
-    from tilewright.tir.expr import Range
-
-    return Range.from_min_extent(low, extent)
-
-
-def _may_fault(e: PrimExpr) -> bool:
-    from tilewright.tir.transform.rewrite_unsafe_select import is_unsafe
-
-    return is_unsafe(e)
 
 
 class _LaneChoices(ExprVisitor):
@@ -507,7 +493,7 @@ class _FindVectorized(ScopedMutator):
                 f"the vectorized loop {s.loop_var.name} has {s.extent} iterations; the number must be known while "
                 "compiling: split the axis by a constant factor and vectorize the inner part"
             )
-        self.analyzer.bind(s.loop_var, _range(s.min, extent))
+        bind_range(self.analyzer, s.loop_var, s.min, extent)
         body = self.visit_stmt(s.body)
         if extent.value <= 1:
             return Evaluate(0) if extent.value < 1 else substitute(body, {s.loop_var: s.min})
