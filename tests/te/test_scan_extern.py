@@ -8,6 +8,7 @@ from tests.te.support import compute, loops, text
 
 from tilewright import te, tir
 from tilewright.ir.errors import TilewrightError
+from tilewright.te.lower import schedule_to_primfunc
 from tilewright.te.schedule import Schedule
 
 X = np.random.default_rng(0).integers(-4, 5, (7, 5)).astype("float32")
@@ -122,3 +123,23 @@ def test_extern_with_two_outputs() -> None:
     s = te.create_schedule(spread.op)
     found = compute(s, [x, spread], [X], [(7,)], externs={"extremes": extremes})
     np.testing.assert_array_equal(found[0], X.max(1) - X.min(1))
+
+
+def test_scan_inside_threads() -> None:
+    x, twice, _, out, s = recurrence()
+    s[twice].compute_inline()
+    s[out].env_threads(te.thread_axis((0, 5), "threadIdx.x"))
+    assert loops(s, [x, out]).startswith('attr [IterVar(threadIdx.x: int32, [0:5], "ThreadIndex", "threadIdx.x")]')
+    with pytest.raises(TilewrightError, match=r"threadIdx\.y has no extent"):
+        s[out].env_threads(te.thread_axis("threadIdx.y"))
+
+
+def test_extern_from_a_function() -> None:
+    a = te.placeholder((7, 5), name="A")
+    b = te.compute((7, 5), lambda i, j: a[i, j] * 3.0, name="B")
+    func = schedule_to_primfunc(te.create_schedule(b.op), [a, b])
+    x = te.placeholder((7, 5), name="X")
+    before = te.compute((7, 5), lambda i, j: x[i, j] + 1.0, name="before")
+    after = te.extern_primfunc([before], func, name="after")
+    found = compute(te.create_schedule(after.op), [x, after], [X], [(7, 5)])
+    np.testing.assert_array_equal(found[0], (X + 1) * 3)

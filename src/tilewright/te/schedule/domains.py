@@ -18,6 +18,7 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
 from tilewright.te.schedule.stage import Fuse, Rebase, Relation, Singleton, Split, Stage
 from tilewright.tir.expr import IterVar, IterVarType, Range
+from tilewright.tir.visitor import stmt_vars
 
 Ranges = dict[IterVar, Range]
 
@@ -274,13 +275,10 @@ def bound_predicates(
     outer_ranges : ranges of every loop variable that may occur, for proofs
     """
     found: list[PrimExpr] = []
-    evaluator: IntSetEvaluator | None = None
 
     def limits(value: PrimExpr) -> IntSet:
-        nonlocal evaluator
-        if evaluator is None:
-            evaluator = IntSetEvaluator(outer_ranges, analyzer)
-        return evaluator.evaluate(value)
+        used = {v: outer_ranges[v] for v in stmt_vars(value) if v in outer_ranges}
+        return IntSetEvaluator(used, analyzer).evaluate(value)
 
     to_test = _axes_to_test(stage, ranges, analyzer)
     for iv in stage.all_iter_vars:

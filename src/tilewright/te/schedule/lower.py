@@ -51,6 +51,7 @@ _LOOP_KINDS = {
     IterVarType.Vectorized: ForKind.VECTORIZED,
     IterVarType.Parallelized: ForKind.PARALLEL,
 }
+_THREAD_KEYS = {"vthread": "virtual_thread", "cthread": "virtual_thread", "pipeline": "pipeline_exec_scope"}
 
 
 def wrap(frames: Sequence[Frame], body: Stmt) -> Stmt:
@@ -289,19 +290,11 @@ class ScheduleLowering:
             raise TilewrightError(
                 f"loop {iv.var.name} of extent {r.extent} is bound to {thread.thread_tag} of extent {known.extent}"
             )
-        virtual = thread.thread_tag in ("vthread", "cthread")
-        key = (
-            "virtual_thread"
-            if virtual
-            else "pipeline_exec_scope"
-            if thread.thread_tag == "pipeline"
-            else "thread_extent"
-        )
-        node = (
-            thread
-            if known is not None
-            else IterVar(Range(0, r.extent), thread.var, thread.iter_type, thread.thread_tag)
-        )
+        key = _THREAD_KEYS.get(thread.thread_tag, "thread_extent")
+        if known is None:
+            node = IterVar(Range(0, r.extent), thread.var, thread.iter_type, thread.thread_tag)
+        else:
+            node = thread
         frames.append(lambda body: AttrStmt(node, key, ops.cast(thread.var.dtype, r.extent), body))
         single = ops.is_const_int(r.extent, 1)
         value = r.min if single or thread.thread_tag == "pipeline" else thread.var + r.min

@@ -348,7 +348,10 @@ class Stage:
             ->
             attr [IterVar(threadIdx.x)] "thread_extent" = n: s
         """
-        self.env_thread_axes += _as_axes(threads)
+        for axis in _as_axes(threads):
+            if axis.dom is None:
+                raise self._fail(f"env_threads: {axis.thread_tag} has no extent; give te.thread_axis one")
+            self.env_thread_axes.append(axis)
 
     def set_scope(self, scope: str) -> Stage:
         """Keep the stage's result in memory of ``scope`` ("global", "local", "shared").
