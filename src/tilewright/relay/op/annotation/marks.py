@@ -1,0 +1,105 @@
+"""Marks that passes read and remove: devices, fusion borders, regions of external compilers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import layout_rules
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+
+
+class OnDeviceAttrs(Attrs):
+    """DLPack's device type of the value; whether the body or the result is meant."""
+
+    device_type: int
+    constrain_result: bool = False
+    constrain_body: bool = True
+
+
+class CompilerAttrs(Attrs):
+    """Name of an external compiler."""
+
+    compiler: str
+
+
+class CastHintAttrs(Attrs):
+    """The dtype that the value may have."""
+
+    dtype: str
+
+
+def _same(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    return types[0]
+
+
+def _declare(name: str, doc: str, attrs_class: type[Attrs] | None, pattern: OpPattern) -> None:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [topi.identity(inputs[0])]
+
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        return [inputs[0].copy()]
+
+    type(
+        name.title().replace(".", "").replace("_", ""),
+        (OpDef,),
+        {
+            "__doc__": doc,
+            "__module__": __name__,
+            "name": name,
+            "inputs": ("data",),
+            "attrs_type": attrs_class,
+            "pattern": pattern,
+            "infer_type": staticmethod(_same),
+            "compute": staticmethod(compute),
+            "evaluate": staticmethod(evaluate),
+            "infer_correct_layout": staticmethod(layout_rules.elementwise),
+        },
+    )
+
+
+_declare("on_device", "The value lives on a device.", OnDeviceAttrs, OpPattern.OPAQUE)
+_declare("annotation.stop_fusion", "Nothing fuses across this.", None, OpPattern.OPAQUE)
+_declare("annotation.cast_hint", "The value may be kept in another dtype.", CastHintAttrs, OpPattern.OPAQUE)
+_declare("annotation.compiler_begin", "A value enters an external compiler's region.", CompilerAttrs, OpPattern.OPAQUE)
+_declare("annotation.compiler_end", "A value leaves an external compiler's region.", CompilerAttrs, OpPattern.OPAQUE)
+
+
+def on_device(data: RelayExpr, device: Any, constrain_result: bool = False, constrain_body: bool = True) -> Call:
+    """``data`` on ``device`` (a Device, its name, or its DLPack type)."""
+    if isinstance(device, str):
+        from tilewright.runtime.device import device as make_device
+
+        device = make_device(device)
+    kind = int(getattr(device, "device_type", device))
+    return call("on_device", [data], OnDeviceAttrs(kind, bool(constrain_result), bool(constrain_body)))
+
+
+def stop_fusion(data: RelayExpr) -> Call:
+    """``data``, with which what comes after does not fuse."""
+    return call("annotation.stop_fusion", [data])
+
+
+def cast_hint(data: RelayExpr, dtype: str) -> Call:
+    """``data``, which may be kept as ``dtype``."""
+    return call("annotation.cast_hint", [data], CastHintAttrs(dtype))
+
+
+def compiler_begin(data: RelayExpr, compiler: str) -> Call:
+    """``data`` entering the region of an external compiler."""
+    return call("annotation.compiler_begin", [data], CompilerAttrs(compiler))
+
+
+def compiler_end(data: RelayExpr, compiler: str) -> Call:
+    """``data`` leaving the region of an external compiler."""
+    return call("annotation.compiler_end", [data], CompilerAttrs(compiler))
+
+
+__all__ = ["cast_hint", "compiler_begin", "compiler_end", "on_device", "stop_fusion"]
