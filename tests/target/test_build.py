@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -308,3 +309,18 @@ def test_a_system_library_registers_itself_with_the_program(tmp_path: Path, piec
     subprocess.run(["cc", "-shared", "-o", program, *files, str(find_library())], check=True)
     ctypes.CDLL(str(program))
     check_add(tvm.get_global_func("runtime.SystemLib")()[name])
+
+
+def test_first_code_of_a_process_may_call_the_c_library() -> None:
+    program = (
+        "import numpy as np, tilewright as tvm\n"
+        "from tilewright import te, topi\n"
+        "a, b = te.placeholder((3,), name='a'), te.placeholder((3,), name='b')\n"
+        "c = topi.power(a, b)\n"
+        "power = tvm.build(te.create_schedule(c.op), [a, b, c], 'llvm')\n"
+        "arrays = [tvm.nd.array(np.array(v, 'float32')) for v in ([1, 2, 3], [2.5, 2.5, 2.5], [0, 0, 0])]\n"
+        "power(*arrays)\n"
+        "np.testing.assert_allclose(arrays[2].numpy(), np.array([1, 2, 3]) ** 2.5, rtol=1e-5)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr

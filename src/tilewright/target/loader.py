@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import itertools
 import threading
 from collections.abc import Sequence
@@ -28,6 +30,18 @@ def _compiler() -> Any:
             )
         )
     return _jit[0]
+
+
+@functools.cache
+def _process() -> ctypes.CDLL:
+    return ctypes.CDLL(None)
+
+
+def in_process(symbol: str) -> bool:
+    """Whether compiled code finds ``symbol`` here: LLVM only knows once it linked something."""
+    import llvmlite.binding as llvm
+
+    return bool(llvm.address_of_symbol(symbol)) or hasattr(_process(), symbol)
 
 
 class LoadedObjects:

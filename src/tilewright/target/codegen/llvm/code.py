@@ -10,7 +10,7 @@ from tilewright.target import llvm_compile
 from tilewright.target.codegen.llvm.module import UnitText
 from tilewright.target.codegen.llvm.support import CHECK_FUNCTION, check_ir, names_ir, refusing_ir, registering_ir
 from tilewright.target.features import CpuFeatures, architecture, features, host_triple
-from tilewright.target.loader import LoadedObjects
+from tilewright.target.loader import LoadedObjects, in_process
 from tilewright.target.workers import CompileJob, compile_cached
 
 _FORMS = {"": "ll", "ll": "ll", "asm": "asm", "s": "asm", "bc": "bc", "o": "obj", "obj": "obj"}
@@ -82,12 +82,10 @@ class LLVMCode:
 
     def _check_externals(self) -> None:
         """Name the functions that neither this module nor the process has."""
-        import llvmlite.binding as llvm
-
         provided = {*self.function_names(), CHECK_FUNCTION}
         for unit in self.units:
             wanted = [s for s in unit.externals if not s.startswith("llvm.") and s not in provided]
-            missing = [s for s in wanted if not llvm.address_of_symbol(s)]
+            missing = [s for s in wanted if not in_process(s)]
             if missing:
                 raise TilewrightError(f"{unit.name} calls {', '.join(missing)}, which is not in this process")
 
