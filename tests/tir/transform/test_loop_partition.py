@@ -81,3 +81,11 @@ def test_a_condition_that_always_holds_is_dropped_without_a_split() -> None:
     text = str(loop_partition(tiled(tir.const(104), 13), {"partition_const_loop": True}))
     assert "likely" not in text
     assert text.count("for") == 2
+
+
+def test_a_variable_of_two_inner_loops_counts_with_neither_range() -> None:
+    a, i, j = tir.Var("A", "handle"), tir.Var("i"), tir.Var("j")
+    guarded = tir.IfThenElse(tir.likely(i * 4 + j < 30), tir.Store(a, 0.0, i * 4 + j))
+    loops = tir.SeqStmt([tir.For(j, 0, 16, 0, guarded), tir.For(j, 0, 4, 0, guarded)])
+    stmt = tir.For(i, 0, 8, 0, loops)
+    assert loop_partition(stmt, {"partition_const_loop": True}) is stmt

@@ -117,3 +117,14 @@ def test_a_buffer_whose_address_is_taken_does_not_share() -> None:
     c[0] = 2.0
     a[0] = c[0]
     assert allocations(str(storage_rewrite(ib.get()))) == 2
+
+
+def test_a_variable_allocated_twice_stays_where_it_is() -> None:
+    a, b, c = (tir.Var(n, "handle") for n in "ABC")
+
+    def use(var: tir.Var) -> tir.Stmt:
+        body = tir.SeqStmt([tir.Store(var, 1.0, 0), tir.Store(a, tir.Load("float32", var, 0), 0)])
+        return tir.Allocate(var, "float32", [8], tir.const(True), body)
+
+    stmt = tir.SeqStmt([use(b), use(c), use(b)])
+    assert allocations(str(storage_rewrite(stmt))) == 3

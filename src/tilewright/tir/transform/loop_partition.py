@@ -55,7 +55,7 @@ class _LikelyConditions(StmtExprVisitor):
     def __init__(self) -> None:
         super().__init__()
         self.conditions: dict[PrimExpr, None] = {}
-        self.domains: dict[Var, tuple[PrimExpr, PrimExpr]] = {}
+        self.domains: dict[Var, tuple[PrimExpr, PrimExpr] | None] = {}  # None where two loops share a variable
 
     def visit_call(self, e: Call) -> None:
         if isinstance(e.op, Op) and e.op.name == "tir.likely":
@@ -63,7 +63,9 @@ class _LikelyConditions(StmtExprVisitor):
         super().visit_call(e)
 
     def visit_for(self, s: For) -> None:
-        self.domains[s.loop_var] = (s.min, s.extent)
+        known = self.domains.setdefault(s.loop_var, (s.min, s.extent))
+        if known is not None and (known[0] is not s.min or known[1] is not s.extent):
+            self.domains[s.loop_var] = None
         super().visit_for(s)
 
 
@@ -188,7 +190,11 @@ class _Partition(ScopedMutator):
     def _relaxed(self, s: For, found: _LikelyConditions) -> dict[Var, IntSet]:
         """Value sets of the variables of inner loops; their bounds may depend on each other, outer ones first."""
         sets: dict[Var, IntSet] = {}
-        for var, (low, extent) in found.domains.items():
+        for var, domain in found.domains.items():
+            if domain is None:
+                sets[var] = IntSet.everything()
+                continue
+            low, extent = domain
             if any(v is s.loop_var for v in (*stmt_vars(low), *stmt_vars(extent))):
                 sets[var] = IntSet.everything()
                 continue

@@ -70,6 +70,7 @@ class _Liveness(StmtExprVisitor):
     def __init__(self) -> None:
         super().__init__()
         self.buffers: dict[Var, _Buffer] = {}
+        self.repeated: set[Var] = set()  # allocated in two places: left as they are
         self.time = 0
         self.scopes = [0]
         self.scope_count = 0
@@ -118,6 +119,8 @@ class _Liveness(StmtExprVisitor):
                 self.buffers[var].pinned = True
 
     def visit_allocate(self, s: Allocate) -> None:
+        if s.buffer_var in self.buffers:
+            self.repeated.add(s.buffer_var)
         self.buffers[s.buffer_var] = _Buffer(s, self.scopes[-1], len(self.loops))
         super().visit_allocate(s)
 
@@ -265,7 +268,8 @@ def storage_rewrite(stmt: Stmt) -> Stmt:
     liveness.visit_stmt(stmt)
     if not liveness.buffers:
         return stmt
-    buffers = sorted(liveness.buffers.values(), key=lambda b: b.first)
+    once = [b for v, b in liveness.buffers.items() if v not in liveness.repeated]
+    buffers = sorted(once, key=lambda b: b.first)
     rewrite = _Rewrite(_Plan(buffers))
     return rewrite.at_scope(0, rewrite.visit_stmt(stmt))
 

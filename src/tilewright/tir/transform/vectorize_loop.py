@@ -100,8 +100,8 @@ class _Vectorizer(StmtExprMutator):
         self.low = low
         self.lanes = lanes
         self.analyzer = analyzer
-        self.memo[var] = Ramp(low, ops.const(1, var.dtype), lanes)
-        self.renamed: dict[Var, Var] = {}
+        self.vectors: dict[PrimExpr, PrimExpr] = {var: Ramp(low, ops.const(1, var.dtype), lanes)}
+        self.memo.update(self.vectors)
 
     def widen(self, e: PrimExpr, lanes: int) -> PrimExpr:
         """``e`` with ``lanes`` lanes."""
@@ -198,7 +198,7 @@ class _Vectorizer(StmtExprMutator):
         if value.dtype == var.dtype:
             return var
         new = Var(var.name, value.dtype)
-        self.memo[var] = new
+        self.vectors[var] = self.memo[var] = new
         return new
 
     def visit_load(self, e: Load) -> PrimExpr:
@@ -369,7 +369,10 @@ class _Vectorizer(StmtExprMutator):
         low, extent = self.visit_expr(s.min), self.visit_expr(s.extent)
         if low is not s.min or extent is not s.extent:
             raise _NeedsScalars
+        conclusions = self.analyzer.context.simplify_memo
         bind_range(self.analyzer, s.loop_var, low, extent)
+        if self.analyzer.context.simplify_memo is not conclusions:  # the variable had another range before
+            self.memo = dict(self.vectors)
         body = self.visit_stmt(s.body)
         return s if body is s.body else For(s.loop_var, low, extent, s.kind, body, s.thread_binding, s.annotations)
 
@@ -493,7 +496,7 @@ class _FindVectorized(ScopedMutator):
                 f"the vectorized loop {s.loop_var.name} has {s.extent} iterations; the number must be known while "
                 "compiling: split the axis by a constant factor and vectorize the inner part"
             )
-        bind_range(self.analyzer, s.loop_var, s.min, extent)
+        self.bind(s.loop_var, s.min, extent)
         body = self.visit_stmt(s.body)
         if extent.value <= 1:
             return Evaluate(0) if extent.value < 1 else substitute(body, {s.loop_var: s.min})
