@@ -13,7 +13,9 @@ from tilewright.tir.expr import IntImm, IterVar
 from tilewright.topi import tag
 from tilewright.topi.utils import as_list, get_const_tuple, operations
 
-PARALLEL_WORK = 32768  # element operations below which starting threads (about 5 us) costs more than it saves
+# Below these, starting threads (about 5 us) costs more than it saves: element operations, and multiply-adds of tiles.
+PARALLEL_WORK = 1 << 16
+PARALLEL_PRODUCTS = 1 << 18
 
 
 def machine() -> CpuFeatures:
@@ -41,6 +43,12 @@ def element_count(tensor: te.Tensor) -> int | None:
 def reduction_size(op: Any) -> int:
     """Iterations of an operation's reduction axes; unknown ones count as 1."""
     return math.prod(constant_extent(a) or 1 for a in getattr(op, "reduce_axis", ()))
+
+
+def worth_threads(op: Any, limit: int = PARALLEL_WORK) -> bool:
+    """Whether the operation takes more than ``limit`` element operations; where the shape is unknown, yes."""
+    elements = element_count(op.output(0))
+    return elements is None or elements * reduction_size(op) > limit
 
 
 def output_tensors(outs: Any) -> list[te.Tensor]:

@@ -18,17 +18,16 @@ from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.tir.expr import IterVar
 from tilewright.topi.cpu.common import (
-    PARALLEL_WORK,
+    PARALLEL_PRODUCTS,
     constant_extent,
     create_schedule,
-    element_count,
     find_anchor,
     fuse_all,
     inline_injective,
     largest_divisor,
     output_tensors,
-    reduction_size,
     vector_lanes,
+    worth_threads,
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to
@@ -175,8 +174,7 @@ def schedule_padding(s: te.Schedule, op: Any) -> None:
     if extent is not None and extent > 1 and (extent % lanes == 0 or extent in (2, 4, 8)):
         stage.vectorize(axes[-1] if extent <= lanes else stage.split(axes[-1], factor=lanes)[1])
     outer = fuse_all(stage, axes[:-2])
-    elements = element_count(op.output(0))
-    if outer is not None and (elements is None or elements >= PARALLEL_WORK):
+    if outer is not None and worth_threads(op):
         stage.parallel(outer)
 
 
@@ -203,9 +201,7 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         accumulators = conv
         s[conv].set_scope("local")
         out = s[last]
-    work = element_count(conv)
-    parallel = work is None or work * reduction_size(anchor) * 4 >= PARALLEL_WORK
-    _schedule_tile(s, cfg, out, accumulators, parallel)
+    _schedule_tile(s, cfg, out, accumulators, parallel=worth_threads(anchor, PARALLEL_PRODUCTS))
     if pad is not None:
         schedule_padding(s, pad)
     return s

@@ -9,18 +9,17 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir.expr import IterVar
 from tilewright.topi.cpu.common import (
-    PARALLEL_WORK,
+    PARALLEL_PRODUCTS,
     constant_extent,
     create_schedule,
-    element_count,
     find_anchor,
     fuse_all,
     inline_injective,
     machine,
     output_tensors,
-    reduction_size,
     split_vector,
     vector_lanes,
+    worth_threads,
 )
 from tilewright.topi.cpu.conv2d import padding_of, same_shape, schedule_padding, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
@@ -113,12 +112,11 @@ def schedule_conv2d_nchw(outs: Any) -> te.Schedule:
         return s
     if unpack is not None and unpack not in s.outputs:
         s[unpack].compute_inline()
-    parallel = (element_count(vec.output(0)) or PARALLEL_WORK) * reduction_size(vec) * 4 >= PARALLEL_WORK
-    _schedule_vec(s, vec, parallel)
+    _schedule_vec(s, vec, parallel=worth_threads(vec, PARALLEL_PRODUCTS))
     stage = s[packed]
     stage.vectorize(packed.axis[-1])
     fused = stage.fuse(*packed.axis[:3])
-    if (element_count(packed.output(0)) or PARALLEL_WORK) >= PARALLEL_WORK:
+    if worth_threads(packed):
         stage.parallel(fused)
     if pad is not None:
         schedule_padding(s, pad)
@@ -180,8 +178,7 @@ def _schedule_channels_last(outs: Any, tags: tuple[str, ...]) -> te.Schedule:
         out.pragma(ow_outer, "loop_partition_hint", 1)
     out.reorder(*axes[:-2], ow_outer, oc_outer, ow_inner, oc_inner)
     fused = fuse_all(out, axes[:-2])
-    work = (element_count(conv) or PARALLEL_WORK) * reduction_size(anchor)
-    if fused is not None and work * 4 >= PARALLEL_WORK:
+    if fused is not None and worth_threads(anchor, PARALLEL_PRODUCTS):
         out.parallel(fused)
     unroll_and_vectorize(out, [ow_inner], oc_inner)
     inner = s[accumulators]
@@ -218,8 +215,7 @@ def schedule_conv_direct(outs: Any) -> te.Schedule:
         outer = [*axes[:-1], *([] if blocks is vector else [blocks])]
         stage.reorder(*outer, *anchor.reduce_axis, vector)
     fused = fuse_all(stage, axes[:-1])
-    work = (element_count(anchor.output(0)) or PARALLEL_WORK) * reduction_size(anchor)
-    if fused is not None and work >= PARALLEL_WORK:
+    if fused is not None and worth_threads(anchor):
         stage.parallel(fused)
     if tensors[0].op is not anchor:
         schedule_injective_from_existing(s, tensors[0])

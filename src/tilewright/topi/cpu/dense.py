@@ -14,17 +14,16 @@ from tilewright.target.target import Target
 from tilewright.tir.expr import IterVar
 from tilewright.topi import nn, tag
 from tilewright.topi.cpu.common import (
-    PARALLEL_WORK,
+    PARALLEL_PRODUCTS,
     constant_extent,
     create_schedule,
-    element_count,
     find_anchor,
     fuse_all,
     inline_injective,
     machine,
     output_tensors,
-    reduction_size,
     vector_lanes,
+    worth_threads,
 )
 from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
@@ -114,7 +113,7 @@ def _schedule_product(
     alone = not whole and batch and (constant_extent(batch[0]) or 1) >= _MIN_TASKS
     fused = fuse_all(out, batch if alone else [*batch, outer[0]])
     assert fused is not None
-    if (element_count(product) or PARALLEL_WORK) * reduction_size(anchor) >= PARALLEL_WORK:
+    if worth_threads(anchor, PARALLEL_PRODUCTS):
         out.parallel(fused)
     unroll_and_vectorize(out, [m_inner], n_inner)
     tile = s[accumulators]
@@ -150,7 +149,6 @@ def schedule_dense_nopack(outs: Any) -> te.Schedule:
     inline_injective(s, tensors)
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
-    work = (element_count(anchor.output(0)) or PARALLEL_WORK) * reduction_size(anchor)
     stage = s[anchor]
     if anchor.tag == "dense":
         schedule_row_reduction(s, anchor.output(0))
@@ -166,7 +164,7 @@ def schedule_dense_nopack(outs: Any) -> te.Schedule:
             outer = fuse_all(stage, [*rows, blocks])
         else:
             outer = fuse_all(stage, list(anchor.axis))
-    if outer is not None and work >= PARALLEL_WORK:
+    if outer is not None and worth_threads(anchor):
         stage.parallel(outer)
     if tensors[0].op is not anchor:
         schedule_injective_from_existing(s, tensors[0])
@@ -249,7 +247,6 @@ def schedule_batch_matmul(outs: Any) -> te.Schedule:
 def _schedule_plain_batches(s: te.Schedule, anchor: Any) -> None:
     """One row of each matrix: dot products in vectors, or vectors of columns, whichever lies in memory in order."""
     product = anchor.output(0)
-    work = (element_count(product) or PARALLEL_WORK) * reduction_size(anchor)
     if innermost_is_reduced(anchor):
         schedule_row_reduction(s, product)
         stage = s[product]
@@ -257,7 +254,7 @@ def _schedule_plain_batches(s: te.Schedule, anchor: Any) -> None:
     else:
         stage = s[product]
         outer = schedule_column_reduction(stage, list(anchor.axis), product.dtype) or anchor.axis[0]
-    if work >= PARALLEL_WORK and outer in stage.leaf_iter_vars:
+    if worth_threads(anchor) and outer in stage.leaf_iter_vars:
         stage.parallel(outer)
 
 
@@ -271,5 +268,5 @@ def _schedule_packing(s: te.Schedule, op: Any, partial: bool) -> None:
         outer = batch if constant_extent(batch) != 1 else chunk
     else:
         outer = stage.fuse(batch, chunk)
-    if (element_count(op.output(0)) or PARALLEL_WORK) >= PARALLEL_WORK:
+    if worth_threads(op):
         stage.parallel(outer)

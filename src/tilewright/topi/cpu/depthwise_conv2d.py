@@ -6,15 +6,13 @@ from typing import Any
 
 from tilewright import te
 from tilewright.topi.cpu.common import (
-    PARALLEL_WORK,
     constant_extent,
     create_schedule,
-    element_count,
     find_anchor,
     inline_injective,
     machine,
     output_tensors,
-    reduction_size,
+    worth_threads,
 )
 from tilewright.topi.cpu.conv2d import padding_of, same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.conv2d_plain import schedule_conv_direct
@@ -56,8 +54,7 @@ def schedule_depthwise_conv2d_NCHWc(outs: Any) -> te.Schedule:
     if columns % spatial:
         out.pragma(ow_outer, "loop_partition_hint", 1)
     fused = out.fuse(n, c, band_outer)
-    work = (element_count(conv) or PARALLEL_WORK) * reduction_size(anchor)
-    if work >= PARALLEL_WORK:
+    if worth_threads(anchor):
         out.parallel(fused)
     unroll_and_vectorize(out, [ow_inner], block)
     inner = s[accumulators]

@@ -8,17 +8,15 @@ from tilewright import te
 from tilewright.tir.expr import IterVar
 from tilewright.topi import tag
 from tilewright.topi.cpu.common import (
-    PARALLEL_WORK,
     constant_extent,
     create_schedule,
-    element_count,
     find_anchor,
     fuse_all,
     operations,
     output_tensors,
-    reduction_size,
     split_vector,
     vector_lanes,
+    worth_threads,
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 
@@ -61,8 +59,7 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
         _schedule_windows(stage, [plane, *inner], pool.output(0).dtype, 1)
     for op in pads:
         s[op].compute_at(stage, plane)
-    elements = element_count(pool.output(0))
-    if elements is None or elements * reduction_size(pool) >= PARALLEL_WORK:
+    if worth_threads(pool):
         stage.parallel(plane)
     if out.op is not pool and not follows:
         schedule_injective_from_existing(s, out)

@@ -10,18 +10,16 @@ from tilewright.tir.expr import IterVar, Reduce
 from tilewright.tir.visitor import free_vars
 from tilewright.topi import tag
 from tilewright.topi.cpu.common import (
-    PARALLEL_WORK,
     constant_extent,
     create_schedule,
-    element_count,
     fuse_all,
     machine,
     operations,
     output_tensors,
     reduce_in_lanes,
-    reduction_size,
     split_vector,
     vector_lanes,
+    worth_threads,
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 
@@ -61,7 +59,6 @@ def _schedule_root_reduction(s: te.Schedule, op: Any) -> None:
     """Schedule a reduction that is an output, or whose consumer cannot take it into its loops."""
     tensor = op.output(0)
     stage = s[op]
-    work = (element_count(tensor) or PARALLEL_WORK) * reduction_size(op)
     axes = list(op.axis)
     if any(constant_extent(a) == 0 for a in (*axes, *op.reduce_axis)):
         return
@@ -71,7 +68,7 @@ def _schedule_root_reduction(s: te.Schedule, op: Any) -> None:
         outer = stage.op.axis[0] if stage.op.axis else None
     else:
         outer = schedule_column_reduction(stage, axes, tensor.dtype)
-    if outer is not None and work >= PARALLEL_WORK and outer in stage.leaf_iter_vars:
+    if outer is not None and worth_threads(op) and outer in stage.leaf_iter_vars:
         stage.parallel(outer)
 
 

@@ -10,7 +10,6 @@ from tilewright.topi.cpu.common import (
     PARALLEL_WORK,
     constant_extent,
     create_schedule,
-    element_count,
     find_anchor,
     fuse_all,
     inline_injective,
@@ -19,6 +18,7 @@ from tilewright.topi.cpu.common import (
     reduce_in_lanes,
     split_vector,
     vector_lanes,
+    worth_threads,
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 
@@ -59,8 +59,7 @@ def schedule_softmax(outs: Any) -> te.Schedule:
             s[op].compute_at(stage, row)
         _vectorize_pass(s, op, axis)
     _vectorize_row(stage, row_axes)
-    elements = element_count(stage_op.output(0))
-    if row is not None and (elements is None or elements * 8 >= PARALLEL_WORK):
+    if row is not None and worth_threads(stage_op, PARALLEL_WORK // 8):
         stage.parallel(row)
     if not same_shape and last is not anchor:
         schedule_injective_from_existing(s, tensors[0])
