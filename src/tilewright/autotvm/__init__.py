@@ -5,7 +5,6 @@ force (``dispatch.py``), and tuning records as JSON lines (``record.py``).
 from tilewright.autotvm import record
 from tilewright.autotvm.dispatch import (
     ApplyConfig,
-    ApplyFixedConfig,
     ApplyHistoryBest,
     DispatchContext,
     FallbackContext,
@@ -22,7 +21,6 @@ from tilewright.autotvm.space import (
 )  # fmt: skip
 from tilewright.autotvm.task import (
     Task,
-    TaskExtractEnv,
     args_to_workload,
     create,
     get_config,
@@ -35,9 +33,9 @@ from tilewright.autotvm.task import (
 apply_history_best = ApplyHistoryBest
 
 __all__ = [
-    "AnnotateEntity", "ApplyConfig", "ApplyFixedConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace",
+    "AnnotateEntity", "ApplyConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace",
     "DispatchContext", "FallbackConfigEntity", "FallbackContext", "MeasureErrorNo", "MeasureInput", "MeasureResult",
-    "OtherOptionEntity", "ReorderEntity", "SplitEntity", "Task", "TaskExtractEnv", "apply_history_best",
+    "OtherOptionEntity", "ReorderEntity", "SplitEntity", "Task", "apply_history_best",
     "args_to_workload", "create", "get_config", "record", "register_topi_compute", "register_topi_schedule",
     "serialize_args", "template",
 ]  # fmt: skip

@@ -97,17 +97,6 @@ class ApplyConfig(DispatchContext):
         return self._config
 
 
-class ApplyFixedConfig(DispatchContext):
-    """Given configurations, by the template's name."""
-
-    def __init__(self, tasks: Iterable[Any], schedule_names: Any = None) -> None:
-        super().__init__()
-        self._configs = {task.workload: task.config for task in tasks if getattr(task, "config", None) is not None}
-
-    def _query_inside(self, target: Target | str | None, workload: Workload) -> ConfigSpace | None:
-        return self._configs.get(workload)
-
-
 class ApplyHistoryBest(DispatchContext):
     """The fastest recorded configuration of each workload.
 

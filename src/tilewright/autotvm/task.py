@@ -12,7 +12,7 @@ from typing import Any
 
 from tilewright import te
 from tilewright.autotvm.dispatch import ApplyConfig, DispatchContext
-from tilewright.autotvm.space import ConfigEntity, ConfigSpace
+from tilewright.autotvm.space import ConfigSpace
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import FloatImm, IntImm, PrimExpr, StringImm
 from tilewright.target.target import Target
@@ -212,24 +212,7 @@ def register_topi_schedule(task_name: str, func: Callable[..., Any] | None = Non
     return register if func is None else register(func)
 
 
-class TaskExtractEnv:
-    """Collects the workloads of the templates that are used while it is open."""
-
-    def __init__(self) -> None:
-        self.tasks: list[tuple[str, tuple[Any, ...]]] = []
-
-    def add_task(self, task_name: str, args: Sequence[Any]) -> None:
-        """Remember a use of a template, each once."""
-        entry = (task_name, serialize_args(args))
-        if entry not in self.tasks:
-            self.tasks.append(entry)
-
-    def get_tasks(self) -> list[tuple[str, tuple[Any, ...]]]:
-        """The uses, in order."""
-        return list(self.tasks)
-
-
 __all__ = [
-    "ConfigEntity", "Task", "TaskExtractEnv", "args_to_workload", "create", "deserialize_args", "get_config",
+    "Task", "args_to_workload", "create", "deserialize_args", "get_config",
     "register_topi_compute", "register_topi_schedule", "serialize_args", "template", "workload_of",
 ]  # fmt: skip

@@ -7,7 +7,6 @@ from typing import Any
 
 from tilewright import te, tir
 from tilewright.arith import Analyzer
-from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.ir.prim_ops import as_expr
@@ -63,22 +62,6 @@ def get_const_tuple(shape: Sequence[Any]) -> tuple[Any, ...]:
 def get_float_tuple(values: Sequence[Any]) -> tuple[float, ...]:
     """The values as floats."""
     return tuple(get_const_float(v) for v in values)
-
-
-def const_vector(vector: Any, name: str = "const_vector") -> te.Tensor:
-    """A numpy array of any rank as a compute of nested selects; for the small matrices of Winograd's algorithm."""
-    flat = vector.reshape(-1)
-
-    def select(*indices: PrimExpr) -> PrimExpr:
-        position: Any = 0
-        for extent, index in zip(vector.shape, indices, strict=True):
-            position = position * extent + index
-        result = ops.const(flat[0].item(), str(vector.dtype))
-        for k in range(1, flat.size):
-            result = tir.Select(tir.EQ(position, as_expr(k)), ops.const(flat[k].item(), str(vector.dtype)), result)
-        return result
-
-    return te.compute(vector.shape, select, name=name, tag=tag.INJECTIVE)
 
 
 def operations(outs: Any) -> Iterator[Any]:
@@ -187,22 +170,6 @@ def nchw_xc_layout(layout_info: str) -> bool:
     return layout_info[:4] == "NCHW" and "c" in layout_info and layout_info[4:-1].isnumeric()
 
 
-def make_idx(b: Any, e: Any, s: Any, z: Any, i: Any) -> PrimExpr:
-    """Position in the slice ``b:e:s`` that element ``i`` of a dimension of extent ``z`` has; ``z`` when outside."""
-    bc = tir.Select(s < 0, i <= e, i < b)
-    ec = tir.Select(s < 0, i > b, i >= e)
-    ss = tir.if_then_else(s < 0, (b - i) // tir.abs(s), (i - b) // s)
-    return tir.if_then_else(tir.Or(bc, ec), z, ss)
-
-
 def is_empty_shape(shape: Sequence[Any]) -> bool:
     """Whether some dimension is the constant 0."""
     return any(equal_const_int(dim, 0) for dim in shape)
-
-
-def within_index(b: Any, e: Any, s: Any, i: Any) -> PrimExpr:
-    """Whether position ``i`` belongs to the slice ``b:e:s``, given that it is a position of the dimension."""
-    bc = tir.Select(s < 0, i <= e, i < b)
-    ec = tir.Select(s < 0, i > b, i >= e)
-    offset = tir.if_then_else(s < 0, (b - i) % tir.abs(s), (i - b) % s)
-    return tir.all(tir.Not(bc), tir.Not(ec), offset.equal(0))
