@@ -51,9 +51,11 @@ CONSTANT_INPUTS: dict[str, tuple[int, ...]] = {
 
 # Operators without a converter, which ONNX defines by others.
 WRITTEN_OUT = frozenset(
-    """AffineGrid Attention BlackmanWindow CausalConvWithState CenterCropPad DynamicQuantizeLinear FlexAttention
-    HammingWindow HannWindow MeanVarianceNormalization NegativeLogLikelihoodLoss RMSNormalization RotaryEmbedding
-    SoftmaxCrossEntropyLoss SwiGLU Swish""".split()
+    [
+        *("AffineGrid", "Attention", "BlackmanWindow", "CausalConvWithState", "CenterCropPad", "DynamicQuantizeLinear"),
+        *("FlexAttention", "HammingWindow", "HannWindow", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss"),
+        *("RMSNormalization", "RotaryEmbedding", "SoftmaxCrossEntropyLoss", "SwiGLU", "Swish"),
+    ]
 )
 
 # Cases of supported operators that are out of scope: a pattern of their names, and what the message says.

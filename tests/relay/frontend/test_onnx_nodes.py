@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
 from tests.relay.frontend import onnx_cases as cases
+
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 
 CASES = cases.all_cases()

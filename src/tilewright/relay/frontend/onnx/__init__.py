@@ -3,8 +3,8 @@
 loading.py     reads and checks a file; writes functions out
 importer.py    walks the graph            context.py    what a converter may ask
 registry.py    converters by name, opset  attributes.py node attributes as Python values
-conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py resize.py (resampling.py) creation.py
-quantization.py
+conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py quantization.py
+resize.py, with the arithmetic of resampling.py
 """
 
 from tilewright.relay.frontend.onnx import (

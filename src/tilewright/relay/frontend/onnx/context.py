@@ -132,7 +132,7 @@ class NodeContext:
         """The number in a constant input of one element, or the default when it is omitted."""
         if not self.has_input(index) and default is not None:
             return default
-        return self.constant(index, "a scalar").reshape(-1)[0].item()  # type: ignore[no-any-return]
+        return self.constant(index, "a scalar").reshape(-1)[0].item()
 
     def constant_or_none(self, expr: RelayExpr) -> np.ndarray[Any, Any] | None:
         """The value of an expression if it is known at compile time."""

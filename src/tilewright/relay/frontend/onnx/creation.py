@@ -46,7 +46,7 @@ def convert_range(ctx: NodeContext) -> RelayExpr:
         ctx.fail("the step of Range is 0")
     count = max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
     ctx.check_constant((count,), str(start.dtype))
-    values = np.arange(start, limit, delta, dtype=start.dtype)
+    values = np.asarray(start + np.arange(count) * delta, dtype=start.dtype)
     return const(values, str(values.dtype))
 
 
@@ -72,7 +72,7 @@ def convert_one_hot(ctx: NodeContext) -> RelayExpr:
     axis = axis + rank + 1 if axis < 0 else axis
     whole = relay_op.cast(indices, "int64")
     limit = const(np.array(depth, dtype="int64"), "int64")
-    wrapped = relay_op.where(relay_op.less(whole, const(np.array(0, "int64"), "int64")), whole + limit, whole)  # type: ignore[operator]
+    wrapped = relay_op.where(relay_op.less(whole, const(np.array(0, "int64"), "int64")), whole + limit, whole)
     off = relay_op.take(values, const(0, "int32"))
     on = relay_op.take(values, const(1, "int32"))
     return relay_op.one_hot(wrapped, on, off, depth, axis, dtype)

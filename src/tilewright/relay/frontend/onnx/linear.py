@@ -12,7 +12,6 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.registry import converter
 
-
 # Stand for the axes of an ellipsis, the last axes last.
 _ELLIPSIS = "STUVWXYZ"
 

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnx.inliner
@@ -158,7 +159,7 @@ class _Expander:
 
     def defined_by_others(self, model: onnx.ModelProto) -> set[_Kind]:
         """Operators without a converter that have a definition."""
-        schemas = {kind: self._schema(kind) for kind in self.missing(model)}
+        schemas: dict[_Kind, Any] = {kind: self._schema(kind) for kind in self.missing(model)}
         return {k for k, s in schemas.items() if s and (s.has_function or s.has_context_dependent_function)}
 
     def _schema(self, kind: _Kind) -> onnx.defs.OpSchema | None:

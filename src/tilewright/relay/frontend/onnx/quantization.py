@@ -51,8 +51,5 @@ def convert_dequantize(ctx: NodeContext) -> RelayExpr:
     whole = relay_op.cast(data, "int32")
     if ctx.has_input(2):
         whole = relay_op.subtract(whole, relay_op.cast(_along_axis(ctx, ctx.input(2)), "int32"))
-    scaled = relay_op.multiply(
-        relay_op.cast(whole, "float32"), relay_op.cast(_along_axis(ctx, scale), "float32")
-    )
+    scaled = relay_op.multiply(relay_op.cast(whole, "float32"), relay_op.cast(_along_axis(ctx, scale), "float32"))
     return relay_op.cast(scaled, dtype) if dtype != "float32" else scaled
-

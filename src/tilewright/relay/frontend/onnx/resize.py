@@ -66,9 +66,7 @@ def convert_resize(ctx: NodeContext) -> RelayExpr:
         ctx.attr("extrapolation_value", 0.0),
     )
     if settings.coordinates not in COORDINATES:
-        ctx.unsupported(
-            f"coordinate_transformation_mode {settings.coordinates!r}; supported are {sorted(COORDINATES)}"
-        )
+        ctx.unsupported(f"coordinate_transformation_mode {settings.coordinates!r}; supported are {sorted(COORDINATES)}")
     if settings.rounding not in ROUNDING:
         ctx.unsupported(f"nearest_mode {settings.rounding!r}; supported are {sorted(ROUNDING)}")
     scales = ctx.constant(2, "the scales").reshape(-1) if ctx.has_input(2) else np.zeros(0)

@@ -276,7 +276,7 @@ def _wrap_pad(ctx: NodeContext, data: RelayExpr, width: Sequence[tuple[int, int]
     for axis, (before, after) in enumerate(width):
         if before or after:
             extent = ctx.shape(data)[axis]
-            data = relay_op.take(data, int_const(np.arange(-before, extent + after) % extent), axis=axis)
+            data = relay_op.take(data, int_const([i % extent for i in range(-before, extent + after)]), axis=axis)
     return data
 
 
