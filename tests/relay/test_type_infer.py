@@ -190,6 +190,12 @@ def test_an_operator_with_too_few_arguments_names_them() -> None:
         relay.transform.InferType()(function([x], relay.Call(relay.op.get("add"), [x])))
 
 
+def test_an_operator_without_its_attributes_names_their_class() -> None:
+    x = relay.var("x", shape=(1, 3, 8, 8))
+    with pytest.raises(TypeInferenceError, match=r"nn.softmax.*takes attributes of class SoftmaxAttrs, found none"):
+        relay.transform.InferType()(function([x], relay.Call(relay.op.get("nn.softmax"), [x])))
+
+
 def test_callers_are_checked_again_when_a_function_changes() -> None:
     mod = infer("def @f(%x: float32) { %x }\ndef @main(%x: float32) { @f(%x) }")
     x = relay.var("x", shape=())

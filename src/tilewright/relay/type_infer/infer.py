@@ -109,6 +109,20 @@ def _infer_functions(mod: IRModule, functions: dict[GlobalVar, Function], trust:
     return result
 
 
+def _check_form(call: Call, op: Op) -> None:
+    """Raise TypeInferenceError unless the call has as many arguments as the operator takes, and its attributes."""
+    declared = op.get_attr("OpDef")
+    names = getattr(declared, "inputs", None)
+    if names is not None and len(call.args) != len(names):
+        raise TypeInferenceError(
+            f"takes {len(names)} argument{'s' * (len(names) != 1)} ({', '.join(names)}), got {len(call.args)}"
+        )
+    expected = getattr(declared, "attrs_type", None)
+    if expected is not None and not isinstance(call.attrs, expected):
+        found = "none" if call.attrs is None else type(call.attrs).__name__
+        raise TypeInferenceError(f"takes attributes of class {expected.__name__}, found {found}")
+
+
 class _Checker:
     """State of one run: types by expression, bindings of holes, relations that wait, problems found."""
 
@@ -265,11 +279,7 @@ class _Checker:
         try:
             if relation is None:
                 raise TypeInferenceError("this operator is not declared; there is no type relation for it")
-            names = getattr(op.get_attr("OpDef"), "inputs", None)
-            if names is not None and len(arg_types) != len(names):
-                raise TypeInferenceError(
-                    f"takes {len(names)} argument{'s' * (len(names) != 1)} ({', '.join(names)}), got {len(arg_types)}"
-                )
+            _check_form(call, op)
             result: Type | None = relation(arg_types, call.attrs, self)
         except TypeInferenceError as error:
             self._report(call, f"{describe_call(call, arg_types)}: {error}")
