@@ -51,7 +51,9 @@ def transform_array(data: Array, src_layout: str, dst_layout: str) -> Array:
         pads.append((0, outer * inner - extent))
         split += [outer, *factors]
         order += targets[letter]
-    result = np.pad(whole, pads).reshape(split)
+    if any(after for _, after in pads):  # a copy of a large weight costs memory
+        whole = np.pad(whole, pads)
+    result = whole.reshape(split)
     return np.ascontiguousarray(np.transpose(result, np.argsort(order)))
 
 
