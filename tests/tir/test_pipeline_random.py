@@ -92,7 +92,7 @@ def test_every_pass_keeps_what_a_program_computes(program, partition_const_loop:
 
 
 @pytest.mark.soak
-@settings(SETTINGS, max_examples=2_000)
+@settings(SETTINGS, max_examples=800)
 @given(programs(), st.booleans())
 def test_many_programs(program, partition_const_loop: bool) -> None:
     check_every_pass(program, partition_const_loop)
