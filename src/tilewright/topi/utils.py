@@ -8,7 +8,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.arith import Analyzer
 from tilewright.ir.errors import TilewrightError
-from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
 from tilewright.ir.prim_ops import as_expr
 from tilewright.topi import tag
 
@@ -21,6 +21,8 @@ def simplify(expr: Any) -> Any:
     """``expr`` simplified; numbers and tuples of expressions are taken too."""
     if isinstance(expr, (list, tuple)):
         return type(expr)(simplify(e) for e in expr)
+    if isinstance(expr, IntImm | Var):
+        return expr
     return Analyzer().simplify(expr) if isinstance(expr, PrimExpr) else expr
 
 
