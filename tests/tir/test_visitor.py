@@ -138,3 +138,11 @@ def test_ir_transform_rewrites_chosen_nodes() -> None:
     changed = tir.stmt_functor.ir_transform(loop, None, make_parallel, ["tir.For"])
     assert changed.kind == tir.ForKind.PARALLEL
     assert tir.stmt_functor.ir_transform(loop, lambda s: tir.Evaluate(0), None, ["tir.For"]).value.value == 0
+
+
+def test_sequences_are_flat_and_drop_what_does_nothing() -> None:
+    store = tir.Store(tir.Var("A", "handle"), 1.0, 0)
+    call = tir.call_extern("int32", "f")
+    nested = tir.stmt_seq(store, tir.stmt_seq(store, tir.Evaluate(0)), call)
+    assert [type(s) for s in tir.stmt_list(nested)] == [tir.Store, tir.Store, tir.Evaluate]
+    assert tir.stmt_list(store) == [store]

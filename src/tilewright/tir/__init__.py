@@ -32,6 +32,8 @@ from tilewright.tir.stmt import (
     While,
     is_no_op,
     seq,
+    stmt_list,
+    stmt_seq,
 )
 from tilewright.tir.visitor import free_vars, post_order_visit, stmt_vars, substitute
 
@@ -71,6 +73,8 @@ __all__ = [
     "printer",
     "seq",
     "stmt_functor",
+    "stmt_list",
+    "stmt_seq",
     "stmt_vars",
     "substitute",
     "transform",

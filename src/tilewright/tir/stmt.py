@@ -232,3 +232,13 @@ def seq(*stmts: Stmt | None) -> Stmt:
     if not flat:
         return Evaluate(0)
     return flat[0] if len(flat) == 1 else SeqStmt(flat)
+
+
+def stmt_seq(*args: PrimExpr | Stmt) -> Stmt:
+    """The statements one after another; an expression is evaluated for its effect."""
+    return seq(*[Evaluate(a) if isinstance(a, PrimExpr) else a for a in args])
+
+
+def stmt_list(stmt: Stmt) -> list[Stmt]:
+    """The statements of a sequence; a list of one for any other statement."""
+    return list(stmt.seq) if isinstance(stmt, SeqStmt) else [stmt]
