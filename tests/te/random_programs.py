@@ -210,7 +210,7 @@ def _data_flow(draw: Draw, sch: Schedule, prog: Program) -> None:
         if choice == "cache_write":
             if draw(st.booleans()):
                 _loops(draw, stage, fuse_reductions=False)
-            sch.cache_write(tensor, "local")
+            sch.cache_write(tensor, draw(st.sampled_from(["local", "global"])))
         elif choice == "rfactor" and getattr(stage.op, "reduce_axis", ()):
             axis = stage.op.reduce_axis[0]
             if draw(st.booleans()):
@@ -221,7 +221,7 @@ def _data_flow(draw: Draw, sch: Schedule, prog: Program) -> None:
         if readers and draw(st.integers(0, 3)) == 0:
             current = sch[tensor].op.output(0)
             chosen = draw(st.lists(st.sampled_from(readers), min_size=1, unique=True))
-            sch.cache_read(current, "local", [r.op for r in chosen])
+            sch.cache_read(current, draw(st.sampled_from(["local", "global"])), [r.op for r in chosen])
 
 
 def _readers(sch: Schedule, stage: Stage) -> list[Stage]:
@@ -271,13 +271,18 @@ def _annotate(draw: Draw, sch: Schedule, stage: Stage) -> None:
     attached = {s.attach_ivar for s in sch.stages if s.attach_stage is stage}
     if not leaves:
         return
+    private = any(s.scope == "local" for s in sch.stages)  # to each thread: stages outside the threads could not use it
     last = leaves[-1]
     if _parallelizable(last) and last not in attached and _is_constant(stage, last) and draw(st.booleans()):
         stage.vectorize(last)
         leaves = leaves[:-1]
     for leaf in leaves[1:]:
-        if _is_constant(stage, leaf) and draw(st.integers(0, 5)) == 0:
-            stage.unroll(leaf)
+        if _is_constant(stage, leaf):
+            choice = draw(st.integers(0, 11))
+            if choice < 2:
+                stage.unroll(leaf)
+            elif choice == 2 and _parallelizable(leaf) and not private:
+                stage.bind(leaf, te.thread_axis("vthread"))
     if leaves and stage.attach_type is AttachType.ROOT and _parallelizable(leaves[0]) and draw(st.booleans()):
         stage.parallel(leaves[0])
 

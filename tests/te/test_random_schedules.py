@@ -15,6 +15,7 @@ from tilewright.te.lower import lower_passes, schedule_to_primfunc
 from tilewright.testing.tir_interpreter import run
 from tilewright.tir.function import PrimFunc
 
+pytestmark = pytest.mark.filterwarnings("ignore:The recursion limit")
 COMMON = settings(
     deadline=None,
     derandomize=True,
@@ -29,9 +30,9 @@ def assert_computes(func: PrimFunc, prog: Program) -> None:
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
 
 
-def check_compiled(data: st.DataObject) -> None:
+def check_compiled(data: st.DataObject, target: str) -> None:
     prog = draw_program(data.draw)
-    func = tvm.build(draw_schedule(data.draw, prog), prog.arguments(), "llvm", name="f")
+    func = tvm.build(draw_schedule(data.draw, prog), prog.arguments(), target, name="f")
     want = prog.values[prog.output]
     found = tvm.nd.array(np.full(want.shape, 77, "float32"))
     func(*[tvm.nd.array(prog.values[t]) for t in prog.inputs], found)
@@ -65,14 +66,20 @@ def test_random_schedule_after_each_pass(data: st.DataObject) -> None:
         assert_computes(mod["main"], prog)
 
 
-@settings(COMMON, max_examples=50)
+@settings(COMMON, max_examples=40)
 @given(st.data())
-def test_random_schedule_compiled(data: st.DataObject) -> None:
-    check_compiled(data)
+def test_random_schedule_compiled_by_llvm(data: st.DataObject) -> None:
+    check_compiled(data, "llvm")
+
+
+@settings(COMMON, max_examples=8)
+@given(st.data())
+def test_random_schedule_compiled_by_c(data: st.DataObject) -> None:
+    check_compiled(data, "c")
 
 
 @pytest.mark.soak
 @settings(COMMON, max_examples=5000, derandomize=False)
 @given(st.data())
 def test_many_random_schedules_compiled(data: st.DataObject) -> None:
-    check_compiled(data)
+    check_compiled(data, "llvm")
