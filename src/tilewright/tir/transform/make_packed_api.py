@@ -77,7 +77,7 @@ class _Binder:
     def bind(self, index: int, param: Var) -> None:
         """Describe and unpack argument ``index``."""
         buffer = self.func.buffer_map.get(param)
-        content = tir_op.tvm_struct_get(self.args, index, VALUE_CONTENT, param.dtype)
+        content: PrimExpr = tir_op.tvm_struct_get(self.args, index, VALUE_CONTENT, param.dtype)
         if buffer is not None:
             self.define(param, content)
             self._bind_buffer(param, buffer)
