@@ -50,6 +50,14 @@ def test_graph_is_right_at_lower_opt_levels(name: str, opt_level: int) -> None:
     assert_close(run(compile_model(model, inputs, opt_level=opt_level), threads=2), onnx_runtime(model, inputs))
 
 
+@pytest.mark.parametrize(("name", "opt_level"), [("squeezenet", 0), ("shufflenet", 3)])
+def test_graph_through_c_is_right(name: str, opt_level: int, tmp_path: Path) -> None:
+    model = light.with_random_weights(name)
+    inputs = {light.input_name(model): light.random_input(model)}
+    compiled = compile_model(model, inputs, "c", opt_level, tmp_path / "model.so")
+    assert_close(run(compiled, threads=2), onnx_runtime(model, inputs))
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("opt_level", range(4))
 @pytest.mark.parametrize("target", ["llvm", "c"])

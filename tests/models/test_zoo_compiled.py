@@ -71,3 +71,16 @@ def test_full_size_network_is_right(name: str) -> None:
 @pytest.mark.parametrize("name", FULL_SIZE)
 def test_full_size_network_is_right_on_every_path(name: str, target: str, opt_level: int, tmp_path: Path) -> None:
     check(zoo.export(name), target, opt_level, tmp_path / "model.so")
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("opt_level", [0, 3])
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("name", [name for name in zoo.names() if name not in FULL_SIZE])
+def test_further_full_size_network_is_right(name: str, target: str, opt_level: int, tmp_path: Path) -> None:
+    check(zoo.export(name), target, opt_level, tmp_path / "model.so")
+
+
+@pytest.mark.parametrize("name", ["bert_base", "gpt2_decode", "bilstm", "densenet121"])
+def test_further_small_network_through_c_is_right(name: str, tmp_path: Path) -> None:
+    check(zoo.export(name, **zoo.small_options(name)), "c", 3, tmp_path / "model.so")
