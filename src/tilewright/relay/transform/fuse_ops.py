@@ -302,8 +302,15 @@ class _FuseMutator(ExprMutator):
         parts = self.parts.setdefault(group, _FunctionParts())
         for arg in args:
             new = self.visit(arg)
-            result.append(new if self.nodes[arg].root() is group else parts.param(new, arg.checked_type))
+            inside = self.nodes[arg].root() is group and not self._reads_outside(arg)
+            result.append(new if inside else parts.param(new, arg.checked_type))
         return result
+
+    def _reads_outside(self, expr: RelayExpr) -> bool:
+        """Whether ``expr`` picks a field of a tuple that another group makes: then only the field is passed in."""
+        if not isinstance(expr, TupleGetItem):
+            return False
+        return self.nodes[expr.tuple_value].root() is not self.nodes[expr].root()
 
     def _close(self, group: _Node, body: RelayExpr, type_: Type) -> RelayExpr:
         parts = self.parts.pop(group)
@@ -331,7 +338,7 @@ class _FuseMutator(ExprMutator):
 
     def visit_tuple_getitem(self, expr: TupleGetItem) -> RelayExpr:
         group = self.nodes[expr].root()
-        if self.roots[group] is expr and self.nodes[expr.tuple_value].root() is not group:
+        if self._reads_outside(expr):
             return super().visit_tuple_getitem(expr)
         new = TupleGetItem(self._arguments([expr.tuple_value], group)[0], expr.index, expr.span)
         if self.roots[group] is expr:
