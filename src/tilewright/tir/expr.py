@@ -117,9 +117,7 @@ class IterVar(IterVarBase):
     iter_type: IterVarType
     thread_tag: str
 
-    def __init__(
-        self, dom: AnyType, var: Var | str, iter_type: int, thread_tag: str = "", span: object = None
-    ) -> None:
+    def __init__(self, dom: AnyType, var: Var | str, iter_type: int, thread_tag: str = "", span: object = None) -> None:
         if dom is not None and not isinstance(dom, Range):
             dom = Range(*dom) if isinstance(dom, (list, tuple)) else Range(dom)
         if isinstance(var, str):
@@ -219,9 +217,7 @@ class Reduce(PrimExpr):
         span: object = None,
     ) -> None:
         source = tuple(source)
-        self._init(
-            source[value_index].dtype, combiner, source, tuple(axis), condition, value_index, tuple(init or ())
-        )
+        self._init(source[value_index].dtype, combiner, source, tuple(axis), condition, value_index, tuple(init or ()))
 
 
 class Load(PrimExpr):
