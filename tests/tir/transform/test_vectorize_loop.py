@@ -54,15 +54,39 @@ def test_a_bound_is_tested_once_for_the_vector() -> None:
           if (x < 12) {
             B[ramp((x*8), 1, 8)] = broadcast(0f32, 8)
           } else {
-            for (i.s: int32, 0, 8) {
-              if @tir.likely((((x*8) + i.s) < 100), dtype=bool) {
-                B[((x*8) + i.s)] = 0f32
-              }
-            }
+            B[ramp(96, 1, 4)] = broadcast(0f32, 4)
           }
         }
         """,
     )
+
+
+def test_lanes_known_to_pass_become_vectors_of_powers_of_two() -> None:
+    ib = ir_builder.create()
+    b = ib.pointer("float32", "B")
+    with ib.for_range(0, 8, "i", kind="vectorize") as i, ib.if_scope(ib.likely(i + 8 < 15)):
+        b[i] = 0.0
+    after = """\
+B[ramp(0, 1, 4)] = broadcast(0f32, 4)
+B[ramp(4, 1, 2)] = broadcast(0f32, 2)
+B[6] = 0f32
+"""
+    assert str(vectorize_loop(ib.get())) == after
+
+
+def test_a_bound_that_differs_between_outer_iterations_leaves_a_serial_rest() -> None:
+    ib = ir_builder.create()
+    b = ib.pointer("float32", "B")
+    with (
+        ib.for_range(0, 13, "x") as x,
+        ib.for_range(0, 5, "y") as y,
+        ib.for_range(0, 8, "i", kind="vectorize") as i,
+        ib.if_scope(ib.likely(x * 8 + y * 3 + i < 100)),
+    ):
+        b[x * 8 + y * 3 + i] = 0.0
+    text = str(vectorize_loop(ib.get()))
+    assert "ramp(" in text
+    assert "for (i.s" in text
 
 
 def test_memory_inside_gets_a_lane_and_an_accumulation_becomes_serial() -> None:

@@ -8,13 +8,16 @@ Before and after::
 
 What has no vector form (a branch taken by some lanes, a store of all lanes to one place, a call of an unknown
 function) becomes a serial loop of its own; everything around it stays vectorised. A branch whose condition is the same
-for a whole vector in nearly all cases is tested once for the vector, with the serial loop for the rest::
+for a whole vector in nearly all cases is tested once for the vector; the rest are smaller vectors where it is known
+which lanes pass, else the serial loop::
 
-    for (i: int32, 0, 8) "vectorized" {        if (((x*8) + 7) < 100) {
-      if @tir.likely((((x*8) + i) < 100)) {      B[ramp((x*8), 1, 8)] = broadcast(0f32, 8)
-        B[((x*8) + i)] = 0f32                  } else {
-      }                                          for (i.s: int32, 0, 8) { if @tir.likely(...) { ... } }
-    }                                          }
+    for (x: int32, 0, 13) {                        for (x: int32, 0, 13) {
+      for (i: int32, 0, 8) "vectorized" {            if (x < 12) {
+        if @tir.likely((((x*8) + i) < 100)) {          B[ramp((x*8), 1, 8)] = broadcast(0f32, 8)
+          B[((x*8) + i)] = 0f32                      } else {
+        }                                              B[ramp(96, 1, 4)] = broadcast(0f32, 4)
+      }                                              }
+    }                                              }
 
 The same is done for the condition of an ``if_then_else`` in a stored value, as padding has them.
 Memory allocated inside the loop gets one element for each lane. A loop whose number of iterations depends on outer
@@ -69,10 +72,19 @@ from tilewright.tir.stmt import (
     Stmt,
     Store,
     While,
+    seq,
 )  # fmt: skip
 from tilewright.tir.transform.common import ScopedMutator, bind_range, body_pass
 from tilewright.tir.transform.rewrite_unsafe_select import is_unsafe
-from tilewright.tir.visitor import ExprMutator, ExprVisitor, StmtExprMutator, free_vars, stmt_vars, substitute
+from tilewright.tir.visitor import (
+    ExprMutator,
+    ExprVisitor,
+    StmtExprMutator,
+    free_vars,
+    stmt_vars,
+    substitute,
+    with_fresh_vars,
+)
 
 # Intrinsics that work lane by lane.
 _LANEWISE_NAMES = """
@@ -323,13 +335,48 @@ class _Vectorizer(StmtExprMutator):
         return IfThenElse(condition, then_case, else_case)
 
     def _guarded(self, s: IfThenElse) -> Stmt:
+        if s.else_case is not None:
+            raise _NeedsScalars
+        count = self._passing_lanes(s.condition)
+        if count is not None:
+            return self._first_lanes(s.then_case, count)
         whole = self._holds_for_all(s.condition)
-        if whole is None or s.else_case is not None:
+        if whole is None or isinstance(whole, IntImm):
             raise _NeedsScalars
         inner = self.visit_stmt(s.then_case)
         if isinstance(inner, For) and inner.loop_var.name == self.var.name + ".s":
             raise _NeedsScalars
-        return IfThenElse(whole, inner, self.scalarize(s))
+        with self.analyzer.constraint_scope(ops.logical_not(whole)):
+            count = self._passing_lanes(s.condition)
+            rest = self.scalarize(s) if count is None else self._first_lanes(s.then_case, count)
+        return IfThenElse(whole, inner, rest)
+
+    def _passing_lanes(self, condition: PrimExpr) -> int | None:
+        """How many lanes pass, from the first on, when the condition is a bound of the lane by a literal."""
+        simple = self.analyzer.simplify(condition)
+        if is_intrinsic(simple, "tir.likely"):
+            simple = simple.args[0]  # type: ignore[attr-defined]
+        if not isinstance(self.low, IntImm) or not isinstance(simple, (LT, LE)):
+            return None
+        if simple.a is not self.var or not isinstance(simple.b, IntImm):
+            return None
+        count = simple.b.value - self.low.value + (1 if isinstance(simple, LE) else 0)
+        return min(max(count, 0), self.lanes)
+
+    def _first_lanes(self, body: Stmt, count: int) -> Stmt:
+        """The first ``count`` lanes of ``body``, as vectors of powers of two."""
+        parts: list[Stmt] = []
+        start = 0
+        while start < count:
+            size = 1 << ((count - start).bit_length() - 1)
+            low = ops.add(self.low, start)
+            if size == 1:
+                part = substitute(body, {self.var: low})
+            else:
+                part = _Vectorizer(self.var, low, size, self.analyzer).visit_stmt(body)
+            parts.append(with_fresh_vars(part) if parts else part)
+            start += size
+        return seq(*parts)
 
     def _holds_for_all(self, condition: PrimExpr) -> PrimExpr | None:
         """The condition at both ends of the vector, when between them it can only hold too and the ends are simple.
