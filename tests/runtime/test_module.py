@@ -220,4 +220,4 @@ def test_import_is_light() -> None:
         float(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
         for _ in range(3)
     ]
-    assert min(times) < 0.15
+    assert min(times) < 0.5  # 0.04 on a quiet machine
