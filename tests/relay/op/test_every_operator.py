@@ -50,11 +50,6 @@ def declared_names() -> list[str]:
     return [n for n in found if Op.get(n).get_attr("OpDef").__module__.startswith("tilewright.")]
 
 
-def declared_names() -> list[str]:
-    """Operators of the package; other tests of the same process declare some of their own as test.*."""
-    return [n for n in Op.list_op_names() if Op.get(n).has_attr("OpDef") and not n.startswith("test.")]
-
-
 def test_every_declared_operator_says_what_it_means() -> None:
     declared = [Op.get(n) for n in declared_names()]
     assert len(declared) > 180
