@@ -60,12 +60,6 @@ WRITTEN_OUT = frozenset(
 
 # Cases of supported operators that are out of scope: a pattern of their names, and what the message says.
 OUT_OF_SCOPE: dict[str, str] = {
-    # the inliner of the onnx package cannot write out the node when inputs before the last are omitted
-    "test_attention_4d(_diff_heads_mask4d|_causal)?_padded_kv(_bf16)?": "Attention",
-    r"test_attention_4d(_gqa)?_causal_nonpad_(?!.*_expanded)\w+": "Attention",
-    "test_attention_4d_causal_with_past_and_present": "Attention",
-    r"test_attention_local_window_(with_past|ext_cache_(?!.*_expanded)\w+)": "Attention",
-    "test_causal_conv_with_state(_silu)?_with_past_state": "CausalConvWithState",
     # training
     "test_batchnorm_.*_training_mode": "training mode",
     "test_training_dropout(_default)?(_mask)?": "training mode",

@@ -10,6 +10,7 @@ from typing import Any
 
 import onnx
 import onnx.inliner
+import onnx.shape_inference
 
 from tilewright.ir.errors import UnsupportedError
 from tilewright.relay.frontend.onnx.context import OnnxImportError
@@ -22,6 +23,7 @@ _PROTOBUF_LIMIT_BYTES = (1 << 31) - 1
 _CHECKED_ELEMENTS = 1 << 10
 # Functions are written out level by level; ONNX's own nest three deep.
 _MAX_FUNCTION_DEPTH = 8
+_OWN_DOMAIN = "tilewright.written_out"
 
 
 def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
@@ -178,9 +180,35 @@ class _Expander:
             try:
                 model = onnx.inliner.inline_selected_functions(model, sorted(wanted), False, True)
             except Exception:
-                # The inliner cannot write out some nodes; they are then reported as unsupported.
-                break
+                try:
+                    model = onnx.inliner.inline_local_functions(self._with_own_functions(model, wanted))
+                except Exception:
+                    # What cannot be written out is reported as unsupported.
+                    break
         return model
+
+    def _with_own_functions(self, model: onnx.ModelProto, wanted: Collection[_Kind]) -> onnx.ModelProto:
+        """Definitions that depend on the inputs' types as functions of the model, one for each node.
+
+        The inliner itself gives up on such a node when it omits an input before the last.
+        """
+        inferred = onnx.shape_inference.infer_shapes(model).graph
+        types = {v.name: v.type for v in (*inferred.input, *inferred.value_info, *inferred.output)}
+        types |= {t.name: onnx.helper.make_tensor_type_proto(t.data_type, list(t.dims)) for t in inferred.initializer}
+        written = onnx.ModelProto()
+        written.CopyFrom(model)
+        for index, node in enumerate(written.graph.node):
+            schema: Any = self._schema((node.domain, node.op_type))
+            if (node.domain, node.op_type) not in wanted or not schema.has_context_dependent_function:
+                continue
+            given = [types[name].SerializeToString() if name else b"" for name in node.input]
+            function = onnx.FunctionProto()
+            function.ParseFromString(schema.get_context_dependent_function(node.SerializeToString(), given))
+            function.domain = node.domain = _OWN_DOMAIN
+            function.name = node.op_type = f"{node.op_type}_{index}"
+            written.functions.append(function)
+        written.opset_import.append(onnx.helper.make_opsetid(_OWN_DOMAIN, 1))
+        return written
 
     def _with_default_attributes(self, model: onnx.ModelProto, wanted: Collection[_Kind]) -> onnx.ModelProto:
         """Default values written into nodes: a function's body refers to attributes, which the inliner seeks there."""
