@@ -97,7 +97,7 @@ def group_conv2d_nchw(data: te.Tensor, kernel: te.Tensor, strides: Any, padding:
 def schedule_conv2d_nchw(outs: Any) -> te.Schedule:
     """Schedule ``conv2d_nchw`` or ``conv2d_transpose_nchw`` with injective computes after it.
 
-    These run, with the unpacking, once the whole convolution is done.
+    One task computes a row of one block of channels into a buffer that stays in cache, and unpacks it.
     """
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
@@ -112,7 +112,13 @@ def schedule_conv2d_nchw(outs: Any) -> te.Schedule:
         return s
     if unpack is not None and unpack not in s.outputs:
         s[unpack].compute_inline()
-    _schedule_vec(s, vec, parallel=worth_threads(vec, PARALLEL_PRODUCTS))
+    parallel = worth_threads(vec, PARALLEL_PRODUCTS)
+    if _unpacks_by_rows(vec, unpack, tensors[0].op):
+        row = _schedule_unpacking(s, tensors[0], constant_extent(vec.axis[-1]) or 1, parallel)
+        _schedule_vec(s, vec, parallel=False, at=(s[tensors[0]], row))
+    else:
+        _schedule_vec(s, vec, parallel)
+        schedule_injective_from_existing(s, tensors[0])
     stage = s[packed]
     stage.vectorize(packed.axis[-1])
     fused = stage.fuse(*packed.axis[:3])
@@ -120,11 +126,31 @@ def schedule_conv2d_nchw(outs: Any) -> te.Schedule:
         stage.parallel(fused)
     if pad is not None:
         schedule_padding(s, pad)
-    schedule_injective_from_existing(s, tensors[0])
     return s
 
 
-def _schedule_vec(s: te.Schedule, vec: Any, parallel: bool) -> None:
+def _unpacks_by_rows(vec: Any, unpack: Any | None, last: Any) -> bool:
+    """Whether the last operation has the convolution's shape, with whole blocks of channels in each group."""
+    if unpack is None or not same_shape(last, unpack):
+        return False
+    channels, groups, lanes = (constant_extent(a) or 0 for a in (unpack.axis[1], vec.axis[1], vec.axis[-1]))
+    return channels * groups * lanes > 0 and channels % (groups * lanes) == 0
+
+
+def _schedule_unpacking(s: te.Schedule, out: te.Tensor, lanes: int, parallel: bool) -> IterVar:
+    """Loops over rows of blocks of channels, and in a row channels outside columns; gives the loop over rows."""
+    stage = s[out]
+    n, c, y, x = stage.op.axis
+    block, channel = stage.split(c, factor=lanes)
+    stage.reorder(n, block, y, channel, x)
+    row = stage.fuse(n, block, y)
+    if parallel:
+        stage.parallel(row)
+    split_vector(stage, x, constant_extent(x), vector_lanes(out.dtype))
+    return row
+
+
+def _schedule_vec(s: te.Schedule, vec: Any, parallel: bool, at: tuple[te.Stage, IterVar] | None = None) -> None:
     tensor = vec.output(0)
     tile = choose_tile(machine(), constant_extent(vec.axis[-2]) or 1, [1])
     accumulators = s.cache_write(tensor, "local")
@@ -133,9 +159,10 @@ def _schedule_vec(s: te.Schedule, vec: Any, parallel: bool) -> None:
     ow_outer, ow_inner = out.split(ow, factor=tile.spatial)
     if (constant_extent(ow) or 0) % tile.spatial:
         out.pragma(ow_outer, "loop_partition_hint", 1)
-    fused = out.fuse(*outer)
-    if parallel:
-        out.parallel(fused)
+    if at is not None:
+        out.compute_at(*at)
+    elif parallel:
+        out.parallel(out.fuse(*outer))
     unroll_and_vectorize(out, [ow_inner], lanes)
     inner = s[accumulators]
     inner.compute_at(out, ow_outer)
