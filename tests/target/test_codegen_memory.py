@@ -112,6 +112,21 @@ def test_allocations_on_the_stack_and_in_workspaces(target: str, size: int) -> N
 
 
 @ON_ALL
+def test_workspaces_of_one_size_are_distinct(target: str) -> None:
+    size = 100_000
+    a, b = decl_buffer((size,), "float32", "A"), decl_buffer((size,), "float32", "B")
+    s, t = Var("S", PointerType(PrimType("float32"))), Var("T", PointerType(PrimType("float32")))
+    i, j, k = Var("i", "int32"), Var("j", "int32"), Var("k", "int32")
+    first = For(i, 0, size, 0, Store(s, Load("float32", a.data, i), i))
+    second = For(j, 0, size, 0, Store(t, Load("float32", a.data, j) * 2.0, j))
+    read = For(k, 0, size, 0, Store(b.data, Load("float32", s, k) + Load("float32", t, k), k))
+    inner = Allocate(t, "float32", [size], ops.const(True), SeqStmt([first, second, read]))
+    x = np.arange(size, dtype="float32")
+    _, out = run(target, Allocate(s, "float32", [size], ops.const(True), inner), [a, b], [x, np.zeros_like(x)])
+    np.testing.assert_array_equal(out, 3 * x)
+
+
+@ON_ALL
 def test_a_failed_assertion_reports_and_frees_its_workspace(target: str) -> None:
     a = decl_buffer((4,), "int32", "A")
     t = Var("T", PointerType(PrimType("float32")))

@@ -121,6 +121,7 @@ class FunctionEmitter(CallEmitter):
         if self.parent is None:  # unpacked arguments, such as dimensions, do not change
             self.data_variables.discard(s.var)
         if isinstance(s.value, Call) and s.value.op.name == "tir.TVMBackendAllocWorkspace":
+            self._pure.pop(s.value, None)  # another workspace of the same size is another call
             return self._with_workspace(s, s.value)
         return s.body
 
