@@ -40,7 +40,7 @@ class ConfigOption:
 
 # Modules that declare the options of a prefix; loaded when such an option is used, so that importing this stays cheap.
 _DECLARING_MODULES = {
-    "relay": ("tilewright.relay.transform.fuse_ops",),
+    "relay": ("tilewright.relay.transform.fuse_ops", "tilewright.relay.op.nn.winograd"),
     "target": ("tilewright.target.build",),
     "tir": ("tilewright.tir.transform.options", "tilewright.te.lower"),
 }

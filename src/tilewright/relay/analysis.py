@@ -284,7 +284,10 @@ def _extents(type_: Type) -> list[int]:
 
 def _macs(call: Call) -> int:
     name = call.op.name  # type: ignore[attr-defined]
-    if name.startswith("nn.conv") or name.startswith("nn.contrib_conv") or name.startswith("nn.contrib_depthwise"):
+    if name == "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform":  # those of the convolution it computes
+        weight = _extents(call.args[1].checked_type)
+        per_output, elements = 9 * weight[3] * weight[4], _extents(call.checked_type)
+    elif name.startswith("nn.conv") or name.startswith("nn.contrib_conv") or name.startswith("nn.contrib_depthwise"):
         transposed = "transpose" in name
         weight = _extents(call.args[1].checked_type)
         kernel_layout = layout(call.attrs.kernel_layout)  # type: ignore[union-attr]

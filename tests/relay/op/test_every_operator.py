@@ -10,6 +10,7 @@ from tests.relay.op import (
     test_reduce,
     test_transform,
     test_vision,
+    test_winograd,
 )
 from tests.relay.op.harness import Case, typed
 
@@ -30,6 +31,7 @@ TABLES = {
     "nn": test_nn.ALL,
     "image": test_image.CASES,
     "vision": test_vision.CASES,
+    "winograd": test_winograd.CASES,
 }
 
 

@@ -94,7 +94,10 @@ def test_meaning_is_kept(name: str, how: str) -> None:
             after = relay.transform.ConvertLayout(layouts)(mod)
     after = relay.transform.InferType()(after)
     assert str(after) != str(mod)
-    np.testing.assert_allclose(run(after), run(mod), rtol=1e-3, atol=1e-4)
+    want = run(mod)
+    largest = max(float(np.abs(w).max()) for w in (want if isinstance(want, (list, tuple)) else [want]))
+    # The rounding errors of Winograd convolution go with the largest value.
+    np.testing.assert_allclose(run(after), want, rtol=1e-3, atol=max(1e-4, 2e-5 * largest))
 
 
 def transforms(name: str, how: str = "llvm -mcpu=core-avx2") -> int:

@@ -3,6 +3,7 @@
 injective.py reduction.py softmax.py pooling.py extern.py   by kind of compute
 conv2d.py             channel-packed convolution, the fast path (``conv2d_layouts`` chooses the layouts)
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
+winograd.py           channel-packed 3x3 convolution with fewer multiplications
 dense.py              dense, matmul, batch_matmul             tiling.py             the choice of register tiles
 """
 
@@ -47,12 +48,14 @@ from tilewright.topi.cpu.injective import (
 from tilewright.topi.cpu.pooling import schedule_adaptive_pool, schedule_pool
 from tilewright.topi.cpu.reduction import schedule_reduce
 from tilewright.topi.cpu.softmax import schedule_softmax
+from tilewright.topi.cpu.winograd import conv2d_NCHWc_winograd, schedule_conv2d_NCHWc_winograd
 
 __all__ = [
-    "Conv2dLayouts", "batch_matmul", "conv2d_NCHWc", "conv2d_layouts", "conv2d_nchw", "conv2d_transpose_nchw",
-    "dense_block", "dense_nopack", "dense_pack", "group_conv2d_nchw", "schedule_adaptive_pool",
+    "Conv2dLayouts", "batch_matmul", "conv2d_NCHWc", "conv2d_NCHWc_winograd", "conv2d_layouts", "conv2d_nchw",
+    "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack", "group_conv2d_nchw", "schedule_adaptive_pool",
     "schedule_batch_matmul", "schedule_broadcast", "schedule_concatenate", "schedule_conv1d_ncw",
-    "schedule_conv2d_NCHWc", "schedule_conv2d_hwcn", "schedule_conv2d_nchw", "schedule_conv2d_nhwc",
+    "schedule_conv2d_NCHWc", "schedule_conv2d_NCHWc_winograd", "schedule_conv2d_hwcn",
+    "schedule_conv2d_nchw", "schedule_conv2d_nhwc",
     "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw", "schedule_conv_direct", "schedule_dense",
     "schedule_dense_nopack", "schedule_dense_pack", "schedule_depthwise_conv2d_NCHWc",
     "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc", "schedule_elemwise", "schedule_extern",

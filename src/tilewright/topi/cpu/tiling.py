@@ -28,7 +28,7 @@ def fits(cpu: CpuFeatures, tile: RegisterTile) -> bool:
     return tile.spatial * tile.vectors + tile.vectors + 1 <= cpu.vector_registers
 
 
-def _rate(spatial: int, vectors: int) -> float:
+def tile_rate(spatial: int, vectors: int) -> float:
     """Time of one multiply-add in a loop over such tiles, in units of the machine's peak."""
     accumulators = spatial * vectors
     loads = (spatial + vectors) / accumulators
@@ -39,9 +39,9 @@ def tile_cost(extent: int, tile: RegisterTile) -> float:
     """Time of one multiply-add over ``extent`` positions under ``tile``; what is left over gets a shorter tile."""
     spatial = min(tile.spatial, extent)
     rest = extent % spatial
-    cost = (extent - rest) * _rate(spatial, tile.vectors)
+    cost = (extent - rest) * tile_rate(spatial, tile.vectors)
     if rest:
-        cost += rest * _rate(rest, tile.vectors)
+        cost += rest * tile_rate(rest, tile.vectors)
     return cost / extent + (0.05 if rest else 0.0)
 
 

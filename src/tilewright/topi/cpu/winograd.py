@@ -1,6 +1,6 @@
 """Winograd convolution of channel-packed data: 3x3 windows, stride 1, for a fraction of the multiplications.
 
-A tile of m x m results comes of alpha x alpha inputs (alpha = m + 2) as ``A^T [(G g G^T) * (B^T d B)] A``: the products are
+A tile of m x m results comes of alpha x alpha inputs (alpha = m + 2) as ``A^T [(G g G^T) * (B^T d B)] A``: products are
 taken at alpha * alpha positions, each a matrix product over the input channels (Lavin and Gray, "Fast algorithms for
 convolutional neural networks", 2015). m = 4 needs a quarter of the direct method's multiplications, m = 2 needs 4 / 9.
 
@@ -26,14 +26,24 @@ from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.features import CpuFeatures, features
+from tilewright.target.target import Target
 from tilewright.topi.cpu.common import create_schedule, find_anchor, inline_injective, output_tensors
 from tilewright.topi.cpu.conv2d import padding_of, same_shape, schedule_padding, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import divisors_up_to
+from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to, tile_cost, tile_rate
 from tilewright.topi.nn.conv import output_extent, pad_spatial
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
+Array = np.ndarray[Any, Any]
 Matrix = tuple[tuple[float, ...], ...]
+
+# Of the cost model, in vector multiply-adds at the machine's peak: bytes that come meanwhile from the last-level cache
+# and from memory, and the work of both transforms on one position of one tile and vector (measured).
+_CACHE_BYTES = 13.0
+_MEMORY_BYTES = 5.0
+_TRANSFORM = 7.0
+_CLEAR_GAIN = 1.15  # by how much Winograd must be faster than the direct way, its weights being larger
+_PARALLEL_BLOCKS = 4  # blocks that an image is cut into at least, for several threads
 
 # For each m: B^T (alpha x alpha), G (alpha x 3) and A^T (m x alpha), from the points 0, 1, -1, (2, -2,) infinity.
 _MATRICES: dict[int, tuple[Matrix, Matrix, Matrix]] = {
@@ -64,16 +74,49 @@ _MATRICES: dict[int, tuple[Matrix, Matrix, Matrix]] = {
 }
 
 
-def transform_weight(weight: np.ndarray[Any, Any], tile_size: int) -> np.ndarray[Any, Any]:
-    """``G g G^T`` of weights (O, I, 3, 3, i, o): (alpha, alpha, O, I, i, o), computed in double precision."""
+def transform_weight(weight: Array, tile_size: int) -> Array:
+    """``G g G^T`` of weights (O, I, 3, 3, ...): (alpha, alpha, O, I, ...), computed in double precision."""
     g = np.array(_MATRICES[tile_size][1])
-    result = np.einsum("ay,bx,OIyxio->abOIio", g, g, weight.astype(np.float64), optimize=True)
+    result = np.einsum("ay,bx,OIyx...->abOI...", g, g, weight.astype(np.float64), optimize=True)
     return np.ascontiguousarray(result, dtype=weight.dtype)
+
+
+def convolve_tiles(data: Array, weight: Array, padding: Sequence[int], tile_size: int) -> Array:
+    """What ``conv2d_NCHWc_winograd`` computes, on numpy arrays of the same shapes."""
+    m, alpha = tile_size, tile_size + 2
+    transform_in, transform_out = (np.array(_MATRICES[m][k], data.dtype) for k in (0, 2))
+    top, left, bottom, right = padding
+    h, w = data.shape[2] + top + bottom - 2, data.shape[3] + left + right - 2
+    more_h, more_w = -h % m, -w % m
+    data = np.pad(data, [(0, 0), (0, 0), (top, bottom + more_h), (left, right + more_w), (0, 0)])
+    tiles = np.lib.stride_tricks.sliding_window_view(data, (alpha, alpha), (2, 3))[:, :, ::m, ::m]
+    inputs = np.einsum("ip,jq,bCyxcpq->ijbCyxc", transform_in, transform_in, tiles, optimize=True)
+    products = np.einsum("ijbCyxc,ijOCco->bOyxijo", inputs, weight, optimize=True)
+    result = np.einsum("pi,qj,bOyxijo->bOypxqo", transform_out, transform_out, products, optimize=True)
+    b, chunks, rows, _, columns, _, lanes = result.shape
+    cropped = result.reshape(b, chunks, rows * m, columns * m, lanes)[:, :, :h, :w]
+    return np.ascontiguousarray(cropped, dtype=data.dtype)
+
+
+def winograd_weight_transform(weight: te.Tensor, tile_size: int) -> te.Tensor:
+    """``transform_weight`` as a computation."""
+    matrix, alpha = _MATRICES[tile_size][1], tile_size + 2
+
+    def body(i: PrimExpr, j: PrimExpr, *rest: PrimExpr) -> Any:
+        o, c, *blocks = rest
+        rows = [_row_of(matrix, j, [weight(o, c, y, x, *blocks) for x in range(3)]) for y in range(3)]
+        return _row_of(matrix, i, rows)
+
+    shape = get_const_tuple(weight.shape)
+    return te.compute((alpha, alpha, *shape[:2], *shape[4:]), body, name="winograd_weight", tag="injective")
 
 
 @dataclass(frozen=True)
 class Blocking:
-    """Extents in tiles of a block and of a register tile, registers of channels, and parts of the channels."""
+    """Extents in tiles of a block and of a register tile, registers of channels, and parts of the channels.
+
+    ``cost`` is the modelled time of one thread in vector multiply-adds at the machine's peak.
+    """
 
     block_h: int
     block_w: int
@@ -81,31 +124,100 @@ class Blocking:
     columns: int
     vectors: int
     parts: int
+    cost: float
 
 
-def choose_blocking(cpu: CpuFeatures, tiles_h: int, tiles_w: int, in_channels: int, out_chunks: int,
-                    positions: int, batch: int = 1) -> Blocking:  # fmt: skip
-    """Register tiles that lose least at the image's edges, and blocks of them whose inputs fit the second-level cache."""
+def choose_blocking(
+    cpu: CpuFeatures, tile_size: int, tiles: tuple[int, int], in_channels: int, out_chunks: int, batch: int = 1
+) -> Blocking:
+    """Register tiles that lose least at the image's edges, and blocks of them whose inputs fit the second-level cache.
+
+    Parameters
+    ----------
+    tiles : tiles along the height and the width of an image
+    out_chunks : output channels, in vector registers
+    """
+    positions = (tile_size + 2) ** 2
+    (tiles_h, tiles_w), count = tiles, tiles[0] * tiles[1]
     candidates: list[tuple[float, tuple[int, int, int]]] = []
     for vectors in divisors_up_to(out_chunks, 4):
-        limit = (cpu.vector_registers - 1) // vectors - 1
+        limit = max(1, (cpu.vector_registers - 1) // vectors - 1)
         for columns in range(1, min(tiles_w, limit) + 1):
             for rows in range(1, min(tiles_h, limit // columns) + 1):
-                work = _rounded(tiles_h, rows) * _rounded(tiles_w, columns) / (tiles_h * tiles_w)
-                spatial = rows * columns
-                accumulators = spatial * vectors
-                rate = max(1.0, 10 / accumulators, (spatial + vectors) / accumulators, 4.5 / spatial)
-                candidates.append((work * (rate + 0.15 * (spatial + vectors) / accumulators), (rows, columns, vectors)))
-    rows, columns, vectors = min(candidates)[1]
-    budget = cpu.l2_bytes * 5 // 8 // (positions * in_channels * 4)
-    block_w = max(columns, _grow(tiles_w, columns, budget // rows))
-    block_h = max(rows, _grow(tiles_h, rows, budget // block_w))
-    blocks = batch * (_rounded(tiles_h, block_h) // block_h) * (_rounded(tiles_w, block_w) // block_w)
-    groups = out_chunks // vectors
+                padded = _rounded(tiles_h, rows) * _rounded(tiles_w, columns)
+                rate = tile_rate(rows * columns, vectors)
+                candidates.append((padded / count * rate, (rows, columns, vectors)))
+    time, register_tile = min(candidates)
+    work = _Work(cpu, positions, tiles, in_channels, out_chunks, batch, time)
+    return min((_block(work, register_tile, cpu.l2_bytes * times // 8) for times in (5, 20, 80)), key=lambda b: b.cost)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What ``_block`` divides; ``time`` is that of one multiply-add, with what is wasted at the edges."""
+
+    cpu: CpuFeatures
+    positions: int
+    tiles: tuple[int, int]
+    in_channels: int
+    out_chunks: int
+    batch: int
+    time: float
+
+
+def _block(work: _Work, register_tile: tuple[int, int, int], limit: int) -> Blocking:
+    """The largest block of register tiles (rows, columns, vectors) whose transformed inputs take ``limit`` bytes."""
+    cpu, (tiles_h, tiles_w), (rows, columns, vectors) = work.cpu, work.tiles, register_tile
+    lanes, count = cpu.lanes(32), work.batch * tiles_h * tiles_w
+    budget = limit // (work.positions * work.in_channels * 4)
+    block_w = _grow(tiles_w, columns, budget // rows)
+    block_h = _grow(tiles_h, rows, budget // block_w)
+    blocks = work.batch * (_rounded(tiles_h, block_h) // block_h) * (_rounded(tiles_w, block_w) // block_w)
     parts = 1
-    while blocks * parts < 8 and groups % (parts * 2) == 0:
+    while blocks * parts < _PARALLEL_BLOCKS and (work.out_chunks // vectors) % (parts * 2) == 0:
         parts *= 2
-    return Blocking(block_h, block_w, rows, columns, vectors, parts)
+    products = work.positions * count * work.in_channels * work.out_chunks * work.time
+    weight_bytes = work.positions * work.in_channels * work.out_chunks * lanes * 4
+    input_bytes = work.positions * work.in_channels * block_h * block_w * 4
+    again = (blocks - 1) * weight_bytes * _time_of_bytes(cpu, weight_bytes)
+    again += blocks * (work.out_chunks // vectors) * input_bytes * _time_of_bytes(cpu, input_bytes)
+    moved = count * (work.in_channels / lanes * parts + work.out_chunks) * work.positions * _TRANSFORM
+    cost = max(products, again) + weight_bytes / _MEMORY_BYTES + moved
+    return Blocking(block_h, block_w, rows, columns, vectors, parts, cost)
+
+
+def _time_of_bytes(cpu: CpuFeatures, size: int) -> float:
+    """Time to read a byte of ``size`` bytes that are read again and again; 0 in the core's own caches."""
+    if size <= cpu.l2_bytes * 5 // 8:
+        return 0.0
+    return 1 / _CACHE_BYTES if size <= cpu.l3_bytes // 2 else 1 / _MEMORY_BYTES
+
+
+def choose_winograd_tile(
+    channels: tuple[int, int, int], out: tuple[int, int], dtype: str, tile_sizes: Sequence[int], target: Target
+) -> int | None:
+    """Which of ``tile_sizes`` computes a 3x3 convolution fastest by the model; None when that is no clear gain.
+
+    Parameters
+    ----------
+    channels : (batch, input channels, output channels)
+    out : height and width of the output
+    """
+    cpu = features(target)
+    lanes = cpu.lanes(32)
+    batch, in_channels, out_channels = channels
+    if dtype != "float32" or in_channels % lanes or out_channels % lanes or min(*out, batch) < 1:
+        return None
+    chunks = out_channels // lanes
+    tile = choose_tile(cpu, out[1], divisors_up_to(chunks, 4))
+    work = 9 * in_channels * chunks
+    direct = batch * work * out[0] * out[1] * tile_cost(out[1], tile) + work * lanes * 4 / _MEMORY_BYTES
+    costs = {
+        m: choose_blocking(cpu, m, (-(-out[0] // m), -(-out[1] // m)), in_channels, chunks, batch).cost
+        for m in tile_sizes
+    }
+    best = min(costs, key=lambda m: costs[m], default=None)
+    return best if best is not None and costs[best] * _CLEAR_GAIN < direct else None
 
 
 def _rounded(extent: int, step: int) -> int:
@@ -160,7 +272,7 @@ def conv2d_NCHWc_winograd(
     ow = int(output_extent(w, 3, 1, 1, left, right))
     tiles_h, tiles_w = -(-oh // m), -(-ow // m)
     batch = n if isinstance(n, int) else 1
-    blocking = choose_blocking(features(), tiles_h, tiles_w, in_chunks * in_block, out_chunks, alpha**2, batch)
+    blocking = choose_blocking(features(), m, (tiles_h, tiles_w), in_chunks * in_block, out_chunks, batch)
     cfg["blocking"] = OtherOptionEntity(blocking)
     tiles_h, tiles_w = _rounded(tiles_h, blocking.block_h), _rounded(tiles_w, blocking.block_w)
     more_h, more_w = tiles_h * m + 2 - h - top, tiles_w * m + 2 - w - left
@@ -174,21 +286,21 @@ def conv2d_NCHWc_winograd(
         name="winograd_input_columns",
     )
     inputs = te.compute(
-        (alpha, alpha, n, in_chunks, tiles_h, tiles_w, in_block),
-        lambda i, j, b, ic, y, x, c: _row_of(transform_in, j, [columns(b, ic, y, x, i, k, c) for k in range(alpha)]),
+        (n, in_chunks, alpha, alpha, tiles_h, tiles_w, in_block),
+        lambda b, ic, i, j, y, x, c: _row_of(transform_in, j, [columns(b, ic, y, x, i, k, c) for k in range(alpha)]),
         name="winograd_input",
     )
     ico, ici = te.reduce_axis((0, in_chunks), name="ic_outer"), te.reduce_axis((0, in_block), name="ic_inner")
     products = te.compute(
-        (alpha, alpha, n, out_chunks, tiles_h, tiles_w, out_block),
-        lambda i, j, b, oc, y, x, o: te.sum(
-            inputs(i, j, b, ico, y, x, ici) * weight(i, j, oc, ico, ici, o), axis=[ico, ici]
+        (n, out_chunks, alpha, alpha, tiles_h, tiles_w, out_block),
+        lambda b, oc, i, j, y, x, o: te.sum(
+            inputs(b, ico, i, j, y, x, ici) * weight(i, j, oc, ico, ici, o), axis=[ico, ici]
         ),
         name="winograd_products",
     )
     rows = te.compute(
         (n, out_chunks, tiles_h, tiles_w, m, alpha, out_block),
-        lambda b, oc, y, x, i, j, o: _row_of(transform_out, i, [products(k, j, b, oc, y, x, o) for k in range(alpha)]),
+        lambda b, oc, y, x, i, j, o: _row_of(transform_out, i, [products(b, oc, k, j, y, x, o) for k in range(alpha)]),
         name="winograd_output_rows",
     )
 
@@ -242,6 +354,7 @@ def _schedule_steps(
     inputs: te.Tensor,
     columns: te.Tensor,
 ) -> None:
+    fused_tail = s[anchor] is not out
     sums = s.cache_write(products, "local")
     n, oc, oh, ow, lanes = out.op.axis
     block_h, inner_h = out.split(oh, factor=blocking.block_h * m)
@@ -254,7 +367,7 @@ def _schedule_steps(
     fused = out.fuse(n, block_h, block_w, part)
     out.parallel(fused)
     unroll_and_vectorize(out, [y, x], lanes)
-    if out.op is not anchor:
+    if fused_tail:
         step = s[anchor]
         step.compute_at(out, tile_w)
         unroll_and_vectorize(step, list(step.op.axis[2:4]), step.op.axis[4])
@@ -265,21 +378,21 @@ def _schedule_steps(
 
     product = s[products]
     product.compute_at(out, group)
-    i, j, b, pc, ph, pw, lanes = product.op.axis
+    b, pc, i, j, ph, pw, lanes = product.op.axis
     ph, row = product.split(ph, factor=blocking.rows)
     pw, column = product.split(pw, factor=blocking.columns)
     product.reorder(i, j, b, ph, pw, pc, row, column, lanes)
     unroll_and_vectorize(product, [pc, row, column], lanes)
     tile = s[sums]
     tile.compute_at(product, pw)
-    ti, tj, b, tc, th, tw, lanes = tile.op.axis
+    b, tc, ti, tj, th, tw, lanes = tile.op.axis
     ico, ici = tile.op.reduce_axis
     tile.reorder(ti, tj, b, ico, ici, th, tw, tc, lanes)
     unroll_and_vectorize(tile, [th, tw, tc], lanes)
 
     step = s[inputs]
     step.compute_at(out, fused)
-    i, j, b, ic, th, tw, lanes = step.op.axis
+    b, ic, i, j, th, tw, lanes = step.op.axis
     step.reorder(b, ic, th, tw, i, j, lanes)
     unroll_and_vectorize(step, [i, j], lanes)
     column_step = s[columns]

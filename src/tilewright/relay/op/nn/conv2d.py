@@ -16,6 +16,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import evaluate_conv, infer_conv, kernel_layout_for
+from tilewright.relay.op.nn.winograd import winograd_call
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import OpStrategy, wrap_compute_conv2d, wrap_topi_schedule
 from tilewright.target.target import Target
@@ -120,6 +121,10 @@ def _alter(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_t
         kernel_layout=chosen.kernel_layout,
         out_layout=chosen.out_layout,
     )
+    if not depthwise and attrs.out_dtype in ("", tinfos[0].dtype):
+        fast = winograd_call(inputs, packed, [known(data[0]), *(known(d) for d in data[1:])], target)
+        if fast is not None:
+            return fast
     return call(name, inputs, packed)
 
 

@@ -1,0 +1,223 @@
+"""Winograd convolution of packed channels: the convolution of transformed weights, and the transform of the weights.
+
+AlterOpLayout chooses them for 3x3 convolutions of constant weights that are faster so (``choose_winograd_tile`` in
+``topi.cpu.winograd``); FoldConstant then transforms the weights. The option ``relay.conv2d.winograd`` bounds the
+rounding error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TilewrightError, TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.transform import PassContext
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call, Constant
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, ints
+from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
+from tilewright.relay.op.nn.conv_common import conv_extent
+from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
+from tilewright.relay.op.transform.layout import layout_transform
+from tilewright.target.target import Target
+from tilewright.tir.layout import Layout, layout
+from tilewright.topi.cpu import winograd
+
+OPTION = "relay.conv2d.winograd"
+_TILE_SIZES = {"off": (), "2": (2,), "4": (2, 4)}
+
+PassContext.register_option(
+    OPTION,
+    str,
+    "4",
+    'largest tile of Winograd convolutions: "off" for none, "2" for 2x2 (rounding errors as of direct convolution), '
+    'or "4" for 4x4 (up to about 2e-5 of the largest value)',
+)
+
+
+class Conv2DWinogradAttrs(Attrs):
+    """Those of a convolution, and the extent of the tiles that are computed at a time."""
+
+    tile_size: int = 4
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    groups: int = 1
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    data_layout: str = "NCHW8c"
+    kernel_layout: str = "OIHW"
+    out_layout: str = ""
+    out_dtype: str = ""
+
+
+class WinogradWeightTransformAttrs(Attrs):
+    """Extent of the tiles."""
+
+    tile_size: int = 4
+
+
+class ContribConv2DWinogradWeightTransform(OpDef):
+    """Weights (O, I, 3, 3, ...) as ``nn.contrib_conv2d_winograd_NCHWc_without_weight_transform`` takes them."""
+
+    name = "nn.contrib_conv2d_winograd_weight_transform"
+    inputs = ("weight",)
+    attrs_type = WinogradWeightTransformAttrs
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(alpha, alpha, O, I, ...), alpha = tile_size + 2."""
+        weight = relations.tensor(types[0], "weight")
+        if weight is None:
+            return None
+        size = [known(d) for d in weight.shape[2:4]]
+        if attrs.tile_size not in (2, 4) or len(size) != 2 or any(d not in (3, None) for d in size):
+            raise TypeInferenceError(
+                f"Winograd's weights are (O, I, 3, 3, ...) and its tiles of 2 or 4, found shape "
+                f"{tuple(str(d) for d in weight.shape)} and tile_size {attrs.tile_size}"
+            )
+        alpha = as_expr(int(attrs.tile_size) + 2)
+        return TensorType((alpha, alpha, *weight.shape[:2], *weight.shape[4:]), weight.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """When the weights are no constants."""
+        return [winograd.winograd_weight_transform(inputs[0], int(attrs.tile_size))]
+
+    @staticmethod
+    def schedule(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
+        """Each element by itself."""
+        return topi.cpu.schedule_injective(outs)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """In double precision, rounded once."""
+        return [winograd.transform_weight(inputs[0], int(attrs.tile_size))]
+
+
+def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [winograd.conv2d_NCHWc_winograd(*inputs, ints(attrs.padding), int(attrs.tile_size))]
+
+    schedule = wrap_topi_schedule(winograd.schedule_conv2d_NCHWc_winograd)
+    return one_implementation(compute, schedule, "conv2d_NCHWc_winograd.cpu")
+
+
+class ContribConv2DWinogradNCHWc(OpDef):
+    """3x3 convolution with stride 1 of data (n, C, h, w, c) with transformed weights (alpha, alpha, O, C, c, o)."""
+
+    name = "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform"
+    inputs = ("data", "weight")
+    attrs_type = Conv2DWinogradAttrs
+    pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+
+    strategy = staticmethod(_strategy)
+
+    @staticmethod
+    def infer_correct_layout(
+        attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+    ) -> InferCorrectLayoutOutput:
+        """Data and result in the layouts of the attributes; the weights' has no letters."""
+        result = layout(attrs.out_layout or attrs.data_layout)
+        return InferCorrectLayoutOutput([layout(attrs.data_layout), UNDEFINED], [result], attrs)
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(n, O, h', w', o)."""
+        data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
+        if data is None or weight is None:
+            return None
+        fits = len(data.shape) == 5 and len(weight.shape) == 6
+        if fits:
+            pairs = [(data.shape[1], weight.shape[3]), (data.shape[4], weight.shape[4])]
+            pairs += [(weight.shape[i], as_expr(int(attrs.tile_size) + 2)) for i in range(2)]
+            fits = all(known(a) is None or known(b) is None or known(a) == known(b) for a, b in pairs)
+        if not fits:
+            raise TypeInferenceError(
+                f"data {tuple(str(d) for d in data.shape)} and transformed weights "
+                f"{tuple(str(d) for d in weight.shape)} do not fit for tile_size {attrs.tile_size}; expected "
+                "(n, C, h, w, c) and (tile_size + 2, tile_size + 2, O, C, c, o)"
+            )
+        pads = padding_of(attrs.padding, 2)
+        height, width = (conv_extent(data.shape[2 + i], 3, 1, 1, pads[i], pads[2 + i]) for i in range(2))
+        return TensorType((data.shape[0], weight.shape[2], height, width, weight.shape[5]), data.dtype)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """By its definition, all tiles at once."""
+        return [winograd.convolve_tiles(inputs[0], inputs[1], padding_of(attrs.padding, 2), int(attrs.tile_size))]
+
+
+def contrib_conv2d_winograd_weight_transform(weight: RelayExpr, tile_size: int) -> Call:
+    """Weights (O, I, 3, 3, ...) transformed to (tile_size + 2, tile_size + 2, O, I, ...)."""
+    return call(ContribConv2DWinogradWeightTransform.name, [weight], WinogradWeightTransformAttrs(tile_size=tile_size))
+
+
+def contrib_conv2d_winograd_nchwc_without_weight_transform(
+    data: RelayExpr,
+    weight: RelayExpr,
+    tile_size: int,
+    padding: Any = (0, 0),
+    channels: int | None = None,
+    data_layout: str = "NCHW8c",
+    kernel_layout: str = "OIHW8i8o",
+    out_layout: str = "",
+) -> Call:
+    """3x3 convolution with stride 1 of packed data with weights transformed for tiles of ``tile_size``.
+
+    ``kernel_layout`` is that of the weights before their transform.
+    """
+    attrs = Conv2DWinogradAttrs(
+        tile_size=tile_size,
+        padding=padding_of(padding, 2),
+        channels=channels,
+        kernel_size=(3, 3),
+        data_layout=data_layout,
+        kernel_layout=kernel_layout,
+        out_layout=out_layout or data_layout,
+    )
+    return call(ContribConv2DWinogradNCHWc.name, [data, weight], attrs)
+
+
+def winograd_call(inputs: Sequence[RelayExpr], attrs: Any, shape: Sequence[Any], target: Target) -> Call | None:
+    """The Winograd form of a packed convolution, given its inputs before packing; None where another way is faster.
+
+    Parameters
+    ----------
+    attrs : of ``nn.contrib_conv2d_NCHWc``: packed layouts, channels and kernel_size
+    shape : (n, c, h, w) of the data, n None when it is not known
+    """
+    level = PassContext.current().option(OPTION)
+    if level not in _TILE_SIZES:
+        raise TilewrightError(f"config option {OPTION} takes {', '.join(map(repr, _TILE_SIZES))}, got {level!r}")
+    strides, dilation = ints(attrs.strides), ints(attrs.dilation)
+    ones = {*strides, *dilation, int(attrs.groups)} == {1}
+    if not ones or ints(attrs.kernel_size) != (3, 3) or not isinstance(inputs[1], Constant):
+        return None
+    batch, channels, height, width = (1 if d is None else int(d) for d in shape)
+    top, left, bottom, right = padding_of(attrs.padding, 2)
+    out = height + top + bottom - 2, width + left + right - 2
+    tile = winograd.choose_winograd_tile(
+        (batch, channels, int(attrs.channels)), out, str(inputs[1].data.dtype), _TILE_SIZES[level], target
+    )
+    if tile is None:
+        return None
+    packed = layout_transform(inputs[1], "OIHW", attrs.kernel_layout)
+    weight = contrib_conv2d_winograd_weight_transform(packed, tile)
+    values = Conv2DWinogradAttrs(tile_size=tile, **dict(attrs.field_values()))
+    return call(ContribConv2DWinogradNCHWc.name, [inputs[0], weight], values)
+
+
+__all__ = ["Conv2DWinogradAttrs", "WinogradWeightTransformAttrs",
+           "contrib_conv2d_winograd_nchwc_without_weight_transform", "contrib_conv2d_winograd_weight_transform",
+           "winograd_call"]  # fmt: skip

@@ -1,0 +1,150 @@
+"""Winograd's operators, and where AlterOpLayout puts them, against torch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.relay.op.harness import case, check_kernels, check_meaning, check_type, random
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.contrib import graph_executor
+from tilewright.ir.errors import TilewrightError, TypeInferenceError
+from tilewright.relay.op.transform.layout import transform_array
+from tilewright.relay.type_infer import infer_expr
+from tilewright.topi.cpu.winograd import transform_weight
+
+WINOGRAD = "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform"
+DATA, WEIGHT = random(2, 16, 7, 10), random(24, 16, 3, 3, seed=1)
+PACKED_WEIGHT = transform_array(WEIGHT, "OIHW", "OIHW8i8o")
+RESULT = F.conv2d(torch.tensor(DATA), torch.tensor(WEIGHT), padding=1).numpy()
+
+
+def convolution(tile_size: int) -> Any:
+    return lambda a, b: relay.nn.contrib_conv2d_winograd_nchwc_without_weight_transform(
+        a, b, tile_size, padding=(1, 1), channels=24
+    )
+
+
+def transform(tile_size: int) -> Any:
+    return lambda a: relay.nn.contrib_conv2d_winograd_weight_transform(a, tile_size)
+
+
+CASES = [
+    *(
+        case(
+            f"winograd {m}",
+            convolution(m),
+            [transform_array(DATA, "NCHW", "NCHW8c"), transform_weight(PACKED_WEIGHT, m)],
+            transform_array(RESULT, "NCHW", "NCHW8c"),
+            rtol=0,
+            atol=5e-5 * np.abs(RESULT).max(),
+        )
+        for m in (2, 4)
+    ),
+    *(case(f"weights {m}", transform(m), [WEIGHT], transform_weight(WEIGHT, m)) for m in (2, 4)),
+    case("packed weights", transform(4), [PACKED_WEIGHT], transform_weight(PACKED_WEIGHT, 4)),
+]
+
+
+@pytest.mark.parametrize("item", CASES, ids=str)
+def test_meaning(item: Any) -> None:
+    check_type(item)
+    check_meaning(item)
+
+
+def test_kernels() -> None:
+    check_kernels(CASES)
+
+
+@pytest.mark.parametrize("shape", [(6, 6, 3, 1, 8, 8), (4, 4, 3, 2, 8, 8), (6, 6, 3, 2, 8)])
+def test_weights_that_do_not_fit_are_named(shape: tuple) -> None:
+    data = relay.var("x", shape=(2, 2, 7, 10, 8))
+    with pytest.raises(TypeInferenceError, match=r"\(2, 2, 7, 10, 8\).*do not fit for tile_size 4"):
+        infer_expr(convolution(4)(data, relay.var("w", shape=shape)))
+
+
+@pytest.mark.parametrize(("shape", "tile_size"), [((4, 4, 5, 5), 4), ((4, 4, 3, 3), 3)])
+def test_weights_of_other_windows_are_refused(shape: tuple, tile_size: int) -> None:
+    with pytest.raises(TypeInferenceError, match=r"\(O, I, 3, 3, ...\)"):
+        infer_expr(transform(tile_size)(relay.var("w", shape=shape)))
+
+
+def residual_block(channels: int, extent: int) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Two convolutions with bias, residual and ReLU: the function, an input, and torch's result."""
+    x = random(1, channels, extent, extent)
+    weights = [random(channels, channels, 3, 3, seed=k) / np.float32(channels) for k in (1, 2)]
+    biases = [random(channels, seed=k) for k in (3, 4)]
+    data = relay.var("x", shape=x.shape)
+
+    def layer(value: Any, k: int) -> Any:
+        out = relay.nn.conv2d(value, relay.const(weights[k]), padding=1, channels=channels, kernel_size=3)
+        return relay.nn.bias_add(out, relay.const(biases[k]))
+
+    func = relay.Function([data], relay.nn.relu(relay.add(layer(relay.nn.relu(layer(data, 0)), 1), data)))
+    t = torch.tensor(x, dtype=torch.float64)
+    first, second = (torch.tensor(w, dtype=torch.float64) for w in weights)
+    mean = [torch.tensor(b, dtype=torch.float64) for b in biases]
+    inner = F.relu(F.conv2d(t, first, mean[0], padding=1))
+    return func, x, F.relu(F.conv2d(inner, second, mean[1], padding=1) + t).numpy()
+
+
+def optimized(func: Any, level: str | None, target: str = "llvm -mcpu=core-avx2") -> list[Any]:
+    """The calls of convolutions after the graph passes."""
+    config = {} if level is None else {"relay.conv2d.winograd": level}
+    with tvm.transform.PassContext(opt_level=3, config=config):
+        mod = relay.optimize(tvm.IRModule.from_expr(func), target)[0]
+    calls: list[Any] = []
+    relay.analysis.post_order_visit(mod["main"], lambda e: calls.append(e) if isinstance(e, relay.Call) else None)
+    return [c for c in calls if "conv2d" in c.op.name]
+
+
+@pytest.mark.parametrize(("level", "tiles"), [("off", []), ("2", [2, 2]), ("4", [4, 4]), (None, [4, 4])])
+def test_the_option_bounds_the_tiles(level: str | None, tiles: Sequence[int]) -> None:
+    found = optimized(residual_block(64, 28)[0], level)
+    assert [c.attrs.tile_size for c in found if c.op.name == WINOGRAD] == tiles
+    assert len(found) == 2
+    if tiles:
+        assert all(isinstance(c.args[1], relay.Constant) for c in found)
+
+
+def test_an_unknown_level_is_refused() -> None:
+    with pytest.raises(TilewrightError, match=r"relay\.conv2d\.winograd takes 'off', '2', '4', got '6'"):
+        optimized(residual_block(16, 8)[0], "6")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "options"),
+    [(3, {"strides": 2}), (3, {"dilation": 2}), (3, {"groups": 2}), (1, {}), (5, {})],
+)
+def test_other_convolutions_stay_direct(kernel: int, options: dict) -> None:
+    weight = relay.const(random(64, 64 // options.get("groups", 1), kernel, kernel))
+    x = relay.var("x", shape=(1, 64, 28, 28))
+    func = relay.Function([x], relay.nn.conv2d(x, weight, padding=1, channels=64, kernel_size=kernel, **options))
+    assert [c.op.name for c in optimized(func, "4")] == ["nn.contrib_conv2d_NCHWc"]
+
+
+def test_weights_that_are_no_constants_stay_direct() -> None:
+    x, w = relay.var("x", shape=(1, 64, 28, 28)), relay.var("w", shape=(64, 64, 3, 3))
+    func = relay.Function([x, w], relay.nn.conv2d(x, w, padding=1, channels=64, kernel_size=3))
+    assert [c.op.name for c in optimized(func, "4")] == ["nn.contrib_conv2d_NCHWc"]
+
+
+@pytest.mark.parametrize("level", ["off", "2", "4"])
+def test_a_residual_block_agrees_with_torch(level: str) -> None:
+    func, x, want = residual_block(64, 27)
+    with tvm.transform.PassContext(opt_level=3, config={"relay.conv2d.winograd": level}):
+        lib = relay.build(tvm.IRModule.from_expr(func), "llvm")
+    module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    module.set_input("x", x)
+    module.run()
+    assert np.abs(module.get_output(0).numpy() - want).max() < 1e-5 * np.abs(want).max()
+
+
+def test_operations_are_counted_as_of_the_convolution() -> None:
+    data = relay.var("x", shape=(2, 2, 7, 10, 8))
+    call = infer_expr(convolution(4)(data, relay.var("w", shape=(6, 6, 3, 2, 8, 8))))
+    assert relay.analysis.get_total_mac_number(call) == 9 * 16 * RESULT.size
