@@ -81,7 +81,9 @@ def test_meaning_is_kept(name: str, how: str) -> None:
     x = relay.var("x", shape=X.shape)
     mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], PROGRAMS[name](x))))
     if how.startswith("llvm"):
-        with tvm.target.Target(how), tvm.transform.PassContext(opt_level=3):
+        # Winograd's rounding is tested on its own; here only layouts change.
+        direct = tvm.transform.PassContext(opt_level=3, config={"relay.conv2d.winograd": "off"})
+        with tvm.target.Target(how), direct:
             after = relay.transform.AlterOpLayout()(mod)
     else:
         if how == "NCHW4c":
@@ -94,10 +96,7 @@ def test_meaning_is_kept(name: str, how: str) -> None:
             after = relay.transform.ConvertLayout(layouts)(mod)
     after = relay.transform.InferType()(after)
     assert str(after) != str(mod)
-    want = run(mod)
-    largest = max(float(np.abs(w).max()) for w in (want if isinstance(want, (list, tuple)) else [want]))
-    # The rounding errors of Winograd convolution go with the largest value.
-    np.testing.assert_allclose(run(after), want, rtol=1e-3, atol=max(1e-4, 2e-5 * largest))
+    np.testing.assert_allclose(run(after), run(mod), rtol=1e-3, atol=1e-4)
 
 
 def transforms(name: str, how: str = "llvm -mcpu=core-avx2") -> int:

@@ -17,11 +17,11 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.backend.memory_plan import Lifetime, StoragePlan, peak_live_bytes, plan_storage
+from tilewright.relay.backend.memory_plan import Lifetime, StoragePlan, plan_storage
 from tilewright.relay.backend.progress import report_progress
 from tilewright.relay.backend.te_compiler import LoweredFunction, TECompiler
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
-from tilewright.relay.visitor import ExprFunctor
+from tilewright.relay.visitor import ExprFunctor, direct_children, post_order
 from tilewright.runtime.ndarray import NDArray
 
 _RESHAPE_OPS = frozenset(
@@ -59,7 +59,6 @@ class Graph:
     functions: list[LoweredFunction]
     plan: StoragePlan
     activation_bytes: int
-    peak_live_bytes: int
 
     def to_json(self) -> str:
         """TVM 0.8's graph JSON."""
@@ -112,7 +111,6 @@ class GraphCodegen(ExprFunctor[list[Entry]]):
         plan = plan_storage([lifetimes[s] for s in sorted(lifetimes)])
         number = {source: i for i, source in enumerate(sorted(lifetimes))}
         storage = [plan.storage[number[s]] for s in sources]
-        inner = [lifetimes[s] for s in lifetimes if not self._is_argument_entry(s)]
         arguments = {plan.storage[number[s]] for s in lifetimes if self._is_argument_entry(s)}
         activation = sum(size for i, size in enumerate(plan.sizes) if i not in arguments)
         return Graph(
@@ -122,7 +120,6 @@ class GraphCodegen(ExprFunctor[list[Entry]]):
             list(self.functions.values()),
             StoragePlan(storage, plan.sizes),
             activation,
-            peak_live_bytes(inner),
         )
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
@@ -271,20 +268,10 @@ def _describe_callee(func: RelayExpr) -> str:
     return f"a call of a {type(func).__name__}"
 
 
+def _data_flow_children(expr: RelayExpr) -> Sequence[RelayExpr]:
+    """What is evaluated before ``expr``; callees are kernels, not walked into."""
+    return expr.args if isinstance(expr, Call) else direct_children(expr)
+
+
 def _count_primitive_calls(body: RelayExpr) -> int:
-    seen: dict[RelayExpr, None] = {}
-    stack = [body]
-    while stack:
-        expr = stack.pop()
-        if expr in seen:
-            continue
-        seen[expr] = None
-        if isinstance(expr, Call):
-            stack.extend(expr.args)
-        elif isinstance(expr, Tuple):
-            stack.extend(expr.fields)
-        elif isinstance(expr, TupleGetItem):
-            stack.append(expr.tuple_value)
-        elif isinstance(expr, Let):
-            stack += [expr.value, expr.body]
-    return sum(isinstance(e, Call) for e in seen)
+    return sum(isinstance(e, Call) for e in post_order(body, _data_flow_children))

@@ -80,15 +80,3 @@ def plan_storage(tensors: Sequence[Lifetime]) -> StoragePlan:
 
 def _aligned(nbytes: int) -> int:
     return max(ALIGNMENT, (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)
-
-
-def peak_live_bytes(tensors: Sequence[Lifetime]) -> int:
-    """Largest sum of sizes alive at one step: what no plan can go below."""
-    events: list[tuple[int, int]] = []
-    for t in tensors:
-        events += [(t.first, _aligned(t.nbytes)), (t.last + 1, -_aligned(t.nbytes))]
-    peak = live = 0
-    for _, change in sorted(events):
-        live += change
-        peak = max(peak, live)
-    return peak

@@ -41,7 +41,6 @@ class LoweredFunction:
     """A kernel: its name, and what the graph records about it."""
 
     name: str
-    operators: tuple[str, ...]
     implementation: str
     layout_attrs: dict[str, str]
     hash: str
@@ -219,7 +218,6 @@ class TECompiler:
         implementation = builder.anchor.implementation
         return LoweredFunction(
             name,
-            tuple(builder.names),
             implementation.name if implementation else "",
             builder.layout_attrs,
             digest,

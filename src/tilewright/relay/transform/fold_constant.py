@@ -28,7 +28,7 @@ from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, const
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import open_children, typed_function_pass
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.visitor import ExprMutator, substitute
 from tilewright.runtime.ndarray import numpy_dtype
 
 _SHAPE_OPS = frozenset({"shape_of", "ndarray_size"})
@@ -61,8 +61,6 @@ class _ConstantFolder(ExprMutator):
         value = self.visit(expr.value)
         if not isinstance(value, Constant):
             return super().visit_let(expr)
-        from tilewright.relay.visitor import substitute
-
         return substitute(self.visit(expr.body), {expr.var: value})
 
     def visit_if(self, expr: If) -> RelayExpr:

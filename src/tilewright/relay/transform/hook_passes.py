@@ -35,23 +35,22 @@ class HookRewriter(ExprMutator):
         if not isinstance(expr.op, Op) or not isinstance(post, Call):
             return post
         hook = expr.op.get_attr(self.key)
-        replacement = hook(expr.attrs, list(post.args), expr) if hook else None
+        replacement = self.apply(hook, expr, list(post.args)) if hook else None
         return post if replacement is None else replacement
+
+    def apply(self, hook: Callable[..., Any], expr: Call, args: list[RelayExpr]) -> RelayExpr | None:
+        """Call the hook with what it takes."""
+        result: RelayExpr | None = hook(expr.attrs, args, expr)
+        return result
 
 
 class _LegalizeRewriter(HookRewriter):
     """TVM's legalize hooks take (attrs, args, types), the types ending with the result's."""
 
-    def visit_call(self, expr: Call) -> RelayExpr:
-        post = ExprMutator.visit_call(self, expr)
-        if not isinstance(expr.op, Op) or not isinstance(post, Call):
-            return post
-        hook: Callable[..., Any] | None = expr.op.get_attr(self.key)
-        if hook is None:
-            return post
+    def apply(self, hook: Callable[..., Any], expr: Call, args: list[RelayExpr]) -> RelayExpr | None:
         types = [a.checked_type for a in expr.args] + [expr.checked_type]
-        replacement = hook(expr.attrs, list(post.args), types)
-        return post if replacement is None else replacement
+        result: RelayExpr | None = hook(expr.attrs, args, types)
+        return result
 
 
 class _SimplifyInferenceRewriter(HookRewriter):
