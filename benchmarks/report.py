@@ -110,6 +110,7 @@ HEADINGS = (
     *("model", "threads", "engine", "median ms", "± MAD", "ratio", "difference"),
     *("build s", "MiB", "cores", "peak", "weights"),
 )
+LEFT = (0, 2)  # columns of text
 LEGEND = (
     "ratio: fastest peer over tilewright. difference: from ONNX Runtime, of its largest value. build: until ready.",
     "MiB: largest resident memory. cores: busy ones. peak: of the FMA peak. weights: of the DRAM read bandwidth.",
@@ -140,26 +141,41 @@ def rows(result: ModelResult, machine: Machine) -> list[tuple[str, ...]]:
     return made
 
 
-def table(results: Sequence[ModelResult], machine: Machine) -> Table:
-    """A line for each model and engine, for a terminal."""
-    made = Table(title="Latency of one run, fp32", caption="\n".join(LEGEND))
-    for index, heading in enumerate(HEADINGS):
-        made.add_column(heading, justify="left" if index in (0, 2) else "right")
-    for result in results:
-        for index, cells in enumerate(rows(result, machine)):
-            shown = (cells if index == 0 else ("", "", *cells[2:])) if len(cells) > 4 else cells
-            made.add_row(*map(escape, shown), style="bold" if cells[2] == OURS else None)
+def as_table(
+    title: str, headings: Sequence[str], groups: Sequence[Sequence[tuple[str, ...]]], left: Sequence[int], caption: str
+) -> Table:
+    """Groups of rows for a terminal; columns are aligned to the right but for those numbered in `left`.
+
+    Cells that repeat those of the row above in the group's leading columns are left blank.
+    """
+    made = Table(title=title, caption=caption)
+    for index, heading in enumerate(headings):
+        made.add_column(heading, justify="left" if index in left else "right")
+    for group in groups:
+        for index, cells in enumerate(group):
+            same = next((k for k, cell in enumerate(cells) if not index or cell != group[index - 1][k]), len(cells))
+            style = "bold" if OURS in cells else None
+            made.add_row(*[""] * same, *map(escape, cells[same:]), style=style)
         made.add_section()
     return made
 
 
+def as_markdown(headings: Sequence[str], lines: Sequence[tuple[str, ...]], left: Sequence[int]) -> str:
+    """A table for a document; columns are aligned to the right but for those numbered in `left`."""
+    alignment = ["---" if index in left else "---:" for index in range(len(headings))]
+    padded = [(*cells, *[""] * (len(headings) - len(cells))) for cells in lines]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (headings, alignment, *padded))
+
+
+def table(results: Sequence[ModelResult], machine: Machine) -> Table:
+    """A line for each model and engine, for a terminal."""
+    groups = [rows(result, machine) for result in results]
+    return as_table("Latency of one run, fp32", HEADINGS, groups, LEFT, "\n".join(LEGEND))
+
+
 def markdown(results: Sequence[ModelResult], machine: Machine) -> str:
     """The same table for a document."""
-    alignment = ["---" if index in (0, 2) else "---:" for index in range(len(HEADINGS))]
-    lines = [HEADINGS, alignment]
-    for result in results:
-        lines += [(*cells, *[""] * (len(HEADINGS) - len(cells))) for cells in rows(result, machine)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return as_markdown(HEADINGS, [line for result in results for line in rows(result, machine)], LEFT)
 
 
 def as_json(results: Sequence[ModelResult], machine: Machine, settings: dict[str, Any]) -> dict[str, Any]:
@@ -178,8 +194,13 @@ def as_json(results: Sequence[ModelResult], machine: Machine, settings: dict[str
                 share_of_read_bandwidth=result.bandwidth_share(name, machine),
             )
         models.append(entry)
+    return {"machine": described_machine(machine), "settings": settings, "models": models}
+
+
+def described_machine(machine: Machine) -> dict[str, Any]:
+    """What the JSON files say of the machine."""
     described = {"cpu": cpu_name(), "system": platform.platform(), "python": platform.python_version()}
-    return {"machine": {**described, **asdict(machine)}, "settings": settings, "models": models}
+    return {**described, **asdict(machine)}
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:

@@ -346,6 +346,14 @@ class ConfigSpace:
         """Fix a choice."""
         self._entity_map[name] = entity
 
+    def summary(self) -> str:
+        """The choices on one line: the parts of splits without the first, which is what is left, and other values."""
+        parts = []
+        for name, entity in self._entity_map.items():
+            value = " x ".join(map(str, entity.size[1:])) if isinstance(entity, SplitEntity) else entity
+            parts.append(f"{name} {value}")
+        return ", ".join(parts)
+
     def __repr__(self) -> str:
         lines = [f"ConfigSpace (len={len(self)}, space_map="]
         lines += [f"  {k:2d} {name}: {space}" for k, (name, space) in enumerate(self.space_map.items())]

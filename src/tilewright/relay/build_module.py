@@ -189,5 +189,6 @@ def _fill_report(report: BuildReport, graph: Graph, target: Target) -> None:
     report.kernels = len(graph.functions)
     report.kernel_calls = sum(n.op != "null" and not n.alias for n in graph.nodes)
     report.implementations = {f.name: f.implementation for f in graph.functions}
+    report.schedules = {f.name: f.schedule for f in graph.functions}
     report.activation_bytes = graph.activation_bytes
     report.parameter_bytes = sum(p.numpy().nbytes for p in graph.params.values())

@@ -45,13 +45,17 @@ def report_progress(stage: str, done: int, total: int, item: str = "") -> None:
 
 @dataclass
 class BuildReport:
-    """What a build did: seconds for each stage, counts, memory."""
+    """What a build did: seconds for each stage, counts, memory.
+
+    ``implementations`` and ``schedules`` say how each kernel is computed, and the choices of its template, if any.
+    """
 
     stage_seconds: dict[str, float] = field(default_factory=dict)
     operators: int = 0
     kernels: int = 0
     kernel_calls: int = 0
     implementations: dict[str, str] = field(default_factory=dict)
+    schedules: dict[str, str] = field(default_factory=dict)
     activation_bytes: int = 0
     parameter_bytes: int = 0
     cpu_features: tuple[str, ...] = ()

@@ -38,10 +38,11 @@ _MAX_NAME_LENGTH = 80
 
 @dataclass(frozen=True)
 class LoweredFunction:
-    """A kernel: its name, and what the graph records about it."""
+    """A kernel: its name, how it is computed and scheduled, and what the graph records about it."""
 
     name: str
     implementation: str
+    schedule: str
     layout_attrs: dict[str, str]
     hash: str
 
@@ -214,11 +215,13 @@ class TECompiler:
             inputs, outputs, schedule, builder = build_schedule(func, self.target)
             name = self._unique(kernel_name(builder.names, digest))
             prim_func = lower_schedule(schedule, [*inputs, *outputs], name=name)[name]
+            config = DispatchContext.current.query_of(outputs, self.target)
         self.emit(prim_func)
         implementation = builder.anchor.implementation
         return LoweredFunction(
             name,
             implementation.name if implementation else "",
+            config.summary() if config is not None else "",
             builder.layout_attrs,
             digest,
         )

@@ -126,6 +126,10 @@ class Blocking:
     parts: int
     cost: float
 
+    def __str__(self) -> str:
+        registers = f"{self.rows} x {self.columns} x {self.vectors}"
+        return f"{self.block_h} x {self.block_w} in registers of {registers}, {self.parts} parts"
+
 
 def choose_blocking(
     cpu: CpuFeatures, tile_size: int, tiles: tuple[int, int], in_channels: int, out_chunks: int, batch: int = 1
@@ -193,6 +197,23 @@ def _time_of_bytes(cpu: CpuFeatures, size: int) -> float:
     return 1 / _CACHE_BYTES if size <= cpu.l3_bytes // 2 else 1 / _MEMORY_BYTES
 
 
+def direct_cost(cpu: CpuFeatures, channels: tuple[int, int, int], out: tuple[int, int], window: int) -> float:
+    """Modelled time of the direct convolution on one thread, in vector multiply-adds at the machine's peak.
+
+    Parameters
+    ----------
+    channels : (batch, input channels that each output channel sums, output channels)
+    out : height and width of the output
+    window : elements of the kernel's window
+    """
+    lanes = cpu.lanes(32)
+    batch, in_channels, out_channels = channels
+    chunks = max(1, out_channels // lanes)
+    tile = choose_tile(cpu, out[1], divisors_up_to(chunks, 4))
+    work = window * in_channels * chunks
+    return batch * work * out[0] * out[1] * tile_cost(out[1], tile) + work * lanes * 4 / _MEMORY_BYTES
+
+
 def choose_winograd_tile(
     channels: tuple[int, int, int], out: tuple[int, int], dtype: str, tile_sizes: Sequence[int], target: Target
 ) -> int | None:
@@ -209,9 +230,7 @@ def choose_winograd_tile(
     if dtype != "float32" or in_channels % lanes or out_channels % lanes or min(*out, batch) < 1:
         return None
     chunks = out_channels // lanes
-    tile = choose_tile(cpu, out[1], divisors_up_to(chunks, 4))
-    work = 9 * in_channels * chunks
-    direct = batch * work * out[0] * out[1] * tile_cost(out[1], tile) + work * lanes * 4 / _MEMORY_BYTES
+    direct = direct_cost(cpu, channels, out, 9)
     costs = {
         m: choose_blocking(cpu, m, (-(-out[0] // m), -(-out[1] // m)), in_channels, chunks, batch).cost
         for m in tile_sizes

@@ -1,0 +1,228 @@
+"""What a compiled model's kernels are: which kind, what shapes, how much work, and what the cost models say of them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.op import Op
+from tilewright.ir.structural import structural_hash
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.nn.conv_common import canonical_shape
+from tilewright.relay.visitor import post_order
+from tilewright.target.features import CpuFeatures, features
+from tilewright.target.target import Target
+from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, tile_cost
+from tilewright.topi.cpu.winograd import choose_blocking, direct_cost
+
+Shape = tuple[int, ...]
+
+# the kind of a kernel is that of its operator of the heaviest pattern
+_KIND_OF_NAME = {
+    "nn.contrib_depthwise_conv2d_NCHWc": "depthwise",
+    "nn.dense": "dense",
+    "nn.matmul": "dense",
+    "nn.contrib_dense_pack": "dense",
+    "nn.batch_matmul": "batch_matmul",
+    "take": "gather",
+    "gather": "gather",
+    "gather_nd": "gather",
+}
+_KIND_OF_PART = (
+    ("conv", "conv"),
+    ("pool", "pool"),
+    ("softmax", "softmax"),
+    ("norm", "norm"),
+    ("attention", "attention"),
+)
+KINDS = (
+    *("conv", "depthwise", "dense", "batch_matmul", "attention", "pool", "softmax", "norm"),
+    *("reduce", "elementwise", "gather", "other"),
+)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A distinct kernel of a compiled model.
+
+    `flops`: two for each multiply-add of the plain method, whatever the implementation. `bytes_read`,
+    `bytes_written`: sizes of arguments and results. `cost`: modelled time of one thread in vector multiply-adds
+    at the machine's peak, None without a model. `calls`: how many times a run of the model calls it.
+    """
+
+    name: str
+    digest: str
+    kind: str
+    operators: str
+    shape: str
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    flops: int
+    bytes_read: int
+    bytes_written: int
+    calls: int
+    implementation: str
+    schedule: str
+    cost: float | None
+
+    @property
+    def bytes(self) -> int:
+        """Bytes read and written."""
+        return self.bytes_read + self.bytes_written
+
+
+def kernels_of(factory: Any) -> Iterator[Kernel]:
+    """The distinct kernels of what `relay.build` gave, in the order in which the model calls them first."""
+    nodes = [node["attrs"] for node in json.loads(factory.get_graph_json())["nodes"] if node["op"] != "null"]
+    names = {node["hash"]: node["func_name"] for node in nodes if "hash" in node}
+    calls = Counter(node["func_name"] for node in nodes)
+    report, cpu = factory.function_metadata, features(Target(factory.target))
+    seen = set()
+    for expr in post_order(factory.ir_mod["main"].body):
+        if not isinstance(expr, Call) or not isinstance(expr.op, Function):
+            continue
+        digest = f"{structural_hash(expr.op) & (2**64 - 1):016x}"
+        if digest in seen or digest not in names:
+            continue
+        seen.add(digest)
+        name = names[digest]
+        yield _describe(expr.op, name, digest, calls[name], report, cpu)
+
+
+def _describe(func: Function, name: str, digest: str, calls: int, report: Any, cpu: CpuFeatures) -> Kernel:
+    operators = [e for e in post_order(func.body) if isinstance(e, Call) and isinstance(e.op, Op)]
+    anchor = max(operators, key=lambda c: c.op.get_attr("TOpPattern", OpPattern.OPAQUE))
+    inputs = tuple(t for p in func.params for t in _tensors(p.checked_type))
+    outputs = _tensors(func.body.checked_type)
+    return Kernel(
+        name,
+        digest,
+        kind_of(anchor),
+        " ".join(c.op.name.removeprefix("nn.").removeprefix("contrib_") for c in operators),
+        label(anchor),
+        inputs,
+        outputs,
+        sum(flops_of(c) for c in operators),
+        sum(map(_nbytes, inputs)),
+        sum(map(_nbytes, outputs)),
+        calls,
+        report.implementations[name],
+        report.schedules[name],
+        modelled_cost(anchor, cpu),
+    )
+
+
+def kind_of(call: Call) -> str:
+    """Which of `KINDS` an operator call is."""
+    name, pattern = call.op.name, call.op.get_attr("TOpPattern", OpPattern.OPAQUE)
+    if name in _KIND_OF_NAME:
+        return _KIND_OF_NAME[name]
+    for part, kind in _KIND_OF_PART:
+        if part in name:
+            grouped = kind == "conv" and int(getattr(call.attrs, "groups", 1)) > 1
+            return "depthwise" if grouped and _window(call)[1] == 1 else kind
+    if pattern <= OpPattern.INJECTIVE:
+        return "elementwise"
+    return "reduce" if pattern == OpPattern.COMM_REDUCE else "other"
+
+
+def flops_of(call: Call) -> int:
+    """Two operations for each multiply-add of a convolution or a product; 0 for other operators."""
+    name = call.op.name
+    if name == "nn.batch_matmul":
+        inner = _shape(call.args[0])[1 if call.attrs.transpose_a else 2]
+        return 2 * math.prod(_shape(call)) * inner
+    if _KIND_OF_NAME.get(name) == "dense":
+        data = _shape(call.args[0])
+        inner = data[0] if getattr(call.attrs, "transpose_a", False) else data[-1]
+        return 2 * math.prod(_shape(call)) * inner
+    if "conv" not in name or not hasattr(call.attrs, "kernel_layout"):
+        return 0
+    window, per_group = _window(call)
+    if "transpose" in name:
+        # every input element meets the filters of its channel once
+        return 2 * math.prod(_shape(call.args[0])) * window * per_group
+    return 2 * math.prod(_shape(call)) * window * per_group
+
+
+def _window(call: Call) -> tuple[int, int]:
+    """Elements of a convolution's window, and the kernel's second dimension: input channels per group."""
+    shape = _shape(call.args[1])
+    if "winograd" in call.op.name:
+        _, _, _, chunks, block, _ = shape
+        return 9, chunks * block
+    rank = sum(c in "DHW" for c in call.attrs.kernel_layout)
+    canonical = ("IO" if call.attrs.kernel_layout.startswith("I") else "OI") + "DHW"[3 - rank :]
+    _, second, *window = canonical_shape(call.args[1].checked_type.shape, call.attrs.kernel_layout, canonical, "kernel")
+    return math.prod(int(extent) for extent in window), int(second)
+
+
+def label(call: Call) -> str:
+    """The shapes of an operator call: m x k x n of products, logical ones of convolutions, else all as they are."""
+    kind, result = kind_of(call), _shape(call)
+    if kind == "dense":
+        *rows, columns = result
+        return f"{math.prod(rows)} x {flops_of(call) // (2 * math.prod(result) or 1)} x {columns}"
+    if kind in ("conv", "depthwise") and call.attrs.kernel_size is not None:
+        rank = len(call.attrs.kernel_size)
+        data, out = (
+            canonical_shape(_tensors(e.checked_type)[0].shape, layout, "NC" + "DHW"[3 - rank :], "data")
+            for e, layout in (
+                (call.args[0], call.attrs.data_layout),
+                (call, call.attrs.out_layout or call.attrs.data_layout),
+            )
+        )
+        strides = max(int(s) for s in call.attrs.strides)
+        return f"{_by(data)}, {_by(call.attrs.kernel_size)}{f'/{strides}' if strides > 1 else ''} -> {_by(out[1:])}"
+    arguments = [t for arg in call.args for t in _tensors(arg.checked_type)]
+    text = " ".join(_by(t.concrete_shape) for t in arguments[:3]) + " ..." * (len(arguments) > 3) + " -> " + _by(result)
+    return text + (
+        f", {_by(call.attrs.pool_size)}/{int(call.attrs.strides[0])}" if hasattr(call.attrs, "pool_size") else ""
+    )
+
+
+def modelled_cost(call: Call, cpu: CpuFeatures) -> float | None:
+    """The cost model's time of one thread in vector multiply-adds at the machine's peak; None without a model."""
+    name, lanes = call.op.name, cpu.lanes(32)
+    if not isinstance(call.checked_type, TensorType) or call.checked_type.dtype != "float32":
+        return None
+    if name == "nn.contrib_dense_pack":
+        rows, columns = _shape(call)
+        registers = max(1, _shape(call.args[1])[2] // lanes)
+        tile = choose_tile(cpu, max(rows, 1), [1], registers)
+        rate = tile_cost(max(rows, 1), RegisterTile(tile.spatial, registers))
+        return rows * _shape(call.args[0])[1] * columns / lanes * rate if rows > 1 else None
+    if name not in ("nn.contrib_conv2d_NCHWc", "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform"):
+        return None
+    batch, chunks, height, width, block = _shape(call)
+    window, in_channels = _window(call)
+    if "winograd" in name:
+        m = int(call.attrs.tile_size)
+        return choose_blocking(cpu, m, (-(-height // m), -(-width // m)), in_channels, chunks, batch).cost
+    return direct_cost(cpu, (batch, in_channels, chunks * block), (height, width), window)
+
+
+def _tensors(type_: Type) -> tuple[TensorType, ...]:
+    if isinstance(type_, TupleType):
+        return tuple(t for item in type_.fields for t in _tensors(item))
+    assert isinstance(type_, TensorType)
+    return (type_,)
+
+
+def _shape(expr: Any) -> Shape:
+    return tuple(int(extent) for extent in _tensors(expr.checked_type)[0].concrete_shape)
+
+
+def _nbytes(type_: TensorType) -> int:
+    return math.prod(type_.concrete_shape) * dt.nbytes(type_.dtype)
+
+
+def _by(extents: Any) -> str:
+    return "x".join(str(int(extent)) for extent in extents) or "scalar"

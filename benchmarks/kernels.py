@@ -1,0 +1,325 @@
+"""Every kernel of compiled models on its own: its time, and its share of what the machine can do.
+
+    python -m benchmarks.kernels --models resnet50 bert_base --kinds conv dense --threads 1 2
+
+Models are those of `benchmarks.latency`, compiled untuned. Each distinct kernel becomes a graph of nothing but calls
+of it, so that threads, argument passing and memory are as in a model. Warm, all calls work on the same arrays, which
+stay in whatever cache they fit. Where memory would limit the kernel (its operations per byte are below the machine's),
+it is also measured cold: so many calls with arrays of their own that no cache holds them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from rich.console import Console
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.contrib import graph_executor
+from tilewright.runtime.module import set_num_threads
+from tilewright.testing import zoo
+
+from . import peak
+from .kernel_work import KINDS, Kernel, kernels_of
+from .latency import find_model
+from .report import as_markdown, as_table, described_machine, write_json
+
+WARM_CALLS = 8  # in one run of a graph: enough to make the cost of starting the run small
+MOST_COLD_CALLS = 1024  # a kernel that would need more is too small to be limited by memory
+REPORT_COLUMNS = 250  # of a table that is not printed to a terminal
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long to measure: the median of `repeats` times of about `milliseconds`."""
+
+    repeats: int
+    milliseconds: int
+
+
+THOROUGH = Plan(repeats=15, milliseconds=15)
+QUICK = Plan(repeats=5, milliseconds=4)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Median seconds of a call with so many threads: from caches, and, where it was measured, from memory."""
+
+    threads: int
+    warm: float
+    cold: float | None
+
+
+@dataclass
+class KernelResult:
+    """A kernel, the models that call it, and its times."""
+
+    kernel: Kernel
+    models: list[str]
+    timings: list[Timing]
+
+    def speedup(self, timing: Timing) -> float | None:
+        """How many times faster than on one thread."""
+        if timing.threads == 1:
+            return None
+        return next((one.warm / timing.warm for one in self.timings if one.threads == 1), None)
+
+    def gflops(self, timing: Timing) -> float | None:
+        """Operations of the plain method per nanosecond; None for kernels without multiply-adds."""
+        return self.kernel.flops / timing.warm * 1e-9 if self.kernel.flops else None
+
+    def modelled(self, timing: Timing, machine: peak.Machine) -> float | None:
+        """The cost model's seconds, for threads that share the work evenly."""
+        if self.kernel.cost is None:
+            return None
+        lanes = max(peak.vector_widths().values())
+        return self.kernel.cost * lanes * 2e-9 / machine.best_gflops(1) / timing.threads
+
+
+def limit(kernel: Kernel, threads: int, machine: peak.Machine, cold: bool) -> tuple[str, float]:
+    """The memory level that holds a kernel's arrays (DRAM when `cold`) and its measured GB/s.
+
+    Of a kernel that writes little, such as a product with one row, the reading bandwidth, else that of copies.
+    """
+    level = "DRAM"
+    if not cold and kernel.bytes <= peak.cache_bytes(3) // 2:
+        level = "L2" if kernel.bytes <= peak.cache_bytes(2) * threads // 2 else "L3"
+    rates = machine.read_gbps if kernel.bytes_written * 8 < kernel.bytes_read else machine.copy_gbps
+    return level, rates[level][threads]
+
+
+def memory_bound(kernel: Kernel, machine: peak.Machine) -> bool:
+    """Whether memory, not arithmetic, limits the kernel when its arrays are in no cache."""
+    balance = machine.best_gflops(1) / machine.copy_gbps["DRAM"][1]
+    return kernel.flops < balance * kernel.bytes
+
+
+def graph_of_calls(kernel: Kernel, calls: int, shared: bool) -> str:
+    """The graph JSON of so many calls of a kernel, on the same arrays if `shared`, else on arrays of their own."""
+    nodes: list[dict[str, Any]] = []
+    types: list[Any] = []
+    storage: list[int] = []
+    row_ptr = [0]
+
+    def add(node: dict[str, Any], results: Sequence[Any], first_storage: int) -> int:
+        nodes.append(node)
+        types.extend(results)
+        storage.extend(range(first_storage, first_storage + len(results)))
+        row_ptr.append(len(types))
+        return len(nodes) - 1
+
+    each = len(kernel.inputs) + len(kernel.outputs)
+    attrs = {"num_outputs": str(len(kernel.outputs)), "num_inputs": str(len(kernel.inputs))}
+    attrs |= {"flatten_data": "0", "func_name": kernel.name}
+    sets = 1 if shared else calls
+    arguments = [
+        [
+            add({"op": "null", "name": f"x{s}_{i}", "inputs": []}, [type_], s * each + i)
+            for i, type_ in enumerate(kernel.inputs)
+        ]
+        for s in range(sets)
+    ]
+    for call in range(calls):
+        index = call % sets
+        inputs = [[argument, 0, 0] for argument in arguments[index]]
+        node = {"op": "tvm_op", "name": f"call{call}", "attrs": attrs, "inputs": inputs}
+        last = add(node, kernel.outputs, index * each + len(kernel.inputs))
+    shapes = [list(t.concrete_shape) for t in types]
+    return json.dumps(
+        {
+            "nodes": nodes,
+            "arg_nodes": [i for i, node in enumerate(nodes) if node["op"] == "null"],
+            "heads": [[last, i, 0] for i in range(len(kernel.outputs))],
+            "attrs": {
+                "dltype": ["list_str", [t.dtype for t in types]],
+                "device_index": ["list_int", [1] * len(types)],
+                "storage_id": ["list_int", storage],
+                "shape": ["list_shape", shapes],
+            },
+            "node_row_ptr": row_ptr,
+        }
+    )
+
+
+def time_calls(library: Any, kernel: Kernel, calls: int, shared: bool, plan: Plan) -> Iterator[float]:
+    """Median seconds of a call, measured anew (with the threads then set) each time the next one is asked for."""
+    module = graph_executor.create(graph_of_calls(kernel, calls, shared), library, tvm.cpu())
+    generator = np.random.default_rng(0)
+    for index in range(module.get_num_inputs()):
+        array = module.get_input(index)
+        dtype = tvm.runtime.ndarray.numpy_dtype(array.dtype)
+        # zeros are valid indices and conditions
+        floating = np.issubdtype(dtype, np.floating)
+        array.copyfrom(generator.random(array.shape, "float32") if floating else np.zeros(array.shape, dtype))
+    while True:
+        module.run()
+        yield module.benchmark(tvm.cpu(), repeat=plan.repeats, number=1, min_repeat_ms=plan.milliseconds).median / calls
+
+
+def measure_kernel(
+    library: Any, kernel: Kernel, model: str, threads: Sequence[int], machine: peak.Machine, plan: Plan
+) -> KernelResult:
+    """Time one kernel with each number of threads."""
+    warm = time_calls(library, kernel, WARM_CALLS, True, plan)
+    calls = math.ceil(4 * peak.cache_bytes(3) / max(1, kernel.bytes))
+    from_memory = memory_bound(kernel, machine) and kernel.kind != "gather" and calls <= MOST_COLD_CALLS
+    cold = time_calls(library, kernel, calls, False, plan) if from_memory else None
+    timings = []
+    for count in threads:
+        set_num_threads(count)
+        timings.append(Timing(count, next(warm), next(cold) if cold is not None else None))
+    set_num_threads(0)
+    return KernelResult(kernel, [model], timings)
+
+
+def measure_models(
+    models: Sequence[str], kinds: Sequence[str], threads: Sequence[int], machine: peak.Machine, plan: Plan
+) -> list[KernelResult]:
+    """Compile the models and time their kernels; one that several models call is measured once.
+
+    Sorted by kind, and then by the time that a run of the first model spends in them.
+    """
+    results: dict[str, KernelResult] = {}
+    for model in models:
+        path, inputs = find_model(model)
+        module, params = relay.frontend.from_onnx(onnx.load(str(path)), {n: v.shape for n, v in inputs.items()})
+        with tvm.transform.PassContext(opt_level=3):
+            factory = relay.build(module, target="llvm", params=params)
+        for kernel in kernels_of(factory):
+            if kernel.kind not in kinds:
+                continue
+            if kernel.digest in results:
+                results[kernel.digest].models.append(model)
+            else:
+                found = measure_kernel(factory.get_lib(), kernel, model, threads, machine, plan)
+                results[kernel.digest] = found
+    return sorted(results.values(), key=lambda r: (KINDS.index(r.kernel.kind), -r.kernel.calls * r.timings[0].warm))
+
+
+HEADINGS = (
+    *("kind", "operators", "shape", "calls", "models", "threads", "µs", "GFLOP/s", "GB/s", "cold GB/s", "speed-up"),
+    *("model µs", "implementation", "schedule"),
+)
+LEFT = (0, 1, 2, 4, 12, 13)
+LEGEND = (
+    "GFLOP/s: of the plain method, and share of the FMA peak. GB/s: arguments and results, and share of the measured "
+    "bandwidth of the level that holds them; cold: of arrays in no cache, and share of DRAM's.\n"
+    "calls: in a run of the first model. speed-up: over one thread. model: what the cost model says, and its error."
+)
+
+
+def rows(result: KernelResult, machine: peak.Machine) -> list[tuple[str, ...]]:
+    """What the tables say of one kernel: a row of cells for each number of threads, under `HEADINGS`."""
+    kernel, made = result.kernel, []
+    models = result.models[0] + (f" +{len(result.models) - 1}" if len(result.models) > 1 else "")
+    for timing in result.timings:
+        gflops, speedup = result.gflops(timing), result.speedup(timing)
+        modelled = result.modelled(timing, machine)
+        share = "" if gflops is None else f"{gflops:.0f} ({gflops / machine.best_gflops(timing.threads):.0%})"
+        error = "" if modelled is None else f"{_microseconds(modelled)} ({modelled / timing.warm - 1:+.0%})"
+        made.append(
+            (
+                kernel.kind,
+                kernel.operators,
+                kernel.shape,
+                str(kernel.calls),
+                models,
+                str(timing.threads),
+                _microseconds(timing.warm),
+                share,
+                _bandwidth(kernel, timing.warm, timing.threads, machine, cold=False),
+                _bandwidth(kernel, timing.cold, timing.threads, machine, cold=True),
+                "" if speedup is None else f"{speedup:.2f}",
+                error,
+                kernel.implementation,
+                kernel.schedule,
+            )
+        )
+    return made
+
+
+def _microseconds(seconds: float) -> str:
+    return f"{1e6 * seconds:.{0 if seconds > 1e-4 else 1 if seconds > 1e-5 else 2}f}"
+
+
+def _bandwidth(kernel: Kernel, seconds: float | None, threads: int, machine: peak.Machine, cold: bool) -> str:
+    if seconds is None or kernel.kind == "gather":
+        return ""
+    level, most = limit(kernel, threads, machine, cold)
+    gbps = kernel.bytes / seconds * 1e-9
+    return f"{gbps:.0f} ({gbps / most:.0%}{'' if cold else f' {level}'})"
+
+
+def as_json(results: Sequence[KernelResult], machine: peak.Machine, settings: dict[str, Any]) -> dict[str, Any]:
+    """Everything measured, as what `json.dump` takes."""
+    kernels = []
+    for result in results:
+        entry = asdict(result.kernel)
+        for key in ("inputs", "outputs"):
+            entry[key] = [[list(t.concrete_shape), t.dtype] for t in getattr(result.kernel, key)]
+        entry["models"] = result.models
+        entry["timings"] = [
+            asdict(timing)
+            | {
+                "share_of_fma_peak": result.gflops(timing)
+                and result.gflops(timing) / machine.best_gflops(timing.threads),
+                "level": limit(result.kernel, timing.threads, machine, cold=False)[0],
+                "modelled": result.modelled(timing, machine),
+                "speedup": result.speedup(timing),
+            }
+            for timing in result.timings
+        ]
+        kernels.append(entry)
+    return {"machine": described_machine(machine), "settings": settings, "kernels": kernels}
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    options = argparse.ArgumentParser(
+        prog="python -m benchmarks.kernels", description="Time of each kernel of models, and its share of the peak."
+    )
+    options.add_argument("--models", nargs="+", default=list(zoo.names()), help="zoo names or ONNX files")
+    options.add_argument(
+        "--kinds", nargs="+", default=list(KINDS), choices=KINDS, metavar="KIND", help=", ".join(KINDS)
+    )
+    options.add_argument("--threads", type=int, nargs="+", default=[1, 2])
+    options.add_argument("--quick", action="store_true", help="fewer and shorter measurements, for a first look")
+    options.add_argument("--markdown", type=Path, help="write the table as Markdown")
+    options.add_argument("--json", type=Path, default=Path("build") / "benchmarks" / "kernels.json")
+    return options.parse_args(arguments)
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON."""
+    arguments = parse_arguments()
+    plan = QUICK if arguments.quick else THOROUGH
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=REPORT_COLUMNS)
+    with console.status("Measuring"):
+        machine = peak.measure(tuple(sorted({1, *arguments.threads})))
+        results = measure_models(arguments.models, arguments.kinds, arguments.threads, machine, plan)
+    groups = [
+        [line for result in results if result.kernel.kind == kind for line in rows(result, machine)] for kind in KINDS
+    ]
+    console.print(as_table("Kernels of compiled models, fp32", HEADINGS, groups, LEFT, LEGEND))
+    settings = {"plan": asdict(plan), "models": arguments.models, "kinds": arguments.kinds}
+    write_json(arguments.json, as_json(results, machine, settings))
+    console.print(f"Written: {arguments.json}")
+    if arguments.markdown:
+        arguments.markdown.write_text(as_markdown(HEADINGS, list(chain(*groups)), LEFT))
+        console.print(f"Written: {arguments.markdown}")
+
+
+if __name__ == "__main__":
+    main()
