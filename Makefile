@@ -5,7 +5,11 @@ BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt $(wildcard native/src/* native/include/* native/include/*/*)
 JOBS   ?= auto
 
-.PHONY: demo test lint format bench soak clean help
+# Programs that tests of other processors and of instruction counts run, and the Debian packages that have them.
+TOOLS    := qemu-aarch64 aarch64-linux-gnu-gcc valgrind
+PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross valgrind
+
+.PHONY: demo test lint format bench soak system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
@@ -14,6 +18,8 @@ help:
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make bench   latency beside ONNX Runtime and OpenVINO"
 	@echo "make soak    the long property tests and exhaustive numerical checks"
+	@echo "make system-packages"
+	@echo "             install what those tests need that compile for AArch64 or count instructions (root, Debian)"
 
 $(BIN)/python:
 	@echo "==> creating a virtual environment in $(VENV)"
@@ -38,7 +44,19 @@ $(VENV)/.bench: $(VENV)/.develop
 demo: $(VENV)/.runtime
 	$(BIN)/python examples/digits/demo.py
 
-test: $(VENV)/.develop
+system-packages:
+	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -z "$$missing" ]; then exit 0; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "==> installing Debian packages for$$missing: $(PACKAGES)"; \
+	  if said=$$({ apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	      apt-get install -qq --no-install-recommends $(PACKAGES); } 2>&1); then exit 0; fi; \
+	  echo "$$said" | tail -5 >&2; \
+	fi; \
+	echo "make:$$missing not installed; the tests that need them are skipped." >&2; \
+	echo "      On Debian: sudo apt install $(PACKAGES)" >&2
+
+test: system-packages $(VENV)/.develop
 	$(BIN)/python -m pytest -q -n $(JOBS) tests
 
 lint: $(VENV)/.develop
@@ -53,7 +71,7 @@ format: $(VENV)/.develop
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.latency --threads 2
 
-soak: $(VENV)/.develop
+soak: system-packages $(VENV)/.develop
 	$(BIN)/python -m pytest -q -n $(JOBS) -m soak tests
 
 clean:

@@ -34,6 +34,23 @@ def test_create_shared_links_objects(tmp_path: Path) -> None:
         cc.create_shared(str(tmp_path / "k2.so"), [str(tmp_path / "missing.o")])
 
 
+def test_code_for_another_machine_takes_its_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = HandWrittenCode(compile_kernels(tmp_path / "k.o", "-c"), compile_kernels(tmp_path / "k.so", "-shared"))
+    code.other_machine = "riscv64-unknown-linux-gnu"  # type: ignore[attr-defined]
+    module = runtime.from_compiled(code, "llvm")
+    with pytest.raises(runtime.ExportError, match=r"standalone.*for riscv64-unknown-linux-gnu"):
+        module.export_library(tmp_path / "out.so", cc="gcc", standalone=True)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    tried = "riscv64-unknown-linux-gnu-gcc, riscv64-linux-gnu-gcc"
+    with pytest.raises(runtime.ExportError, match=rf"{tried}.*apt install gcc-riscv64-linux-gnu"):
+        module.export_library(tmp_path / "out.so")
+    compiler = tmp_path / "riscv64-linux-gnu-gcc"
+    compiler.write_text('#!/bin/sh\nexec /usr/bin/env -S PATH=/usr/bin:/bin gcc "$@"\n')
+    compiler.chmod(0o755)
+    module.export_library(tmp_path / "out.so")
+    assert (tmp_path / "out.so").exists()
+
+
 def test_target_triple_is_asked_of_the_compiler() -> None:
     assert cc.get_cc() is not None
     assert "-" in cc.cross_compiler("gcc").get_target_triple()

@@ -132,21 +132,38 @@ def run_compiler(command: list[str]) -> None:
         raise ExportError(f"{command[0]} failed with exit status {done.returncode}:\n{message[-2000:]}")
 
 
-def find_compiler(cc: str | None = None) -> str:
-    """Return the C compiler's path: ``cc``, or ``$CC``, or the first of cc, gcc and clang on the PATH.
+def find_compiler(cc: str | None = None, triple: str | None = None) -> str:
+    """Return the C compiler's path.
+
+    That is ``cc``, or ``$CC``, or the first of cc, gcc and clang on the PATH; for another machine's ``triple``, such
+    as aarch64-linux-gnu, its gcc: aarch64-linux-gnu-gcc.
 
     Raises:
         ExportError: there is none.
     """
-    names = [cc] if cc else [*filter(None, [os.environ.get("CC")]), "cc", "gcc", "clang"]
+    package = "gcc"
+    if cc:
+        names = [cc]
+    elif triple is not None:
+        arch, *rest = triple.split("-")
+        package = f"gcc-{'-'.join([arch, *rest[-2:]])}"
+        names = [f"{arch}-{'-'.join(rest)}-gcc", f"{arch}-{'-'.join(rest[-2:])}-gcc"]
+    else:
+        names = [*filter(None, [os.environ.get("CC")]), "cc", "gcc", "clang"]
     for name in names:
         found = shutil.which(name)
         if found is not None:
             return found
     raise ExportError(
-        f"cannot find a C compiler (looked for {', '.join(names)}), which links the library; "
-        'install gcc (Debian: apt install gcc) or name one with cc="..."'
+        f"cannot find a C compiler{f' for {triple}' if triple else ''} (looked for {', '.join(dict.fromkeys(names))}), "
+        f'which links the library; install gcc (Debian: apt install {package}) or name one with cc="..."'
     )
+
+
+def _other_machine(root: Module) -> str | None:
+    """The triple of the machine that the code under ``root`` is for; None for this one's."""
+    found = (getattr(module.compiled_code, "other_machine", None) for module in _collect(root).code)
+    return next(filter(None, found), None)
 
 
 def _write_objects(root: Module, folder: Path, compiler: str, options: list[str]) -> list[str]:
@@ -179,8 +196,13 @@ def _write_objects(root: Module, folder: Path, compiler: str, options: list[str]
     return files
 
 
-def _runtime_archive() -> list[str]:
+def _runtime_archive(triple: str | None) -> list[str]:
     """Linker arguments that put the whole runtime into the library."""
+    if triple is not None:
+        raise ExportError(
+            f"a standalone library would carry this machine's runtime, and the code is for {triple}; export an object "
+            "file (model.o) and link it with the runtime's sources, see docs/deployment.md"
+        )
     archive = find_library().with_suffix(".a")
     if not archive.exists():
         raise ExportError(f"cannot export a standalone library: {archive} is missing; install Tilewright again")
@@ -234,7 +256,8 @@ def export_library(
             compiler.
         addons: further object files or libraries to link.
         workspace_dir: where intermediate files go, and stay; a temporary folder without it.
-        cc: the C compiler, for instance a cross compiler; ``$CC``, cc, gcc or clang without it.
+        cc: the C compiler, for instance a cross compiler; without it ``$CC``, cc, gcc or clang, and for code of
+            another machine that machine's gcc (``aarch64-linux-gnu-gcc``).
         options: further options for it.
         standalone: whether to put the runtime itself into a ``.so``, so that a C program needs nothing else: it
             links with the library and calls ``TilewrightModLoadSelf`` (see native/include/tilewright.h).
@@ -244,14 +267,16 @@ def export_library(
         The path of the file.
 
     Raises:
-        ExportError: no compiler, it failed, the destination cannot be written, or the disk is full.
+        ExportError: no compiler, it failed, the destination cannot be written, the disk is full, or ``standalone``
+            was asked for code of another machine.
     """
     target = Path(file_name).absolute()
     suffix = target.suffix
     if fcompile is None:
         _check_destination(target, suffix)
     extra = list(options or [])
-    compiler = find_compiler(cc or getattr(fcompile, "compiler", None))
+    triple = _other_machine(root)
+    compiler = find_compiler(cc or getattr(fcompile, "compiler", None), triple)
     # beside the target, so that the finished file is moved within one file system
     partial = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.partial{suffix}")
     try:
@@ -262,7 +287,7 @@ def export_library(
             folder = Path(workspace_dir) if workspace_dir is not None else Path(temporary)
             files = [*_write_objects(root, folder, compiler, extra), *(addons or [])]
             if standalone:
-                files += _runtime_archive()
+                files += _runtime_archive(triple)
             if fcompile is not None:
                 fcompile(str(partial), files, options=extra, **kwargs)
             else:

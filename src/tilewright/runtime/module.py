@@ -20,6 +20,8 @@ A code generator produces an object that satisfies :class:`CompiledCode` and cal
 ``c_sources() -> list[str]`` (optional)
     When present and non-empty, ``export_library`` compiles these C files with its compiler instead of
     linking ``objects()``.
+``other_machine: str | None`` (optional)
+    The target triple of the code when it is for another machine; ``export_library`` then takes its cross compiler.
 
 The code object is kept alive as long as the module or any function taken from it lives.
 

@@ -64,6 +64,11 @@ class LLVMCode:
             return False
         return not self.missing_features()
 
+    @property
+    def other_machine(self) -> str | None:
+        """The triple of the machine that the code is for, when it is of another architecture than this one."""
+        return None if architecture(self.cpu.triple) == architecture(host_triple()) else self.cpu.triple
+
     def missing_features(self) -> list[str]:
         """The features that the code needs and this machine lacks."""
         host = features("llvm")

@@ -1,0 +1,59 @@
+"""An emulated AArch64 machine that has the C runtime and no Python, as a board would."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.contrib import cc
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPILER = "aarch64-linux-gnu-gcc"
+EMULATOR = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]
+TARGET = "llvm -mtriple=aarch64-linux-gnu"
+_OUTPUT = re.compile(r"^output \d+: (\w+) \(([\d, ]*)\)", re.MULTILINE)
+
+
+def compile_program(target: Path, *sources: Path) -> Path:
+    """Cross-compile the native runtime with ``sources`` to a program."""
+    runtime = sorted((ROOT / "native" / "src").glob("*.c"))
+    warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-pedantic"]
+    command = [COMPILER, "-std=c11", "-O2", *warnings, f"-I{ROOT / 'native' / 'include'}", *map(str, runtime)]
+    subprocess.run([*command, *map(str, sources), "-lpthread", "-ldl", "-o", str(target)], check=True)
+    return target
+
+
+def emulate(program: Path, *arguments: str, threads: int = 1) -> str:
+    """What the program prints; its error messages where it fails."""
+    command = [*EMULATOR, "-E", f"TVM_NUM_THREADS={threads}", str(program), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-2000:]}"
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Board:
+    """Runs exported models with ``tilewright-run``."""
+
+    program: Path
+    folder: Path
+
+    def run(self, factory: Any, inputs: Mapping[str, np.ndarray], threads: int = 1) -> list[np.ndarray]:
+        """All outputs of one run of the model that ``relay.build`` made for ``TARGET``."""
+        library = self.folder / "model.so"
+        factory.export_library(str(library), cc.cross_compiler(COMPILER))
+        settings: Sequence[str] = [f"{name}={self.folder / name}.bin" for name in inputs]
+        for name, value in inputs.items():
+            value.tofile(self.folder / f"{name}.bin")
+        text = emulate(self.program, str(library), "-o", str(self.folder / "out"), *settings, threads=threads)
+        found = []
+        for index, (dtype, dims) in enumerate(_OUTPUT.findall(text)):
+            shape = [int(d) for d in dims.split(",") if d.strip()]
+            found.append(np.fromfile(self.folder / f"out{index}", dtype).reshape(shape))
+        return found

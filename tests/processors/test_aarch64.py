@@ -1,0 +1,93 @@
+"""Code for AArch64, under an emulator: the C runtime, whole networks, and single kernels."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from tests.processors.board import COMPILER, EMULATOR, ROOT, TARGET, Board, compile_program, emulate
+from tests.processors.tools import need
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.testing import zoo
+from tilewright.testing.compiled import assert_close
+
+NETWORKS = {
+    "squeezenet1_1": {},
+    "distilbert": {"tokens": 16, "layers": 2, "hidden": 192, "heads": 3, "vocabulary": 1009},
+}
+
+
+def run_network(board: Board, path: Path, threads: int) -> list[np.ndarray]:
+    inputs, _ = zoo.reference(path)
+    mod, params = relay.frontend.from_onnx(onnx.load(str(path)), {name: v.shape for name, v in inputs.items()})
+    with tvm.transform.PassContext(opt_level=3):
+        factory = relay.build(mod, target=TARGET, params=params)
+    return board.run(factory, inputs, threads)
+
+
+def onnx_runtime(path: Path) -> Sequence[np.ndarray]:
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    found: Sequence[np.ndarray] = session.run(None, zoo.reference(path)[0])
+    return found
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_network_gives_what_onnx_runtime_gives(name: str, board: Board) -> None:
+    path = zoo.export(name, **NETWORKS[name])
+    assert_close(run_network(board, path, threads=2), onnx_runtime(path))
+
+
+@pytest.mark.parametrize("name", zoo.names())
+def test_small_network_gives_what_onnx_runtime_gives(name: str, board: Board) -> None:
+    path = zoo.export(name, **zoo.small_options(name))
+    assert_close(run_network(board, path, threads=1), onnx_runtime(path))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", ["resnet18", "resnet50", "mobilenet_v2", "densenet121", "inception_v3", "unet"])
+def test_full_size_network_gives_what_onnx_runtime_gives(name: str, board: Board) -> None:
+    path = zoo.export(name)
+    assert_close(run_network(board, path, threads=4), onnx_runtime(path))
+
+
+def test_c_tests_of_the_runtime_pass(tmp_path: Path) -> None:
+    need("qemu-aarch64", "aarch64-linux-gnu-gcc")
+    sources = [s for s in sorted((ROOT / "native" / "tests").glob("*.c")) if s.name != "kernels.c"]
+    program = compile_program(tmp_path / "tests", *sources)
+    library = tmp_path / "kernels.so"
+    kernels = ROOT / "native" / "tests" / "kernels.c"
+    flags = ["-O1", "-fPIC", "-shared", f"-I{ROOT / 'native' / 'include'}"]
+    subprocess.run([COMPILER, *flags, str(kernels), "-o", str(library)], check=True)
+    assert emulate(program, str(ROOT / "tests" / "golden"), str(library), threads=4).endswith("ok\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "usage: tilewright-run MODEL.so"),
+        (["/nonexistent.so"], "cannot load /nonexistent.so"),
+        (["{library}", "x"], "x is not of the form INPUT=FILE"),
+        (["{library}", "y=/dev/null"], "the model has no input y"),
+        (["{library}", "x=/nonexistent"], "cannot read /nonexistent"),
+        (["{library}", "x=/dev/null"], "input x takes 12 bytes, and /dev/null has fewer"),
+        (["{library}", "x=/dev/zero"], "input x takes 12 bytes, and /dev/zero has more"),
+        (["{library}", "-n", "none"], "none is no number of runs"),
+        (["{library}", "-o"], "-o takes a value"),
+        (["{library}", "-o", "/nonexistent/out"], "cannot write /nonexistent/out0"),
+    ],
+)
+def test_wrong_use_of_the_runner_is_explained(arguments: list[str], message: str, board: Board) -> None:
+    x = relay.var("x", shape=(3,))
+    board.run(relay.build(tvm.IRModule.from_expr(relay.Function([x], relay.exp(x))), TARGET), {})
+    filled = [a.replace("{library}", str(board.folder / "model.so")) for a in arguments]
+    done = subprocess.run([*EMULATOR, str(board.program), *filled], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert message in done.stderr
