@@ -102,6 +102,24 @@ def test_compile_for_another_target(target: str, tmp_path: Path) -> None:
     assert tilewright("run", tmp_path / "d.so", "--fill", "ones").returncode == 0
 
 
+def test_the_summary_tells_the_algorithms_of_convolutions_and_an_option_bounds_their_error(tmp_path: Path) -> None:
+    weight = numpy_helper.from_array(np.ones((64, 64, 3, 3), np.float32), "w")
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    path = model(tmp_path / "m.onnx", node, shape=[1, 64, 56, 56])
+    onnx_model = onnx.load(path)
+    onnx_model.graph.initializer.append(weight)
+    onnx.save(onnx_model, path)
+    for options, algorithm in ([], "Winograd F(4x4)"), (["--pass-config", "relay.conv2d.winograd=off"], "direct"):
+        result = tilewright("compile", path, "-o", tmp_path / "x.so", *options)
+        assert result.returncode == 0, result.stderr
+        assert f"1 {algorithm} " in result.stdout
+
+
+@pytest.mark.parametrize("value", ["relay.conv2d.winograd", "=2", "no.such.option=1", "relay.FuseOps.max_depth=many"])
+def test_a_wrong_pass_option_is_refused(value: str, tmp_path: Path) -> None:
+    fails(tilewright("compile", DIGITS, "-o", tmp_path / "x.so", "--pass-config", value), value.partition("=")[0])
+
+
 def test_a_missing_model_is_named(tmp_path: Path) -> None:
     fails(tilewright("compile", tmp_path / "none.onnx", "-o", tmp_path / "x.so"), "none.onnx", "no such file")
 

@@ -25,6 +25,15 @@ InputShape = Annotated[
     list[str] | None,
     typer.Option("--input-shape", metavar="NAME:1,3,224,224", help="Shape of an input; repeat for several."),
 ]
+PassConfig = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="An option of PassContext; repeat for several. relay.conv2d.winograd=off, =2 or =4 bounds the rounding "
+        "error of convolutions: direct only; tiles of 2x2, as exact as direct; the default, up to 2e-5 of the largest "
+        "value.",
+    ),
+]
 Model = Annotated[Path, typer.Argument(help="The ONNX file.", show_default=False)]
 Library = Annotated[Path, typer.Argument(help="A library that `tilewright compile` wrote.", show_default=False)]
 Threads = Annotated[int | None, typer.Option(min=1, help="Threads to run on; all cores by default.")]
@@ -38,13 +47,14 @@ def compile(
     opt_level: Annotated[int, typer.Option(min=0, max=4, help="How much to optimize.")] = 3,
     input_shape: InputShape = None,
     dump_ir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the IR after each stage here.")] = None,
+    pass_config: PassConfig = None,
     cc: Annotated[str | None, typer.Option(help="Compiler driver that links the library.")] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Compile an ONNX model to a shared library."""
     from tilewright.driver.compile import compile_model
 
-    compile_model(model, output, target, opt_level, input_shape, dump_ir, cc, quiet)
+    compile_model(model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, quiet)
 
 
 @app.command()

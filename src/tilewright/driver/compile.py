@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tilewright.driver.options import check_writable, format_bytes, parse_input_shapes
+from tilewright.driver.options import check_writable, format_bytes, parse_input_shapes, parse_pass_config
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext, PassInfo
@@ -57,12 +57,13 @@ def compile_model(
     opt_level: int,
     input_shape: list[str] | None,
     dump_ir: Path | None,
+    pass_config: list[str] | None,
     cc: str | None,
     quiet: bool,
 ) -> None:
     """Compile ``model`` to ``output`` and print a summary."""
     start = time.perf_counter()
-    shapes = parse_input_shapes(input_shape)
+    shapes, config = parse_input_shapes(input_shape), parse_pass_config(pass_config)
     check_writable(output)
     chosen = Target(target)
     dump = DumpIR(dump_ir) if dump_ir is not None else None
@@ -73,7 +74,7 @@ def compile_model(
             mod, params = from_onnx(load_model(model), shapes)
         if dump:
             dump.write("import", str(mod))
-        with PassContext(opt_level=opt_level, instruments=[dump] if dump else None):
+        with PassContext(opt_level=opt_level, instruments=[dump] if dump else None, config=config):
             factory = build_module.build(mod, target=chosen, params=params)
         if dump:
             _dump_code(dump, factory)
@@ -101,6 +102,9 @@ def _summary(console: Console, model: Path, output: Path, report: BuildReport, t
     table.add_row("target", str(target))
     table.add_row("CPU features needed", ", ".join(report.cpu_features) or "none beyond the baseline")
     table.add_row("operators", f"{report.operators}, in {report.kernel_calls} kernel calls of {report.kernels} kernels")
+    if report.convolutions:
+        counts = ", ".join(f"{count} {algorithm}" for algorithm, count in report.convolutions.items())
+        table.add_row("convolutions", counts)
     table.add_row("weights", format_bytes(report.parameter_bytes))
     table.add_row("activation memory, peak", format_bytes(report.activation_bytes))
     stages = ", ".join(f"{name} {report.stage_seconds[name]:.1f}" for name in _STAGES if name in report.stage_seconds)

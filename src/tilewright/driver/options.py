@@ -6,6 +6,10 @@ from pathlib import Path
 
 import typer
 
+from tilewright.ir.transform import PassContext
+
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
+
 
 def parse_input_shapes(values: list[str] | None) -> dict[str, tuple[int, ...]]:
     """``name:1,3,224,224`` (repeatable) to a mapping; ``name:`` is a scalar."""
@@ -24,6 +28,21 @@ def parse_input_shapes(values: list[str] | None) -> dict[str, tuple[int, ...]]:
             raise typer.BadParameter(f"the shape of {name!r} is given twice")
         shapes[name] = shape
     return shapes
+
+
+def parse_pass_config(values: list[str] | None) -> dict[str, bool | int | str]:
+    """``name=value`` (repeatable) to a mapping for ``PassContext``, which says what an option takes."""
+    config: dict[str, bool | int | str] = {}
+    for item in values or ():
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{item!r} is not of the form name=value")
+        option = PassContext.declared(name)
+        try:
+            config[name] = _FLAGS[value.lower()] if option.type is bool else option.type(value)
+        except (KeyError, ValueError):
+            raise typer.BadParameter(f"{item!r}: {name} takes a value of type {option.type.__name__}") from None
+    return config
 
 
 def check_writable(path: Path) -> None:

@@ -72,13 +72,19 @@ class PassContext:
         cls.options[name] = ConfigOption(name, type, default, doc)
 
     @classmethod
-    def _checked(cls, name: str, value: Any) -> Any:
+    def declared(cls, name: str) -> ConfigOption:
+        """The config option of this name; raises TilewrightError where there is none."""
         for module in _DECLARING_MODULES.get(name.split(".")[0], ()) if name not in cls.options else ():
             importlib.import_module(module)
         option = cls.options.get(name)
         if option is None:
             known = ", ".join(sorted(cls.options))
             raise TilewrightError(f"PassContext has no config option {name!r}; it has {known}")
+        return option
+
+    @classmethod
+    def _checked(cls, name: str, value: Any) -> Any:
+        option = cls.declared(name)
         if option.type is bool and value in (0, 1):
             return bool(value)
         if not isinstance(value, option.type):

@@ -183,12 +183,26 @@ def _count_operators(func: Function) -> int:
     return count
 
 
+def convolution_algorithm(implementation: str) -> str:
+    """What the report calls the algorithm of a convolution's implementation; "" for other operators."""
+    name = implementation.partition(".")[0]
+    if "conv" not in name:
+        return ""
+    _, winograd, tile = name.partition("_winograd")
+    if winograd:
+        return f"Winograd F({tile}x{tile})"
+    return next((kind for kind in ("depthwise", "transpose") if kind in name), "direct")
+
+
 def _fill_report(report: BuildReport, graph: Graph, target: Target) -> None:
     if target.kind.name == "llvm":  # what C source needs is up to the compiler it is given to
         report.cpu_features = features(target).names
     report.kernels = len(graph.functions)
-    report.kernel_calls = sum(n.op != "null" and not n.alias for n in graph.nodes)
     report.implementations = {f.name: f.implementation for f in graph.functions}
     report.schedules = {f.name: f.schedule for f in graph.functions}
+    calls = [n.attrs["func_name"] for n in graph.nodes if n.op != "null" and not n.alias]
+    report.kernel_calls = len(calls)
+    algorithms = [convolution_algorithm(report.implementations[name]) for name in calls]
+    report.convolutions = {a: algorithms.count(a) for a in sorted(set(algorithms)) if a}
     report.activation_bytes = graph.activation_bytes
     report.parameter_bytes = sum(p.numpy().nbytes for p in graph.params.values())

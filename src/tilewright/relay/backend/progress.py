@@ -47,7 +47,8 @@ def report_progress(stage: str, done: int, total: int, item: str = "") -> None:
 class BuildReport:
     """What a build did: seconds for each stage, counts, memory.
 
-    ``implementations`` and ``schedules`` say how each kernel is computed, and the choices of its template, if any.
+    ``implementations`` and ``schedules`` say how each kernel is computed, and the choices of its template, if any;
+    ``convolutions`` counts the convolutions of each algorithm: "direct", "depthwise", "Winograd F(4x4)", ...
     """
 
     stage_seconds: dict[str, float] = field(default_factory=dict)
@@ -56,6 +57,7 @@ class BuildReport:
     kernel_calls: int = 0
     implementations: dict[str, str] = field(default_factory=dict)
     schedules: dict[str, str] = field(default_factory=dict)
+    convolutions: dict[str, int] = field(default_factory=dict)
     activation_bytes: int = 0
     parameter_bytes: int = 0
     cpu_features: tuple[str, ...] = ()

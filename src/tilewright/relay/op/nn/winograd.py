@@ -110,7 +110,7 @@ def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) 
         return [winograd.conv2d_NCHWc_winograd(*inputs, ints(attrs.padding), int(attrs.tile_size))]
 
     schedule = wrap_topi_schedule(winograd.schedule_conv2d_NCHWc_winograd)
-    return one_implementation(compute, schedule, "conv2d_NCHWc_winograd.cpu")
+    return one_implementation(compute, schedule, f"conv2d_NCHWc_winograd{attrs.tile_size}.cpu")
 
 
 class ContribConv2DWinogradNCHWc(OpDef):
