@@ -18,6 +18,22 @@ def test_tiles_fit_the_registers_and_are_no_larger_than_the_loop(extent: int, ta
     assert 1 <= tile.spatial <= extent
 
 
+@pytest.mark.parametrize(
+    ("target", "largest"),
+    [
+        ("llvm -mcpu=skylake-avx512", RegisterTile(14, 2)),
+        ("llvm -mcpu=core-avx2", RegisterTile(6, 2)),
+        ("llvm -mcpu=sandybridge", RegisterTile(6, 2)),
+        ("llvm -mcpu=x86-64", RegisterTile(5, 2)),
+        ("llvm -mtriple=aarch64-linux-gnu", RegisterTile(13, 2)),
+    ],
+)
+def test_a_step_has_room_for_broadcast_values_and_products(target: str, largest: RegisterTile) -> None:
+    cpu = features(Target(target))
+    assert fits(cpu, largest)
+    assert not fits(cpu, RegisterTile(largest.spatial + 1, largest.vectors))
+
+
 def test_of_equal_tiles_the_one_without_a_remainder_costs_less() -> None:
     assert tile_cost(28, RegisterTile(14, 2)) < tile_cost(27, RegisterTile(14, 2))
 

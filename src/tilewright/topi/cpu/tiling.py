@@ -23,9 +23,23 @@ class RegisterTile:
     vectors: int
 
 
+def step_registers(cpu: CpuFeatures) -> int:
+    """Registers that a step needs beside accumulators and weights, for broadcast values and products.
+
+    Found by counting what LLVM spills and copies in the loops (``tests/processors/test_inner_loops.py``). AArch64
+    loads a broadcast value some steps before its use, so three are on their way at once; without fused multiply-adds
+    each product takes a register, and in two-operand SSE a copy of the factor that it overwrites another.
+    """
+    if cpu.arch == "aarch64":
+        return 3
+    if cpu.has_fma:
+        return 1
+    return 2 if cpu.has("avx") else 3
+
+
 def fits(cpu: CpuFeatures, tile: RegisterTile) -> bool:
-    """Whether the accumulators, the weights of one step and one broadcast value have registers of their own."""
-    return tile.spatial * tile.vectors + tile.vectors + 1 <= cpu.vector_registers
+    """Whether all values of a step have registers of their own."""
+    return tile.spatial * tile.vectors + tile.vectors + step_registers(cpu) <= cpu.vector_registers
 
 
 def tile_rate(spatial: int, vectors: int) -> float:

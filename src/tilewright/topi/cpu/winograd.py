@@ -30,7 +30,7 @@ from tilewright.target.target import Target
 from tilewright.topi.cpu.common import create_schedule, find_anchor, inline_injective, output_tensors
 from tilewright.topi.cpu.conv2d import padding_of, same_shape, schedule_padding, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to, tile_cost, tile_rate
+from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to, step_registers, tile_cost, tile_rate
 from tilewright.topi.nn.conv import output_extent, pad_spatial
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
@@ -145,7 +145,7 @@ def choose_blocking(
     (tiles_h, tiles_w), count = tiles, tiles[0] * tiles[1]
     candidates: list[tuple[float, tuple[int, int, int]]] = []
     for vectors in divisors_up_to(out_chunks, 4):
-        limit = max(1, (cpu.vector_registers - 1) // vectors - 1)
+        limit = max(1, (cpu.vector_registers - step_registers(cpu)) // vectors - 1)
         for columns in range(1, min(tiles_w, limit) + 1):
             for rows in range(1, min(tiles_h, limit // columns) + 1):
                 padded = _rounded(tiles_h, rows) * _rounded(tiles_w, columns)

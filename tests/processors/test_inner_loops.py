@@ -1,0 +1,77 @@
+"""The innermost loops of convolutions and matrix products, read from the assembly for each kind of processor."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.processors.assembly import assembly, product_loops
+
+from tilewright import relay
+from tilewright.target import features
+
+TARGETS = {
+    "SSE2": "llvm -mcpu=x86-64",
+    "SSE4": "llvm -mcpu=nehalem",
+    "AVX": "llvm -mcpu=sandybridge",
+    "AVX2": "llvm -mcpu=haswell",
+    "AVX-512": "llvm -mcpu=skylake-avx512",
+    "AArch64": "llvm -mtriple=aarch64-linux-gnu",
+    "Cortex-A53": "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a53",
+    "Neoverse N1": "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1",
+}
+
+
+def constant(*shape: int) -> Any:
+    return relay.const(np.ones(shape, "float32"))
+
+
+def convolution(inputs: int, outputs: int, extent: int, window: int) -> tuple[Any, list[Any]]:
+    x = relay.var("x", shape=(1, inputs, extent, extent))
+    weight, pad = constant(outputs, inputs, window, window), (window // 2, window // 2)
+    out = relay.nn.conv2d(x, weight, padding=pad, channels=outputs, kernel_size=(window, window))
+    return relay.nn.relu(out), [x]
+
+
+def dense(rows: int, columns: int, depth: int) -> tuple[Any, list[Any]]:
+    x = relay.var("x", shape=(rows, depth))
+    return relay.nn.dense(x, constant(columns, depth)), [x]
+
+
+def products(batch: int, rows: int, columns: int, depth: int) -> tuple[Any, list[Any]]:
+    x, y = relay.var("x", shape=(batch, rows, depth)), relay.var("y", shape=(batch, columns, depth))
+    return relay.nn.batch_matmul(x, y), [x, y]
+
+
+KERNELS = {
+    "3x3": convolution(64, 64, 28, 3),
+    "1x1": convolution(256, 64, 56, 1),
+    "1x1 small": convolution(512, 512, 7, 1),
+    "7x7": convolution(3, 64, 112, 7),
+    "dense": dense(128, 768, 768),
+    "dense, odd rows": dense(197, 768, 768),
+    "batch_matmul": products(12, 128, 128, 64),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_products_stay_in_registers(kernel: str, target: str) -> None:
+    cpu = features(target)
+    body, params = KERNELS[kernel]
+    loops = product_loops(assembly(body, params, target, **{"relay.conv2d.winograd": "off"}))
+    assert loops
+    for loop in loops:
+        # without fused multiply-adds LLVM interleaves the products of unrolled steps, and keeps a few on the stack
+        allowed = 0 if cpu.has_fma else 0.06 * len(loop.instructions)
+        assert len(loop.stack_accesses) <= allowed, loop.stack_accesses
+        assert loop.width == cpu.vector_bits
+        if cpu.has_fma:
+            assert not loop.copies
+            assert all(re.match(r"vfmadd|fmla", i) for i in loop.products)
+    largest = max(loops, key=lambda loop: len(loop.accumulators))
+    assert len(largest.accumulators) >= 8
+    # loads, broadcasts and counting beside each multiply-add; a product without them is a copy, mul and add
+    assert len(largest.instructions) <= (2.2 if cpu.has_fma else 4.1) * len(largest.products)
