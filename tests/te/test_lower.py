@@ -157,3 +157,19 @@ def test_long_chain_of_stages() -> None:
     out = np.empty(2, "float32")
     run(tvm.lower(s, [tensors[0], tensors[-1]])["main"], np.zeros(2, "float32"), out)
     np.testing.assert_array_equal(out, [300, 300])
+
+
+def test_condition_of_a_reduction_is_tested_in_the_last_loop_that_it_needs() -> None:
+    a = te.placeholder((4, 6), name="A")
+    k, j = te.reduce_axis((0, 3), name="k"), te.reduce_axis((0, 5), name="j")
+    inside = tir.all(tir.likely(k.var >= 1), tir.likely(j.var + k.var < 6))
+    b = te.compute((4,), lambda i: te.sum(a[i, j + k], axis=[k, j], where=tir.all(inside, a[i, j] > 0)), name="B")
+    s = te.create_schedule(b.op)
+    lines = [line.strip() for line in str(tvm.lower(s, [a, b], simple_mode=True)).splitlines()]
+    starts = [line.split("(")[0].strip() for line in lines if line.startswith(("for", "if"))]
+    assert starts == ["for", "for", "if @tir.likely", "for", "if"]
+    x = np.random.default_rng(0).standard_normal((4, 6)).astype("float32")
+    found = np.empty(4, "float32")
+    run(tvm.lower(s, [a, b])["main"], x, found)
+    wanted = [sum(x[i, q + p] for p in range(1, 3) for q in range(5) if q + p < 6 and x[i, q] > 0) for i in range(4)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)

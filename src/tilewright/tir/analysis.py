@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import And
 from tilewright.tir.expr import BufferLoad, Call, Load, PrimExpr, ProducerLoad
 from tilewright.tir.op import effect_of
 from tilewright.tir.stmt import Stmt
@@ -46,6 +47,18 @@ def side_effect(expr: PrimExpr) -> str:
 def is_pure(expr: PrimExpr) -> bool:
     """Whether evaluating ``expr`` changes nothing (it may read memory)."""
     return side_effect(expr) in ("pure", "read")
+
+
+def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
+    """The conditions that must all hold for ``condition``."""
+    found, work = [], [condition]
+    while work:
+        c = work.pop()
+        if isinstance(c, And):
+            work += [c.b, c.a]
+        else:
+            found.append(c)
+    return found
 
 
 def expr_deep_equal(a: PrimExpr, b: PrimExpr) -> bool:

@@ -1,6 +1,7 @@
 """CPU schedules, compiled: the computes they tile, vectorise and parallelise still give the right numbers."""
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,20 +121,33 @@ def test_packed_conv2d_with_residual(
     close(found, pack_channels(np.maximum(expected + bias + residual, 0), block), rtol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("channels", "extent", "k", "stride"), [(32, 14, 3, 1), (16, 15, 3, 2), (8, 7, 5, 1), (24, 1, 1, 1)]
-)
-def test_packed_depthwise_conv2d(channels: int, extent: int, k: int, stride: int) -> None:
-    layouts = topi.cpu.conv2d_layouts(channels, channels, channels)
+DEPTHWISE = [  # batch, channels, height, width, window, stride, padding (top, left, bottom, right), dilation
+    (1, 32, 14, 14, 3, 1, (1, 1, 1, 1), 1), (2, 16, 15, 17, 3, 2, (0, 0, 1, 1), 1), (1, 8, 7, 7, 5, 1, (2, 2, 2, 2), 1),
+    (3, 24, 1, 1, 1, 1, (0, 0, 0, 0), 1), (1, 16, 5, 40, 3, 1, (2, 2, 2, 2), 2), (1, 8, 2, 1, 7, 1, (3, 3, 3, 3), 1),
+    (2, 16, 11, 13, (3, 5), (1, 3), (2, 1, 0, 4), (2, 1), ), (1, 48, 9, 33, 35, 1, (17, 17, 17, 17), 1),
+    (1, 16, 6, 19, 3, 1, (4, 0, 0, 5), 1), (4, 20, 8, 3, 3, 2, (1, 1, 1, 1), 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("n", "channels", "h", "w", "k", "stride", "padding", "dilation"), DEPTHWISE)
+def test_packed_depthwise_conv2d(
+    n: int, channels: int, h: int, w: int, k: Any, stride: Any, padding: tuple, dilation: Any, target: str
+) -> None:
+    layouts = topi.cpu.conv2d_layouts(channels, channels, channels, "float32", Target(target))
     assert layouts is not None
-    x, kernel = random(1, channels, extent, extent), random(channels, 1, k, k)
+    kh, kw = (k, k) if isinstance(k, int) else k
+    x, kernel, bias = random(n, channels, h, w), random(channels, 1, kh, kw), random(channels, 1, 1)
     block = layouts.out_block
-    expected = F.relu(F.conv2d(T(x), T(kernel), None, stride, k // 2, 1, channels)).numpy()
+    top, left, bottom, right = padding
+    padded = F.pad(T(x), (left, right, top, bottom))
+    expected = F.relu(F.conv2d(padded, T(kernel), None, stride, 0, dilation, channels) + T(bias)).numpy()
     found = compiled(
-        lambda a, w: topi.nn.relu(topi.nn.depthwise_conv2d_NCHWc(a, w, stride, k // 2, 1)),
-        pack_channels(x, block), pack_kernel(kernel, 1, block), schedule=topi.cpu.schedule_depthwise_conv2d_NCHWc,
+        lambda a, w, b: topi.nn.relu(topi.add(topi.nn.depthwise_conv2d_NCHWc(a, w, stride, padding, dilation), b)),
+        pack_channels(x, block), pack_kernel(kernel, 1, block), pack_channels(bias[None], block)[0],
+        schedule=topi.cpu.schedule_depthwise_conv2d_NCHWc, target=target,
     )  # fmt: skip
-    close(found, pack_channels(expected, block))
+    close(found, pack_channels(expected, block), rtol=1e-4, atol=1e-4)
 
 
 def test_depthwise_with_a_multiplier_stays_unpacked() -> None:

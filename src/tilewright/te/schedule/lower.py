@@ -12,18 +12,20 @@ Producers come first in ``Schedule.stages``, so each stage is built when those a
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
-from tilewright.ir.prim_expr import PrimExpr, Var
+from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
 from tilewright.te.operation import BaseComputeOp, ComputeOp, ExternOp, PlaceholderOp, ScanOp, TensorComputeOp
 from tilewright.te.schedule.bounds import Bounds, infer_bound
 from tilewright.te.schedule.domains import bound_predicates, pass_down_mask, pass_up_index
 from tilewright.te.schedule.schedule import Schedule
 from tilewright.te.schedule.stage import AttachType, IterVarAttr, Stage
 from tilewright.te.tensor import Tensor
+from tilewright.tir.analysis import conjuncts, side_effect
 from tilewright.tir.buffer import Buffer, decl_buffer
 from tilewright.tir.expr import BufferLoad, IterVar, IterVarType, Load, ProducerLoad, Range, Reduce
 from tilewright.tir.op import likely
@@ -41,11 +43,12 @@ from tilewright.tir.stmt import (
     is_no_op,
     seq,
 )
-from tilewright.tir.visitor import ExprMutator, StmtExprMutator, substitute
+from tilewright.tir.visitor import ExprMutator, StmtExprMutator, stmt_vars, substitute
 
 Frame = Callable[[Stmt], Stmt]
 """Wraps a statement into one level of a nest: a loop, an attribute, a condition."""
 
+_TRUE = IntImm("bool", 1)
 _LOOP_KINDS = {
     IterVarType.Unrolled: ForKind.UNROLLED,
     IterVarType.Vectorized: ForKind.VECTORIZED,
@@ -345,9 +348,26 @@ class ScheduleLowering:
             seq(*self._init_stores(op, reduce, init_nest.values)),
         )
         update = self._update(op, reduce, nest.values, lower)
-        inner = [f for level in nest.levels[begin:] for f in level]
+        leaves = [nest.values[iv] for iv in stage.leaf_iter_vars[begin:]]
+        tests = self._tests(lower.visit_expr(reduce.condition), leaves)
+        inner = [f for level, test in zip(nest.levels[begin:], tests, strict=True) for f in [*level, *when(test)]]
         update = wrap(inner + when(conditions), update)
         return wrap([f for level in nest.levels[:begin] for f in level], seq(init, update))
+
+    def _tests(self, condition: PrimExpr, leaves: Sequence[PrimExpr]) -> list[list[PrimExpr]]:
+        """What of a reduction's condition to test inside each of its loops, whose values are ``leaves``.
+
+        for k: for j: if k < n and j < m: ...   ->   for k: if k < n: for j: if j < m: ...
+        """
+        tests: list[list[PrimExpr]] = [[] for _ in leaves]
+        for part in conjuncts(condition):
+            used = set(stmt_vars(part))
+            last = len(leaves) - 1
+            if side_effect(part) == "pure":
+                last = max((k for k, leaf in enumerate(leaves) if not used.isdisjoint(stmt_vars(leaf))), default=0)
+            tests[last].append(part)
+        joined = [functools.reduce(ops.logical_and, parts) if parts else _TRUE for parts in tests]
+        return [[] if ops.is_const_int(test, 1) else [test] for test in joined]
 
     def reduction_start(self, stage: Stage, op: BaseComputeOp) -> tuple[int, set[IterVar]]:
         """Index of the first loop that belongs to the reduction, and the axes that belong to nothing else."""
@@ -371,9 +391,7 @@ class ScheduleLowering:
             operands[lhs] = BufferLoad(self.buffers[tensor], indices)
             operands[rhs] = lower.visit_expr(source)
         new_values = [substitute(r, operands) for r in combiner.result]
-        update = _store_together([self.buffers[t] for t in op.outputs], new_values, indices)
-        condition = lower.visit_expr(reduce.condition)
-        return update if ops.is_const_int(condition, 1) else IfThenElse(condition, update)
+        return _store_together([self.buffers[t] for t in op.outputs], new_values, indices)
 
     def _scan(self, stage: Stage, op: ScanOp) -> Stmt:
         nest = self.loops(stage)

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from tilewright.ir.prim_expr import And, Call, PrimExpr
 from tilewright.ir.transform import Pass
-from tilewright.tir.analysis import side_effect
+from tilewright.tir.analysis import conjuncts, side_effect
 from tilewright.tir.op import likely
 from tilewright.tir.stmt import For, ForKind, IfThenElse, Stmt
 from tilewright.tir.transform.common import body_pass
-from tilewright.tir.transform.loop_partition import conjuncts
 from tilewright.tir.visitor import StmtMutator, uses_var
 
 

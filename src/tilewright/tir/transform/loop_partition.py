@@ -28,25 +28,13 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import LE, LT, And, Call, IntImm, PrimExpr, Var
 from tilewright.ir.transform import Pass, PassContext
-from tilewright.tir.analysis import side_effect
+from tilewright.tir.analysis import conjuncts, side_effect
 from tilewright.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, seq
 from tilewright.tir.transform.common import ScopedMutator, bind_range, body_pass
 from tilewright.tir.visitor import StmtExprMutator, StmtExprVisitor, stmt_vars, substitute, with_fresh_vars
 
 _TRUE = IntImm("bool", 1)
 _HINT = "pragma_loop_partition_hint"
-
-
-def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
-    """The conditions that must all hold for ``condition``."""
-    found, work = [], [condition]
-    while work:
-        c = work.pop()
-        if isinstance(c, And):
-            work += [c.b, c.a]
-        else:
-            found.append(c)
-    return found
 
 
 class _LikelyConditions(StmtExprVisitor):

@@ -14,26 +14,25 @@ from tilewright.topi.cpu.common import (
     output_tensors,
     worth_threads,
 )
-from tilewright.topi.cpu.conv2d import padding_of, same_shape, unroll_and_vectorize
+from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.conv2d_plain import schedule_conv_direct
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import choose_tile
 
-_MIN_TASKS = 16  # parallel iterations that still occupy the cores of a large machine
+_MOST_TAPS = 32  # of a window that is written out
+_NARROW = 3  # columns of a window below which tiles of 8 positions keep the units busy (measured)
 
 
 def schedule_depthwise_conv2d_NCHWc(outs: Any) -> te.Schedule:
     """Schedule ``depthwise_conv2d_NCHWc`` with injective computes after it.
 
-    One task pads and convolves a band of rows of one channel block, so the padded rows stay in cache; a tile of
-    columns times the block's channels accumulates in registers.
+    A tile of columns times the block's channels accumulates in registers over the whole window. Windows that reach
+    into the padding have loops of their own: the tiles at both ends of a row, and the rows at the top and bottom.
     """
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
     anchor = find_anchor(tensors, lambda op: op.tag == "depthwise_conv2d_NCHWc")
     assert anchor is not None
-    pad = padding_of(anchor)
-    inline_injective(s, tensors, keep=[pad] if pad is not None else [])
+    inline_injective(s, tensors)
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
     conv, last = anchor.output(0), tensors[0].op
@@ -45,31 +44,29 @@ def schedule_depthwise_conv2d_NCHWc(outs: Any) -> te.Schedule:
     if last is not anchor:
         s[conv].set_scope("local")
     n, c, oh, ow, block = out.op.axis
-    rows, columns = constant_extent(oh) or 1, constant_extent(ow) or 1
-    tile = choose_tile(machine(), min(columns, 64), [1])
-    spatial = min(tile.spatial, 8 if columns % 8 == 0 else 7 if columns % 7 == 0 else tile.spatial)
-    band = max((d for d in range(1, rows + 1) if rows % d == 0 and rows // d * _planes(out) >= _MIN_TASKS), default=1)
-    band_outer, _ = out.split(oh, factor=band)
-    ow_outer, ow_inner = out.split(ow, factor=spatial)
-    if columns % spatial:
-        out.pragma(ow_outer, "loop_partition_hint", 1)
-    fused = out.fuse(n, c, band_outer)
+    ow_outer, ow_inner = out.split(ow, factor=_tile_width(constant_extent(ow) or 1, anchor))
+    out.pragma(ow_outer, "loop_partition_hint", 1)
+    fused = out.fuse(n, c, oh)
     if worth_threads(anchor):
         out.parallel(fused)
     unroll_and_vectorize(out, [ow_inner], block)
     inner = s[accumulators]
     inner.compute_at(out, ow_outer)
     tn, tc, toh, tow, tblock = inner.op.axis
-    inner.reorder(tn, tc, toh, *inner.op.reduce_axis, tow, tblock)
-    unroll_and_vectorize(inner, [*inner.op.reduce_axis, tow], tblock)
-    if pad is not None:
-        s[pad].compute_at(out, fused)
-        s[pad].vectorize(pad.axis[-1])
+    rh, rw = inner.op.reduce_axis
+    inner.reorder(tn, tc, toh, rh, rw, tow, tblock)
+    width, height = constant_extent(rw) or _MOST_TAPS, constant_extent(rh) or _MOST_TAPS
+    written_out = [tow] if width > _MOST_TAPS else [rw, tow] if width * height > _MOST_TAPS else [rh, rw, tow]
+    unroll_and_vectorize(inner, written_out, tblock)
     return s
 
 
-def _planes(stage: te.Stage) -> int:
-    return (constant_extent(stage.op.axis[0]) or 1) * (constant_extent(stage.op.axis[1]) or 1)
+def _tile_width(columns: int, anchor: Any) -> int:
+    """Positions of a row to work on at a time: tiles of like size, each with registers to spare for what it loads."""
+    window = constant_extent(anchor.reduce_axis[1]) or 1
+    most = machine().vector_registers // 2
+    tiles = -(-columns // (min(most, 8) if window <= _NARROW else most))
+    return -(-columns // tiles)
 
 
 schedule_depthwise_conv2d_nchw = schedule_conv_direct

@@ -40,6 +40,27 @@ def pad_spatial(
     return pad(data, pad_before, pad_after, 0, name)
 
 
+def inside(positions: Sequence[Any], extents: Sequence[Any], before: Sequence[Any], after: Sequence[Any]) -> PrimExpr:
+    """Whether ``positions``, which may lie in the padding around an image, lie in the image.
+
+    As the condition of a sum it stands for padding with 0: nothing is copied. The tests are marked likely, for
+    LoopPartition to take them out of the loops over the image's inner part.
+
+    Parameters
+    ----------
+    positions : indices into the image, one for each of its dimensions, negative before its first element
+    extents : of the image
+    before, after : the amounts of padding; where there is none, nothing is tested
+    """
+    condition: PrimExpr = ops.const(True)
+    for position, extent, low, high in zip(positions, extents, before, after, strict=True):
+        if not ops.is_const_int(simplify(ops.as_expr(low)), 0):
+            condition = ops.logical_and(condition, tir.likely(position >= 0))
+        if not ops.is_const_int(simplify(ops.as_expr(high)), 0):
+            condition = ops.logical_and(condition, tir.likely(position < extent))
+    return condition
+
+
 def conv(
     data: te.Tensor,
     kernel: te.Tensor,

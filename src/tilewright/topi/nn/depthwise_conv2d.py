@@ -7,7 +7,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
-from tilewright.topi.nn.conv import output_extent, pad_spatial, per_dim
+from tilewright.topi.nn.conv import inside, output_extent, pad_spatial, per_dim
 from tilewright.topi.utils import get_const_int, get_pad_tuple
 
 
@@ -64,20 +64,24 @@ def depthwise_conv2d_NCHWc(
     out_layout: str = "",
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Depthwise convolution of Input (n, C, h, w, c) with Filter (C, 1, kh, kw, 1, c); one kernel per channel."""
+    """Depthwise convolution of Input (n, C, h, w, c) with Filter (C, 1, kh, kw, 1, c); one kernel per channel.
+
+    Padding is a condition of the sum, so that no padded copy is made.
+    """
     out_dtype = out_dtype or Input.dtype
     strides, dilation = per_dim(stride, 2), per_dim(dilation, 2)
     kh, kw = Filter.shape[2], Filter.shape[3]
     top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dilation[0] + 1, (kw - 1) * dilation[1] + 1))
-    temp = pad_spatial(Input, (2, 3), (top, left), (bottom, right))
     n, chunks, h, w, block = Input.shape
     oh = output_extent(h, kh, strides[0], dilation[0], top, bottom)
     ow = output_extent(w, kw, strides[1], dilation[1], left, right)
     rh, rw = te.reduce_axis((0, kh), name="kh"), te.reduce_axis((0, kw), name="kw")
 
     def body(b: PrimExpr, c: PrimExpr, y: PrimExpr, x: PrimExpr, ci: PrimExpr) -> Any:
-        value = temp(b, c, y * strides[0] + rh * dilation[0], x * strides[1] + rw * dilation[1], ci)
-        weight = Filter(c, 0, rh.var, rw.var, 0, ci)
-        return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[rh, rw])
+        row = y * strides[0] + rh * dilation[0] - top
+        column = x * strides[1] + rw * dilation[1] - left
+        value, weight = Input(b, c, row, column, ci), Filter(c, 0, rh.var, rw.var, 0, ci)
+        where = inside((row, column), (h, w), (top, left), (bottom, right))
+        return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[rh, rw], where=where)
 
     return te.compute((n, chunks, oh, ow, block), body, name="DepthwiseConv2d", tag="depthwise_conv2d_NCHWc")
