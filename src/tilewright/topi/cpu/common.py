@@ -16,6 +16,8 @@ from tilewright.topi.utils import as_list, get_const_tuple, operations
 # Below these, starting threads (about 5 us) costs more than it saves: element operations, and multiply-adds of tiles.
 PARALLEL_WORK = 1 << 16
 PARALLEL_PRODUCTS = 1 << 18
+# A multiply-add of a product with one row takes a weight of its own from a cache: longer than one in a register tile.
+PARALLEL_ROW_PRODUCTS = 1 << 16
 
 
 def machine() -> CpuFeatures:

@@ -15,6 +15,7 @@ from tilewright.tir.expr import IterVar
 from tilewright.topi import nn, tag
 from tilewright.topi.cpu.common import (
     PARALLEL_PRODUCTS,
+    PARALLEL_ROW_PRODUCTS,
     constant_extent,
     create_schedule,
     find_anchor,
@@ -113,7 +114,7 @@ def _schedule_product(
     alone = not whole and batch and (constant_extent(batch[0]) or 1) >= _MIN_TASKS
     fused = fuse_all(out, batch if alone else [*batch, outer[0]])
     assert fused is not None
-    if worth_threads(anchor, PARALLEL_PRODUCTS):
+    if worth_threads(anchor, PARALLEL_ROW_PRODUCTS if constant_extent(m) == 1 else PARALLEL_PRODUCTS):
         out.parallel(fused)
     unroll_and_vectorize(out, [m_inner], n_inner)
     tile = s[accumulators]

@@ -80,11 +80,16 @@ def _initial(ctx: NodeContext, index: int, direction: int, shape: Sequence[int],
     return _direction_slice(ctx, typed(states), direction)
 
 
-MakeStep = Callable[[NodeContext, int, RelayExpr, RelayExpr, int], Step]
+MakeStep = Callable[[NodeContext, int, RelayExpr, RelayExpr | None, int], Step]
 
 
-def _unroll(ctx: NodeContext, gates: int, num_states: int, make_step: MakeStep) -> list[RelayExpr]:
-    """All directions over all steps: outputs (Y, Y_h[, Y_c])."""
+def _unroll(
+    ctx: NodeContext, gates: int, num_states: int, make_step: MakeStep, add_biases: bool = True
+) -> list[RelayExpr]:
+    """All directions over all steps: outputs (Y, Y_h[, Y_c]).
+
+    Where the cell only adds both biases (``add_biases``), their sum joins the input of all steps at once.
+    """
     data = ctx.input(0)
     if ctx.attr("layout", 0):
         data = typed(relay_op.transpose(data, axes=(1, 0, 2)))
@@ -100,12 +105,14 @@ def _unroll(ctx: NodeContext, gates: int, num_states: int, make_step: MakeStep) 
     for index, backwards in enumerate(directions):
         weight = _direction_slice(ctx, ctx.input(1), index)
         recurrence = _direction_slice(ctx, ctx.input(2), index)
-        bias_input, bias_recurrence = _split_bias(ctx, index, gates * hidden, dtype)
+        bias, bias_recurrence = _split_bias(ctx, index, gates * hidden, dtype)
+        if add_biases:
+            bias = relay_op.add(bias, bias_recurrence)
         projected = relay_op.nn.dense(rows, weight, units=gates * hidden)
-        projected = relay_op.reshape(relay_op.nn.bias_add(projected, bias_input), (steps, batch, gates * hidden))
+        projected = relay_op.reshape(relay_op.nn.bias_add(projected, bias), (steps, batch, gates * hidden))
         sequence = relay_op.split(projected, steps, axis=0) if steps > 1 else [projected]
         states = [_initial(ctx, 5 + s, index, (batch, hidden), dtype) for s in range(num_states)]
-        step = make_step(ctx, index, recurrence, bias_recurrence, hidden)
+        step = make_step(ctx, index, recurrence, None if add_biases else bias_recurrence, hidden)
         collected: list[RelayExpr] = [data] * steps
         for t in reversed(range(steps)) if backwards else range(steps):
             states = step(relay_op.squeeze(sequence[t], axis=[0]), states)
@@ -125,7 +132,7 @@ def convert_lstm(ctx: NodeContext) -> Any:
     return _unroll(ctx, 4, 2, _lstm_step)[: ctx.num_outputs]
 
 
-def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: RelayExpr, hidden: int) -> Step:
+def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, _: RelayExpr | None, hidden: int) -> Step:
     f, g, h = _activations(ctx, ("Sigmoid", "Tanh", "Tanh"), direction)
     peepholes = None
     if ctx.has_input(7):
@@ -136,9 +143,7 @@ def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: Re
 
     def step(projected: RelayExpr, states: list[RelayExpr]) -> list[RelayExpr]:
         output, cell = states
-        gates = relay_op.add(
-            projected, relay_op.nn.bias_add(relay_op.nn.dense(output, recurrence, units=4 * hidden), bias)
-        )
+        gates = relay_op.add(projected, relay_op.nn.dense(output, recurrence, units=4 * hidden))
         i, o, fg, c = relay_op.split(gates, 4, axis=1)
         kept = relay_op.multiply(f(seeing(fg, 2, cell)), cell)
         cell = relay_op.add(kept, relay_op.multiply(f(seeing(i, 0, cell)), g(c)))
@@ -151,27 +156,27 @@ def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: Re
 def convert_gru(ctx: NodeContext) -> Any:
     """Gated recurrent unit; gates in ONNX's order update, reset, hidden."""
     _check(ctx)
-    return _unroll(ctx, 3, 1, _gru_step)[: ctx.num_outputs]
+    return _unroll(ctx, 3, 1, _gru_step, add_biases=not ctx.attr("linear_before_reset", 0))[: ctx.num_outputs]
 
 
-def _gru_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: RelayExpr, hidden: int) -> Step:
+def _gru_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: RelayExpr | None, hidden: int) -> Step:
+    """The reset gate is applied before the recurrent product, or, where the bias is given, to product and bias."""
     f, g = _activations(ctx, ("Sigmoid", "Tanh"), direction)
     one = const(1.0, ctx.dtype(ctx.input(0)))
-    linear_before_reset = bool(ctx.attr("linear_before_reset", 0))
     gate_rows, hidden_rows = relay_op.split(recurrence, (2 * hidden,), axis=0)
-    gate_bias, hidden_bias = relay_op.split(bias, (2 * hidden,), axis=0)
+    gate_bias, hidden_bias = relay_op.split(bias, (2 * hidden,), axis=0) if bias is not None else (None, None)
 
     def step(projected: RelayExpr, states: list[RelayExpr]) -> list[RelayExpr]:
         (output,) = states
         gate_input, hidden_input = relay_op.split(projected, (2 * hidden,), axis=1)
         dense = relay_op.nn.dense(output, gate_rows, units=2 * hidden)
-        z, r = relay_op.split(f(relay_op.add(gate_input, relay_op.nn.bias_add(dense, gate_bias))), 2, axis=1)
-        if linear_before_reset:
+        dense = relay_op.nn.bias_add(dense, gate_bias) if gate_bias is not None else dense
+        z, r = relay_op.split(f(relay_op.add(gate_input, dense)), 2, axis=1)
+        if hidden_bias is not None:
             recurrent = relay_op.nn.bias_add(relay_op.nn.dense(output, hidden_rows, units=hidden), hidden_bias)
             recurrent = relay_op.multiply(r, recurrent)
         else:
-            reset = relay_op.multiply(r, output)
-            recurrent = relay_op.nn.bias_add(relay_op.nn.dense(reset, hidden_rows, units=hidden), hidden_bias)
+            recurrent = relay_op.nn.dense(relay_op.multiply(r, output), hidden_rows, units=hidden)
         candidate = g(relay_op.add(hidden_input, recurrent))
         keep = relay_op.multiply(z, output)
         return [relay_op.add(relay_op.multiply(relay_op.subtract(one, z), candidate), keep)]
@@ -186,11 +191,10 @@ def convert_rnn(ctx: NodeContext) -> Any:
     return _unroll(ctx, 1, 1, _rnn_step)[: ctx.num_outputs]
 
 
-def _rnn_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: RelayExpr, hidden: int) -> Step:
+def _rnn_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, _: RelayExpr | None, hidden: int) -> Step:
     (f,) = _activations(ctx, ("Tanh",), direction)
 
     def step(projected: RelayExpr, states: list[RelayExpr]) -> list[RelayExpr]:
-        dense = relay_op.nn.bias_add(relay_op.nn.dense(states[0], recurrence, units=hidden), bias)
-        return [f(relay_op.add(projected, dense))]
+        return [f(relay_op.add(projected, relay_op.nn.dense(states[0], recurrence, units=hidden)))]
 
     return step
