@@ -19,8 +19,8 @@ from tilewright.relay.op.nn.conv_common import canonical_shape
 from tilewright.relay.visitor import post_order
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
+from tilewright.topi.cpu.conv2d_cost import direct_cost, winograd_blockings
 from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, tile_cost
-from tilewright.topi.cpu.winograd import choose_blocking, direct_cost
 
 Shape = tuple[int, ...]
 
@@ -205,7 +205,7 @@ def modelled_cost(call: Call, cpu: CpuFeatures) -> float | None:
     window, in_channels = _window(call)
     if "winograd" in name:
         m = int(call.attrs.tile_size)
-        return choose_blocking(cpu, m, (-(-height // m), -(-width // m)), in_channels, chunks, batch).cost
+        return winograd_blockings(cpu, m, (-(-height // m), -(-width // m)), in_channels, chunks, batch)[0].cost
     return direct_cost(cpu, (batch, in_channels, chunks * block), (height, width), window)
 
 

@@ -49,6 +49,8 @@ _ARM_RELEVANT = frozenset(
     ["neon", "fp-armv8", "fullfp16", "dotprod", "bf16", "i8mm", "sve", "sve2", "lse", "rdm", "fp16fml"]
 )
 
+_TYPICAL_CORES = 4  # of another machine, unless the target says -num-cores
+
 _IMPLIES = {  # a feature switched off takes these with it
     "avx": ("avx2", "fma", "f16c", "avx512f", "avxvnni"),
     "avx2": ("avx512f", "avxvnni"),
@@ -60,7 +62,7 @@ _IMPLIES = {  # a feature switched off takes these with it
 
 @dataclass(frozen=True)
 class CpuFeatures:
-    """A processor as schedules and code generation see it. Sizes are in bytes."""
+    """A processor as schedules and code generation see it. Sizes are in bytes; ``cores`` will share the work."""
 
     arch: str  # x86, aarch64, arm, riscv or other
     triple: str
@@ -73,6 +75,7 @@ class CpuFeatures:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
+    cores: int
     is_host: bool
 
     def lanes(self, dtype_bits: int = 32) -> int:
@@ -132,7 +135,8 @@ def _features(text: str) -> CpuFeatures:
     l1, l2, l3 = _host_caches() if same_machine else _typical_caches(arch)
     if not is_host and same_machine and not (target.mcpu and target.mcpu == _host_cpu()[0]):
         l1, l2, l3 = _typical_caches(arch)
-    return CpuFeatures(arch, triple, cpu, flags, relevant, bits, registers, fma, l1, l2, l3, is_host)
+    cores = int(target.attrs.get("num-cores") or (core_count() if is_host else _TYPICAL_CORES))
+    return CpuFeatures(arch, triple, cpu, flags, relevant, bits, registers, fma, l1, l2, l3, cores, is_host)
 
 
 def architecture(triple: str) -> str:

@@ -41,11 +41,11 @@ CASES = [
             [transform_array(DATA, "NCHW", "NCHW8c"), transform_weight(PACKED_WEIGHT, m)],
             transform_array(RESULT, "NCHW", "NCHW8c"),
             rtol=0,
-            atol=5e-5 * np.abs(RESULT).max(),
+            atol=(5e-4 if m == 6 else 5e-5) * np.abs(RESULT).max(),
         )
-        for m in (2, 4)
+        for m in (2, 4, 6)
     ),
-    *(case(f"weights {m}", transform(m), [WEIGHT], transform_weight(WEIGHT, m)) for m in (2, 4)),
+    *(case(f"weights {m}", transform(m), [WEIGHT], transform_weight(WEIGHT, m)) for m in (2, 4, 6)),
     case("packed weights", transform(4), [PACKED_WEIGHT], transform_weight(PACKED_WEIGHT, 4)),
 ]
 
@@ -60,7 +60,7 @@ def test_kernels() -> None:
     check_kernels(CASES)
 
 
-@pytest.mark.parametrize("shape", [(6, 6, 3, 1, 8, 8), (4, 4, 3, 2, 8, 8), (6, 6, 3, 2, 8)])
+@pytest.mark.parametrize("shape", [(3, 6, 6, 1, 8, 8), (3, 4, 4, 2, 8, 8), (3, 6, 6, 2, 8)])
 def test_weights_that_do_not_fit_are_named(shape: tuple) -> None:
     data = relay.var("x", shape=(2, 2, 7, 10, 8))
     with pytest.raises(TypeInferenceError, match=r"\(2, 2, 7, 10, 8\).*do not fit for tile_size 4"):
@@ -112,8 +112,8 @@ def test_the_option_bounds_the_tiles(level: str | None, tiles: Sequence[int]) ->
 
 
 def test_an_unknown_level_is_refused() -> None:
-    with pytest.raises(TilewrightError, match=r"relay\.conv2d\.winograd takes 'off', '2', '4', got '6'"):
-        optimized(residual_block(16, 8)[0], "6")
+    with pytest.raises(TilewrightError, match=r"relay\.conv2d\.winograd takes 'off', '2', '4', '6', got '8'"):
+        optimized(residual_block(16, 8)[0], "8")
 
 
 @pytest.mark.parametrize(
@@ -146,5 +146,5 @@ def test_a_residual_block_agrees_with_torch(level: str) -> None:
 
 def test_operations_are_counted_as_of_the_convolution() -> None:
     data = relay.var("x", shape=(2, 2, 7, 10, 8))
-    call = infer_expr(convolution(4)(data, relay.var("w", shape=(6, 6, 3, 2, 8, 8))))
+    call = infer_expr(convolution(4)(data, relay.var("w", shape=(3, 6, 6, 2, 8, 8))))
     assert relay.analysis.get_total_mac_number(call) == 9 * 16 * RESULT.size

@@ -1,4 +1,4 @@
-"""Winograd convolution: the compiled kernel against PyTorch's convolution, and the model that chooses it."""
+"""Winograd convolution: the compiled kernel against PyTorch's convolution."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from tilewright.topi.cpu import winograd
 from tilewright.topi.utils import InvalidShapeError
 
 TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64"]
-TOLERANCE = {2: 5e-6, 4: 5e-5}  # of the largest value
+TOLERANCE = {2: 5e-6, 4: 5e-5, 6: 5e-4}  # of the largest value
 
 # batch, input channels, output channels, height, width, padding
 SHAPES = [
@@ -38,7 +38,7 @@ def check(found: np.ndarray, want: np.ndarray, tile_size: int) -> None:
     assert np.abs(found - want).max() <= TOLERANCE[tile_size] * np.abs(want).max()
 
 
-@pytest.mark.parametrize("tile_size", [2, 4])
+@pytest.mark.parametrize("tile_size", [2, 4, 6])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_any_shape_agrees_with_the_convolution(shape: tuple, tile_size: int) -> None:
     n, ci, co, h, w, padding = shape
@@ -54,7 +54,7 @@ def test_any_shape_agrees_with_the_convolution(shape: tuple, tile_size: int) -> 
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("tile_size", [2, 4])
+@pytest.mark.parametrize("tile_size", [2, 4, 6])
 def test_bias_residual_and_relu_run_on_each_tile(target: str, tile_size: int) -> None:
     lanes = features(Target(target)).lanes(32)
     x, weight, bias, other = random(2, 32, 9, 14), random(32, 32, 3, 3), random(32), random(2, 32, 9, 14, seed=1)
@@ -71,7 +71,7 @@ def test_bias_residual_and_relu_run_on_each_tile(target: str, tile_size: int) ->
     check(found, pack_channels(want, lanes), tile_size)
 
 
-@pytest.mark.parametrize("tile_size", [2, 4])
+@pytest.mark.parametrize("tile_size", [2, 4, 6])
 def test_the_numpy_meaning_agrees_with_the_convolution(tile_size: int) -> None:
     x, weight = random(2, 32, 7, 10), random(48, 32, 3, 3)
     transformed = winograd.transform_weight(pack_kernel(weight, 16, 16), tile_size)
@@ -79,40 +79,16 @@ def test_the_numpy_meaning_agrees_with_the_convolution(tile_size: int) -> None:
     check(found, pack_channels(convolution(x, weight, (1, 0, 2, 1)), 16), tile_size)
 
 
-@pytest.mark.parametrize("tile_size", [2, 4])
+@pytest.mark.parametrize("tile_size", [2, 4, 6])
 def test_weights_that_are_no_constants_are_transformed_alike(tile_size: int) -> None:
     weight = random(5, 3, 3, 3)
     found = compiled(lambda a: winograd.winograd_weight_transform(a, tile_size), weight)
     want = winograd.transform_weight(weight, tile_size)
-    assert found.shape == want.shape == (tile_size + 2, tile_size + 2, 5, 3)
+    assert found.shape == want.shape == (5, tile_size + 2, tile_size + 2, 3)
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
 
 
 def test_weights_of_other_tiles_are_refused() -> None:
-    data, weight = te.placeholder((1, 1, 8, 8, 8)), te.placeholder((4, 4, 1, 1, 8, 8))
+    data, weight = te.placeholder((1, 1, 8, 8, 8)), te.placeholder((1, 4, 4, 1, 8, 8))
     with Target("llvm -mcpu=core-avx2"), pytest.raises(InvalidShapeError, match="do not fit for tiles of 4 x 4"):
         winograd.conv2d_NCHWc_winograd(data, weight, 1, 4)
-
-
-def chosen(channels: int, extent: int, sizes: tuple = (2, 4), dtype: str = "float32") -> int | None:
-    target = Target("llvm -mcpu=core-avx2")
-    return winograd.choose_winograd_tile((1, channels, channels), (extent, extent), dtype, sizes, target)
-
-
-def test_the_model_wants_large_images_and_whole_vectors_of_channels() -> None:
-    assert chosen(64, 56) == 4
-    assert chosen(64, 56, (2,)) == 2
-    assert chosen(64, 56, ()) is None
-    assert chosen(64, 2) is None
-    assert chosen(60, 56) is None
-    assert chosen(64, 56, dtype="float64") is None
-
-
-@pytest.mark.parametrize("target", TARGETS)
-def test_blocks_cover_the_image_and_register_tiles_fit_the_registers(target: str) -> None:
-    cpu = features(Target(target))
-    for tiles in [(1, 1), (2, 3), (7, 7), (13, 56), (57, 1)]:
-        for channels, chunks in [(16, 1), (64, 6), (512, 32)]:
-            b = winograd.choose_blocking(cpu, 4, tiles, channels, chunks)
-            assert b.rows * b.columns * b.vectors + b.vectors + 1 <= cpu.vector_registers
-            assert b.block_h % b.rows == 0 and b.block_w % b.columns == 0 and chunks % (b.vectors * b.parts) == 0

@@ -18,6 +18,8 @@ PARALLEL_WORK = 1 << 16
 PARALLEL_PRODUCTS = 1 << 18
 # A multiply-add of a product with one row takes a weight of its own from a cache: longer than one in a register tile.
 PARALLEL_ROW_PRODUCTS = 1 << 16
+# How many steps of a product ahead its weights are asked for: what a load from memory takes, at some 15 cycles a step.
+PREFETCH_STEPS = 48
 
 
 def machine() -> CpuFeatures:

@@ -19,12 +19,15 @@ from tilewright.target.target import Target
 from tilewright.tir.expr import IterVar
 from tilewright.topi.cpu.common import (
     PARALLEL_PRODUCTS,
+    PREFETCH_STEPS,
     constant_extent,
     create_schedule,
+    element_count,
     find_anchor,
     fuse_all,
     inline_injective,
     largest_divisor,
+    machine,
     output_tensors,
     vector_lanes,
     worth_threads,
@@ -226,6 +229,9 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     ico, rh, rw, ici = tile.op.reduce_axis
     # Positions outside channels: the weights of a step stay in registers, one broadcast value at a time joins them.
     tile.reorder(tn, toh, ico, rh, rw, ici, tow, toc, tblock)
+    weights = tile.op.input_tensors[1]
+    if (element_count(weights) or 0) * dt.nbytes(weights.dtype) > machine().l2_bytes:
+        tile.prefetch(weights, ici, PREFETCH_STEPS)
     unroll_and_vectorize(tile, [tow, toc], tblock)
 
 

@@ -1,7 +1,7 @@
 """Winograd convolution of packed channels: the convolution of transformed weights, and the transform of the weights.
 
 AlterOpLayout chooses them for 3x3 convolutions of constant weights that are faster so (``choose_winograd_tile`` in
-``topi.cpu.winograd``); FoldConstant then transforms the weights. The option ``relay.conv2d.winograd`` bounds the
+``topi.cpu.conv2d_cost``); FoldConstant then transforms the weights. The option ``relay.conv2d.winograd`` bounds the
 rounding error.
 """
 
@@ -31,16 +31,17 @@ from tilewright.relay.op.transform.layout import layout_transform
 from tilewright.target.target import Target
 from tilewright.tir.layout import Layout, layout
 from tilewright.topi.cpu import winograd
+from tilewright.topi.cpu.conv2d_cost import choose_winograd_tile
 
 OPTION = "relay.conv2d.winograd"
-_TILE_SIZES = {"off": (), "2": (2,), "4": (2, 4)}
+_TILE_SIZES = {"off": (), "2": (2,), "4": (2, 4), "6": (2, 4, 6)}
 
 PassContext.register_option(
     OPTION,
     str,
     "4",
     'largest tile of Winograd convolutions: "off" for none, "2" for 2x2 (rounding errors as of direct convolution), '
-    'or "4" for 4x4 (up to about 2e-5 of the largest value)',
+    '"4" for 4x4 (up to about 2e-5 of the largest value), or "6" for 6x6 (up to about 2e-4)',
 )
 
 
@@ -76,18 +77,18 @@ class ContribConv2DWinogradWeightTransform(OpDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
-        """(alpha, alpha, O, I, ...), alpha = tile_size + 2."""
+        """(O, alpha, alpha, I, ...), alpha = tile_size + 2."""
         weight = relations.tensor(types[0], "weight")
         if weight is None:
             return None
         size = [known(d) for d in weight.shape[2:4]]
-        if attrs.tile_size not in (2, 4) or len(size) != 2 or any(d not in (3, None) for d in size):
+        if attrs.tile_size not in winograd.TILE_SIZES or len(size) != 2 or any(d not in (3, None) for d in size):
             raise TypeInferenceError(
-                f"Winograd's weights are (O, I, 3, 3, ...) and its tiles of 2 or 4, found shape "
+                f"Winograd's weights are (O, I, 3, 3, ...) and its tiles of 2, 4 or 6, found shape "
                 f"{tuple(str(d) for d in weight.shape)} and tile_size {attrs.tile_size}"
             )
         alpha = as_expr(int(attrs.tile_size) + 2)
-        return TensorType((alpha, alpha, *weight.shape[:2], *weight.shape[4:]), weight.dtype)
+        return TensorType((weight.shape[0], alpha, alpha, weight.shape[1], *weight.shape[4:]), weight.dtype)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
@@ -114,7 +115,7 @@ def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) 
 
 
 class ContribConv2DWinogradNCHWc(OpDef):
-    """3x3 convolution with stride 1 of data (n, C, h, w, c) with transformed weights (alpha, alpha, O, C, c, o)."""
+    """3x3 convolution with stride 1 of data (n, C, h, w, c) with transformed weights (O, alpha, alpha, C, c, o)."""
 
     name = "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform"
     inputs = ("data", "weight")
@@ -140,17 +141,17 @@ class ContribConv2DWinogradNCHWc(OpDef):
         fits = len(data.shape) == 5 and len(weight.shape) == 6
         if fits:
             pairs = [(data.shape[1], weight.shape[3]), (data.shape[4], weight.shape[4])]
-            pairs += [(weight.shape[i], as_expr(int(attrs.tile_size) + 2)) for i in range(2)]
+            pairs += [(weight.shape[i], as_expr(int(attrs.tile_size) + 2)) for i in (1, 2)]
             fits = all(known(a) is None or known(b) is None or known(a) == known(b) for a, b in pairs)
         if not fits:
             raise TypeInferenceError(
                 f"data {tuple(str(d) for d in data.shape)} and transformed weights "
                 f"{tuple(str(d) for d in weight.shape)} do not fit for tile_size {attrs.tile_size}; expected "
-                "(n, C, h, w, c) and (tile_size + 2, tile_size + 2, O, C, c, o)"
+                "(n, C, h, w, c) and (O, tile_size + 2, tile_size + 2, C, c, o)"
             )
         pads = padding_of(attrs.padding, 2)
         height, width = (conv_extent(data.shape[2 + i], 3, 1, 1, pads[i], pads[2 + i]) for i in range(2))
-        return TensorType((data.shape[0], weight.shape[2], height, width, weight.shape[5]), data.dtype)
+        return TensorType((data.shape[0], weight.shape[0], height, width, weight.shape[5]), data.dtype)
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -159,7 +160,7 @@ class ContribConv2DWinogradNCHWc(OpDef):
 
 
 def contrib_conv2d_winograd_weight_transform(weight: RelayExpr, tile_size: int) -> Call:
-    """Weights (O, I, 3, 3, ...) transformed to (tile_size + 2, tile_size + 2, O, I, ...)."""
+    """Weights (O, I, 3, 3, ...) transformed to (O, tile_size + 2, tile_size + 2, I, ...)."""
     return call(ContribConv2DWinogradWeightTransform.name, [weight], WinogradWeightTransformAttrs(tile_size=tile_size))
 
 
@@ -207,7 +208,7 @@ def winograd_call(inputs: Sequence[RelayExpr], attrs: Any, shape: Sequence[Any],
     batch, channels, height, width = (1 if d is None else int(d) for d in shape)
     top, left, bottom, right = padding_of(attrs.padding, 2)
     out = height + top + bottom - 2, width + left + right - 2
-    tile = winograd.choose_winograd_tile(
+    tile = choose_winograd_tile(
         (batch, channels, int(attrs.channels)), out, str(inputs[1].data.dtype), _TILE_SIZES[level], target
     )
     if tile is None:

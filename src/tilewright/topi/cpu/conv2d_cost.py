@@ -1,0 +1,193 @@
+"""What convolutions cost: an analytic model that chooses between the direct method and Winograd's, and its blocks.
+
+Times are in vector multiply-adds at the peak of one core, were the work of all cores done by one.
+``python -m benchmarks.kernels`` prints the model's error beside every measured kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.target.features import CpuFeatures, features
+from tilewright.target.target import Target
+from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to, step_registers, tile_cost, tile_rate
+
+# Measured: bytes that come during a multiply-add from the last-level cache and from memory; the work of both of
+# Winograd's transforms on one position of one tile and vector, by the number of positions; and what of the time of the
+# faster of two things that are done at a time is not hidden by the slower one.
+_CACHE_BYTES = 13.0
+_MEMORY_BYTES = 5.0
+_TRANSFORM = {16: 4.0, 36: 7.0, 64: 12.0}
+_OVERLAP_LOSS = 0.25
+_CLEAR_GAIN = 1.15  # by how much Winograd must be faster than the direct way, its weights being larger
+_MOST_PARTS = 4  # for each core
+
+
+@dataclass(frozen=True)
+class Blocking:
+    """Extents in tiles of a block and of a register tile, registers of channels, and parts of the channels.
+
+    A task computes one part of the output channels of one block of tiles. With several parts, the transformed inputs
+    are a step of their own, which all parts share. ``cost`` is the modelled time.
+    """
+
+    block_h: int
+    block_w: int
+    rows: int
+    columns: int
+    vectors: int
+    parts: int
+    cost: float = 0.0
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """All but the cost, as the constructor takes them."""
+        return self.block_h, self.block_w, self.rows, self.columns, self.vectors, self.parts
+
+    def __str__(self) -> str:
+        registers = f"{self.rows} x {self.columns} x {self.vectors}"
+        return f"{self.block_h} x {self.block_w} in registers of {registers}, {self.parts} parts"
+
+
+@dataclass(frozen=True)
+class _Work:
+    """A convolution: ``positions`` products for each tile, ``tiles`` of an image, ``out_chunks`` vectors of results."""
+
+    cpu: CpuFeatures
+    positions: int
+    tiles: tuple[int, int]
+    in_channels: int
+    out_chunks: int
+    batch: int
+
+    @property
+    def weight_bytes(self) -> int:
+        """Of the transformed weights."""
+        return self.positions * self.in_channels * self.out_chunks * self.cpu.lanes(32) * 4
+
+    def input_bytes(self, tiles: int) -> int:
+        """Of so many transformed input tiles."""
+        return self.positions * self.in_channels * tiles * 4
+
+
+def winograd_blockings(
+    cpu: CpuFeatures, tile_size: int, tiles: tuple[int, int], in_channels: int, out_chunks: int, batch: int = 1
+) -> list[Blocking]:
+    """Ways to cut a convolution into blocks, the cheapest first.
+
+    Parameters
+    ----------
+    tiles : tiles along the height and the width of an image
+    out_chunks : output channels, in vector registers
+    """
+    work = _Work(cpu, (tile_size + 2) ** 2, tiles, in_channels, out_chunks, batch)
+    candidates = [
+        _cost(work, (block_h, block_w), register_tile, parts)
+        for register_tile in _register_tiles(work)
+        for block_w in _block_extents(tiles[1], register_tile[1])
+        for block_h in _block_extents(tiles[0], register_tile[0])
+        for parts in divisors_up_to(out_chunks // register_tile[2], _MOST_PARTS * cpu.cores)
+    ]
+    return sorted(candidates, key=lambda blocking: blocking.cost)
+
+
+def _register_tiles(work: _Work) -> list[tuple[int, int, int]]:
+    """For each number of channel vectors, the rows and columns of tiles that lose least at the edges of an image."""
+    chosen = []
+    (tiles_h, tiles_w), registers = work.tiles, work.cpu.vector_registers - step_registers(work.cpu)
+    for vectors in divisors_up_to(work.out_chunks, 4):
+        limit = max(1, registers // vectors - 1)
+        times = {
+            (rows, columns): tile_rate(rows * columns, vectors) * rounded(tiles_h, rows) * rounded(tiles_w, columns)
+            for columns in range(min(tiles_w, limit), 0, -1)
+            for rows in range(1, min(tiles_h, limit // columns) + 1)
+        }
+        rows, columns = min(times, key=lambda tile: times[tile])
+        chosen.append((rows, columns, vectors))
+    return chosen
+
+
+def _block_extents(extent: int, step: int) -> list[int]:
+    """Multiples of ``step`` that cut ``extent`` into blocks of about the same size, each number of blocks once."""
+    steps = -(-extent // step)
+    return [step * size for size in dict.fromkeys(-(-steps // count) for count in range(1, steps + 1))]
+
+
+def _cost(work: _Work, block: tuple[int, int], register_tile: tuple[int, int, int], parts: int) -> Blocking:
+    """What a blocking takes: the products, the weights and inputs that are read meanwhile, and the transforms."""
+    cpu, (rows, columns, vectors) = work.cpu, register_tile
+    lanes, groups = cpu.lanes(32), work.out_chunks // vectors
+    blocks = work.batch * math.prod(-(-extent // size) for extent, size in zip(work.tiles, block, strict=True))
+    tiles = block[0] * block[1]
+    steps = blocks * tiles * work.positions
+    products = steps * work.in_channels * work.out_chunks * tile_rate(rows * columns, vectors)
+    input_bytes = work.input_bytes(tiles)
+    memory = work.weight_bytes / _MEMORY_BYTES
+    moved = (blocks - 1) * work.weight_bytes * _time_of_bytes(cpu, work.weight_bytes)
+    moved += blocks * groups * input_bytes * _time_of_bytes(cpu, input_bytes)
+    if parts > 1:  # every core fetches what the others have transformed
+        moved += min(cpu.cores, parts) * blocks * input_bytes / _CACHE_BYTES
+    slower, faster = max(products, memory + moved), min(products, memory + moved)
+    transforms = steps * (work.in_channels / lanes + work.out_chunks) * _TRANSFORM[work.positions]
+    tasks = blocks * parts
+    balance = -(-tasks // cpu.cores) * cpu.cores / tasks
+    cost = (slower + _OVERLAP_LOSS * faster + transforms) * balance
+    return Blocking(*block, rows, columns, vectors, parts, cost)
+
+
+def _time_of_bytes(cpu: CpuFeatures, size: int) -> float:
+    """Time to read a byte of ``size`` bytes that are read again and again; 0 in the core's own caches."""
+    if size <= cpu.l2_bytes:
+        return 0.0
+    return 1 / _CACHE_BYTES if size <= cpu.l3_bytes // 2 else 1 / _MEMORY_BYTES
+
+
+def choose_winograd_tile(
+    channels: tuple[int, int, int], out: tuple[int, int], dtype: str, tile_sizes: Sequence[int], target: Target
+) -> int | None:
+    """Which of ``tile_sizes`` computes a 3x3 convolution fastest by the model; None when that is no clear gain.
+
+    Parameters
+    ----------
+    channels : (batch, input channels, output channels)
+    out : height and width of the output
+    """
+    cpu = features(target)
+    lanes = cpu.lanes(32)
+    batch, in_channels, out_channels = channels
+    if dtype != "float32" or in_channels % lanes or out_channels % lanes or min(*out, batch) < 1:
+        return None
+    chunks = out_channels // lanes
+    costs = {
+        m: winograd_blockings(cpu, m, (-(-out[0] // m), -(-out[1] // m)), in_channels, chunks, batch)[0].cost
+        for m in tile_sizes
+    }
+    best = min(costs, key=lambda m: costs[m], default=None)
+    direct = direct_cost(cpu, channels, out, 9)
+    return best if best is not None and costs[best] * _CLEAR_GAIN < direct else None
+
+
+def direct_cost(cpu: CpuFeatures, channels: tuple[int, int, int], out: tuple[int, int], window: int) -> float:
+    """Modelled time of the direct convolution, as that of a ``Blocking``.
+
+    Parameters
+    ----------
+    channels : (batch, input channels that each output channel sums, output channels)
+    out : height and width of the output
+    window : elements of the kernel's window
+    """
+    lanes = cpu.lanes(32)
+    batch, in_channels, out_channels = channels
+    chunks = max(1, out_channels // lanes)
+    tile = choose_tile(cpu, out[1], divisors_up_to(chunks, 4))
+    work = window * in_channels * chunks
+    products = batch * work * out[0] * out[1] * tile_cost(out[1], tile)
+    memory = work * lanes * 4 / _MEMORY_BYTES
+    return max(products, memory) + _OVERLAP_LOSS * min(products, memory)
+
+
+def rounded(extent: int, step: int) -> int:
+    """``extent`` rounded up to a multiple of ``step``."""
+    return -(-extent // step) * step

@@ -1,0 +1,46 @@
+"""The model that chooses how a convolution runs."""
+
+import pytest
+
+from tilewright.target import Target
+from tilewright.target.features import features
+from tilewright.topi.cpu import conv2d_cost
+
+TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64", "llvm -mcpu=core-avx2 -num-cores=64"]
+
+
+def chosen(channels: int, extent: int, sizes: tuple = (2, 4), dtype: str = "float32") -> int | None:
+    target = Target("llvm -mcpu=core-avx2")
+    return conv2d_cost.choose_winograd_tile((1, channels, channels), (extent, extent), dtype, sizes, target)
+
+
+def test_the_model_wants_large_images_and_whole_vectors_of_channels() -> None:
+    assert chosen(64, 56) == 4
+    assert chosen(64, 56, (2,)) == 2
+    assert chosen(64, 56, ()) is None
+    assert chosen(64, 2) is None
+    assert chosen(60, 56) is None
+    assert chosen(64, 56, dtype="float64") is None
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_blocks_cover_the_image_and_register_tiles_fit_the_registers(target: str) -> None:
+    cpu = features(Target(target))
+    for tiles in [(1, 1), (2, 3), (7, 7), (13, 56), (57, 1)]:
+        for channels, chunks in [(16, 1), (64, 6), (512, 32)]:
+            for b in conv2d_cost.winograd_blockings(cpu, 4, tiles, channels, chunks):
+                assert b.rows * b.columns * b.vectors + b.vectors + 1 <= cpu.vector_registers
+                assert b.block_h % b.rows == 0 and b.block_w % b.columns == 0 and chunks % (b.vectors * b.parts) == 0
+
+
+def test_an_image_of_few_tiles_is_cut_along_its_channels_for_many_cores() -> None:
+    few, many = (features(Target(f"llvm -mcpu=core-avx2 -num-cores={n}")) for n in (1, 16))
+    assert conv2d_cost.winograd_blockings(few, 4, (2, 2), 256, 32)[0].parts == 1
+    assert conv2d_cost.winograd_blockings(many, 4, (2, 2), 256, 32)[0].parts >= 16
+
+
+def test_small_images_and_large_weights_count_what_memory_takes() -> None:
+    cpu = features(Target("llvm -mcpu=core-avx2"))
+    products, memory = 8 * 9 * 4 * 2 * 2, 8 * 9 * 4 * 8 * 4 / 5.0
+    small = conv2d_cost.direct_cost(cpu, (1, 8, 32), (2, 2), 9)
+    assert small > max(products, memory)
