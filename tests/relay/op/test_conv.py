@@ -41,6 +41,7 @@ def relayout(base: Case, data_layout: str, kernel_layout: str, out_layout: str =
 
 
 PLAIN = conv2d_case("3x3", (1, 4, 7, 5), (6, 4, 3, 3), padding=(1, 1))
+GROUPED = conv2d_case("groups of 8", (1, 6, 5, 5), (16, 3, 3, 3), groups=2)
 DEPTHWISE = conv2d_case("depthwise", (1, 8, 6, 6), (8, 1, 3, 3), padding=(1, 1), groups=8)
 
 CONV2D = [
@@ -56,6 +57,7 @@ CONV2D = [
     relayout(PLAIN, "NHWC", "HWIO", padding=(1, 1)),
     relayout(PLAIN, "NCHW", "HWIO", padding=(1, 1)),
     relayout(PLAIN, "HWCN", "HWIO", padding=(1, 1)),
+    relayout(GROUPED, "NHWC", "HWIO", groups=2),
     relayout(DEPTHWISE, "NHWC", "HWOI", padding=(1, 1), groups=8),
 ]
 

@@ -71,7 +71,7 @@ def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) 
     elif data == "NHWC" and kernel == "HWIO" and attrs.groups == 1:
         add(topi.nn.conv2d_nhwc, topi.cpu.schedule_conv2d_nhwc, "conv2d_nhwc.cpu")
     elif data == "NHWC" and kernel == "HWIO" and not depthwise:
-        add(topi.nn.group_conv2d_nhwc, topi.cpu.schedule_conv_direct, "group_conv2d_nhwc.cpu", 10, True)
+        add(topi.nn.group_conv2d_nhwc, topi.cpu.schedule_conv2d_nhwc, "group_conv2d_nhwc.cpu", 10, True)
     elif data == "NHWC" and kernel == "HWOI" and depthwise and known(inputs[1].shape[2]) == attrs.groups:
         add(topi.nn.depthwise_conv2d_nhwc, topi.cpu.schedule_depthwise_conv2d_nhwc, "depthwise_conv2d_nhwc.cpu")
     elif data == "HWCN" and kernel == "HWIO" and attrs.groups == 1:
