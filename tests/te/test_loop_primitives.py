@@ -358,6 +358,14 @@ def test_prefetch() -> None:
     assert "@tir.prefetch(" in str(_lowered(s, [a, b]))
 
 
+def test_prefetch_for_an_outer_loop() -> None:
+    a, b, s, stage = vector()
+    outer, inner = stage.split(b.op.axis[0], factor=4)
+    stage.prefetch(a, inner, 1, ahead=outer)
+    assert 'attr [A] "prefetch_share" = @tir.tvm_tuple(i.outer, 1, dtype=handle);' in loops(s, [a, b])
+    assert "@tir.prefetch(" in str(_lowered(s, [a, b]))
+
+
 def test_store_predicate() -> None:
     a, b, s, stage = vector()
     stage.set_store_predicate(b.op.axis[0].var.equal(0))

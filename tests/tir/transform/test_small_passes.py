@@ -243,6 +243,59 @@ def test_inject_prefetch_and_its_flat_form() -> None:
     assert "@tir.prefetch(@tir.address_of((float32*)A_2[(((i*16) + 32) + (prefetch.A.line*16))]" in str(flat)
 
 
+def _shared(row: int, turns: int) -> tir.Stmt:
+    """Rows of ``row`` floats are copied in ``turns`` turns each; each turn prefetches a share of the next row."""
+    a, b = tir.decl_buffer((8, row), name="A"), tir.decl_buffer((8, row), name="B")
+    i, j, k = tir.Var("i"), tir.Var("j"), tir.Var("k")
+    at = [i, j * (row // turns) + k]
+    copy = tir.For(k, 0, row // turns, 0, tir.BufferStore(b, tir.BufferLoad(a, at), at))
+    share = tir.AttrStmt(a, "prefetch_share", tir.call_intrin("handle", "tir.tvm_tuple", i, 1), copy)
+    return tir.For(i, 0, 8, 0, tir.For(j, 0, turns, 0, share))
+
+
+def test_inject_prefetch_shares_the_next_row_out_over_the_turns() -> None:
+    check(
+        _shared(64, 4),
+        inject_prefetch,
+        """
+        for (i: int32, 0, 8) {
+          for (j: int32, 0, 4) {
+            attr [A] "prefetch_share" = @tir.tvm_tuple(i, 1, dtype=handle);
+            for (k: int32, 0, 16) {
+              B[i, ((j*16) + k)] = A[i, ((j*16) + k)]
+            }
+          }
+        }
+        """,
+        """
+        for (i: int32, 0, 8) {
+          for (j: int32, 0, 4) {
+            @tir.prefetch(@tir.address_of(A[min((i + 1), 7), (j*16)], dtype=handle), 0, 2, 1, dtype=handle)
+            for (k: int32, 0, 16) {
+              B[i, ((j*16) + k)] = A[i, ((j*16) + k)]
+            }
+          }
+        }
+        """,
+    )
+
+
+@pytest.mark.parametrize(("row", "turns", "expected"), [(64, 8, "min(j, 3)"), (128, 2, "((j*4) + prefetch.A.line)")])
+def test_inject_prefetch_with_more_turns_than_lines_and_fewer(row: int, turns: int, expected: str) -> None:
+    assert expected in str(inject_prefetch(_shared(row, turns)))
+
+
+def test_inject_prefetch_leaves_out_what_has_no_loop_or_is_not_contiguous() -> None:
+    nest = _shared(64, 4)
+    inner = tir.For(tir.Var("m"), 0, 2, 0, nest.body)  # the loop over i is gone
+    assert "prefetch" not in str(inject_prefetch(inner))
+    a = tir.decl_buffer((8, 64), name="A")
+    i, j = tir.Var("i"), tir.Var("j")
+    part = tir.Evaluate(tir.BufferLoad(a, [j, i * 8]))  # a column
+    share = tir.AttrStmt(a, "prefetch_share", tir.call_intrin("handle", "tir.tvm_tuple", i, 1), part)
+    assert "prefetch" not in str(inject_prefetch(tir.For(i, 0, 8, 0, tir.For(j, 0, 8, 0, share))))
+
+
 def test_combine_context_call() -> None:
     context = tir.call_intrin("handle", "tir.tvm_thread_context", tir.call_extern("handle", "ctx"))
     calls = [tir.Evaluate(tir.call_extern("int32", name, context)) for name in "fg"]

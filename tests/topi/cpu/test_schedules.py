@@ -155,7 +155,10 @@ def test_depthwise_with_a_multiplier_stays_unpacked() -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("m", "n", "k"), [(1, 64, 32), (29, 64, 48), (14, 32, 20), (3, 1024, 7)])
+@pytest.mark.parametrize(
+    ("m", "n", "k"),
+    [(1, 64, 32), (29, 64, 48), (14, 32, 20), (3, 1024, 7), (67, 384, 31), (128, 768, 40), (33, 48, 24)],
+)
 def test_packed_dense(m: int, n: int, k: int, target: str) -> None:
     block = topi.cpu.dense_block(m, n, "float32", Target(target))
     assert block is not None

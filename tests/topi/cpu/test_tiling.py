@@ -72,7 +72,10 @@ def test_layouts_that_would_not_fill_vectors_are_left_alone(channels: tuple[int,
 
 def test_blocks_of_dense_weights() -> None:
     target = Target(TARGETS[0])
-    assert topi.cpu.dense_block(128, 768, "float32", target) == 32
+    assert topi.cpu.dense_block(128, 768, "float32", target) == 48
+    assert topi.cpu.dense_block(128, 1024, "float32", target) == 32
+    assert topi.cpu.dense_block(128, 96, "float32", target) == 32
+    assert topi.cpu.dense_block(128, 768, "float32", Target("llvm -mcpu=haswell")) == 16
     assert topi.cpu.dense_block(1, 4096, "float32", target) == 64
     assert topi.cpu.dense_block(4, 1000, "float32", target) == 8
     assert topi.cpu.dense_block(1, 1000, "float32", target) is None

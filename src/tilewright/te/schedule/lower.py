@@ -282,8 +282,11 @@ class ScheduleLowering:
         elif init:
             self.bounds.loops[var] = r
         frames.append(lambda body: For(var, ops.const(0, var.dtype), r.extent, kind, body))
-        for tensor, offset in attr.prefetch if not init else ():
+        for tensor, offset, outer in attr.prefetch if not init else ():
             ahead = AttrStmt(self.buffers[tensor], "prefetch_scope", offset, Evaluate(0))
+            if outer is not None:
+                which = ops.call_pure("tir.tvm_tuple", "handle", outer.var, offset)
+                ahead = ahead.replace(attr_key="prefetch_share", value=which)
             frames.append(lambda body, a=ahead: a.replace(body=body))  # type: ignore[misc]
         return value
 

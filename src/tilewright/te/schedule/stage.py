@@ -79,7 +79,7 @@ class IterVarAttr:
 
     iter_type: IterVarType = IterVarType.DataPar
     bind_thread: IterVar | None = None
-    prefetch: list[tuple[Tensor, PrimExpr]] = field(default_factory=list)
+    prefetch: list[tuple[Tensor, PrimExpr, IterVar | None]] = field(default_factory=list)
     tensor_intrin: Any = None
     dim_align_factor: int = 0
     dim_align_offset: int = 0
@@ -472,22 +472,29 @@ class Stage:
         self._position(var, "pragma")
         self.attr(var).pragmas.append((pragma_type, pragma_value))
 
-    def prefetch(self, tensor: Tensor, var: IterVar, offset: Any) -> None:
+    def prefetch(self, tensor: Tensor, var: IterVar, offset: Any, ahead: IterVar | None = None) -> None:
         """Fetch what ``tensor`` gives ``offset`` iterations of ``var`` later.
 
         args:
             tensor: an input of this stage
             var: a loop
             offset: number of iterations ahead
+            ahead: a loop around ``var``, of this stage or of one that it is computed at, whose iterations are meant
+                instead. What its later iteration reads is shared out evenly over all iterations of ``var`` inside it,
+                so that memory is kept busy all the time and never for long; it must be contiguous.
         rewrite:
             for i: s(A[i])
             ->
             for i: prefetch(A[i + offset]); s(A[i])
+        rewrite (ahead=i):
+            for i: for j: s(A[i])
+            ->
+            for i: for j: prefetch(line j of A[i + offset]); s(A[i])
         """
         self._position(var, "prefetch")
         if not any(tensor is t for t in self.op.input_tensors):
             raise self._fail(f"prefetch: {tensor.name} is not read by this stage")
-        self.attr(var).prefetch.append((tensor, ops.as_expr(offset)))
+        self.attr(var).prefetch.append((tensor, ops.as_expr(offset), ahead))
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
         """Pad the stored tensor so that the stride of ``axis`` is ``k*factor + offset`` elements.

@@ -8,17 +8,32 @@ Before and after, for ``s[B].prefetch(A, i, 2)``::
         B[i, j] = A[i, j]                            B[i, j] = A[i, j]
       }                                            }
     }                                            }
+
+What a later iteration of an outer loop reads can be shared out over an inner one, a few cache lines at a time; for
+``s[B].prefetch(A, j, 1, ahead=i)`` and rows of 64 floats, which are four lines, ``j`` having four iterations::
+
+    for (i: int32, 0, 8) {                            for (i: int32, 0, 8) {
+      for (j: int32, 0, 4) {                            for (j: int32, 0, 4) {
+        attr [A] "prefetch_share" = tuple(i, 1);          prefetch(address of A[min((i + 1), 7), (j*16)])
+        s(A[i])                                           s(A[i])
+      }                                                 }
+    }                                                 }
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.int_set import IntSet, IntSetEvaluator, union
+from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import Call, IntImm, PrimExpr
 from tilewright.ir.transform import Pass
 from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import BufferLoad, Range, Var
-from tilewright.tir.stmt import AttrStmt, For, Prefetch, SeqStmt, Stmt
+from tilewright.tir.stmt import AttrStmt, Evaluate, For, ForKind, Prefetch, SeqStmt, Stmt, seq
 from tilewright.tir.transform.common import body_pass
 from tilewright.tir.visitor import StmtExprVisitor, StmtMutator, substitute
 
@@ -55,6 +70,52 @@ def domain_touched(stmt: Stmt, buffer: Buffer) -> list[Range]:
     return [Range.from_min_extent(analyzer.simplify(r.min), analyzer.simplify(r.extent)) for r in regions]
 
 
+_LINE_BYTES = 64
+_SECOND_LEVEL = 2  # the locality hint for the second-level cache: a whole block would not fit the first
+
+
+def shared_prefetch(buffer: Buffer, loops: Sequence[For], var: PrimExpr, offset: PrimExpr) -> Stmt | None:
+    """Prefetch one iteration's share of what iteration ``var + offset`` reads of ``buffer``.
+
+    ``loops`` are those around, the outermost first. None where ``var`` has no loop, or what it reads is not known
+    to be contiguous.
+    """
+    at = next((i for i, loop in enumerate(loops) if loop.loop_var is var), None)
+    if at is None or not isinstance(var, Var):
+        return None
+    around, inner = loops[at], loops[at + 1 :]
+    region = domain_touched(around.body, buffer)
+    extents, shape = _constants([r.extent for r in region]), _constants(buffer.shape)
+    counts = _constants([loop.extent for loop in inner])
+    if extents is None or shape is None or counts is None:
+        return None
+    first = next((i for i, n in enumerate(extents) if n != 1), len(extents) - 1)
+    if extents[first + 1 :] != shape[first + 1 :]:
+        return None
+    step = max(1, _LINE_BYTES // dt.nbytes(buffer.dtype))
+    lines, turns = -(-math.prod(extents) // step), math.prod(counts)
+    share = -(-lines // turns)
+    turn: PrimExpr = ops.const(0, "int32")
+    for loop, count in zip(inner, counts, strict=True):
+        turn = turn * count + (loop.loop_var - loop.min)
+    line = Var(f"prefetch.{buffer.name}.line", "int32")
+    number = turn if share == 1 else turn * share + line
+    if share * turns > lines:
+        number = ops.minimum(number, ops.const(lines - 1, "int32"))
+    last = around.min + around.extent - 1
+    later = {var: ops.minimum(ops.add(var, ops.cast(var.dtype, offset)), last)}
+    start = [substitute(r.min, later) for r in region]
+    # The last index runs over the whole region: it is contiguous, and only the address counts.
+    address = Call("handle", "tir.address_of", (BufferLoad(buffer, [*start[:-1], start[-1] + number * step]),))
+    fetch: Stmt = Evaluate(Call("handle", "tir.prefetch", (address, 0, _SECOND_LEVEL, 1)))
+    return fetch if share == 1 else For(line, 0, share, ForKind.UNROLLED, fetch)
+
+
+def _constants(extents: Sequence[PrimExpr]) -> list[int] | None:
+    found = [int(e) for e in extents if isinstance(e, IntImm)]
+    return found if len(found) == len(extents) else None
+
+
 class _Inject(StmtMutator):
     def __init__(self) -> None:
         super().__init__()
@@ -69,6 +130,9 @@ class _Inject(StmtMutator):
     def visit_attr(self, s: AttrStmt) -> Stmt:
         new = super().visit_attr(s)
         assert isinstance(new, AttrStmt)
+        if s.attr_key == "prefetch_share" and isinstance(s.node, Buffer):
+            assert isinstance(s.value, Call)
+            return seq(shared_prefetch(s.node, self.loops, *s.value.args), new.body)
         if s.attr_key != "prefetch_scope" or not isinstance(s.node, Buffer):
             return new
         region = domain_touched(new.body, s.node)

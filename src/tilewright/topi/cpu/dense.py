@@ -9,7 +9,7 @@ from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity, SplitEntity
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
-from tilewright.target.features import features
+from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.tir.expr import IterVar
 from tilewright.topi import nn, tag
@@ -21,6 +21,7 @@ from tilewright.topi.cpu.common import (
     find_anchor,
     fuse_all,
     inline_injective,
+    largest_divisor,
     machine,
     output_tensors,
     vector_lanes,
@@ -29,23 +30,32 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import innermost_is_reduced, schedule_column_reduction, schedule_row_reduction
-from tilewright.topi.cpu.tiling import choose_tile
+from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, tile_cost
 from tilewright.topi.utils import get_const_tuple
 
 _MIN_TASKS = 8  # parallel iterations that occupy the cores
+_LINE_BYTES = 64  # of a cache line
 
 
 def dense_block(rows: int, columns: int, dtype: str = "float32", target: Target | None = None) -> int | None:
     """The block b of the packed weight layout NK<b>n for ``rows`` x ``columns`` outputs; None: leave it unpacked.
 
-    Two vector registers for each of many rows keep the multiply-add units busy; a single row is limited by memory,
-    and takes the widest block that its accumulators fill.
+    Two or three vector registers for each of many rows keep the multiply-add units busy: which, the model of register
+    tiles says. A single row is limited by memory, and takes the widest block that its accumulators fill.
     """
-    lanes = features(target).lanes(max(8, dt.bits(dtype)))
-    for registers in (2, 1) if rows > 1 else (4, 2, 1):
-        if columns % (lanes * registers) == 0:
-            return lanes * registers
-    return lanes // 2 if rows > 1 and columns % (lanes // 2) == 0 and lanes >= 8 else None
+    cpu = features(target)
+    lanes = cpu.lanes(max(8, dt.bits(dtype)))
+    if rows == 1:
+        return next((lanes * n for n in (4, 2, 1) if columns % (lanes * n) == 0), None)
+    fitting = [n for n in (1, 2, 3) if columns % (lanes * n) == 0 and (n < 3 or columns >= _MIN_TASKS * lanes * n)]
+    if fitting:
+        return lanes * min(fitting, key=lambda n: _tile_time(cpu, rows, n))
+    return lanes // 2 if columns % (lanes // 2) == 0 and lanes >= 8 else None
+
+
+def _tile_time(cpu: CpuFeatures, rows: int, registers: int) -> float:
+    """Time of one multiply-add of a product whose tiles have ``registers`` vectors of columns."""
+    return tile_cost(rows, RegisterTile(choose_tile(cpu, rows, [1], registers).spatial, registers))
 
 
 @autotvm.register_topi_compute("dense_pack.x86")
@@ -84,14 +94,32 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     block = get_const_tuple(weight.shape)[2]
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
-    _schedule_product(s, tensors, anchor, cfg["tile_m"].size[-1], block, cfg["columns_outer"].val)
+    columns_outer = cfg["columns_outer"].val
+    loop, tile = _schedule_product(s, tensors, anchor, cfg["tile_m"].size[-1], block, columns_outer)
+    if columns_outer:
+        _fetch_next_block(tile, weight, -(-(constant_extent(anchor.axis[0]) or 1) // cfg["tile_m"].size[-1]), loop)
     return s
+
+
+def _fetch_next_block(tile: te.Stage, weight: te.Tensor, tiles: int, loop: IterVar) -> None:
+    """While the tiles of one block of columns are computed, fetch the weights of the next block, evenly spread.
+
+    Weights come from memory once each run. Without this, the first tile of every block waits for them and memory idles
+    during the others: 93 instead of 98 % of the multiply-adds that the processor can do.
+    """
+    lines = -(-get_const_tuple(weight.shape)[2] * dt.nbytes(weight.dtype) // _LINE_BYTES)
+    if tiles < lines:  # few rows: the processor's own prefetching of one stream of weights does as well
+        return
+    k = tile.op.reduce_axis[0]
+    outer, inner = tile.split(k, factor=largest_divisor(constant_extent(k) or 1, min(8, tiles // lines)))
+    tile.unroll(inner)
+    tile.prefetch(weight, outer, 1, ahead=loop)
 
 
 def _schedule_product(
     s: te.Schedule, tensors: list[te.Tensor], anchor: Any, tile_m: int, block: int, columns_outer: bool
-) -> tuple[te.Stage, IterVar]:
-    """Tile the product ``anchor`` and what follows it; gives the output's stage and its parallel loop."""
+) -> tuple[IterVar, te.Stage]:
+    """Tile the product ``anchor`` and what follows it; gives the outermost loop and the stage of the tiles."""
     product, last = anchor.output(0), tensors[0].op
     if last is not anchor and not same_rows(last, anchor):
         schedule_injective_from_existing(s, tensors[0])
@@ -122,7 +150,7 @@ def _schedule_product(
     *tile_batch, tm, tn = tile.op.axis
     tile.reorder(*tile_batch, tile.op.reduce_axis[0], tm, tn)
     unroll_and_vectorize(tile, [tm], tn)
-    return out, fused
+    return fused, tile
 
 
 def same_rows(last: Any, anchor: Any) -> bool:

@@ -363,7 +363,8 @@ class ExpressionPrinter(ABC):
 
     def _call_prefetch(self, e: Call) -> str:
         where = self._call_address_of(e) if isinstance(e.args[0], Load) else self.value(e.args[0])
-        return f"__builtin_prefetch({where})"
+        hints = "".join(f", {int(a)}" for a in e.args[1:3])  # type: ignore[call-overload]
+        return f"__builtin_prefetch({where}{hints})"
 
     def _call_tvm_struct_get(self, e: Call) -> str:
         struct, index, kind = self.value(e.args[0]), self.value(e.args[1]), int(e.args[2])  # type: ignore[call-overload]
