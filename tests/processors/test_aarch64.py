@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from tests.processors.board import COMPILER, EMULATOR, ROOT, TARGET, Board, compile_program, emulate
 from tests.processors.tools import need
+from tests.target.ulp import REFERENCES, exact_values, sampled_floats, worst_error
 
 import tilewright as tvm
 from tilewright import relay
@@ -48,6 +49,16 @@ def test_network_gives_what_onnx_runtime_gives(name: str, board: Board) -> None:
 def test_small_network_gives_what_onnx_runtime_gives(name: str, board: Board) -> None:
     path = zoo.export(name, **zoo.small_options(name))
     assert_close(run_network(board, path, threads=1), onnx_runtime(path))
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_polynomials_are_within_2_ulp(name: str, board: Board) -> None:
+    values = np.concatenate(list(sampled_floats(16_411 if name == "erf" else 4093)))
+    x = relay.var("x", shape=values.shape)
+    factory = relay.build(tvm.IRModule.from_expr(relay.Function([x], getattr(relay, name)(x))), TARGET)
+    assert ".4s" in factory.get_lib().get_source("asm")
+    (found,) = board.run(factory, {"x": values})
+    assert worst_error(found, exact_values(name, values)) <= 2.0
 
 
 @pytest.mark.soak
