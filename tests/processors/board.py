@@ -15,7 +15,8 @@ from tilewright.contrib import cc
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER = "aarch64-linux-gnu-gcc"
-EMULATOR = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]
+# a processor of the first AArch64, which stops at any later instruction
+EMULATOR = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "-cpu", "cortex-a53"]
 TARGET = "llvm -mtriple=aarch64-linux-gnu"
 _OUTPUT = re.compile(r"^output \d+: (\w+) \(([\d, ]*)\)", re.MULTILINE)
 

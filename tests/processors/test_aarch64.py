@@ -69,6 +69,13 @@ def test_full_size_network_gives_what_onnx_runtime_gives(name: str, board: Board
     assert_close(run_network(board, path, threads=4), onnx_runtime(path))
 
 
+def test_code_for_a_larger_processor_is_refused_by_a_small_one(board: Board) -> None:
+    x = relay.var("x", shape=(3,))
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.exp(x)))
+    with pytest.raises(AssertionError, match=r"needs CPU features that this machine lacks: bf16, .*sve"):
+        board.run(relay.build(mod, f"{TARGET} -mcpu=neoverse-v1"), {})
+
+
 def test_c_tests_of_the_runtime_pass(tmp_path: Path) -> None:
     need("qemu-aarch64", "aarch64-linux-gnu-gcc")
     sources = [s for s in sorted((ROOT / "native" / "tests").glob("*.c")) if s.name != "kernels.c"]

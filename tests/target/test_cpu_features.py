@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from tilewright.ir.errors import TilewrightError
@@ -42,12 +45,42 @@ def test_needed_features_have_the_names_of_llvm() -> None:
     assert not features("llvm -mcpu=core-avx2 -mattr=-avx2").has("avx2")
 
 
+@pytest.mark.parametrize(
+    ("cpu", "has", "lacks"),
+    [
+        ("", ["neon", "fp-armv8"], ["lse", "dotprod"]),
+        (" -mcpu=cortex-a72", ["neon"], ["lse", "fullfp16"]),
+        (" -mcpu=neoverse-n1", ["lse", "dotprod"], ["sve", "bf16"]),
+        (" -mcpu=neoverse-v1", ["sve", "bf16"], ["sve2"]),
+        (" -mcpu=cortex-a72 -mattr=+lse", ["lse"], ["dotprod"]),
+    ],
+)
+def test_features_of_aarch64_processors(cpu: str, has: list[str], lacks: list[str]) -> None:
+    found = features("llvm -mtriple=aarch64-linux-gnu" + cpu)
+    assert all(found.has(name) for name in has)
+    assert not any(found.has(name) for name in lacks)
+
+
 def test_the_current_target_counts() -> None:
     with Target("llvm -mcpu=core-avx2"):
         assert features().cpu == "core-avx2"
     assert features().is_host
 
 
+def test_llvm_knows_the_names_of_all_processors() -> None:
+    program = """
+from tilewright.target import llvm_compile
+from tilewright.target.features import _ARM_CPUS, _X86_CPUS
+for triple, names in (("aarch64-linux-gnu", _ARM_CPUS), ("x86_64-linux-gnu", _X86_CPUS)):
+    for cpu in names:
+        llvm_compile.compile_ir("define void @f() { ret void }", triple, cpu, "", 0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_an_unknown_processor_is_refused() -> None:
     with pytest.raises(TilewrightError, match=r"unknown x86 processor -mcpu=pentium5; known: .*core-avx2"):
         features("llvm -mcpu=pentium5")
+    with pytest.raises(TilewrightError, match=r"unknown aarch64 processor -mcpu=haswell; known: .*cortex-a53"):
+        features("llvm -mtriple=aarch64-linux-gnu -mcpu=haswell")

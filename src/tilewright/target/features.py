@@ -23,7 +23,7 @@ _V4 = _V3 + " avx512f avx512bw avx512cd avx512dq avx512vl"
 _ICELAKE = _V4 + " avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq gfni vaes vpclmulqdq"
 
 _X86_CPUS: dict[str, str] = {
-    **dict.fromkeys(("x86-64", "generic", "k8", "core2-sse2"), _V1),
+    **dict.fromkeys(("x86-64", "generic", "k8"), _V1),
     **dict.fromkeys(("x86-64-v2", "nehalem", "westmere", "silvermont", "goldmont", "corei7"), _V2),
     **dict.fromkeys(("core2", "penryn"), _V1 + " cx16 sahf sse3 ssse3"),
     **dict.fromkeys(("sandybridge", "corei7-avx", "btver2", "bdver1"), _AVX),
@@ -38,6 +38,27 @@ _X86_CPUS: dict[str, str] = {
     **dict.fromkeys(("icelake-client", "icelake-server", "tigerlake", "rocketlake"), _ICELAKE),
     **dict.fromkeys(("znver4", "znver5"), _ICELAKE + " avx512bf16"),
     **dict.fromkeys(("sapphirerapids", "emeraldrapids", "graniterapids"), _ICELAKE + " avx512bf16 avx512fp16 avxvnni"),
+}
+_ARM_V8 = "neon fp-armv8"
+_ARM_V82 = _ARM_V8 + " lse rdm fullfp16"
+_ARM_DOT = _ARM_V82 + " dotprod"
+_ARM_V86 = _ARM_DOT + " fp16fml bf16 i8mm"
+
+_ARM_CPUS: dict[str, str] = {
+    **dict.fromkeys(("", "generic", "cortex-a34", "cortex-a35", "cortex-a53", "cortex-a57", "cortex-a72"), _ARM_V8),
+    **dict.fromkeys(("cortex-a73", "thunderx", "exynos-m3", "falkor", "kryo"), _ARM_V8),
+    **dict.fromkeys(("thunderx2t99", "saphira"), _ARM_V8 + " lse rdm"),
+    **dict.fromkeys(("carmel", "apple-a12"), _ARM_V82),
+    **dict.fromkeys(("cortex-a55", "cortex-a65", "cortex-a75", "cortex-a76", "cortex-a77", "cortex-a78"), _ARM_DOT),
+    **dict.fromkeys(("cortex-x1", "neoverse-e1", "neoverse-n1", "exynos-m4", "exynos-m5"), _ARM_DOT),
+    **dict.fromkeys(("tsv110", "apple-a13", "apple-a14", "apple-m1"), _ARM_DOT + " fp16fml"),
+    **dict.fromkeys(("apple-m2", "apple-m3", "apple-a15", "apple-a16", "apple-a17"), _ARM_V86),
+    **dict.fromkeys(("a64fx",), _ARM_V82 + " sve"),
+    **dict.fromkeys(("neoverse-v1", "neoverse-512tvb"), _ARM_V86 + " sve"),
+    **dict.fromkeys(
+        ("neoverse-n2", "neoverse-v2", "cortex-a510", "cortex-a710", "cortex-a715"), _ARM_V86 + " sve sve2"
+    ),
+    **dict.fromkeys(("cortex-x2", "cortex-x3"), _ARM_V86 + " sve sve2"),
 }
 # Of the host's features, those that compiled kernels can come to use; others (sgx, xsaves, ...) are not for them.
 _X86_RELEVANT = frozenset(
@@ -152,18 +173,15 @@ def architecture(triple: str) -> str:
 
 
 def _names(arch: str, cpu: str, enabled: tuple[str, ...], target: Target) -> tuple[str, ...]:
-    if arch == "x86":
-        if enabled:
-            names = {f for f in enabled if f in _X86_RELEVANT}
-        elif cpu in _X86_CPUS:
-            names = set(_X86_CPUS[cpu].split())
-        else:
-            known = ", ".join(sorted(_X86_CPUS))
-            raise TilewrightError(f"unknown x86 processor -mcpu={cpu}; known: {known}, native")
-    elif enabled:
-        names = {f for f in enabled if f in _ARM_RELEVANT or arch == "riscv"}
+    processors = {"x86": _X86_CPUS, "aarch64": _ARM_CPUS}.get(arch, {cpu: ""})
+    if enabled:
+        relevant = {"x86": _X86_RELEVANT, "riscv": frozenset(enabled)}.get(arch, _ARM_RELEVANT)
+        names = {f for f in enabled if f in relevant}
+    elif cpu in processors:
+        names = set(processors[cpu].split())
     else:
-        names = {"neon", "fp-armv8"} if arch == "aarch64" else set()
+        known = ", ".join(sorted(filter(None, processors)))
+        raise TilewrightError(f"unknown {arch} processor -mcpu={cpu}; known: {known}, native")
     for change in target.mattr:
         name = change.lstrip("+-")
         if not change.startswith("-"):
