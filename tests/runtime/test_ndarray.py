@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tilewright import runtime
+from tilewright.runtime.ndarray import numpy_view
 
 SHAPES = [(), (0,), (1,), (7,), (3, 0, 2), (2, 3, 5)]
 DTYPES = ["float32", "float64", "float16", "int8", "int64", "uint8", "bool", "bfloat16"]
@@ -164,3 +165,23 @@ def test_impossible_sizes_are_refused() -> None:
         runtime.empty((1 << 60,), "int8")
     with pytest.raises(runtime.TVMError, match="negative"):
         runtime.empty((-1,))
+
+
+def test_a_numpy_view_shares_the_memory_and_keeps_it_alive() -> None:
+    array = runtime.array(np.arange(6, dtype="float32").reshape(2, 3))
+    view = numpy_view(array, writable=True)
+    view[1, 2] = 9
+    assert array.numpy()[1, 2] == 9
+    del array
+    np.testing.assert_array_equal(view, [[0, 1, 2], [3, 4, 9]])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_numpy_view_has_shape_and_dtype_and_is_read_only(dtype: str, shape: tuple[int, ...]) -> None:
+    values = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(runtime.numpy_dtype(dtype))
+    view = numpy_view(runtime.array(values))
+    assert (view.shape, view.dtype) == (values.shape, values.dtype)
+    np.testing.assert_array_equal(view, values)
+    if view.size:
+        assert not view.flags.writeable

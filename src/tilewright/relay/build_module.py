@@ -86,6 +86,7 @@ def optimization_passes() -> list[Any]:
         transform.AlterOpLayout(),
         transform.FastMath(),
         transform.FoldConstant(),
+        transform.SharePackedWeights(),
         transform.DeadCodeElimination(),
     ]
 
@@ -205,4 +206,4 @@ def _fill_report(report: BuildReport, graph: Graph, target: Target) -> None:
     algorithms = [convolution_algorithm(report.implementations[name]) for name in calls]
     report.convolutions = {a: algorithms.count(a) for a in sorted(set(algorithms)) if a}
     report.activation_bytes = graph.activation_bytes
-    report.parameter_bytes = sum(p.numpy().nbytes for p in graph.params.values())
+    report.parameter_bytes = sum(p.nbytes for p in graph.params.values())

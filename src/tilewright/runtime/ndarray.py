@@ -250,6 +250,26 @@ def numpyasarray(np_data: np.ndarray[Any, Any]) -> NDArray:
     return shared
 
 
+class _Memory:
+    """The memory of an array as numpy takes it over; numpy keeps this, and with it the array, alive."""
+
+    def __init__(self, owner: NDArray, shape: tuple[int, ...], itemsize: int, writable: bool) -> None:
+        self.owner = owner
+        address = (owner._tensor.data or 0) + owner._tensor.byte_offset
+        bits = np.dtype(f"u{itemsize}").str
+        self.__array_interface__ = {"version": 3, "shape": shape, "typestr": bits, "data": (address, not writable)}
+
+
+def numpy_view(array: NDArray, writable: bool = False) -> np.ndarray[Any, Any]:
+    """Return a numpy array on the memory of an NDArray, which stays alive with it; only a strided one is copied."""
+    dtype = from_native(array._tensor.dtype)
+    if not array.is_contiguous or 0 in array.shape:
+        return array.numpy()
+    scalar = dtype.with_lanes(1).to_numpy()
+    shape = array.shape if dtype.lanes == 1 else (*array.shape, dtype.lanes)
+    return np.asarray(_Memory(array, shape, scalar.itemsize, writable)).view(scalar)
+
+
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """Return numpy's dtype for a type's text (``ml_dtypes.bfloat16`` for "bfloat16")."""
     return DataType(dtype).to_numpy()

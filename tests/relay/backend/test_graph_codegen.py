@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tilewright as tvm
@@ -60,3 +61,13 @@ def test_storage_never_overlaps_while_both_tensors_live() -> None:
             shares_memory = node.get("attrs", {}).get("func_name") == "__nop"
             assert before is None or before[1] < step or shares_memory, f"node {step} overwrites entry {before}"
             holder[storage[entry]] = (entry, max(last_use[entry], before[1] if before and shares_memory else 0))
+
+
+def test_equal_constants_are_one_parameter() -> None:
+    x = relay.var("x", shape=(3, 4))
+    values = np.array([1, 2, np.nan, 4], "float32")
+    other = np.array([1, 2, -np.nan, 4], "float32")  # the same but for the sign bit of NaN
+    terms = [relay.nn.softmax(relay.add(x, relay.const(v))) for v in (values, values.copy(), other)]
+    body = relay.Tuple([*terms, relay.add(x, relay.const(values.reshape(1, 4)))])
+    library = relay.build(tvm.IRModule.from_expr(relay.Function([x], body)), "llvm")
+    assert sorted(p.shape for p in library.params.values()) == [(1, 4), (4,), (4,)]

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import GlobalVar, RelayExpr
@@ -22,7 +24,9 @@ from tilewright.relay.backend.progress import report_progress
 from tilewright.relay.backend.te_compiler import LoweredFunction, TECompiler
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import ExprFunctor, direct_children, post_order
-from tilewright.runtime.ndarray import NDArray
+from tilewright.runtime.ndarray import NDArray, numpy_view
+
+Array = np.ndarray[Any, Any]
 
 _RESHAPE_OPS = frozenset(
     {"reshape", "expand_dims", "squeeze", "nn.batch_flatten", "contrib_reverse_reshape", "reshape_like"}
@@ -98,6 +102,7 @@ class GraphCodegen(ExprFunctor[list[Entry]]):
         self.nodes: list[GraphNode] = []
         self.params: dict[str, NDArray] = {}
         self.functions: dict[str, LoweredFunction] = {}
+        self._constants: dict[tuple[Any, ...], list[tuple[Entry, Array]]] = {}
         self._names: dict[str, int] = {}
         self._calls = self._total_calls = 0
 
@@ -134,10 +139,17 @@ class GraphCodegen(ExprFunctor[list[Entry]]):
         raise UnsupportedError(f"main uses the variable %{expr.name_hint}, which is not one of its parameters")
 
     def visit_constant(self, expr: Constant) -> list[Entry]:
+        """A parameter; equal constants are one."""
+        array = numpy_view(expr.data)
+        known = self._constants.setdefault((expr.data.shape, str(expr.data.dtype), _sample(array)), [])
+        for entry, other in known:
+            if _same_bytes(array, other):
+                return [entry]
         name = self._unique(f"p{len(self.params)}")
         self.params[name] = expr.data
         self.nodes.append(GraphNode("null", name, (expr.tensor_type,)))
-        return [Entry(len(self.nodes) - 1)]
+        known.append((Entry(len(self.nodes) - 1), array))
+        return [known[-1][0]]
 
     def visit_tuple(self, expr: Tuple) -> list[Entry]:
         return [entry for item in expr.fields for entry in self.visit(item)]
@@ -230,6 +242,19 @@ class GraphCodegen(ExprFunctor[list[Entry]]):
         for entry in heads:
             lifetimes[owner[entry]].last = end
         return lifetimes, order
+
+
+def _sample(array: Array) -> bytes:
+    """A few of an array's bytes, which tell most different arrays apart."""
+    flat = array.reshape(-1).view(np.uint8)
+    return flat[:: max(1, flat.size // 256) | 1].tobytes()
+
+
+def _same_bytes(a: Array, b: Array) -> bool:
+    """Whether two arrays of one shape and type hold the same bits; compared in parts, to use little memory."""
+    x, y = (array.reshape(-1).view(np.uint8) for array in (a, b))
+    step = 1 << 22
+    return all(np.array_equal(x[i : i + step], y[i : i + step]) for i in range(0, x.size, step))
 
 
 def _op_attrs(func_name: str, num_inputs: int, num_outputs: int) -> dict[str, str]:

@@ -26,6 +26,7 @@ from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
 from tilewright.relay.transform.inline import Inline, InlineFunctions, RemoveUnusedFunctions
+from tilewright.relay.transform.share_packed_weights import SharePackedWeights
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.sink_reshape import SinkReshape
 from tilewright.relay.transform.to_a_normal_form import ToANormalForm
@@ -36,6 +37,6 @@ __all__ = [
     "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr",
     "FastMath", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps",
     "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "Legalize", "Pass", "PassContext", "PassInfo",
-    "PrintIR", "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyInference", "SinkReshape",
-    "ToANormalForm", "ToGraphNormalForm", "function_pass", "module_pass",
+    "PrintIR", "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference",
+    "SinkReshape", "ToANormalForm", "ToGraphNormalForm", "function_pass", "module_pass",
 ]  # fmt: skip

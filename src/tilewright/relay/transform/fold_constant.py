@@ -29,15 +29,16 @@ from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, Tupl
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, substitute
-from tilewright.runtime.ndarray import numpy_dtype
+from tilewright.runtime import ndarray as nd
+from tilewright.runtime.ndarray import numpy_view
 
 _SHAPE_OPS = frozenset({"shape_of", "ndarray_size"})
 
 
 def constant_value(expr: RelayExpr) -> Any:
-    """The numpy value of a constant, or nested tuples of them; None for anything else."""
+    """The numpy value of a constant (its own memory), or nested tuples of them; None for anything else."""
     if isinstance(expr, Constant):
-        return expr.data.numpy()
+        return numpy_view(expr.data)
     if isinstance(expr, Tuple):
         fields = [constant_value(f) for f in expr.fields]
         return None if any(f is None for f in fields) else tuple(fields)
@@ -49,8 +50,10 @@ def as_constant(value: Any, type_: Any) -> RelayExpr:
     if isinstance(type_, TupleType):
         fields = [as_constant(v, t) for v, t in zip(value, type_.fields, strict=True)]
         return Tuple(fields).with_checked_type(type_)
-    array = np.ascontiguousarray(value, dtype=numpy_dtype(type_.dtype)).reshape(type_.concrete_shape)
-    return const(array, type_.dtype).with_checked_type(type_)
+    data = nd.empty(type_.concrete_shape, type_.dtype)
+    # what the operator gave may be a view: a transposed weight is copied once, to its place
+    np.copyto(numpy_view(data, writable=True), np.reshape(value, type_.concrete_shape), casting="unsafe")
+    return const(data).with_checked_type(type_)
 
 
 class _ConstantFolder(ExprMutator):

@@ -37,6 +37,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
+from tilewright.runtime.ndarray import numpy_view
 from tilewright.tir.layout import layout
 
 _PASS_THROUGH = frozenset({"nn.relu", "nn.leaky_relu", "nn.max_pool2d", "nn.global_max_pool2d"})
@@ -104,7 +105,7 @@ def squeezed_scale(scale: RelayExpr, rank: int, data_rank: int, axes: Sequence[i
 def is_all_positive(expr: RelayExpr) -> bool:
     """Whether every element is known to be positive."""
     if isinstance(expr, Constant):
-        return bool(np.all(expr.data.numpy() > 0))
+        return bool(np.all(numpy_view(expr.data) > 0))
     name = _op_name(expr)
     if not isinstance(expr, Call):
         return False

@@ -26,6 +26,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.transform.common import typed_function_pass
 from tilewright.relay.visitor import ExprRewriter
+from tilewright.runtime.ndarray import numpy_view
 
 # (typed original, rewritten call) -> the replacement, or None.
 Rule = Callable[[Call, Call], RelayExpr | None]
@@ -81,7 +82,7 @@ def _neutral_operand(value: float, both_sides: bool) -> Rule:
             constant, other = post.args[index], 1 - index
             if not isinstance(constant, Constant) or not _same_type(pre, pre.args[other]):
                 continue
-            array = constant.data.numpy()
+            array = numpy_view(constant.data)
             if array.size and array.dtype.kind in "fiu" and bool(np.all(array == value)):
                 return post.args[other]
         return None

@@ -18,6 +18,7 @@ from tilewright.relay.expr import Constant, Var, const
 from tilewright.relay.frontend.onnx.attributes import parse_attributes
 from tilewright.relay.transform.fold_constant import constant_value, fold_constant
 from tilewright.relay.type_infer import infer_expr
+from tilewright.runtime.ndarray import numpy_view
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.onnx.importer import GraphImporter
@@ -139,8 +140,7 @@ class NodeContext:
         if isinstance(expr, Var):
             return self.importer.param_value(expr)
         if isinstance(expr, Constant):
-            value: np.ndarray[Any, Any] = expr.data.numpy()
-            return value
+            return numpy_view(expr.data)
         if not self.importer.is_constant_expr(expr):
             return None
         found = constant_value(fold_constant(typed(self.importer.with_params(expr))))

@@ -26,6 +26,7 @@ from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, 
 from tilewright.relay.transform.fold_constant import constant_value, fold_constant
 from tilewright.relay.visitor import substitute
 from tilewright.runtime import ndarray as nd
+from tilewright.runtime.ndarray import numpy_view
 
 # Results of constant nodes up to this size are worked out while importing, so that shape arithmetic is known.
 _EAGER_FOLD_ELEMENTS = 1 << 12
@@ -204,7 +205,7 @@ class GraphImporter:
 
     def param_value(self, var: Var) -> np.ndarray[Any, Any] | None:
         """The value of a weight; None for an input."""
-        return self.params[var.name_hint].numpy() if self.is_param(var) else None
+        return numpy_view(self.params[var.name_hint]) if self.is_param(var) else None
 
     def is_param(self, var: Var) -> bool:
         """Whether a variable is a weight."""

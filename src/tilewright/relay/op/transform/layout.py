@@ -37,7 +37,9 @@ def _by_letter(item: Layout) -> tuple[list[str], dict[str, list[int]]]:
 
 
 def transform_array(data: Array, src_layout: str, dst_layout: str) -> Array:
-    """``data`` rearranged from one layout to another; where a factor does not divide, padded with zeros."""
+    """``data`` rearranged from one layout to another, as a view if possible; where a factor does not divide, padded
+    with zeros.
+    """
     src, dst = layout(src_layout), layout(dst_layout)
     letters, places = _by_letter(src)
     whole = np.transpose(data, [p for letter in letters for p in places[letter]])
@@ -54,7 +56,7 @@ def transform_array(data: Array, src_layout: str, dst_layout: str) -> Array:
     if any(after for _, after in pads):  # a copy of a large weight costs memory
         whole = np.pad(whole, pads)
     result = whole.reshape(split)
-    return np.ascontiguousarray(np.transpose(result, np.argsort(order)))
+    return np.transpose(result, np.argsort(order))
 
 
 class LayoutTransform(OpDef):

@@ -1,0 +1,93 @@
+"""SharePackedWeights: let a lookup in a table read the packed copy that a dense layer has of the same table.
+
+Before::
+
+    %0 = take(%table, %ids, axis=0);                                    // %table: constant, (512, 64)
+    nn.contrib_dense_pack(%x, %packed, weight_layout="NC32n")           // %packed: constant, the same values
+
+after::
+
+    %0 = layout_transform(%packed, src_layout="NC32n", dst_layout="NC");
+    %1 = take(%0, %ids, axis=0);
+    nn.contrib_dense_pack(%x, %packed, weight_layout="NC32n")
+
+Language models tie the embedding to the output layer. The layout's inverse becomes index arithmetic in the kernel of
+the lookup, which reads a few rows; the table is stored once. Runs after FoldConstant, which would undo it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.op.transform.layout import layout_transform, transform_array
+from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.visitor import ExprMutator, post_order
+from tilewright.runtime.ndarray import numpy_view
+
+_PACKED_OP = "nn.contrib_dense_pack"
+
+
+def _attrs_of(expr: RelayExpr, name: str) -> Any:
+    """The attributes of a call of the operator ``name``; None for anything else."""
+    return expr.attrs if isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name else None
+
+
+class _Sharer(ExprMutator):
+    def __init__(self, packed: dict[Constant, str]) -> None:
+        super().__init__()
+        self.packed = packed
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return open_children(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = super().visit_call(expr)
+        attrs = _attrs_of(post, "take")
+        if attrs is None or not isinstance(post, Call):
+            return post
+        table, indices = post.args
+        if not isinstance(table, Constant) or len(table.data.shape) != 2 or attrs.axis not in (0, -2):
+            return post
+        found = next((p for p, layout in self.packed.items() if _is_packed(table, p, layout)), None)
+        if found is None:
+            return post
+        rows, columns = table.data.shape
+        unpacked: RelayExpr = layout_transform(found, self.packed[found], "NC")
+        if found.data.shape[0] * found.data.shape[2] != rows:
+            unpacked = relay_op.strided_slice(unpacked, [0, 0], [rows, columns])
+        return Call(post.op, [unpacked, indices], attrs, post.type_args, post.span)
+
+
+def _is_packed(table: Constant, packed: Constant, layout: str) -> bool:
+    """Whether ``packed``, (n / b, k, b), holds the bits of ``table``, (n, k), and zeros where b does not divide n."""
+    (rows, columns), (chunks, inner, block) = table.data.shape, packed.data.shape
+    if table.data.dtype != packed.data.dtype or columns != inner or chunks != -(-rows // block):
+        return False
+    x, y = numpy_view(table.data), numpy_view(packed.data)
+    bits = f"u{x.itemsize}"
+    expected = transform_array(x.view(bits), "NC", layout)
+    return all(np.array_equal(expected[i], y[i].view(bits)) for i in range(chunks))
+
+
+def SharePackedWeights() -> Pass:
+    """Let lookups read the packed weights that hold their table."""
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
+        calls = [e for e in post_order(func, open_children) if isinstance(e, Call)]
+        packed = {
+            weight: str(attrs.weight_layout)
+            for call in calls
+            if (attrs := _attrs_of(call, _PACKED_OP)) and isinstance(weight := call.args[1], Constant)
+        }
+        return _Sharer(packed).visit(func) if packed else func
+
+    return typed_function_pass(run, "SharePackedWeights", 3)
