@@ -194,6 +194,18 @@ for (x: int32, 0, 4) {
     assert str(vectorize_loop(ib.get())) == after
 
 
+def test_a_length_that_is_no_power_of_two_becomes_vectors_that_are() -> None:
+    ib = ir_builder.create()
+    a, b = ib.pointer("float32", "A"), ib.pointer("float32", "B")
+    with ib.for_range(0, 13, "i", kind="vectorize") as i:
+        b[i] = a[i] + 1.0
+    after = """B[ramp(0, 1, 8)] = ((float32x8*)A[ramp(0, 1, 8)] + broadcast(1f32, 8))
+B[ramp(8, 1, 4)] = ((float32x4*)A[ramp(8, 1, 4)] + broadcast(1f32, 4))
+B[12] = ((float32*)A[12] + 1f32)
+"""
+    assert str(vectorize_loop(ib.get())) == after
+
+
 def test_fused_indices_stay_contiguous() -> None:
     ib = ir_builder.create()
     a, b = ib.pointer("float32", "A"), ib.pointer("float32", "B")

@@ -53,9 +53,10 @@ def test_divisors() -> None:
     [
         ((64, 256), 1, ("NCHW16c", "OIHW16i16o")),
         ((3, 64), 1, ("NCHW3c", "OIHW3i16o")),
-        ((512, 1000), 1, ("NCHW16c", "OIHW16i8o")),
-        ((48, 96), 2, ("NCHW8c", "OIHW8i16o")),
-        ((24, 24), 24, ("NCHW8c", "OIHW1i8o")),
+        ((512, 1000), 1, ("NCHW16c", "OIHW16i40o")),
+        ((48, 96), 2, ("NCHW24c", "OIHW24i16o")),
+        ((24, 24), 24, ("NCHW24c", "OIHW1i24o")),
+        ((8, 184), 1, ("NCHW8c", "OIHW8i8o")),
     ],
 )
 def test_packed_layouts(channels: tuple[int, int], groups: int, expected: tuple[str, str]) -> None:

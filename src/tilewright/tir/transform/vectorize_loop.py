@@ -19,6 +19,9 @@ which lanes pass, else the serial loop::
       }                                              }
     }                                              }
 
+A loop of 5 or more iterations that are no power of two becomes several, 40 for example 32 and 8: LLVM would widen the
+vectors to the next power of two, with lanes for nothing.
+
 The same is done for the condition of an ``if_then_else`` in a stored value, as padding has them.
 Memory allocated inside the loop gets one element for each lane. A loop whose number of iterations depends on outer
 loops runs serially.
@@ -95,6 +98,8 @@ _LANEWISE_NAMES = """
 """
 _LANEWISE = frozenset(f"tir.{name}" for name in _LANEWISE_NAMES.split())
 
+
+_WIDENED = 4  # lanes up to which LLVM may widen a vector
 
 _SUMS: dict[type, Callable[[PrimExpr, PrimExpr], PrimExpr]] = {Add: ops.add, Sub: ops.sub}
 
@@ -543,11 +548,25 @@ class _FindVectorized(ScopedMutator):
                 f"the vectorized loop {s.loop_var.name} has {s.extent} iterations; the number must be known while "
                 "compiling: split the axis by a constant factor and vectorize the inner part"
             )
+        if extent.value > _WIDENED and extent.value & (extent.value - 1):
+            return self._in_parts(s, extent.value)
         self.bind(s.loop_var, s.min, extent)
         body = self.visit_stmt(s.body)
         if extent.value <= 1:
             return Evaluate(0) if extent.value < 1 else substitute(body, {s.loop_var: s.min})
         return _Vectorizer(s.loop_var, s.min, extent.value, self.analyzer).visit_stmt(body)
+
+    def _in_parts(self, s: For, extent: int) -> Stmt:
+        """The loop as several, each with a power of two of iterations."""
+        parts: list[Stmt] = []
+        low = s.min
+        for lanes in (1 << bit for bit in reversed(range(extent.bit_length())) if extent >> bit & 1):
+            var = Var(s.loop_var.name, s.loop_var.dtype)
+            body = substitute(s.body, {s.loop_var: var})
+            part = For(var, low, ops.const(lanes, var.dtype), s.kind, body, s.thread_binding, s.annotations)
+            parts.append(self.visit_stmt(part if not parts else with_fresh_vars(part)))
+            low = ops.add(low, lanes)
+        return seq(*parts)
 
     def visit_expr(self, expr: PrimExpr) -> PrimExpr:
         return expr

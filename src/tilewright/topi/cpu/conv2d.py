@@ -37,6 +37,8 @@ from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to
 from tilewright.topi.nn.conv import output_extent, pad_spatial, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
+_MOST_VECTORS = 3  # of a block of channels
+
 
 @dataclass(frozen=True)
 class Conv2dLayouts:
@@ -70,17 +72,26 @@ def conv2d_layouts(
         return None
     in_block = channel_block(in_channels // groups, lanes)
     out_block = channel_block(out_channels // groups, lanes)
-    if out_block < min(4, lanes) or out_block & (out_block - 1):
+    if out_block % min(4, lanes):
         return None
     return Conv2dLayouts(f"NCHW{in_block}c", f"OIHW{in_block}i{out_block}o", f"NCHW{out_block}c", in_block, out_block)
 
 
 def channel_block(channels: int, lanes: int) -> int:
-    """Channels to pack: the largest power of two up to ``lanes`` that divides them; when below 4, what divides them."""
-    block = lanes
-    while channels % block:
-        block //= 2
-    return block if block >= min(4, lanes) else largest_divisor(channels, lanes)
+    """Channels to pack: what fills vectors best, such as 16 of 64 and 40 of 1000 for 16 lanes; the fewest of such.
+
+    A block that is no multiple of the lanes ends in shorter vectors, each of which takes as long as a whole one.
+    """
+    unit = min(4, lanes)
+    blocks = [b for b in range(unit, min(channels, _MOST_VECTORS * lanes) + 1, unit) if channels % b == 0]
+    if not blocks:
+        return largest_divisor(channels, lanes)
+    return min(blocks, key=lambda block: (block_vectors(block, lanes) / block, block))
+
+
+def block_vectors(block: int, lanes: int) -> int:
+    """Vector operations for a block of channels: whole vectors, then ever shorter powers of two."""
+    return block // lanes + (block % lanes).bit_count()
 
 
 def _bits(dtype: str) -> int:
@@ -145,7 +156,7 @@ def _define_config(
     cfg.define_knob("channels_outer", [True, False])
     if cfg.is_fallback:
         lanes = cpu.lanes(_bits(out.dtype))
-        registers = max(1, out_block // lanes)
+        registers = block_vectors(out_block, lanes)
         tile = choose_tile(cpu, max(ow, 1), divisors_up_to(max(chunks_per_group, 1), 4), registers)
         size = _bits(out.dtype) // 8
         blocks = max(1, out_chunks // tile.vectors)
