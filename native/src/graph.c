@@ -45,6 +45,9 @@ void TilewrightGraphFree(TilewrightGraph* g) {
 /* ---- storage ---- */
 static bool is_nop(const GraphNode* node) { return node->function != NULL && strcmp(node->function, "__nop") == 0; }
 
+/* A __view (a concatenation or a split) has nothing to do: its inputs and outputs are parts of the same storage. */
+static bool is_view(const GraphNode* node) { return node->function != NULL && strcmp(node->function, "__view") == 0; }
+
 /* A __nop (a reshape) shares its input's memory under another shape. */
 static int find_roots(TilewrightGraph* g) {
   for (int i = 0; i < g->num_nodes; ++i) {
@@ -190,7 +193,7 @@ static int prepare_calls(TilewrightGraph* g) {
   int rc = 0;
   for (int i = 0; rc == 0 && i < g->num_nodes; ++i) {
     const GraphNode* node = &g->nodes[i];
-    if (node->function == NULL || is_nop(node)) continue;
+    if (node->function == NULL || is_nop(node) || is_view(node)) continue;
     GraphCall* c = &g->calls[g->num_calls++];
     rc = prepare_call(g, c, i);
     if (rc != 0) break;

@@ -8,7 +8,8 @@
  *   node_row_ptr   first entry of each node
  *   attrs          {"dltype": ["list_str", [...]], "shape": ["list_shape", [[...]...]],
  *                   "storage_id": ["list_int", [...]]}, one item an entry; optionally
- *                  "storage_offset": ["list_int", [...]], byte offsets into the storage (ours) */
+ *                  "storage_offset": ["list_int64", [...]], byte offsets into the storage (ours; TVM 0.8's executor
+ *                  refuses lists of this type, and does not run a graph whose offsets it does not know) */
 #include "graph.h"
 #include "json.h"
 
@@ -150,7 +151,7 @@ static int read_tensor_attrs(TilewrightGraph* g, const Json* attrs) {
   if (ids == NULL) return -1;
   const Json* offsets = NULL;
   if (json_member(attrs, "storage_offset") != NULL) {
-    offsets = entry_attr(g, attrs, "storage_offset", "list_int");
+    offsets = entry_attr(g, attrs, "storage_offset", "list_int64");
     if (offsets == NULL) return -1;
   }
   const Json *type = types->first, *shape = shapes->first, *id = ids->first, *at = offsets ? offsets->first : NULL;

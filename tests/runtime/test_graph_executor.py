@@ -233,7 +233,7 @@ def test_reshapes_cost_nothing_and_follow_their_input(compiled: runtime.Module) 
 def test_tensors_may_share_a_buffer_at_offsets(compiled: runtime.Module) -> None:
     graph = json.loads(chain_json(2))
     graph["attrs"]["storage_id"][1] = [0, 1, 2, 2, 2]
-    graph["attrs"]["storage_offset"] = ["list_int", [0, 0, 0, 64, 128]]
+    graph["attrs"]["storage_offset"] = ["list_int64", [0, 0, 0, 64, 128]]
     executor = graph_executor.create(json.dumps(graph), compiled, runtime.cpu())
     executor.run(x=filled(1), w=filled(1))
     np.testing.assert_array_equal(executor.get_output(0).numpy(), filled(4))

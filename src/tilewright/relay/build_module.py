@@ -134,7 +134,7 @@ def build(
             module = Sequential(optimization_passes(), name="relay.optimize")(module)
         report.operators = _count_operators(module["main"])
         with report.stage("fuse"):
-            module = Sequential([transform.FuseOps()], name="relay.fuse")(module)
+            module = Sequential([transform.IsolateViews(), transform.FuseOps()], name="relay.fuse")(module)
         with report.stage("lower"):
             kernels = ModuleBuilder(chosen)
             graph = GraphCodegen(TECompiler(chosen, kernels.add, mod_name)).codegen(module["main"])
@@ -205,5 +205,5 @@ def _fill_report(report: BuildReport, graph: Graph, target: Target) -> None:
     report.kernel_calls = len(calls)
     algorithms = [convolution_algorithm(report.implementations[name]) for name in calls]
     report.convolutions = {a: algorithms.count(a) for a in sorted(set(algorithms)) if a}
-    report.activation_bytes = graph.activation_bytes
+    report.activation_bytes = graph.placement.activation_bytes
     report.parameter_bytes = sum(p.nbytes for p in graph.params.values())

@@ -1,15 +1,18 @@
-"""Storage planning: which buffer of the graph each tensor lives in.
+"""Storage planning: where in memory each tensor of the graph lives.
 
-Two tensors may share storage when their lifetimes do not overlap. Tensors are placed largest first, each into
-the fitting storage that wastes least ("greedy by size": Y. Pisarchyk and J. Lee, "Efficient Memory Management
-for Deep Neural Net Inference", 2020), so a storage never has to grow.
+Two tensors may share memory when their lifetimes do not overlap. Tensors are placed largest first ("greedy by size":
+Y. Pisarchyk and J. Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020): by ``plan_arena`` at
+offsets of one arena, by ``plan_storage`` into storages that each hold one tensor at a time, which is all that
+TVM 0.8's executor knows.
 """
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 ALIGNMENT = 64
 
@@ -25,6 +28,87 @@ class Lifetime:
     first: int
     last: int
     dedicated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A tensor at a fixed ``offset`` of the buffer it belongs to."""
+
+    offset: int
+    tensor: Lifetime
+
+
+@dataclass(frozen=True)
+class ArenaPlan:
+    """The arena's size, and where each buffer begins in it, in bytes."""
+
+    nbytes: int
+    starts: list[int]
+
+
+class _Arena:
+    """Tensors placed so far, as arrays: for 10,000 tensors a loop over each pair would take too long."""
+
+    def __init__(self, count: int) -> None:
+        self.count = self.nbytes = 0
+        self.first, self.last, self.low, self.high = (np.zeros(count, np.int64) for _ in range(4))
+
+    def forbidden(self, buffer: Sequence[Placed]) -> tuple[np.ndarray, np.ndarray]:
+        """Intervals in which the buffer must not begin, open at both ends, in order of their lower ends."""
+        first, last = self.first[: self.count], self.last[: self.count]
+        lows, highs = [], []
+        for item in buffer:
+            clash = np.nonzero((first <= item.tensor.last) & (last >= item.tensor.first))[0]
+            lows.append(self.low[clash] - item.offset - aligned(item.tensor.nbytes))
+            highs.append(self.high[clash] - item.offset)
+        low, high = np.concatenate(lows), np.concatenate(highs)
+        order = np.argsort(low, kind="stable")
+        return low[order], high[order]
+
+    def lowest_start(self, buffer: Sequence[Placed]) -> int:
+        """The lowest place for the buffer."""
+        least = -min(item.offset for item in buffer)
+        low, high = self.forbidden(buffer)
+        reach = np.maximum.accumulate(np.concatenate(([least], high)))
+        gaps = np.nonzero(low >= reach[:-1])[0]
+        return int(reach[gaps[0]] if len(gaps) else reach[-1])
+
+    def put(self, buffer: Sequence[Placed], start: int) -> None:
+        for item in buffer:
+            low = start + item.offset
+            high = low + aligned(item.tensor.nbytes)
+            self.first[self.count], self.last[self.count] = item.tensor.first, item.tensor.last
+            self.low[self.count], self.high[self.count] = low, high
+            self.count += 1
+            self.nbytes = max(self.nbytes, high)
+
+
+def plan_arena(buffers: Sequence[Sequence[Placed]]) -> ArenaPlan:
+    """Place buffers in one arena, each at the lowest place where none of its tensors overlaps a living one.
+
+    Several orders are tried, and the smallest arena is taken: which is best depends on the graph. Offsets inside
+    buffers must be multiples of ``ALIGNMENT``; so are the starts.
+    """
+    spans = [max(p.offset + aligned(p.tensor.nbytes) for p in b) - min(p.offset for p in b) for b in buffers]
+    firsts = [min(p.tensor.first for p in b) for b in buffers]
+    steps = [max(p.tensor.last for p in b) - first + 1 for b, first in zip(buffers, firsts, strict=True)]
+    orders: list[Callable[[int], tuple[int, ...]]] = [
+        lambda i: (-spans[i], firsts[i], i),
+        lambda i: (-spans[i] * steps[i], firsts[i], i),
+        lambda i: (firsts[i], -spans[i], i),
+    ]
+    return min(
+        (_plan_in_order(buffers, sorted(range(len(buffers)), key=key)) for key in orders), key=lambda p: p.nbytes
+    )
+
+
+def _plan_in_order(buffers: Sequence[Sequence[Placed]], order: Sequence[int]) -> ArenaPlan:
+    arena = _Arena(sum(len(b) for b in buffers))
+    starts = [0] * len(buffers)
+    for index in order:
+        starts[index] = arena.lowest_start(buffers[index])
+        arena.put(buffers[index], starts[index])
+    return ArenaPlan(arena.nbytes, starts)
 
 
 @dataclass(slots=True)
@@ -53,7 +137,10 @@ class StoragePlan:
 
 
 def plan_storage(tensors: Sequence[Lifetime]) -> StoragePlan:
-    """Assign each tensor a storage; storages are numbered by the first tensor that uses them."""
+    """Assign each tensor a storage; storages are numbered by the first tensor that uses them.
+
+    Each tensor goes into the fitting storage that wastes least; largest first, so a storage never has to grow.
+    """
     shared = [i for i, t in enumerate(tensors) if not t.dedicated]
     storages: list[_Storage] = []
     assigned = [-1] * len(tensors)
@@ -66,17 +153,18 @@ def plan_storage(tensors: Sequence[Lifetime]) -> StoragePlan:
                 best = s
         if best < 0:
             best = len(storages)
-            storages.append(_Storage(_aligned(tensor.nbytes)))
+            storages.append(_Storage(aligned(tensor.nbytes)))
         bisect.insort(storages[best].busy, (tensor.first, tensor.last))
         assigned[index] = best
     for index, tensor in enumerate(tensors):
         if tensor.dedicated:
             assigned[index] = len(storages)
-            storages.append(_Storage(_aligned(tensor.nbytes)))
+            storages.append(_Storage(aligned(tensor.nbytes)))
     order = list(dict.fromkeys(assigned))
     number = {old: new for new, old in enumerate(order)}
     return StoragePlan([number[s] for s in assigned], [storages[s].nbytes for s in order])
 
 
-def _aligned(nbytes: int) -> int:
+def aligned(nbytes: int) -> int:
+    """``nbytes``, at least 1, rounded up to the alignment of tensors."""
     return max(ALIGNMENT, (nbytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT)

@@ -34,7 +34,7 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.transform.common import is_closed, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
 
 PassContext.register_option(
@@ -316,6 +316,9 @@ class _FuseMutator(ExprMutator):
         parts = self.parts.pop(group)
         func = Function(list(parts.params.values()), body.with_checked_type(type_), type_, attrs={"Primitive": 1})
         return Call(func, list(parts.params))
+
+    def visit_function(self, expr: Function) -> RelayExpr:
+        return expr if is_closed(expr) else super().visit_function(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
         if not isinstance(expr.op, Op):
