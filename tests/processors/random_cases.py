@@ -150,28 +150,28 @@ def depthwise(draw: Draw) -> Case:
     return _convolution(draw, 2, channels, channels, channels * draw.of(1, 1, 1, 2))
 
 
-def conv2d_nhwc(draw: Draw) -> Case:
-    """Channels last: plain, grouped or depthwise."""
-    kind = draw.of("plain", "grouped", "depthwise")
+def conv2d_layouts(draw: Draw) -> Case:
+    """Other layouts: channels last (plain, grouped, depthwise), batch last, and one that no kernel is for."""
+    kind = draw.of("plain", "grouped", "depthwise", "depthwise HWIO", "HWCN", "NCHW HWIO")
     groups, inputs, outputs = grouped_channels(draw) if kind == "grouped" else (1, draw.channels(), draw.channels())
-    if kind == "depthwise":
+    if "depthwise" in kind:
         groups = inputs = outputs = draw.channels() + 1
+    data_layout = {"HWCN": "HWCN", "NCHW HWIO": "NCHW"}.get(kind, "NHWC")
+    kernel_layout = "HWOI" if kind == "depthwise" else "HWIO"
     w, batch = window(draw, 2), draw.between(1, 4)
     x, weight = draw.array(batch, inputs, *w["size"]), draw.array(outputs, inputs // groups, *w["kernel"])
     data = padded(exact(x), w["before"], w["after"])
-    want = F.conv2d(data, exact(weight), None, w["strides"], 0, w["dilation"], groups)
-    layout = "HWOI" if kind == "depthwise" else "HWIO"
-    order = (2, 3, 0, 1) if kind == "depthwise" else (2, 3, 1, 0)
+    want = F.relu(F.conv2d(data, exact(weight), None, w["strides"], 0, w["dilation"], groups)).numpy()
     options = {
         "strides": w["strides"], "padding": (*w["before"], *w["after"]), "dilation": w["dilation"], "groups": groups,
-        "channels": outputs, "kernel_size": w["kernel"], "data_layout": "NHWC", "kernel_layout": layout,
+        "channels": outputs, "kernel_size": w["kernel"], "data_layout": data_layout, "kernel_layout": kernel_layout,
     }  # fmt: skip
-    stored = np.ascontiguousarray(weight.transpose(order))
+    stored = relay.const(transform_array(weight, "OIHW", kernel_layout))
     return Case(
         f"conv2d {kind} {x.shape} {weight.shape} {options}",
-        lambda a: relay.nn.relu(relay.nn.conv2d(a, relay.const(stored), **options)),
-        [np.ascontiguousarray(x.transpose(0, 2, 3, 1))],
-        F.relu(want).permute(0, 2, 3, 1).numpy(),
+        lambda a: relay.nn.relu(relay.nn.conv2d(a, stored, **options)),
+        [transform_array(x, "NCHW", data_layout)],
+        transform_array(want, "NCHW", data_layout),
     )
 
 
@@ -248,6 +248,19 @@ def dense(draw: Draw) -> Case:
 
     what = f"dense {x.shape} {weight.shape} constant={constant} {name}"
     return Case(what, build, [x, *([] if constant else [weight]), *more], exact_tail(plain).numpy())
+
+
+def matmul(draw: Draw) -> Case:
+    m, n, k = draw.of((1, 33, 64), (7, 5, 3), (64, 64, 32), (17, 40, 16), (30, 1, 9))
+    left, right = draw.of(False, True), draw.of(False, True)
+    a, b = draw.array(*((k, m) if left else (m, k))), draw.array(*((n, k) if right else (k, n)))
+    want = (exact(a).T if left else exact(a)) @ (exact(b).T if right else exact(b))
+    return Case(
+        f"matmul {a.shape} {b.shape} transpose_a={left} transpose_b={right}",
+        lambda x, y: relay.nn.relu(relay.nn.matmul(x, y, transpose_a=left, transpose_b=right)),
+        [a, b],
+        F.relu(want).numpy(),
+    )
 
 
 def batch_matmul(draw: Draw) -> Case:
@@ -415,7 +428,8 @@ def rearrange(draw: Draw) -> Case:
 FAMILIES: dict[str, Callable[[Draw], Case]] = {
     f.__name__: f
     for f in (
-        conv2d, conv1d, conv3d, depthwise, conv2d_nhwc, winograd, winograd_network, conv2d_transpose, dense,
-        batch_matmul, attention, pool2d, global_pool, softmax, layer_norm, normalize, reduce, element_wise, rearrange,
+        conv2d, conv1d, conv3d, depthwise, conv2d_layouts, winograd, winograd_network, conv2d_transpose, dense,
+        matmul, batch_matmul, attention, pool2d, global_pool, softmax, layer_norm, normalize, reduce, element_wise,
+        rearrange,
     )
 }  # fmt: skip

@@ -5,27 +5,21 @@ A failure names the case; ``random_cases.Draw(*seed)`` with the seed of the test
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import Any
 
 import pytest
+from tests.processors.board import ROOT, Board
 from tests.processors.board import TARGET as AARCH64
-from tests.processors.board import Board
 from tests.processors.random_cases import FAMILIES, Case, Draw
 from tests.processors.together import compile_cases, values, wrong
+from tests.processors.x86 import TARGETS, runs_here
 
 import tilewright as tvm
 from tilewright.contrib import graph_executor
 from tilewright.runtime.module import set_num_threads
-from tilewright.target import features
 
-TARGETS = {
-    "SSE2": "llvm -mcpu=x86-64",
-    "SSE4": "llvm -mcpu=nehalem",
-    "AVX": "llvm -mcpu=sandybridge",
-    "AVX2": "llvm -mcpu=haswell",
-    "AVX-512": "llvm -mcpu=skylake-avx512",
-}
 SOON = ["SSE4", "AVX2", "AVX-512"]  # those of the tests that are not long
 CASES = 4  # of a family, in one module
 
@@ -34,15 +28,10 @@ def draw_cases(family: str, seed: int, count: int = CASES) -> list[Case]:
     return [FAMILIES[family](Draw(zlib.crc32(family.encode()), seed, k)) for k in range(count)]
 
 
-def missing(target: str) -> list[str]:
-    """The features that the code needs and this machine lacks."""
-    return [name for name in features(target).names if not features("llvm").has(name)]
-
-
 def check(cases: list[Case], target: str, opt_level: int = 3, **config: Any) -> None:
     """The cases give what they should, on 1 to 4 threads."""
     factory = compile_cases(cases, target, opt_level, **config)
-    if missing(target):  # compiled for a processor that this machine is not
+    if not runs_here(target):  # compiled for a processor that this machine is not
         assert factory.get_lib().get_source("asm")
         return
     executor = graph_executor.GraphModule(factory["default"](tvm.cpu(0)))
@@ -87,3 +76,27 @@ def test_random_cases_are_right_on_aarch64(family: str, board: Board) -> None:
 def test_many_random_cases_are_right(family: str, target: str) -> None:
     for seed in range(10, 50):
         check(draw_cases(family, seed, 8), target, opt_level=(3, 3, 2, 0)[seed % 4])
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_many_random_cases_are_right_on_aarch64(family: str, board: Board) -> None:
+    for seed in range(10, 30):
+        cases = draw_cases(family, seed, 8)
+        assert not wrong(cases, board.run(compile_cases(cases, AARCH64), values(cases), threads=1 + seed % 4))
+
+
+@pytest.mark.soak
+def test_the_families_reach_every_implementation() -> None:
+    reached = {
+        name
+        for family in FAMILIES
+        for opt_level in (0, 3)
+        for name in compile_cases(
+            draw_cases(family, 100, 20), TARGETS["AVX2"], opt_level
+        ).function_metadata.implementations.values()
+    }
+    operators = (ROOT / "src" / "tilewright" / "relay" / "op").rglob("*.py")
+    named = {name for path in operators for name in re.findall(r'"(\w+\.cpu)"', path.read_text())}
+    assert not named - reached
