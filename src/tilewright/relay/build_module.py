@@ -82,6 +82,7 @@ def optimization_passes() -> list[Any]:
         transform.CanonicalizeOps(),
         transform.FoldConstant(),
         transform.FoldExplicitPadding(),
+        transform.RecognizeLayerNorm(),
         transform.SinkReshape(),
         transform.AlterOpLayout(),
         transform.FastMath(),

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from textwrap import dedent
-
 import numpy as np
 import pytest
+from tests.relay.transform.texts import check, parse
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.transform import PassContext
 from tilewright.relay import transform
 from tilewright.relay.interpreter import interpret
-
-VERSION = '#[version = "0.0.5"]\n'
-
-
-def parse(body: str) -> tvm.IRModule:
-    return relay.transform.InferType()(tvm.parser.fromtext(VERSION + dedent(body)))
-
-
-def check(step: Pass, before: str, after: str, opt_level: int = 3) -> None:
-    with PassContext(opt_level=opt_level):
-        result = step(parse(before))
-    assert str(relay.transform.InferType()(result)) == str(parse(after))
 
 
 def test_fold_constant_evaluates_what_depends_on_constants_alone() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
-from tilewright.relay.expr import Function
+from tilewright.ir.type import TensorType
+from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import direct_children
+from tilewright.relay.visitor import direct_children, post_order
 
 
 def is_closed(func: RelayExpr) -> bool:
@@ -20,6 +23,33 @@ def is_closed(func: RelayExpr) -> bool:
 def open_children(expr: RelayExpr) -> Sequence[RelayExpr]:
     """Sub-expressions, without the bodies of closed functions."""
     return () if is_closed(expr) else direct_children(expr)
+
+
+def call_of(expr: RelayExpr, name: str) -> Call | None:
+    """``expr`` if it calls the operator ``name``, else None."""
+    return expr if isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name else None
+
+
+def scalar_constant(expr: RelayExpr) -> float | None:
+    """The value of a constant of one element; None for anything else."""
+    if not isinstance(expr, Constant):
+        return None
+    array = expr.data.numpy()
+    return float(array.reshape(())) if array.size == 1 else None
+
+
+def concrete_shape(expr: RelayExpr) -> tuple[int, ...] | None:
+    """The shape of a typed tensor whose extents are all known, else None."""
+    type_ = expr.checked_type
+    return type_.concrete_shape if isinstance(type_, TensorType) and not type_.is_dynamic else None
+
+
+def use_counts(func: Function) -> Counter[RelayExpr]:
+    """How often each expression of ``func`` is an operand."""
+    uses: Counter[RelayExpr] = Counter()
+    for node in post_order(func, open_children):
+        uses.update(open_children(node))
+    return uses
 
 
 def typed_function_pass(

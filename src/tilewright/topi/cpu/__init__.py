@@ -1,6 +1,7 @@
 """Schedules for CPUs, and the computes that only these schedules want.
 
 injective.py reduction.py softmax.py pooling.py extern.py   by kind of compute
+layer_norm.py         rows normalised in cache
 conv2d.py             channel-packed convolution, the fast path (``conv2d_layouts`` chooses the layouts)
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
 winograd.py           channel-packed 3x3 convolution with fewer multiplications
@@ -45,6 +46,7 @@ from tilewright.topi.cpu.injective import (
     schedule_injective,
     schedule_injective_from_existing,
 )  # fmt: skip
+from tilewright.topi.cpu.layer_norm import schedule_layer_norm
 from tilewright.topi.cpu.pooling import schedule_adaptive_pool, schedule_pool
 from tilewright.topi.cpu.reduction import schedule_reduce
 from tilewright.topi.cpu.softmax import schedule_softmax
@@ -59,6 +61,6 @@ __all__ = [
     "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw", "schedule_conv_direct", "schedule_dense",
     "schedule_dense_nopack", "schedule_dense_pack", "schedule_depthwise_conv2d_NCHWc",
     "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc", "schedule_elemwise", "schedule_extern",
-    "schedule_group_conv2d_nchw", "schedule_injective", "schedule_injective_from_existing", "schedule_matmul",
-    "schedule_pool", "schedule_reduce", "schedule_softmax",
+    "schedule_group_conv2d_nchw", "schedule_injective", "schedule_injective_from_existing", "schedule_layer_norm",
+    "schedule_matmul", "schedule_pool", "schedule_reduce", "schedule_softmax",
 ]  # fmt: skip

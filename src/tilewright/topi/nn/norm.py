@@ -48,19 +48,23 @@ def layer_norm(
     """(x - mean) / sqrt(variance + epsilon) * gamma + beta, the moments being taken over ``axis``."""
     axes = get_real_axis(data.ndim, axis)
     mean, variance = _moments(data, axes)
+    steps = [mean.op, *(t.op for t in (*mean.op.input_tensors, *variance.op.input_tensors))]
+    one, small = (ops.const(v, mean.dtype) for v in (1, epsilon))
+    factor = te.compute(
+        mean.shape, lambda *i: one / tir.sqrt(variance(*i) + small), name="T_layer_norm_factor", tag=tag.ELEMWISE
+    )
 
     def body(*i: PrimExpr) -> PrimExpr:
         kept = [v for k, v in enumerate(i) if k not in axes]
         normal = [i[k] for k in axes]
-        m = mean(*kept)
-        deviation = tir.sqrt(variance(*kept) + ops.const(epsilon, m.dtype))
-        value = (ops.cast(m.dtype, data(*i)) - m) / deviation
+        value = (ops.cast(mean.dtype, data(*i)) - mean(*kept)) * factor(*kept)
         value = ops.cast(data.dtype, value)
         if gamma is not None:
             value = value * gamma(*normal)
         return value + beta(*normal) if beta is not None else value
 
-    return te.compute(data.shape, body, name="T_layer_norm", tag="layer_norm")
+    attrs = {"axes": axes, "data": data, "steps": (*steps, factor.op)}
+    return te.compute(data.shape, body, name="T_layer_norm", tag="layer_norm", attrs=attrs)
 
 
 def instance_norm(

@@ -24,6 +24,7 @@ from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.bias_add import expand_bias_to_match_axis, shape_along
 from tilewright.relay.op.reduce.reduce import mean, sum, variance
 from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
 from tilewright.relay.op.tensor.binary import add, divide, maximum, multiply, subtract
 from tilewright.relay.op.tensor.unary import negative, sqrt
 from tilewright.relay.op.transform.reshape import reshape
@@ -185,13 +186,18 @@ class BatchNorm(OpDef):
 BatchNorm.op.set_attr("TSimplifiesFirstField", True)
 
 
+def _layer_norm(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    gamma, beta = inputs[1] if attrs.scale else None, inputs[2] if attrs.center else None
+    return [topi.nn.layer_norm(inputs[0], gamma, beta, attrs.axis, attrs.epsilon)]
+
+
 class LayerNorm(OpDef):
     """Normalise over ``axis``, then scale and shift."""
 
     name = "nn.layer_norm"
     inputs = ("data", "gamma", "beta")
     attrs_type = LayerNormAttrs
-    pattern = OpPattern.OPAQUE
+    pattern = OpPattern.COMM_REDUCE
 
     infer_type = staticmethod(_channel_norm_type)
 
@@ -205,6 +211,11 @@ class LayerNorm(OpDef):
         """Basic operators."""
         out = _normalize(args[0], (attrs.axis,), attrs.epsilon, typed)
         return _scale_and_shift(out, args[1], args[2], attrs, _rank(typed))
+
+    @staticmethod
+    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+        """One kernel, which RecognizeLayerNorm asks for."""
+        return one_implementation(_layer_norm, wrap_topi_schedule(topi.cpu.schedule_layer_norm), "layer_norm.cpu")
 
 
 class InstanceNorm(OpDef):
