@@ -94,8 +94,8 @@ static int connect(Table* t, TwModule* lib, TwModule** out) {
   return 0;
 }
 
-int tw_load_blob(const char* blob, size_t nbytes, TwModule* lib, TwModule** out) {
-  TilewrightStream s = {.data = blob, .left = nbytes};
+int tw_load_blob(const char* blob, size_t nbytes, TwMapping* mapping, TwModule* lib, TwModule** out) {
+  TilewrightStream s = {.data = blob, .left = nbytes, .mapping = mapping};
   Table t = {0};
   uint64_t count;
   if (tw_read_u64(&s, &count) != 0) return -1;
@@ -123,7 +123,7 @@ int TilewrightModFromBlob(const char* blob, size_t nbytes, TVMModuleHandle lib, 
   memcpy(&size, blob, sizeof size);
   if (size > nbytes - sizeof size) return tw_fail("the module table ends too early");
   TwModule* m;
-  if (tw_load_blob(blob + sizeof size, (size_t)size, lib, &m) != 0) return -1;
+  if (tw_load_blob(blob + sizeof size, (size_t)size, NULL, lib, &m) != 0) return -1;
   *out = m;
   return 0;
 }

@@ -96,13 +96,7 @@ static int factory_function(TwModule* self, const char* name, TwFunc** out) {
 
 static int factory_save(TwModule* self, TilewrightStream* s) {
   const Factory* f = self->data;
-  if (tw_write_string(s, f->json, f->json_size) != 0 || tw_write_u64(s, f->params.count) != 0 ||
-      tw_write_strings(s, f->params.names, f->params.count) != 0) {
-    return -1;
-  }
-  for (size_t i = 0; i < f->params.count; ++i) {
-    if (tw_write_array(s, f->params.arrays[i]) != 0) return -1;
-  }
+  if (tw_write_string(s, f->json, f->json_size) != 0 || tw_write_named(s, &f->params) != 0) return -1;
   return tw_write_string(s, f->name, strlen(f->name));
 }
 
@@ -157,16 +151,8 @@ static int remove_params(TVMValue* args, int* codes, int n, TVMRetValueHandle re
 int tw_load_factory(TilewrightStream* s, TwModule** out) {
   Factory* f = calloc(1, sizeof *f);
   if (f == NULL) return tw_out_of_memory(sizeof *f);
-  TwParams* p = &f->params;
-  uint64_t count = 0;
   int rc = tw_read_string(s, &f->json, &f->json_size);
-  if (rc == 0) rc = tw_read_u64(s, &count);
-  if (rc == 0) rc = tw_read_strings(s, &p->names, &p->count);
-  if (rc == 0 && p->count != count) {
-    rc = tw_fail("damaged module table: %zu parameter names for %llu arrays", p->count, (unsigned long long)count);
-  }
-  if (rc == 0 && (p->arrays = calloc(p->count + 1, sizeof(TwArray*))) == NULL) rc = tw_out_of_memory(p->count);
-  for (size_t i = 0; rc == 0 && i < p->count; ++i) rc = tw_read_array(s, &p->arrays[i]);
+  if (rc == 0) rc = tw_read_named(s, &f->params);
   if (rc == 0) rc = tw_read_string(s, &f->name, NULL);
   if (rc != 0) {
     free_factory(f);

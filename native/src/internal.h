@@ -69,10 +69,21 @@ bool tw_map_set(TwMap* map, const char* key, void* value);
 void* tw_map_remove(TwMap* map, const char* key);
 void tw_map_clear(TwMap* map, void (*free_value)(void*));
 
+/* ---- mapped libraries (library.c) ---- */
+/* A loaded library's place in memory, which arrays may point into. */
+typedef struct {
+  atomic_int refs;
+  void* handle; /* of dlopen */
+} TwMapping;
+
+TwMapping* tw_mapping_retain(TwMapping* mapping);
+void tw_mapping_release(TwMapping* mapping);
+
 /* ---- streams (stream.c) ---- */
 struct TilewrightStream {
   const char* data; /* reading from memory */
   size_t left;
+  TwMapping* mapping; /* that the memory is part of, or NULL: then arrays are copied out */
   FILE* file; /* writing to a file */
 };
 
@@ -91,6 +102,7 @@ typedef struct TwArray {
   atomic_int refs;
   struct TwArray* parent;    /* whose memory this is a view of */
   DLManagedTensor* borrowed; /* whose memory this wraps */
+  TwMapping* mapping;        /* whose memory this is in */
   bool owns_data;
   int64_t dims[];
 } TwArray;
@@ -110,6 +122,8 @@ int tw_copy(const DLTensor* from, DLTensor* to);
 TwArray* tw_array_new(const int64_t* shape, int ndim, DLDataType type, DLDevice device);
 /* A view of nbytes at byte_offset of parent, which it retains. */
 TwArray* tw_array_view(TwArray* parent, uint64_t byte_offset, const int64_t* shape, int ndim, DLDataType type);
+/* An array whose elements are at data, in a mapping, which it retains. */
+TwArray* tw_array_mapped(TwMapping* mapping, const char* data, const int64_t* shape, int ndim, DLDataType type);
 TwArray* tw_array_retain(TwArray* array);
 void tw_array_release(TwArray* array);
 int tw_read_array(TilewrightStream* s, TwArray** out);
@@ -121,6 +135,9 @@ typedef struct {
   TwArray** arrays;
   size_t count;
 } TwParams;
+/* A count, the names and the arrays, with padding that lets tw_read_named find the elements of large arrays aligned. */
+int tw_write_named(TilewrightStream* s, const TwParams* params);
+int tw_read_named(TilewrightStream* s, TwParams* out);
 /* The contents of save_param_dict. */
 int tw_read_params(TilewrightStream* s, TwParams* out);
 void tw_free_params(TwParams* params);
@@ -202,7 +219,8 @@ void tw_fill_context(void* (*lookup)(void* ctx, const char* name), void* ctx, Tw
 /* ---- libraries (library.c, elf.c, blob.c) ---- */
 int tw_library_open(const char* path, TwModule** out);
 int tw_elf_check(const char* path);
-int tw_load_blob(const char* blob, size_t nbytes, TwModule* lib, TwModule** out);
+/* The blob may lie in a mapping, or that is NULL. */
+int tw_load_blob(const char* blob, size_t nbytes, TwMapping* mapping, TwModule* lib, TwModule** out);
 TwModule* tw_system_lib(void);
 
 /* ---- executor modules (graph_module.c) ---- */

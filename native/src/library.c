@@ -6,8 +6,20 @@
 #include <dlfcn.h>
 #include <errno.h>
 
+TwMapping* tw_mapping_retain(TwMapping* mapping) {
+  atomic_fetch_add_explicit(&mapping->refs, 1, memory_order_relaxed);
+  return mapping;
+}
+
+void tw_mapping_release(TwMapping* mapping) {
+  if (atomic_fetch_sub_explicit(&mapping->refs, 1, memory_order_acq_rel) != 1) return;
+  dlclose(mapping->handle);
+  free(mapping);
+}
+
 typedef struct Library {
   void* handle;
+  TwMapping* mapping; /* of the handle; its arrays may outlive the module */
   TwModule* module;
   struct Library* next;
 } Library;
@@ -47,7 +59,7 @@ static void library_destroy(TwModule* self) {
     *ctx = other == NULL ? NULL : other->module;
   }
   pthread_mutex_unlock(&libraries_lock);
-  dlclose(lib->handle);
+  tw_mapping_release(lib->mapping);
   free(lib);
 }
 
@@ -56,14 +68,19 @@ static const TwModuleClass library_class = {library_function, NULL, NULL, librar
 /* A module for an open library; takes the handle over. */
 static TwModule* wrap_library(void* handle) {
   Library* lib = calloc(1, sizeof *lib);
-  TwModule* m = lib == NULL ? NULL : tw_module_new(&library_class, "library", lib);
+  TwMapping* mapping = calloc(1, sizeof *mapping);
+  TwModule* m = lib == NULL || mapping == NULL ? NULL : tw_module_new(&library_class, "library", lib);
   if (m == NULL) {
     free(lib);
+    free(mapping);
     dlclose(handle);
     tw_out_of_memory(sizeof *lib);
     return NULL;
   }
+  atomic_init(&mapping->refs, 1);
+  mapping->handle = handle;
   lib->handle = handle;
+  lib->mapping = mapping;
   lib->module = m;
   pthread_mutex_lock(&libraries_lock);
   lib->next = libraries;
@@ -87,7 +104,8 @@ static int open_module(void* handle, const char* path, TwModule** out) {
     uint64_t size;
     memcpy(&size, blob, sizeof size);
     TwModule* root;
-    int rc = tw_load_blob(blob + sizeof size, (size_t)size, m, &root);
+    TwMapping* mapping = ((Library*)m->data)->mapping;
+    int rc = tw_load_blob(blob + sizeof size, (size_t)size, mapping, m, &root);
     tw_module_release(m); /* the root holds what it needs */
     if (rc != 0) return -1;
     m = root;

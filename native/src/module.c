@@ -108,7 +108,8 @@ int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path) {
   if (m->cls->save == NULL) return tw_fail("a module of type %s cannot be saved", m->type_key);
   TilewrightStream s = {.file = fopen(path, "ab")};
   if (s.file == NULL) return tw_fail("cannot write %s", path);
-  int rc = m->cls->save(m, &s);
+  /* where to pad depends on the position, which append mode may not tell before the first write */
+  int rc = fseek(s.file, 0, SEEK_END) != 0 ? tw_fail("cannot write %s", path) : m->cls->save(m, &s);
   if (fclose(s.file) != 0 && rc == 0) rc = tw_fail("cannot write %s", path);
   return rc;
 }

@@ -61,6 +61,14 @@ TwArray* tw_array_view(TwArray* parent, uint64_t byte_offset, const int64_t* sha
   return a;
 }
 
+TwArray* tw_array_mapped(TwMapping* mapping, const char* data, const int64_t* shape, int ndim, DLDataType type) {
+  TwArray* a = array_header(shape, ndim, type, (DLDevice){kDLCPU, 0});
+  if (a == NULL) return NULL;
+  a->mapping = tw_mapping_retain(mapping);
+  a->tensor.data = (char*)(uintptr_t)data; /* pages of the mapping are private: writing to one changes no file */
+  return a;
+}
+
 TwArray* tw_array_retain(TwArray* array) {
   atomic_fetch_add_explicit(&array->refs, 1, memory_order_relaxed);
   return array;
@@ -70,6 +78,7 @@ void tw_array_release(TwArray* array) {
   if (array == NULL || atomic_fetch_sub_explicit(&array->refs, 1, memory_order_acq_rel) != 1) return;
   if (array->parent != NULL) tw_array_release(array->parent);
   if (array->borrowed != NULL) TVMDLManagedTensorCallDeleter(array->borrowed);
+  if (array->mapping != NULL) tw_mapping_release(array->mapping);
   if (array->owns_data) free(array->tensor.data);
   free(array);
 }

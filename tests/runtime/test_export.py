@@ -19,6 +19,7 @@ from tests.runtime.kernels import KERNELS, ROOT, HandWrittenCode, chain_json
 from tilewright import runtime
 from tilewright.runtime import _ffi
 from tilewright.runtime.export import write_blob
+from tilewright.runtime.module import load_from_blob
 
 WEIGHT = np.arange(15, dtype="float32").reshape(3, 5)
 
@@ -220,6 +221,62 @@ def test_large_weights_export_fast(compiled: runtime.Module, tmp_path: Path) -> 
     path = factory.export_library(tmp_path / "big.so")
     assert time.perf_counter() - start < 20
     assert Path(path).stat().st_size > big.nbytes
+
+
+@pytest.fixture
+def mapped(compiled: runtime.Module, tmp_path: Path) -> Path:
+    """A library with parameters of many sizes, one of them large enough to be used in place."""
+    params = {f"p{n}": np.full(n, n, "uint8") for n in (0, 1, 63, 64, 65)}
+    params |= {"w": WEIGHT, "large": np.arange(5000, dtype="float32").reshape(50, 1, 100)}
+    made = runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(2), compiled, "default", params)
+    return Path(made.export_library(tmp_path / "mapped.so"))
+
+
+def parameters(module: runtime.Module) -> dict[str, runtime.NDArray]:
+    """The parameters of a loaded factory by name."""
+    count = module["get_num_params"]()
+    return {module["get_param_name"](i): module["get_param"](i) for i in range(count)}
+
+
+def test_large_parameters_are_used_where_the_library_is_mapped(mapped: Path) -> None:
+    found = parameters(runtime.load_module(mapped))
+    assert set(found) == {"p0", "p1", "p63", "p64", "p65", "w", "large"}
+    np.testing.assert_array_equal(found["p65"].numpy(), np.full(65, 65))
+    np.testing.assert_array_equal(found["large"].numpy().reshape(-1), np.arange(5000))
+    address = found["large"]._tensor.data
+    ranges = [line.split()[0] for line in Path("/proc/self/maps").read_text().splitlines() if str(mapped) in line]
+    assert any(int(low, 16) <= address < int(high, 16) for low, high in (r.split("-") for r in ranges))
+    assert address % 64 == 0
+
+
+def test_a_parameter_outlives_its_library(mapped: Path) -> None:
+    module = runtime.load_module(mapped)
+    large = parameters(module)["large"]
+    del module
+    np.testing.assert_array_equal(large.numpy().reshape(-1), np.arange(5000))
+    assert str(mapped) in Path("/proc/self/maps").read_text()
+    del large
+    assert str(mapped) not in Path("/proc/self/maps").read_text()
+
+
+def test_writing_to_a_parameter_changes_no_file(mapped: Path) -> None:
+    before = mapped.read_bytes()
+    large = parameters(runtime.load_module(mapped))["large"]
+    large.copyfrom(np.zeros((50, 1, 100), "float32"))
+    assert not large.numpy().any()
+    assert mapped.read_bytes() == before
+
+
+def test_parameters_of_a_table_in_the_callers_memory_are_copied(compiled: runtime.Module, tmp_path: Path) -> None:
+    params = {"large": np.arange(5000, dtype="float32")}
+    write_blob(
+        runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(2), compiled, "default", params).module,
+        tmp_path / "blob",
+    )
+    table = bytearray((tmp_path / "blob").read_bytes())
+    found = parameters(load_from_blob(bytes(table), compiled))
+    table[:] = bytes(len(table))
+    np.testing.assert_array_equal(found["large"].numpy(), params["large"])
 
 
 MAIN = """

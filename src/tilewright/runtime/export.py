@@ -104,9 +104,11 @@ def write_blob(root: Module, path: Path) -> None:
         file.write(struct.pack("<Q", size))
 
 
+# Data, not constants: parameters are used where they lie, and whoever writes to one gets its page for himself. The
+# alignment is what the padding in the table counts on (native/src/params.c).
 _BLOB_ASSEMBLY = """\
     .section .note.GNU-stack,"",%progbits
-    .section .rodata.tvm_dev_mblob,"a",%progbits
+    .section .data.tvm_dev_mblob,"aw",%progbits
     .globl __tvm_dev_mblob
     .type __tvm_dev_mblob, %object
     .balign 64
