@@ -64,12 +64,13 @@ def test_products_stay_in_registers(kernel: str, target: str) -> None:
     loops = product_loops(assembly(body, params, target, **{"relay.conv2d.winograd": "off"}))
     assert loops
     for loop in loops:
-        # without fused multiply-adds LLVM interleaves the products of unrolled steps, and keeps a few on the stack
-        allowed = 0 if cpu.has_fma else 0.06 * len(loop.instructions)
+        # without fused multiply-adds LLVM interleaves the products of unrolled steps, and keeps a few on the stack,
+        # most where it unrolls all steps of the outermost tiles of a row
+        allowed = 0 if cpu.has_fma else 0.16 * len(loop.instructions)
         assert len(loop.stack_accesses) <= allowed, loop.stack_accesses
         assert loop.width == cpu.vector_bits
         if cpu.has_fma:
-            assert not loop.copies
+            assert len(loop.copies) <= 2, loop.copies  # where steps that skip what lies outside the image meet
             assert all(re.match(r"vfmadd|fmla", i) for i in loop.products)
     largest = max(loops, key=lambda loop: len(loop.accumulators))
     assert len(largest.accumulators) >= 8

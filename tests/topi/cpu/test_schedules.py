@@ -91,26 +91,37 @@ def test_conv2d_nchw(ci: int, co: int, h: int, w: int, k: int, s: int, p: int, g
     close(found, F.relu(F.conv2d(T(x), T(kernel), None, s, p, 1, g)).numpy(), rtol=1e-4)
 
 
-PACKED = [  # in, out, extent, kernel, stride, padding, dilation, groups
-    (16, 32, 6, 3, 1, 1, 1, 1), (3, 64, 15, 7, 2, 3, 1, 1), (32, 32, 13, 1, 1, 0, 1, 1), (64, 64, 9, 3, 1, 2, 2, 2),
-    (48, 16, 31, 3, 2, 1, 1, 1), (8, 24, 1, 1, 1, 0, 1, 1), (7, 12, 5, 3, 1, 1, 1, 1), (40, 120, 6, 3, 1, 1, 1, 1),
-    (24, 56, 7, 1, 2, 0, 1, 1), (20, 36, 5, 3, 1, 1, 1, 1),
+PACKED = [  # batch, in, out, height, width, window, stride, padding (top, left, bottom, right), dilation, groups
+    (1, 16, 32, 6, 7, 3, 1, (1, 1, 1, 1), 1, 1), (2, 3, 64, 15, 16, 7, 2, (3, 3, 3, 3), 1, 1),
+    (1, 32, 32, 13, 14, 1, 1, (0, 0, 0, 0), 1, 1), (3, 64, 64, 9, 10, 3, 1, (2, 2, 2, 2), 2, 2),
+    (1, 48, 16, 31, 32, 3, 2, (1, 1, 1, 1), 1, 1), (4, 8, 24, 1, 2, 1, 1, (0, 0, 0, 0), 1, 1),
+    (1, 7, 12, 5, 6, 3, 1, (1, 1, 1, 1), 1, 1), (2, 16, 16, 1, 1, 5, 1, (2, 2, 2, 2), 1, 1),
+    (1, 4, 32, 29, 37, (1, 7), (2, 3), (0, 6, 2, 1), (1, 2), 1), (1, 16, 48, 3, 70, 3, 1, (0, 4, 4, 0), 1, 1),
+    (1, 40, 120, 6, 7, 3, 1, (1, 1, 1, 1), 1, 1), (1, 24, 56, 7, 8, 1, 2, (0, 0, 0, 0), 1, 1),
+    (1, 20, 36, 5, 6, 3, 1, (1, 1, 1, 1), 1, 1),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize(("ci", "co", "h", "k", "s", "p", "d", "g"), PACKED)
+@pytest.mark.parametrize(
+    ("n", "ci", "co", "h", "w", "window", "stride", "padding", "dilation", "groups"), PACKED, ids=str
+)
 def test_packed_conv2d_with_residual(
-    ci: int, co: int, h: int, k: int, s: int, p: int, d: int, g: int, target: str
-) -> None:
-    layouts = topi.cpu.conv2d_layouts(ci, co, g, "float32", Target(target))
+    n: int, ci: int, co: int, h: int, w: int, window: Any, stride: Any, padding: tuple, dilation: Any, groups: int,
+    target: str,
+) -> None:  # fmt: skip
+    layouts = topi.cpu.conv2d_layouts(ci, co, groups, "float32", Target(target))
     assert layouts is not None
-    x, kernel, bias = random(1, ci, h, h + 1), random(co, ci // g, k, k), random(co, 1, 1)
-    expected = F.conv2d(T(x), T(kernel), None, s, p, d, g).numpy()
+    kh, kw = (window, window) if isinstance(window, int) else window
+    x, kernel, bias = random(n, ci, h, w), random(co, ci // groups, kh, kw), random(co, 1, 1)
+    top, left, bottom, right = padding
+    padded = F.pad(T(x), (left, right, top, bottom))
+    expected = F.conv2d(padded, T(kernel), None, stride, 0, dilation, groups).numpy()
     residual = random(*expected.shape, seed=1)
 
     def compute(a: te.Tensor, w: te.Tensor, b: te.Tensor, r: te.Tensor) -> te.Tensor:
-        out = topi.cpu.conv2d_NCHWc(a, w, s, p, d, layouts.data_layout, layouts.out_layout, "float32")
+        data_layout, out_layout = layouts.data_layout, layouts.out_layout
+        out = topi.cpu.conv2d_NCHWc(a, w, stride, padding, dilation, data_layout, out_layout, "float32")
         return topi.nn.relu(topi.add(topi.add(out, b), r))
 
     block = layouts.out_block
@@ -119,7 +130,7 @@ def test_packed_conv2d_with_residual(
         pack_channels(bias[None], block)[0], pack_channels(residual, block),
         schedule=topi.cpu.schedule_conv2d_NCHWc, target=target,
     )  # fmt: skip
-    close(found, pack_channels(np.maximum(expected + bias + residual, 0), block), rtol=1e-4)
+    close(found, pack_channels(np.maximum(expected + bias + residual, 0), block), rtol=1e-4, atol=1e-4)
 
 
 DEPTHWISE = [  # batch, channels, height, width, window, stride, padding (top, left, bottom, right), dilation

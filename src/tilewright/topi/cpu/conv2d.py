@@ -16,7 +16,9 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.features import features
 from tilewright.target.target import Target
+from tilewright.tir.analysis import conjuncts
 from tilewright.tir.expr import IterVar
+from tilewright.tir.visitor import stmt_vars
 from tilewright.topi.cpu.common import (
     PARALLEL_PRODUCTS,
     PREFETCH_STEPS,
@@ -34,7 +36,7 @@ from tilewright.topi.cpu.common import (
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to
-from tilewright.topi.nn.conv import output_extent, pad_spatial, per_dim
+from tilewright.topi.nn.conv import inside, output_extent, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
 _MOST_VECTORS = 3  # of a block of channels
@@ -125,7 +127,6 @@ def conv2d_NCHWc(
         )
     groups = in_chunks // group_chunks
     top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dilation[0] + 1, (kw - 1) * dilation[1] + 1))
-    temp = pad_spatial(data, (2, 3), (top, left), (bottom, right), "data_pad")
     oh = output_extent(h, kh, strides[0], dilation[0], top, bottom)
     ow = output_extent(w, kw, strides[1], dilation[1], left, right)
     ico, ici = te.reduce_axis((0, group_chunks), name="ic_outer"), te.reduce_axis((0, in_block), name="ic_inner")
@@ -134,9 +135,11 @@ def conv2d_NCHWc(
 
     def body(b: PrimExpr, oc: PrimExpr, y: PrimExpr, x: PrimExpr, o: PrimExpr) -> Any:
         chunk = ico if groups == 1 else tir.indexdiv(oc, chunks_per_group) * group_chunks + ico
-        value = temp(b, chunk, y * strides[0] + rh * dilation[0], x * strides[1] + rw * dilation[1], ici)
-        weight = kernel(oc, ico, rh, rw, ici, o)
-        return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[ico, rh, rw, ici])
+        row = y * strides[0] + rh * dilation[0] - top
+        column = x * strides[1] + rw * dilation[1] - left
+        value, weight = data(b, chunk, row, column, ici), kernel(oc, ico, rh, rw, ici, o)
+        where = inside((row, column), (h, w), (top, left), (bottom, right))
+        return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[ico, rh, rw, ici], where=where)
 
     out = te.compute((n, out_chunks, oh, ow, out_block), body, name="conv2d_NCHWc", tag="conv2d_NCHWc")
     _define_config(cfg, out, chunks_per_group, kh * kw, in_block * in_chunks, strides)
@@ -199,8 +202,7 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     s = create_schedule(tensors)
     anchor = find_anchor(tensors, lambda op: op.tag == "conv2d_NCHWc")
     assert anchor is not None
-    pad = padding_of(anchor)
-    inline_injective(s, tensors, keep=[pad] if pad is not None else [])
+    inline_injective(s, tensors)
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
     last = tensors[0].op
@@ -216,8 +218,6 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         s[conv].set_scope("local")
         out = s[last]
     _schedule_tile(s, cfg, out, accumulators, parallel=worth_threads(anchor, PARALLEL_PRODUCTS))
-    if pad is not None:
-        schedule_padding(s, pad)
     return s
 
 
@@ -230,9 +230,7 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     fused = out.fuse(n, *rows)
     if parallel:
         out.parallel(fused)
-    extent = constant_extent(ow)
-    if extent is not None and extent % cfg["tile_ow"].size[-1]:
-        out.pragma(ow_outer, "loop_partition_hint", 1)
+    out.pragma(ow_outer, "loop_partition_hint", 1)
     unroll_and_vectorize(out, [oc_inner, ow_inner], block)
     tile = s[accumulators]
     tile.compute_at(out, ow_outer)
@@ -243,7 +241,14 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     weights = tile.op.input_tensors[1]
     if (element_count(weights) or 0) * dt.nbytes(weights.dtype) > machine().l2_bytes:
         tile.prefetch(weights, ici, PREFETCH_STEPS)
+    if tests_columns(tile.op):
+        tile.pragma(rw, "loop_partition_hint", 1)
     unroll_and_vectorize(tile, [tow, toc], tblock)
+
+
+def tests_columns(conv: Any) -> bool:
+    """Whether windows of ``conv`` reach beyond the ends of rows."""
+    return any(conv.reduce_axis[2].var in stmt_vars(part) for part in conjuncts(conv.body[0].condition))
 
 
 def unroll_and_vectorize(stage: te.Stage, unrolled: list[IterVar], vector: IterVar) -> None:
