@@ -84,6 +84,7 @@ def optimization_passes() -> list[Any]:
         transform.FoldExplicitPadding(),
         transform.RecognizeLayerNorm(),
         transform.SinkReshape(),
+        transform.PadChannels(),
         transform.AlterOpLayout(),
         transform.FastMath(),
         transform.FoldConstant(),
