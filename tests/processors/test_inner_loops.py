@@ -65,8 +65,8 @@ def test_products_stay_in_registers(kernel: str, target: str) -> None:
     assert loops
     for loop in loops:
         # without fused multiply-adds LLVM interleaves the products of unrolled steps, and keeps a few on the stack,
-        # most where it unrolls all steps of the outermost tiles of a row
-        allowed = 0 if cpu.has_fma else 0.16 * len(loop.instructions)
+        # most where it unrolls all steps of the outermost tiles of a row; with them, one in several steps at most
+        allowed = (0.01 if cpu.has_fma else 0.16) * len(loop.instructions)
         assert len(loop.stack_accesses) <= allowed, loop.stack_accesses
         assert loop.width == cpu.vector_bits
         if cpu.has_fma:

@@ -33,6 +33,7 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, const
+from tilewright.relay.op.relations import normalize_axes
 from tilewright.relay.transform.common import (
     call_of,
     concrete_shape,
@@ -47,9 +48,9 @@ from tilewright.relay.visitor import ExprRewriter
 def _over_last_axis(call: Call) -> bool:
     attrs: Any = call.attrs
     shape = concrete_shape(call.args[0])
-    if shape is None or attrs.exclude or not attrs.keepdims or attrs.axis is None or len(attrs.axis) != 1:
+    if shape is None or not attrs.keepdims:
         return False
-    return int(attrs.axis[0]) % len(shape) == len(shape) - 1
+    return normalize_axes(attrs.axis, len(shape), attrs.exclude) == (len(shape) - 1,)
 
 
 def _mean_of(expr: RelayExpr) -> RelayExpr | None:
