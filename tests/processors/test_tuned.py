@@ -45,6 +45,6 @@ def test_any_configuration_gives_the_right_answer(family: str) -> None:
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 @pytest.mark.parametrize("family", [*TUNED, "winograd_network", "conv1d", "attention"])
 def test_many_configurations_give_the_right_answer(family: str, target: str) -> None:
-    for seed in range(100, 130):
+    for seed in range(100, 108):
         with RandomConfigs(seed):
             check(draw_cases(family, seed), target)
