@@ -43,6 +43,12 @@ PRODUCTS = [
         [A, BLOCKS[:10].reshape(2, 5, 7).transpose(0, 2, 1)],
         oracle(F.linear, A, BLOCKS[:10]),
     ),
+    case(
+        "dense_pack with columns of padding",
+        lambda x, w: relay.nn.contrib_dense_pack(x, w, "NC16n", 19),
+        [A, np.concatenate([BLOCKS[:19], BLOCKS[:13]]).reshape(2, 16, 7).transpose(0, 2, 1)],
+        oracle(F.linear, A, BLOCKS[:19]),
+    ),
     case("matmul", relay.nn.matmul, [A, B.T], A @ B.T),
     case("matmul, transposed", lambda x, w: relay.nn.matmul(x, w, None, "", True, True), [A.T, B], A @ B.T),
     case("batch_matmul", relay.nn.batch_matmul, [BATCH_A, BATCH_B], BATCH_A @ BATCH_B.transpose(0, 2, 1)),

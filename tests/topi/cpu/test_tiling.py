@@ -78,5 +78,6 @@ def test_blocks_of_dense_weights() -> None:
     assert topi.cpu.dense_block(128, 96, "float32", target) == 32
     assert topi.cpu.dense_block(128, 768, "float32", Target("llvm -mcpu=haswell")) == 16
     assert topi.cpu.dense_block(1, 4096, "float32", target) == 64
-    assert topi.cpu.dense_block(4, 1000, "float32", target) == 8
+    assert topi.cpu.dense_block(128, 1000, "float32", target) == 48  # padded to 1008
+    assert topi.cpu.dense_block(4, 10, "float32", target) == 16
     assert topi.cpu.dense_block(1, 1000, "float32", target) is None

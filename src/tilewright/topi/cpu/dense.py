@@ -41,16 +41,16 @@ def dense_block(rows: int, columns: int, dtype: str = "float32", target: Target 
     """The block b of the packed weight layout NK<b>n for ``rows`` x ``columns`` outputs; None: leave it unpacked.
 
     Two or three vector registers for each of many rows keep the multiply-add units busy: which, the model of register
-    tiles says. A single row is limited by memory, and takes the widest block that its accumulators fill.
+    tiles says. Columns that no block divides are padded. A single row is limited by memory, and takes the widest block
+    that its accumulators fill; where padding would be needed, it reads the rows of the weight as they are.
     """
     cpu = features(target)
     lanes = cpu.lanes(max(8, dt.bits(dtype)))
     if rows == 1:
         return next((lanes * n for n in (4, 2, 1) if columns % (lanes * n) == 0), None)
-    fitting = [n for n in (1, 2, 3) if columns % (lanes * n) == 0 and (n < 3 or columns >= _MIN_TASKS * lanes * n)]
-    if fitting:
-        return lanes * min(fitting, key=lambda n: _tile_time(cpu, rows, n))
-    return lanes // 2 if columns % (lanes // 2) == 0 and lanes >= 8 else None
+    candidates = [n for n in (1, 2, 3) if n < 3 or columns >= _MIN_TASKS * lanes * n]
+    fitting = [n for n in candidates if columns % (lanes * n) == 0]
+    return lanes * min(fitting or candidates, key=lambda n: -(-columns // (lanes * n)) * n * _tile_time(cpu, rows, n))
 
 
 def _tile_time(cpu: CpuFeatures, rows: int, registers: int) -> float:

@@ -83,7 +83,7 @@ def dense_pack(
         return te.sum(ops.cast(out_dtype, data(*i[:-1], k.var)) * ops.cast(out_dtype, w), axis=k)
 
     shape = (*data.shape[:-1], blocks * width)
-    product = te.compute(shape, body, name="T_dense_pack", tag="dense_pack")
+    product = te.compute(shape, body, name="T_dense_pack", tag="dense_pack", attrs={"block": width})
     if bias is None:
         return product
     return te.compute(

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import topi
-from tilewright.ir import dtype as dt
+from tilewright import te, topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
@@ -31,7 +30,6 @@ from tilewright.relay.op.strategy import (
 )
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.relay.type_infer.describe import describe_shape
-from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.tir.layout import Layout, layout
 
@@ -119,15 +117,6 @@ def _flat_rows(compute: Any) -> Any:
     return run
 
 
-def _small_block(units: int, dtype: str, target: Target) -> int | None:
-    """The block of a layer of few units, which no whole number of vectors covers: a classifier's 10, say."""
-    lanes = features(target).lanes(max(8, dt.bits(dtype)))
-    if units > 4 * lanes:
-        return None
-    block = max(d for d in range(1, 2 * lanes + 1) if units % d == 0)
-    return block if block >= 4 else None
-
-
 class Dense(OpDef):
     """data (..., k) times weight (n, k) transposed."""
 
@@ -169,7 +158,7 @@ class Dense(OpDef):
         if target is None or "cpu" not in target.keys or data.is_dynamic or weight.is_dynamic or len(data.shape) != 2:
             return None
         rows, units = int(data.shape[0]), int(weight.shape[0])
-        block = topi.cpu.dense_block(rows, units, data.dtype, target) or _small_block(units, data.dtype, target)
+        block = topi.cpu.dense_block(rows, units, data.dtype, target)
         if block is None:
             return None
         packed = DensePackAttrs(units, attrs.out_dtype, f"NC{block}n")
@@ -208,7 +197,10 @@ class Matmul(OpDef):
 
 
 class DensePack(OpDef):
-    """data (m, k) times a weight that is packed, for example as (n / 16, k, 16) in layout NC16n."""
+    """data (m, k) times a weight that is packed, for example as (n / 16, k, 16) in layout NC16n.
+
+    ``units`` may be less than the n that the weight has by less than a block: the last columns are padding.
+    """
 
     name = "nn.contrib_dense_pack"
     inputs = ("data", "weight")
@@ -232,12 +224,21 @@ class DensePack(OpDef):
         else:
             units, weight_inner = canonical_shape(weight.shape, attrs.weight_layout, "NC", "weight")
             _check_inner(data, weight, inner, weight_inner)
+            whole, wanted = known(units), attrs.units
+            if whole is not None and wanted is not None and wanted != whole:
+                block = known(weight.shape[-1]) if len(weight.shape) == 3 else None
+                relations.require(
+                    block is not None and 0 <= whole - wanted < block,
+                    f"units is {wanted}, but the weight has {whole} columns in layout {attrs.weight_layout}",
+                )
+                units = as_expr(wanted)
         return TensorType((rows, units), attrs.out_dtype or data.dtype)
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """numpy.matmul of the unpacked weight."""
-        return [_product(inputs[0], transform_array(inputs[1], attrs.weight_layout, "NC").T, attrs)]
+        weight = transform_array(inputs[1], attrs.weight_layout, "NC")
+        return [_product(inputs[0], weight[: attrs.units].T, attrs)]
 
     @staticmethod
     def infer_correct_layout(
@@ -248,8 +249,14 @@ class DensePack(OpDef):
 
     @staticmethod
     def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-        """The packed kernel."""
-        compute = wrap_compute_dense(topi.cpu.dense_pack)
+        """The packed kernel, and the columns that are no padding."""
+
+        def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+            (product,) = wrap_compute_dense(topi.cpu.dense_pack)(attrs, inputs, out_type)
+            if known(product.shape[1]) == known(out_type.shape[1]):
+                return [product]
+            return [te.compute(out_type.shape, lambda i, j: product(i, j), name="T_dense_cut", tag="injective")]
+
         return one_implementation(compute, wrap_topi_schedule(topi.cpu.schedule_dense_pack), "dense_pack.cpu")
 
 
