@@ -18,26 +18,24 @@ LARGE_ELEMENTS = 1024
 class Work:
     """The work in one run.
 
-    `flops`: two per multiply-add of convolutions, matrix products and recurrent cells. `weight_bytes`: stored
-    size of the weights, without tables that a Gather picks rows from.
+    `flops`: two per multiply-add of convolutions, matrix products and recurrent cells; None where shapes are not known.
+    `weight_bytes`: stored size of the weights, without tables that a Gather picks rows from.
     """
 
-    flops: int
+    flops: int | None
     weight_bytes: int
 
 
 def count(path: Path) -> Work:
-    """The work in one run of the ONNX model at `path`, whose input shapes are all known.
-
-    Raises ValueError naming the node whose shapes cannot be inferred.
-    """
+    """The work in one run of the ONNX model at `path`, whose input shapes are all known."""
     model = onnx.load(str(path))
     streamed = {name for node in model.graph.node for name in _read_whole(node)}
     weight_bytes = sum(_bytes(tensor) for tensor in model.graph.initializer if tensor.name in streamed)
     _drop_large_initializers(model.graph)
     inferred = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     shapes = _shapes(inferred.graph)
-    return Work(sum(_node_flops(node, shapes) for node in inferred.graph.node), weight_bytes)
+    flops = [_node_flops(node, shapes) for node in inferred.graph.node]
+    return Work(None if None in flops else sum(n for n in flops if n is not None), weight_bytes)
 
 
 def _read_whole(node: NodeProto) -> list[str]:
@@ -71,25 +69,24 @@ def _shapes(graph: GraphProto) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _node_flops(node: NodeProto, shapes: dict[str, tuple[int, ...]]) -> int:
+def _node_flops(node: NodeProto, shapes: dict[str, tuple[int, ...]]) -> int | None:
+    """The operations of one node; None where a shape is missing, which ONNX cannot infer for every operator."""
     if node.op_type not in {"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM"}:
         return 0
-
-    def shape(name: str) -> tuple[int, ...]:
-        if name not in shapes:
-            label = node.name or node.output[0]
-            raise ValueError(f"cannot count the work of {node.op_type} {label!r}: the shape of {name!r} is unknown")
-        return shapes[name]
-
+    data, weight, result = (shapes.get(name) for name in (node.input[0], node.input[1], node.output[0]))
+    if data is None or weight is None or (result is None and node.op_type not in {"ConvTranspose", "LSTM"}):
+        return None
     if node.op_type == "ConvTranspose":
-        # every input element meets each of its channel's filters once
-        return 2 * math.prod(shape(node.input[0])) * math.prod(shape(node.input[1])[1:])
-    if node.op_type == "Conv":
-        return 2 * math.prod(shape(node.output[0])) * math.prod(shape(node.input[1])[1:])
+        return 2 * math.prod(data) * math.prod(weight[1:])  # every input element meets each filter of its channel once
     if node.op_type == "LSTM":
-        steps, batch, features = shape(node.input[0])
-        directions, gates, hidden = shape(node.input[2])
+        steps, batch, features = data
+        recurrent = shapes.get(node.input[2])
+        if recurrent is None:
+            return None
+        directions, gates, hidden = recurrent
         return 2 * steps * batch * directions * gates * (features + hidden)
+    assert result is not None
+    if node.op_type == "Conv":
+        return 2 * math.prod(result) * math.prod(weight[1:])
     transposed = any(item.name == "transA" and item.i for item in node.attribute)
-    reduced = shape(node.input[0])[-2 if transposed else -1]
-    return 2 * math.prod(shape(node.output[0])) * reduced
+    return 2 * math.prod(result) * data[-2 if transposed else -1]

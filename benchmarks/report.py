@@ -90,8 +90,10 @@ class ModelResult:
             return None
         return self.engines[peer].median / self.engines[OURS].median
 
-    def compute_share(self, engine: str, machine: Machine) -> float:
+    def compute_share(self, engine: str, machine: Machine) -> float | None:
         """Useful operations per second over the FMA peak; Winograd, which does fewer, may pass 1."""
+        if self.work.flops is None:
+            return None
         gflops = self.work.flops / self.engines[engine].median * 1e-9
         return gflops / machine.best_gflops(self.threads)
 
@@ -122,6 +124,7 @@ def rows(result: ModelResult, machine: Machine) -> list[tuple[str, ...]]:
     made: list[tuple[str, ...]] = []
     for name, engine in result.engines.items():
         ratio = result.ratio() if name == OURS else None
+        share = result.compute_share(name, machine)
         cells = (
             result.model,
             str(result.threads),
@@ -133,7 +136,7 @@ def rows(result: ModelResult, machine: Machine) -> list[tuple[str, ...]]:
             f"{engine.ready_seconds:.1f}",
             f"{engine.peak_mib:.0f}",
             f"{np.mean(engine.cpu):.2f}",
-            f"{100 * result.compute_share(name, machine):.0f} %",
+            "" if share is None else f"{100 * share:.0f} %",
             f"{100 * result.bandwidth_share(name, machine):.0f} %",
         )
         made.append(cells)

@@ -306,6 +306,19 @@ def test_passes_keep_what_a_network_computes(step: object) -> None:
     np.testing.assert_allclose(interpret(after, inputs), interpret(before, inputs), rtol=1e-4)
 
 
+def test_a_scale_that_the_network_computes_is_not_folded() -> None:
+    rng = np.random.default_rng(0)
+    w1, w3 = (relay.const(rng.random((8, 8, k, k), "float32")) for k in (1, 3))
+    x = relay.var("x", shape=(1, 8, 6, 6))
+    gate = relay.sigmoid(relay.nn.conv2d(relay.nn.global_avg_pool2d(x), w1, kernel_size=1, channels=8))
+    before = relay.nn.conv2d(relay.multiply(x, gate), w3, kernel_size=3, channels=8)
+    after = relay.multiply(relay.nn.conv2d(x, w3, kernel_size=3, channels=8), gate)
+    for body in (before, after):
+        mod = transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], body)))
+        with PassContext(opt_level=3):
+            assert tvm.ir.structural_equal(transform.FoldScaleAxis()(mod), mod)
+
+
 def test_folding_scales_leaves_no_multiplication_of_activations() -> None:
     with PassContext(opt_level=3):
         mod = transform.BackwardFoldScaleAxis()(transform.ForwardFoldScaleAxis()(parse(SCALED)))

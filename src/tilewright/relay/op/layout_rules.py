@@ -158,7 +158,10 @@ def reduction(
 def concatenation(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """Any layout whose split parts divide every input's extent along the joined axis."""
+    """Any layout whose split parts divide every input's extent along the joined axis; a split one before a plain one.
+
+    Plain inputs come of operators that know no layouts, and mostly go into ones that want split ones.
+    """
     fields = old_in_types[0].fields if isinstance(old_in_types[0], TupleType) else old_in_types
     old = next((item for item in old_in_layouts if item), UNDEFINED)
     count = len(old_in_layouts)
@@ -167,7 +170,7 @@ def concatenation(
         axis = int(attrs.axis) % len(fields[0].shape)
         letter = old[axis]
         extents = [known(t.shape[axis]) for t in fields if isinstance(t, TensorType)]
-        for new in new_in_layouts:
+        for new in sorted(new_in_layouts, key=lambda item: -item.factor_of(letter)):
             factor = new.factor_of(letter)
             if (
                 new

@@ -34,7 +34,8 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.runtime.ndarray import numpy_view
@@ -42,6 +43,7 @@ from tilewright.tir.layout import layout
 
 _PASS_THROUGH = frozenset({"nn.relu", "nn.leaky_relu", "nn.max_pool2d", "nn.global_max_pool2d"})
 _LINEAR = frozenset({"nn.avg_pool2d", "nn.global_avg_pool2d"})
+_MOST_SCALE_OPERATORS = 64  # that a scale is looked through for where it comes from
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,24 @@ def scale_shape_matches(data: Type, scale: Type, axes: Sequence[int]) -> bool:
     if position < 0 or offset < 0 or shape[position] != extents[axis]:
         return False
     return all(extent == 1 for i, extent in enumerate(shape) if i != position)
+
+
+def is_scale(data: RelayExpr, scale: RelayExpr, axes: Sequence[int]) -> bool:
+    """Whether ``scale`` varies along ``axes`` of ``data`` alone, and comes of weights.
+
+    A gate that the network computes, as of squeeze and excitation, would make new weights in every run.
+    """
+    if not scale_shape_matches(data.checked_type, scale.checked_type, axes):
+        return False
+    pending = [scale]
+    for expr in pending:
+        if isinstance(expr, Call) and isinstance(expr.op, Op) and len(pending) <= _MOST_SCALE_OPERATORS:
+            if expr.op.get_attr("TOpPattern", OpPattern.OPAQUE) > OpPattern.INJECTIVE:
+                return False
+            pending += expr.args
+        elif not isinstance(expr, Constant | Var):
+            return False
+    return True
 
 
 def squeezed_scale(scale: RelayExpr, rank: int, data_rank: int, axes: Sequence[int]) -> RelayExpr:
@@ -252,7 +272,7 @@ class _ForwardFolder(_Folder):
     def _lift(self, expr: Call) -> RelayExpr | None:
         message = self.messages[expr]
         for data, scale in (expr.args, reversed(expr.args)):
-            if not scale_shape_matches(data.checked_type, scale.checked_type, message.axes):
+            if not is_scale(data, scale, message.axes):
                 continue
             if message.positive and not is_all_positive(scale):
                 continue
@@ -356,7 +376,7 @@ class _BackwardFolder(_Folder):
     def _absorbs_product(self, call: Call) -> _Message | None:
         for data, scale in (call.args, reversed(call.args)):
             inner = self._single_use(data)
-            if inner and scale_shape_matches(data.checked_type, scale.checked_type, inner.axes):
+            if inner and is_scale(data, scale, inner.axes):
                 return inner
         return None
 
@@ -364,7 +384,7 @@ class _BackwardFolder(_Folder):
         if _op_name(expr) == "multiply":
             for data, scale in (expr.args, reversed(expr.args)):
                 message = self._single_use(data)
-                if message is None or not scale_shape_matches(data.checked_type, scale.checked_type, message.axes):
+                if message is None or not is_scale(data, scale, message.axes):
                     continue
                 if not message.positive or is_all_positive(scale):
                     assert isinstance(data, Call)

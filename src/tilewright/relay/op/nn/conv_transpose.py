@@ -32,6 +32,7 @@ from tilewright.relay.op.nn.conv_common import (
     result_dtype,
     shape_in_layout,
 )
+from tilewright.relay.op.nn.conv_transpose_legalize import as_convolution
 from tilewright.relay.op.relations import dim_map, known
 from tilewright.relay.op.strategy import OpStrategy, one_implementation, output_dtype, wrap_topi_schedule
 from tilewright.relay.op.transform.layout import transform_array
@@ -204,6 +205,7 @@ def _declare(rank: int, attrs_class: type[Attrs], compute: Any, schedule: Any) -
             "infer_type": staticmethod(lambda types, attrs, solver: _infer(types, attrs, solver, rank)),
             "evaluate": staticmethod(lambda attrs, inputs: _evaluate(attrs, inputs, rank)),
             "strategy": staticmethod(strategy),
+            "legalize": staticmethod(lambda attrs, args, types: as_convolution(rank, attrs, args, types)),
             "infer_correct_layout": staticmethod(conv_layouts),
             "convert_op_layout": staticmethod(convert),
         },

@@ -1,0 +1,90 @@
+"""Transposed convolutions as convolutions, which have fast kernels.
+
+With stride s, output position ``t = s * u + r`` (0 <= r < s) takes the kernel's elements ``k = s * j + r`` of the
+inputs ``u - j``: for each of the s phases r a convolution of the data with a smaller kernel. One convolution computes
+all phases as channels, and a transposition puts them beside one another::
+
+    nn.conv2d_transpose(x, w, strides=[2, 2], kernel_size=[2, 2])    w: (I, O, 2, 2)
+    ->
+    %0 = nn.conv2d(x, v, channels=4 * O, kernel_size=[1, 1])         v: (4 * O, I, 1, 1), from w while compiling
+    %1 = reshape(%0, newshape=[n, 2, 2, O, h, w])
+    reshape(transpose(%1, axes=[0, 3, 4, 1, 5, 2]), newshape=[n, O, 2 * h, 2 * w])
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.op.attributes import ints
+from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.nn.conv_common import SPATIAL
+from tilewright.relay.op.nn.pad import pad
+from tilewright.relay.op.transform.axes import reverse, transpose
+from tilewright.relay.op.transform.layout import layout_transform
+from tilewright.relay.op.transform.reshape import reshape
+from tilewright.relay.op.transform.slicing import strided_slice
+
+
+def as_convolution(rank: int, attrs: Any, args: Sequence[RelayExpr], types: Sequence[Type]) -> RelayExpr | None:
+    """``nn.conv{rank}d_transpose`` as a convolution; None for groups, dilation, other layouts and unknown shapes."""
+    data, weight, result = types
+    plain = f"NC{SPATIAL[rank]}"
+    assert isinstance(data, TensorType) and isinstance(weight, TensorType) and isinstance(result, TensorType)
+    if any(t.is_dynamic for t in (data, weight, result)) or {int(attrs.groups), *ints(attrs.dilation)} != {1}:
+        return None
+    if attrs.data_layout != plain or (attrs.out_layout or plain) != plain or math.prod(result.concrete_shape) == 0:
+        return None
+    batch, _, *extents = data.concrete_shape
+    channels, *outs = result.concrete_shape[1:]
+    strides, pads = ints(attrs.strides), padding_of(attrs.padding, rank)
+    kernel = [weight.concrete_shape[attrs.kernel_layout.index(letter)] for letter in SPATIAL[rank]]
+    taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
+    starts = [x + j - 1 for x, j in zip(extents, taps, strict=True)]  # positions u along each dimension
+    if any(p + o > s * u for p, o, s, u in zip(pads, outs, strides, starts, strict=False)):
+        return None  # output_padding beyond what any input reaches
+    phases = _phase_kernels(layout_transform(args[1], attrs.kernel_layout, f"IO{SPATIAL[rank]}"), weight, taps, attrs)
+    convolution = _convolution(rank, args[0], phases, taps, math.prod(strides) * channels, attrs)
+    # (n, s..., O, u...) to (n, O, u, s, ...): each position's phases follow it
+    split = reshape(convolution, [batch, *strides, channels, *starts])
+    order = [0, 1 + rank, *(axis for i in range(rank) for axis in (2 + rank + i, 1 + i))]
+    whole = reshape(transpose(split, order), [batch, channels, *(s * u for s, u in zip(strides, starts, strict=True))])
+    ends = [p + o for p, o in zip(pads, outs, strict=False)]
+    if all(p == 0 and e == s * u for p, e, s, u in zip(pads, ends, strides, starts, strict=False)):
+        return whole
+    return strided_slice(whole, [0, 0, *pads[:rank]], [batch, channels, *ends])
+
+
+def _phase_kernels(weight: RelayExpr, type_: TensorType, taps: Sequence[int], attrs: Any) -> RelayExpr:
+    """The kernels of all phases: (I, O, k...) to (s... * O, I, j...), the j backwards, missing elements 0."""
+    rank, strides = len(taps), ints(attrs.strides)
+    letters = attrs.kernel_layout
+    shape = [type_.concrete_shape[letters.index(letter)] for letter in f"IO{SPATIAL[rank]}"]
+    missing = [j * s - k for j, s, k in zip(taps, strides, shape[2:], strict=True)]
+    if any(missing):
+        weight = pad(weight, [(0, 0), (0, 0), *((0, m) for m in missing)])
+    pairs = [extent for pair in zip(taps, strides, strict=True) for extent in pair]
+    weight = reshape(weight, [*shape[:2], *pairs])
+    for axis in range(rank):
+        weight = reverse(weight, 2 + 2 * axis)
+    phases_first = [*(3 + 2 * i for i in range(rank)), 1, 0, *(2 + 2 * i for i in range(rank))]
+    return reshape(transpose(weight, phases_first), [math.prod(strides) * shape[1], shape[0], *taps])
+
+
+def _convolution(
+    rank: int, data: RelayExpr, weight: RelayExpr, taps: Sequence[int], channels: int, attrs: Any
+) -> RelayExpr:
+    from tilewright.relay.op.nn import conv1d, conv2d, conv3d
+
+    make = {1: conv1d, 2: conv2d, 3: conv3d}[rank]
+    return make(
+        data,
+        weight,
+        padding=[j - 1 for j in taps],
+        channels=channels,
+        kernel_size=list(taps),
+        out_dtype=attrs.out_dtype,
+    )
