@@ -83,6 +83,8 @@ def optimization_passes() -> list[Any]:
         transform.FoldConstant(),
         transform.FoldExplicitPadding(),
         transform.RecognizeLayerNorm(),
+        transform.RecognizeAttention(),
+        transform.MergeTransposes(),
         transform.SinkReshape(),
         transform.PadChannels(),
         transform.AlterOpLayout(),

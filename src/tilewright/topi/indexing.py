@@ -21,13 +21,15 @@ def _index(value: PrimExpr) -> PrimExpr:
 
 
 def _bounded(index: PrimExpr, extent: Any, mode: str) -> PrimExpr:
-    extent = ops.cast(index.dtype, ops.as_expr(extent))
+    """``index`` within ``extent``, in its dtype: what is inlined around it reckons with the other axes'."""
+    size = ops.as_expr(extent)
+    extent = ops.cast(index.dtype, size)
     if mode == "clip":
-        return ops.minimum(ops.maximum(index, ops.const(0, index.dtype)), extent - 1)
+        return ops.cast(size.dtype, ops.minimum(ops.maximum(index, ops.const(0, index.dtype)), extent - 1))
     if mode == "wrap":
-        return ops.floormod(index, extent)
+        return ops.cast(size.dtype, ops.floormod(index, extent))
     if mode == "fast":
-        return index
+        return ops.cast(size.dtype, index)
     raise InvalidShapeError(f"take mode is clip, wrap or fast, found {mode!r}")
 
 

@@ -27,7 +27,9 @@ from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Le
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
 from tilewright.relay.transform.inline import Inline, InlineFunctions, RemoveUnusedFunctions
 from tilewright.relay.transform.isolate_views import IsolateViews
+from tilewright.relay.transform.merge_transposes import MergeTransposes
 from tilewright.relay.transform.pad_channels import PadChannels
+from tilewright.relay.transform.recognize_attention import RecognizeAttention
 from tilewright.relay.transform.recognize_layer_norm import RecognizeLayerNorm
 from tilewright.relay.transform.share_packed_weights import SharePackedWeights
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
@@ -37,10 +39,10 @@ from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 
 __all__ = [
     "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "CombineParallelConv2D",
-    "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr",
-    "FastMath", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps",
-    "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews", "Legalize", "PadChannels", "Pass",
-    "PassContext", "PassInfo", "PrintIR", "RecognizeLayerNorm", "RemoveUnusedFunctions", "Sequential",
-    "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape", "ToANormalForm", "ToGraphNormalForm",
-    "function_pass", "module_pass",
+    "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "FastMath",
+    "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType",
+    "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews", "Legalize", "MergeTransposes", "PadChannels", "Pass",
+    "PassContext", "PassInfo", "PrintIR", "RecognizeAttention", "RecognizeLayerNorm", "RemoveUnusedFunctions",
+    "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape", "ToANormalForm",
+    "ToGraphNormalForm", "function_pass", "module_pass",
 ]  # fmt: skip

@@ -225,8 +225,22 @@ class _Partitioner:
                     kind <= OpPattern.OUT_ELEMWISE_FUSABLE if is_sink else kind <= OpPattern.INJECTIVE
                 )
         elif pattern in (OpPattern.INJECTIVE, OpPattern.TUPLE) and phase == 1:
-            return lambda kind, is_sink: kind <= OpPattern.INJECTIVE
+            last = OpPattern.COMM_REDUCE if self._taken_as_read(node) else OpPattern.INJECTIVE
+            return lambda kind, is_sink: kind <= (last if is_sink else OpPattern.INJECTIVE)
         return None
+
+    @staticmethod
+    def _taken_as_read(node: _Node) -> bool:
+        """Whether the post-dominator reads through ``node``: it asks for that, and each element has one origin."""
+        sink, expr = node.dom_parent, node.expr
+        return (
+            sink is not None
+            and isinstance(sink.expr, Call)
+            and isinstance(sink.expr.op, Op)
+            and bool(sink.expr.op.get_attr("TTakesInjective", False))
+            and isinstance(expr, Call)
+            and all(isinstance(a.checked_type, TensorType) for a in expr.args)
+        )
 
     def _fuse_into_fused_tuple(self, node: _Node, sink: _Node) -> None:
         root = sink.root()

@@ -2,12 +2,14 @@
 
 injective.py reduction.py softmax.py pooling.py extern.py   by kind of compute
 layer_norm.py         rows normalised in cache
+attention.py          scores, softmax and weighted sum of a few rows at a time
 conv2d.py             channel-packed convolution, the fast path (``conv2d_layouts`` chooses the layouts)
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
 winograd.py           channel-packed 3x3 convolution with fewer multiplications
 dense.py              dense, matmul, batch_matmul             tiling.py             the choice of register tiles
 """
 
+from tilewright.topi.cpu.attention import attention, schedule_attention
 from tilewright.topi.cpu.conv2d import Conv2dLayouts, conv2d_layouts, conv2d_NCHWc, schedule_conv2d_NCHWc
 from tilewright.topi.cpu.conv2d_plain import (
     conv2d_nchw,
@@ -53,14 +55,14 @@ from tilewright.topi.cpu.softmax import schedule_softmax
 from tilewright.topi.cpu.winograd import conv2d_NCHWc_winograd, schedule_conv2d_NCHWc_winograd
 
 __all__ = [
-    "Conv2dLayouts", "batch_matmul", "conv2d_NCHWc", "conv2d_NCHWc_winograd", "conv2d_layouts", "conv2d_nchw",
-    "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack", "group_conv2d_nchw", "schedule_adaptive_pool",
-    "schedule_batch_matmul", "schedule_broadcast", "schedule_concatenate", "schedule_conv1d_ncw",
-    "schedule_conv2d_NCHWc", "schedule_conv2d_NCHWc_winograd", "schedule_conv2d_hwcn",
-    "schedule_conv2d_nchw", "schedule_conv2d_nhwc",
-    "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw", "schedule_conv_direct", "schedule_dense",
-    "schedule_dense_nopack", "schedule_dense_pack", "schedule_depthwise_conv2d_NCHWc",
-    "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc", "schedule_elemwise", "schedule_extern",
-    "schedule_group_conv2d_nchw", "schedule_injective", "schedule_injective_from_existing", "schedule_layer_norm",
-    "schedule_matmul", "schedule_pool", "schedule_reduce", "schedule_softmax",
+    "Conv2dLayouts", "attention", "batch_matmul", "conv2d_NCHWc", "conv2d_NCHWc_winograd", "conv2d_layouts",
+    "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack", "group_conv2d_nchw",
+    "schedule_adaptive_pool", "schedule_attention", "schedule_batch_matmul", "schedule_broadcast",
+    "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv2d_NCHWc", "schedule_conv2d_NCHWc_winograd",
+    "schedule_conv2d_hwcn", "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw",
+    "schedule_conv3d_ncdhw", "schedule_conv_direct", "schedule_dense", "schedule_dense_nopack", "schedule_dense_pack",
+    "schedule_depthwise_conv2d_NCHWc", "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc",
+    "schedule_elemwise", "schedule_extern", "schedule_group_conv2d_nchw", "schedule_injective",
+    "schedule_injective_from_existing", "schedule_layer_norm", "schedule_matmul", "schedule_pool", "schedule_reduce",
+    "schedule_softmax",
 ]  # fmt: skip

@@ -10,6 +10,7 @@ from tilewright.relay.op.nn.activation import (
     relu,
     softmax,
 )  # fmt: skip
+from tilewright.relay.op.nn.attention import attention
 from tilewright.relay.op.nn.bias_add import bias_add
 from tilewright.relay.op.nn.conv1d import conv1d
 from tilewright.relay.op.nn.conv2d import contrib_conv2d_nchwc, contrib_depthwise_conv2d_nchwc, conv2d
@@ -52,8 +53,8 @@ from tilewright.relay.op.tensor.unary import fast_erf, fast_exp, fast_tanh
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
-    "adaptive_max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_flatten", "batch_matmul", "batch_norm",
-    "batch_to_space_nd", "bias_add", "contrib_conv2d_nchwc",
+    "adaptive_max_pool3d", "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_flatten", "batch_matmul",
+    "batch_norm", "batch_to_space_nd", "bias_add", "contrib_conv2d_nchwc",
     "contrib_conv2d_winograd_nchwc_without_weight_transform", "contrib_conv2d_winograd_weight_transform",
     "contrib_dense_pack", "contrib_depthwise_conv2d_nchwc",
     "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "cross_entropy",

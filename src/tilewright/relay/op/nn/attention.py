@@ -1,0 +1,106 @@
+"""Scaled dot-product attention, ``nn.attention``: what RecognizeAttention makes of its parts. Not in TVM 0.8."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
+from tilewright.relay.type_infer.describe import describe_shape
+
+
+class AttentionAttrs(Attrs):
+    """What the scores are multiplied with before the mask is added."""
+
+    scale: float = 1.0
+
+
+def _agree(what: str, a: Any, b: Any) -> None:
+    if known(a) is not None and known(b) is not None and known(a) != known(b):
+        raise TypeInferenceError(f"{what} differ, {known(a)} and {known(b)}")
+
+
+def _check_mask(mask: TensorType, scores: tuple[Any, ...]) -> None:
+    relations.require_rank(mask, 4, "mask")
+    for have, want in zip(mask.shape, scores, strict=True):
+        if known(have) is not None and known(want) is not None and known(have) not in (1, known(want)):
+            raise TypeInferenceError(
+                f"mask {describe_shape(mask.shape)} does not broadcast to the scores {describe_shape(scores)}"
+            )
+
+
+class Attention(OpDef):
+    """softmax(query @ key.T * scale + mask) @ value, for every head.
+
+    query (batch, heads, rows, depth), key (batch, heads, keys, depth), value (batch, heads, keys, width) and, if it is
+    given, a mask that broadcasts to (batch, heads, rows, keys); the result is (batch, rows, heads, width).
+    """
+
+    name = "nn.attention"
+    inputs = None
+    attrs_type = AttentionAttrs
+    pattern = OpPattern.COMM_REDUCE
+    takes_injective = True
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Checks that the operands fit together."""
+        if len(types) not in (3, 4):
+            raise TypeInferenceError(f"takes query, key, value and perhaps a mask, not {len(types)} operands")
+        found = relations.tensors(types, ("query", "key", "value", "mask")[: len(types)])
+        if found is None:
+            return None
+        query, key, value, *masks = found
+        for tensor, name in zip((query, key, value), ("query", "key", "value"), strict=True):
+            relations.require_rank(tensor, 4, name)
+        batch, heads, rows, depth = query.shape
+        keys, width = value.shape[2:]
+        for other, name in ((key, "key"), (value, "value")):
+            _agree(f"the batches of query and {name}", batch, other.shape[0])
+            _agree(f"the heads of query and {name}", heads, other.shape[1])
+        _agree("the depths of query and key", depth, key.shape[3])
+        _agree("the numbers of keys and values", key.shape[2], keys)
+        for mask in masks:
+            _check_mask(mask, (batch, heads, rows, keys))
+        return TensorType((batch, rows, heads, width), query.dtype)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """In numpy."""
+        query, key, value, *masks = inputs
+        scores = np.matmul(query, np.swapaxes(key, 2, 3)) * np.asarray(attrs.scale, query.dtype)
+        for mask in masks:
+            scores = scores + mask
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+        context = np.matmul(powers / powers.sum(-1, keepdims=True), value)
+        return [np.ascontiguousarray(np.swapaxes(context, 1, 2)).astype(query.dtype, copy=False)]
+
+    @staticmethod
+    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+        """One kernel."""
+
+        def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+            query, key, value, *masks = inputs
+            return [topi.cpu.attention(query, key, value, masks[0] if masks else None, float(attrs.scale))]
+
+        return one_implementation(compute, wrap_topi_schedule(topi.cpu.schedule_attention), "attention.cpu")
+
+
+def attention(
+    query: RelayExpr, key: RelayExpr, value: RelayExpr, mask: RelayExpr | None = None, scale: float = 1.0
+) -> Call:
+    """softmax(query @ key.T * scale + mask) @ value of (batch, heads, rows or keys, columns) operands."""
+    return call("nn.attention", [query, key, value, *([] if mask is None else [mask])], AttentionAttrs(float(scale)))

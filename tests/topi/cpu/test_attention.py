@@ -1,0 +1,101 @@
+"""Attention in one kernel, against numpy in double precision."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.topi.harness import compiled, random
+
+from tilewright import topi
+from tilewright.target import Target
+from tilewright.target.features import features
+from tilewright.topi.cpu.attention import choose_attention_tiles
+
+Array = np.ndarray
+
+
+def expected(query: Array, key: Array, value: Array, mask: Array | None, scale: float) -> Array:
+    query, key, value = (a.astype("float64") for a in (query, key, value))
+    scores = np.einsum("bhqd,bhkd->bhqk", query, key) * scale
+    scores = scores if mask is None else scores + mask
+    with np.errstate(invalid="ignore"):
+        powers = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.einsum("bhqk,bhke->bqhe", powers / powers.sum(-1, keepdims=True), value)
+
+
+def check(query: Array, key: Array, value: Array, mask: Array | None = None, target: str = "llvm") -> Array:
+    arrays = [query, key, value, *([] if mask is None else [mask])]
+    found = compiled(
+        lambda q, k, v, *m: topi.cpu.attention(q, k, v, m[0] if m else None, 0.25), *arrays,
+        schedule=topi.cpu.schedule_attention, target=target,
+    )  # fmt: skip
+    np.testing.assert_allclose(found, expected(query, key, value, mask, 0.25), rtol=2e-5, atol=2e-5)
+    return found
+
+
+def operands(b: int, h: int, q: int, k: int, d: int, e: int) -> tuple[Array, Array, Array]:
+    return random(b, h, q, d) * 2, random(b, h, k, d, seed=1) * 2, random(b, h, k, e, seed=2)
+
+
+SHAPES = [
+    (1, 12, 32, 32, 16, 16),
+    (1, 3, 37, 53, 24, 40),  # nothing is a multiple of the vector
+    (2, 5, 8, 17, 7, 3),
+    (1, 1, 67, 64, 32, 32),  # one head: the rows run in parallel
+    (1, 12, 1, 129, 64, 64),  # decoding
+    (2, 3, 3, 5, 1, 2),
+    (1, 1, 4, 1, 1, 1),
+]
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_without_a_mask(shape: tuple[int, ...], target: str) -> None:
+    check(*operands(*shape), target=target)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("dims", [(0, 0, 0, 1), (1, 0, 1, 1), (0, 1, 1, 0), (1, 1, 1, 1), (0, 0, 0, 0)])
+def test_masks_broadcast(shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
+    b, h, q, k, _, _ = shape
+    mask_shape = [n if there else 1 for n, there in zip((b, h, q, k), dims, strict=True)]
+    check(*operands(*shape), mask=random(*mask_shape, seed=3))
+
+
+@pytest.mark.parametrize("q", [1, 21])
+def test_causal_mask(q: int) -> None:
+    mask = np.triu(np.full((1, 1, q, 21), -np.inf, "float32"), 22 - q)
+    check(*operands(1, 9, q, 21, 8, 8), mask=mask)
+
+
+@pytest.mark.parametrize("q", [1, 10])
+def test_a_row_of_the_most_negative_number_is_uniform_and_one_of_minus_infinity_is_undefined(q: int) -> None:
+    query, key, value = operands(1, 2, q, 21, 8, 8)
+    lowest = np.full((1, 1, 1, 21), np.finfo("float32").min, "float32")
+    found = check(query, key, value, lowest)
+    np.testing.assert_allclose(found[0, 0], value[0].mean(1), rtol=1e-5, atol=1e-6)
+    mask = np.full((1, 1, 1, 21), -np.inf, "float32")
+    assert np.isnan(check(query, key, value, mask)).all()
+
+
+@pytest.mark.parametrize("q", [2, 10])
+def test_large_scores_do_not_overflow(q: int) -> None:
+    query, key, value = operands(1, 2, q, 19, 8, 8)
+    check(query * 300, key * 300, value)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 0, 3, 4, 5), (0, 2, 5, 3, 4, 5), (1, 2, 5, 3, 4, 0)])
+def test_empty_results(shape: tuple[int, ...]) -> None:
+    arrays = operands(*shape)
+    found = compiled(topi.cpu.attention, *arrays, schedule=topi.cpu.schedule_attention)
+    assert found.shape == (shape[0], shape[2], shape[1], shape[5])
+
+
+@pytest.mark.parametrize("target", ["llvm -mcpu=skylake-avx512", "llvm -mcpu=haswell", "llvm -mcpu=x86-64-v2"])
+def test_tiles_fit_the_registers(target: str) -> None:
+    cpu = features(Target(target))
+    for rows in (4, 14, 128, 197):
+        tiles = choose_attention_tiles(cpu, rows, 197, 64, 64, 32)
+        for block in (tiles.score_block, tiles.value_block):
+            vectors = block // cpu.lanes(32)
+            assert vectors == 1 or tiles.rows * vectors + vectors + 1 <= cpu.vector_registers
