@@ -43,27 +43,34 @@ def schedule_depthwise_conv2d_NCHWc(outs: Any) -> te.Schedule:
     out = s[last]
     if last is not anchor:
         s[conv].set_scope("local")
-    n, c, oh, ow, block = out.op.axis
-    ow_outer, ow_inner = out.split(ow, factor=_tile_width(constant_extent(ow) or 1, anchor))
-    out.pragma(ow_outer, "loop_partition_hint", 1)
-    fused = out.fuse(n, c, oh)
-    if worth_threads(anchor):
-        out.parallel(fused)
-    unroll_and_vectorize(out, [ow_inner], block)
-    inner = s[accumulators]
-    inner.compute_at(out, ow_outer)
-    tn, tc, toh, tow, tblock = inner.op.axis
-    rh, rw = inner.op.reduce_axis
-    inner.reorder(tn, tc, toh, rh, rw, tow, tblock)
-    width, height = constant_extent(rw) or _MOST_TAPS, constant_extent(rh) or _MOST_TAPS
-    written_out = [tow] if width > _MOST_TAPS else [rw, tow] if width * height > _MOST_TAPS else [rh, rw, tow]
-    unroll_and_vectorize(inner, written_out, tblock)
+    schedule_windows(out, s[accumulators], parallel=worth_threads(anchor))
     return s
 
 
-def _tile_width(columns: int, anchor: Any) -> int:
+def schedule_windows(out: te.Stage, accumulators: te.Stage, parallel: bool) -> None:
+    """Schedule the windows of packed data (n, c, oh, ow, block): a tile of columns accumulates in registers.
+
+    ``accumulators`` reduces over the window's rows and columns, ``out`` stores a tile. Tiles whose windows reach into
+    the padding get loops of their own.
+    """
+    n, c, oh, ow, block = out.op.axis
+    rh, rw = accumulators.op.reduce_axis
+    width, height = constant_extent(rw) or _MOST_TAPS, constant_extent(rh) or _MOST_TAPS
+    ow_outer, ow_inner = out.split(ow, factor=_tile_width(constant_extent(ow) or 1, width))
+    out.pragma(ow_outer, "loop_partition_hint", 1)
+    fused = out.fuse(n, c, oh)
+    if parallel:
+        out.parallel(fused)
+    unroll_and_vectorize(out, [ow_inner], block)
+    accumulators.compute_at(out, ow_outer)
+    tn, tc, toh, tow, tblock = accumulators.op.axis
+    accumulators.reorder(tn, tc, toh, rh, rw, tow, tblock)
+    written_out = [tow] if width > _MOST_TAPS else [rw, tow] if width * height > _MOST_TAPS else [rh, rw, tow]
+    unroll_and_vectorize(accumulators, written_out, tblock)
+
+
+def _tile_width(columns: int, window: int) -> int:
     """Positions of a row to work on at a time: tiles of like size, each with registers to spare for what it loads."""
-    window = constant_extent(anchor.reduce_axis[1]) or 1
     most = machine().vector_registers // 2
     tiles = -(-columns // (min(most, 8) if window <= _NARROW else most))
     return -(-columns // tiles)

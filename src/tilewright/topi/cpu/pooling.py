@@ -18,7 +18,10 @@ from tilewright.topi.cpu.common import (
     vector_lanes,
     worth_threads,
 )
+from tilewright.topi.cpu.depthwise_conv2d import schedule_windows
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
+
+_LEAST_BLOCK = 4  # packed channels that are worth a vector
 
 
 def _is_pool(op: Any) -> bool:
@@ -29,7 +32,8 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     """Schedule a local, adaptive or global pooling with injective computes before and after it.
 
     The window is reduced for one row of output at a time; the innermost dimension (packed channels, or columns) is
-    vectorised. Where columns are innermost, padding is materialised per plane, so that no lane has to test for it.
+    vectorised. Packed channels are reduced in registers, a tile of columns at a time. Where columns are innermost,
+    padding is materialised per plane, so that no lane has to test for it.
     """
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
@@ -48,6 +52,13 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     follows = out.op is not pool and _same_shape(out.op, pool)
     stage = s[out.op] if follows else s[pool]
     axes = list(stage.op.axis)
+    if packed and len(axes) == 5 and len(pool.reduce_axis) == 2 and (constant_extent(axes[-1]) or 0) >= _LEAST_BLOCK:
+        sums = pool.output(0) if follows else s.cache_write(pool.output(0), "local")
+        s[sums].set_scope("local")
+        schedule_windows(s[out.op] if follows else s[pool], s[sums], parallel=worth_threads(pool))
+        if out.op is not pool and not follows:
+            schedule_injective_from_existing(s, out)
+        return s
     outer, inner = (axes[:2], axes[2:]) if len(axes) > 3 else (axes[:1], axes[1:])
     plane = fuse_all(stage, outer)
     assert plane is not None

@@ -1,0 +1,55 @@
+"""Pooling of packed channels against numpy: windows in the padding, tiles that do not divide a row, odd blocks."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import te, topi
+
+CASES = [
+    # n, chunks, h, w, block, kernel, stride, padding
+    (1, 2, 17, 17, 16, (3, 3), (1, 1), (1, 1, 1, 1)),
+    (2, 1, 13, 19, 8, (3, 2), (2, 1), (0, 1, 1, 0)),
+    (1, 3, 9, 41, 4, (2, 2), (2, 2), (0, 0, 0, 0)),
+    (1, 1, 7, 1, 24, (3, 1), (1, 1), (1, 0, 1, 0)),
+    (1, 2, 8, 8, 40, (5, 5), (1, 1), (2, 2, 2, 2)),
+    (1, 1, 11, 11, 3, (3, 3), (2, 2), (1, 1, 1, 1)),
+    (1, 2, 40, 6, 16, (37, 3), (1, 1), (0, 0, 0, 0)),
+]
+
+
+def pool(x: np.ndarray, case: tuple, kind: str, include: bool) -> np.ndarray:
+    *_, (kh, kw), (sh, sw), (top, left, bottom, right) = case
+    outside = -np.inf if kind == "max" else np.nan
+    wide = np.pad(x, [(0, 0), (0, 0), (top, bottom), (left, right), (0, 0)], constant_values=outside)
+    oh, ow = (wide.shape[2] - kh) // sh + 1, (wide.shape[3] - kw) // sw + 1
+    out = np.empty((*x.shape[:2], oh, ow, x.shape[4]), "float32")
+    for i, j in itertools.product(range(oh), range(ow)):
+        window = wide[:, :, i * sh : i * sh + kh, j * sw : j * sw + kw]
+        if kind == "max":
+            out[:, :, i, j] = window.max((2, 3))
+        else:
+            out[:, :, i, j] = np.nansum(window, (2, 3)) / (kh * kw) if include else np.nanmean(window, (2, 3))
+    return out
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(("kind", "include"), [("max", True), ("avg", True), ("avg", False)])
+def test_packed_pooling(case: tuple, kind: str, include: bool) -> None:
+    *shape, kernel, stride, padding = case
+    layout = f"NCHW{shape[-1]}c"
+    with tvm.target.Target("llvm"):
+        x = te.placeholder(shape, name="x")
+        y = topi.nn.pool2d(x, kernel, stride, (1, 1), padding, kind, layout=layout, count_include_pad=include)
+        for result in (y, topi.nn.relu(y)):
+            function = tvm.build(topi.cpu.schedule_pool([result], layout), [x, result])
+            array = np.random.default_rng(0).standard_normal(shape).astype("float32")
+            expected = pool(array, case, kind, include)
+            out = tvm.nd.empty(expected.shape)
+            function(tvm.nd.array(array), out)
+            wanted = expected if result is y else np.maximum(expected, 0)
+            np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-5, atol=1e-6)
