@@ -14,11 +14,11 @@ from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to, step_registers, tile_cost, tile_rate
 
-# Measured: bytes that come during a multiply-add from the last-level cache and from memory; the work of both of
-# Winograd's transforms on one position of one tile and vector, by the number of positions; and what of the time of the
-# faster of two things that are done at a time is not hidden by the slower one.
+# Measured: bytes that come during a multiply-add from the last-level cache and, inside of whole networks, from memory;
+# the work of both of Winograd's transforms on one position of one tile and vector, by the number of positions; and what
+# of the time of the faster of two things that are done at a time is not hidden by the slower one.
 _CACHE_BYTES = 13.0
-_MEMORY_BYTES = 5.0
+_MEMORY_BYTES = 3.0
 _TRANSFORM = {16: 4.0, 36: 7.0, 64: 12.0}
 _OVERLAP_LOSS = 0.25
 _CLEAR_GAIN = 1.15  # by how much Winograd must be faster than the direct way, its weights being larger
