@@ -52,9 +52,10 @@ KINDS = (
 class Kernel:
     """A distinct kernel of a compiled model.
 
-    `flops`: two for each multiply-add of the plain method, whatever the implementation. `bytes_read`,
-    `bytes_written`: sizes of arguments and results. `cost`: modelled time of one thread in vector multiply-adds
-    at the machine's peak, None without a model. `calls`: how many times a run of the model calls it.
+    `window`: elements of a convolution's window, 1 for other kernels. `flops`: two for each multiply-add of the
+    plain method, whatever the implementation. `bytes_read`, `bytes_written`: sizes of arguments and results.
+    `cost`: modelled time of one thread in vector multiply-adds at the machine's peak, None without a model.
+    `calls`: how many times a run of the model calls it.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Kernel:
     shape: str
     inputs: tuple[TensorType, ...]
     outputs: tuple[TensorType, ...]
+    window: int
     flops: int
     bytes_read: int
     bytes_written: int
@@ -71,6 +73,11 @@ class Kernel:
     implementation: str
     schedule: str
     cost: float | None
+
+    @property
+    def reuses_arguments(self) -> bool:
+        """Whether arithmetic is meant to limit the kernel: not so of products with one row, and of depthwise windows."""
+        return self.kind != "depthwise" and self.flops >= 4 * self.bytes
 
     @property
     def bytes(self) -> int:
@@ -109,6 +116,7 @@ def _describe(func: Function, name: str, digest: str, calls: int, report: Any, c
         label(anchor),
         inputs,
         outputs,
+        _window(anchor)[0] if kind_of(anchor) in ("conv", "depthwise") else 1,
         sum(flops_of(c) for c in operators),
         sum(map(_nbytes, inputs)),
         sum(map(_nbytes, outputs)),

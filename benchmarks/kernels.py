@@ -29,10 +29,12 @@ from tilewright.contrib import graph_executor
 from tilewright.runtime.module import set_num_threads
 from tilewright.testing import zoo
 
+from . import kernel_report as report
 from . import peak
+from .kernel_report import KernelResult, Timing, memory_bound
 from .kernel_work import KINDS, Kernel, kernels_of
 from .latency import find_model
-from .report import as_markdown, as_table, described_machine, write_json
+from .report import as_markdown, as_table, write_json
 
 WARM_CALLS = 8  # in one run of a graph: enough to make the cost of starting the run small
 MOST_COLD_CALLS = 1024  # a kernel that would need more is too small to be limited by memory
@@ -49,59 +51,6 @@ class Plan:
 
 THOROUGH = Plan(repeats=15, milliseconds=15)
 QUICK = Plan(repeats=5, milliseconds=4)
-
-
-@dataclass(frozen=True)
-class Timing:
-    """Median seconds of a call with so many threads: from caches, and, where it was measured, from memory."""
-
-    threads: int
-    warm: float
-    cold: float | None
-
-
-@dataclass
-class KernelResult:
-    """A kernel, the models that call it, and its times."""
-
-    kernel: Kernel
-    models: list[str]
-    timings: list[Timing]
-
-    def speedup(self, timing: Timing) -> float | None:
-        """How many times faster than on one thread."""
-        if timing.threads == 1:
-            return None
-        return next((one.warm / timing.warm for one in self.timings if one.threads == 1), None)
-
-    def gflops(self, timing: Timing) -> float | None:
-        """Operations of the plain method per nanosecond; None for kernels without multiply-adds."""
-        return self.kernel.flops / timing.warm * 1e-9 if self.kernel.flops else None
-
-    def modelled(self, timing: Timing, machine: peak.Machine) -> float | None:
-        """The cost model's seconds, for threads that share the work evenly."""
-        if self.kernel.cost is None:
-            return None
-        lanes = max(peak.vector_widths().values())
-        return self.kernel.cost * lanes * 2e-9 / machine.best_gflops(1) / timing.threads
-
-
-def limit(kernel: Kernel, threads: int, machine: peak.Machine, cold: bool) -> tuple[str, float]:
-    """The memory level that holds a kernel's arrays (DRAM when `cold`) and its measured GB/s.
-
-    Of a kernel that writes little, such as a product with one row, the reading bandwidth, else that of copies.
-    """
-    level = "DRAM"
-    if not cold and kernel.bytes <= peak.cache_bytes(3) // 2:
-        level = "L2" if kernel.bytes <= peak.cache_bytes(2) * threads // 2 else "L3"
-    rates = machine.read_gbps if kernel.bytes_written * 8 < kernel.bytes_read else machine.copy_gbps
-    return level, rates[level][threads]
-
-
-def memory_bound(kernel: Kernel, machine: peak.Machine) -> bool:
-    """Whether memory, not arithmetic, limits the kernel when its arrays are in no cache."""
-    balance = machine.best_gflops(1) / machine.copy_gbps["DRAM"][1]
-    return kernel.flops < balance * kernel.bytes
 
 
 def graph_of_calls(kernel: Kernel, calls: int, shared: bool) -> str:
@@ -206,83 +155,6 @@ def measure_models(
     return sorted(results.values(), key=lambda r: (KINDS.index(r.kernel.kind), -r.kernel.calls * r.timings[0].warm))
 
 
-HEADINGS = (
-    *("kind", "operators", "shape", "calls", "models", "threads", "µs", "GFLOP/s", "GB/s", "cold GB/s", "speed-up"),
-    *("model µs", "implementation", "schedule"),
-)
-LEFT = (0, 1, 2, 4, 12, 13)
-LEGEND = (
-    "GFLOP/s: of the plain method, and share of the FMA peak. GB/s: arguments and results, and share of the measured "
-    "bandwidth of the level that holds them; cold: of arrays in no cache, and share of DRAM's.\n"
-    "calls: in a run of the first model. speed-up: over one thread. model: what the cost model says, and its error."
-)
-
-
-def rows(result: KernelResult, machine: peak.Machine) -> list[tuple[str, ...]]:
-    """What the tables say of one kernel: a row of cells for each number of threads, under `HEADINGS`."""
-    kernel, made = result.kernel, []
-    models = result.models[0] + (f" +{len(result.models) - 1}" if len(result.models) > 1 else "")
-    for timing in result.timings:
-        gflops, speedup = result.gflops(timing), result.speedup(timing)
-        modelled = result.modelled(timing, machine)
-        share = "" if gflops is None else f"{gflops:.0f} ({gflops / machine.best_gflops(timing.threads):.0%})"
-        error = "" if modelled is None else f"{_microseconds(modelled)} ({modelled / timing.warm - 1:+.0%})"
-        made.append(
-            (
-                kernel.kind,
-                kernel.operators,
-                kernel.shape,
-                str(kernel.calls),
-                models,
-                str(timing.threads),
-                _microseconds(timing.warm),
-                share,
-                _bandwidth(kernel, timing.warm, timing.threads, machine, cold=False),
-                _bandwidth(kernel, timing.cold, timing.threads, machine, cold=True),
-                "" if speedup is None else f"{speedup:.2f}",
-                error,
-                kernel.implementation,
-                kernel.schedule,
-            )
-        )
-    return made
-
-
-def _microseconds(seconds: float) -> str:
-    return f"{1e6 * seconds:.{0 if seconds > 1e-4 else 1 if seconds > 1e-5 else 2}f}"
-
-
-def _bandwidth(kernel: Kernel, seconds: float | None, threads: int, machine: peak.Machine, cold: bool) -> str:
-    if seconds is None or kernel.kind == "gather":
-        return ""
-    level, most = limit(kernel, threads, machine, cold)
-    gbps = kernel.bytes / seconds * 1e-9
-    return f"{gbps:.0f} ({gbps / most:.0%}{'' if cold else f' {level}'})"
-
-
-def as_json(results: Sequence[KernelResult], machine: peak.Machine, settings: dict[str, Any]) -> dict[str, Any]:
-    """Everything measured, as what `json.dump` takes."""
-    kernels = []
-    for result in results:
-        entry = asdict(result.kernel)
-        for key in ("inputs", "outputs"):
-            entry[key] = [[list(t.concrete_shape), t.dtype] for t in getattr(result.kernel, key)]
-        entry["models"] = result.models
-        entry["timings"] = [
-            asdict(timing)
-            | {
-                "share_of_fma_peak": result.gflops(timing)
-                and result.gflops(timing) / machine.best_gflops(timing.threads),
-                "level": limit(result.kernel, timing.threads, machine, cold=False)[0],
-                "modelled": result.modelled(timing, machine),
-                "speedup": result.speedup(timing),
-            }
-            for timing in result.timings
-        ]
-        kernels.append(entry)
-    return {"machine": described_machine(machine), "settings": settings, "kernels": kernels}
-
-
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     options = argparse.ArgumentParser(
@@ -310,14 +182,21 @@ def main() -> None:
         machine = peak.measure(tuple(sorted({1, *arguments.threads})))
         results = measure_models(arguments.models, arguments.kinds, arguments.threads, machine, plan)
     groups = [
-        [line for result in results if result.kernel.kind == kind for line in rows(result, machine)] for kind in KINDS
+        [line for result in results if result.kernel.kind == kind for line in report.rows(result, machine)]
+        for kind in KINDS
     ]
-    console.print(as_table("Kernels of compiled models, fp32", HEADINGS, groups, LEFT, LEGEND))
+    console.print(
+        as_table("Kernels of compiled models, fp32", report.HEADINGS, groups, report.LEFT, "\n".join(report.LEGEND))
+    )
+    digest = report.digest(results, machine)
+    console.print(as_table("By kind", report.DIGEST, digest, (0,), report.DIGEST_LEGEND))
     settings = {"plan": asdict(plan), "models": arguments.models, "kinds": arguments.kinds}
-    write_json(arguments.json, as_json(results, machine, settings))
+    write_json(arguments.json, report.as_json(results, machine, settings))
     console.print(f"Written: {arguments.json}")
     if arguments.markdown:
-        arguments.markdown.write_text(as_markdown(HEADINGS, list(chain(*groups)), LEFT))
+        kernels = as_markdown(report.HEADINGS, list(chain(*groups)), report.LEFT)
+        by_kind = as_markdown(report.DIGEST, list(chain(*digest)), (0,))
+        arguments.markdown.write_text(f"{by_kind}\n{kernels}")
         console.print(f"Written: {arguments.markdown}")
 
 

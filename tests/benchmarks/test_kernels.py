@@ -10,7 +10,7 @@ from benchmarks.kernel_work import Kernel, kernels_of
 from benchmarks.peak import Machine
 
 import tilewright as tvm
-from benchmarks import kernels, report
+from benchmarks import kernel_report, kernels, report
 from tilewright import relay
 from tilewright.ir.type import TensorType
 from tilewright.testing import zoo
@@ -38,13 +38,16 @@ def test_kernels_of_a_small_network_are_measured(tmp_path: Path) -> None:
         assert all(0 < timing.warm < 0.1 for timing in result.timings)
         assert result.speedup(result.timings[0]) is None
         assert result.speedup(result.timings[1]) == result.timings[0].warm / result.timings[1].warm
-        for cells in kernels.rows(result, MACHINE):
-            assert len(cells) == len(kernels.HEADINGS)
+        for cells in kernel_report.rows(result, MACHINE):
+            assert len(cells) == len(kernel_report.HEADINGS)
     conv = next(r for r in results if r.kernel.kind == "conv")
     assert conv.kernel.schedule
     assert conv.gflops(conv.timings[0]) is not None
+    groups = kernel_report.digest(results, MACHINE)
+    assert [len(group) for group in groups] == [2 if kind in kinds else 0 for kind in kernels.KINDS]
+    assert all(len(cells) == len(kernel_report.DIGEST) for group in groups for cells in group)
     stored = tmp_path / "kernels.json"
-    report.write_json(stored, kernels.as_json(results, MACHINE, {}))
+    report.write_json(stored, kernel_report.as_json(results, MACHINE, {}))
     assert len(json.loads(stored.read_text())["kernels"]) == len(results)
 
 
@@ -98,19 +101,41 @@ def test_a_kernel_that_two_models_call_is_measured_once(tmp_path: Path) -> None:
 def test_bandwidth_is_compared_with_the_level_that_holds_the_arrays() -> None:
     def kernel(elements: int) -> Kernel:
         types = (TensorType((elements,), "float32"),)
-        return Kernel("k", "", "elementwise", "", "", types, types, 0, 4 * elements, 4 * elements, 1, "", "", None)
+        return Kernel("k", "", "elementwise", "", "", types, types, 1, 0, 4 * elements, 4 * elements, 1, "", "", None)
 
-    assert kernels.limit(kernel(64), 1, MACHINE, cold=False)[0] == "L2"
-    assert kernels.limit(kernel(64), 1, MACHINE, cold=True)[0] == "DRAM"
-    assert kernels.limit(kernel(1 << 30), 2, MACHINE, cold=False) == ("DRAM", 20.0)
+    assert kernel_report.limit(kernel(64), 1, MACHINE, cold=False)[0] == "L2"
+    assert kernel_report.limit(kernel(64), 1, MACHINE, cold=True)[0] == "DRAM"
+    assert kernel_report.limit(kernel(1 << 30), 2, MACHINE, cold=False) == ("DRAM", 20.0)
 
 
 def test_arithmetic_limits_a_kernel_of_many_operations_for_each_byte() -> None:
     types = (TensorType((4,), "float32"),)
 
     def kernel(flops: int) -> Kernel:
-        return Kernel("k", "", "conv", "", "", types, types, flops, 16, 16, 1, "", "", None)
+        return Kernel("k", "", "conv", "", "", types, types, 1, flops, 16, 16, 1, "", "", None)
 
-    assert kernels.memory_bound(kernel(0), MACHINE)
-    assert kernels.memory_bound(kernel(319), MACHINE)
-    assert not kernels.memory_bound(kernel(321), MACHINE)
+    assert kernel_report.memory_bound(kernel(0), MACHINE)
+    assert kernel_report.memory_bound(kernel(319), MACHINE)
+    assert not kernel_report.memory_bound(kernel(321), MACHINE)
+
+
+def test_targets_are_shares_of_the_peak_a_second_threads_gain_and_memory_bandwidth() -> None:
+    types = (TensorType((4,), "float32"),)
+
+    def result(kind: str, window: int, flops: int, *timings: kernel_report.Timing) -> kernel_report.KernelResult:
+        kernel = Kernel("k", "", kind, "", "", types, types, window, flops, 50, 50, 1, "", "", None)
+        return kernel_report.KernelResult(kernel, ["m"], list(timings))
+
+    def met(measured: kernel_report.KernelResult) -> list[bool | None]:
+        return [measured.meets_target(timing, MACHINE) for timing in measured.timings]
+
+    # at a peak of 100 GFLOP/s, 10**5 operations take 1 us
+    one, two = kernel_report.Timing(1, 1.05e-6, None), kernel_report.Timing(2, 0.6e-6, None)
+    assert met(result("dense", 1, 10**5, one, two)) == [True, False]
+    slower = kernel_report.Timing(1, 1.09e-6, None)
+    assert met(result("conv", 1, 10**5, slower)) == [False]
+    assert met(result("conv", 9, 10**5, slower)) == [True]
+    # at 10 GB/s, 100 bytes take 10 ns
+    assert met(result("pool", 1, 0, kernel_report.Timing(1, 1e-9, 11e-9))) == [True]
+    assert met(result("pool", 1, 0, kernel_report.Timing(1, 1e-9, 12e-9))) == [False]
+    assert met(result("softmax", 1, 0, kernel_report.Timing(1, 1e-9, None))) == [None]
