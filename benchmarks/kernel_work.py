@@ -76,7 +76,7 @@ class Kernel:
 
     @property
     def reuses_arguments(self) -> bool:
-        """Whether arithmetic is meant to limit the kernel: not so of products with one row, and of depthwise windows."""
+        """Whether arithmetic is meant to limit the kernel: not so for products with one row and depthwise windows."""
         return self.kind != "depthwise" and self.flops >= 4 * self.bytes
 
     @property
@@ -142,8 +142,12 @@ def kind_of(call: Call) -> str:
 
 
 def flops_of(call: Call) -> int:
-    """Two operations for each multiply-add of a convolution or a product; 0 for other operators."""
+    """Two operations for each multiply-add of a convolution, product or attention; 0 for other operators."""
     name = call.op.name
+    if name == "nn.attention":
+        batch, heads, rows, depth = _shape(call.args[0])
+        keys, width = _shape(call.args[2])[2:]
+        return 2 * batch * heads * rows * keys * (depth + width)
     if name == "nn.batch_matmul":
         inner = _shape(call.args[0])[1 if call.attrs.transpose_a else 2]
         return 2 * math.prod(_shape(call)) * inner

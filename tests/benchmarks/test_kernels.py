@@ -76,6 +76,12 @@ def test_work_of_products_and_what_is_fused_with_them() -> None:
     assert (kernel.kind, kernel.flops) == ("batch_matmul", 2 * 2 * 3 * 7 * 5)
 
 
+def test_work_of_attention_is_that_of_its_two_products() -> None:
+    query, key = relay.var("q", shape=(2, 3, 4, 5)), relay.var("k", shape=(2, 3, 6, 5))
+    (kernel,) = compiled_kernels(relay.nn.attention(query, key, relay.var("v", shape=(2, 3, 6, 7))))
+    assert (kernel.kind, kernel.flops) == ("attention", 2 * 2 * 3 * 4 * 6 * (5 + 7))
+
+
 @pytest.mark.parametrize(
     ("make", "kind"),
     [
