@@ -14,12 +14,13 @@ from tilewright.ir.op import Op
 from tilewright.ir.structural import structural_hash
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.nn.conv_common import canonical_shape
 from tilewright.relay.visitor import post_order
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
-from tilewright.topi.cpu.conv2d_cost import direct_cost, winograd_blockings
+from tilewright.topi.cpu.conv2d_cost import direct_cost, share_inside, winograd_blockings
 from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, tile_cost
 
 Shape = tuple[int, ...]
@@ -218,7 +219,18 @@ def modelled_cost(call: Call, cpu: CpuFeatures) -> float | None:
     if "winograd" in name:
         m = int(call.attrs.tile_size)
         return winograd_blockings(cpu, m, (-(-height // m), -(-width // m)), in_channels, chunks, batch)[0].cost
-    return direct_cost(cpu, (batch, in_channels, chunks * block), (height, width), window)
+    return direct_cost(cpu, (batch, in_channels, chunks * block), (height, width), window, _inside(call))
+
+
+def _inside(call: Call) -> float:
+    """The share of a convolution's products that are not with padding."""
+    attrs = call.attrs
+    pads = padding_of(attrs.padding, 2)
+    data, out = _shape(call.args[0])[2:4], _shape(call)[2:4]
+    return math.prod(
+        share_inside(data[i], out[i], int(attrs.kernel_size[i]), int(attrs.strides[i]), int(attrs.dilation[i]), pads[i])
+        for i in range(2)
+    )
 
 
 def _tensors(type_: Type) -> tuple[TensorType, ...]:

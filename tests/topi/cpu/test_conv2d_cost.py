@@ -9,9 +9,11 @@ from tilewright.topi.cpu import conv2d_cost
 TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64", "llvm -mcpu=core-avx2 -num-cores=64"]
 
 
-def chosen(channels: int, extent: int, sizes: tuple = (2, 4), dtype: str = "float32") -> int | None:
+def chosen(
+    channels: int, extent: int, sizes: tuple = (2, 4), dtype: str = "float32", inside: float = 1.0
+) -> int | None:
     target = Target("llvm -mcpu=core-avx2")
-    return conv2d_cost.choose_winograd_tile((1, channels, channels), (extent, extent), dtype, sizes, target)
+    return conv2d_cost.choose_winograd_tile((1, channels, channels), (extent, extent), inside, dtype, sizes, target)
 
 
 def test_the_model_wants_large_images_and_whole_vectors_of_channels() -> None:
@@ -41,6 +43,16 @@ def test_an_image_of_few_tiles_is_cut_along_its_channels_for_many_cores() -> Non
 
 def test_small_images_and_large_weights_count_what_memory_takes() -> None:
     cpu = features(Target("llvm -mcpu=core-avx2"))
-    products, memory = 8 * 9 * 4 * 2 * 2, 8 * 9 * 4 * 8 * 4 / 3.0
+    products, memory = 8 * 9 * 4 * 2 * 2, 8 * 9 * 4 * 8 * 4 / 4.0
     small = conv2d_cost.direct_cost(cpu, (1, 8, 32), (2, 2), 9)
     assert small > max(products, memory)
+
+
+def test_products_with_padding_count_nothing() -> None:
+    cpu = features(Target("llvm -mcpu=core-avx2"))
+    assert conv2d_cost.share_inside(7, 7, 3, before=1) == pytest.approx(19 / 21)
+    assert conv2d_cost.share_inside(8, 4, 3, stride=2, before=1) == pytest.approx(11 / 12)
+    assert conv2d_cost.share_inside(9, 5, 3, dilation=2) == 1
+    whole, part = (conv2d_cost.direct_cost(cpu, (1, 64, 64), (56, 56), 9, inside) for inside in (1.0, 0.5))
+    assert part < 0.6 * whole
+    assert chosen(64, 56) == 4 and chosen(64, 56, inside=0.2) is None

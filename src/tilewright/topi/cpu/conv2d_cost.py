@@ -18,7 +18,7 @@ from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to, step_registe
 # the work of both of Winograd's transforms on one position of one tile and vector, by the number of positions; and what
 # of the time of the faster of two things that are done at a time is not hidden by the slower one.
 _CACHE_BYTES = 13.0
-_MEMORY_BYTES = 3.0
+_MEMORY_BYTES = 4.0
 _TRANSFORM = {16: 4.0, 36: 7.0, 64: 12.0}
 _OVERLAP_LOSS = 0.25
 _CLEAR_GAIN = 1.15  # by how much Winograd must be faster than the direct way, its weights being larger
@@ -145,7 +145,12 @@ def _time_of_bytes(cpu: CpuFeatures, size: int) -> float:
 
 
 def choose_winograd_tile(
-    channels: tuple[int, int, int], out: tuple[int, int], dtype: str, tile_sizes: Sequence[int], target: Target
+    channels: tuple[int, int, int],
+    out: tuple[int, int],
+    inside: float,
+    dtype: str,
+    tile_sizes: Sequence[int],
+    target: Target,
 ) -> int | None:
     """Which of ``tile_sizes`` computes a 3x3 convolution fastest by the model; None when that is no clear gain.
 
@@ -153,6 +158,7 @@ def choose_winograd_tile(
     ----------
     channels : (batch, input channels, output channels)
     out : height and width of the output
+    inside : share of the direct method's products that are not with padding
     """
     cpu = features(target)
     lanes = cpu.lanes(32)
@@ -165,11 +171,20 @@ def choose_winograd_tile(
         for m in tile_sizes
     }
     best = min(costs, key=lambda m: costs[m], default=None)
-    direct = direct_cost(cpu, channels, out, 9)
+    direct = direct_cost(cpu, channels, out, 9, inside)
     return best if best is not None and costs[best] * _CLEAR_GAIN < direct else None
 
 
-def direct_cost(cpu: CpuFeatures, channels: tuple[int, int, int], out: tuple[int, int], window: int) -> float:
+def share_inside(extent: int, out: int, kernel: int, stride: int = 1, dilation: int = 1, before: int = 0) -> float:
+    """Along one dimension, the share of all elements of all windows that are not padding."""
+    starts = range(-before, out * stride - before, stride)
+    inside = sum(0 <= start + k * dilation < extent for start in starts for k in range(kernel))
+    return inside / (kernel * out)
+
+
+def direct_cost(
+    cpu: CpuFeatures, channels: tuple[int, int, int], out: tuple[int, int], window: int, inside: float = 1.0
+) -> float:
     """Modelled time of the direct convolution, as that of a ``Blocking``.
 
     Parameters
@@ -177,13 +192,14 @@ def direct_cost(cpu: CpuFeatures, channels: tuple[int, int, int], out: tuple[int
     channels : (batch, input channels that each output channel sums, output channels)
     out : height and width of the output
     window : elements of the kernel's window
+    inside : share of the products that are not with padding, which are left out
     """
     lanes = cpu.lanes(32)
     batch, in_channels, out_channels = channels
     chunks = max(1, out_channels // lanes)
     tile = choose_tile(cpu, out[1], divisors_up_to(chunks, 4))
     work = window * in_channels * chunks
-    products = batch * work * out[0] * out[1] * tile_cost(out[1], tile)
+    products = batch * work * out[0] * out[1] * inside * tile_cost(out[1], tile)
     memory = work * lanes * 4 / _MEMORY_BYTES
     return max(products, memory) + _OVERLAP_LOSS * min(products, memory)
 

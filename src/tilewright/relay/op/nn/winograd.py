@@ -31,7 +31,7 @@ from tilewright.relay.op.transform.layout import layout_transform
 from tilewright.target.target import Target
 from tilewright.tir.layout import Layout, layout
 from tilewright.topi.cpu import winograd
-from tilewright.topi.cpu.conv2d_cost import choose_winograd_tile
+from tilewright.topi.cpu.conv2d_cost import choose_winograd_tile, share_inside
 
 OPTION = "relay.conv2d.winograd"
 _TILE_SIZES = {"off": (), "2": (2,), "4": (2, 4), "6": (2, 4, 6)}
@@ -208,9 +208,11 @@ def winograd_call(inputs: Sequence[RelayExpr], attrs: Any, shape: Sequence[Any],
     batch, channels, height, width = (1 if d is None else int(d) for d in shape)
     top, left, bottom, right = padding_of(attrs.padding, 2)
     out = height + top + bottom - 2, width + left + right - 2
-    tile = choose_winograd_tile(
-        (batch, channels, int(attrs.channels)), out, str(inputs[1].data.dtype), _TILE_SIZES[level], target
-    )
+    if min(out) < 1:
+        return None
+    inside = share_inside(height, out[0], 3, before=top) * share_inside(width, out[1], 3, before=left)
+    dtype = str(inputs[1].data.dtype)
+    tile = choose_winograd_tile((batch, channels, int(attrs.channels)), out, inside, dtype, _TILE_SIZES[level], target)
     if tile is None:
         return None
     packed = layout_transform(inputs[1], "OIHW", attrs.kernel_layout)
