@@ -25,6 +25,7 @@ from tilewright.topi.cpu.common import (
 )
 
 _MIN_ROWS = 8  # outer iterations that suffice to occupy the threads
+_MANY_ROWS = 32  # outer iterations that occupy the threads evenly
 _SQUARE = 16  # rows of a square of a transposition: as many floats as a cache line holds
 _SQUARE_WORK = 4096  # elements from which the order of a transposition matters
 _MAX_LOADS = 32  # of a fused computation, as many reads are looked at
@@ -146,10 +147,13 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
         _schedule_transposed(stage, *transposed, out.dtype, parallel=work is None or work >= PARALLEL_WORK)
         return s
     count = fusable_suffix(stage.op)
-    inner = fuse_all(stage, axes[len(axes) - count :])
-    outer = fuse_all(stage, axes[: len(axes) - count])
-    inner_extent = _product(extents[len(axes) - count :])
-    outer_extent = _product(extents[: len(axes) - count])
+    lead = len(axes) - count
+    inner = fuse_all(stage, axes[lead:])
+    inner_extent = _product(extents[lead:])
+    if lead > 1 and (_product(extents[: lead - 1]) or 0) >= _MANY_ROWS:
+        lead -= 1  # a loop of its own: the indices of what is broadcast along it are computed once
+    outer = fuse_all(stage, axes[:lead])
+    outer_extent = _product(extents[:lead])
     assert inner is not None
     blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype))
     if work is not None and work < PARALLEL_WORK:
