@@ -83,6 +83,7 @@ def optimization_passes() -> list[Any]:
         transform.FoldConstant(),
         transform.FoldExplicitPadding(),
         transform.RecognizeLayerNorm(),
+        transform.RecognizeGelu(),
         transform.RecognizeAttention(),
         transform.MergeTransposes(),
         transform.SinkReshape(),

@@ -30,6 +30,7 @@ from tilewright.relay.transform.isolate_views import IsolateViews
 from tilewright.relay.transform.merge_transposes import MergeTransposes
 from tilewright.relay.transform.pad_channels import PadChannels
 from tilewright.relay.transform.recognize_attention import RecognizeAttention
+from tilewright.relay.transform.recognize_gelu import RecognizeGelu
 from tilewright.relay.transform.recognize_layer_norm import RecognizeLayerNorm
 from tilewright.relay.transform.share_packed_weights import SharePackedWeights
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
@@ -42,7 +43,7 @@ __all__ = [
     "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "FastMath",
     "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType",
     "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews", "Legalize", "MergeTransposes", "PadChannels", "Pass",
-    "PassContext", "PassInfo", "PrintIR", "RecognizeAttention", "RecognizeLayerNorm", "RemoveUnusedFunctions",
-    "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape", "ToANormalForm",
-    "ToGraphNormalForm", "function_pass", "module_pass",
+    "PassContext", "PassInfo", "PrintIR", "RecognizeAttention", "RecognizeGelu", "RecognizeLayerNorm",
+    "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape",
+    "ToANormalForm", "ToGraphNormalForm", "function_pass", "module_pass",
 ]  # fmt: skip

@@ -18,6 +18,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array, declare_unary
 from tilewright.relay.op.nn.bias_add import shape_along
 from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_compute_softmax, wrap_topi_schedule
+from tilewright.relay.op.tensor.unary import erf_array
 
 declare_unary("nn.relu", "max(data, 0)", lambda x: topi.nn.relu(x), lambda x: np.maximum(x, np.asarray(0, x.dtype)))
 
@@ -49,6 +50,39 @@ class LeakyRelu(OpDef):
         """numpy.where"""
         x = inputs[0]
         return [np.where(x > 0, x, x * np.asarray(attrs.alpha, x.dtype))]
+
+
+class GeluAttrs(Attrs):
+    """ "none", or "tanh" for the form with tanh."""
+
+    approximate: str = "none"
+
+
+class Gelu(OpDef):
+    """data times the probability that a standard normal variable is less; RecognizeGelu makes it. Not in TVM 0.8."""
+
+    name = "nn.gelu"
+    inputs = ("data",)
+    attrs_type = GeluAttrs
+    pattern = OpPattern.ELEMWISE
+
+    infer_type = staticmethod(relations.identity)
+    infer_correct_layout = staticmethod(layout_rules.elementwise)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.gelu(inputs[0], attrs.approximate)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """In numpy."""
+        x = inputs[0].astype("float64")
+        if attrs.approximate == "tanh":
+            inner = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
+        else:
+            inner = erf_array(x * np.sqrt(0.5))
+        return [(x * 0.5 * (1 + inner)).astype(inputs[0].dtype)]
 
 
 class PReluAttrs(Attrs):
@@ -194,6 +228,11 @@ def prelu(data: RelayExpr, alpha: RelayExpr, axis: int = 1) -> Call:
 def softmax(data: RelayExpr, axis: int = -1) -> Call:
     """exp(data) / sum(exp(data)) along ``axis``."""
     return call("nn.softmax", [data], SoftmaxAttrs(int(axis)))
+
+
+def gelu(data: RelayExpr, approximate: str = "none") -> Call:
+    """The Gaussian error linear unit; ``approximate`` may be "tanh"."""
+    return call("nn.gelu", [data], GeluAttrs(str(approximate)))
 
 
 def fast_softmax(data: RelayExpr, axis: int = -1) -> Call:

@@ -1,0 +1,133 @@
+"""RecognizeGelu: the Gaussian error linear unit, spelled out in basic operators, becomes ``nn.gelu``.
+
+Before::
+
+    %0 = divide(%x, 1.41421f);                        // or multiply(%x, 0.707107f)
+    %1 = erf(%0);
+    %2 = add(%1, 1f);
+    %3 = multiply(%x, %2);
+    multiply(%3, 0.5f)
+
+after::
+
+    nn.gelu(%x)
+
+The factors may come in any order. The form with tanh, x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), becomes
+``nn.gelu(%x, approximate="tanh")``. D. Hendrycks, K. Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.type import TensorType
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.transform.common import (
+    call_of,
+    concrete_shape,
+    open_children,
+    scalar_constant,
+    typed_function_pass,
+    use_counts,
+)
+from tilewright.relay.visitor import ExprRewriter
+
+_TOLERANCE = 1e-4  # of the constants, which exporters round
+_MOST_FACTORS = 8
+
+
+def _close(value: float, wanted: float) -> bool:
+    return math.isclose(value, wanted, rel_tol=_TOLERANCE)
+
+
+def _factors(expr: RelayExpr, uses: Counter[RelayExpr] | None = None) -> tuple[float, list[RelayExpr]]:
+    """(c, factors) of the product ``expr``; products that ``uses`` says are needed elsewhere count as one factor."""
+    constant, pending = 1.0, [expr]
+    found: list[RelayExpr] = []
+    while pending and len(found) < _MOST_FACTORS:
+        node = pending.pop()
+        value = scalar_constant(node)
+        inside = node is expr or uses is None or uses[node] == 1
+        if value is not None:
+            constant *= value
+        elif inside and (product := call_of(node, "multiply")) is not None:
+            pending += product.args
+        elif inside and (quotient := call_of(node, "divide")) is not None and scalar_constant(quotient.args[1]):
+            constant /= scalar_constant(quotient.args[1]) or 1.0
+            pending.append(quotient.args[0])
+        elif inside and (power := call_of(node, "power")) is not None and scalar_constant(power.args[1]) in (2, 3):
+            found += [power.args[0]] * int(scalar_constant(power.args[1]) or 0)
+        else:
+            found.append(node)
+    return constant, found + pending
+
+
+def _one_plus(expr: RelayExpr, name: str) -> RelayExpr | None:
+    """v, where ``expr`` is 1 + name(v)."""
+    total = call_of(expr, "add")
+    for k in (0, 1) if total is not None else ():
+        assert total is not None
+        function = call_of(total.args[k], name)
+        if function is not None and scalar_constant(total.args[1 - k]) == 1:
+            return function.args[0]
+    return None
+
+
+def _is_cubic(expr: RelayExpr, x: RelayExpr) -> bool:
+    """Whether ``expr`` is sqrt(2 / pi) * (x + 0.044715 * x**3)."""
+    constant, factors = _factors(expr)
+    if len(factors) != 1 or not _close(constant, math.sqrt(2 / math.pi)):
+        return False
+    total = call_of(factors[0], "add")
+    if total is None or not any(a is x for a in total.args):
+        return False
+    cube, powers = _factors(total.args[1] if total.args[0] is x else total.args[0])
+    return _close(cube, 0.044715) and len(powers) == 3 and all(p is x for p in powers)
+
+
+def _approximation(function: RelayExpr, x: RelayExpr) -> str | None:
+    """Which form of gelu(x) / (x / 2) ``function`` is: "none", "tanh", or None."""
+    inner = _one_plus(function, "erf")
+    if inner is not None:
+        constant, factors = _factors(inner)
+        return "none" if len(factors) == 1 and factors[0] is x and _close(constant, math.sqrt(0.5)) else None
+    inner = _one_plus(function, "tanh")
+    return "tanh" if inner is not None and _is_cubic(inner, x) else None
+
+
+class _Recognizer(ExprRewriter):
+    def __init__(self, uses: Counter[RelayExpr]) -> None:
+        super().__init__()
+        self.uses = uses
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return open_children(expr)
+
+    def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
+        if call_of(pre, "multiply") is None and call_of(pre, "divide") is None:
+            return post
+        constant, factors = _factors(pre, self.uses)
+        if len(factors) != 2 or not _close(constant, 0.5):
+            return post
+        for x, function in (factors, factors[::-1]):
+            type_ = x.checked_type
+            kind = _approximation(function, x)
+            if kind and isinstance(type_, TensorType) and type_.dtype == "float32":
+                if concrete_shape(x) == concrete_shape(pre):
+                    return relay_op.nn.gelu(self.visit(x), kind)
+        return post
+
+
+def RecognizeGelu() -> Pass:
+    """Turn spelled-out GELUs into ``nn.gelu``."""
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
+        return _Recognizer(use_counts(func)).visit(func)
+
+    return typed_function_pass(run, "RecognizeGelu", 3)
