@@ -7,6 +7,8 @@ from pathlib import Path
 import onnx
 import pytest
 
+import tilewright as tvm
+from tilewright import relay
 from tilewright.testing import zoo
 from tilewright.testing.compiled import assert_close, compile_model, run
 
@@ -84,3 +86,17 @@ def test_further_full_size_network_is_right(name: str, target: str, opt_level: i
 @pytest.mark.parametrize("name", ["bert_base", "gpt2_decode", "bilstm", "densenet121"])
 def test_further_small_network_through_c_is_right(name: str, tmp_path: Path) -> None:
     check(zoo.export(name, **zoo.small_options(name)), "c", 3, tmp_path / "model.so")
+
+
+@pytest.mark.parametrize("name", ["squeezenet1_1", "distilbert", "gpt2_decode", "bilstm"])
+def test_library_is_its_weights_and_less_than_a_mebibyte(name: str, tmp_path: Path) -> None:
+    model = onnx.load(str(zoo.export(name, **zoo.small_options(name))))
+    module, params = relay.frontend.from_onnx(model)
+    with tvm.transform.PassContext(opt_level=3, config={"relay.conv2d.winograd": "off"}):
+        library = relay.build(module, "llvm", params=params)
+    path = Path(library.export_library(tmp_path / "model.so"))
+    stored = sum(array.nbytes for array in library.params.values())
+    given = sum(array.nbytes for array in params.values())
+    # channels and columns that fill no vector may be padded
+    assert stored <= 1.25 * given
+    assert path.stat().st_size < stored + 2**20
