@@ -130,13 +130,14 @@ class Tilewright(Engine):
         from tilewright import relay
 
         shapes = {name: value.shape for name, value in inputs.items()}
-        module, params = relay.frontend.from_onnx(onnx.load(str(model)), shapes)
+        graph = onnx.load(str(model))
+        (folder / "outputs.txt").write_text("\n".join(value.name for value in graph.graph.output))
+        module, params = relay.frontend.from_onnx(graph, shapes)
+        del graph  # the compiler's memory is measured, without the file's
         with tvm.transform.PassContext(opt_level=3):
             factory = relay.build(module, target="llvm", params=params)
         library = folder / "model.so"
         factory.export_library(str(library))
-        graph = onnx.load(str(model), load_external_data=False).graph
-        (folder / "outputs.txt").write_text("\n".join(value.name for value in graph.output))
         return library
 
     def load(self, prepared: Path, inputs: Arrays, threads: int) -> None:
