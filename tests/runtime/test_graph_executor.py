@@ -239,6 +239,27 @@ def test_tensors_may_share_a_buffer_at_offsets(compiled: runtime.Module) -> None
     np.testing.assert_array_equal(executor.get_output(0).numpy(), filled(4))
 
 
+def test_a_view_is_not_called_and_shows_its_parts(compiled: runtime.Module) -> None:
+    graph = json.loads(chain_json(1, (4, 4)))
+    graph["nodes"].append(
+        {
+            "op": "tvm_op",
+            "name": "both",
+            "attrs": {"func_name": "__view", "num_inputs": "2", "num_outputs": "1", "flatten_data": "0"},
+            "inputs": [[2, 0, 0], [3, 0, 0]],
+        }
+    )
+    graph["node_row_ptr"].append(5)
+    graph["attrs"]["dltype"][1].append("float32")
+    graph["attrs"]["shape"][1].append([8, 4])
+    graph["attrs"]["storage_id"][1] = [0, 1, 2, 2, 2]
+    graph["attrs"]["storage_offset"] = ["list_int64", [0, 0, 0, 64, 0]]
+    graph["heads"] = [[4, 0, 0]]
+    executor = graph_executor.create(json.dumps(graph), compiled, runtime.cpu())
+    executor.run(x=np.full((4, 4), 1, "float32"), w=np.full((4, 4), 2, "float32"))
+    np.testing.assert_array_equal(executor.get_output(0).numpy()[:, 0], [3, 3, 3, 3, 4, 4, 4, 4])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

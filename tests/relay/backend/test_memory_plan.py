@@ -42,6 +42,9 @@ def test_no_two_living_tensors_share_a_byte_of_the_arena(items: Sequence[Sequenc
     ]
     assert all(start % ALIGNMENT == 0 for start in plan.starts)
     assert all(low >= 0 and high <= plan.nbytes for low, high, _ in places)
+    steps = range(30)
+    alive = [sum(t.nbytes for _, _, t in places if t.first <= step <= t.last) for step in steps]
+    assert plan.nbytes >= max(alive)
     for i, (low, high, tensor) in enumerate(places):
         for other_low, other_high, other in places[:i]:
             assert not live_together(tensor, other) or high <= other_low or other_high <= low

@@ -9,6 +9,7 @@ TVM 0.8's executor knows.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -86,8 +87,8 @@ class _Arena:
 def plan_arena(buffers: Sequence[Sequence[Placed]]) -> ArenaPlan:
     """Place buffers in one arena, each at the lowest place where none of its tensors overlaps a living one.
 
-    Several orders are tried, and the smallest arena is taken: which is best depends on the graph. Offsets inside
-    buffers must be multiples of ``ALIGNMENT``; so are the starts.
+    Orders are tried until the arena is as small as can be, and the smallest is taken: which is best depends on the
+    graph. Offsets inside buffers must be multiples of ``ALIGNMENT``; so are the starts.
     """
     spans = [max(p.offset + aligned(p.tensor.nbytes) for p in b) - min(p.offset for p in b) for b in buffers]
     firsts = [min(p.tensor.first for p in b) for b in buffers]
@@ -97,9 +98,25 @@ def plan_arena(buffers: Sequence[Sequence[Placed]]) -> ArenaPlan:
         lambda i: (-spans[i] * steps[i], firsts[i], i),
         lambda i: (firsts[i], -spans[i], i),
     ]
-    return min(
-        (_plan_in_order(buffers, sorted(range(len(buffers)), key=key)) for key in orders), key=lambda p: p.nbytes
-    )
+    least = _most_alive([p.tensor for b in buffers for p in b])
+    best: ArenaPlan | None = None
+    for key in orders:
+        plan = _plan_in_order(buffers, sorted(range(len(buffers)), key=key))
+        if best is None or plan.nbytes < best.nbytes:
+            best = plan
+        if best.nbytes == least:
+            break
+    assert best is not None
+    return best
+
+
+def _most_alive(tensors: Sequence[Lifetime]) -> int:
+    """The largest number of bytes that must exist at one step: no arena is smaller."""
+    change: dict[int, int] = {}
+    for tensor in tensors:
+        change[tensor.first] = change.get(tensor.first, 0) + aligned(tensor.nbytes)
+        change[tensor.last + 1] = change.get(tensor.last + 1, 0) - aligned(tensor.nbytes)
+    return max(itertools.accumulate((change[step] for step in sorted(change)), initial=0))
 
 
 def _plan_in_order(buffers: Sequence[Sequence[Placed]], order: Sequence[int]) -> ArenaPlan:
