@@ -18,6 +18,7 @@ from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.conv2d_plain import schedule_conv_direct
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 
+_MOST_ROWS = 8  # of a band: the rows at both ends are read twice
 _MOST_TAPS = 32  # of a window that is written out
 _NARROW = 3  # columns of a window below which tiles of 8 positions keep the units busy (measured)
 
@@ -58,7 +59,10 @@ def schedule_windows(out: te.Stage, accumulators: te.Stage, parallel: bool) -> N
     width, height = constant_extent(rw) or _MOST_TAPS, constant_extent(rh) or _MOST_TAPS
     ow_outer, ow_inner = out.split(ow, factor=_tile_width(constant_extent(ow) or 1, width))
     out.pragma(ow_outer, "loop_partition_hint", 1)
-    fused = out.fuse(n, c, oh)
+    band, row = out.split(oh, factor=_band_height(constant_extent(oh) or 1))
+    # Threads take bands of rows, as in the convolutions before and after: what they read, they wrote themselves.
+    out.reorder(n, band, c, row, ow_outer, ow_inner, block)
+    fused = out.fuse(n, band, c)
     if parallel:
         out.parallel(fused)
     unroll_and_vectorize(out, [ow_inner], block)
@@ -67,6 +71,12 @@ def schedule_windows(out: te.Stage, accumulators: te.Stage, parallel: bool) -> N
     accumulators.reorder(tn, tc, toh, rh, rw, tow, tblock)
     written_out = [tow] if width > _MOST_TAPS else [rw, tow] if width * height > _MOST_TAPS else [rh, rw, tow]
     unroll_and_vectorize(accumulators, written_out, tblock)
+
+
+def _band_height(rows: int) -> int:
+    """Rows that one thread computes of a channel block at a time: few, of bands that two threads can share."""
+    fitting = [d for d in range(1, _MOST_ROWS + 1) if rows % d == 0]
+    return max([d for d in fitting if rows // d % 2 == 0] or fitting)
 
 
 def _tile_width(columns: int, window: int) -> int:
