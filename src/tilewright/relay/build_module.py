@@ -72,6 +72,7 @@ def optimization_passes() -> list[Any]:
         transform.SimplifyInference(),
         transform.InlineFunctions(),
         transform.ToGraphNormalForm(),
+        transform.LiftConv1D(),
         transform.EliminateCommonSubexpr(),
         transform.SimplifyExpr(),
         transform.CombineParallelConv2D(3),

@@ -40,6 +40,7 @@ from tilewright.topi.nn.conv import inside, output_extent, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
 _MOST_VECTORS = 3  # of a block of channels
+_WORTH_COLUMNS = 0.9  # of the time, below which tasks of columns are worth running through all weights
 
 
 @dataclass(frozen=True)
@@ -229,24 +230,46 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     oc_outer, oc_inner = cfg["tile_oc"].apply(s, out.op, oc)
     ow_outer, ow_inner = cfg["tile_ow"].apply(s, out.op, ow)
     rows = [oc_outer, oh] if cfg["channels_outer"].val else [oh, oc_outer]
-    out.reorder(n, *rows, ow_outer, oc_inner, ow_inner, block)
-    fused = out.fuse(n, *rows)
-    if parallel:
-        out.parallel(fused)
+    tile = s[accumulators]
+    weights = tile.op.input_tensors[1]
+    if parallel and _columns_occupy_cores(cfg, out.op, weights):
+        out.reorder(ow_outer, n, *rows, oc_inner, ow_inner, block)
+        out.parallel(ow_outer)
+        tile_at = rows[-1]
+    else:
+        out.reorder(n, *rows, ow_outer, oc_inner, ow_inner, block)
+        fused = out.fuse(n, *rows)
+        if parallel:
+            out.parallel(fused)
+        tile_at = ow_outer
     out.pragma(ow_outer, "loop_partition_hint", 1)
     unroll_and_vectorize(out, [oc_inner, ow_inner], block)
-    tile = s[accumulators]
-    tile.compute_at(out, ow_outer)
+    tile.compute_at(out, tile_at)
     tn, toc, toh, tow, tblock = tile.op.axis
     ico, rh, rw, ici = tile.op.reduce_axis
     # Positions outside channels: the weights of a step stay in registers, one broadcast value at a time joins them.
     tile.reorder(tn, toh, ico, rh, rw, ici, tow, toc, tblock)
-    weights = tile.op.input_tensors[1]
     if (element_count(weights) or 0) * dt.nbytes(weights.dtype) > machine().l2_bytes:
         tile.prefetch(weights, ici, PREFETCH_STEPS)
     if tests_columns(tile.op):
         tile.pragma(rw, "loop_partition_hint", 1)
     unroll_and_vectorize(tile, [tow, toc], tblock)
+
+
+def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> bool:
+    """Whether tiles of columns share the work better than rows and blocks of channels do: where those are few.
+
+    Every task then runs through all weights, so they have to stay in the cache of a core. The tiles at the ends of
+    rows are apart from the parallel loop (see ``loop_partition_hint``), and counted as done by one core.
+    """
+    size = element_count(weights)
+    images, chunks, oh, ow = (constant_extent(axis) or 0 for axis in out.axis[:4])
+    if size is None or size * dt.nbytes(weights.dtype) > machine().l2_bytes:
+        return False
+    cores = machine().cores
+    rows = images * (chunks // cfg["tile_oc"].size[-1]) * oh
+    tiles = -(-ow // cfg["tile_ow"].size[-1])
+    return bool((-(-(tiles - 2) // cores) + 2) * rows < _WORTH_COLUMNS * -(-rows // cores) * tiles)
 
 
 def tests_columns(conv: Any) -> bool:
