@@ -59,6 +59,12 @@ def _products(batch: int, rows: int, columns: int, depth: int) -> relay.Function
     return relay.Function([x, y], relay.nn.batch_matmul(x, y))
 
 
+def _attention(heads: int, rows: int, depth: int) -> relay.Function:
+    q, k, v = (relay.var(name, shape=(heads, rows, depth)) for name in "qkv")
+    scores = relay.nn.batch_matmul(q, k) * relay.const(np.float32(depth**-0.5))
+    return relay.Function([q, k, v], relay.nn.batch_matmul(relay.nn.softmax(scores), v, transpose_b=False))
+
+
 def _map(function: Callable[[Any], Any], *shape: int) -> relay.Function:
     x = relay.var("x", shape=shape)
     return relay.Function([x], function(x))
@@ -73,6 +79,7 @@ KERNELS: Mapping[str, tuple[Callable[[], relay.Function], Mapping[str, str]]] = 
     "gemm": (lambda: _dense(128, 256, 256), {}),
     "gemm, one row": (lambda: _dense(1, 1024, 512), {}),
     "batch_matmul": (lambda: _products(4, 64, 64, 64), {}),
+    "attention": (lambda: _attention(4, 64, 32), {}),
     "conv 1x1": (lambda: _convolution(64, 28, 1), {}),
     "conv 3x3": (lambda: _convolution(64, 14, 3), {"relay.conv2d.winograd": "off"}),
     "conv 3x3, winograd": (lambda: _convolution(64, 28, 3), {"relay.conv2d.winograd": "4"}),
