@@ -368,3 +368,26 @@ def test_reshape_stays_above_a_broadcast_that_it_changes(other: str) -> None:
           add(%1, %r)
         }}"""
     check(transform.SinkReshape(), text, text)
+
+
+def test_sink_reshape_below_what_follows_a_biased_layer() -> None:
+    check(
+        transform.SinkReshape(),
+        """
+        def @main(%x: Tensor[(6, 4), float32], %w: Tensor[(8, 4), float32], %b: Tensor[(8), float32],
+                  %r: Tensor[(2, 3, 8), float32]) {
+          %0 = nn.dense(%x, %w, units=8);
+          %1 = nn.bias_add(%0, %b);
+          %2 = reshape(%1, newshape=[2, 3, 8]);
+          add(%r, %2)
+        }""",
+        """
+        def @main(%x: Tensor[(6, 4), float32], %w: Tensor[(8, 4), float32], %b: Tensor[(8), float32],
+                  %r: Tensor[(2, 3, 8), float32]) {
+          %0 = nn.dense(%x, %w, units=8);
+          %1 = reshape(%r, newshape=[6, 8]);
+          %2 = nn.bias_add(%0, %b);
+          %3 = add(%1, %2);
+          reshape(%3, newshape=[2, 3, 8])
+        }""",
+    )

@@ -50,17 +50,25 @@ def _shape(expr: RelayExpr) -> tuple[int, ...] | None:
 
 
 class _Sinker(ExprMutator):
-    """``inner[e]`` is what the rewritten ``e`` is a reshape of, with its shape."""
+    """``inner[e]`` is what the rewritten ``e`` is a reshape of, with its shape.
+
+    ``tails`` are the convolutions and dense layers, and what is fused into them without any reshape in between.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.inner: dict[RelayExpr, tuple[RelayExpr, tuple[int, ...]]] = {}
+        self.tails: set[RelayExpr] = set()
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return open_children(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
         pattern = _pattern(expr)
+        if pattern == OpPattern.OUT_ELEMWISE_FUSABLE or (
+            pattern <= OpPattern.BROADCAST and any(a in self.tails and _shape(a) == _shape(expr) for a in expr.args)
+        ):
+            self.tails.add(expr)
         if isinstance(expr.op, Op) and expr.op.name in _RESHAPES:
             self._note_reshape(expr)
         elif pattern <= OpPattern.BROADCAST and isinstance(expr.checked_type, TensorType):
@@ -74,7 +82,7 @@ class _Sinker(ExprMutator):
         shape = _shape(source)
         if source in self.inner:
             self.inner[expr] = self.inner[source]
-        elif _pattern(source) == OpPattern.OUT_ELEMWISE_FUSABLE and shape:
+        elif source in self.tails and shape:
             self.inner[expr] = (self.visit(source), shape)
 
     def _sink(self, expr: Call) -> RelayExpr | None:
