@@ -232,15 +232,19 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     rows = [oc_outer, oh] if cfg["channels_outer"].val else [oh, oc_outer]
     tile = s[accumulators]
     weights = tile.op.input_tensors[1]
+    group_loop: IterVar | None = None
     if parallel and _columns_occupy_cores(cfg, out.op, weights):
         out.reorder(ow_outer, n, *rows, oc_inner, ow_inner, block)
         out.parallel(ow_outer)
         tile_at = rows[-1]
     else:
         out.reorder(n, *rows, ow_outer, oc_inner, ow_inner, block)
-        fused = out.fuse(n, *rows)
+        if _groups_occupy_cores(cfg, out.op, weights):
+            group_loop = outer = out.fuse(n, oc_outer)
+        else:
+            outer = out.fuse(n, *rows)
         if parallel:
-            out.parallel(fused)
+            out.parallel(outer)
         tile_at = ow_outer
     out.pragma(ow_outer, "loop_partition_hint", 1)
     unroll_and_vectorize(out, [oc_inner, ow_inner], block)
@@ -249,7 +253,10 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     ico, rh, rw, ici = tile.op.reduce_axis
     # Positions outside channels: the weights of a step stay in registers, one broadcast value at a time joins them.
     tile.reorder(tn, toh, ico, rh, rw, ici, tow, toc, tblock)
-    if (element_count(weights) or 0) * dt.nbytes(weights.dtype) > machine().l2_bytes:
+    if group_loop is not None:
+        tiles = (constant_extent(oh) or 1) * -(-(constant_extent(ow) or 1) // cfg["tile_ow"].size[-1])
+        _fetch_next_group(tile, weights, ici, tiles // cfg["tile_oc"].size[-1], group_loop)
+    elif _takes_time_to_fetch(weights):
         tile.prefetch(weights, ici, PREFETCH_STEPS)
     if tests_columns(tile.op):
         tile.pragma(rw, "loop_partition_hint", 1)
@@ -270,6 +277,31 @@ def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> boo
     rows = images * (chunks // cfg["tile_oc"].size[-1]) * oh
     tiles = -(-ow // cfg["tile_ow"].size[-1])
     return bool((-(-(tiles - 2) // cores) + 2) * rows < _WORTH_COLUMNS * -(-rows // cores) * tiles)
+
+
+def _takes_time_to_fetch(weights: te.Tensor) -> bool:
+    """Whether the weights are so many that tiles would wait for them: in a network they come from memory each time."""
+    return (element_count(weights) or 0) * dt.nbytes(weights.dtype) > machine().l2_bytes // 4
+
+
+def _groups_occupy_cores(cfg: ConfigSpace, conv: Any, weights: te.Tensor) -> bool:
+    """Whether groups of channels alone are tasks enough, so that one's weights can be fetched during another."""
+    groups = (constant_extent(conv.axis[1]) or 1) // cfg["tile_oc"].size[-1]
+    even = groups % machine().cores == 0 or groups > 8 * machine().cores
+    outermost = bool(cfg["channels_outer"].val) and constant_extent(conv.axis[0]) == 1
+    return outermost and even and _takes_time_to_fetch(weights)
+
+
+def _fetch_next_group(tile: te.Stage, weights: te.Tensor, channels: IterVar, steps: int, loop: IterVar) -> None:
+    """While the tiles of one group of channels are computed, fetch the weights of the next, a line every few steps.
+
+    Fetched just ahead of their use, they hold up the first row of an image, and memory idles during the others.
+    """
+    # Written-out steps spill registers where they meet the tests of what lies outside of rows.
+    most = 1 if tests_columns(tile.op) else min(4, steps)
+    step, rest = tile.split(channels, factor=largest_divisor(constant_extent(channels) or 1, max(1, most)))
+    tile.unroll(rest)
+    tile.prefetch(weights, step, 1, ahead=loop)
 
 
 def tests_columns(conv: Any) -> bool:
