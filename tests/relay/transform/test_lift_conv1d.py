@@ -79,6 +79,9 @@ def test_padding_slices_concatenations_and_means_are_lifted() -> None:
         """def @main(%x: Tensor[(1, 10, 4), float32], %w: Tensor[(3, 4, 8), float32]) {
           nn.conv1d(%x, %w, padding=[0, 0], channels=8, kernel_size=[3], data_layout="NWC", kernel_layout="WIO")
         }""",
+        """def @main(%x: Tensor[(1, 4, 10), float32], %w: Tensor[(3, 4, 3), float32]) {
+          nn.conv1d(%x, %w, padding=[0, 0], channels=3, kernel_size=[3])
+        }""",
         """def @main(%x: Tensor[(1, 4, ?), float32], %w: Tensor[(8, 4, 3), float32]) {
           nn.conv1d(%x, %w, padding=[0, 0], channels=8, kernel_size=[3])
         }""",
@@ -213,6 +216,13 @@ def test_a_causal_network_folds_its_padding() -> None:
         mod, _ = relay.optimize(tvm.IRModule.from_expr(relay.Function([var], body(var))), "llvm")
     assert "nn.pad" not in str(mod)
     close(run(body, x), [F.conv1d(F.pad(torch.tensor(x), (4, 0)), torch.tensor(w), dilation=2)])
+
+
+def test_the_few_channels_of_a_last_layer_are_computed_from_the_row() -> None:
+    x, w, last = weight(1, 16, 50), weight(16, 16, 3), weight(1, 16, 5)
+    found = run(lambda data: relay.tanh(conv(relay.nn.relu(conv(data, w)), last, padding=2)), x)
+    value = F.relu(F.conv1d(torch.tensor(x), torch.tensor(w)))
+    close(found, [torch.tanh(F.conv1d(value, torch.tensor(last), padding=2))])
 
 
 def test_a_weight_that_is_computed() -> None:

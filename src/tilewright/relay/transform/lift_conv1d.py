@@ -38,6 +38,7 @@ from tilewright.relay.transform.common import call_of, concrete_shape, open_chil
 from tilewright.relay.visitor import ExprMutator
 
 _ROW = 2  # the axis that is put in: NCW becomes NCHW
+_FEWEST_CHANNELS = 4  # of a result; fewer cannot be packed, and nn.conv1d is faster: its vectors run along columns
 _POOLS: dict[str, Callable[..., Call]] = {
     "nn.max_pool1d": relay_op.nn.max_pool2d,
     "nn.avg_pool1d": relay_op.nn.avg_pool2d,
@@ -108,7 +109,7 @@ class _Lifter(ExprMutator):
         plain = attrs.data_layout == "NCW" and attrs.out_layout in ("", "NCW") and attrs.kernel_layout == "OIW"
         data, weight = expr.args
         shape = concrete_shape(weight)
-        if not plain or concrete_shape(data) is None or shape is None:
+        if not plain or concrete_shape(data) is None or shape is None or shape[0] < _FEWEST_CHANNELS:
             return None
         left, right = padding_of(attrs.padding, 1)
         return relay_op.nn.conv2d(
