@@ -58,6 +58,16 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "sum over all but channels": lambda x: relay.sum(conv(x), 1, exclude=True),
     "strided_slice of space": lambda x: conv(relay.strided_slice(conv(x), [0, 0, 1, 2], [1, 16, 7, 8])),
     "strided_slice of channels": lambda x: conv(relay.strided_slice(conv(x), [0, 3], [1, 9]), random(4, 6, 1, 1)),
+    "strided_slice of whole blocks": lambda x: conv(
+        relay.add(relay.strided_slice(conv(x), [0, 8], [1, 16]), relay.strided_slice(conv(x), [-8], [16], axes=[1])),
+        random(4, 8, 1, 1),
+    ),
+    "strided_slice of a block and space": lambda x: conv(
+        relay.strided_slice(conv(x), [0, 0, 1], [1, 8, 7]), random(4, 8, 1, 1)
+    ),
+    "strided_slice of every other channel": lambda x: conv(
+        relay.strided_slice(conv(x), [0], [16], [2], axes=[1]), random(4, 8, 1, 1)
+    ),
     "split": lambda x: conv(relay.split(conv(x), 2, 1)[1], random(4, 8, 1, 1)),
     "upsampling": lambda x: conv(relay.nn.upsampling(conv(x), 2, 2)),
     "resize2d": lambda x: conv(relay.image.resize2d(conv(x), (5, 11))),
@@ -112,7 +122,7 @@ def transforms(name: str, how: str = "llvm -mcpu=core-avx2") -> int:
     "name",
     ["convolutions", "depthwise", "residual", "a vector per channel", "a vector on the left", "a scalar", "all ones",
      "bias_add", "clip and cast", "max_pool2d", "avg_pool2d", "global_avg_pool2d", "pad", "concatenate", "groups",
-     "strided_slice of space", "upsampling"],
+     "strided_slice of space", "strided_slice of whole blocks", "strided_slice of a block and space", "upsampling"],
 )  # fmt: skip
 def test_the_packed_layout_is_carried_from_the_first_convolution_to_the_last(name: str) -> None:
     assert transforms(name) <= 2

@@ -55,6 +55,15 @@ def _simplest(part: slice, extent: int | None) -> slice:
     return slice(None) if extent is not None and part.indices(extent) == (0, extent, 1) else part
 
 
+def _of_blocks(part: slice, extent: int | None, size: int) -> slice | None:
+    """The slice of the blocks that a dimension is split into; None where it cuts a block or has steps."""
+    if part == slice(None):
+        return part
+    begin, end, step = part.indices(extent or 0)
+    whole = step == 1 and begin < end and begin % size == end % size == 0
+    return slice(begin // size, end // size, 1) if whole else None
+
+
 def _length(part: slice, dim: Any) -> Any:
     extent = known(dim)
     if part == slice(None):
@@ -67,18 +76,20 @@ def _length(part: slice, dim: Any) -> Any:
 def _slice_layouts(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """Whole dimensions may move; a split one must not be sliced."""
+    """Whole dimensions may move; a split one must be sliced between its blocks, if at all."""
     old, data = old_in_layouts[0], old_in_types[0]
     chosen = old
     new = new_in_layouts[0] if new_in_layouts else old
     if old and new and new is not old and convertible(old, new) and old.is_primal and isinstance(data, TensorType):
         extents = [known(d) for d in data.shape]
         found = [_simplest(p, e) for p, e in zip(slices_of(extents, attrs), extents, strict=True)]
-        parts = dict(zip((letter for letter, _ in old.axes), found, strict=True))
-        split = [letter.upper() for letter, factor in new.axes if factor]
-        if all(parts[letter] == slice(None) for letter in split) and attrs.slice_mode == "end":
+        parts: dict[str, slice | None] = {
+            letter: _of_blocks(part, extent, new.factor_of(letter)) if new.factor_of(letter) > 0 else part
+            for (letter, _), part, extent in zip(old.axes, found, extents, strict=True)
+        }
+        if None not in parts.values() and attrs.slice_mode == "end":
             places = [(i, parts[letter]) for i, (letter, factor) in enumerate(new.axes) if not factor]
-            cut = [(i, p) for i, p in places if p != slice(None)]
+            cut = [(i, p) for i, p in places if p is not None and p != slice(None)]
             chosen = new
             attrs = attrs.replace(
                 begin=tuple(p.start for _, p in cut),
