@@ -28,7 +28,7 @@ from tilewright.target.cache import cache_key, current_cache
 from tilewright.target.features import CpuFeatures, core_count
 
 _WORKER_PROGRAM = str(Path(llvm_compile.__file__))
-_OBJECT_FORMAT = "1"  # raise it when the same IR is to give other code
+_OBJECT_FORMAT = "2"  # raise it when the same IR is to give other code
 _SMALL_WORK = 120_000  # characters of IR that are not worth starting processes for
 _FEW_KERNELS = 6  # worth starting processes for
 

@@ -35,6 +35,13 @@ def test_transposes(shape: tuple, axes: tuple) -> None:
     close(compiled(lambda a: topi.transpose(a, axes), x), x.transpose(axes))
 
 
+@pytest.mark.parametrize(("shape", "reps"), [((2, 3, 4, 5), (7, 6, 4, 2)), ((2, 5), (64, 3)), ((3, 8, 3), (40, 9, 2))])
+def test_tiles_begin_again(shape: tuple, reps: tuple) -> None:
+    """LLVM's groups of interleaved loads read on behind a row whose index is taken modulo a power of two."""
+    x = random(*shape)
+    close(compiled(lambda a: topi.tile(a, reps), x), np.tile(x, reps))
+
+
 def test_injective_with_several_outputs() -> None:
     x = random(4, 37)
     found = compiled(lambda a: [topi.exp(a), *topi.split(a, [5, 20], 1)], x)
