@@ -7,7 +7,7 @@ import pytest
 from tests.target.codegen_helpers import TARGETS, build, function
 
 import tilewright as tvm
-from tilewright import te
+from tilewright import te, topi
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.type import PointerType, PrimType
@@ -304,3 +304,19 @@ def test_copies_of_a_loop_body_may_define_the_same_variables(target: str) -> Non
         start = 8 * k + (k % 2) * 4
         expected[start : start + 8] = 2 * x_values[k]
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize(
+    "target", ["llvm", "llvm -mcpu=skylake-avx512", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64", "c"]
+)
+def test_indices_that_wrap_are_not_taken_for_linear_ones(target: str) -> None:
+    # LLVM 22 vectorizes the loop over 16 rows, once that over 10 columns is unrolled, as if row % 4 did not wrap
+    x = np.random.default_rng(0).random((2, 3, 4, 5), "float32")
+    repeats = (7, 6, 4, 2)
+    with tvm.target.Target(target):
+        a = te.placeholder(x.shape, name="a")
+        b = topi.tile(a, repeats)
+        kernel = tvm.build(te.create_schedule(b.op), [a, b])
+    out = tvm.nd.array(np.full((14, 18, 16, 10), np.nan, "float32"))
+    kernel(tvm.nd.array(x), out)
+    np.testing.assert_array_equal(out.numpy(), np.tile(x, repeats))

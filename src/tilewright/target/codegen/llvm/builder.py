@@ -45,9 +45,9 @@ class Unit:
             self.declarations[name] = f"declare {result} @{name}({params}){' ' + attributes if attributes else ''}"
 
     def loop_metadata(self, hint: str) -> str:
-        """Metadata for a loop's back edge, such as ``llvm.loop.unroll.full``."""
+        """Metadata for a loop's back edge, such as ``!"llvm.loop.unroll.full"``."""
         number = len(self._metadata)
-        self._metadata.append(f'!{number} = distinct !{{!{number}, !{{!"{hint}"}}}}')
+        self._metadata.append(f"!{number} = distinct !{{!{number}, !{{{hint}}}}}")
         return f", !llvm.loop !{number}"
 
     def runtime_pointer(self, name: str) -> str:

@@ -10,6 +10,7 @@ from typing import ClassVar
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_expr import BinaryExpr, Cast, Div, FloorDiv, FloorMod, Mod, PrimExpr
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.codegen.llvm.calls import LIKELY, CallEmitter, is_likely
@@ -30,8 +31,50 @@ from tilewright.tir.stmt import (
     Store,
     While,
 )  # fmt: skip
+from tilewright.tir.visitor import StmtExprVisitor, free_vars
 
 _PARALLEL_ENV = "{ ptr, i32 }"
+
+
+class _Divided(StmtExprVisitor):
+    """Collects variables that integer divisions, remainders, shifts, masks and narrow casts take.
+
+    LLVM's loop vectorizer can mistake ``i % 4`` for ``i``: it assumes that the 2-bit count does not wrap, and the test
+    of that which it makes passes (LLVM 22; ``tests/target/test_codegen_memory.py`` has the case). Loops over such
+    variables are not for it.
+    """
+
+    _OPERATORS = frozenset(f"tir.{name}" for name in ("shift_right", "shift_left", "bitwise_and"))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[Var, None] = {}
+
+    def _take(self, e: PrimExpr) -> None:
+        self.found.update(dict.fromkeys(free_vars(e)))
+
+    def visit_binary(self, e: BinaryExpr) -> None:
+        if isinstance(e, FloorMod | FloorDiv | Mod | Div):
+            self._take(e.a)
+        super().visit_binary(e)
+
+    def visit_cast(self, e: Cast) -> None:
+        if dt.is_int(e.dtype) and dt.bits(e.dtype) < dt.bits(e.value.dtype):
+            self._take(e.value)
+        super().visit_cast(e)
+
+    def visit_call(self, e: Call) -> None:
+        if e.op.name in self._OPERATORS:
+            for argument in e.args:
+                self._take(argument)
+        super().visit_call(e)
+
+
+def divided_variables(stmt: Stmt) -> frozenset[Var]:
+    """The variables of ``stmt`` that LLVM's loop vectorizer must not see change."""
+    visitor = _Divided()
+    visitor.visit_stmt(stmt)
+    return frozenset(visitor.found)
 
 
 class FunctionEmitter(CallEmitter):
@@ -52,11 +95,13 @@ class FunctionEmitter(CallEmitter):
         self.task: tuple[str, str, str] | None = None  # task number, number of tasks, environment
         self._allocations: dict[Var, tuple[str, str]] = {}  # type and memory, shared by the copies of an unrolled loop
         self.spread_loop: str | None = None  # how the next parallel loop is shared out inside a launch
+        self.divided: frozenset[Var] = frozenset()  # variables in what divisions, remainders and narrow casts take
         if parent is not None:
             self.factors = parent.factors
             self.pointer_alignment = parent.pointer_alignment
             self.data_variables = parent.data_variables
             self.float_flags = parent.float_flags
+            self.divided = parent.divided
 
     # ---- variables of the function around ----
     def undefined_variable(self, var: Var) -> str:
@@ -261,7 +306,7 @@ class FunctionEmitter(CallEmitter):
         low = self.value(s.min)
         count = self.value(extent)
         high = count if low == "0" else self.value(ops.add(s.min, extent))
-        hint = self._unroll_hint(s)
+        hint = self._loop_hint(s)
         self._loop(s.loop_var, low, high, "1", s.body, not isinstance(extent, IntImm), hint)
         return None
 
@@ -273,8 +318,12 @@ class FunctionEmitter(CallEmitter):
             function = function.parent
         return False
 
-    def _unroll_hint(self, s: For) -> str:
-        return self.unit.loop_metadata("llvm.loop.unroll.full") if s.kind == ForKind.UNROLLED else ""
+    def _loop_hint(self, s: For) -> str:
+        if s.kind == ForKind.UNROLLED:
+            return self.unit.loop_metadata('!"llvm.loop.unroll.full"')
+        if s.loop_var in self.divided:
+            return self.unit.loop_metadata('!"llvm.loop.vectorize.enable", i1 false')
+        return ""
 
     def _loop(self, var: Var, low: str, high: str, step: str, body: Stmt, may_be_empty: bool, hint: str = "") -> None:
         """``for (var = low; var < high; var += step) body``, tested at the bottom."""

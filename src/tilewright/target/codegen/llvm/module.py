@@ -9,7 +9,7 @@ from pathlib import Path
 from tilewright.ir.errors import TilewrightError
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Unit
-from tilewright.target.codegen.llvm.function import FunctionEmitter
+from tilewright.target.codegen.llvm.function import FunctionEmitter, divided_variables
 from tilewright.target.features import CpuFeatures
 from tilewright.tir.function import PrimFunc
 
@@ -45,6 +45,7 @@ def emit_function(func: PrimFunc, features: CpuFeatures) -> UnitText:
     for i, param in enumerate(func.params):
         emitter.variables[param] = f"%p{i}"
         params.append(f"{ty.register(param.dtype)} %p{i}")
+    emitter.divided = divided_variables(func.body)
     emitter.statement(func.body)
     emitter.finish(f'define i32 @"{name}"({", ".join(params)}) nounwind')
     text = unit.text()
