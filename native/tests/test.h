@@ -51,6 +51,7 @@ void test_arrays(void);
 void test_functions(void);
 void test_modules(const char* golden, const char* library);
 void test_threads(void);
+void test_fork(void);
 void test_graph(const char* golden);
 
 #endif /* TILEWRIGHT_TEST_H_ */
