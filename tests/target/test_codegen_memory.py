@@ -320,3 +320,17 @@ def test_indices_that_wrap_are_not_taken_for_linear_ones(target: str) -> None:
     out = tvm.nd.array(np.full((14, 18, 16, 10), np.nan, "float32"))
     kernel(tvm.nd.array(x), out)
     np.testing.assert_array_equal(out.numpy(), np.tile(x, repeats))
+
+
+@pytest.mark.parametrize("modulus", [2, 4, 8])
+@pytest.mark.parametrize("rows", [7, 16, 32])
+def test_sums_of_indices_that_wrap(rows: int, modulus: int) -> None:
+    x = np.random.default_rng(0).random((6, 16), "float32")
+    with tvm.target.Target("llvm"):
+        a = te.placeholder(x.shape, name="a")
+        b = te.compute((6, rows), lambda o, i: a[o % 2, (i + o) % modulus + 1] * 2.0 + a[o, i % modulus], name="b")
+        kernel = tvm.build(te.create_schedule(b.op), [a, b])
+    out = tvm.nd.array(np.full((6, rows), np.nan, "float32"))
+    kernel(tvm.nd.array(x), out)
+    o, i = np.indices((6, rows))
+    np.testing.assert_allclose(out.numpy(), x[o % 2, (i + o) % modulus + 1] * 2 + x[o, i % modulus], rtol=1e-6)

@@ -14,10 +14,6 @@ from typing import Any, BinaryIO
 
 import llvmlite.binding as llvm
 
-# LLVM 22 loads A[i % 4 * 5 + j] for all j of several i as one run of memory, as if i % 4 never began again. The options
-# are those of the process, and may be set once.
-llvm.set_option("tilewright", "-enable-interleaved-mem-accesses=false")
-
 _machines: dict[tuple[str, str, str, int], Any] = {}
 _initialized: set[str] = set()
 

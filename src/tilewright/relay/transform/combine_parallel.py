@@ -26,17 +26,11 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import Pass, PassContext
-from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, Tuple
-from tilewright.relay.transform.common import typed_function_pass
+from tilewright.relay.transform.common import concrete_shape, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, direct_children, post_order_visit
 from tilewright.tir.layout import layout
-
-
-def _shape(expr: RelayExpr) -> tuple[int, ...] | None:
-    type_ = expr.checked_type
-    return type_.concrete_shape if isinstance(type_, TensorType) and not type_.is_dynamic else None
 
 
 class _Combiner:
@@ -67,7 +61,7 @@ class _Conv2D(_Combiner):
 
     def compatible(self, a: Call, b: Call) -> bool:
         attrs: Any = a.attrs
-        first, second = _shape(a.args[1]), _shape(b.args[1])
+        first, second = concrete_shape(a.args[1]), concrete_shape(b.args[1])
         if attrs.groups != 1 or first is None or second is None or not super().compatible(a, b):
             return False
         axis = self.weight_axis(a)
@@ -86,7 +80,7 @@ class _Dense(_Combiner):
     op_name, channel_attr = "nn.dense", "units"
 
     def compatible(self, a: Call, b: Call) -> bool:
-        shapes = _shape(a.args[1]), _shape(b.args[1])
+        shapes = concrete_shape(a.args[1]), concrete_shape(b.args[1])
         return shapes[0] is not None and shapes[1] is not None and super().compatible(a, b)
 
 
@@ -157,7 +151,7 @@ class _Replacer(ExprMutator):
 
 
 def _known_shape(expr: RelayExpr) -> tuple[int, ...]:
-    shape = _shape(expr)
+    shape = concrete_shape(expr)
     assert shape is not None
     return shape
 

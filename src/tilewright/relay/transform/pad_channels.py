@@ -36,7 +36,7 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function, const
-from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.transform.common import concrete_shape, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.target.features import features
 from tilewright.target.target import Target
@@ -53,8 +53,7 @@ _COPIED_BYTES = 8  # bytes that a slice moves in the time of a vector multiply-a
 
 def _shape(expr: RelayExpr) -> tuple[int, ...]:
     """The shape of a tensor where it is known, else ()."""
-    type_ = expr.checked_type
-    return type_.concrete_shape if isinstance(type_, TensorType) and not type_.is_dynamic else ()
+    return concrete_shape(expr) or ()
 
 
 def _name(expr: RelayExpr) -> str:

@@ -31,7 +31,7 @@ from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.transform.common import concrete_shape, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator
 
 _RESHAPES = frozenset({"reshape", "expand_dims", "squeeze"})
@@ -42,11 +42,6 @@ def _pattern(expr: RelayExpr) -> OpPattern:
         pattern: OpPattern = expr.op.get_attr("TOpPattern", OpPattern.OPAQUE)
         return pattern
     return OpPattern.OPAQUE
-
-
-def _shape(expr: RelayExpr) -> tuple[int, ...] | None:
-    type_ = expr.checked_type
-    return type_.concrete_shape if isinstance(type_, TensorType) and not type_.is_dynamic else None
 
 
 class _Sinker(ExprMutator):
@@ -66,7 +61,8 @@ class _Sinker(ExprMutator):
     def visit_call(self, expr: Call) -> RelayExpr:
         pattern = _pattern(expr)
         if pattern == OpPattern.OUT_ELEMWISE_FUSABLE or (
-            pattern <= OpPattern.BROADCAST and any(a in self.tails and _shape(a) == _shape(expr) for a in expr.args)
+            pattern <= OpPattern.BROADCAST
+            and any(a in self.tails and concrete_shape(a) == concrete_shape(expr) for a in expr.args)
         ):
             self.tails.add(expr)
         if isinstance(expr.op, Op) and expr.op.name in _RESHAPES:
@@ -79,7 +75,7 @@ class _Sinker(ExprMutator):
 
     def _note_reshape(self, expr: Call) -> None:
         source = expr.args[0]
-        shape = _shape(source)
+        shape = concrete_shape(source)
         if source in self.inner:
             self.inner[expr] = self.inner[source]
         elif source in self.tails and shape:
@@ -87,9 +83,9 @@ class _Sinker(ExprMutator):
 
     def _sink(self, expr: Call) -> RelayExpr | None:
         """The operator applied before the reshape of one of its operands, if all its operands allow it."""
-        result = _shape(expr)
+        result = concrete_shape(expr)
         for arg in expr.args:
-            if arg not in self.inner or result is None or _shape(arg) != result:
+            if arg not in self.inner or result is None or concrete_shape(arg) != result:
                 continue
             _, inner_shape = self.inner[arg]
             operands = [self._operand(a, inner_shape, result) for a in expr.args]
@@ -103,9 +99,9 @@ class _Sinker(ExprMutator):
 
     def _operand(self, arg: RelayExpr, inner: tuple[int, ...], outer: tuple[int, ...]) -> RelayExpr | None:
         """An operand of an operation on ``outer`` as one on ``inner``; None when its broadcast does not carry over."""
-        if arg in self.inner and self.inner[arg][1] == inner and _shape(arg) == outer:
+        if arg in self.inner and self.inner[arg][1] == inner and concrete_shape(arg) == outer:
             return self.inner[arg][0]
-        shape = _shape(arg)
+        shape = concrete_shape(arg)
         if shape is None:
             return None
         if all(extent == 1 for extent in shape):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tilewright.target.codegen.llvm import types as ty
@@ -44,10 +45,11 @@ class Unit:
         if name not in self.declarations:
             self.declarations[name] = f"declare {result} @{name}({params}){' ' + attributes if attributes else ''}"
 
-    def loop_metadata(self, hint: str) -> str:
-        """Metadata for a loop's back edge, such as ``!"llvm.loop.unroll.full"``."""
+    def loop_metadata(self, hints: Sequence[str]) -> str:
+        """Metadata for a loop's back edge, made of hints such as ``!"llvm.loop.unroll.full"``."""
         number = len(self._metadata)
-        self._metadata.append(f"!{number} = distinct !{{!{number}, !{{{hint}}}}}")
+        nodes = "".join(f", !{{{hint}}}" for hint in hints)
+        self._metadata.append(f"!{number} = distinct !{{!{number}{nodes}}}")
         return f", !llvm.loop !{number}"
 
     def runtime_pointer(self, name: str) -> str:

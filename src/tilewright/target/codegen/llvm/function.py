@@ -306,8 +306,8 @@ class FunctionEmitter(CallEmitter):
         low = self.value(s.min)
         count = self.value(extent)
         high = count if low == "0" else self.value(ops.add(s.min, extent))
-        hint = self._loop_hint(s)
-        self._loop(s.loop_var, low, high, "1", s.body, not isinstance(extent, IntImm), hint)
+        unrolled = s.kind == ForKind.UNROLLED
+        self._loop(s.loop_var, low, high, "1", s.body, not isinstance(extent, IntImm), unrolled)
         return None
 
     def _in_task(self) -> bool:
@@ -318,14 +318,15 @@ class FunctionEmitter(CallEmitter):
             function = function.parent
         return False
 
-    def _loop_hint(self, s: For) -> str:
-        if s.kind == ForKind.UNROLLED:
-            return self.unit.loop_metadata('!"llvm.loop.unroll.full"')
-        if s.loop_var in self.divided:
-            return self.unit.loop_metadata('!"llvm.loop.vectorize.enable", i1 false')
-        return ""
+    def _loop_metadata(self, var: Var, unrolled: bool) -> str:
+        hints = ['!"llvm.loop.unroll.full"'] if unrolled else []
+        if var in self.divided:
+            hints.append('!"llvm.loop.vectorize.enable", i1 false')
+        return self.unit.loop_metadata(hints) if hints else ""
 
-    def _loop(self, var: Var, low: str, high: str, step: str, body: Stmt, may_be_empty: bool, hint: str = "") -> None:
+    def _loop(
+        self, var: Var, low: str, high: str, step: str, body: Stmt, may_be_empty: bool, unrolled: bool = False
+    ) -> None:
         """``for (var = low; var < high; var += step) body``, tested at the bottom."""
         reg = ty.register(var.dtype)
         head, done, origin = self.new_label("for"), self.new_label("end"), self.block
@@ -344,7 +345,7 @@ class FunctionEmitter(CallEmitter):
         following = self.emit(f"add nsw {reg} {index}, {step}")
         self.lines[at] = f"  {index} = phi {reg} [ {low}, %{origin} ], [ {following}, %{self.block} ]"
         again = self.emit(f"icmp slt {reg} {following}, {high}")
-        self.branch(again, head, done, hint)
+        self.branch(again, head, done, self._loop_metadata(var, unrolled))
         self.leave_scope(mark)
         self.new_statement()
         self.start(done)
