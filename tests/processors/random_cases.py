@@ -67,11 +67,11 @@ def exact(array: Array) -> Tensor:
 
 
 def finish(draw: Draw, channels: int, shape: Sequence[int]) -> tuple[str, list[Array], Any, Any]:
-    """What follows a convolution (channels are its second axis) or product: nothing, bias and ReLU, or a residual.
+    """What follows a convolution (channels are its second axis) or product: bias and ReLU, a residual, or a gate.
 
     Gives its name, further inputs, and what it does to an expression and to exact values.
     """
-    kind = draw.of("", "bias relu", "residual")
+    kind = draw.of("", "bias relu", "residual", "sigmoid")
     rest = (1,) * (len(shape) - 2)
     bias, other = draw.array(channels), draw.array(*shape)
     if kind == "bias relu":
@@ -83,6 +83,8 @@ def finish(draw: Draw, channels: int, shape: Sequence[int]) -> tuple[str, list[A
         )
     if kind == "residual":
         return kind, [other], lambda e, r: relay.nn.relu(relay.add(e, r)), lambda v: F.relu(v + exact(other))
+    if kind == "sigmoid":  # a function, which is not written out for every row of a tile
+        return kind, [], lambda e: relay.multiply(e, relay.sigmoid(e)), F.silu
     return kind, [], lambda e: e, lambda v: v
 
 
@@ -235,7 +237,7 @@ def conv2d_transpose(draw: Draw) -> Case:
 
 
 def dense(draw: Draw) -> Case:
-    rows, depth = draw.of(1, 1, 2, 3, 7, 14, 29, 64), draw.of(1, 3, 16, 31, 64, 130, 256)
+    rows, depth = draw.of(1, 1, 2, 3, 7, 14, 29, 64, 113, 197), draw.of(1, 3, 16, 31, 64, 130, 256, 1536)
     columns = draw.of(1, 10, 16, 24, 33, 64, 96, 100, 128, 256)
     x, weight = draw.array(rows, depth), draw.array(columns, depth)
     plain = exact(x) @ exact(weight).T

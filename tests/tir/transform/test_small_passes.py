@@ -285,6 +285,16 @@ def test_inject_prefetch_with_more_turns_than_lines_and_fewer(row: int, turns: i
     assert expected in str(inject_prefetch(_shared(row, turns)))
 
 
+def test_inject_prefetch_goes_on_in_the_next_iteration_of_the_loop_around() -> None:
+    a, b = tir.decl_buffer((4, 8, 16), name="A"), tir.decl_buffer((4, 8, 16), name="B")
+    o, i, j = tir.Var("o"), tir.Var("i"), tir.Var("j")
+    copy = tir.BufferStore(b, tir.BufferLoad(a, [o, i, j]), [o, i, j])
+    share = tir.AttrStmt(a, "prefetch_share", tir.call_intrin("handle", "tir.tvm_tuple", i, 1), copy)
+    nest = tir.For(o, 0, 4, 0, tir.For(i, 0, 8, 0, tir.For(j, 0, 16, 0, share)))
+    outer, inner = "min((o + select(((i + 1) < 8), 0, 1)), 3)", "select(((i + 1) < 8), (i + 1), ((i + 1) - 8))"
+    assert f"@tir.address_of(A[{outer}, {inner}, " in str(inject_prefetch(nest))
+
+
 def test_inject_prefetch_leaves_out_what_has_no_loop_or_is_not_contiguous() -> None:
     nest = _shared(64, 4)
     inner = tir.For(tir.Var("m"), 0, 2, 0, nest.body)  # the loop over i is gone

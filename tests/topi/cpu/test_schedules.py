@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from tests.topi.harness import close, compiled, pack_channels, pack_kernel, random
 
-from tilewright import te, topi
+from tilewright import autotvm, te, topi
 from tilewright.target import Target
 
 T = torch.tensor
@@ -188,6 +188,35 @@ def test_packed_dense(m: int, n: int, k: int, target: str) -> None:
         schedule=topi.cpu.schedule_dense_pack, target=target,
     )  # fmt: skip
     close(found, np.maximum(x @ w.T + bias, 0))
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3])
+@pytest.mark.parametrize("processor", ["skylake-avx512", "core-avx2"])
+@pytest.mark.parametrize("m", [128, 197, 251])
+def test_packed_dense_of_many_rows_and_a_long_sum(m: int, processor: str, cores: int) -> None:
+    """Cores take groups of rows, of which the last is shorter, and the sum is done in chunks."""
+    n, k, target = 96, 2048, f"llvm -mcpu={processor} -num-cores={cores}"
+    block = topi.cpu.dense_block(m, n, "float32", Target(target))
+    assert block is not None
+    x, w, other = random(m, k), random(n, k) / 8, random(m, n)
+    packed = w.reshape(n // block, block, k).transpose(0, 2, 1)
+    found = compiled(
+        lambda a, b, c: topi.tanh(topi.add(topi.cpu.dense_pack(a, b, None, "float32"), c)), x, packed, other,
+        schedule=topi.cpu.schedule_dense_pack, target=target,
+    )  # fmt: skip
+    close(found, np.tanh(x @ w.T + other), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("cores", "rows", "groups"), [(1, 512, 1), (2, 96, 1), (2, 128, 2), (2, 197, 2), (4, 512, 4)])
+def test_cores_take_groups_of_rows_where_these_are_many(cores: int, rows: int, groups: int) -> None:
+    with Target(f"llvm -mcpu=skylake-avx512 -num-cores={cores}") as target:
+        tensors = ("TENSOR", (rows, 768), "float32"), ("TENSOR", (16, 768, 48), "float32")
+        task = autotvm.create("dense_pack.x86", (*tensors, None, "float32"), target)
+        chosen = autotvm.FallbackContext().query(target, task.workload)
+        s, _ = task.instantiate(chosen)
+    assert s is not None
+    assert chosen["row_groups"].val == groups
+    assert -(-rows // chosen["tile_m"].size[-1]) % groups == 0
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 10, 32), (5, 33, 64), (16, 100, 7), (1, 1000, 512)])

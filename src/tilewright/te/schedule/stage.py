@@ -481,7 +481,8 @@ class Stage:
             offset: number of iterations ahead
             ahead: a loop around ``var``, of this stage or of one that it is computed at, whose iterations are meant
                 instead. What its later iteration reads is shared out evenly over all iterations of ``var`` inside it,
-                so that memory is kept busy all the time and never for long; it must be contiguous.
+                so that memory is kept busy all the time and never for long; it must be contiguous. Its last iteration
+                fetches for its first one in the next iteration of the loop around it.
         rewrite:
             for i: s(A[i])
             ->

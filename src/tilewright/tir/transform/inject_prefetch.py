@@ -18,6 +18,8 @@ What a later iteration of an outer loop reads can be shared out over an inner on
         s(A[i])                                           s(A[i])
       }                                                 }
     }                                                 }
+
+Where the part read depends on the loop around ``i`` too, the last iteration fetches what the first will read after it.
 """
 
 from __future__ import annotations
@@ -32,10 +34,10 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import Call, IntImm, PrimExpr
 from tilewright.ir.transform import Pass
 from tilewright.tir.buffer import Buffer
-from tilewright.tir.expr import BufferLoad, Range, Var
+from tilewright.tir.expr import BufferLoad, Range, Select, Var
 from tilewright.tir.stmt import AttrStmt, Evaluate, For, ForKind, Prefetch, SeqStmt, Stmt, seq
 from tilewright.tir.transform.common import body_pass
-from tilewright.tir.visitor import StmtExprVisitor, StmtMutator, substitute
+from tilewright.tir.visitor import StmtExprVisitor, StmtMutator, stmt_vars, substitute
 
 
 class _Touched(StmtExprVisitor):
@@ -102,13 +104,30 @@ def shared_prefetch(buffer: Buffer, loops: Sequence[For], var: PrimExpr, offset:
     number = turn if share == 1 else turn * share + line
     if share * turns > lines:
         number = ops.minimum(number, ops.const(lines - 1, "int32"))
-    last = around.min + around.extent - 1
-    later = {var: ops.minimum(ops.add(var, ops.cast(var.dtype, offset)), last)}
+    reads = {v for r in region for v in stmt_vars(r.min)}
+    outer = loops[at - 1] if at and loops[at - 1].loop_var in reads else None
+    later = _later(around, outer, ops.cast(var.dtype, offset))
     start = [substitute(r.min, later) for r in region]
     # The last index runs over the whole region: it is contiguous, and only the address counts.
     address = Call("handle", "tir.address_of", (BufferLoad(buffer, [*start[:-1], start[-1] + number * step]),))
     fetch: Stmt = Evaluate(Call("handle", "tir.prefetch", (address, 0, _SECOND_LEVEL, 1)))
     return fetch if share == 1 else For(line, 0, share, ForKind.UNROLLED, fetch)
+
+
+def _later(loop: For, outer: For | None, offset: PrimExpr) -> dict[Var, PrimExpr]:
+    """The variables ``offset`` iterations of ``loop`` later, which may begin again once, within the next of ``outer``.
+
+    At the very end it is the last iteration once more.
+    """
+    then, end = ops.add(loop.loop_var, offset), loop.min + loop.extent
+    if outer is None:
+        return {loop.loop_var: ops.minimum(then, end - 1)}
+    inside = then < end
+    follows = outer.loop_var + Select(inside, ops.const(0, outer.loop_var.dtype), ops.const(1, outer.loop_var.dtype))
+    return {
+        loop.loop_var: Select(inside, then, then - loop.extent),
+        outer.loop_var: ops.minimum(follows, outer.min + outer.extent - 1),
+    }
 
 
 def _constants(extents: Sequence[PrimExpr]) -> list[int] | None:

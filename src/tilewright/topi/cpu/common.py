@@ -8,8 +8,12 @@ from typing import Any
 
 from tilewright import te
 from tilewright.ir import dtype as dt
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import Call
 from tilewright.target.features import CpuFeatures, features
+from tilewright.target.intrinsics import FLOAT_MATH
 from tilewright.tir.expr import IntImm, IterVar
+from tilewright.tir.visitor import post_order_visit
 from tilewright.topi import tag
 from tilewright.topi.utils import as_list, get_const_tuple, operations
 
@@ -68,6 +72,22 @@ def create_schedule(outs: Sequence[te.Tensor]) -> te.Schedule:
 def find_anchor(outs: Sequence[te.Tensor], match: Callable[[Any], bool]) -> Any | None:
     """The first operation, from ``outs`` downwards, that ``match`` accepts."""
     return next((op for op in operations(list(outs)) if match(op)), None)
+
+
+def calls_functions(outs: Sequence[te.Tensor], anchor: Any) -> bool:
+    """Whether what follows ``anchor`` evaluates functions, such as exp, which take many instructions an element."""
+    before = operations([anchor.output(0)])
+    found: list[str] = []
+
+    def visit(node: Any) -> None:
+        if isinstance(node, Call) and isinstance(node.op, Op):
+            found.append(node.op.name)
+
+    for op in operations(list(outs)):
+        if isinstance(op, te.ComputeOp) and op not in before:
+            for value in op.body:
+                post_order_visit(value, visit)
+    return any(name.removeprefix("tir.") in FLOAT_MATH for name in found)
 
 
 def inline_injective(s: te.Schedule, outs: Sequence[te.Tensor], keep: Sequence[Any] = ()) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright import autotvm, te, tir
@@ -16,6 +17,7 @@ from tilewright.topi import nn, tag
 from tilewright.topi.cpu.common import (
     PARALLEL_PRODUCTS,
     PARALLEL_ROW_PRODUCTS,
+    calls_functions,
     constant_extent,
     create_schedule,
     find_anchor,
@@ -35,6 +37,10 @@ from tilewright.topi.utils import get_const_tuple
 
 _MIN_TASKS = 8  # parallel iterations that occupy the cores
 _LINE_BYTES = 64  # of a cache line
+_LEAST_STEPS = 512  # of a chunk of the sum: fewer, and loading and storing accumulators shows (measured)
+_LEAST_TILES = 4  # that use a chunk of weights: fewer, and it pays nothing to keep it
+_CACHE_SHARE = 0.7  # of the second-level cache, for the rows and weights of a chunk
+_ROWS_FOR_CORES = 26  # times the square of the cores: rows for which every core can read all weights (see _row_groups)
 
 
 def dense_block(rows: int, columns: int, dtype: str = "float32", target: Target | None = None) -> int | None:
@@ -69,17 +75,47 @@ def dense_pack(
     """``topi.nn.dense_pack``: data (m, k), weight (n / b, k, b)."""
     out = nn.dense_pack(data, weight, bias, out_dtype)
     shape = get_const_tuple(out.shape)
-    block = get_const_tuple(weight.shape)[2]
+    _, inner, block = get_const_tuple(weight.shape)
     rows = shape[-2] if len(shape) > 1 and isinstance(shape[-2], int) else 1
     cfg.define_split("tile_m", max(rows, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
     cfg.define_knob("columns_outer", [True, False])
+    cfg.define_knob("row_groups", sorted({1, machine().cores}))
+    cfg.define_knob("tile_k", sorted({inner, *(n for n in (256, 512, 768, 1024) if inner % n == 0 and inner > n)}))
     if cfg.is_fallback:
-        cpu = machine()
-        registers = max(1, block // cpu.lanes(max(8, dt.bits(out.dtype))))
-        tile = choose_tile(cpu, max(rows, 1), [1], registers)
-        cfg["tile_m"] = SplitEntity([-1, tile.spatial])
+        registers = max(1, block // machine().lanes(max(8, dt.bits(out.dtype))))
+        groups, tile_m = _row_groups(machine(), max(rows, 1), registers)
+        cfg["tile_m"] = SplitEntity([-1, tile_m])
         cfg["columns_outer"] = OtherOptionEntity(True)
+        cfg["row_groups"] = OtherOptionEntity(groups)
+        chunk = _chunk(-(-rows // groups), tile_m, inner, block, dt.nbytes(data.dtype))
+        cfg["tile_k"] = OtherOptionEntity(chunk)
     return out
+
+
+def _row_groups(cpu: CpuFeatures, rows: int, registers: int) -> tuple[int, int]:
+    """Into how many groups of rows, one for each core, to cut the work, and the rows of a tile; one group: none.
+
+    A core that keeps its rows through a network finds them in its own cache, but reads all weights. In the worst case
+    every core reads them from memory, which takes ``cores * weights / bandwidth``. It may take half of the computing
+    time, ``2 * rows * weights / (cores * peak)``, where a core computes 6.5 operations while memory gives a byte.
+    """
+    if cpu.cores > 1 and rows >= _ROWS_FOR_CORES * cpu.cores**2:
+        tile = choose_tile(cpu, -(-rows // cpu.cores), [1], registers).spatial
+        if -(-rows // tile) % cpu.cores == 0:
+            return cpu.cores, tile
+    return 1, choose_tile(cpu, rows, [1], registers).spatial
+
+
+def _chunk(rows: int, tile_m: int, inner: int, block: int, size: int) -> int:
+    """Steps of a sum of ``inner`` elements of ``size`` bytes to do for all rows before the next.
+
+    A chunk of the rows and two of a block's weights stay in a core's cache. All steps where they do so anyway, or where
+    chunks would be too short, or used too seldom.
+    """
+    if rows < _LEAST_TILES * tile_m:
+        return inner
+    chunk = largest_divisor(inner, max(1, int(_CACHE_SHARE * machine().l2_bytes) // ((rows + 2 * block) * size)))
+    return chunk if chunk >= _LEAST_STEPS else inner
 
 
 @autotvm.register_topi_schedule("dense_pack.x86")
@@ -94,15 +130,18 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     block = get_const_tuple(weight.shape)[2]
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
-    columns_outer = cfg["columns_outer"].val
-    loop, tile = _schedule_product(s, tensors, anchor, cfg["tile_m"].size[-1], block, columns_outer)
-    if columns_outer:
-        _fetch_next_block(tile, weight, -(-(constant_extent(anchor.axis[0]) or 1) // cfg["tile_m"].size[-1]), loop)
+    chosen = _Blocking(
+        cfg["tile_m"].size[-1], block, cfg["columns_outer"].val, cfg["row_groups"].val, cfg["tile_k"].val
+    )
+    tile, steps, loop = _schedule_product(s, tensors, anchor, chosen)
+    if chosen.columns_outer:
+        tiles = -(-(constant_extent(anchor.axis[-2]) or 1) // chosen.tile_m)
+        _fetch_next_block(tile, weight, tiles // chosen.row_groups, (steps, cfg["tile_k"].val), loop)
     return s
 
 
-def _fetch_next_block(tile: te.Stage, weight: te.Tensor, tiles: int, loop: IterVar) -> None:
-    """While the tiles of one block of columns are computed, fetch the weights of the next block, evenly spread.
+def _fetch_next_block(tile: te.Stage, weight: te.Tensor, tiles: int, steps: tuple[IterVar, int], loop: IterVar) -> None:
+    """While the ``tiles`` of an iteration of ``loop`` are computed, fetch the weights of the next, evenly spread.
 
     Weights come from memory once each run. Without this, the first tile of every block waits for them and memory idles
     during the others: 93 instead of 98 % of the multiply-adds that the processor can do.
@@ -110,16 +149,35 @@ def _fetch_next_block(tile: te.Stage, weight: te.Tensor, tiles: int, loop: IterV
     lines = -(-get_const_tuple(weight.shape)[2] * dt.nbytes(weight.dtype) // _LINE_BYTES)
     if tiles < lines:  # few rows: the processor's own prefetching of one stream of weights does as well
         return
-    k = tile.op.reduce_axis[0]
-    outer, inner = tile.split(k, factor=largest_divisor(constant_extent(k) or 1, min(8, tiles // lines)))
+    axis, extent = steps
+    outer, inner = tile.split(axis, factor=largest_divisor(extent, min(8, tiles // lines)))
     tile.unroll(inner)
     tile.prefetch(weight, outer, 1, ahead=loop)
 
 
+@dataclass(frozen=True)
+class _Blocking:
+    """How loops over rows, columns and the sum are cut.
+
+    ``tile_m`` rows by ``block`` columns are a tile. ``columns_outer``: all tiles of one block of columns, then the
+    next. ``row_groups``: groups of rows that cores take, each with all columns; 1: the cores take blocks. ``tile_k``:
+    steps of the sum for all tiles of a block before more of them; None: all at once.
+    """
+
+    tile_m: int
+    block: int
+    columns_outer: bool = True
+    row_groups: int = 1
+    tile_k: int | None = None
+
+
 def _schedule_product(
-    s: te.Schedule, tensors: list[te.Tensor], anchor: Any, tile_m: int, block: int, columns_outer: bool
-) -> tuple[IterVar, te.Stage]:
-    """Tile the product ``anchor`` and what follows it; gives the outermost loop and the stage of the tiles."""
+    s: te.Schedule, tensors: list[te.Tensor], anchor: Any, chosen: _Blocking
+) -> tuple[te.Stage, IterVar, IterVar]:
+    """Tile the product ``anchor`` and what follows it.
+
+    Returns the stage of the tiles, its loop over the sum, and the loop whose iterations read weights of their own.
+    """
     product, last = anchor.output(0), tensors[0].op
     if last is not anchor and not same_rows(last, anchor):
         schedule_injective_from_existing(s, tensors[0])
@@ -129,28 +187,44 @@ def _schedule_product(
     if last is not anchor:
         s[product].set_scope("local")
     *batch, m, n = out.op.axis
-    m_outer, m_inner = out.split(m, factor=tile_m)
-    n_outer, n_inner = out.split(n, factor=block)
-    for axis, extent, factor in ((m_outer, constant_extent(m), tile_m), (n_outer, constant_extent(n), block)):
-        if (extent or 0) % factor:
+    m_outer, m_inner = out.split(m, factor=chosen.tile_m)
+    n_outer, n_inner = out.split(n, factor=chosen.block)
+    grouped = chosen.row_groups > 1
+    if grouped:
+        group, m_outer = out.split(m_outer, nparts=chosen.row_groups)
+        batch = [*batch, group]
+    whole_rows, whole_columns = ((constant_extent(a) or 0) % f == 0 for a, f in ((m, chosen.tile_m), (n, chosen.block)))
+    for axis, whole in ((m_outer, whole_rows), (n_outer, whole_columns)):
+        if not whole:
             out.pragma(axis, "loop_partition_hint", 1)
-    outer = [n_outer, m_outer] if columns_outer else [m_outer, n_outer]
+    outer = [n_outer, m_outer] if chosen.columns_outer else [m_outer, n_outer]
     out.reorder(*batch, *outer, m_inner, n_inner)
     # A partial last block is cut off its loop, which cannot be done once the loop is fused with the batch.
-    extent, factor = (constant_extent(n), block) if columns_outer else (constant_extent(m), tile_m)
-    whole = (extent or 0) % factor == 0
-    alone = not whole and batch and (constant_extent(batch[0]) or 1) >= _MIN_TASKS
-    fused = fuse_all(out, batch if alone else [*batch, outer[0]])
+    whole = whole_columns if chosen.columns_outer else whole_rows
+    many = bool(batch) and (constant_extent(batch[0]) or 1) >= _MIN_TASKS
+    apart = grouped or (many and not whole)
+    fused = fuse_all(out, batch if apart else [*batch, outer[0]])
     assert fused is not None
     if worth_threads(anchor, PARALLEL_ROW_PRODUCTS if constant_extent(m) == 1 else PARALLEL_PRODUCTS):
         out.parallel(fused)
-    unroll_and_vectorize(out, [m_inner], n_inner)
+    # Functions take so many instructions that they are not written out for every row.
+    unroll_and_vectorize(out, [] if calls_functions(tensors, anchor) else [m_inner], n_inner)
     tile = s[accumulators]
-    tile.compute_at(out, outer[1])
     *tile_batch, tm, tn = tile.op.axis
-    tile.reorder(*tile_batch, tile.op.reduce_axis[0], tm, tn)
+    k = tile.op.reduce_axis[0]
+    block_loop = outer[0] if apart else fused
+    if chosen.columns_outer and chosen.tile_k not in (None, constant_extent(k)):
+        tile.compute_at(out, block_loop)
+        block_loop, k = tile.split(k, factor=chosen.tile_k)
+        tm_outer, tm = tile.split(tm, factor=chosen.tile_m)
+        if not whole_rows:
+            tile.pragma(tm_outer, "loop_partition_hint", 1)
+        tile.reorder(*tile_batch, block_loop, tm_outer, k, tm, tn)
+    else:
+        tile.compute_at(out, outer[1])
+        tile.reorder(*tile_batch, k, tm, tn)
     unroll_and_vectorize(tile, [tm], tn)
-    return fused, tile
+    return tile, k, block_loop
 
 
 def same_rows(last: Any, anchor: Any) -> bool:
@@ -268,7 +342,7 @@ def schedule_batch_matmul(outs: Any) -> te.Schedule:
     cpu = machine()
     registers = block // cpu.lanes(max(8, dt.bits(anchor.output(0).dtype)))
     tile = choose_tile(cpu, constant_extent(anchor.axis[1]) or 1, [1], registers)
-    _schedule_product(s, tensors, anchor, tile.spatial, block, columns_outer=True)
+    _schedule_product(s, tensors, anchor, _Blocking(tile.spatial, block))
     _schedule_packing(s, packed, (constant_extent(anchor.axis[2]) or 0) != constant_extent(tensors[0].axis[2]))
     return s
 

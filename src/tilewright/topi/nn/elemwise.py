@@ -43,7 +43,7 @@ def gelu(x: te.Tensor, approximate: str = "none") -> te.Tensor:
         exponent = number(v, _NORMAL_TAIL[-1])
         for coefficient in _NORMAL_TAIL[-2::-1]:
             exponent = exponent * size + number(v, coefficient)
-        tail = number(v, 0.5) * tir.exp(number(v, 0.0) - exponent * size)
+        tail = tir.exp(number(v, -math.log(2.0)) - exponent * size)
         return v * tir.Select(v < number(v, 0.0), tail, number(v, 1.0) - tail)
 
     def with_tanh(v: PrimExpr) -> PrimExpr:

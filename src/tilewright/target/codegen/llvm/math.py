@@ -47,6 +47,7 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.1219444005469058e-4  # few bits in the hig
 _ROUND = 12582912.0  # 1.5 * 2**23: adding it leaves the nearest integer in the low bits
 _ROUND_BITS = 0x4B400000
 _SQRT_HALF_BITS = 0x3F3504F3
+_SCALE_LANES = 16  # of AVX-512's multiplication by powers of two
 
 
 class _Body:
@@ -125,6 +126,26 @@ class _Body:
         self.unit.declare(full, reg, ", ".join([reg] * len(args)))
         return self.emit(f"call {reg} @{full}({', '.join(f'{reg} {a}' for a in args)})")
 
+    def can_scale(self) -> bool:
+        """Whether the processor multiplies whole registers of such vectors by powers of two."""
+        return self.unit.features.has("avx512f") and dt.lanes(self.dtype) % _SCALE_LANES == 0
+
+    def scale(self, y: str, n: str) -> str:
+        """``y * 2**n``, rounded once, for any whole ``n``; where `can_scale`."""
+        whole, part = ty.register(self.dtype), ty.register(dt.with_lanes("float32", _SCALE_LANES))
+        names = overload(self.dtype), overload(dt.with_lanes("float32", _SCALE_LANES))
+        extract, insert = f"llvm.vector.extract.{names[1]}.{names[0]}", f"llvm.vector.insert.{names[0]}.{names[1]}"
+        scale = "llvm.x86.avx512.mask.scalef.ps.512"
+        self.unit.declare(extract, part, f"{whole}, i64 immarg")
+        self.unit.declare(insert, whole, f"{whole}, {part}, i64 immarg")
+        self.unit.declare(scale, part, f"{part}, {part}, {part}, i16, i32 immarg")
+        result = "poison"
+        for i in range(0, dt.lanes(self.dtype), _SCALE_LANES):
+            a, b = (self.emit(f"call {part} @{extract}({whole} {v}, i64 {i})") for v in (y, n))
+            scaled = self.emit(f"call {part} @{scale}({part} {a}, {part} {b}, {part} {a}, i16 -1, i32 4)")
+            result = self.emit(f"call {whole} @{insert}({whole} {result}, {part} {scaled}, i64 {i})")
+        return result
+
     def absolute(self, x: str) -> str:
         return self._intrinsic("fabs", x)
 
@@ -148,6 +169,8 @@ def _exp(b: _Body, x: str, close: bool = False) -> str:
         y = b.add(most, b.mul_add(b.mul(r, r), b.polynomial(r, _EXP), rest))
     else:
         y = b.add(b.mul_add(b.mul(r, r), b.polynomial(r, _EXP), r), 1.0)
+    if b.can_scale():
+        return b.scale(y, n)
     whole = b.int_op("sub", b.bits(shifted), _ROUND_BITS)
     half = b.int_op("ashr", whole, 1)
     for part in (half, b.int_op("sub", whole, half)):
