@@ -1,4 +1,4 @@
-"""Errors of exp, log, tanh, sigmoid and erf of float32 in units in the last place, against float64."""
+"""Errors of exp, exp2, log, tanh, sigmoid and erf of float32 in units in the last place, against float64."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 REFERENCES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "exp": np.exp,
+    "exp2": np.exp2,
     "log": np.log,
     "tanh": np.tanh,
     "sigmoid": sigmoid,

@@ -1,4 +1,4 @@
-"""exp, log, tanh, sigmoid and erf of float32, of any number of lanes, within 2 units in the last place.
+"""exp, exp2, log, tanh, sigmoid and erf of float32, of any number of lanes, within 2 units in the last place.
 
 Each is a reduction of the argument followed by a polynomial, evaluated the same way for a scalar and for a vector. The
 coefficients are minimax fits of the functions named beside them (Lawson's iteration on Chebyshev nodes, weighted for
@@ -24,6 +24,11 @@ _EXP = (
     0.0013944758102297783,
     0.00019790243823081255,
 )
+# (2**f - 1) / f on |f| <= 1 / 2
+_EXP2 = (
+    0.6931471824645996, 0.24022647738456726, 0.055503323674201965, 0.00961843691766262, 0.0013398873852565885,
+    0.00015353361959569156,
+)  # fmt: skip
 # (log(1 + f) - f + f**2 / 2) / f**3 on sqrt(1/2) - 1 <= f <= sqrt(2) - 1
 _LOG = (
     0.3333331346511841, -0.25000008940696716, 0.2000211924314499, -0.1666799634695053, 0.14219552278518677,
@@ -153,13 +158,29 @@ class _Body:
         return self._intrinsic("copysign", x, sign)
 
 
+def _between(b: _Body, x: str, low: float, high: float) -> str:
+    """``x``, but no less than ``low`` and no more than ``high``; what is no number stays."""
+    x = b.select(b.compare("olt", x, low), low, x)
+    return b.select(b.compare("ogt", x, high), high, x)
+
+
+def _times_power_of_two(b: _Body, y: str, shifted: str, n: str) -> str:
+    """``y * 2**n`` with ``n = shifted - _ROUND``; in two steps, so that tiny results are rounded and not lost."""
+    if b.can_scale():
+        return b.scale(y, n)
+    whole = b.int_op("sub", b.bits(shifted), _ROUND_BITS)
+    half = b.int_op("ashr", whole, 1)
+    for part in (half, b.int_op("sub", whole, half)):
+        y = b.mul(y, b.from_bits(b.int_op("shl", b.int_op("add", part, 127), 23)))
+    return y
+
+
 def _exp(b: _Body, x: str, close: bool = False) -> str:
-    """2**n * exp(r) with x = n * log(2) + r; the power in two steps, so that tiny results are rounded and not lost.
+    """2**n * exp(r) with x = n * log(2) + r.
 
     ``close`` adds up 1 + r with its rounding error, which brings the result within 0.6 units in the last place.
     """
-    x = b.select(b.compare("olt", x, -104.0), -104.0, x)
-    x = b.select(b.compare("ogt", x, 89.0), 89.0, x)
+    x = _between(b, x, -104.0, 89.0)
     shifted = b.mul_add(x, _LOG2_E, _ROUND)
     n = b.sub(shifted, _ROUND)
     r = b.mul_add(n, -_LN2_LOW, b.mul_add(n, -_LN2_HIGH, x))
@@ -169,13 +190,16 @@ def _exp(b: _Body, x: str, close: bool = False) -> str:
         y = b.add(most, b.mul_add(b.mul(r, r), b.polynomial(r, _EXP), rest))
     else:
         y = b.add(b.mul_add(b.mul(r, r), b.polynomial(r, _EXP), r), 1.0)
-    if b.can_scale():
-        return b.scale(y, n)
-    whole = b.int_op("sub", b.bits(shifted), _ROUND_BITS)
-    half = b.int_op("ashr", whole, 1)
-    for part in (half, b.int_op("sub", whole, half)):
-        y = b.mul(y, b.from_bits(b.int_op("shl", b.int_op("add", part, 127), 23)))
-    return y
+    return _times_power_of_two(b, y, shifted, n)
+
+
+def _exp2(b: _Body, x: str) -> str:
+    """2**n * 2**f with x = n + f."""
+    x = _between(b, x, -152.0, 129.0)
+    shifted = b.add(x, _ROUND)
+    n = b.sub(shifted, _ROUND)
+    f = b.sub(x, n)
+    return _times_power_of_two(b, b.mul_add(f, b.polynomial(f, _EXP2), 1.0), shifted, n)
 
 
 def _log(b: _Body, x: str) -> str:
@@ -229,6 +253,7 @@ def _erf(b: _Body, x: str) -> str:
 
 FUNCTIONS: dict[str, Callable[[_Body, str], str]] = {
     "exp": _exp,
+    "exp2": _exp2,
     "log": _log,
     "sigmoid": _sigmoid,
     "tanh": _tanh,
