@@ -1,4 +1,4 @@
-"""Errors of exp, exp2, log, tanh, sigmoid and erf in units in the last place, against float64; libm functions; half types."""
+"""Errors of exp, exp2, log, tanh, sigmoid and erf in units in the last place; libm functions; half types."""
 
 from __future__ import annotations
 

@@ -95,4 +95,4 @@ def test_other_types(dtype: str) -> None:
 def test_what_is_not_finite() -> None:
     x = np.array([np.nan, np.inf, -np.inf] * 6, "float32")
     found = compiled(topi.nn.gelu, x)[:3]
-    assert np.isnan(found[0]) and found[1] == np.inf and not np.isfinite(found[2])
+    assert np.isnan(found[0]) and found[1] == np.inf and found[2] == 0  # the limits
