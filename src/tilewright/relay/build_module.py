@@ -87,6 +87,7 @@ def optimization_passes() -> list[Any]:
         transform.RecognizeGelu(),
         transform.RecognizeAttention(),
         transform.MergeTransposes(),
+        transform.BubbleUpSlice(),
         transform.SinkReshape(),
         transform.PadChannels(),
         transform.AlterOpLayout(),

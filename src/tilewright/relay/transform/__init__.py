@@ -13,6 +13,7 @@ from tilewright.ir.transform import (
     module_pass,
 )
 from tilewright.relay.transform.alter_op_layout import AlterOpLayout
+from tilewright.relay.transform.bubble_up_slice import BubbleUpSlice
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
 from tilewright.relay.transform.combine_parallel import CombineParallelConv2D, CombineParallelDense
 from tilewright.relay.transform.convert_layout import ConvertLayout
@@ -40,11 +41,12 @@ from tilewright.relay.transform.to_a_normal_form import ToANormalForm
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 
 __all__ = [
-    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps", "CombineParallelConv2D",
-    "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "FastMath",
-    "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType",
-    "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews", "Legalize", "LiftConv1D", "MergeTransposes",
-    "PadChannels", "Pass", "PassContext", "PassInfo", "PrintIR", "RecognizeAttention", "RecognizeGelu",
-    "RecognizeLayerNorm", "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr",
-    "SimplifyInference", "SinkReshape", "ToANormalForm", "ToGraphNormalForm", "function_pass", "module_pass",
+    "AlterOpLayout", "BackwardFoldScaleAxis", "BubbleUpSlice", "CanonicalizeCast", "CanonicalizeOps",
+    "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps",
+    "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis",
+    "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews",
+    "Legalize", "LiftConv1D", "MergeTransposes", "PadChannels", "Pass", "PassContext", "PassInfo", "PrintIR",
+    "RecognizeAttention", "RecognizeGelu", "RecognizeLayerNorm", "RemoveUnusedFunctions", "Sequential",
+    "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape", "ToANormalForm", "ToGraphNormalForm",
+    "function_pass", "module_pass",
 ]  # fmt: skip

@@ -1,0 +1,253 @@
+"""BubbleUpSlice: compute only the part of a tensor that is looked at.
+
+Before, where only the first of 197 rows counts::
+
+    %0 = nn.dense(%x, %w, units=768);                 // %x: Tensor[(197, 3072), float32]
+    %1 = nn.layer_norm(%0, %gamma, %beta);
+    take(%1, 0, axis=0)
+
+after::
+
+    %0 = strided_slice(%x, begin=[0], end=[1], axes=[0]);
+    %1 = nn.dense(%0, %w, units=768);
+    %2 = nn.layer_norm(%1, %gamma, %beta);
+    reshape(%2, newshape=[768])
+
+A classifier reads one token of a transformer's last layer, a language model that is given a text the last one: most
+of that layer need not be computed. A slice moves up through an operator when all that read the operator's result take
+the same slice, and where that saves more than moving or mapping elements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.transform.slicing import slices_of
+from tilewright.relay.transform.common import (
+    call_of,
+    concrete_shape,
+    open_children,
+    scalar_constant,
+    typed_function_pass,
+)
+from tilewright.relay.visitor import ExprMutator, post_order
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """Elements ``begin`` to ``end`` of one dimension, and all of the others."""
+
+    axis: int
+    begin: int
+    end: int
+
+    def on(self, axis: int) -> _Cut:
+        return _Cut(axis, self.begin, self.end)
+
+    def of(self, shape: Shape) -> Shape:
+        return (*shape[: self.axis], self.end - self.begin, *shape[self.axis + 1 :])
+
+
+@dataclass(frozen=True)
+class _Part:
+    """How to compute a part of a call's result: the parts of its operands (None: all of one), and its attributes."""
+
+    operands: list[_Cut | None]
+    attrs: Any
+
+
+_Rule = Callable[[Call, _Cut, Shape, "list[Shape]"], "_Part | None"]
+
+
+def _element_wise(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
+    """Operands broadcast: each is cut where it has the extent."""
+    parts: list[_Cut | None] = []
+    for operand in operands:
+        axis = cut.axis - len(shape) + len(operand)
+        extent = operand[axis] if axis >= 0 else 1
+        if extent not in (1, shape[cut.axis]):
+            return None
+        parts.append(cut.on(axis) if extent != 1 else None)
+    return _Part(parts, call.attrs) if any(parts) else None
+
+
+def _bias_add(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
+    attrs: Any = call.attrs
+    return _Part([cut, cut.on(0) if attrs.axis % len(shape) == cut.axis else None], attrs)
+
+
+def _along_others(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
+    """One dimension is reduced; the others are computed each for itself."""
+    attrs: Any = call.attrs
+    if attrs.axis % len(shape) == cut.axis:
+        return None
+    return _Part([cut, *(None for _ in operands[1:])], attrs)
+
+
+def _dense(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
+    return _Part([cut, None], call.attrs) if cut.axis < len(shape) - 1 else None
+
+
+def _batch_matmul(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
+    attrs: Any = call.attrs
+    if cut.axis == 1:
+        return _Part([cut.on(2 if attrs.transpose_a else 1), None], attrs)
+    if cut.axis == 2:
+        return _Part([None, cut.on(1 if attrs.transpose_b else 2)], attrs)
+    return _Part([cut if operand[0] != 1 else None for operand in operands], attrs)
+
+
+def _attention(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
+    """(batch, rows, heads, width) of query (batch, heads, rows, depth): rows are each for themselves."""
+    if cut.axis != 1:
+        return None
+    masks = [cut.on(2) if mask[2] != 1 else None for mask in operands[3:]]
+    return _Part([cut.on(2), None, None, *masks], call.attrs)
+
+
+def _transpose(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
+    attrs: Any = call.attrs
+    axes = attrs.axes or tuple(range(len(shape) - 1, -1, -1))
+    return _Part([cut.on(int(axes[cut.axis]) % len(shape))], attrs)
+
+
+def _reshape(call: Call, cut: _Cut, shape: Shape, operands: list[Shape]) -> _Part | None:
+    """The dimension has to be one of the operand's, with as many elements before it."""
+    (source,) = operands
+    before = math.prod(shape[: cut.axis])
+    for axis, extent in enumerate(source):
+        if extent == shape[cut.axis] != 1 and math.prod(source[:axis]) == before:
+            return _Part([cut.on(axis)], relay_op.reshape(call.args[0], newshape=cut.of(shape)).attrs)
+    return None
+
+
+_RULES: dict[str, _Rule] = {
+    "nn.bias_add": _bias_add,
+    "nn.layer_norm": _along_others,
+    "nn.softmax": _along_others,
+    "nn.log_softmax": _along_others,
+    "nn.dense": _dense,
+    "nn.batch_matmul": _batch_matmul,
+    "nn.attention": _attention,
+    "transpose": _transpose,
+    "reshape": _reshape,
+}
+_PLACED = ("axis", "axes", "shape", "newshape")  # attributes that speak of dimensions
+
+
+def _pattern(call: Call) -> OpPattern:
+    pattern: OpPattern = (
+        call.op.get_attr("TOpPattern", OpPattern.OPAQUE) if isinstance(call.op, Op) else OpPattern.OPAQUE
+    )
+    return pattern
+
+
+def _part_of(call: Call, cut: _Cut) -> _Part | None:
+    """How to compute the part of the result; None where that takes all of the operands, or is not known."""
+    shape, operands = concrete_shape(call), [concrete_shape(a) for a in call.args]
+    known = [s for s in operands if s is not None]
+    if shape is None or not known or len(known) != len(operands) or not isinstance(call.op, Op):
+        return None
+    rule = _RULES.get(call.op.name)
+    if rule is None and _pattern(call) <= OpPattern.BROADCAST and not any(hasattr(call.attrs, n) for n in _PLACED):
+        rule = _element_wise
+    return None if rule is None else rule(call, cut, shape, known)
+
+
+def _cut_of_slice(call: Call) -> _Cut | None:
+    """What a slice along one dimension, or taking one element of it, reads of its operand."""
+    shape = concrete_shape(call.args[0]) if call.args else None
+    attrs: Any = call.attrs
+    if shape is None:
+        return None
+    if call_of(call, "strided_slice") is not None:
+        parts = [part.indices(extent) for part, extent in zip(slices_of(shape, attrs), shape, strict=True)]
+        cuts = [_Cut(i, p[0], p[1]) for i, (p, n) in enumerate(zip(parts, shape, strict=True)) if p != (0, n, 1)]
+        return cuts[0] if len(cuts) == 1 and parts[cuts[0].axis][2] == 1 and cuts[0].begin < cuts[0].end else None
+    if call_of(call, "take") is not None and attrs.axis is not None and not attrs.batch_dims:
+        index, axis = scalar_constant(call.args[1]), attrs.axis % len(shape)
+        if index is not None and concrete_shape(call.args[1]) == () and 0 <= index < shape[axis] != 1:
+            return _Cut(axis, int(index), int(index) + 1)
+    return None
+
+
+def _find_cuts(func: Function) -> dict[RelayExpr, _Cut]:
+    """The calls of which only a part is looked at, and that can be computed in part, with that part."""
+    order = post_order(func, open_children)
+    wanted: dict[RelayExpr, list[_Cut | None]] = {}
+    cuts: dict[RelayExpr, _Cut] = {}
+    for node in reversed(order):
+        wants = set(wanted.get(node, [None]))
+        cut = wants.pop() if len(wants) == 1 else None
+        part = _part_of(node, cut) if isinstance(node, Call) and cut is not None else None
+        needs: list[_Cut | None] = []
+        if part is not None and cut is not None:
+            cuts[node] = cut
+            needs = part.operands
+        elif isinstance(node, Call):
+            needs = [_cut_of_slice(node)]
+        children = node.args if isinstance(node, Call) else open_children(node)
+        for child, need in zip_longest(children, needs):
+            if child is not None:
+                wanted.setdefault(child, []).append(need)
+    return _worthwhile(order, cuts)
+
+
+def _worthwhile(order: Sequence[RelayExpr], cuts: dict[RelayExpr, _Cut]) -> dict[RelayExpr, _Cut]:
+    """The cuts that lead to an operator which does more than to move or to map elements."""
+    kept: dict[RelayExpr, _Cut] = {}
+    for node in order:
+        if node in cuts and isinstance(node, Call):
+            if _pattern(node) > OpPattern.INJECTIVE or any(a in kept for a in node.args):
+                kept[node] = cuts[node]
+    return kept
+
+
+class _Slicer(ExprMutator):
+    def __init__(self, cuts: dict[RelayExpr, _Cut]) -> None:
+        super().__init__()
+        self.cuts = cuts
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return open_children(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        cut = self.cuts.get(expr)
+        if cut is not None:
+            part = _part_of(expr, cut)
+            assert part is not None
+            args = [self._part(a, c) for a, c in zip(expr.args, part.operands, strict=True)]
+            return Call(expr.op, args, part.attrs, (), expr.span)
+        if expr.args and expr.args[0] in self.cuts:  # a slice of what is computed in part now
+            shape = concrete_shape(expr)
+            assert shape is not None
+            return relay_op.reshape(self.visit(expr.args[0]), newshape=shape)
+        return super().visit_call(expr)
+
+    def _part(self, expr: RelayExpr, cut: _Cut | None) -> RelayExpr:
+        if cut is None or expr in self.cuts:
+            return self.visit(expr)
+        return relay_op.strided_slice(self.visit(expr), begin=(cut.begin,), end=(cut.end,), axes=(cut.axis,))
+
+
+def BubbleUpSlice() -> Pass:
+    """Move slices up through what computes the elements that they drop."""
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
+        cuts = _find_cuts(func)
+        return _Slicer(cuts).visit(func) if cuts else func
+
+    return typed_function_pass(run, "BubbleUpSlice", 3)
