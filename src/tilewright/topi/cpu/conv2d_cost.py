@@ -14,11 +14,13 @@ from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to, step_registers, tile_cost, tile_rate
 
-# Measured: bytes that come during a multiply-add from the last-level cache and, inside of whole networks, from memory;
+# Measured: bytes that come during a multiply-add from the last-level cache; inside of whole networks, from memory; and
+# from what another core has just written, the mean over cores that share a cache (13) and cores that do not (0.4). Then
 # the work of both of Winograd's transforms on one position of one tile and vector, by the number of positions; and what
 # of the time of the faster of two things that are done at a time is not hidden by the slower one.
 _CACHE_BYTES = 13.0
-_MEMORY_BYTES = 4.0
+_MEMORY_BYTES = 3.0
+_SHARED_BYTES = 0.7
 _TRANSFORM = {16: 4.0, 36: 7.0, 64: 12.0}
 _OVERLAP_LOSS = 0.25
 _CLEAR_GAIN = 1.15  # by how much Winograd must be faster than the direct way, its weights being larger
@@ -128,7 +130,7 @@ def _cost(work: _Work, block: tuple[int, int], register_tile: tuple[int, int, in
     moved = (blocks - 1) * work.weight_bytes * _time_of_bytes(cpu, work.weight_bytes)
     moved += blocks * groups * input_bytes * _time_of_bytes(cpu, input_bytes)
     if parts > 1:  # every core fetches what the others have transformed
-        moved += min(cpu.cores, parts) * blocks * input_bytes / _CACHE_BYTES
+        moved += min(cpu.cores, parts) * blocks * input_bytes / _SHARED_BYTES
     slower, faster = max(products, memory + moved), min(products, memory + moved)
     transforms = steps * (work.in_channels / lanes + work.out_chunks) * _TRANSFORM[work.positions]
     tasks = blocks * parts
