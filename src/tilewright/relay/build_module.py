@@ -73,6 +73,7 @@ def optimization_passes() -> list[Any]:
         transform.InlineFunctions(),
         transform.ToGraphNormalForm(),
         transform.LiftConv1D(),
+        transform.LiftConv3D(),
         transform.EliminateCommonSubexpr(),
         transform.SimplifyExpr(),
         transform.CombineParallelConv2D(3),

@@ -29,6 +29,7 @@ from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
 from tilewright.relay.transform.inline import Inline, InlineFunctions, RemoveUnusedFunctions
 from tilewright.relay.transform.isolate_views import IsolateViews
 from tilewright.relay.transform.lift_conv1d import LiftConv1D
+from tilewright.relay.transform.lift_conv3d import LiftConv3D
 from tilewright.relay.transform.merge_transposes import MergeTransposes
 from tilewright.relay.transform.pad_channels import PadChannels
 from tilewright.relay.transform.recognize_attention import RecognizeAttention
@@ -45,8 +46,8 @@ __all__ = [
     "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps",
     "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis",
     "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews",
-    "Legalize", "LiftConv1D", "MergeTransposes", "PadChannels", "Pass", "PassContext", "PassInfo", "PrintIR",
-    "RecognizeAttention", "RecognizeGelu", "RecognizeLayerNorm", "RemoveUnusedFunctions", "Sequential",
+    "Legalize", "LiftConv1D", "LiftConv3D", "MergeTransposes", "PadChannels", "Pass", "PassContext", "PassInfo",
+    "PrintIR", "RecognizeAttention", "RecognizeGelu", "RecognizeLayerNorm", "RemoveUnusedFunctions", "Sequential",
     "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape", "ToANormalForm", "ToGraphNormalForm",
     "function_pass", "module_pass",
 ]  # fmt: skip

@@ -1,0 +1,217 @@
+"""LiftConv3D: compute 3-D convolutions, and what is between them, as 2-D ones on the slices.
+
+Before::
+
+    %0 = nn.conv3d(%x, %w, padding=[1, 1, 1, 1, 1, 1], channels=8, kernel_size=[3, 3, 3]);
+    add(%0, %bias)                                    // %x: Tensor[(1, 4, 5, 6, 7)], %bias: Tensor[(8, 1, 1, 1)]
+
+after::
+
+    %0 = transpose(%x, axes=[0, 2, 1, 3, 4]);
+    %1 = reshape(%0, newshape=[5, 4, 6, 7]);          // a batch of 5 slices
+    %2 = nn.pad(%1, 0, pad_width=[[1, 1], [0, 0], [0, 0], [0, 0]]);
+    %3 = (%2[0:5], %2[1:6], %2[2:7]);                 // what the windows of every slice see
+    %4 = concatenate(%3, axis=1);
+    %5 = nn.conv2d(%4, %v, padding=[1, 1, 1, 1], channels=8, kernel_size=[3, 3]);    // %v: (8, 12, 3, 3), from %w
+    %6 = reshape(%bias, newshape=[8, 1, 1]);
+    %7 = add(%5, %6);
+    %8 = reshape(%7, newshape=[1, 5, 8, 6, 7]);
+    transpose(%8, axes=[0, 2, 1, 3, 4])
+
+So what is done for 2-D convolutions (packed channels, Winograd's method, folded scales, fusion) serves 3-D ones too,
+for as many copies of each slice as windows are deep. Values stay batches of slices from one convolution to the next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import Call, Function, Tuple
+from tilewright.relay.op import layout_rules
+from tilewright.relay.op.attributes import ints
+from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.reduce.reduce import reduce_axes
+from tilewright.relay.transform.common import concrete_shape, open_children, typed_function_pass
+from tilewright.relay.visitor import ExprMutator
+
+_FEWEST_CHANNELS = 4  # of a result; fewer cannot be packed
+_SWAPPED = [0, 2, 1, 3, 4]  # channels and depth
+_OF_CHANNELS = frozenset({"nn.bias_add", "nn.prelu"})  # add or multiply by a vector along an axis
+_Rule = Callable[[Call, tuple[int, ...]], RelayExpr | None]
+
+
+class _Lifter(ExprMutator):
+    """``lifted[e]`` is the value of ``e`` (N, C, D, H, W) as (N * D, C, H, W)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lifted: dict[RelayExpr, RelayExpr] = {}
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return open_children(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        rule, shape = self._rule(expr), concrete_shape(expr)
+        value = rule(expr, shape) if rule is not None and shape is not None and 0 not in shape else None
+        if value is None or shape is None:
+            return super().visit_call(expr)
+        if rule == self._mean:
+            return value
+        self.lifted[expr] = value
+        batch, channels, depth, *extents = shape
+        return relay_op.transpose(relay_op.reshape(value, (batch, depth, channels, *extents)), _SWAPPED)
+
+    def _rule(self, expr: Call) -> _Rule | None:
+        """What lifts calls of this operator."""
+        if not isinstance(expr.op, Op) or not expr.args:
+            return None
+        name = expr.op.name
+        if name == "nn.conv3d":
+            return self._conv
+        if name == "concatenate":
+            return self._concatenate
+        layout_rule = expr.op.get_attr("FInferCorrectLayout")
+        if layout_rule in (layout_rules.elementwise, layout_rules.broadcast) or name in _OF_CHANNELS:
+            return self._elementwise
+        return {"nn.max_pool3d": self._max_pool, "mean": self._mean}.get(name) if expr.args[0] in self.lifted else None
+
+    def _slices(self, expr: RelayExpr) -> RelayExpr:
+        """The lifted form of an expression of rank 5."""
+        if expr not in self.lifted:
+            shape = concrete_shape(expr)
+            assert shape is not None
+            batch, channels, depth, *extents = shape
+            swapped = relay_op.transpose(self.visit(expr), _SWAPPED)
+            self.lifted[expr] = relay_op.reshape(swapped, (batch * depth, channels, *extents))
+        return self.lifted[expr]
+
+    def _conv(self, expr: Call, result: tuple[int, ...]) -> RelayExpr | None:
+        attrs: Any = expr.attrs
+        shape, weight = (concrete_shape(arg) for arg in expr.args)
+        layouts = attrs.data_layout, attrs.out_layout or "NCDHW", attrs.kernel_layout
+        if layouts != ("NCDHW", "NCDHW", "OIDHW") or shape is None or weight is None:
+            return None
+        outputs, inputs, depth, *kernel = weight
+        if int(attrs.groups) != 1 or outputs < _FEWEST_CHANNELS:
+            return None
+        front, top, left, back, bottom, right = padding_of(attrs.padding, 3)
+        strides, dilation = ints(attrs.strides), ints(attrs.dilation)
+        starts = [k * dilation[0] for k in range(depth)]
+        seen = self._neighbours(expr.args[0], shape, (front, back), starts, strides[0], result[2])
+        kernels = relay_op.transpose(self.visit(expr.args[1]), _SWAPPED)
+        return relay_op.nn.conv2d(
+            seen[0] if depth == 1 else relay_op.concatenate(Tuple(seen), axis=1),
+            relay_op.reshape(kernels, (outputs, depth * inputs, *kernel)),
+            strides=strides[1:],
+            padding=(top, left, bottom, right),
+            dilation=dilation[1:],
+            channels=outputs,
+            kernel_size=tuple(kernel),
+            out_dtype=attrs.out_dtype,
+        )
+
+    def _neighbours(
+        self,
+        data: RelayExpr,
+        shape: tuple[int, ...],
+        padding: tuple[int, int],
+        starts: Sequence[int],
+        step: int,
+        count: int,
+    ) -> list[RelayExpr]:
+        """For each of ``starts`` the slices from there on, ``count`` of every image in steps of ``step``, lifted."""
+        batch, channels, depth, *extents = shape
+        value, axis = self._slices(data), 0
+        if batch > 1:  # the depth is a dimension of its own
+            value, axis = relay_op.reshape(value, (batch, depth, channels, *extents)), 1
+        if any(padding):
+            rank = len(extents) + 2 + axis
+            value = relay_op.nn.pad(value, [padding if i == axis else (0, 0) for i in range(rank)])
+            depth += sum(padding)
+        if (list(starts), step, count) == ([0], 1, depth):
+            parts = [value]
+        else:
+            ends = [start + (count - 1) * step + 1 for start in starts]
+            parts = [
+                relay_op.strided_slice(value, [start], [end], [step], axes=[axis])
+                for start, end in zip(starts, ends, strict=True)
+            ]
+        whole = (batch * count, channels, *extents)
+        return [relay_op.reshape(part, whole) for part in parts] if batch > 1 else parts
+
+    def _max_pool(self, expr: Call, result: tuple[int, ...]) -> RelayExpr | None:
+        """The largest of each window's slices, then of positions in them."""
+        attrs: Any = expr.attrs
+        shape = concrete_shape(expr.args[0])
+        front, top, left, back, bottom, right = padding_of(attrs.padding, 3)
+        size, strides, dilation = ints(attrs.pool_size), ints(attrs.strides), ints(attrs.dilation)
+        if attrs.layout != "NCDHW" or attrs.out_layout not in ("", "NCDHW") or shape is None or front or back:
+            return None
+        starts = [k * dilation[0] for k in range(size[0])]
+        if starts[-1] + (result[2] - 1) * strides[0] >= shape[2]:  # ceil_mode reaches behind the last slice
+            return None
+        value, *others = self._neighbours(expr.args[0], shape, (0, 0), starts, strides[0], result[2])
+        for other in others:
+            value = relay_op.maximum(value, other)
+        return relay_op.nn.max_pool2d(
+            value,
+            pool_size=size[1:],
+            strides=strides[1:],
+            dilation=dilation[1:],
+            padding=(top, left, bottom, right),
+            ceil_mode=attrs.ceil_mode,
+        )
+
+    def _elementwise(self, expr: Call, result: tuple[int, ...]) -> RelayExpr | None:
+        if not any(arg in self.lifted and concrete_shape(arg) == result for arg in expr.args):
+            return None
+        if expr.op.name in _OF_CHANNELS:  # type: ignore[attr-defined]
+            attrs: Any = expr.attrs
+            if attrs.axis % 5 != 1:
+                return None
+            return Call(expr.op, [self._slices(expr.args[0]), self.visit(expr.args[1])], attrs.replace(axis=1))
+        operands = [self._operand(arg, result) for arg in expr.args]
+        known = [o for o in operands if o is not None]
+        return Call(expr.op, known, expr.attrs, expr.type_args, expr.span) if len(known) == len(operands) else None
+
+    def _operand(self, arg: RelayExpr, result: tuple[int, ...]) -> RelayExpr | None:
+        """What takes the place of an operand that broadcasts with (N, C, D, H, W): one as large, a number a channel."""
+        shape = concrete_shape(arg)
+        if shape is None:
+            return None
+        if shape == result:
+            return self._slices(arg)
+        aligned = (1,) * (5 - len(shape)) + shape
+        if math.prod(aligned) != aligned[1]:
+            return None
+        return relay_op.reshape(self.visit(arg), (aligned[1], 1, 1))
+
+    def _concatenate(self, expr: Call, result: tuple[int, ...]) -> RelayExpr | None:
+        fields = expr.args[0].fields if isinstance(expr.args[0], Tuple) else ()
+        attrs: Any = expr.attrs
+        if not fields or any(field not in self.lifted for field in fields) or attrs.axis % 5 != 1:
+            return None
+        return relay_op.concatenate(Tuple([self.lifted[field] for field in fields]), axis=1)
+
+    def _mean(self, expr: Call, result: tuple[int, ...]) -> RelayExpr | None:
+        """Over depth, height and width of one image."""
+        shape = concrete_shape(expr.args[0])
+        if shape is None or shape[0] != 1 or tuple(reduce_axes(expr.attrs, 5)) != (2, 3, 4):
+            return None
+        return relay_op.reshape(relay_op.mean(self.lifted[expr.args[0]], axis=[0, 2, 3]), result)
+
+
+def LiftConv3D() -> Pass:
+    """Compute 3-D convolutions as 2-D ones."""
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
+        return _Lifter().visit(func)
+
+    return typed_function_pass(run, "LiftConv3D", 3)
