@@ -17,7 +17,7 @@ from tilewright.tir.visitor import post_order_visit
 from tilewright.topi import tag
 from tilewright.topi.utils import as_list, get_const_tuple, operations
 
-# Below these, threads (0.2 to 0.6 us a launch while they wait, and data in other cores' caches) cost more than they save:
+# Below these, threads (0.2 to 0.6 us a launch, and data in other cores' caches) cost more than they save:
 # element operations, and multiply-adds of tiles.
 PARALLEL_WORK = 1 << 16
 PARALLEL_PRODUCTS = 1 << 18

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
+from tilewright.ir import dtype as dt
 from tilewright.topi import tag
 from tilewright.topi.cpu.common import (
     PARALLEL_WORK,
@@ -22,6 +23,8 @@ from tilewright.topi.cpu.common import (
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import is_reduction, schedule_reduce
+
+_FETCHED_AHEAD = 12288  # bytes between what is normalised and what is fetched
 
 
 def schedule_layer_norm(outs: Any) -> te.Schedule:
@@ -44,7 +47,11 @@ def schedule_layer_norm(outs: Any) -> te.Schedule:
     stage = s[anchor]
     row = fuse_all(stage, rows) or rows[0]
     column = anchor.axis[-1]
-    split_vector(stage, column, constant_extent(column), vector_lanes(anchor.output(0).dtype))
+    lanes = vector_lanes(anchor.output(0).dtype)
+    block, vector = split_vector(stage, column, constant_extent(column), lanes)
+    if vector not in (None, block) and isinstance(data, te.PlaceholderOp):
+        # Three passes over a row leave memory idle for the time of two, unless the rows to come are fetched meanwhile.
+        stage.prefetch(data.output(0), block, _FETCHED_AHEAD // (lanes * dt.nbytes(data.output(0).dtype)))
     steps = [data, *moments] if isinstance(data, te.ComputeOp) and tag.is_injective(data.tag) else [*moments]
     for op in reversed(steps):
         s[op].compute_at(stage, row)
