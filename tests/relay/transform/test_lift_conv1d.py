@@ -240,3 +240,9 @@ def test_no_chain_is_too_long() -> None:
     after = LiftConv1D()(parse(text + f"nn.relu(%{steps})\n}}"))
     assert str(after).count("add(") == steps
     assert str(after).count("squeeze(") == 1
+
+
+def test_a_bias_whose_axis_is_counted_from_the_end() -> None:
+    x, w, bias = weight(1, 4, 10), weight(8, 4, 3), weight(8, 1, 1).reshape(8)
+    found = run(lambda a: relay.nn.bias_add(conv(a, w), relay.const(bias), axis=-2), x)
+    close(found, [F.conv1d(torch.tensor(x), torch.tensor(w), torch.tensor(bias))])

@@ -146,3 +146,13 @@ def test_what_else_reads_a_value_gets_it_in_its_own_layout() -> None:
     other = random(8, 3, 5, 4)
     inner = F.relu(F.conv3d(torch.tensor(data), torch.tensor(weight), padding=1)) + torch.tensor(other)
     np.testing.assert_allclose(run(func, data, other), F.softmax(inner, 2).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_gate_of_means() -> None:
+    data, weight, bias = random(1, 4, 3, 5, 4), random(8, 4, 3, 3, 3), random(8)
+    x = relay.var("x", shape=data.shape)
+    value = relay.nn.bias_add(conv3d(x, weight, padding=(1, 1, 1)), relay.const(bias), axis=-4)
+    func = relay.Function([x], relay.multiply(value, relay.sigmoid(relay.mean(value, axis=[2, 3, 4], keepdims=True))))
+    inner = F.conv3d(torch.tensor(data), torch.tensor(weight), torch.tensor(bias), padding=1)
+    want = inner * torch.sigmoid(inner.mean((2, 3, 4), keepdim=True))
+    np.testing.assert_allclose(run(func, data), want.numpy(), rtol=1e-4, atol=1e-5)

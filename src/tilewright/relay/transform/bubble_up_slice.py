@@ -38,6 +38,7 @@ from tilewright.relay.transform.common import (
     call_of,
     concrete_shape,
     open_children,
+    pattern_of,
     scalar_constant,
     typed_function_pass,
 )
@@ -148,13 +149,6 @@ _RULES: dict[str, _Rule] = {
 _PLACED = ("axis", "axes", "shape", "newshape")  # attributes that speak of dimensions
 
 
-def _pattern(call: Call) -> OpPattern:
-    pattern: OpPattern = (
-        call.op.get_attr("TOpPattern", OpPattern.OPAQUE) if isinstance(call.op, Op) else OpPattern.OPAQUE
-    )
-    return pattern
-
-
 def _part_of(call: Call, cut: _Cut) -> _Part | None:
     """How to compute the part of the result; None where that takes all of the operands, or is not known."""
     shape, operands = concrete_shape(call), [concrete_shape(a) for a in call.args]
@@ -162,7 +156,7 @@ def _part_of(call: Call, cut: _Cut) -> _Part | None:
     if shape is None or not known or len(known) != len(operands) or not isinstance(call.op, Op):
         return None
     rule = _RULES.get(call.op.name)
-    if rule is None and _pattern(call) <= OpPattern.BROADCAST and not any(hasattr(call.attrs, n) for n in _PLACED):
+    if rule is None and pattern_of(call) <= OpPattern.BROADCAST and not any(hasattr(call.attrs, n) for n in _PLACED):
         rule = _element_wise
     return None if rule is None else rule(call, cut, shape, known)
 
@@ -184,18 +178,18 @@ def _cut_of_slice(call: Call) -> _Cut | None:
     return None
 
 
-def _find_cuts(func: Function) -> dict[RelayExpr, _Cut]:
-    """The calls of which only a part is looked at, and that can be computed in part, with that part."""
+def _find_parts(func: Function) -> dict[RelayExpr, _Part]:
+    """The calls of which only a part is looked at, and that can be computed in part, with how."""
     order = post_order(func, open_children)
     wanted: dict[RelayExpr, list[_Cut | None]] = {}
-    cuts: dict[RelayExpr, _Cut] = {}
+    parts: dict[RelayExpr, _Part] = {}
     for node in reversed(order):
         wants = set(wanted.get(node, [None]))
         cut = wants.pop() if len(wants) == 1 else None
         part = _part_of(node, cut) if isinstance(node, Call) and cut is not None else None
         needs: list[_Cut | None] = []
-        if part is not None and cut is not None:
-            cuts[node] = cut
+        if part is not None:
+            parts[node] = part
             needs = part.operands
         elif isinstance(node, Call):
             needs = [_cut_of_slice(node)]
@@ -203,42 +197,40 @@ def _find_cuts(func: Function) -> dict[RelayExpr, _Cut]:
         for child, need in zip_longest(children, needs):
             if child is not None:
                 wanted.setdefault(child, []).append(need)
-    return _worthwhile(order, cuts)
+    return _worthwhile(order, parts)
 
 
-def _worthwhile(order: Sequence[RelayExpr], cuts: dict[RelayExpr, _Cut]) -> dict[RelayExpr, _Cut]:
-    """The cuts that lead to an operator which does more than to move or to map elements."""
-    kept: dict[RelayExpr, _Cut] = {}
+def _worthwhile(order: Sequence[RelayExpr], parts: dict[RelayExpr, _Part]) -> dict[RelayExpr, _Part]:
+    """The parts that lead to an operator which does more than to move or to map elements."""
+    kept: dict[RelayExpr, _Part] = {}
     for node in order:
-        if node in cuts and isinstance(node, Call):
-            if _pattern(node) > OpPattern.INJECTIVE or any(a in kept for a in node.args):
-                kept[node] = cuts[node]
+        if node in parts and isinstance(node, Call):
+            if pattern_of(node) > OpPattern.INJECTIVE or any(a in kept for a in node.args):
+                kept[node] = parts[node]
     return kept
 
 
 class _Slicer(ExprMutator):
-    def __init__(self, cuts: dict[RelayExpr, _Cut]) -> None:
+    def __init__(self, parts: dict[RelayExpr, _Part]) -> None:
         super().__init__()
-        self.cuts = cuts
+        self.parts = parts
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         return open_children(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        cut = self.cuts.get(expr)
-        if cut is not None:
-            part = _part_of(expr, cut)
-            assert part is not None
+        part = self.parts.get(expr)
+        if part is not None:
             args = [self._part(a, c) for a, c in zip(expr.args, part.operands, strict=True)]
             return Call(expr.op, args, part.attrs, (), expr.span)
-        if expr.args and expr.args[0] in self.cuts:  # a slice of what is computed in part now
+        if expr.args and expr.args[0] in self.parts:  # a slice of what is computed in part now
             shape = concrete_shape(expr)
             assert shape is not None
             return relay_op.reshape(self.visit(expr.args[0]), newshape=shape)
         return super().visit_call(expr)
 
     def _part(self, expr: RelayExpr, cut: _Cut | None) -> RelayExpr:
-        if cut is None or expr in self.cuts:
+        if cut is None or expr in self.parts:
             return self.visit(expr)
         return relay_op.strided_slice(self.visit(expr), begin=(cut.begin,), end=(cut.end,), axes=(cut.axis,))
 
@@ -247,7 +239,7 @@ def BubbleUpSlice() -> Pass:
     """Move slices up through what computes the elements that they drop."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        cuts = _find_cuts(func)
-        return _Slicer(cuts).visit(func) if cuts else func
+        parts = _find_parts(func)
+        return _Slicer(parts).visit(func) if parts else func
 
     return typed_function_pass(run, "BubbleUpSlice", 3)

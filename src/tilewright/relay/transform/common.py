@@ -11,6 +11,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import direct_children, post_order
 
@@ -28,6 +29,14 @@ def open_children(expr: RelayExpr) -> Sequence[RelayExpr]:
 def call_of(expr: RelayExpr, name: str) -> Call | None:
     """``expr`` if it calls the operator ``name``, else None."""
     return expr if isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name else None
+
+
+def pattern_of(expr: RelayExpr) -> OpPattern:
+    """The fusion pattern of the operator that ``expr`` calls; OPAQUE for anything else."""
+    if isinstance(expr, Call) and isinstance(expr.op, Op):
+        pattern: OpPattern = expr.op.get_attr("TOpPattern", OpPattern.OPAQUE)
+        return pattern
+    return OpPattern.OPAQUE
 
 
 def scalar_constant(expr: RelayExpr) -> float | None:

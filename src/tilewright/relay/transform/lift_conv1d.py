@@ -21,7 +21,7 @@ So all that is done for 2-D convolutions (packed channels, register tiles, folde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from tilewright.ir.expr import RelayExpr
@@ -29,23 +29,21 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Function, Tuple
+from tilewright.relay.expr import Call, Function
 from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.reduce.reduce import reduce_axes
-from tilewright.relay.transform.common import call_of, concrete_shape, open_children, typed_function_pass
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.transform.common import call_of, concrete_shape, typed_function_pass
+from tilewright.relay.transform.lifting import FEWEST_CHANNELS, Lifter, Rule, Shape
 
 _ROW = 2  # the axis that is put in: NCW becomes NCHW
-_FEWEST_CHANNELS = 4  # of a result; fewer cannot be packed, and nn.conv1d is faster: its vectors run along columns
 _POOLS: dict[str, Callable[..., Call]] = {
     "nn.max_pool1d": relay_op.nn.max_pool2d,
     "nn.avg_pool1d": relay_op.nn.avg_pool2d,
     "nn.adaptive_max_pool1d": relay_op.nn.adaptive_max_pool2d,
     "nn.adaptive_avg_pool1d": relay_op.nn.adaptive_avg_pool2d,
 }
-_OF_CHANNELS = frozenset({"nn.bias_add", "nn.prelu"})  # add or multiply by a vector along an axis
 
 
 def _axis(axis: int) -> int:
@@ -54,51 +52,27 @@ def _axis(axis: int) -> int:
     return axis + (axis >= _ROW)
 
 
-class _Lifter(ExprMutator):
-    """``lifted[e]`` is the value of ``e`` (N, C, W), or a keepdims reduction of one, as (N, C, 1, W)."""
+class _Lifter(Lifter):
+    """Values (N, C, W), and keepdims reductions of such, as (N, C, 1, W)."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.lifted: dict[RelayExpr, RelayExpr] = {}
+    rank = 3
 
-    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        return open_children(expr)
-
-    def visit_call(self, expr: Call) -> RelayExpr:
-        lift = self._rule(expr)
-        shape = concrete_shape(expr)
-        if lift is None or shape is None:
-            return super().visit_call(expr)
-        value = lift(expr)
-        if value is None:
-            return super().visit_call(expr)
-        if len(shape) != 3:
-            return value
-        self.lifted[expr] = value
-        return relay_op.squeeze(value, axis=[_ROW])
-
-    def _rule(self, expr: Call) -> Callable[[Call], RelayExpr | None] | None:
-        """What lifts calls of this operator."""
-        if not isinstance(expr.op, Op) or not expr.args:
-            return None
-        name = expr.op.name
-        if name == "nn.conv1d":
-            return self._conv
-        if name == "concatenate":
-            return self._concatenate
-        layout_rule = expr.op.get_attr("FInferCorrectLayout")
-        if layout_rule in (layout_rules.elementwise, layout_rules.broadcast) or name in _OF_CHANNELS:
-            return self._elementwise
-        if expr.args[0] not in self.lifted:
+    def rule(self, name: str, data: RelayExpr) -> Rule | None:
+        always: dict[str, Rule] = {"nn.conv1d": self._conv, "concatenate": self._concatenate}
+        if name in always:
+            return always[name]
+        if data not in self.lifted:
             return None
         if name in _POOLS:
             return self._pool
-        if layout_rule is layout_rules.reduction and len(expr.args) == 1:
+        if Op.get(name).get_attr("FInferCorrectLayout") is layout_rules.reduction:
             return self._reduce
         return {"nn.pad": self._pad, "strided_slice": self._slice}.get(name)
 
-    def _image(self, expr: RelayExpr) -> RelayExpr:
-        """The lifted form of an expression of rank 3."""
+    def lowered(self, value: RelayExpr, shape: Shape) -> RelayExpr:
+        return relay_op.squeeze(value, axis=[_ROW])
+
+    def image(self, expr: RelayExpr) -> RelayExpr:
         if expr not in self.lifted:
             pad = call_of(expr, "nn.pad")  # follows, for FoldExplicitPadding to find it
             self.lifted[expr] = self._pad(pad) if pad else relay_op.expand_dims(self.visit(expr), axis=_ROW)
@@ -109,11 +83,11 @@ class _Lifter(ExprMutator):
         plain = attrs.data_layout == "NCW" and attrs.out_layout in ("", "NCW") and attrs.kernel_layout == "OIW"
         data, weight = expr.args
         shape = concrete_shape(weight)
-        if not plain or concrete_shape(data) is None or shape is None or shape[0] < _FEWEST_CHANNELS:
+        if not plain or concrete_shape(data) is None or shape is None or shape[0] < FEWEST_CHANNELS:
             return None
         left, right = padding_of(attrs.padding, 1)
         return relay_op.nn.conv2d(
-            self._image(data),
+            self.image(data),
             relay_op.expand_dims(self.visit(weight), axis=_ROW),
             strides=(1, *ints(attrs.strides)),
             padding=(0, left, 0, right),
@@ -144,36 +118,23 @@ class _Lifter(ExprMutator):
             **counted,
         )
 
-    def _elementwise(self, expr: Call) -> RelayExpr | None:
-        shape = concrete_shape(expr)
-        if not any(arg in self.lifted and concrete_shape(arg) == shape for arg in expr.args):
-            return None
-        if expr.op.name in _OF_CHANNELS and expr.attrs.axis % 3 != 1:  # type: ignore[attr-defined,union-attr]
-            return None
-        operands = [self._operand(arg) for arg in expr.args]
-        known = [o for o in operands if o is not None]
-        return Call(expr.op, known, expr.attrs, expr.type_args, expr.span) if len(known) == len(operands) else None
-
-    def _operand(self, arg: RelayExpr) -> RelayExpr | None:
-        """What takes the place of an operand that broadcasts with (N, C, W) and now with (N, C, 1, W)."""
+    def operand(self, arg: RelayExpr, result: Shape) -> RelayExpr | None:
         shape = concrete_shape(arg)
         if shape is None:
             return None
         if len(shape) == 3:
-            return self._image(arg)
+            return self.image(arg)
         return relay_op.expand_dims(self.visit(arg), axis=len(shape) - 1) if len(shape) == 2 else self.visit(arg)
 
     def _concatenate(self, expr: Call) -> RelayExpr | None:
-        fields = expr.args[0].fields if isinstance(expr.args[0], Tuple) else ()
-        if not fields or any(field not in self.lifted for field in fields):
-            return None
         attrs: Any = expr.attrs
-        return relay_op.concatenate(Tuple([self.lifted[field] for field in fields]), axis=_axis(attrs.axis))
+        fields = self.lifted_fields(expr)
+        return None if fields is None else relay_op.concatenate(fields, axis=_axis(attrs.axis))
 
     def _reduce(self, expr: Call) -> RelayExpr | None:
         attrs: Any = expr.attrs
         axes = reduce_axes(attrs, 3)
-        if not axes:
+        if not axes or len(expr.args) != 1:
             return None
         changed = attrs.replace(axis=tuple(sorted({_ROW, *(_axis(a) for a in axes)})), exclude=False)
         return Call(expr.op, [self.lifted[expr.args[0]]], changed, expr.type_args, expr.span)
@@ -182,7 +143,7 @@ class _Lifter(ExprMutator):
         attrs: Any = expr.attrs
         widths = list(attrs.pad_width)
         widths.insert(_ROW, (0, 0))
-        operands = [self._image(expr.args[0]), *(self.visit(arg) for arg in expr.args[1:])]
+        operands = [self.image(expr.args[0]), *(self.visit(arg) for arg in expr.args[1:])]
         return Call(expr.op, operands, attrs.replace(pad_width=tuple(widths)), expr.type_args, expr.span)
 
     def _slice(self, expr: Call) -> RelayExpr:

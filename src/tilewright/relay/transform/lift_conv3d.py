@@ -25,65 +25,39 @@ for as many copies of each slice as windows are deep. Values stay batches of sli
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, Tuple
-from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.reduce.reduce import reduce_axes
-from tilewright.relay.transform.common import concrete_shape, open_children, typed_function_pass
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.transform.common import concrete_shape, typed_function_pass
+from tilewright.relay.transform.lifting import FEWEST_CHANNELS, Lifter, Rule, Shape
 
-_FEWEST_CHANNELS = 4  # of a result; fewer cannot be packed
 _SWAPPED = [0, 2, 1, 3, 4]  # channels and depth
-_OF_CHANNELS = frozenset({"nn.bias_add", "nn.prelu"})  # add or multiply by a vector along an axis
-_Rule = Callable[[Call, tuple[int, ...]], RelayExpr | None]
 
 
-class _Lifter(ExprMutator):
-    """``lifted[e]`` is the value of ``e`` (N, C, D, H, W) as (N * D, C, H, W)."""
+class _Lifter(Lifter):
+    """Values (N, C, D, H, W) as (N * D, C, H, W)."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.lifted: dict[RelayExpr, RelayExpr] = {}
+    rank = 5
 
-    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        return open_children(expr)
+    def rule(self, name: str, data: RelayExpr) -> Rule | None:
+        rules: dict[str, Rule] = {"nn.conv3d": self._conv, "concatenate": self._concatenate}
+        if data in self.lifted:
+            rules |= {"nn.max_pool3d": self._max_pool, "mean": self._mean}
+        return rules.get(name)
 
-    def visit_call(self, expr: Call) -> RelayExpr:
-        rule, shape = self._rule(expr), concrete_shape(expr)
-        value = rule(expr, shape) if rule is not None and shape is not None and 0 not in shape else None
-        if value is None or shape is None:
-            return super().visit_call(expr)
-        if rule == self._mean:
-            return value
-        self.lifted[expr] = value
+    def lowered(self, value: RelayExpr, shape: Shape) -> RelayExpr:
         batch, channels, depth, *extents = shape
         return relay_op.transpose(relay_op.reshape(value, (batch, depth, channels, *extents)), _SWAPPED)
 
-    def _rule(self, expr: Call) -> _Rule | None:
-        """What lifts calls of this operator."""
-        if not isinstance(expr.op, Op) or not expr.args:
-            return None
-        name = expr.op.name
-        if name == "nn.conv3d":
-            return self._conv
-        if name == "concatenate":
-            return self._concatenate
-        layout_rule = expr.op.get_attr("FInferCorrectLayout")
-        if layout_rule in (layout_rules.elementwise, layout_rules.broadcast) or name in _OF_CHANNELS:
-            return self._elementwise
-        return {"nn.max_pool3d": self._max_pool, "mean": self._mean}.get(name) if expr.args[0] in self.lifted else None
-
-    def _slices(self, expr: RelayExpr) -> RelayExpr:
-        """The lifted form of an expression of rank 5."""
+    def image(self, expr: RelayExpr) -> RelayExpr:
         if expr not in self.lifted:
             shape = concrete_shape(expr)
             assert shape is not None
@@ -92,14 +66,14 @@ class _Lifter(ExprMutator):
             self.lifted[expr] = relay_op.reshape(swapped, (batch * depth, channels, *extents))
         return self.lifted[expr]
 
-    def _conv(self, expr: Call, result: tuple[int, ...]) -> RelayExpr | None:
+    def _conv(self, expr: Call) -> RelayExpr | None:
         attrs: Any = expr.attrs
-        shape, weight = (concrete_shape(arg) for arg in expr.args)
+        result, shape, weight = (concrete_shape(e) for e in (expr, *expr.args))
         layouts = attrs.data_layout, attrs.out_layout or "NCDHW", attrs.kernel_layout
-        if layouts != ("NCDHW", "NCDHW", "OIDHW") or shape is None or weight is None:
+        if layouts != ("NCDHW", "NCDHW", "OIDHW") or result is None or shape is None or weight is None:
             return None
         outputs, inputs, depth, *kernel = weight
-        if int(attrs.groups) != 1 or outputs < _FEWEST_CHANNELS:
+        if int(attrs.groups) != 1 or outputs < FEWEST_CHANNELS or 0 in result:
             return None
         front, top, left, back, bottom, right = padding_of(attrs.padding, 3)
         strides, dilation = ints(attrs.strides), ints(attrs.dilation)
@@ -128,7 +102,7 @@ class _Lifter(ExprMutator):
     ) -> list[RelayExpr]:
         """For each of ``starts`` the slices from there on, ``count`` of every image in steps of ``step``, lifted."""
         batch, channels, depth, *extents = shape
-        value, axis = self._slices(data), 0
+        value, axis = self.image(data), 0
         if batch > 1:  # the depth is a dimension of its own
             value, axis = relay_op.reshape(value, (batch, depth, channels, *extents)), 1
         if any(padding):
@@ -146,13 +120,15 @@ class _Lifter(ExprMutator):
         whole = (batch * count, channels, *extents)
         return [relay_op.reshape(part, whole) for part in parts] if batch > 1 else parts
 
-    def _max_pool(self, expr: Call, result: tuple[int, ...]) -> RelayExpr | None:
+    def _max_pool(self, expr: Call) -> RelayExpr | None:
         """The largest of each window's slices, then of positions in them."""
         attrs: Any = expr.attrs
-        shape = concrete_shape(expr.args[0])
+        result, shape = concrete_shape(expr), concrete_shape(expr.args[0])
         front, top, left, back, bottom, right = padding_of(attrs.padding, 3)
         size, strides, dilation = ints(attrs.pool_size), ints(attrs.strides), ints(attrs.dilation)
-        if attrs.layout != "NCDHW" or attrs.out_layout not in ("", "NCDHW") or shape is None or front or back:
+        if attrs.layout != "NCDHW" or attrs.out_layout not in ("", "NCDHW") or front or back:
+            return None
+        if result is None or shape is None:
             return None
         starts = [k * dilation[0] for k in range(size[0])]
         if starts[-1] + (result[2] - 1) * strides[0] >= shape[2]:  # ceil_mode reaches behind the last slice
@@ -169,43 +145,31 @@ class _Lifter(ExprMutator):
             ceil_mode=attrs.ceil_mode,
         )
 
-    def _elementwise(self, expr: Call, result: tuple[int, ...]) -> RelayExpr | None:
-        if not any(arg in self.lifted and concrete_shape(arg) == result for arg in expr.args):
-            return None
-        if expr.op.name in _OF_CHANNELS:  # type: ignore[attr-defined]
-            attrs: Any = expr.attrs
-            if attrs.axis % 5 != 1:
-                return None
-            return Call(expr.op, [self._slices(expr.args[0]), self.visit(expr.args[1])], attrs.replace(axis=1))
-        operands = [self._operand(arg, result) for arg in expr.args]
-        known = [o for o in operands if o is not None]
-        return Call(expr.op, known, expr.attrs, expr.type_args, expr.span) if len(known) == len(operands) else None
-
-    def _operand(self, arg: RelayExpr, result: tuple[int, ...]) -> RelayExpr | None:
-        """What takes the place of an operand that broadcasts with (N, C, D, H, W): one as large, a number a channel."""
+    def operand(self, arg: RelayExpr, result: Shape) -> RelayExpr | None:
         shape = concrete_shape(arg)
         if shape is None:
             return None
         if shape == result:
-            return self._slices(arg)
+            return self.image(arg)
         aligned = (1,) * (5 - len(shape)) + shape
         if math.prod(aligned) != aligned[1]:
             return None
         return relay_op.reshape(self.visit(arg), (aligned[1], 1, 1))
 
-    def _concatenate(self, expr: Call, result: tuple[int, ...]) -> RelayExpr | None:
-        fields = expr.args[0].fields if isinstance(expr.args[0], Tuple) else ()
+    def _concatenate(self, expr: Call) -> RelayExpr | None:
         attrs: Any = expr.attrs
-        if not fields or any(field not in self.lifted for field in fields) or attrs.axis % 5 != 1:
-            return None
-        return relay_op.concatenate(Tuple([self.lifted[field] for field in fields]), axis=1)
+        fields = self.lifted_fields(expr)
+        return None if fields is None or attrs.axis % 5 != 1 else relay_op.concatenate(fields, axis=1)
 
-    def _mean(self, expr: Call, result: tuple[int, ...]) -> RelayExpr | None:
+    def _mean(self, expr: Call) -> RelayExpr | None:
         """Over depth, height and width of one image."""
+        attrs: Any = expr.attrs
+        data, result = self.lifted[expr.args[0]], concrete_shape(expr)
         shape = concrete_shape(expr.args[0])
-        if shape is None or shape[0] != 1 or tuple(reduce_axes(expr.attrs, 5)) != (2, 3, 4):
+        if shape is None or result is None or shape[0] != 1 or tuple(reduce_axes(attrs, 5)) != (2, 3, 4):
             return None
-        return relay_op.reshape(relay_op.mean(self.lifted[expr.args[0]], axis=[0, 2, 3]), result)
+        mean = relay_op.mean(data, axis=[0, 2, 3], keepdims=True)
+        return mean if attrs.keepdims else relay_op.reshape(mean, result)
 
 
 def LiftConv3D() -> Pass:

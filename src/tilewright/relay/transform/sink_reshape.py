@@ -31,17 +31,10 @@ from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.common import concrete_shape, open_children, typed_function_pass
+from tilewright.relay.transform.common import concrete_shape, open_children, pattern_of, typed_function_pass
 from tilewright.relay.visitor import ExprMutator
 
 _RESHAPES = frozenset({"reshape", "expand_dims", "squeeze"})
-
-
-def _pattern(expr: RelayExpr) -> OpPattern:
-    if isinstance(expr, Call) and isinstance(expr.op, Op):
-        pattern: OpPattern = expr.op.get_attr("TOpPattern", OpPattern.OPAQUE)
-        return pattern
-    return OpPattern.OPAQUE
 
 
 class _Sinker(ExprMutator):
@@ -59,7 +52,7 @@ class _Sinker(ExprMutator):
         return open_children(expr)
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        pattern = _pattern(expr)
+        pattern = pattern_of(expr)
         if pattern == OpPattern.OUT_ELEMWISE_FUSABLE or (
             pattern <= OpPattern.BROADCAST
             and any(a in self.tails and concrete_shape(a) == concrete_shape(expr) for a in expr.args)
