@@ -5,12 +5,12 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.target.codegen_helpers import TARGETS, build, elementwise, run_elementwise
+from tests.target.codegen_helpers import TARGETS, build, elementwise, function, run_elementwise
 
 import tilewright as tvm
 from tilewright.ir import prim_ops as ops
 from tilewright.runtime.ndarray import numpy_dtype
-from tilewright.tir import Cast, FloorDiv, FloorMod, Select
+from tilewright.tir import Cast, FloorDiv, FloorMod, Load, Ramp, Select, Shuffle, Store, decl_buffer
 from tilewright.tir import op as T
 
 INT_DTYPES = ["int8", "int16", "int32", "int64"]
@@ -226,3 +226,20 @@ def test_a_deep_expression_compiles(target: str) -> None:
         return v
 
     np.testing.assert_array_equal(run_elementwise(chain, [x], "int64", target), x + sum(range(3000)))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "count, picks", [(1, "reverse"), (2, "interleave"), (3, "all"), (3, "reverse"), (4, "all"), (4, "reverse")]
+)
+def test_shuffles(target: str, count: int, picks: str) -> None:
+    """Lanes of one to four vectors of four, joined, reversed, or by turns from two of them."""
+    lanes = {"all": [*range(4 * count)], "reverse": [*range(4 * count)][::-1], "interleave": [0, 4, 1, 5, 2, 6, 3, 7]}[
+        picks
+    ]
+    source, out = decl_buffer((16,), "float32", "source"), decl_buffer((len(lanes),), "float32", "out")
+    vectors = [Load("float32x4", source.data, Ramp(4 * i, 1, 4)) for i in range(count)]
+    body = Store(out.data, Shuffle(vectors, lanes), Ramp(0, 1, len(lanes)))
+    data, result = np.arange(16, dtype="float32"), tvm.nd.array(np.zeros(len(lanes), "float32"))
+    build(target, function("f", [source, out], body))(tvm.nd.array(data), result)
+    np.testing.assert_array_equal(result.numpy(), data[lanes])

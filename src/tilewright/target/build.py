@@ -1,6 +1,7 @@
 """``tvm.build``: from schedules or TIR to a runtime module.
 
-    inputs -> te.lower -> MakePackedAPI, LowerTVMBuiltin, LowerIntrin -> LLVM IR or C -> object code -> runtime.Module
+    inputs -> te.lower -> TransposeLoads (LLVM), MakePackedAPI, LowerTVMBuiltin, LowerIntrin
+           -> LLVM IR or C -> object code -> runtime.Module
 
 Each function is a compilation unit of its own, so that the units of a large module compile in parallel.
 """
@@ -23,13 +24,15 @@ from tilewright.tir.function import PrimFunc
 from tilewright.tir.transform.lower_intrin import LowerIntrin
 from tilewright.tir.transform.lower_tvm_builtin import LowerTVMBuiltin
 from tilewright.tir.transform.make_packed_api import MakePackedAPI
+from tilewright.tir.transform.transpose_loads import TransposeLoads
 
 PassContext.register_option("target.opt_level", int, 3, "LLVM's optimisation level, 0 to 3")
 
 
-def codegen_passes() -> list[Any]:
-    """The passes that bring lowered functions to the form that code generators take."""
-    return [MakePackedAPI(), LowerTVMBuiltin(), LowerIntrin()]
+def codegen_passes(target: Target) -> list[Any]:
+    """The passes that bring lowered functions to the form that the code generator of ``target`` takes."""
+    in_registers = [TransposeLoads()] if target.kind.name == "llvm" else []  # C has no vectors
+    return [*in_registers, MakePackedAPI(), LowerTVMBuiltin(), LowerIntrin()]
 
 
 class ModuleBuilder:
@@ -72,7 +75,7 @@ class ModuleBuilder:
         for var, item in mod.items():
             named = item if "global_symbol" in item.get_attrs() else item.with_attr("global_symbol", var.name_hint)
             bound[var] = named.with_attr("target", self.target)
-        for step in codegen_passes():
+        for step in codegen_passes(self.target):
             bound = step(bound)
         for item in bound.functions.values():
             if isinstance(item, PrimFunc):

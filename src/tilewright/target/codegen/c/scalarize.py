@@ -67,9 +67,18 @@ class _Lane:
             return Let(e.var, e.value, self.of(e.body)) if dt.lanes(e.var.dtype) == 1 else self._vector_let(e)
         if isinstance(e, Call):
             return Call(dt.element(e.dtype), e.op, [self.of(a) for a in e.args])
-        if isinstance(e, Shuffle) and len(e.vectors) == 1:
-            return _Lane(e.indices[int(self.lane)], self.bindings).of(e.vectors[0])  # type: ignore[call-overload]
+        if isinstance(e, Shuffle):
+            return self._picked(e)
         raise UnsupportedError(f"C code generation cannot take the vector expression {type(e).__name__} apart: {e}")
+
+    def _picked(self, e: Shuffle) -> PrimExpr:
+        """The lane of one of the vectors that the shuffle takes; which is known, because its store is written out."""
+        pick = int(e.indices[int(self.lane)])  # type: ignore[call-overload]
+        for vector in e.vectors:
+            if pick < dt.lanes(vector.dtype):
+                return _Lane(IntImm("int32", pick), self.bindings).of(vector)
+            pick -= dt.lanes(vector.dtype)
+        raise UnsupportedError(f"{e} picks a lane that its vectors do not have")
 
     def _vector_let(self, e: Let) -> PrimExpr:
         self.bindings[e.var] = e.value

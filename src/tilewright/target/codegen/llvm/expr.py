@@ -8,7 +8,7 @@ statement. Integer index arithmetic carries ``nsw`` (TIR says it does not overfl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from tilewright.ir import dtype as dt
@@ -280,15 +280,31 @@ class ExpressionEmitter(Builder):
         return self.splat(e.dtype, self.value(e.value))
 
     def _shuffle(self, e: Shuffle) -> str:
+        picks = [int(i) for i in e.indices]  # type: ignore[call-overload]
+        count, first = len(e.vectors), e.vectors[0].dtype
+        if dt.lanes(first) > 1 and len(picks) > 1 and all(v.dtype == first for v in e.vectors):
+            whole = picks == list(range(count * dt.lanes(first)))
+            if count <= 2 or (whole and count & (count - 1) == 0):
+                return self._pick_lanes(first, [self.value(v) for v in e.vectors], picks)
         element = ty.scalar(e.dtype)
         lanes = [lane for v in e.vectors for lane in self.lanes_of(v)]
-        picked = [lanes[int(i)] for i in e.indices]  # type: ignore[call-overload]
-        if len(picked) == 1:
-            return picked[0]
+        if len(picks) == 1:
+            return lanes[picks[0]]
         reg, made = ty.register(e.dtype), "poison"
-        for i, lane in enumerate(picked):
-            made = self.emit(f"insertelement {reg} {made}, {element} {lane}, i64 {i}")
+        for i, pick in enumerate(picks):
+            made = self.emit(f"insertelement {reg} {made}, {element} {lanes[pick]}, i64 {i}")
         return made
+
+    def _pick_lanes(self, dtype: str, vectors: list[str], picks: Sequence[int]) -> str:
+        """The lanes ``picks`` of one or two vectors of ``dtype``; of more, a power of two, they are all lanes."""
+        while len(vectors) > 2:
+            lanes = dt.lanes(dtype)
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            vectors = [self._pick_lanes(dtype, [*pair], range(2 * lanes)) for pair in pairs]
+            dtype = dt.with_lanes(dtype, 2 * lanes)
+        reg, mask = ty.register(dtype), ", ".join(f"i32 {i}" for i in picks)
+        a, b = vectors if len(vectors) == 2 else (vectors[0], "poison")
+        return self.emit(f"shufflevector {reg} {a}, {reg} {b}, <{len(picks)} x i32> <{mask}>")
 
     def lanes_of(self, e: PrimExpr) -> list[str]:
         """The lanes of ``e`` as scalar values."""

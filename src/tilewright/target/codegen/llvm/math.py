@@ -52,7 +52,7 @@ _LN2_HIGH, _LN2_LOW = 0.693359375, -2.1219444005469058e-4  # few bits in the hig
 _ROUND = 12582912.0  # 1.5 * 2**23: adding it leaves the nearest integer in the low bits
 _ROUND_BITS = 0x4B400000
 _SQRT_HALF_BITS = 0x3F3504F3
-_SCALE_LANES = 16  # of AVX-512's multiplication by powers of two
+_WIDE_LANES = 16  # of AVX-512's operations on whole registers
 
 
 class _Body:
@@ -132,23 +132,33 @@ class _Body:
         return self.emit(f"call {reg} @{full}({', '.join(f'{reg} {a}' for a in args)})")
 
     def can_scale(self) -> bool:
-        """Whether the processor multiplies whole registers of such vectors by powers of two."""
-        return self.unit.features.has("avx512f") and dt.lanes(self.dtype) % _SCALE_LANES == 0
+        """Whether the processor has `scale` and `fraction` for whole registers of such vectors."""
+        has = self.unit.features.has
+        return has("avx512f") and has("avx512dq") and dt.lanes(self.dtype) % _WIDE_LANES == 0
 
     def scale(self, y: str, n: str) -> str:
         """``y * 2**n``, rounded once, for any whole ``n``; where `can_scale`."""
-        whole, part = ty.register(self.dtype), ty.register(dt.with_lanes("float32", _SCALE_LANES))
-        names = overload(self.dtype), overload(dt.with_lanes("float32", _SCALE_LANES))
+        return self._wide("scalef", (y, n))
+
+    def fraction(self, x: str) -> str:
+        """``x`` less the nearest whole number, 0 of infinity; where `can_scale`."""
+        return self._wide("reduce", (x,), "i32 8")
+
+    def _wide(self, name: str, values: Sequence[str], *control: str) -> str:
+        """AVX-512's operation ``name`` on each register of ``values``, with nothing masked and the usual rounding."""
+        whole, part = ty.register(self.dtype), ty.register(dt.with_lanes("float32", _WIDE_LANES))
+        names = overload(self.dtype), overload(dt.with_lanes("float32", _WIDE_LANES))
         extract, insert = f"llvm.vector.extract.{names[1]}.{names[0]}", f"llvm.vector.insert.{names[0]}.{names[1]}"
-        scale = "llvm.x86.avx512.mask.scalef.ps.512"
+        operation = f"llvm.x86.avx512.mask.{name}.ps.512"
         self.unit.declare(extract, part, f"{whole}, i64 immarg")
         self.unit.declare(insert, whole, f"{whole}, {part}, i64 immarg")
-        self.unit.declare(scale, part, f"{part}, {part}, {part}, i16, i32 immarg")
         result = "poison"
-        for i in range(0, dt.lanes(self.dtype), _SCALE_LANES):
-            a, b = (self.emit(f"call {part} @{extract}({whole} {v}, i64 {i})") for v in (y, n))
-            scaled = self.emit(f"call {part} @{scale}({part} {a}, {part} {b}, {part} {a}, i16 -1, i32 4)")
-            result = self.emit(f"call {whole} @{insert}({whole} {result}, {part} {scaled}, i64 {i})")
+        for i in range(0, dt.lanes(self.dtype), _WIDE_LANES):
+            parts = [f"{part} " + self.emit(f"call {part} @{extract}({whole} {v}, i64 {i})") for v in values]
+            operands = [*parts, *control, parts[0], "i16 -1", "i32 4"]
+            self.unit.declare(operation, part, ", ".join(operand.rsplit(" ", 1)[0] for operand in operands))
+            done = self.emit(f"call {part} @{operation}({', '.join(operands)})")
+            result = self.emit(f"call {whole} @{insert}({whole} {result}, {part} {done}, i64 {i})")
         return result
 
     def absolute(self, x: str) -> str:
@@ -195,6 +205,9 @@ def _exp(b: _Body, x: str, close: bool = False) -> str:
 
 def _exp2(b: _Body, x: str) -> str:
     """2**n * 2**f with x = n + f."""
+    if b.can_scale():
+        f = b.fraction(x)
+        return b.scale(b.mul_add(f, b.polynomial(f, _EXP2), 1.0), b.sub(x, f))
     x = _between(b, x, -152.0, 129.0)
     shifted = b.add(x, _ROUND)
     n = b.sub(shifted, _ROUND)
