@@ -20,7 +20,7 @@ from tilewright.relay.op.nn.conv_common import canonical_shape
 from tilewright.relay.visitor import post_order
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
-from tilewright.topi.cpu.conv2d_cost import direct_cost, share_inside, winograd_blockings
+from tilewright.topi.cpu.conv2d_cost import direct_cost, share_inside, winograd_blockings, winograd_tiles
 from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, tile_cost
 
 Shape = tuple[int, ...]
@@ -217,8 +217,9 @@ def modelled_cost(call: Call, cpu: CpuFeatures) -> float | None:
     batch, chunks, height, width, block = _shape(call)
     window, in_channels = _window(call)
     if "winograd" in name:
-        m = int(call.attrs.tile_size)
-        return winograd_blockings(cpu, m, (-(-height // m), -(-width // m)), in_channels, chunks, batch)[0].cost
+        m, dilation = int(call.attrs.tile_size), (int(call.attrs.dilation[0]), int(call.attrs.dilation[1]))
+        tiles = winograd_tiles(m, (height, width), dilation)
+        return winograd_blockings(cpu, m, tiles, in_channels, chunks, batch * math.prod(dilation))[0].cost
     return direct_cost(cpu, (batch, in_channels, chunks * block), (height, width), window, _inside(call))
 
 

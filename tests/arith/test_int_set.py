@@ -31,6 +31,12 @@ EXAMPLES = [
     (tir.Load("int32", tir.Var("A", "handle"), IV), "IntervalSet[-inf, +inf]"),
     (tir.Load("int32", tir.Var("A", "handle"), S), "IntervalSet[A[s], A[s]]"),
     (IV - IV, "IntervalSet[0, 0]"),
+    # every fourth number: what is left of a division by 4 is one value
+    ((IV * 4 + S) % 4, "IntervalSet[floormod(s, 4), floormod(s, 4)]"),
+    ((3 - IV * 8) % 4, "IntervalSet[3, 3]"),
+    (((IV * 8 + 3) // 2) % 4, "IntervalSet[1, 1]"),
+    ((IV * 4 + J * 6 + 1) % 2, "IntervalSet[1, 1]"),
+    ((IV * 4 + J * 6) % 4, "IntervalSet[0, 3]"),
 ]
 
 

@@ -1,9 +1,10 @@
-"""Sets of integers as intervals with symbolic ends, and what values an expression takes over them."""
+"""Sets of integers: intervals with symbolic ends and constant steps, and the values of an expression over them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from tilewright.arith.affine import affine
 from tilewright.arith.bounds import INDEX_DTYPES
@@ -39,10 +40,14 @@ if TYPE_CHECKING:
 
 
 class IntSet(Node):
-    """The integers from ``min_value`` to ``max_value``, both inclusive; None means no bound on that side."""
+    """The integers from ``min_value`` to ``max_value``, both inclusive; None means no bound on that side.
+
+    Of those, only every ``step``-th, both ends among them, as of ``i * 4 + j`` for one ``j``.
+    """
 
     low: PrimExpr | None
     high: PrimExpr | None
+    step: int = 1
 
     @staticmethod
     def everything() -> IntSet:
@@ -139,7 +144,7 @@ def union(sets: Iterable[IntSet], analyzer: Analyzer | None = None) -> IntSet:
 
 
 def _union(a: IntSet, b: IntSet, analyzer: Analyzer | None) -> IntSet:
-    if a is b or (a.low is b.low and a.high is b.high):
+    if a is b or (a.low is b.low and a.high is b.high and a.step == b.step):
         return a
     low = None if a.low is None or b.low is None else _pick(ops.minimum, a.low, b.low, analyzer)
     high = None if a.high is None or b.high is None else _pick(ops.maximum, a.high, b.high, analyzer)
@@ -245,10 +250,12 @@ class IntSetEvaluator:
         high: PrimExpr | None = None
         low_open = high_open = False
         point = True
+        step = 0
         for atom, coef in terms.items():
             values = self.evaluate(atom)
             atom_low, atom_high = (values.low, values.high) if coef > 0 else (values.high, values.low)
-            point = point and values.low is not None and values.low is values.high
+            if not values.is_single_point():
+                point, step = False, math.gcd(step, coef * values.step)
             low_open |= atom_low is None
             high_open |= atom_high is None
             if atom_low is not None:
@@ -259,7 +266,8 @@ class IntSetEvaluator:
         lower = None if low_open else self._simple(bias if low is None else low + bias)
         if point:
             return IntSet(lower, lower)
-        return IntSet(lower, None if high_open else self._simple(bias if high is None else high + bias))
+        upper = None if high_open else self._simple(bias if high is None else high + bias)
+        return IntSet(lower, upper, 1 if lower is None else step)
 
     def _vector_or_opaque(self, e: Any) -> IntSet:
         if ops.dt.lanes(e.dtype) == 1 or not isinstance(e, (Add, Sub)):
@@ -301,6 +309,7 @@ class IntSetEvaluator:
         return IntSet(
             None if a.low is None else self._simple(ops.floordiv(a.low, divisor)),
             None if a.high is None else self._simple(ops.floordiv(a.high, divisor)),
+            a.step // divisor.value if _divides(divisor, a.step) else 1,
         )
 
     def _floormod(self, e: Any) -> IntSet:
@@ -312,6 +321,8 @@ class IntSetEvaluator:
             return IntSet.single_point(self._simple(ops.floormod(a.point_value, divisor)))
         if not self.analyzer.can_prove_greater_equal(divisor, 1):
             return EVERYTHING
+        if a.low is not None and _divides(divisor, a.step):
+            return IntSet.single_point(self._simple(ops.floormod(a.low, divisor)))
         if a.low is not None and a.high is not None:
             first, last = self._simple(ops.floordiv(a.low, divisor)), self._simple(ops.floordiv(a.high, divisor))
             if self.analyzer.can_prove_equal(first, last):
@@ -389,6 +400,10 @@ def _sub_expressions(e: PrimExpr) -> list[PrimExpr]:
     for _, value in e.field_values():
         found += [v for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, PrimExpr)]
     return found
+
+
+def _divides(divisor: PrimExpr, step: int) -> TypeGuard[IntImm]:
+    return isinstance(divisor, IntImm) and step % divisor.value == 0
 
 
 def _plus(total: PrimExpr | None, term: PrimExpr, coef: int) -> PrimExpr:

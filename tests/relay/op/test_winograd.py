@@ -22,10 +22,18 @@ DATA, WEIGHT = random(2, 16, 7, 10), random(24, 16, 3, 3, seed=1)
 PACKED_WEIGHT = transform_array(WEIGHT, "OIHW", "OIHW8i8o")
 RESULT = F.conv2d(torch.tensor(DATA), torch.tensor(WEIGHT), padding=1).numpy()
 
+DILATED = F.conv2d(torch.tensor(DATA), torch.tensor(WEIGHT), padding=(3, 2), dilation=(3, 2)).numpy()
+
 
 def convolution(tile_size: int) -> Any:
     return lambda a, b: relay.nn.contrib_conv2d_winograd_nchwc_without_weight_transform(
         a, b, tile_size, padding=(1, 1), channels=24
+    )
+
+
+def dilated(tile_size: int) -> Any:
+    return lambda a, b: relay.nn.contrib_conv2d_winograd_nchwc_without_weight_transform(
+        a, b, tile_size, padding=(3, 2), dilation=(3, 2), channels=24
     )
 
 
@@ -44,6 +52,14 @@ CASES = [
             atol=(5e-4 if m == 6 else 5e-5) * np.abs(RESULT).max(),
         )
         for m in (2, 4, 6)
+    ),
+    case(
+        "winograd 2, dilated",
+        dilated(2),
+        [transform_array(DATA, "NCHW", "NCHW8c"), transform_weight(PACKED_WEIGHT, 2)],
+        transform_array(DILATED, "NCHW", "NCHW8c"),
+        rtol=0,
+        atol=5e-5 * np.abs(DILATED).max(),
     ),
     *(case(f"weights {m}", transform(m), [WEIGHT], transform_weight(WEIGHT, m)) for m in (2, 4, 6)),
     case("packed weights", transform(4), [PACKED_WEIGHT], transform_weight(PACKED_WEIGHT, 4)),
@@ -111,6 +127,20 @@ def test_the_option_bounds_the_tiles(level: str | None, tiles: Sequence[int]) ->
         assert all(isinstance(c.args[1], relay.Constant) for c in found)
 
 
+@pytest.mark.parametrize("dilation", [2, 4])
+def test_dilated_convolutions_are_those_of_grids(dilation: int) -> None:
+    x, weight = random(1, 64, 26, 27), random(64, 64, 3, 3, seed=1)
+    data = relay.var("x", shape=x.shape)
+    options = {"padding": dilation, "dilation": dilation}
+    func = relay.Function([data], relay.nn.conv2d(data, relay.const(weight), channels=64, kernel_size=3, **options))
+    assert [c.op.name for c in optimized(func, "4")] == [WINOGRAD]
+    lib = relay.build(tvm.IRModule.from_expr(func), "llvm")
+    module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    module.run(x=x)
+    want = F.conv2d(torch.tensor(x, dtype=torch.float64), torch.tensor(weight, dtype=torch.float64), **options).numpy()
+    assert np.abs(module.get_output(0).numpy() - want).max() <= 2e-5 * np.abs(want).max()
+
+
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(TilewrightError, match=r"relay\.conv2d\.winograd takes 'off', '2', '4', '6', got '8'"):
         optimized(residual_block(16, 8)[0], "8")
@@ -118,7 +148,7 @@ def test_an_unknown_level_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "options"),
-    [(3, {"strides": 2}), (3, {"dilation": 2}), (3, {"groups": 2}), (1, {}), (5, {})],
+    [(3, {"strides": 2}), (3, {"strides": 2, "dilation": 2}), (3, {"groups": 2}), (1, {}), (5, {})],
 )
 def test_other_convolutions_stay_direct(kernel: int, options: dict) -> None:
     weight = relay.const(random(64, 64 // options.get("groups", 1), kernel, kernel))

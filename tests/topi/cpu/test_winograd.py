@@ -27,10 +27,10 @@ SHAPES = [
 ]
 
 
-def convolution(x: np.ndarray, w: np.ndarray, padding: int | tuple) -> np.ndarray:
+def convolution(x: np.ndarray, w: np.ndarray, padding: int | tuple, dilation: int | tuple = 1) -> np.ndarray:
     top, left, bottom, right = padding if isinstance(padding, tuple) else (padding,) * 4
     padded = F.pad(torch.tensor(x, dtype=torch.float64), (left, right, top, bottom))
-    return F.conv2d(padded, torch.tensor(w, dtype=torch.float64)).numpy()
+    return F.conv2d(padded, torch.tensor(w, dtype=torch.float64), dilation=dilation).numpy()
 
 
 def check(found: np.ndarray, want: np.ndarray, tile_size: int) -> None:
@@ -51,6 +51,37 @@ def test_any_shape_agrees_with_the_convolution(shape: tuple, tile_size: int) -> 
         schedule=winograd.schedule_conv2d_NCHWc_winograd,
     )
     check(found, pack_channels(convolution(x, weight, padding), 16), tile_size)
+
+
+# batch, input channels, output channels, height, width, padding, dilation
+DILATED = [
+    (1, 16, 32, 16, 16, 2, 2),
+    (2, 16, 16, 13, 11, 4, 4),
+    (1, 32, 16, 9, 20, (1, 0, 5, 3), (2, 3)),
+    (1, 16, 16, 7, 30, 0, (1, 5)),
+    (1, 16, 16, 5, 5, 6, 6),
+    (1, 16, 16, 13, 13, 0, 6),
+]
+
+
+@pytest.mark.parametrize("tile_size", [2, 4, 6])
+@pytest.mark.parametrize("shape", DILATED, ids=str)
+def test_dilation(shape: tuple, tile_size: int) -> None:
+    n, ci, co, h, w, padding, dilation = shape
+    x, weight, bias = random(n, ci, h, w), random(co, ci, 3, 3), random(co)
+    transformed = winograd.transform_weight(pack_kernel(weight, 16, 16), tile_size)
+    want = pack_channels(convolution(x, weight, padding, dilation) + bias[:, None, None], 16)
+    found = compiled(
+        lambda a, k, b: winograd.conv2d_NCHWc_winograd(a, k, padding, tile_size, dilation) + b,
+        pack_channels(x, 16),
+        transformed,
+        bias.reshape(1, co // 16, 1, 1, 16),
+        schedule=winograd.schedule_conv2d_NCHWc_winograd,
+    )
+    check(found, want, tile_size)
+    sides, steps = (p if isinstance(p, tuple) else (p,) * k for p, k in ((padding, 4), (dilation, 2)))
+    meant = winograd.convolve_tiles(pack_channels(x, 16), transformed, sides, tile_size, steps)
+    check(meant + bias.reshape(1, co // 16, 1, 1, 16), want, tile_size)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -159,7 +159,8 @@ def _split_set(
     low = analyzer.simplify(outer.min_value * factor + inner.min_value + whole.min)
     if outer.is_single_point() and inner.is_single_point():
         return IntSet.single_point(low)
-    return IntSet.interval(low, analyzer.simplify(outer.max_value * factor + inner.max_value + whole.min))
+    high = analyzer.simplify(outer.max_value * factor + inner.max_value + whole.min)
+    return IntSet(low, high, factor.value if inner.is_single_point() and isinstance(factor, IntImm) else 1)
 
 
 def _fused_sets(

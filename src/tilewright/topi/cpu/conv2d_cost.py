@@ -74,6 +74,13 @@ class _Work:
         return self.positions * self.in_channels * tiles * 4
 
 
+def winograd_tiles(tile_size: int, out: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> tuple[int, int]:
+    """Tiles along the height and the width of results ``out``, or of one of the grids that a dilation makes of them."""
+    grid = (-(-extent // step) for extent, step in zip(out, dilation, strict=True))
+    height, width = (-(-extent // tile_size) for extent in grid)
+    return height, width
+
+
 def winograd_blockings(
     cpu: CpuFeatures, tile_size: int, tiles: tuple[int, int], in_channels: int, out_chunks: int, batch: int = 1
 ) -> list[Blocking]:
@@ -153,6 +160,7 @@ def choose_winograd_tile(
     dtype: str,
     tile_sizes: Sequence[int],
     target: Target,
+    dilation: tuple[int, int] = (1, 1),
 ) -> int | None:
     """Which of ``tile_sizes`` computes a 3x3 convolution fastest by the model; None when that is no clear gain.
 
@@ -168,8 +176,9 @@ def choose_winograd_tile(
     if dtype != "float32" or in_channels % lanes or out_channels % lanes or min(*out, batch) < 1:
         return None
     chunks = out_channels // lanes
+    images = batch * math.prod(dilation)
     costs = {
-        m: winograd_blockings(cpu, m, (-(-out[0] // m), -(-out[1] // m)), in_channels, chunks, batch)[0].cost
+        m: winograd_blockings(cpu, m, winograd_tiles(m, out, dilation), in_channels, chunks, images)[0].cost
         for m in tile_sizes
     }
     best = min(costs, key=lambda m: costs[m], default=None)

@@ -15,10 +15,14 @@ All steps run in one kernel over blocks of tiles, so that what passes between th
 
 Where an image has too few blocks for all cores, V is a parallel step of its own, and then parts of the output channels
 run in parallel too. ``winograd_blockings`` decides.
+
+A convolution with dilation d x d is d * d ones without, of the grids of every d-th row and column: images of a batch.
+Padding gathers a grid's elements, and results are written back to where they belong.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,9 +35,9 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.features import features
 from tilewright.topi.cpu.common import PREFETCH_STEPS, create_schedule, find_anchor, inline_injective, output_tensors
 from tilewright.topi.cpu.conv2d import padding_of, same_shape, unroll_and_vectorize
-from tilewright.topi.cpu.conv2d_cost import Blocking, rounded, winograd_blockings
+from tilewright.topi.cpu.conv2d_cost import Blocking, rounded, winograd_blockings, winograd_tiles
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.nn.conv import output_extent, pad_spatial
+from tilewright.topi.nn.conv import output_extent, pad_spatial, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
 Array = np.ndarray[Any, Any]
@@ -108,8 +112,19 @@ def transform_weight(weight: Array, tile_size: int) -> Array:
     return np.ascontiguousarray(result, dtype=weight.dtype)
 
 
-def convolve_tiles(data: Array, weight: Array, padding: Sequence[int], tile_size: int) -> Array:
+def convolve_tiles(
+    data: Array, weight: Array, padding: Sequence[int], tile_size: int, dilation: Sequence[int] = (1, 1)
+) -> Array:
     """What ``conv2d_NCHWc_winograd`` computes, on numpy arrays of the same shapes."""
+    if tuple(dilation) != (1, 1):
+        top, left, bottom, right = padding
+        data = np.pad(data, [(0, 0), (0, 0), (top, bottom), (left, right), (0, 0)])
+        (n, _, h, w, _), (dh, dw) = data.shape, dilation
+        result = np.zeros((n, weight.shape[0], h - 2 * dh, w - 2 * dw, weight.shape[5]), data.dtype)
+        for y, x in itertools.product(range(min(dh, h - 2 * dh)), range(min(dw, w - 2 * dw))):
+            grid = data[:, :, y::dh, x::dw]
+            result[:, :, y::dh, x::dw] = convolve_tiles(grid, weight, (0, 0, 0, 0), tile_size)
+        return result
     m, alpha = tile_size, tile_size + 2
     transform_in, transform_out = (np.array(_MATRICES[m][k], data.dtype) for k in (0, 2))
     top, left, bottom, right = padding
@@ -181,7 +196,7 @@ def _row_of(
 
 @autotvm.register_topi_compute("conv2d_NCHWc_winograd.x86")
 def conv2d_NCHWc_winograd(
-    cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor, padding: Any, tile_size: int
+    cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor, padding: Any, tile_size: int, dilation: Any = 1
 ) -> te.Tensor:
     """Convolution, 3x3 with stride 1, of data (n, C, h, w, c) with transformed weights (O, alpha, alpha, C, c, o)."""
     m, alpha = tile_size, tile_size + 2
@@ -193,19 +208,20 @@ def conv2d_NCHWc_winograd(
             f"conv2d_NCHWc_winograd: data {get_const_tuple(data.shape)} and transformed weights "
             f"{get_const_tuple(weight.shape)} do not fit for tiles of {m} x {m}"
         )
-    top, left, bottom, right = get_pad_tuple(padding, (3, 3))
-    oh = int(output_extent(h, 3, 1, 1, top, bottom))
-    ow = int(output_extent(w, 3, 1, 1, left, right))
-    tiles_h, tiles_w = -(-oh // m), -(-ow // m)
-    batch = n if isinstance(n, int) else 1
+    dh, dw = per_dim(dilation, 2)
+    top, left, bottom, right = get_pad_tuple(padding, (2 * dh + 1, 2 * dw + 1))
+    oh = int(output_extent(h, 3, 1, dh, top, bottom))
+    ow = int(output_extent(w, 3, 1, dw, left, right))
+    tiles_h, tiles_w = winograd_tiles(m, (oh, ow), (dh, dw))
+    batch = (n if isinstance(n, int) else 1) * dh * dw
     ways = winograd_blockings(features(), m, (tiles_h, tiles_w), in_chunks * in_block, out_chunks, batch)
     cfg.define_knob("blocking", [way.extents for way in ways[:_CANDIDATES]])
     if cfg.is_fallback:
         cfg["blocking"] = OtherOptionEntity(ways[0].extents)
     blocking = Blocking(*cfg["blocking"].val)
     tiles_h, tiles_w = rounded(tiles_h, blocking.block_h), rounded(tiles_w, blocking.block_w)
-    more_h, more_w = tiles_h * m + 2 - h - top, tiles_w * m + 2 - w - left
-    padded = pad_spatial(data, (2, 3), (top, left), (more_h, more_w), "data_pad")
+    padded = _grids(data, (dh, dw), (top, left), (tiles_h * m + 2, tiles_w * m + 2))
+    n = padded.shape[0]
 
     columns = te.compute(
         (n, in_chunks, tiles_h, tiles_w, alpha, alpha, in_block),
@@ -241,13 +257,40 @@ def conv2d_NCHWc_winograd(
         at = (b, oc, tir.indexdiv(y, m), tir.indexdiv(x, m), tir.indexmod(y, m))
         return _row_of(transform_out, tir.indexmod(x, m), [rows(*at, k, o) for k in range(alpha)], _by_pairs)
 
-    return te.compute(
-        (n, out_chunks, oh, ow, out_block),
+    out = te.compute(
+        (n, out_chunks, -(-oh // dh), -(-ow // dw), out_block),
         body,
         name="conv2d_NCHWc_winograd",
         tag="conv2d_NCHWc_winograd",
-        attrs={"tile_size": tile_size},
+        attrs={"tile_size": tile_size, "dilation": (dh, dw)},
     )
+    if (dh, dw) == (1, 1):
+        return out
+    return te.compute(
+        (data.shape[0], out_chunks, oh, ow, out_block),
+        lambda b, oc, y, x, o: out(
+            (b * dh + tir.indexmod(y, dh)) * dw + tir.indexmod(x, dw), oc, tir.indexdiv(y, dh), tir.indexdiv(x, dw), o
+        ),
+        name="conv2d_NCHWc_dilated",
+        tag="injective,conv2d_NCHWc_dilated",
+    )
+
+
+def _grids(data: te.Tensor, dilation: tuple[int, int], before: tuple[int, int], extents: tuple[int, int]) -> te.Tensor:
+    """The grids (n * dh * dw, C, *extents, c) of rows and columns that lie ``dilation`` apart in the padded data."""
+    n, chunks, h, w, block = get_const_tuple(data.shape)
+    (dh, dw), (top, left) = dilation, before
+    if dilation == (1, 1):
+        return pad_spatial(data, (2, 3), before, (extents[0] - h - top, extents[1] - w - left), "data_pad")
+
+    def body(b: PrimExpr, ic: PrimExpr, y: PrimExpr, x: PrimExpr, c: PrimExpr) -> PrimExpr:
+        row = y * dh + tir.indexmod(tir.indexdiv(b, dw), dh) - top
+        column = x * dw + tir.indexmod(b, dw) - left
+        where = ops.logical_and(ops.logical_and(row >= 0, row < h), ops.logical_and(column >= 0, column < w))
+        value = data(tir.indexdiv(b, dh * dw), ic, row, column, c)
+        return tir.if_then_else(where, value, ops.const(0, data.dtype))
+
+    return te.compute((n * dh * dw, chunks, *extents, block), body, name="data_pad", tag="injective,pad")
 
 
 @autotvm.register_topi_schedule("conv2d_NCHWc_winograd.x86")
@@ -262,22 +305,23 @@ def schedule_conv2d_NCHWc_winograd(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     inputs = next(t for t in products.op.input_tensors if t.op.name == "winograd_input")
     columns = inputs.op.input_tensors[0]
     padded = padding_of(columns.op)
-    inline_injective(s, tensors, keep=[op for op in (padded, anchor, rows.op, inputs.op, columns.op) if op is not None])
-    last = tensors[0].op
-    if last is not anchor and not same_shape(last, anchor):
+    result = find_anchor(tensors, lambda op: op is anchor or "conv2d_NCHWc_dilated" in op.tag)
+    last: Any = tensors[0].op
+    separate = last is not result and not same_shape(last, result)
+    kept = (padded, anchor, rows.op, inputs.op, columns.op, result if separate else None)
+    inline_injective(s, tensors, keep=[op for op in kept if op is not None])
+    if separate:
         schedule_injective_from_existing(s, tensors[0])
-        last = anchor
-    m = int(anchor.attrs["tile_size"])
+        last = result
     if last is not anchor:
         s[anchor].set_scope("local")
-    _schedule_steps(s, Blocking(*cfg["blocking"].val), m, s[last], anchor, rows, products, inputs, columns, padded)
+    _schedule_steps(s, Blocking(*cfg["blocking"].val), s[last], anchor, rows, products, inputs, columns, padded)
     return s
 
 
 def _schedule_steps(
     s: te.Schedule,
     blocking: Blocking,
-    m: int,
     out: te.Stage,
     anchor: Any,
     rows: te.Tensor,
@@ -288,15 +332,21 @@ def _schedule_steps(
 ) -> None:
     fused_tail = s[anchor] is not out
     sums = s.cache_write(products, "local")
+    m, (dh, dw) = int(anchor.attrs["tile_size"]), anchor.attrs["dilation"]
     n, oc, oh, ow, lanes = out.op.axis
+    grids = []
+    if (dh, dw) != (1, 1):
+        oh, grid_h = out.split(oh, factor=dh)
+        ow, grid_w = out.split(ow, factor=dw)
+        grids = [grid_h, grid_w]
     block_h, inner_h = out.split(oh, factor=blocking.block_h * m)
     block_w, inner_w = out.split(ow, factor=blocking.block_w * m)
     tile_h, y = out.split(inner_h, factor=m)
     tile_w, x = out.split(inner_w, factor=m)
     part, group = out.split(oc, nparts=blocking.parts)
     group, chunk = out.split(group, factor=blocking.vectors)
-    out.reorder(n, block_h, block_w, part, group, chunk, tile_h, tile_w, y, x, lanes)
-    fused = out.fuse(n, block_h, block_w, part)
+    out.reorder(n, *grids, block_h, block_w, part, group, chunk, tile_h, tile_w, y, x, lanes)
+    fused = out.fuse(n, *grids, block_h, block_w, part)
     out.parallel(fused)
     unroll_and_vectorize(out, [y, x], lanes)
     if fused_tail:

@@ -108,7 +108,9 @@ class ContribConv2DWinogradWeightTransform(OpDef):
 
 def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        return [winograd.conv2d_NCHWc_winograd(*inputs, ints(attrs.padding), int(attrs.tile_size))]
+        return [
+            winograd.conv2d_NCHWc_winograd(*inputs, ints(attrs.padding), int(attrs.tile_size), ints(attrs.dilation))
+        ]
 
     schedule = wrap_topi_schedule(winograd.schedule_conv2d_NCHWc_winograd)
     return one_implementation(compute, schedule, f"conv2d_NCHWc_winograd{attrs.tile_size}.cpu")
@@ -150,13 +152,15 @@ class ContribConv2DWinogradNCHWc(OpDef):
                 "(n, C, h, w, c) and (O, tile_size + 2, tile_size + 2, C, c, o)"
             )
         pads = padding_of(attrs.padding, 2)
-        height, width = (conv_extent(data.shape[2 + i], 3, 1, 1, pads[i], pads[2 + i]) for i in range(2))
+        steps = ints(attrs.dilation)
+        height, width = (conv_extent(data.shape[2 + i], 3, 1, steps[i], pads[i], pads[2 + i]) for i in range(2))
         return TensorType((data.shape[0], weight.shape[0], height, width, weight.shape[5]), data.dtype)
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """By its definition, all tiles at once."""
-        return [winograd.convolve_tiles(inputs[0], inputs[1], padding_of(attrs.padding, 2), int(attrs.tile_size))]
+        padding, dilation = padding_of(attrs.padding, 2), ints(attrs.dilation)
+        return [winograd.convolve_tiles(inputs[0], inputs[1], padding, int(attrs.tile_size), dilation)]
 
 
 def contrib_conv2d_winograd_weight_transform(weight: RelayExpr, tile_size: int) -> Call:
@@ -169,6 +173,7 @@ def contrib_conv2d_winograd_nchwc_without_weight_transform(
     weight: RelayExpr,
     tile_size: int,
     padding: Any = (0, 0),
+    dilation: Any = (1, 1),
     channels: int | None = None,
     data_layout: str = "NCHW8c",
     kernel_layout: str = "OIHW8i8o",
@@ -181,6 +186,7 @@ def contrib_conv2d_winograd_nchwc_without_weight_transform(
     attrs = Conv2DWinogradAttrs(
         tile_size=tile_size,
         padding=padding_of(padding, 2),
+        dilation=ints(dilation),
         channels=channels,
         kernel_size=(3, 3),
         data_layout=data_layout,
@@ -201,18 +207,19 @@ def winograd_call(inputs: Sequence[RelayExpr], attrs: Any, shape: Sequence[Any],
     level = PassContext.current().option(OPTION)
     if level not in _TILE_SIZES:
         raise TilewrightError(f"config option {OPTION} takes {', '.join(map(repr, _TILE_SIZES))}, got {level!r}")
-    strides, dilation = ints(attrs.strides), ints(attrs.dilation)
-    ones = {*strides, *dilation, int(attrs.groups)} == {1}
+    dilation = ints(attrs.dilation)[0], ints(attrs.dilation)[1]
+    ones = {*ints(attrs.strides), int(attrs.groups)} == {1}
     if not ones or ints(attrs.kernel_size) != (3, 3) or not isinstance(inputs[1], Constant):
         return None
     batch, channels, height, width = (1 if d is None else int(d) for d in shape)
     top, left, bottom, right = padding_of(attrs.padding, 2)
-    out = height + top + bottom - 2, width + left + right - 2
+    out = height + top + bottom - 2 * dilation[0], width + left + right - 2 * dilation[1]
     if min(out) < 1:
         return None
-    inside = share_inside(height, out[0], 3, before=top) * share_inside(width, out[1], 3, before=left)
+    inside = share_inside(height, out[0], 3, 1, dilation[0], top) * share_inside(width, out[1], 3, 1, dilation[1], left)
     dtype = str(inputs[1].data.dtype)
-    tile = choose_winograd_tile((batch, channels, int(attrs.channels)), out, inside, dtype, _TILE_SIZES[level], target)
+    extents = batch, channels, int(attrs.channels)
+    tile = choose_winograd_tile(extents, out, inside, dtype, _TILE_SIZES[level], target, dilation)
     if tile is None:
         return None
     packed = layout_transform(inputs[1], "OIHW", attrs.kernel_layout)
