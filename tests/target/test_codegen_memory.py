@@ -334,3 +334,18 @@ def test_sums_of_indices_that_wrap(rows: int, modulus: int) -> None:
     kernel(tvm.nd.array(x), out)
     o, i = np.indices((6, rows))
     np.testing.assert_allclose(out.numpy(), x[o % 2, (i + o) % modulus + 1] * 2 + x[o, i % modulus], rtol=1e-6)
+
+
+@ON_ALL
+@pytest.mark.parametrize("first", [0, 16, 3])
+def test_lanes_of_one_vector(target: str, first: int) -> None:
+    """Lanes ``i // 4 * 4 + 1`` of vectors, aligned or not."""
+    a, b, i = decl_buffer((67,), "float32", "A"), decl_buffer((48,), "float32", "B"), Var("i", "int32")
+    four = Broadcast(ops.const(4), 16)
+    picked = (Ramp(0, 1, 16) // four) * four + Broadcast(ops.const(1), 16)
+    value = Load("float32x16", a.data, Broadcast(i * 16 + first, 16) + picked)
+    body = For(i, 0, 3, ForKind.SERIAL, Store(b.data, value, Ramp(i * 16, 1, 16)))
+    data = np.arange(67, dtype="float32")
+    lanes = (np.arange(48) // 4 * 4 + 1 + first).astype("int64")
+    found = run(target, body, [a, b], [data, np.zeros(48, "float32")])[1]
+    np.testing.assert_array_equal(found, data[lanes])

@@ -35,7 +35,7 @@ from tilewright.topi.cpu.common import (
     worth_threads,
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to
+from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, divisors_up_to
 from tilewright.topi.nn.conv import inside, output_extent, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
@@ -60,7 +60,7 @@ def conv2d_layouts(
     """The layouts that a convolution runs fastest in on ``target``; None when packing does not suit it.
 
     ``in_channels`` and ``out_channels`` are those of the whole convolution. A depthwise convolution (as many groups
-    as channels, one kernel each) has kernel layout OIHW1i<o>o.
+    as channels, one kernel each) has kernel layout OIHW1i<o>o. Groups of less than a vector share one.
     """
     cpu = features(target)
     lanes = cpu.lanes(_bits(dtype))
@@ -73,6 +73,9 @@ def conv2d_layouts(
         return Conv2dLayouts(f"NCHW{block}c", f"OIHW1i{block}o", f"NCHW{block}c", block, block)
     if in_channels % groups or out_channels % groups:
         return None
+    each = in_channels // groups
+    if groups > 1 and in_channels == out_channels and each < lanes and lanes % each == 0 and in_channels % lanes == 0:
+        return Conv2dLayouts(f"NCHW{lanes}c", f"OIHW{each}i{lanes}o", f"NCHW{lanes}c", lanes, lanes)
     in_block = channel_block(in_channels // groups, lanes)
     out_block = channel_block(out_channels // groups, lanes)
     if out_block % min(4, lanes):
@@ -116,21 +119,24 @@ def conv2d_NCHWc(
 ) -> te.Tensor:
     """Convolution of data (n, C, h, w, c) with kernel (O, C / groups, kh, kw, c, o) to (n, O, oh, ow, o).
 
-    The number of groups follows from the channels: the data's C over the kernel's.
+    The number of groups follows from the channels: the data's C over the kernel's. Where the kernel's c is smaller than
+    the data's, a block holds several groups of c channels: results o see those of channels o // c * c + (0 ... c - 1).
     """
     out_dtype = out_dtype or data.dtype
     strides, dilation = per_dim(strides, 2), per_dim(dilation, 2)
     n, in_chunks, h, w, in_block = get_const_tuple(data.shape)
     out_chunks, group_chunks, kh, kw, kernel_block, out_block = get_const_tuple(kernel.shape)
-    if kernel_block != in_block or in_chunks % group_chunks or out_chunks % (in_chunks // group_chunks):
+    groups = in_chunks // group_chunks
+    shared = kernel_block < in_block
+    fits = in_chunks % group_chunks == 0 and out_chunks % groups == 0 and in_block % kernel_block == 0
+    if not fits or (shared and (group_chunks, out_chunks, out_block) != (1, in_chunks, in_block)):
         raise InvalidShapeError(
             f"conv2d_NCHWc: data {get_const_tuple(data.shape)} and kernel {get_const_tuple(kernel.shape)} do not fit"
         )
-    groups = in_chunks // group_chunks
     top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dilation[0] + 1, (kw - 1) * dilation[1] + 1))
     oh = output_extent(h, kh, strides[0], dilation[0], top, bottom)
     ow = output_extent(w, kw, strides[1], dilation[1], left, right)
-    ico, ici = te.reduce_axis((0, group_chunks), name="ic_outer"), te.reduce_axis((0, in_block), name="ic_inner")
+    ico, ici = te.reduce_axis((0, group_chunks), name="ic_outer"), te.reduce_axis((0, kernel_block), name="ic_inner")
     rh, rw = te.reduce_axis((0, kh), name="kh"), te.reduce_axis((0, kw), name="kw")
     chunks_per_group = out_chunks // groups
 
@@ -138,17 +144,23 @@ def conv2d_NCHWc(
         chunk = ico if groups == 1 else tir.indexdiv(oc, chunks_per_group) * group_chunks + ico
         row = y * strides[0] + rh * dilation[0] - top
         column = x * strides[1] + rw * dilation[1] - left
-        value, weight = data(b, chunk, row, column, ici), kernel(oc, ico, rh, rw, ici, o)
+        lane = tir.indexdiv(o, kernel_block) * kernel_block + ici if shared else ici
+        value, weight = data(b, chunk, row, column, lane), kernel(oc, ico, rh, rw, ici, o)
         where = inside((row, column), (h, w), (top, left), (bottom, right))
         return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[ico, rh, rw, ici], where=where)
 
     out = te.compute((n, out_chunks, oh, ow, out_block), body, name="conv2d_NCHWc", tag="conv2d_NCHWc")
-    _define_config(cfg, out, chunks_per_group, kh * kw, in_block * in_chunks, strides)
+    _define_config(cfg, out, chunks_per_group, kernel, (in_chunks, in_block), strides)
     return out
 
 
 def _define_config(
-    cfg: ConfigSpace, out: te.Tensor, chunks_per_group: int, window: int, in_channels: int, strides: Any
+    cfg: ConfigSpace,
+    out: te.Tensor,
+    chunks_per_group: int,
+    kernel: te.Tensor,
+    in_channels: tuple[int, int],
+    strides: Any,
 ) -> None:
     """Open the choices of the tile and of the loop order; the fallback takes them from the model in ``tiling``."""
     cpu = features()
@@ -162,10 +174,15 @@ def _define_config(
         lanes = cpu.lanes(_bits(out.dtype))
         registers = block_vectors(out_block, lanes)
         tile = choose_tile(cpu, max(ow, 1), divisors_up_to(max(chunks_per_group, 1), 4), registers)
+        each = get_const_tuple(kernel.shape)[4]
+        if each < in_channels[1]:
+            # All weights of a position stay in registers, and so do its data and one choice of their lanes.
+            most = max(1, cpu.vector_registers - each - 2)
+            tile = RegisterTile(-(-ow // -(-ow // most)), 1)
         size = _bits(out.dtype) // 8
         blocks = max(1, out_chunks // tile.vectors)
-        data_bytes = oh * ow * strides[0] * strides[1] * in_channels * size
-        weight_bytes = window * in_channels * out_chunks * out_block * size
+        data_bytes = oh * ow * strides[0] * strides[1] * in_channels[0] * in_channels[1] * size
+        weight_bytes = (element_count(kernel) or 0) * size
         cfg["tile_oc"] = SplitEntity([-1, tile.vectors])
         cfg["tile_ow"] = SplitEntity([-1, tile.spatial])
         # Threads share rows where a core's cache holds the weights: then they read what they wrote in the layer before,
@@ -260,7 +277,11 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
         tile.prefetch(weights, ici, PREFETCH_STEPS)
     if tests_columns(tile.op):
         tile.pragma(rw, "loop_partition_hint", 1)
-    unroll_and_vectorize(tile, [tow, toc], tblock)
+    if constant_extent(ici) == get_const_tuple(tile.op.input_tensors[0].shape)[-1]:
+        unroll_and_vectorize(tile, [tow, toc], tblock)
+    else:  # several groups in a vector: it is loaded once, and for each of a group's channels lanes are picked
+        tile.reorder(tow, toc, ici, tblock)
+        unroll_and_vectorize(tile, [tow, toc, ici], tblock)
 
 
 def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> bool:

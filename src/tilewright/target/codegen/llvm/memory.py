@@ -1,16 +1,19 @@
-"""Loads and stores: contiguous vectors, strided ones by shuffles, the rest lane by lane."""
+"""Loads and stores: contiguous vectors, strided ones and lanes of one vector by shuffles, the rest lane by lane."""
 
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.op import Op
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.codegen.llvm.expr import ExpressionEmitter
-from tilewright.tir.expr import Add, Broadcast, IntImm, Load, Mul, PrimExpr, Ramp, Sub, Var
+from tilewright.tir.expr import Add, Broadcast, Call, IntImm, Load, Mul, PrimExpr, Ramp, Sub, Var
 from tilewright.tir.stmt import Store
 
 _MAX_SHUFFLED_STRIDE = 4
@@ -34,6 +37,39 @@ def as_ramp(index: PrimExpr) -> tuple[PrimExpr, int] | None:
             if ramp is not None and factor is not None and factor[1] == 0 and isinstance(factor[0], IntImm):
                 return ops.mul(ramp[0], factor[0]), ramp[1] * factor[0].value
     return None
+
+
+def as_offsets(index: PrimExpr) -> tuple[PrimExpr, list[int]] | None:
+    """``index`` as a scalar plus a constant for each lane; None where it is no such sum."""
+    zero = ops.const(0, dt.element(index.dtype))
+    ramp = as_ramp(index)
+    if ramp is not None:
+        base, stride = ramp
+        first = base.value if isinstance(base, IntImm) else 0
+        return zero if isinstance(base, IntImm) else base, [first + stride * i for i in range(dt.lanes(index.dtype))]
+    if isinstance(index, (Add, Sub)):
+        a, b = as_offsets(index.a), as_offsets(index.b)
+        if a is None or b is None:
+            return None
+        if isinstance(index, Add):
+            return ops.add(a[0], b[0]), [x + y for x, y in zip(a[1], b[1], strict=True)]
+        return ops.sub(a[0], b[0]), [x - y for x, y in zip(a[1], b[1], strict=True)]
+    operands: Sequence[PrimExpr] = ()
+    if isinstance(index, Mul):
+        operation, operands = operator.mul, (index.a, index.b)
+    elif isinstance(index, Call) and isinstance(index.op, Op) and index.op.name in _OF_POWERS_OF_2:
+        operation, operands = _OF_POWERS_OF_2[index.op.name], index.args
+    parts = [found for x in operands if (found := as_offsets(x)) is not None]
+    if len(parts) != 2 or not all(ops.is_const_int(base, 0) and min(offsets) >= 0 for base, offsets in parts):
+        return None
+    return zero, [operation(x, y) for x, y in zip(parts[0][1], parts[1][1], strict=True)]
+
+
+# What divisions by powers of 2 have become when code is generated.
+_OF_POWERS_OF_2: dict[str, Callable[[int, int], int]] = {
+    "tir.shift_right": operator.rshift,
+    "tir.bitwise_and": operator.and_,
+}
 
 
 class MemoryEmitter(ExpressionEmitter):
@@ -100,7 +136,22 @@ class MemoryEmitter(ExpressionEmitter):
                 return self._shuffled(e.dtype, self._contiguous(e, buffer, start), list(range(lanes))[::-1])
             if 2 <= stride <= _MAX_SHUFFLED_STRIDE:
                 return self._strided(e, buffer, base, stride)
+        if ramp is None and (found := as_offsets(e.index)) is not None:
+            scalar, offsets = found
+            first = min(offsets) // lanes * lanes
+            whole, picks = ops.add(scalar, ops.const(first, scalar.dtype)), [x - first for x in offsets]
+            if self._may_read_whole(e, whole, picks):
+                return self._shuffled(e.dtype, self._contiguous(e, buffer, whole), picks)
         return self._gather(e, buffer)
+
+    def _may_read_whole(self, e: Load, base: PrimExpr, picks: list[int]) -> bool:
+        """Whether a vector at ``base`` holds the lanes ``picks``, and is read without leaving the buffer's memory.
+
+        Where parts of the vector are aligned to their size, one with a wanted lane lies in a page with that lane.
+        """
+        lanes = dt.lanes(e.dtype)
+        part = min(lanes, self.alignment(e.buffer_var, base, e.dtype) // dt.nbytes(dt.element(e.dtype)))
+        return max(picks) < lanes and len({pick // part for pick in picks}) * part == lanes
 
     def _load_at_scalar_index(self, e: Load, buffer: str) -> str:
         dtype = e.dtype
