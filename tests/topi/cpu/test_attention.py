@@ -9,7 +9,7 @@ from tests.topi.harness import compiled, random
 from tilewright import topi
 from tilewright.target import Target
 from tilewright.target.features import features
-from tilewright.topi.cpu.attention import choose_attention_tiles
+from tilewright.topi.cpu.attention import attention_tiles
 
 Array = np.ndarray
 
@@ -95,7 +95,7 @@ def test_empty_results(shape: tuple[int, ...]) -> None:
 def test_tiles_fit_the_registers(target: str) -> None:
     cpu = features(Target(target))
     for rows in (4, 14, 128, 197):
-        tiles = choose_attention_tiles(cpu, rows, 197, 64, 64, 32)
+        tiles = attention_tiles(cpu, rows, 197, 64, 64, 32)[0]
         for block in (tiles.score_block, tiles.value_block):
             vectors = block // cpu.lanes(32)
             assert vectors == 1 or tiles.rows * vectors + vectors + 1 <= cpu.vector_registers

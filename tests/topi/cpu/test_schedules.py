@@ -162,7 +162,7 @@ def test_packed_depthwise_conv2d(
     padded = F.pad(T(x), (left, right, top, bottom))
     expected = F.relu(F.conv2d(padded, T(kernel), None, stride, 0, dilation, channels) + T(bias)).numpy()
     found = compiled(
-        lambda a, w, b: topi.nn.relu(topi.add(topi.nn.depthwise_conv2d_NCHWc(a, w, stride, padding, dilation), b)),
+        lambda a, w, b: topi.nn.relu(topi.add(topi.cpu.depthwise_conv2d_NCHWc(a, w, stride, padding, dilation), b)),
         pack_channels(x, block), pack_kernel(kernel, 1, block), pack_channels(bias[None], block)[0],
         schedule=topi.cpu.schedule_depthwise_conv2d_NCHWc, target=target,
     )  # fmt: skip

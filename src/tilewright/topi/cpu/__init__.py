@@ -36,6 +36,7 @@ from tilewright.topi.cpu.dense import (
     schedule_matmul,
 )  # fmt: skip
 from tilewright.topi.cpu.depthwise_conv2d import (
+    depthwise_conv2d_NCHWc,
     schedule_depthwise_conv2d_nchw,
     schedule_depthwise_conv2d_NCHWc,
     schedule_depthwise_conv2d_nhwc,
@@ -56,8 +57,8 @@ from tilewright.topi.cpu.winograd import conv2d_NCHWc_winograd, schedule_conv2d_
 
 __all__ = [
     "Conv2dLayouts", "attention", "batch_matmul", "conv2d_NCHWc", "conv2d_NCHWc_winograd", "conv2d_layouts",
-    "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack", "group_conv2d_nchw",
-    "schedule_adaptive_pool", "schedule_attention", "schedule_batch_matmul", "schedule_broadcast",
+    "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack", "depthwise_conv2d_NCHWc",
+    "group_conv2d_nchw", "schedule_adaptive_pool", "schedule_attention", "schedule_batch_matmul", "schedule_broadcast",
     "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv2d_NCHWc", "schedule_conv2d_NCHWc_winograd",
     "schedule_conv2d_hwcn", "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw",
     "schedule_conv3d_ncdhw", "schedule_conv_direct", "schedule_dense", "schedule_dense_nopack", "schedule_dense_pack",

@@ -16,7 +16,8 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright import te, tir
+from tilewright import autotvm, te, tir
+from tilewright.autotvm.space import ConfigSpace
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
@@ -41,6 +42,7 @@ from tilewright.topi.utils import InvalidShapeError, get_const_tuple
 
 _FEW_ROWS = 4  # below, packing the keys takes longer than it saves
 _MIN_TASKS = 8  # parallel iterations that occupy the cores
+_CANDIDATES = 64  # tiles that tuning tries, the cheapest by the model
 _LOG2_E = 1.4426950408889634
 
 
@@ -53,8 +55,8 @@ class AttentionTiles:
     value_block: int
 
 
-def choose_attention_tiles(cpu: CpuFeatures, rows: int, keys: int, depth: int, width: int, bits: int) -> AttentionTiles:
-    """The cheapest tiles by the model of register tiles, for both products; padding to whole blocks counts.
+def attention_tiles(cpu: CpuFeatures, rows: int, keys: int, depth: int, width: int, bits: int) -> list[AttentionTiles]:
+    """Tiles, the cheapest first by the model of register tiles, for both products; padding to whole blocks counts.
 
     Parameters
     ----------
@@ -72,12 +74,17 @@ def choose_attention_tiles(cpu: CpuFeatures, rows: int, keys: int, depth: int, w
         for tile_rows, first, second in itertools.product(range(1, min(rows, 16) + 1), (1, 2, 3, 4), (1, 2, 3, 4))
         if all(n == 1 or fits(cpu, RegisterTile(tile_rows, n)) for n in (first, second))
     ]
-    _, tile_rows, first, second = min(choices)
-    return AttentionTiles(tile_rows, first * lanes, second * lanes)
+    return [AttentionTiles(tile_rows, first * lanes, second * lanes) for _, tile_rows, first, second in sorted(choices)]
 
 
+@autotvm.register_topi_compute("attention.x86")
 def attention(
-    query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None = None, scale: float = 1.0
+    cfg: ConfigSpace,
+    query: te.Tensor,
+    key: te.Tensor,
+    value: te.Tensor,
+    mask: te.Tensor | None = None,
+    scale: float = 1.0,
 ) -> te.Tensor:
     """``softmax(query @ key.T * scale + mask) @ value`` for every matrix of a batch.
 
@@ -97,7 +104,9 @@ def attention(
         raise InvalidShapeError("attention: the shapes have to be known while compiling")
     if rows < _FEW_ROWS:
         return _attend(query, key, value, mask, scale, None)
-    tiles = choose_attention_tiles(machine(), rows, keys, depth, width, max(8, dt.bits(query.dtype)))
+    candidates = attention_tiles(machine(), rows, keys, depth, width, max(8, dt.bits(query.dtype)))[:_CANDIDATES]
+    cfg.define_knob("tiles", [(t.rows, t.score_block, t.value_block) for t in candidates])
+    tiles = candidates[0] if cfg.is_fallback else AttentionTiles(*cfg["tiles"].val)
     block, padded = tiles.score_block, _rounded(width, tiles.value_block)
 
     def pack(b: PrimExpr, h: PrimExpr, c: PrimExpr, k: PrimExpr, j: PrimExpr) -> PrimExpr:
@@ -207,7 +216,8 @@ def _padded_mask(mask: te.Tensor | None, keys: int, columns: int, block: int) ->
     return te.compute((*mask.shape[:-1], columns), body, name="attention_mask", tag="attention_mask")
 
 
-def schedule_attention(outs: Any) -> te.Schedule:
+@autotvm.register_topi_schedule("attention.x86")
+def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """Schedule ``attention``: the matrices of the batch in parallel, or their tiles of rows where there are few."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)

@@ -278,7 +278,9 @@ schedule_dense = schedule_dense_nopack
 schedule_matmul = schedule_dense_nopack
 
 
+@autotvm.register_topi_compute("batch_matmul.x86")
 def batch_matmul(
+    cfg: ConfigSpace,
     tensor_a: te.Tensor,
     tensor_b: te.Tensor,
     oshape: Any = None,
@@ -292,7 +294,13 @@ def batch_matmul(
     if not isinstance(rows, int) or not isinstance(columns, int) or rows == 1 or columns == 0:
         return plain
     lanes = vector_lanes(plain.dtype)
-    block = 2 * lanes if columns > lanes else lanes
+    cfg.define_split("tile_m", max(rows, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
+    cfg.define_knob("block", [lanes, 2 * lanes, 3 * lanes])
+    if cfg.is_fallback:
+        registers = 2 if columns > lanes else 1
+        cfg["block"] = OtherOptionEntity(registers * lanes)
+        cfg["tile_m"] = SplitEntity([-1, choose_tile(machine(), rows, [1], registers).spatial])
+    block = cfg["block"].val
     chunks = -(-columns // block)
     batch_b, inner = tensor_b.shape[0], tensor_b.shape[2 if transpose_b else 1]
     one_a, one_b = (ops.is_const_int(t.shape[0], 1) for t in (tensor_a, tensor_b))
@@ -323,7 +331,8 @@ def batch_matmul(
     return te.compute(plain.shape, lambda b, i, j: product(b, i, j), name="T_batch_matmul_cut", tag=tag.INJECTIVE)
 
 
-def schedule_batch_matmul(outs: Any) -> te.Schedule:
+@autotvm.register_topi_schedule("batch_matmul.x86")
+def schedule_batch_matmul(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """Schedule ``batch_matmul``: B is packed, then register tiles as in a packed dense layer."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
@@ -338,11 +347,7 @@ def schedule_batch_matmul(outs: Any) -> te.Schedule:
             schedule_injective_from_existing(s, tensors[0])
         return s
     packed = next(t.op for t in anchor.input_tensors if t.op.tag == "batch_matmul_pack")
-    block = int(anchor.attrs["block"])
-    cpu = machine()
-    registers = block // cpu.lanes(max(8, dt.bits(anchor.output(0).dtype)))
-    tile = choose_tile(cpu, constant_extent(anchor.axis[1]) or 1, [1], registers)
-    _schedule_product(s, tensors, anchor, _Blocking(tile.spatial, block))
+    _schedule_product(s, tensors, anchor, _Blocking(cfg["tile_m"].size[-1], cfg["block"].val))
     _schedule_packing(s, packed, (constant_extent(anchor.axis[2]) or 0) != constant_extent(tensors[0].axis[2]))
     return s
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright import te
+from tilewright import autotvm, te
+from tilewright.autotvm.space import ConfigSpace, SplitEntity
+from tilewright.topi import nn
 from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
@@ -17,13 +19,40 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.conv2d_plain import schedule_conv_direct
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.utils import get_const_tuple
 
 _MOST_ROWS = 8  # of a band: the rows at both ends are read twice
 _MOST_TAPS = 32  # of a window that is written out
 _NARROW = 3  # columns of a window below which tiles of 8 positions keep the units busy (measured)
 
 
-def schedule_depthwise_conv2d_NCHWc(outs: Any) -> te.Schedule:
+@autotvm.register_topi_compute("depthwise_conv2d_NCHWc.x86")
+def depthwise_conv2d_NCHWc(
+    cfg: ConfigSpace,
+    data: te.Tensor,
+    kernel: te.Tensor,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str | None = None,
+) -> te.Tensor:
+    """``topi.nn.depthwise_conv2d_NCHWc``: data (n, C, h, w, c), kernel (C, 1, kh, kw, 1, c)."""
+    out = nn.depthwise_conv2d_NCHWc(data, kernel, strides, padding, dilation, layout, out_layout, out_dtype)
+    rows, columns, window = (
+        d if isinstance(d, int) else 1 for d in get_const_tuple((*out.shape[2:4], kernel.shape[3]))
+    )
+    cfg.define_split("tile_oh", max(rows, 1), num_outputs=2, max_factor=32)
+    cfg.define_split("tile_ow", max(columns, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
+    if cfg.is_fallback:
+        band, tile = window_tile(rows, columns, window)
+        cfg["tile_oh"], cfg["tile_ow"] = SplitEntity([-1, band]), SplitEntity([-1, tile])
+    return out
+
+
+@autotvm.register_topi_schedule("depthwise_conv2d_NCHWc.x86")
+def schedule_depthwise_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """Schedule ``depthwise_conv2d_NCHWc`` with injective computes after it.
 
     A tile of columns times the block's channels accumulates in registers over the whole window. Windows that reach
@@ -44,22 +73,28 @@ def schedule_depthwise_conv2d_NCHWc(outs: Any) -> te.Schedule:
     out = s[last]
     if last is not anchor:
         s[conv].set_scope("local")
-    schedule_windows(out, s[accumulators], parallel=worth_threads(anchor))
+    tile = cfg["tile_oh"].size[-1], cfg["tile_ow"].size[-1]
+    schedule_windows(out, s[accumulators], tile, parallel=worth_threads(anchor))
     return s
 
 
-def schedule_windows(out: te.Stage, accumulators: te.Stage, parallel: bool) -> None:
+def window_tile(rows: int, columns: int, window: int) -> tuple[int, int]:
+    """Rows of a band and columns of a tile for a result of ``rows`` x ``columns``, of windows ``window`` wide."""
+    return _band_height(max(rows, 1)), _tile_width(max(columns, 1), window)
+
+
+def schedule_windows(out: te.Stage, accumulators: te.Stage, tile: tuple[int, int], parallel: bool) -> None:
     """Schedule the windows of packed data (n, c, oh, ow, block): a tile of columns accumulates in registers.
 
-    ``accumulators`` reduces over the window's rows and columns, ``out`` stores a tile. Tiles whose windows reach into
-    the padding get loops of their own.
+    ``accumulators`` reduces over the window's rows and columns, ``out`` stores a tile. Threads take bands of rows.
+    ``tile`` is a band's rows and a tile's columns. Tiles whose windows reach into the padding get loops of their own.
     """
     n, c, oh, ow, block = out.op.axis
     rh, rw = accumulators.op.reduce_axis
     width, height = constant_extent(rw) or _MOST_TAPS, constant_extent(rh) or _MOST_TAPS
-    ow_outer, ow_inner = out.split(ow, factor=_tile_width(constant_extent(ow) or 1, width))
+    ow_outer, ow_inner = out.split(ow, factor=tile[1])
     out.pragma(ow_outer, "loop_partition_hint", 1)
-    band, row = out.split(oh, factor=_band_height(constant_extent(oh) or 1))
+    band, row = out.split(oh, factor=tile[0])
     # Threads take bands of rows, as in the convolutions before and after: what they read, they wrote themselves.
     out.reorder(n, band, c, row, ow_outer, ow_inner, block)
     fused = out.fuse(n, band, c)

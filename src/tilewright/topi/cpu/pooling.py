@@ -18,7 +18,7 @@ from tilewright.topi.cpu.common import (
     vector_lanes,
     worth_threads,
 )
-from tilewright.topi.cpu.depthwise_conv2d import schedule_windows
+from tilewright.topi.cpu.depthwise_conv2d import schedule_windows, window_tile
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 
 _LEAST_BLOCK = 4  # packed channels that are worth a vector
@@ -55,7 +55,8 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     if packed and len(axes) == 5 and len(pool.reduce_axis) == 2 and (constant_extent(axes[-1]) or 0) >= _LEAST_BLOCK:
         sums = pool.output(0) if follows else s.cache_write(pool.output(0), "local")
         s[sums].set_scope("local")
-        schedule_windows(s[out.op] if follows else s[pool], s[sums], parallel=worth_threads(pool))
+        tile = window_tile(*(constant_extent(a) or 1 for a in (*axes[2:4], pool.reduce_axis[1])))
+        schedule_windows(stage, s[sums], tile, parallel=worth_threads(pool))
         if out.op is not pool and not follows:
             schedule_injective_from_existing(s, out)
         return s

@@ -185,7 +185,7 @@ class ContribConv2DNCHWc(OpDef):
 
 def _packed_depthwise_strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
     strategy = OpStrategy()
-    compute = wrap_compute_conv2d(topi.nn.depthwise_conv2d_NCHWc, need_data_layout=True, need_out_layout=True)
+    compute = wrap_compute_conv2d(topi.cpu.depthwise_conv2d_NCHWc, need_data_layout=True, need_out_layout=True)
     schedule = wrap_topi_schedule(topi.cpu.schedule_depthwise_conv2d_NCHWc)
     strategy.add_implementation(compute, schedule, "depthwise_conv2d_NCHWc.cpu")
     return strategy
