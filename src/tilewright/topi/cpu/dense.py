@@ -20,6 +20,7 @@ from tilewright.topi.cpu.common import (
     calls_functions,
     constant_extent,
     create_schedule,
+    element_count,
     find_anchor,
     fuse_all,
     inline_injective,
@@ -38,6 +39,8 @@ from tilewright.topi.utils import get_const_tuple
 _MIN_TASKS = 8  # parallel iterations that occupy the cores
 _LINE_BYTES = 64  # of a cache line
 _LEAST_STEPS = 512  # of a chunk of the sum: fewer, and loading and storing accumulators shows (measured)
+_FEW_ROWS = 4  # that wait for their weights; more are kept busy (measured)
+_ROW_STEPS = 16  # of the sum of a few rows ahead that its weights are fetched: 8 to 24 are as good (measured)
 _LEAST_TILES = 4  # that use a chunk of weights: fewer, and it pays nothing to keep it
 _CACHE_SHARE = 0.7  # of the second-level cache, for the rows and weights of a chunk
 _ROWS_FOR_CORES = 26  # times the square of the cores: rows for which every core can read all weights (see _row_groups)
@@ -145,11 +148,18 @@ def _fetch_next_block(tile: te.Stage, weight: te.Tensor, tiles: int, steps: tupl
 
     Weights come from memory once each run. Without this, the first tile of every block waits for them and memory idles
     during the others: 93 instead of 98 % of the multiply-adds that the processor can do.
+
+    A few rows, which wait for weights, fetch their own a little ahead where no core's cache holds them. A single one
+    takes 17 % less time from the last-level cache (118 of the 125 GB/s that it gives here), up to 4 % less from memory.
     """
-    lines = -(-get_const_tuple(weight.shape)[2] * dt.nbytes(weight.dtype) // _LINE_BYTES)
+    axis, extent = steps
+    size = dt.nbytes(weight.dtype)
+    few = tiles == 1 and (constant_extent(tile.op.axis[-2]) or 0) <= _FEW_ROWS
+    if few and (element_count(weight) or 0) * size > machine().cores * machine().l2_bytes:
+        tile.prefetch(weight, axis, _ROW_STEPS)
+    lines = -(-get_const_tuple(weight.shape)[2] * size // _LINE_BYTES)
     if tiles < lines:  # few rows: the processor's own prefetching of one stream of weights does as well
         return
-    axis, extent = steps
     outer, inner = tile.split(axis, factor=largest_divisor(extent, min(8, tiles // lines)))
     tile.unroll(inner)
     tile.prefetch(weight, outer, 1, ahead=loop)
