@@ -249,6 +249,31 @@ def test_large_parameters_are_used_where_the_library_is_mapped(mapped: Path) -> 
     assert address % 64 == 0
 
 
+def test_many_weights_lie_where_huge_pages_can_be_mapped(compiled: runtime.Module, tmp_path: Path) -> None:
+    """Addresses and offsets in the file differ by whole huge pages, the file is not longer, and advice is given."""
+    big = np.arange(3 << 20, dtype="float32")  # 12 MiB
+    made = runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(0), compiled, "default", {"big": big})
+    path = tmp_path / "many.so"
+    made.export_library(path)
+    assert path.stat().st_size < big.nbytes + (1 << 19)
+    large = parameters(runtime.load_module(path))["big"]
+    np.testing.assert_array_equal(large.numpy(), big)
+    address, advised = large._tensor.data, None
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if "-" in first and ":" not in first:
+            low, high = (int(end, 16) for end in first.split("-"))
+            inside = low <= address < high
+            if inside:
+                assert (low - int(rest[1], 16)) % (2 << 20) == 0
+        elif inside and first == "VmFlags:":
+            advised = "hg" in rest
+    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if setting.exists():  # a kernel built without huge pages knows no such advice
+        assert advised
+
+
 def test_a_parameter_outlives_its_library(mapped: Path) -> None:
     module = runtime.load_module(mapped)
     large = parameters(module)["large"]

@@ -118,6 +118,12 @@ __tvm_dev_mblob:
 """
 
 
+# Where addresses and offsets in the file differ by whole huge pages, the file's pages can be mapped as such, which
+# native/src/library.c asks for. A segment of code or of read-only data of its own would be padded to a huge page.
+_HUGE_PAGES = ["-Wl,-z,max-page-size=0x200000", "-Wl,-z,noseparate-code", "-Wl,-z,norelro"]
+_HUGE_PAGES_FROM = 4 << 20
+
+
 def run_compiler(command: list[str]) -> None:
     """Run a compiler; its complaint becomes the error."""
     try:
@@ -212,7 +218,7 @@ def _runtime_archive(triple: str | None) -> list[str]:
 
 
 def _combine(files: list[str], out: Path, suffix: str, compiler: str, options: list[str]) -> None:
-    """Make the output file from object files."""
+    """Make the output file from object files, of which a large one holds weights."""
     if suffix == ".tar":
         with tarfile.open(out, "w") as tar:
             for file in files:
@@ -222,7 +228,9 @@ def _combine(files: list[str], out: Path, suffix: str, compiler: str, options: l
     elif suffix == ".o":
         run_compiler([compiler, "-r", "-nostdlib", *options, *files, "-o", str(out)])
     else:
-        run_compiler([compiler, "-shared", "-fPIC", "-Wl,-z,noexecstack", *files, *options, "-lm", "-o", str(out)])
+        large = any(os.path.getsize(file) >= _HUGE_PAGES_FROM for file in files if file.endswith(".o"))
+        flags = ["-shared", "-fPIC", "-Wl,-z,noexecstack", *(_HUGE_PAGES if large else [])]
+        run_compiler([compiler, *flags, *files, *options, "-lm", "-o", str(out)])
 
 
 def _check_destination(target: Path, suffix: str) -> None:
