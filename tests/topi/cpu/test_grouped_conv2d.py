@@ -52,6 +52,16 @@ def test_groups_that_share_vectors(shape: tuple[int, ...], target: str) -> None:
     np.testing.assert_allclose(module.get_output(0).numpy(), want, rtol=1e-5, atol=1e-5 * np.abs(want).max())
 
 
+def test_nothing_to_compute() -> None:
+    x = relay.var("x", shape=(1, 32, 3, 0))
+    conv = relay.nn.conv2d(x, relay.const(random(32, 4, 1, 1)), channels=32, kernel_size=1, groups=8)
+    with tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(tvm.IRModule.from_expr(conv), "llvm")
+    module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    module.run(x=np.zeros((1, 32, 3, 0), "float32"))
+    assert module.get_output(0).shape == (1, 32, 3, 0)
+
+
 def test_layouts() -> None:
     target = tvm.target.Target("llvm -mcpu=skylake-avx512")
     shared = conv2d_layouts(128, 128, 32, target=target)

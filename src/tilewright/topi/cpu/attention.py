@@ -25,6 +25,7 @@ from tilewright.target.features import CpuFeatures
 from tilewright.tir.expr import IterVar
 from tilewright.topi.cpu.common import (
     PARALLEL_PRODUCTS,
+    TUNING_CANDIDATES,
     constant_extent,
     create_schedule,
     find_anchor,
@@ -42,7 +43,6 @@ from tilewright.topi.utils import InvalidShapeError, get_const_tuple
 
 _FEW_ROWS = 4  # below, packing the keys takes longer than it saves
 _MIN_TASKS = 8  # parallel iterations that occupy the cores
-_CANDIDATES = 64  # tiles that tuning tries, the cheapest by the model
 _LOG2_E = 1.4426950408889634
 
 
@@ -104,7 +104,7 @@ def attention(
         raise InvalidShapeError("attention: the shapes have to be known while compiling")
     if rows < _FEW_ROWS:
         return _attend(query, key, value, mask, scale, None)
-    candidates = attention_tiles(machine(), rows, keys, depth, width, max(8, dt.bits(query.dtype)))[:_CANDIDATES]
+    candidates = attention_tiles(machine(), rows, keys, depth, width, max(8, dt.bits(query.dtype)))[:TUNING_CANDIDATES]
     cfg.define_knob("tiles", [(t.rows, t.score_block, t.value_block) for t in candidates])
     tiles = candidates[0] if cfg.is_fallback else AttentionTiles(*cfg["tiles"].val)
     block, padded = tiles.score_block, _rounded(width, tiles.value_block)

@@ -25,6 +25,7 @@ PARALLEL_PRODUCTS = 1 << 18
 PARALLEL_ROW_PRODUCTS = 1 << 16
 # How many steps of a product ahead its weights are asked for: what a load from memory takes, at some 15 cycles a step.
 PREFETCH_STEPS = 48
+TUNING_CANDIDATES = 64  # choices of a knob that tuning tries, the cheapest by the model
 
 
 def machine() -> CpuFeatures:

@@ -35,7 +35,7 @@ from tilewright.topi.cpu.common import (
     worth_threads,
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, divisors_up_to
+from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, divisors_up_to, even_tile
 from tilewright.topi.nn.conv import inside, output_extent, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
@@ -178,7 +178,7 @@ def _define_config(
         if each < in_channels[1]:
             # All weights of a position stay in registers, and so do its data and one choice of their lanes.
             most = max(1, cpu.vector_registers - each - 2)
-            tile = RegisterTile(-(-ow // -(-ow // most)), 1)
+            tile = RegisterTile(even_tile(ow, most), 1)
         size = _bits(out.dtype) // 8
         blocks = max(1, out_chunks // tile.vectors)
         data_bytes = oh * ow * strides[0] * strides[1] * in_channels[0] * in_channels[1] * size

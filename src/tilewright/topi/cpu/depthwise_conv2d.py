@@ -19,6 +19,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.conv2d_plain import schedule_conv_direct
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.tiling import even_tile
 from tilewright.topi.utils import get_const_tuple
 
 _MOST_ROWS = 8  # of a band: the rows at both ends are read twice
@@ -80,7 +81,7 @@ def schedule_depthwise_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
 
 def window_tile(rows: int, columns: int, window: int) -> tuple[int, int]:
     """Rows of a band and columns of a tile for a result of ``rows`` x ``columns``, of windows ``window`` wide."""
-    return _band_height(max(rows, 1)), _tile_width(max(columns, 1), window)
+    return _band_height(max(rows, 1)), _tile_width(columns, window)
 
 
 def schedule_windows(out: te.Stage, accumulators: te.Stage, tile: tuple[int, int], parallel: bool) -> None:
@@ -117,8 +118,7 @@ def _band_height(rows: int) -> int:
 def _tile_width(columns: int, window: int) -> int:
     """Positions of a row to work on at a time: tiles of like size, each with registers to spare for what it loads."""
     most = machine().vector_registers // 2
-    tiles = -(-columns // (min(most, 8) if window <= _NARROW else most))
-    return -(-columns // tiles)
+    return even_tile(columns, min(most, 8) if window <= _NARROW else most)
 
 
 schedule_depthwise_conv2d_nchw = schedule_conv_direct

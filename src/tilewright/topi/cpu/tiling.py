@@ -78,6 +78,12 @@ def choose_tile(cpu: CpuFeatures, extent: int, vector_counts: list[int], registe
     return candidates[costs.index(min(costs))]
 
 
+def even_tile(extent: int, most: int) -> int:
+    """Positions of a tile of at most ``most``, of which as few as possible of like size make up ``extent``."""
+    extent = max(extent, 1)
+    return -(-extent // -(-extent // most))
+
+
 def divisors_up_to(n: int, limit: int) -> list[int]:
     """The divisors of ``n`` that are at most ``limit``."""
     return [d for d in range(1, min(n, limit) + 1) if n % d == 0]

@@ -33,7 +33,14 @@ from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.features import features
-from tilewright.topi.cpu.common import PREFETCH_STEPS, create_schedule, find_anchor, inline_injective, output_tensors
+from tilewright.topi.cpu.common import (
+    PREFETCH_STEPS,
+    TUNING_CANDIDATES,
+    create_schedule,
+    find_anchor,
+    inline_injective,
+    output_tensors,
+)
 from tilewright.topi.cpu.conv2d import padding_of, same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.conv2d_cost import Blocking, rounded, winograd_blockings, winograd_tiles
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
@@ -42,8 +49,6 @@ from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tu
 
 Array = np.ndarray[Any, Any]
 Matrix = tuple[tuple[float, ...], ...]
-
-_CANDIDATES = 64  # blockings that tuning tries, the cheapest by the model
 
 # For each m: B^T (alpha x alpha), G (alpha x 3) and A^T (m x alpha), from the points 0, 1, -1, (2, -2,) infinity.
 _MATRICES: dict[int, tuple[Matrix, Matrix, Matrix]] = {
@@ -215,7 +220,7 @@ def conv2d_NCHWc_winograd(
     tiles_h, tiles_w = winograd_tiles(m, (oh, ow), (dh, dw))
     batch = (n if isinstance(n, int) else 1) * dh * dw
     ways = winograd_blockings(features(), m, (tiles_h, tiles_w), in_chunks * in_block, out_chunks, batch)
-    cfg.define_knob("blocking", [way.extents for way in ways[:_CANDIDATES]])
+    cfg.define_knob("blocking", [way.extents for way in ways[:TUNING_CANDIDATES]])
     if cfg.is_fallback:
         cfg["blocking"] = OtherOptionEntity(ways[0].extents)
     blocking = Blocking(*cfg["blocking"].val)
