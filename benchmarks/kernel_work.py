@@ -20,7 +20,7 @@ from tilewright.relay.op.nn.conv_common import canonical_shape
 from tilewright.relay.visitor import post_order
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
-from tilewright.topi.cpu.conv2d_cost import direct_cost, share_inside, winograd_blockings, winograd_tiles
+from tilewright.topi.cpu.conv2d_cost import direct_cost, share_inside, winograd_ways
 from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, tile_cost
 
 Shape = tuple[int, ...]
@@ -218,8 +218,7 @@ def modelled_cost(call: Call, cpu: CpuFeatures) -> float | None:
     window, in_channels = _window(call)
     if "winograd" in name:
         m, dilation = int(call.attrs.tile_size), (int(call.attrs.dilation[0]), int(call.attrs.dilation[1]))
-        tiles = winograd_tiles(m, (height, width), dilation)
-        return winograd_blockings(cpu, m, tiles, in_channels, chunks, batch * math.prod(dilation))[0].cost
+        return winograd_ways(cpu, m, (height, width), in_channels, chunks, batch, dilation)[0].cost
     return direct_cost(cpu, (batch, in_channels, chunks * block), (height, width), window, _inside(call))
 
 

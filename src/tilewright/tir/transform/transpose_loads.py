@@ -16,7 +16,7 @@ has as many columns as 16 bytes have elements: what processors shuffle at full s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from tilewright.arith.linear import detect_linear_equation
 from tilewright.ir import dtype as dt
@@ -26,7 +26,7 @@ from tilewright.ir.transform import Pass
 from tilewright.tir.expr import Load, Ramp, Shuffle, Var
 from tilewright.tir.stmt import For, ForKind, IfThenElse, LetStmt, Stmt, Store, seq
 from tilewright.tir.transform.common import body_pass
-from tilewright.tir.visitor import StmtExprMutator, StmtMutator, post_order_visit, substitute, uses_var
+from tilewright.tir.visitor import StmtMutator, post_order_visit, substitute, uses_var
 
 _TILE_BYTES = 16  # of a row of a tile
 _LEAST_STRIDE = 5  # rows closer together overlap in a register: code generators pick their lanes from whole ones
@@ -92,12 +92,6 @@ def _columns(load: Load, first: PrimExpr) -> tuple[list[tuple[Var, PrimExpr]], l
     return defined, registers
 
 
-class _Replace(StmtExprMutator):
-    def __init__(self, values: Mapping[PrimExpr, PrimExpr]) -> None:
-        super().__init__()
-        self.memo.update(values)
-
-
 class _Transpose(StmtMutator):
     def visit_for(self, s: For) -> Stmt:
         new = super().visit_for(s)
@@ -122,24 +116,20 @@ class _Transpose(StmtMutator):
 
 def _in_tiles(loop: For, store: Store, condition: PrimExpr | None, loads: Sequence[Load], width: int) -> Stmt:
     """``loop`` over ``store`` by tiles of ``width`` iterations, the rest one by one."""
-    var, extent = loop.loop_var, int(loop.extent)  # type: ignore[call-overload]
+    assert isinstance(loop.extent, IntImm)
+    var = loop.loop_var
     outer = Var(f"{var.name_hint}.outer", var.dtype)
 
     def at(offset: int) -> PrimExpr:
         return ops.add(ops.add(loop.min, ops.mul(outer, ops.const(width, var.dtype))), ops.const(offset, var.dtype))
 
     definitions: list[tuple[Var, PrimExpr]] = []
-    columns: list[list[Var]] = []
+    columns: dict[Load, list[Var]] = {}
     for load in loads:
         assert isinstance(load.index, Ramp)
-        defined, turned = _columns(load, substitute(load.index.base, {var: at(0)}))
+        defined, columns[load] = _columns(load, substitute(load.index.base, {var: at(0)}))
         definitions += defined
-        columns.append(turned)
-    stores = [
-        substitute(_Replace({load: c[i] for load, c in zip(loads, columns, strict=True)}).visit(store), {var: at(i)})
-        for i in range(width)
-    ]
-    tile = seq(*stores)
+    tile = seq(*(substitute(store, {var: at(i)} | {n: c[i] for n, c in columns.items()}) for i in range(width)))
     for name, value in reversed(definitions):
         tile = LetStmt(name, value, tile)
     if condition is not None:
@@ -147,7 +137,7 @@ def _in_tiles(loop: For, store: Store, condition: PrimExpr | None, loads: Sequen
         one_by_one = substitute(loop.body, {var: ops.add(at(0), inner)})
         ends = And(substitute(condition, {var: at(0)}), substitute(condition, {var: at(width - 1)}))
         tile = IfThenElse(ends, tile, For(inner, 0, width, ForKind.SERIAL, one_by_one))
-    whole, rest = divmod(extent, width)
+    whole, rest = divmod(loop.extent.value, width)
     tiled = For(outer, 0, whole, ForKind.SERIAL, tile)
     if not rest:
         return tiled

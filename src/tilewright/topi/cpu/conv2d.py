@@ -152,7 +152,7 @@ def conv2d_NCHWc(
         return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[ico, rh, rw, ici], where=where)
 
     out = te.compute((n, out_chunks, oh, ow, out_block), body, name="conv2d_NCHWc", tag="conv2d_NCHWc")
-    _define_config(cfg, out, chunks_per_group, kernel, (in_chunks, in_block), strides)
+    _define_config(cfg, out, chunks_per_group, data, kernel, strides)
     return out
 
 
@@ -160,13 +160,14 @@ def _define_config(
     cfg: ConfigSpace,
     out: te.Tensor,
     chunks_per_group: int,
+    data: te.Tensor,
     kernel: te.Tensor,
-    in_channels: tuple[int, int],
     strides: Any,
 ) -> None:
     """Open the choices of the tile and of the loop order; the fallback takes them from the model in ``tiling``."""
     cpu = features()
     _, out_chunks, oh, ow, out_block = get_const_tuple(out.shape)
+    _, in_chunks, *_, in_block = get_const_tuple(data.shape)
     if not all(isinstance(d, int) for d in (oh, ow)):
         oh, ow = 1, 1
     cfg.define_split("tile_oc", max(out_chunks, 1), num_outputs=2, max_factor=8)
@@ -177,13 +178,13 @@ def _define_config(
         registers = block_vectors(out_block, lanes)
         tile = choose_tile(cpu, max(ow, 1), divisors_up_to(max(chunks_per_group, 1), 4), registers)
         each = get_const_tuple(kernel.shape)[4]
-        if each < in_channels[1]:
+        if each < in_block:
             # All weights of a position stay in registers, and so do its data and one choice of their lanes.
             most = max(1, cpu.vector_registers - each - 2)
             tile = RegisterTile(even_tile(ow, most), 1)
         size = _bits(out.dtype) // 8
         blocks = max(1, out_chunks // tile.vectors)
-        data_bytes = oh * ow * strides[0] * strides[1] * in_channels[0] * in_channels[1] * size
+        data_bytes = oh * ow * strides[0] * strides[1] * in_chunks * in_block * size
         weight_bytes = (element_count(kernel) or 0) * size
         cfg["tile_oc"] = SplitEntity([-1, tile.vectors])
         cfg["tile_ow"] = SplitEntity([-1, tile.spatial])

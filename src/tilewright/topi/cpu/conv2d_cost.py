@@ -102,6 +102,20 @@ def winograd_blockings(
     return sorted(candidates, key=lambda blocking: blocking.cost)
 
 
+def winograd_ways(
+    cpu: CpuFeatures,
+    tile_size: int,
+    out: tuple[int, int],
+    in_channels: int,
+    out_chunks: int,
+    batch: int = 1,
+    dilation: tuple[int, int] = (1, 1),
+) -> list[Blocking]:
+    """``winograd_blockings`` of a convolution with results ``out``; a dilation makes grids of it, images of a batch."""
+    tiles = winograd_tiles(tile_size, out, dilation)
+    return winograd_blockings(cpu, tile_size, tiles, in_channels, out_chunks, batch * math.prod(dilation))
+
+
 def _register_tiles(work: _Work) -> list[tuple[int, int, int]]:
     """For each number of channel vectors, the rows and columns of tiles that lose least at the edges of an image."""
     chosen = []
@@ -176,11 +190,7 @@ def choose_winograd_tile(
     if dtype != "float32" or in_channels % lanes or out_channels % lanes or min(*out, batch) < 1:
         return None
     chunks = out_channels // lanes
-    images = batch * math.prod(dilation)
-    costs = {
-        m: winograd_blockings(cpu, m, winograd_tiles(m, out, dilation), in_channels, chunks, images)[0].cost
-        for m in tile_sizes
-    }
+    costs = {m: winograd_ways(cpu, m, out, in_channels, chunks, batch, dilation)[0].cost for m in tile_sizes}
     best = min(costs, key=lambda m: costs[m], default=None)
     direct = direct_cost(cpu, channels, out, 9, inside)
     return best if best is not None and costs[best] * _CLEAR_GAIN < direct else None

@@ -14,7 +14,7 @@ All steps run in one kernel over blocks of tiles, so that what passes between th
             out = epilogue(A^T M A)
 
 Where an image has too few blocks for all cores, V is a parallel step of its own, and then parts of the output channels
-run in parallel too. ``winograd_blockings`` decides.
+run in parallel too. ``winograd_ways`` decides.
 
 A convolution with dilation d x d is d * d ones without, of the grids of every d-th row and column: images of a batch.
 Padding gathers a grid's elements, and results are written back to where they belong.
@@ -42,9 +42,9 @@ from tilewright.topi.cpu.common import (
     output_tensors,
 )
 from tilewright.topi.cpu.conv2d import padding_of, same_shape, unroll_and_vectorize
-from tilewright.topi.cpu.conv2d_cost import Blocking, rounded, winograd_blockings, winograd_tiles
+from tilewright.topi.cpu.conv2d_cost import Blocking, rounded, winograd_tiles, winograd_ways
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.nn.conv import output_extent, pad_spatial, per_dim
+from tilewright.topi.nn.conv import inside, output_extent, pad_spatial, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
 Array = np.ndarray[Any, Any]
@@ -218,8 +218,8 @@ def conv2d_NCHWc_winograd(
     oh = int(output_extent(h, 3, 1, dh, top, bottom))
     ow = int(output_extent(w, 3, 1, dw, left, right))
     tiles_h, tiles_w = winograd_tiles(m, (oh, ow), (dh, dw))
-    batch = (n if isinstance(n, int) else 1) * dh * dw
-    ways = winograd_blockings(features(), m, (tiles_h, tiles_w), in_chunks * in_block, out_chunks, batch)
+    batch = n if isinstance(n, int) else 1
+    ways = winograd_ways(features(), m, (oh, ow), in_chunks * in_block, out_chunks, batch, (dh, dw))
     cfg.define_knob("blocking", [way.extents for way in ways[:TUNING_CANDIDATES]])
     if cfg.is_fallback:
         cfg["blocking"] = OtherOptionEntity(ways[0].extents)
@@ -291,7 +291,7 @@ def _grids(data: te.Tensor, dilation: tuple[int, int], before: tuple[int, int], 
     def body(b: PrimExpr, ic: PrimExpr, y: PrimExpr, x: PrimExpr, c: PrimExpr) -> PrimExpr:
         row = y * dh + tir.indexmod(tir.indexdiv(b, dw), dh) - top
         column = x * dw + tir.indexmod(b, dw) - left
-        where = ops.logical_and(ops.logical_and(row >= 0, row < h), ops.logical_and(column >= 0, column < w))
+        where = inside((row, column), (h, w), before, (1, 1))
         value = data(tir.indexdiv(b, dh * dw), ic, row, column, c)
         return tir.if_then_else(where, value, ops.const(0, data.dtype))
 
