@@ -21,7 +21,8 @@ from tilewright.relay.visitor import post_order
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.topi.cpu.conv2d_cost import direct_cost, share_inside, winograd_ways
-from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, tile_cost
+from tilewright.topi.cpu.strassen import strassen_blockings
+from tilewright.topi.cpu.tiling import packed_rate
 
 Shape = tuple[int, ...]
 
@@ -31,6 +32,7 @@ _KIND_OF_NAME = {
     "nn.dense": "dense",
     "nn.matmul": "dense",
     "nn.contrib_dense_pack": "dense",
+    "nn.contrib_dense_strassen_without_weight_transform": "dense",
     "nn.batch_matmul": "batch_matmul",
     "take": "gather",
     "gather": "gather",
@@ -209,9 +211,12 @@ def modelled_cost(call: Call, cpu: CpuFeatures) -> float | None:
     if name == "nn.contrib_dense_pack":
         rows, columns = _shape(call)
         registers = max(1, _shape(call.args[1])[2] // lanes)
-        tile = choose_tile(cpu, max(rows, 1), [1], registers)
-        rate = tile_cost(max(rows, 1), RegisterTile(tile.spatial, registers))
-        return rows * _shape(call.args[0])[1] * columns / lanes * rate if rows > 1 else None
+        inner = _shape(call.args[0])[1]
+        return rows * inner * columns / lanes * packed_rate(cpu, rows, registers) if rows > 1 else None
+    if name == "nn.contrib_dense_strassen_without_weight_transform":
+        rows, columns = _shape(call)
+        *_, chunk, block = _shape(call.args[1])
+        return strassen_blockings(cpu, rows, columns, _shape(call.args[0])[1], (block, chunk))[0].cost
     if name not in ("nn.contrib_conv2d_NCHWc", "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform"):
         return None
     batch, chunks, height, width, block = _shape(call)

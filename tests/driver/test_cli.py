@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -113,6 +114,18 @@ def test_the_summary_tells_the_algorithms_of_convolutions_and_an_option_bounds_t
         result = tilewright("compile", path, "-o", tmp_path / "x.so", *options)
         assert result.returncode == 0, result.stderr
         assert f"1 {algorithm} " in result.stdout
+
+
+def test_the_summary_tells_the_algorithms_of_dense_layers(tmp_path: Path) -> None:
+    path = model(tmp_path / "m.onnx", helper.make_node("MatMul", ["x", "w"], ["y"]), shape=[1024, 768])
+    onnx_model = onnx.load(path)
+    onnx_model.graph.initializer.append(numpy_helper.from_array(np.ones((768, 768), np.float32), "w"))
+    onnx.save(onnx_model, path)
+    target = ["--target", "llvm -mcpu=core-avx2 -num-cores=1"]
+    for options, algorithm in ([], "Strassen"), (["--pass-config", "relay.dense.strassen=false"], "direct"):
+        result = tilewright("compile", path, "-o", tmp_path / "x.so", *target, *options)
+        assert result.returncode == 0, result.stderr
+        assert re.search(rf"dense layers +1 {algorithm}", result.stdout)
 
 
 @pytest.mark.parametrize("value", ["relay.conv2d.winograd", "=2", "no.such.option=1", "relay.FuseOps.max_depth=many"])

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tilewright import relay
 from tilewright.relay.op.transform.layout import transform_array
+from tilewright.topi.cpu.strassen import transform_weight as transform_dense
 from tilewright.topi.cpu.winograd import _MATRICES as WINOGRAD_TILES
 from tilewright.topi.cpu.winograd import transform_weight
 
@@ -197,6 +198,27 @@ def winograd(draw: Draw) -> Case:
 
     what = f"winograd {tile} block {block} {x.shape} {weight.shape} padding {padding} {name}"
     return Case(what, build, [x, *more], exact_tail(plain).numpy(), {2: 2e-5, 4: 1e-4}.get(tile, 1e-3))
+
+
+def strassen(draw: Draw) -> Case:
+    """A dense layer by Strassen's method, whatever the cost model thinks of it."""
+    block, chunk = draw.of(4, 8, 16, 24, 32, 48), draw.between(1, 70)
+    rows, units = draw.between(1, 150), 2 * block * draw.between(1, 4)
+    inner = 2 * chunk * draw.between(1, 4)
+    x, weight, other = draw.array(rows, inner), draw.array(units, inner), draw.array(rows, units)
+    stored = relay.const(transform_dense(weight, block, chunk))
+    tail = draw.of("none", "residual", "tanh")
+
+    def finished(value: Any, rest: Any, tanh: Callable[[Any], Any], add: Callable[[Any, Any], Any]) -> Any:
+        return value if tail == "none" else tanh(value) if tail == "tanh" else add(value, rest)
+
+    def build(a: Any, b: Any) -> Any:
+        out = relay.nn.contrib_dense_strassen_without_weight_transform(a, stored)
+        return finished(out, b, relay.tanh, relay.add)
+
+    want = finished(exact(x) @ exact(weight).T, exact(other), torch.tanh, torch.add)
+    what = f"strassen block {block} chunk {chunk} {x.shape} {weight.shape} {tail}"
+    return Case(what, build, [x, other], want.numpy(), 2e-5 * (np.sqrt(inner) if tail == "tanh" else 1))
 
 
 def winograd_network(draw: Draw) -> Case:
@@ -431,7 +453,7 @@ FAMILIES: dict[str, Callable[[Draw], Case]] = {
     f.__name__: f
     for f in (
         conv2d, conv1d, conv3d, depthwise, conv2d_layouts, winograd, winograd_network, conv2d_transpose, dense,
-        matmul, batch_matmul, attention, pool2d, global_pool, softmax, layer_norm, normalize, reduce, element_wise,
-        rearrange,
+        strassen, matmul, batch_matmul, attention, pool2d, global_pool, softmax, layer_norm, normalize, reduce,
+        element_wise, rearrange,
     )
 }  # fmt: skip

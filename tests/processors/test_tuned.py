@@ -30,7 +30,7 @@ class RandomConfigs(DispatchContext):
         return self.chosen[workload]
 
 
-TUNED = ["conv2d", "dense", "winograd"]  # families whose kernels are templates
+TUNED = ["conv2d", "dense", "winograd", "strassen"]  # families whose kernels are templates
 
 
 @pytest.mark.parametrize("family", TUNED)

@@ -31,7 +31,7 @@ PassConfig = Annotated[
         metavar="NAME=VALUE",
         help="An option of PassContext; repeat for several. relay.conv2d.winograd=off, =2 or =4 bounds the rounding "
         "error of convolutions: direct only; tiles of 2x2, as exact as direct; the default, up to 2e-5 of the largest "
-        "value.",
+        "value. relay.dense.strassen=false: direct products only.",
     ),
 ]
 Model = Annotated[Path, typer.Argument(help="The ONNX file.", show_default=False)]

@@ -102,9 +102,9 @@ def _summary(console: Console, model: Path, output: Path, report: BuildReport, t
     table.add_row("target", str(target))
     table.add_row("CPU features needed", ", ".join(report.cpu_features) or "none beyond the baseline")
     table.add_row("operators", f"{report.operators}, in {report.kernel_calls} kernel calls of {report.kernels} kernels")
-    if report.convolutions:
-        counts = ", ".join(f"{count} {algorithm}" for algorithm, count in report.convolutions.items())
-        table.add_row("convolutions", counts)
+    for what, counts in ("convolutions", report.convolutions), ("dense layers", report.dense_layers):
+        if counts:
+            table.add_row(what, ", ".join(f"{count} {algorithm}" for algorithm, count in counts.items()))
     table.add_row("weights", format_bytes(report.parameter_bytes))
     table.add_row("activation memory, peak", format_bytes(report.activation_bytes))
     stages = ", ".join(f"{name} {report.stage_seconds[name]:.1f}" for name in _STAGES if name in report.stage_seconds)

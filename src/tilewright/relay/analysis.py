@@ -282,6 +282,11 @@ def _extents(type_: Type) -> list[int]:
     return [d.value if isinstance(d, IntImm) else 0 for d in type_.shape]
 
 
+_DENSE = frozenset(
+    {"nn.dense", "nn.matmul", "nn.contrib_dense_pack", "nn.contrib_dense_strassen_without_weight_transform"}
+)
+
+
 def _macs(call: Call) -> int:
     name = call.op.name  # type: ignore[attr-defined]
     if name == "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform":  # those of the convolution it computes
@@ -296,7 +301,7 @@ def _macs(call: Call) -> int:
             if letter.upper() != ("I" if transposed else "O"):
                 per_output *= extent
         elements = _extents(call.args[0].checked_type if transposed else call.checked_type)
-    elif name in ("nn.dense", "nn.matmul", "nn.contrib_dense_pack"):
+    elif name in _DENSE:
         per_output, elements = _extents(call.args[0].checked_type)[-1], _extents(call.checked_type)
     elif name == "nn.batch_matmul":
         transpose_a = call.attrs.transpose_a  # type: ignore[union-attr]

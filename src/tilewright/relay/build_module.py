@@ -6,7 +6,7 @@ worker processes, and a graph for the executor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.ir.errors import TilewrightError
@@ -203,6 +203,17 @@ def convolution_algorithm(implementation: str) -> str:
     return next((kind for kind in ("depthwise", "transpose") if kind in name), "direct")
 
 
+def dense_algorithm(implementation: str) -> str:
+    """What the report calls the algorithm of a dense layer's implementation; "" for other operators."""
+    if not implementation.startswith("dense"):
+        return ""
+    return "Strassen" if implementation.startswith("dense_strassen") else "direct"
+
+
+def _count(algorithms: Sequence[str]) -> dict[str, int]:
+    return {a: algorithms.count(a) for a in sorted(set(algorithms)) if a}
+
+
 def _fill_report(report: BuildReport, graph: Graph, target: Target) -> None:
     if target.kind.name == "llvm":  # what C source needs is up to the compiler it is given to
         report.cpu_features = features(target).names
@@ -211,7 +222,8 @@ def _fill_report(report: BuildReport, graph: Graph, target: Target) -> None:
     report.schedules = {f.name: f.schedule for f in graph.functions}
     calls = [n.attrs["func_name"] for n in graph.nodes if n.op != "null" and not n.alias]
     report.kernel_calls = len(calls)
-    algorithms = [convolution_algorithm(report.implementations[name]) for name in calls]
-    report.convolutions = {a: algorithms.count(a) for a in sorted(set(algorithms)) if a}
+    implementations = [report.implementations[name] for name in calls]
+    report.convolutions = _count([convolution_algorithm(name) for name in implementations])
+    report.dense_layers = _count([dense_algorithm(name) for name in implementations])
     report.activation_bytes = graph.placement.activation_bytes
     report.parameter_bytes = sum(p.nbytes for p in graph.params.values())

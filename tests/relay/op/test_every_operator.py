@@ -8,6 +8,7 @@ from tests.relay.op import (
     test_indexing,
     test_nn,
     test_reduce,
+    test_strassen,
     test_transform,
     test_vision,
     test_winograd,
@@ -32,6 +33,7 @@ TABLES = {
     "image": test_image.CASES,
     "vision": test_vision.CASES,
     "winograd": test_winograd.CASES,
+    "strassen": test_strassen.CASES,
 }
 
 

@@ -48,7 +48,8 @@ class BuildReport:
     """What a build did: seconds for each stage, counts, memory.
 
     ``implementations`` and ``schedules`` say how each kernel is computed, and the choices of its template, if any;
-    ``convolutions`` counts the convolutions of each algorithm: "direct", "depthwise", "Winograd F(4x4)", ...
+    ``convolutions`` counts the convolutions of each algorithm: "direct", "depthwise", "Winograd F(4x4)", ...;
+    ``dense_layers`` the layers by "direct" products and by "Strassen"'s method.
     """
 
     stage_seconds: dict[str, float] = field(default_factory=dict)
@@ -58,6 +59,7 @@ class BuildReport:
     implementations: dict[str, str] = field(default_factory=dict)
     schedules: dict[str, str] = field(default_factory=dict)
     convolutions: dict[str, int] = field(default_factory=dict)
+    dense_layers: dict[str, int] = field(default_factory=dict)
     activation_bytes: int = 0
     parameter_bytes: int = 0
     cpu_features: tuple[str, ...] = ()

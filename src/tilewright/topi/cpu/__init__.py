@@ -7,6 +7,7 @@ conv2d.py             channel-packed convolution, the fast path (``conv2d_layout
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
 winograd.py           channel-packed 3x3 convolution with fewer multiplications
 dense.py              dense, matmul, batch_matmul             tiling.py             the choice of register tiles
+strassen.py           dense with fewer multiplications        linear_forms.py       sums of the fast methods
 """
 
 from tilewright.topi.cpu.attention import attention, schedule_attention
@@ -53,15 +54,18 @@ from tilewright.topi.cpu.layer_norm import schedule_layer_norm
 from tilewright.topi.cpu.pooling import schedule_adaptive_pool, schedule_pool
 from tilewright.topi.cpu.reduction import schedule_reduce
 from tilewright.topi.cpu.softmax import schedule_softmax
+from tilewright.topi.cpu.strassen import dense_strassen, schedule_dense_strassen
 from tilewright.topi.cpu.winograd import conv2d_NCHWc_winograd, schedule_conv2d_NCHWc_winograd
 
 __all__ = [
     "Conv2dLayouts", "attention", "batch_matmul", "conv2d_NCHWc", "conv2d_NCHWc_winograd", "conv2d_layouts",
-    "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack", "depthwise_conv2d_NCHWc",
+    "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack", "dense_strassen",
+    "depthwise_conv2d_NCHWc",
     "group_conv2d_nchw", "schedule_adaptive_pool", "schedule_attention", "schedule_batch_matmul", "schedule_broadcast",
     "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv2d_NCHWc", "schedule_conv2d_NCHWc_winograd",
     "schedule_conv2d_hwcn", "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw",
     "schedule_conv3d_ncdhw", "schedule_conv_direct", "schedule_dense", "schedule_dense_nopack", "schedule_dense_pack",
+    "schedule_dense_strassen",
     "schedule_depthwise_conv2d_NCHWc", "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc",
     "schedule_elemwise", "schedule_extern", "schedule_group_conv2d_nchw", "schedule_injective",
     "schedule_injective_from_existing", "schedule_layer_norm", "schedule_matmul", "schedule_pool", "schedule_reduce",

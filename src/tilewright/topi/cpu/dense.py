@@ -33,7 +33,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import innermost_is_reduced, schedule_column_reduction, schedule_row_reduction
-from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, tile_cost
+from tilewright.topi.cpu.tiling import choose_tile, packed_rate
 from tilewright.topi.utils import get_const_tuple
 
 _MIN_TASKS = 8  # parallel iterations that occupy the cores
@@ -43,7 +43,7 @@ _FEW_ROWS = 4  # that wait for their weights; more are kept busy (measured)
 _ROW_STEPS = 16  # of the sum of a few rows ahead that its weights are fetched: 8 to 24 are as good (measured)
 _LEAST_TILES = 4  # that use a chunk of weights: fewer, and it pays nothing to keep it
 _CACHE_SHARE = 0.7  # of the second-level cache, for the rows and weights of a chunk
-_ROWS_FOR_CORES = 26  # times the square of the cores: rows for which every core can read all weights (see _row_groups)
+ROWS_FOR_CORES = 26  # times the square of the cores: rows for which every core can read all weights (see _row_groups)
 
 
 def dense_block(rows: int, columns: int, dtype: str = "float32", target: Target | None = None) -> int | None:
@@ -59,12 +59,7 @@ def dense_block(rows: int, columns: int, dtype: str = "float32", target: Target 
         return next((lanes * n for n in (4, 2, 1) if columns % (lanes * n) == 0), None)
     candidates = [n for n in (1, 2, 3) if n < 3 or columns >= _MIN_TASKS * lanes * n]
     fitting = [n for n in candidates if columns % (lanes * n) == 0]
-    return lanes * min(fitting or candidates, key=lambda n: -(-columns // (lanes * n)) * n * _tile_time(cpu, rows, n))
-
-
-def _tile_time(cpu: CpuFeatures, rows: int, registers: int) -> float:
-    """Time of one multiply-add of a product whose tiles have ``registers`` vectors of columns."""
-    return tile_cost(rows, RegisterTile(choose_tile(cpu, rows, [1], registers).spatial, registers))
+    return lanes * min(fitting or candidates, key=lambda n: -(-columns // (lanes * n)) * n * packed_rate(cpu, rows, n))
 
 
 @autotvm.register_topi_compute("dense_pack.x86")
@@ -102,7 +97,7 @@ def _row_groups(cpu: CpuFeatures, rows: int, registers: int) -> tuple[int, int]:
     every core reads them from memory, which takes ``cores * weights / bandwidth``. It may take half of the computing
     time, ``2 * rows * weights / (cores * peak)``, where a core computes 6.5 operations while memory gives a byte.
     """
-    if cpu.cores > 1 and rows >= _ROWS_FOR_CORES * cpu.cores**2:
+    if cpu.cores > 1 and rows >= ROWS_FOR_CORES * cpu.cores**2:
         tile = choose_tile(cpu, -(-rows // cpu.cores), [1], registers).spatial
         if -(-rows // tile) % cpu.cores == 0:
             return cpu.cores, tile

@@ -37,9 +37,13 @@ def step_registers(cpu: CpuFeatures) -> int:
     return 2 if cpu.has("avx") else 3
 
 
-def fits(cpu: CpuFeatures, tile: RegisterTile) -> bool:
-    """Whether all values of a step have registers of their own."""
-    return tile.spatial * tile.vectors + tile.vectors + step_registers(cpu) <= cpu.vector_registers
+def fits(cpu: CpuFeatures, tile: RegisterTile, added: bool = False) -> bool:
+    """Whether all values of a step have registers of their own; ``added``: weights that are sums of two.
+
+    Only x86 adds a value in memory without loading it first.
+    """
+    weights = tile.vectors * (2 if added and cpu.arch != "x86" else 1)
+    return tile.spatial * tile.vectors + weights + step_registers(cpu) <= cpu.vector_registers
 
 
 def tile_rate(spatial: int, vectors: int) -> float:
@@ -76,6 +80,11 @@ def choose_tile(cpu: CpuFeatures, extent: int, vector_counts: list[int], registe
     scaled = [RegisterTile(t.spatial, t.vectors * registers_per_vector) for t in candidates]
     costs = [tile_cost(extent, t) for t in scaled]
     return candidates[costs.index(min(costs))]
+
+
+def packed_rate(cpu: CpuFeatures, rows: int, registers: int) -> float:
+    """Time of one multiply-add of a product of ``rows`` whose tiles have ``registers`` vectors of columns."""
+    return tile_cost(rows, RegisterTile(choose_tile(cpu, rows, [1], registers).spatial, registers))
 
 
 def even_tile(extent: int, most: int) -> int:

@@ -23,7 +23,7 @@ Padding gathers a grid's elements, and results are written back to where they be
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,11 +44,11 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d import padding_of, same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.conv2d_cost import Blocking, rounded, winograd_tiles, winograd_ways
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.linear_forms import Matrix, row_of, weighted_sum
 from tilewright.topi.nn.conv import inside, output_extent, pad_spatial, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
 Array = np.ndarray[Any, Any]
-Matrix = tuple[tuple[float, ...], ...]
 
 # For each m: B^T (alpha x alpha), G (alpha x 3) and A^T (m x alpha), from the points 0, 1, -1, (2, -2,) infinity.
 _MATRICES: dict[int, tuple[Matrix, Matrix, Matrix]] = {
@@ -150,34 +150,20 @@ def winograd_weight_transform(weight: te.Tensor, tile_size: int) -> te.Tensor:
     matrix, alpha = _MATRICES[tile_size][1], tile_size + 2
 
     def body(o: PrimExpr, i: PrimExpr, j: PrimExpr, c: PrimExpr, *blocks: PrimExpr) -> Any:
-        rows = [_row_of(matrix, j, [weight(o, c, y, x, *blocks) for x in range(3)], _sum) for y in range(3)]
-        return _row_of(matrix, i, rows, _sum)
+        rows = [row_of(matrix, j, [weight(o, c, y, x, *blocks) for x in range(3)]) for y in range(3)]
+        return row_of(matrix, i, rows)
 
     shape = get_const_tuple(weight.shape)
     return te.compute((shape[0], alpha, alpha, shape[1], *shape[4:]), body, name="winograd_weight", tag="injective")
 
 
-def _sum(row: Sequence[float], terms: Sequence[Any]) -> Any:
-    """The sum of ``terms`` weighted with ``row``, written without products with 0 and 1; None when all weigh 0."""
-    result: Any = None
-    for factor, term in sorted(zip(row, terms, strict=True), key=lambda pair: pair[0] < 0):
-        if not factor:
-            continue
-        product = term if abs(factor) == 1 else term * ops.const(abs(factor), "float32")
-        if result is None:
-            result = product if factor > 0 else ops.const(0, "float32") - product
-        else:
-            result = result + product if factor > 0 else result - product
-    return result
-
-
 def _by_parity(row: Sequence[float], terms: Sequence[Any]) -> Any:
     """The weighted sum as even terms plus or minus odd ones, which the rows of points p and -p have in common."""
-    even = _sum(row[::2], terms[::2])
+    even = weighted_sum(row[::2], terms[::2])
     sign = next((1 if factor > 0 else -1 for factor in row[1::2] if factor), 1)
-    odd = _sum([sign * factor for factor in row[1::2]], terms[1::2])
+    odd = weighted_sum([sign * factor for factor in row[1::2]], terms[1::2])
     if even is None or odd is None:
-        return _sum(row, terms)
+        return weighted_sum(row, terms)
     return even + odd if sign > 0 else even - odd
 
 
@@ -185,18 +171,7 @@ def _by_pairs(row: Sequence[float], terms: Sequence[Any]) -> Any:
     """The weighted sum through sums and differences of the terms of points p and -p, which rows have in common."""
     last = len(terms) - 1
     pairs = [terms[k] + terms[k + 1] if row[k] == row[k + 1] else terms[k] - terms[k + 1] for k in range(1, last, 2)]
-    return _sum([row[0], *row[1:last:2], row[last]], [terms[0], *pairs, terms[last]])
-
-
-def _row_of(
-    matrix: Matrix, index: Any, terms: Sequence[Any], add: Callable[[Sequence[float], Sequence[Any]], Any]
-) -> Any:
-    """Row ``index`` of the matrix times ``terms``, summed by ``add``; unrolling decides which row."""
-    rows = [add(row, terms) for row in matrix]
-    result = rows[-1]
-    for k in range(len(rows) - 2, -1, -1):
-        result = tir.Select(ops.as_expr(index) == k, rows[k], result)
-    return result
+    return weighted_sum([row[0], *row[1:last:2], row[last]], [terms[0], *pairs, terms[last]])
 
 
 @autotvm.register_topi_compute("conv2d_NCHWc_winograd.x86")
@@ -230,14 +205,14 @@ def conv2d_NCHWc_winograd(
 
     columns = te.compute(
         (n, in_chunks, tiles_h, tiles_w, alpha, alpha, in_block),
-        lambda b, ic, y, x, i, j, c: _row_of(
+        lambda b, ic, y, x, i, j, c: row_of(
             transform_in, i, [padded(b, ic, y * m + k, x * m + j, c) for k in range(alpha)], _by_parity
         ),
         name="winograd_input_columns",
     )
     inputs = te.compute(
         (n, in_chunks, tiles_h, alpha, alpha, tiles_w, in_block),
-        lambda b, ic, y, i, j, x, c: _row_of(
+        lambda b, ic, y, i, j, x, c: row_of(
             transform_in, j, [columns(b, ic, y, x, i, k, c) for k in range(alpha)], _by_parity
         ),
         name="winograd_input",
@@ -252,7 +227,7 @@ def conv2d_NCHWc_winograd(
     )
     rows = te.compute(
         (n, out_chunks, tiles_h, tiles_w, m, alpha, out_block),
-        lambda b, oc, y, x, i, j, o: _row_of(
+        lambda b, oc, y, x, i, j, o: row_of(
             transform_out, i, [products(b, oc, y, k, j, x, o) for k in range(alpha)], _by_pairs
         ),
         name="winograd_output_rows",
@@ -260,7 +235,7 @@ def conv2d_NCHWc_winograd(
 
     def body(b: PrimExpr, oc: PrimExpr, y: PrimExpr, x: PrimExpr, o: PrimExpr) -> Any:
         at = (b, oc, tir.indexdiv(y, m), tir.indexdiv(x, m), tir.indexmod(y, m))
-        return _row_of(transform_out, tir.indexmod(x, m), [rows(*at, k, o) for k in range(alpha)], _by_pairs)
+        return row_of(transform_out, tir.indexmod(x, m), [rows(*at, k, o) for k in range(alpha)], _by_pairs)
 
     out = te.compute(
         (n, out_chunks, -(-oh // dh), -(-ow // dw), out_block),

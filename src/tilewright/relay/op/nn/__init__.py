@@ -46,6 +46,10 @@ from tilewright.relay.op.nn.resample import (
     upsampling,
     upsampling3d,
 )  # fmt: skip
+from tilewright.relay.op.nn.strassen import (
+    contrib_dense_strassen_weight_transform,
+    contrib_dense_strassen_without_weight_transform,
+)  # fmt: skip
 from tilewright.relay.op.nn.winograd import (
     contrib_conv2d_winograd_nchwc_without_weight_transform,
     contrib_conv2d_winograd_weight_transform,
@@ -57,7 +61,9 @@ __all__ = [
     "adaptive_max_pool3d", "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_flatten", "batch_matmul",
     "batch_norm", "batch_to_space_nd", "bias_add", "contrib_conv2d_nchwc",
     "contrib_conv2d_winograd_nchwc_without_weight_transform", "contrib_conv2d_winograd_weight_transform",
-    "contrib_dense_pack", "contrib_depthwise_conv2d_nchwc", "conv1d", "conv1d_transpose", "conv2d", "conv2d_transpose",
+    "contrib_dense_pack", "contrib_dense_strassen_weight_transform",
+    "contrib_dense_strassen_without_weight_transform", "contrib_depthwise_conv2d_nchwc", "conv1d", "conv1d_transpose",
+    "conv2d", "conv2d_transpose",
     "conv3d", "conv3d_transpose", "cross_entropy", "cross_entropy_with_logits", "dense", "depth_to_space", "dropout",
     "dropout_raw", "fast_erf", "fast_exp", "fast_softmax", "fast_tanh", "gelu", "global_avg_pool2d",
     "global_max_pool2d", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax",

@@ -20,6 +20,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import accumulation_dtype, canonical_shape, result_dtype, shape_in_layout
+from tilewright.relay.op.nn.strassen import strassen_call
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import (
     OpStrategy,
@@ -152,12 +153,15 @@ class Dense(OpDef):
     def alter_op_layout(
         attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any
     ) -> RelayExpr | None:
-        """Pack a weight that is known while compiling, by the vector width: NC to NC{b}n."""
+        """Strassen's method where it is faster, else a weight packed by the vector width: NC to NC{b}n."""
         target = Target.current()
         data, weight = tinfos[:2]
         if target is None or "cpu" not in target.keys or data.is_dynamic or weight.is_dynamic or len(data.shape) != 2:
             return None
         rows, units = int(data.shape[0]), int(weight.shape[0])
+        fast = strassen_call(inputs, rows, data.dtype, target) if attrs.out_dtype in ("", data.dtype) else None
+        if fast is not None:
+            return fast
         block = topi.cpu.dense_block(rows, units, data.dtype, target)
         if block is None:
             return None

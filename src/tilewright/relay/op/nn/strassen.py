@@ -1,0 +1,164 @@
+"""Dense layers by Strassen's method: the product with a transformed weight, and the transform of the weight.
+
+AlterOpLayout chooses them for layers of constant weights that are faster so (``choose_strassen`` in
+``topi.cpu.strassen``); FoldConstant then transforms the weights. The option ``relay.dense.strassen`` turns them off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.transform import PassContext
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call, Constant
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
+from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
+from tilewright.relay.type_infer.describe import describe_shape
+from tilewright.target.target import Target
+from tilewright.tir.layout import Layout, layout
+from tilewright.topi.cpu import strassen
+
+OPTION = "relay.dense.strassen"
+
+PassContext.register_option(
+    OPTION,
+    bool,
+    True,
+    "multiply large dense layers by Strassen's method where it is faster; rounding errors are then relative to the "
+    "larger of two neighbouring rows",
+)
+
+
+class StrassenAttrs(Attrs):
+    """Columns of a block and steps of a chunk, pairs of which are taken together."""
+
+    block: int = 16
+    chunk: int = 64
+
+
+class ContribDenseStrassenWeightTransform(OpDef):
+    """Weight (n, k) as ``nn.contrib_dense_strassen_without_weight_transform`` takes it."""
+
+    name = "nn.contrib_dense_strassen_weight_transform"
+    inputs = ("weight",)
+    attrs_type = StrassenAttrs
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(k / 2 chunk, n / 2 block, 4, chunk, block)."""
+        weight = relations.tensor(types[0], "weight")
+        if weight is None:
+            return None
+        relations.require_rank(weight, 2, "weight")
+        block, chunk = int(attrs.block), int(attrs.chunk)
+        steps = 2 * block, 2 * chunk
+        sizes = zip((known(d) for d in weight.shape), steps, strict=True)
+        if min(steps) < 1 or any(size is not None and size % step for size, step in sizes):
+            raise TypeInferenceError(
+                f"pairs of {block} columns and of chunks of {chunk} should divide the weight, found "
+                f"{describe_shape(weight.shape)}"
+            )
+        pairs, chunks = (relations.dim_floordiv(d, as_expr(step)) for d, step in zip(weight.shape, steps, strict=True))
+        return TensorType((chunks, pairs, as_expr(4), as_expr(chunk), as_expr(block)), weight.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """When the weight is no constant."""
+        return [strassen.strassen_weight_transform(inputs[0], int(attrs.block), int(attrs.chunk))]
+
+    @staticmethod
+    def schedule(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
+        """Each element by itself."""
+        return topi.cpu.schedule_injective(outs)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """In double precision, rounded once."""
+        return [strassen.transform_weight(inputs[0], int(attrs.block), int(attrs.chunk))]
+
+
+class ContribDenseStrassen(OpDef):
+    """Data (m, k) times a transformed weight (k / 2 chunk, n / 2 block, 4, chunk, block)."""
+
+    name = "nn.contrib_dense_strassen_without_weight_transform"
+    inputs = ("data", "weight")
+    pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(m, n)"""
+        data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
+        if data is None or weight is None:
+            return None
+        relations.require_rank(data, 2, "data")
+        relations.require_rank(weight, 5, "weight")
+        chunks, pairs, stored, chunk, block = weight.shape
+        sizes = known(data.shape[1]), known(relations.dim_mul(as_expr(2), chunks, chunk))
+        if known(stored) not in (4, None) or (None not in sizes and sizes[0] != sizes[1]):
+            raise TypeInferenceError(
+                f"data {describe_shape(data.shape)} and transformed weight {describe_shape(weight.shape)} do not fit; "
+                "expected (m, k) and (k / 2 chunk, n / 2 block, 4, chunk, block)"
+            )
+        return TensorType((data.shape[0], relations.dim_mul(as_expr(2), pairs, block)), data.dtype)
+
+    @staticmethod
+    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
+        """One kernel."""
+
+        def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+            return [strassen.dense_strassen(*inputs)]
+
+        return one_implementation(compute, wrap_topi_schedule(strassen.schedule_dense_strassen), "dense_strassen.cpu")
+
+    @staticmethod
+    def infer_correct_layout(
+        attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+    ) -> InferCorrectLayoutOutput:
+        """Rows and columns in order; the weight's layout has no letters."""
+        return InferCorrectLayoutOutput([layout("NC"), UNDEFINED], [layout("NC")], attrs)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """The product in double precision, by way of the weight before its transform."""
+        return [strassen.multiply(*inputs)]
+
+
+def contrib_dense_strassen_weight_transform(weight: RelayExpr, block: int, chunk: int) -> Call:
+    """Weight (n, k) transformed to (k / 2 chunk, n / 2 block, 4, chunk, block)."""
+    return call(ContribDenseStrassenWeightTransform.name, [weight], StrassenAttrs(block=block, chunk=chunk))
+
+
+def contrib_dense_strassen_without_weight_transform(data: RelayExpr, weight: RelayExpr) -> Call:
+    """``data`` (m, k) times a weight that ``contrib_dense_strassen_weight_transform`` made: (m, n)."""
+    return call(ContribDenseStrassen.name, [data, weight])
+
+
+def strassen_call(inputs: Sequence[RelayExpr], rows: int, dtype: str, target: Target) -> Call | None:
+    """The form of a dense layer of ``rows`` rows that Strassen's method takes; None where another way is faster."""
+    weight = inputs[1]
+    if not PassContext.current().option(OPTION) or not isinstance(weight, Constant):
+        return None
+    units, inner = (int(d) for d in weight.data.shape)
+    if (
+        str(weight.data.dtype) != dtype
+        or (found := strassen.choose_strassen(rows, units, inner, dtype, target)) is None
+    ):
+        return None
+    transformed = contrib_dense_strassen_weight_transform(weight, *found)
+    return contrib_dense_strassen_without_weight_transform(inputs[0], transformed)
+
+
+__all__ = ["StrassenAttrs", "contrib_dense_strassen_weight_transform",
+           "contrib_dense_strassen_without_weight_transform", "strassen_call"]  # fmt: skip

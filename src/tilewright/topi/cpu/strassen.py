@@ -1,0 +1,349 @@
+"""Dense layers by Strassen's method: seven products of blocks half as large in each dimension, where eight are due.
+
+Data and weight are cut in 2 x 2 blocks. Both are added up to seven forms each, whose products add up to the blocks of
+the result, in Winograd's variant of Strassen's method (Strassen, "Gaussian elimination is not optimal", 1969)::
+
+    i   form of the data          form of the weight               result
+    0   A11                       B11 = T2 - T3                    C11 = P0 + P1
+    1   A12                       B21                              C12 = P0 + P5 + P4 + P2
+    2   A12 - A21 - A22 + A11     B22                              C21 = P0 + P5 + P6 - P3
+    3   A22                       T2 - B21                         C22 = P0 + P5 + P6 + P4
+    4   A21 + A22                 B12 - B11 = B22 - T2
+    5   A21 + A22 - A11           T2 = B22 - B12 + B11
+    6   A11 - A21                 T3 = B22 - B12
+
+Of the weight T2, T3, B22 and B21 are stored, so that it takes no more memory than before and three forms need one
+subtraction. That happens as the products read it: additions have units of their own beside multiply-adds on some
+processors, and are one in nine of a tile's operations elsewhere.
+
+Blocks are small, so that all steps stay in a core's caches: of the data, pairs of neighbouring rows and the halves of a
+chunk of the sum; of the weight, pairs of neighbouring blocks of columns::
+
+    for each group of rows                                (parallel)
+        for each chunk of the sum
+            S = forms of the data
+            for each pair of blocks of columns
+                for each tile of rows
+                    P[i] = S[i] * form i of the weight    register tiles as in ``dense_pack``
+                    result += sums of P
+            epilogue(result)                              of the group's rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tilewright import autotvm, te, tir
+from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.target.features import CpuFeatures, features
+from tilewright.target.target import Target
+from tilewright.tir.expr import IterVar
+from tilewright.topi.cpu.common import (
+    TUNING_CANDIDATES,
+    calls_functions,
+    create_schedule,
+    find_anchor,
+    inline_injective,
+    largest_divisor,
+    output_tensors,
+    vector_lanes,
+)
+from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
+from tilewright.topi.cpu.dense import ROWS_FOR_CORES
+from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.linear_forms import Matrix, choose, row_of
+from tilewright.topi.cpu.tiling import RegisterTile, fits, packed_rate, tile_rate
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple
+
+Array = np.ndarray[Any, Any]
+
+# Rows: products; columns: A11, A12, A21, A22.
+_DATA_FORMS: Matrix = (
+    (1, 0, 0, 0),
+    (0, 1, 0, 0),
+    (1, 1, -1, -1),
+    (0, 0, 0, 1),
+    (0, 0, 1, 1),
+    (-1, 0, 1, 1),
+    (1, 0, -1, 0),
+)
+# Rows: T2, T3, B22, B21; columns: B11, B12, B21, B22.
+_STORED: Matrix = ((1, -1, 0, 1), (0, -1, 0, 1), (0, 0, 0, 1), (0, 0, 1, 0))
+# Rows: products; columns: T2, T3, B22, B21.
+_WEIGHT_FORMS: Matrix = (
+    (1, -1, 0, 0),
+    (0, 0, 0, 1),
+    (0, 0, 1, 0),
+    (1, 0, 0, -1),
+    (-1, 0, 1, 0),
+    (1, 0, 0, 0),
+    (0, 1, 0, 0),
+)
+_PRODUCTS = len(_DATA_FORMS)
+_UNROLLED_STEPS = 2  # of the sum: more, and seven loops leave the cache of decoded instructions (measured)
+_LEAST_CHUNK = 64  # steps of the sum of a product: fewer, and adding up the products takes what they save
+_LEAST_TILE = (
+    6  # rows of a tile: fewer, and the weight, which is read ten times for seven, is read too often (measured)
+)
+_MOST_PAIRS = 64  # of rows in a group
+_WHOLE_SHARE = 0.95  # of the second-level cache, for the data's forms and the weight of two pairs of blocks
+_CHUNK_SHARE = 0.5  # likewise, where these are of a part of the sum
+_LEAST_ROWS = 64  # for each core: fewer, and it waits for the weight (measured)
+_FORM_COST = 0.375  # vector multiply-adds that an element of the data's forms takes (measured, as those below)
+_SUM_COST = 1.5  # for adding up the products to an element of the result
+_CLEAR_GAIN = 1.02  # of the direct product's modelled time over this method's
+
+
+@dataclass(frozen=True)
+class StrassenBlocking:
+    """How a product is cut, and its modelled time on one core, in vector multiply-adds at the core's peak.
+
+    ``block`` columns, of which pairs are taken, and ``chunk`` steps of the sum, likewise: the layout of the weight.
+    ``tile_m``: rows of a register tile, each standing for two. ``tiles``: of a group of rows, which a core takes.
+    """
+
+    block: int
+    chunk: int
+    tile_m: int
+    tiles: int
+    cost: float
+
+    @property
+    def loops(self) -> tuple[int, int]:
+        """What may be chosen for a given layout of the weight."""
+        return self.tile_m, self.tiles
+
+
+def strassen_blockings(
+    cpu: CpuFeatures, rows: int, columns: int, inner: int, layout: tuple[int, int] | None = None
+) -> list[StrassenBlocking]:
+    """Ways to compute (rows, inner) times (inner, columns) so, the cheapest first; none where blocks do not divide it.
+
+    ``layout``: the block and the chunk, where these are given.
+    """
+    lanes, pairs = cpu.lanes(32), -(-rows // 2)
+    groups = cpu.cores * -(-pairs // (cpu.cores * _MOST_PAIRS))
+    found = []
+    for block in [lanes, 2 * lanes, 3 * lanes] if layout is None else [layout[0]]:
+        chunk = _chunk(cpu, -(-pairs // groups), block, inner) if layout is None else layout[1]
+        if columns % (2 * block) or inner % (2 * chunk):
+            continue
+        registers = max(1, block // lanes)
+        for tile_m in range(min(_LEAST_TILE, pairs), cpu.vector_registers):
+            if fits(cpu, RegisterTile(tile_m, registers), added=True):
+                tiles = -(-pairs // (tile_m * groups))
+                turns = -(-pairs // (tile_m * tiles * cpu.cores))  # groups that the busiest core takes
+                cost = _cost(cpu, turns * cpu.cores * tiles * tile_m, columns, inner, (chunk, tile_m, registers))
+                found.append(StrassenBlocking(block, chunk, tile_m, tiles, cost))
+    return sorted(found, key=lambda blocking: blocking.cost)
+
+
+def _chunk(cpu: CpuFeatures, pairs: int, block: int, inner: int) -> int:
+    """Steps of a chunk of which the forms of ``pairs`` of rows and the weight of two pairs of blocks fit in the cache.
+
+    All at once where that is possible: parts of the result are neither stored nor loaded then.
+    """
+    half, step_bytes = inner // 2, len(_STORED) * (pairs + 2 * block) * 4
+    if half * step_bytes <= _WHOLE_SHARE * cpu.l2_bytes:
+        return max(1, half)
+    return largest_divisor(half, max(1, int(_CHUNK_SHARE * cpu.l2_bytes) // step_bytes))
+
+
+def _cost(cpu: CpuFeatures, pairs: int, columns: int, inner: int, way: tuple[int, int, int]) -> float:
+    """Products by the rate of their register tile, the forms of the data, and the sums of products."""
+    chunk, tile_m, registers = way
+    products = _PRODUCTS * pairs * (inner / 2) * (columns / 2 / cpu.lanes(32)) * tile_rate(tile_m, registers)
+    forms = _FORM_COST * _PRODUCTS * pairs * (inner / 2)
+    sums = _SUM_COST * 2 * pairs * columns * (inner / (2 * chunk))
+    return products + forms + sums
+
+
+def choose_strassen(rows: int, columns: int, inner: int, dtype: str, target: Target | None) -> tuple[int, int] | None:
+    """The block and the chunk of the weight's layout; None where the direct product is as fast by the model.
+
+    Rows that every core takes for itself are too few where reading the weight takes about as long as computing. Without
+    fused multiply-adds the additions are what takes the time, and the method adds some.
+    """
+    cpu = features(target)
+    if dtype != "float32" or not cpu.has_fma or rows < max(_LEAST_ROWS, ROWS_FOR_CORES * cpu.cores) * cpu.cores:
+        return None
+    ways = [way for way in strassen_blockings(cpu, rows, columns, inner) if way.chunk >= _LEAST_CHUNK]
+    if not ways:
+        return None
+    share = -(-rows // cpu.cores)
+    direct = min(packed_rate(cpu, share, registers) for registers in (1, 2, 3))
+    gain = rows * columns * inner / cpu.lanes(32) * direct / ways[0].cost
+    return (ways[0].block, ways[0].chunk) if gain >= _CLEAR_GAIN else None
+
+
+def transform_weight(weight: Array, block: int, chunk: int) -> Array:
+    """What is stored of a weight (n, k): (k / 2 chunk, n / 2 block, 4, chunk, block), computed in double precision."""
+    units, inner = weight.shape
+    cut = weight.reshape(units // (2 * block), 2, block, inner // (2 * chunk), 2, chunk).astype(np.float64)
+    blocks = cut.transpose(3, 0, 4, 1, 5, 2).reshape(inner // (2 * chunk), units // (2 * block), 4, chunk, block)
+    return np.ascontiguousarray(np.einsum("qb,cpbkj->cpqkj", np.array(_STORED), blocks), dtype=weight.dtype)
+
+
+def multiply(data: Array, weight: Array) -> Array:
+    """What ``dense_strassen`` computes, on numpy arrays, by way of the weight before its transform."""
+    chunks, pairs, _, chunk, block = weight.shape
+    cut = np.einsum("bq,cpqkj->cpbkj", np.linalg.inv(np.array(_STORED)), weight.astype(np.float64))
+    plain = cut.reshape(chunks, pairs, 2, 2, chunk, block).transpose(1, 3, 5, 0, 2, 4)
+    return (data.astype(np.float64) @ plain.reshape(pairs * 2 * block, -1).T).astype(data.dtype)
+
+
+def strassen_weight_transform(weight: te.Tensor, block: int, chunk: int) -> te.Tensor:
+    """``transform_weight`` as a computation."""
+    units, inner = get_const_tuple(weight.shape)
+
+    def body(c: PrimExpr, p: PrimExpr, q: PrimExpr, k: PrimExpr, j: PrimExpr) -> Any:
+        terms = [weight((p * 2 + t) * block + j, (c * 2 + u) * chunk + k) for u in (0, 1) for t in (0, 1)]
+        return row_of(_STORED, q, terms)
+
+    shape = (inner // (2 * chunk), units // (2 * block), len(_STORED), chunk, block)
+    return te.compute(shape, body, name="strassen_weight", tag="injective")
+
+
+@autotvm.register_topi_compute("dense_strassen.x86")
+def dense_strassen(cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
+    """Data (m, k) times a weight as ``transform_weight`` stores it: (m, n)."""
+    rows, inner = get_const_tuple(data.shape)
+    chunks, column_pairs, stored, chunk, block = get_const_tuple(weight.shape)
+    if inner != 2 * chunk * chunks or stored != len(_STORED):
+        raise InvalidShapeError(
+            f"dense_strassen: data {get_const_tuple(data.shape)} and weight {get_const_tuple(weight.shape)} do not fit"
+        )
+    ways = strassen_blockings(features(), rows, column_pairs * 2 * block, inner, (block, chunk))
+    loops = list(dict.fromkeys(way.loops for way in ways)) or [(min(rows, 8), 1)]
+    cfg.define_knob("loops", loops[:TUNING_CANDIDATES])
+    if cfg.is_fallback:
+        cfg["loops"] = OtherOptionEntity(loops[0])
+
+    def blocks(c: PrimExpr, r: PrimExpr, k: PrimExpr) -> list[Any]:
+        second = r * 2 + 1 if rows % 2 == 0 else ops.minimum(r * 2 + 1, rows - 1)
+        return [data(row, (c * 2 + u) * chunk + k) for row in (r * 2, second) for u in (0, 1)]
+
+    added = [form for form in _DATA_FORMS if sum(map(abs, form)) > 1]
+    forms = te.compute(
+        (chunks, -(-rows // 2), len(added), chunk),
+        lambda c, r, i, k: row_of(tuple(added), i, blocks(c, r, k)),
+        name="strassen_forms",
+    )
+
+    def factor(c: PrimExpr, r: PrimExpr, i: PrimExpr, k: PrimExpr) -> Any:
+        plain = blocks(c, r, k)
+        terms = [forms(c, r, added.index(f), k) if f in added else plain[f.index(1)] for f in _DATA_FORMS]
+        return choose(terms, i)
+
+    step = te.reduce_axis((0, chunk), name="k")
+    products = te.compute(
+        (chunks, column_pairs, _PRODUCTS, -(-rows // 2), block),
+        lambda c, p, i, r, j: te.sum(
+            factor(c, r, i, step.var) * row_of(_WEIGHT_FORMS, i, [weight(c, p, q, step, j) for q in range(stored)]),
+            axis=step,
+        ),
+        name="strassen_products",
+    )
+    part = te.reduce_axis((0, chunks), name="chunk")
+
+    def body(m: PrimExpr, n: PrimExpr) -> Any:
+        p, column, j = tir.indexdiv(n, 2 * block), tir.indexmod(tir.indexdiv(n, block), 2), tir.indexmod(n, block)
+        where = part.var if chunks > 1 else ops.const(0, "int32")
+        terms = [products(where, p, i, tir.indexdiv(m, 2), j) for i in range(_PRODUCTS)]
+        result = choose(_sums(terms), tir.indexmod(m, 2) * 2 + column)
+        return te.sum(result, axis=part) if chunks > 1 else result
+
+    return te.compute((rows, column_pairs * 2 * block), body, name="T_dense_strassen", tag="dense_strassen")
+
+
+def _sums(p: Sequence[Any]) -> list[Any]:
+    """The blocks C11, C12, C21, C22 of the result from the products, with seven additions."""
+    first = p[0] + p[5]
+    second = first + p[6]
+    return [p[0] + p[1], first + p[4] + p[2], second - p[3], second + p[4]]
+
+
+@autotvm.register_topi_schedule("dense_strassen.x86")
+def schedule_dense_strassen(cfg: ConfigSpace, outs: Any) -> te.Schedule:
+    """Schedule ``dense_strassen`` and the injective computes after it."""
+    tensors = output_tensors(outs)
+    s = create_schedule(tensors)
+    anchor = find_anchor(tensors, lambda op: op.tag == "dense_strassen")
+    assert anchor is not None
+    inline_injective(s, tensors)
+    last: Any = tensors[0].op
+    if last is not anchor and not same_shape(last, anchor):
+        schedule_injective_from_existing(s, tensors[0])
+        last = anchor
+    if 0 in get_const_tuple(anchor.output(0).shape):
+        return s
+    products = anchor.input_tensors[0]
+    tile_m, tiles = cfg["loops"].val
+    block = get_const_tuple(products.shape)[-1]
+
+    sums, loops, part = s[anchor], s[last], anchor.reduce_axis
+    functions = calls_functions(tensors, anchor)
+    rows = get_const_tuple(anchor.output(0).shape)[0]
+    group, pair, tile, row, column, lanes = _cut(loops, tile_m, tiles, block)
+    if rows > 2 * tile_m * tiles:
+        loops.parallel(group)
+    if part and last is not anchor:  # what follows waits for the last chunk
+        loops.reorder(group, pair, tile, row, column, lanes)
+        unroll_and_vectorize(loops, [] if functions else [column], lanes)
+        sums.compute_at(loops, group)
+        loops = sums
+        group, pair, tile, row, column, lanes = _cut(sums, tile_m, tiles, block)
+    if rows % (2 * tile_m):
+        loops.pragma(tile, "loop_partition_hint", 1)
+    row, side = loops.split(row, factor=2)
+    loops.reorder(group, *part, pair, tile, row, side, column, lanes)
+    unroll_and_vectorize(loops, [] if functions and loops is not sums else [side, column], lanes)
+    if loops is not sums:
+        sums.set_scope("local")
+        sums.compute_at(loops, row)
+        m, n = anchor.axis
+        n, lanes = sums.split(n, factor=block)
+        unroll_and_vectorize(sums, [m, n], lanes)
+    _schedule_products(s, products, loops, tile, pair)
+
+    forms = s[next(t for t in products.op.input_tensors if t.op.name == "strassen_forms")]
+    forms.compute_at(loops, part[0] if part else group)
+    c, r, i, k = forms.op.axis
+    k, lanes = forms.split(k, factor=vector_lanes(products.dtype))
+    forms.reorder(c, r, k, i, lanes)
+    unroll_and_vectorize(forms, [i], lanes)
+    return s
+
+
+def _cut(stage: te.Stage, tile_m: int, tiles: int, block: int) -> tuple[IterVar, ...]:
+    """Split the rows and columns of a result: group, pair of blocks, tile, row of the tile, block, its columns."""
+    m, n = stage.op.axis
+    tile, row = stage.split(m, factor=2 * tile_m)
+    group, tile = stage.split(tile, factor=tiles)
+    pair, column = stage.split(n, factor=2 * block)
+    column, lanes = stage.split(column, factor=block)
+    return group, pair, tile, row, column, lanes
+
+
+def _schedule_products(s: te.Schedule, products: te.Tensor, sums: te.Stage, tile: IterVar, pair: IterVar) -> None:
+    """The seven products of each ``tile`` of ``sums``, which fetch the weight of the next ``pair`` of blocks."""
+    accumulators = s.cache_write(products, "local")
+    stage = s[products]
+    stage.compute_at(sums, tile)
+    _, _, i, rows, lanes = stage.op.axis
+    unroll_and_vectorize(stage, [i, rows], lanes)
+    stage = s[accumulators]
+    stage.compute_at(s[products], i)
+    c, p, form, rows, lanes = stage.op.axis
+    k = stage.op.reduce_axis[0]
+    stage.reorder(c, p, form, k, rows, lanes)
+    k, steps = stage.split(k, factor=_UNROLLED_STEPS)
+    weight = next(t for t in stage.op.input_tensors if t.ndim == 5)
+    stage.prefetch(weight, k, 1, ahead=pair)
+    unroll_and_vectorize(stage, [steps, rows], lanes)
