@@ -74,6 +74,10 @@ def _layer_norm(x: Any) -> Any:
     return relay.nn.layer_norm(x, _weight(256), _weight(256))
 
 
+def _packed_pool(x: Any) -> Any:
+    return relay.nn.avg_pool2d(x, (3, 3), (1, 1), padding=(1, 1), layout="NCHW8c")
+
+
 # What each kernel computes, and the options of its compilation.
 KERNELS: Mapping[str, tuple[Callable[[], relay.Function], Mapping[str, str]]] = {
     "gemm": (lambda: _dense(128, 256, 256), {}),
@@ -85,6 +89,7 @@ KERNELS: Mapping[str, tuple[Callable[[], relay.Function], Mapping[str, str]]] = 
     "conv 3x3, winograd": (lambda: _convolution(64, 28, 3), {"relay.conv2d.winograd": "4"}),
     "conv 3x3, depthwise": (lambda: _convolution(96, 28, 3, 96), {}),
     "max_pool2d": (lambda: _map(lambda x: relay.nn.max_pool2d(x, (3, 3), (2, 2), padding=(1, 1)), 1, 32, 56, 56), {}),
+    "avg_pool2d, packed": (lambda: _map(_packed_pool, 1, 4, 35, 35, 8), {}),
     "softmax": (lambda: _map(relay.nn.softmax, 128, 197), {}),
     "layer_norm": (lambda: _map(_layer_norm, 128, 256), {}),
     "gelu": (lambda: _map(lambda x: x * relay.const(0.5) * (relay.erf(x) + relay.const(1.0)), 64, 1024), {}),

@@ -6,6 +6,7 @@ from typing import Any
 
 from tilewright import autotvm, te
 from tilewright.autotvm.space import ConfigSpace, SplitEntity
+from tilewright.tir.expr import IterVar
 from tilewright.topi import nn
 from tilewright.topi.cpu.common import (
     constant_extent,
@@ -23,7 +24,7 @@ from tilewright.topi.cpu.tiling import even_tile
 from tilewright.topi.utils import get_const_tuple
 
 _MOST_ROWS = 8  # of a band: the rows at both ends are read twice
-_MOST_TAPS = 32  # of a window that is written out
+MOST_TAPS = 32  # of a window that is written out
 _NARROW = 3  # columns of a window below which tiles of 8 positions keep the units busy (measured)
 
 
@@ -90,23 +91,31 @@ def schedule_windows(out: te.Stage, accumulators: te.Stage, tile: tuple[int, int
     ``accumulators`` reduces over the window's rows and columns, ``out`` stores a tile. Threads take bands of rows.
     ``tile`` is a band's rows and a tile's columns. Tiles whose windows reach into the padding get loops of their own.
     """
-    n, c, oh, ow, block = out.op.axis
     rh, rw = accumulators.op.reduce_axis
-    width, height = constant_extent(rw) or _MOST_TAPS, constant_extent(rh) or _MOST_TAPS
-    ow_outer, ow_inner = out.split(ow, factor=tile[1])
-    out.pragma(ow_outer, "loop_partition_hint", 1)
+    width, height = constant_extent(rw) or MOST_TAPS, constant_extent(rh) or MOST_TAPS
+    accumulators.compute_at(out, tile_windows(out, tile, parallel)[1])
+    tn, tc, toh, tow, tblock = accumulators.op.axis
+    accumulators.reorder(tn, tc, toh, rh, rw, tow, tblock)
+    written_out = [tow] if width > MOST_TAPS else [rw, tow] if width * height > MOST_TAPS else [rh, rw, tow]
+    unroll_and_vectorize(accumulators, written_out, tblock)
+
+
+def tile_windows(out: te.Stage, tile: tuple[int, int], parallel: bool) -> tuple[IterVar, IterVar, IterVar]:
+    """Cut a result (n, c, oh, ow, block) into bands of rows for threads and tiles of columns.
+
+    Gives the loops over a band's rows, a row's tiles and a tile's columns.
+    """
+    n, c, oh, ow, block = out.op.axis
+    tiles, column = out.split(ow, factor=tile[1])
+    out.pragma(tiles, "loop_partition_hint", 1)
     band, row = out.split(oh, factor=tile[0])
     # Threads take bands of rows, as in the convolutions before and after: what they read, they wrote themselves.
-    out.reorder(n, band, c, row, ow_outer, ow_inner, block)
+    out.reorder(n, band, c, row, tiles, column, block)
     fused = out.fuse(n, band, c)
     if parallel:
         out.parallel(fused)
-    unroll_and_vectorize(out, [ow_inner], block)
-    accumulators.compute_at(out, ow_outer)
-    tn, tc, toh, tow, tblock = accumulators.op.axis
-    accumulators.reorder(tn, tc, toh, rh, rw, tow, tblock)
-    written_out = [tow] if width > _MOST_TAPS else [rw, tow] if width * height > _MOST_TAPS else [rh, rw, tow]
-    unroll_and_vectorize(accumulators, written_out, tblock)
+    unroll_and_vectorize(out, [column], block)
+    return row, tiles, column
 
 
 def _band_height(rows: int) -> int:

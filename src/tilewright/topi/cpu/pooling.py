@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 from tilewright import te
+from tilewright.ir import dtype as dt
 from tilewright.tir.expr import IterVar
 from tilewright.topi import tag
 from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
+    element_count,
     find_anchor,
     fuse_all,
+    machine,
     operations,
     output_tensors,
     split_vector,
     vector_lanes,
     worth_threads,
 )
-from tilewright.topi.cpu.depthwise_conv2d import schedule_windows, window_tile
+from tilewright.topi.cpu.conv2d import unroll_and_vectorize
+from tilewright.topi.cpu.depthwise_conv2d import MOST_TAPS, schedule_windows, tile_windows, window_tile
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.tiling import even_tile
 
 _LEAST_BLOCK = 4  # packed channels that are worth a vector
+_LONG_BAND = 256 * 1024  # bytes of a band of rows that is read at nearly full speed
+_BANDS_PER_CORE = 4  # at least, for cores to share the work evenly
+_WIDEST_TILE = 18  # windows of a row that are written out,
+_MOST_WRITTEN_OUT = 192  # and elements of all of these
+_LARGE_WINDOWS = 8  # a tile of windows whose elements are not written out
 
 
 def _is_pool(op: Any) -> bool:
@@ -52,11 +63,16 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     follows = out.op is not pool and _same_shape(out.op, pool)
     stage = s[out.op] if follows else s[pool]
     axes = list(stage.op.axis)
-    if packed and len(axes) == 5 and len(pool.reduce_axis) == 2 and (constant_extent(axes[-1]) or 0) >= _LEAST_BLOCK:
+    shared = [t.op for t in pool.input_tensors if t.op.tag == "pool_columns"]
+    windows = bool(shared) or len(pool.reduce_axis) == 2
+    if packed and windows and len(axes) == 5 and (constant_extent(axes[-1]) or 0) >= _LEAST_BLOCK:
         sums = pool.output(0) if follows else s.cache_write(pool.output(0), "local")
         s[sums].set_scope("local")
-        tile = window_tile(*(constant_extent(a) or 1 for a in (*axes[2:4], pool.reduce_axis[1])))
-        schedule_windows(stage, s[sums], tile, parallel=worth_threads(pool))
+        if shared:
+            _schedule_shared_columns(stage, s[sums], s[shared[0]], worth_threads(pool))
+        else:
+            tile = window_tile(*(constant_extent(a) or 1 for a in (*axes[2:4], pool.reduce_axis[1])))
+            schedule_windows(stage, s[sums], tile, worth_threads(pool))
         if out.op is not pool and not follows:
             schedule_injective_from_existing(s, out)
         return s
@@ -69,13 +85,48 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
         _schedule_windows(s[pool], list(pool.axis), pool.output(0).dtype, len(outer))
     else:
         _schedule_windows(stage, [plane, *inner], pool.output(0).dtype, 1)
-    for op in pads:
+    for op in (*pads, *shared):
         s[op].compute_at(stage, plane)
     if worth_threads(pool):
         stage.parallel(plane)
     if out.op is not pool and not follows:
         schedule_injective_from_existing(s, out)
     return s
+
+
+def _schedule_shared_columns(out: te.Stage, sums: te.Stage, columns: te.Stage, parallel: bool) -> None:
+    """Schedule packed windows that overlap: ``columns`` reduces what is in a column of them, ``sums`` columns.
+
+    Written out, neighbours have columns in common, which LLVM computes once: every element is loaded once for each row
+    of a window, and loads and stores alternate. Bursts of loads leave memory idle in between: of 3x3 windows one apart,
+    in no cache, 77 instead of 91 % of the bandwidth of a copy, and 55 % where each window reads all of its elements.
+    """
+    height, width = (constant_extent(stage.op.reduce_axis[0]) or 1 for stage in (columns, sums))
+    small = height * width <= MOST_TAPS
+    tile = _shared_tile(out.op, columns.op.input_tensors[0], height * width)
+    row, tiles, column = tile_windows(out, tile, parallel)
+    out.pragma(row, "loop_partition_hint", 1)
+    columns.set_scope("local")
+    for stage, written_out in ((sums, width <= MOST_TAPS), (columns, small)):
+        stage.compute_at(out, column if small else tiles)
+        n, c, oh, ow, block = stage.op.axis
+        reduced = stage.op.reduce_axis[0]
+        stage.reorder(n, c, oh, reduced, ow, block)
+        unroll_and_vectorize(stage, [reduced, ow] if written_out else [ow], block)
+
+
+def _shared_tile(out: Any, data: te.Tensor, taps: int) -> tuple[int, int]:
+    """Rows of a band and columns of a tile, for windows of ``taps`` elements of ``data``.
+
+    A thread that starts anew elsewhere in memory waits for some 0.8 us. So threads take whole planes, unless these are
+    large or few.
+    """
+    planes, (rows, width) = prod(constant_extent(a) or 1 for a in out.axis[:2]), out.axis[2:4]
+    plane = (element_count(data) or 0) * dt.nbytes(data.dtype) // planes
+    bands, missing = plane // _LONG_BAND, -(-_BANDS_PER_CORE * machine().cores // planes)
+    bands = 1 if max(bands, missing) <= 1 else 2 * -(-max(bands, missing) // 2)
+    most = min(_WIDEST_TILE, _MOST_WRITTEN_OUT // taps) if taps <= MOST_TAPS else _LARGE_WINDOWS
+    return -(-(constant_extent(rows) or 1) // bands), even_tile(constant_extent(width) or 1, most)
 
 
 def _same_shape(a: Any, b: Any) -> bool:

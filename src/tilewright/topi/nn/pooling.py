@@ -10,6 +10,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.topi import tag
+from tilewright.topi.nn.conv import inside
 from tilewright.topi.nn.pad import pad
 from tilewright.topi.utils import InvalidShapeError, as_list, simplify
 
@@ -48,8 +49,13 @@ def pool_nd(
     ceil_mode: bool,
     axes: Sequence[int],
     count_include_pad: bool,
+    packed: bool = False,
 ) -> te.Tensor:
-    """Pool over windows along ``axes``. ``padding`` has the amounts before each axis, then those after each."""
+    """Pool over windows along ``axes``. ``padding`` has the amounts before each axis, then those after each.
+
+    With ``packed`` channels, windows leave padding out instead of reading a padded copy, and where they overlap along
+    a row each of their columns is reduced first: 3x3 windows one apart then take 4 additions an element instead of 8.
+    """
     n = len(axes)
     before, after = list(padding[:n]), list(padding[n:])
     pad_before, pad_after, shape = [ops.as_expr(0)] * data.ndim, [ops.as_expr(0)] * data.ndim, list(data.shape)
@@ -63,19 +69,35 @@ def pool_nd(
     windows = [te.reduce_axis((0, extent), name=f"rv{k}") for k, extent in enumerate(kernel)]
     padded = not all(ops.is_const_int(simplify(p), 0) for p in (*pad_before, *pad_after))
 
-    def source(indices: Sequence[PrimExpr]) -> list[PrimExpr]:
-        at = list(indices)
-        for k, axis in enumerate(axes):
-            at[axis] = indices[axis] * stride[k] + windows[k] * dilation[k]
-        return at
-
-    if pool_type == "max":
-        temp = pad(data, pad_before, pad_after, tir.min_value(data.dtype), "pad_temp") if padded else data
-        return te.compute(shape, lambda *i: te.max(temp(*source(i)), axis=windows), name="pool_max", tag="pool_max")
-    if pool_type != "avg":
+    if pool_type not in ("max", "avg"):
         raise InvalidShapeError(f"pool_type is 'max' or 'avg', found {pool_type!r}")
-    temp = pad(data, pad_before, pad_after, 0, "pad_temp") if padded else data
-    total = te.compute(shape, lambda *i: te.sum(temp(*source(i)), axis=windows), name="pool_sum", tag="pool_sum")
+    reducer, outside, name = (
+        (te.max, tir.min_value(data.dtype), "pool_max") if pool_type == "max" else (te.sum, 0, "pool_sum")
+    )
+
+    def reduced(values: te.Tensor, ks: Sequence[int], name: str) -> te.Tensor:
+        """The windows of ``values`` along ``axes[k]`` for each k of ``ks``, without what lies outside the data."""
+        along = [axes[k] for k in ks]
+        image, low, high = ([v[a] for a in along] for v in (data.shape, pad_before, pad_after))
+
+        def body(*i: PrimExpr) -> Any:
+            at = list(i)
+            for k in ks:
+                at[axes[k]] = i[axes[k]] * stride[k] + windows[k] * dilation[k]
+                if packed:
+                    at[axes[k]] -= pad_before[axes[k]]
+            where = inside([at[a] for a in along], image, low, high) if packed else None
+            return reducer(values(*at), axis=[windows[k] for k in ks], where=where)
+
+        return te.compute([shape[a] if a in along else d for a, d in enumerate(values.shape)], body, name, name)
+
+    if packed and n == 2 and _overlap(kernel, stride):
+        total = reduced(reduced(data, [0], "pool_columns"), [1], name)
+    else:
+        temp = pad(data, pad_before, pad_after, outside, "pad_temp") if padded and not packed else data
+        total = reduced(temp, range(n), name)
+    if pool_type == "max":
+        return total
 
     def average(*i: PrimExpr) -> PrimExpr:
         count: Any = 1
@@ -86,10 +108,19 @@ def pool_nd(
             count = count * _covered(i[axis] * stride[k] - before[k], kernel[k], dilation[k], low, high)
         count = ops.maximum(simplify(ops.as_expr(count)), 1)
         if dt.is_float(data.dtype):
+            if packed:  # all lanes have the same count
+                return total(*i) * (ops.const(1, data.dtype) / ops.cast(data.dtype, count))
             return total(*i) / ops.cast(data.dtype, count)
         return ops.truncdiv(total(*i), ops.cast(data.dtype, count))
 
     return te.compute(shape, average, name="pool_avg", tag=tag.ELEMWISE)
+
+
+def _overlap(kernel: Sequence[Any], stride: Sequence[Any]) -> bool:
+    """Whether windows of several rows have columns in common with the next in their row."""
+    rows, columns, step = (simplify(ops.as_expr(v)) for v in (*kernel, stride[1]))
+    known = isinstance(rows, IntImm) and isinstance(columns, IntImm) and isinstance(step, IntImm)
+    return known and rows.value > 1 and columns.value > step.value
 
 
 def _covered(start: PrimExpr, kernel: Any, dilation: Any, low: Any, high: Any) -> Any:
@@ -113,7 +144,8 @@ def _pool(data: te.Tensor, kernel: Any, stride: Any, dilation: Any, padding: Any
     elif len(padding) == n:
         padding = padding * 2
     axes = spatial_axes(layout, names)
-    return pool_nd(data, kernel, stride, dilation, padding, pool_type, ceil_mode, axes, count_include_pad)
+    packed = layout[-1].islower()
+    return pool_nd(data, kernel, stride, dilation, padding, pool_type, ceil_mode, axes, count_include_pad, packed)
 
 
 def pool1d(data: te.Tensor, kernel: Any, stride: Any, dilation: Any, padding: Any, pool_type: str,
