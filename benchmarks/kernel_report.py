@@ -19,11 +19,15 @@ POINTWISE_SHARE, WINDOW_SHARE, COPY_SHARE, SPEEDUP = 0.93, 0.9, 0.85, 1.85
 
 @dataclass(frozen=True)
 class Timing:
-    """Median seconds of a call with so many threads: from caches, and, where it was measured, from memory."""
+    """Median seconds of a call with so many threads: from caches, and, where it was measured, from memory.
+
+    `cores`: processor time over time, of the measurement that had less of it.
+    """
 
     threads: int
     warm: float
     cold: float | None
+    cores: float | None = None
 
 
 @dataclass
@@ -85,13 +89,14 @@ def memory_bound(kernel: Kernel, machine: peak.Machine) -> bool:
 
 
 HEADINGS = (
-    *("kind", "operators", "shape", "calls", "models", "threads", "µs", "GFLOP/s", "GB/s", "cold GB/s", "speed-up"),
-    *("model µs", "implementation", "schedule"),
+    *("kind", "operators", "shape", "calls", "models", "threads", "cores", "µs", "GFLOP/s", "GB/s", "cold GB/s"),
+    *("speed-up", "model µs", "implementation", "schedule"),
 )
-LEFT = (0, 1, 2, 4, 12, 13)
+LEFT = (0, 1, 2, 4, 13, 14)
 LEGEND = (
     "GFLOP/s: of the plain method, and share of the FMA peak. GB/s: arguments and results, and share of the measured "
     "bandwidth of the level that holds them; cold: of arrays in no cache, and share of DRAM's.",
+    "cores: processor time over time; below the threads, work ran on one of them only, or others ran on this machine. "
     "calls: in a run of the first model. speed-up: over one thread. model: what the cost model says, and its error.",
 )
 
@@ -113,6 +118,7 @@ def rows(result: KernelResult, machine: peak.Machine) -> list[tuple[str, ...]]:
                 str(kernel.calls),
                 models,
                 str(timing.threads),
+                "" if timing.cores is None else f"{timing.cores:.2f}",
                 _microseconds(timing.warm),
                 share,
                 _bandwidth(kernel, timing.warm, timing.threads, machine, cold=False),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -102,6 +104,21 @@ def test_a_kernel_that_two_models_call_is_measured_once(tmp_path: Path) -> None:
     results = kernels.measure_models([str(path), str(path)], ["dense"], [1], MACHINE, PLAN)
     assert results
     assert all(result.models == [str(path)] * 2 for result in results)
+
+
+def test_a_time_is_taken_again_while_a_thread_had_no_core() -> None:
+    def times() -> Iterator[float]:
+        time.sleep(0.05)
+        yield 9.0
+        while True:
+            end = time.process_time() + 0.05
+            while time.process_time() < end:
+                pass
+            yield 1.0
+
+    seconds, cores = kernels.undisturbed(times(), 1)
+    assert seconds == 1.0
+    assert cores > 0.1
 
 
 def test_bandwidth_is_compared_with_the_level_that_holds_the_arrays() -> None:
