@@ -24,7 +24,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import is_reduction, schedule_reduce
 
-_FETCHED_AHEAD = 12288  # bytes between what is normalised and what is fetched
+_FETCHED_AHEAD = 6144  # bytes between what is normalised and what is fetched
 
 
 def schedule_layer_norm(outs: Any) -> te.Schedule:
