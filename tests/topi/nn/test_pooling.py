@@ -20,25 +20,28 @@ def pooled(compute: Any, x: Array, layout: str = "NCHW") -> Array:
     return found
 
 
+def check(x: Array, reference: torch.Tensor, layout: str, *attributes: Any) -> None:
+    packed = (lambda a: pack_channels(a, 4)) if layout == "NCHW4c" else (lambda a: a)
+    close(pooled(lambda a: topi.nn.pool2d(a, *attributes), packed(x), layout), packed(reference.numpy()))
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NCHW4c"])
 @pytest.mark.parametrize("ceil", [False, True])
 @pytest.mark.parametrize(
     ("extent", "k", "s", "p"), [(9, 3, 2, 1), (8, 3, 2, 0), (7, 2, 2, 0), (5, 5, 1, 2), (17, 2, 2, 0)]
 )
-def test_max_and_average(extent: int, k: int, s: int, p: int, ceil: bool) -> None:
-    x = random(1, 2, extent, extent + 2)
-    found = pooled(lambda a: topi.nn.pool2d(a, (k, k), (s, s), (1, 1), (p,) * 4, "max", ceil), x)
-    close(found, F.max_pool2d(T(x), k, s, p, 1, ceil).numpy())
+def test_max_and_average(extent: int, k: int, s: int, p: int, ceil: bool, layout: str) -> None:
+    x = random(1, 8, extent, extent + 2)
+    window = (k, k), (s, s), (1, 1), (p,) * 4
+    check(x, F.max_pool2d(T(x), k, s, p, 1, ceil), layout, *window, "max", ceil, layout)
     for include in (False, True):
-        found = pooled(
-            lambda a, i=include: topi.nn.pool2d(a, (k, k), (s, s), (1, 1), (p,) * 4, "avg", ceil, "NCHW", i), x
-        )
-        close(found, F.avg_pool2d(T(x), k, s, p, ceil, include).numpy())
+        check(x, F.avg_pool2d(T(x), k, s, p, ceil, include), layout, *window, "avg", ceil, layout, include)
 
 
-def test_dilation() -> None:
-    x = random(1, 2, 9, 9)
-    found = pooled(lambda a: topi.nn.pool2d(a, (3, 3), (1, 1), (2, 2), (1,) * 4, "max"), x)
-    close(found, F.max_pool2d(T(x), 3, 1, 1, 2).numpy())
+@pytest.mark.parametrize("layout", ["NCHW", "NCHW4c"])
+def test_dilation(layout: str) -> None:
+    x = random(1, 8, 9, 9)
+    check(x, F.max_pool2d(T(x), 3, 1, 1, 2), layout, (3, 3), (1, 1), (2, 2), (1,) * 4, "max", False, layout)
 
 
 @pytest.mark.parametrize("kind", ["max", "avg"])
