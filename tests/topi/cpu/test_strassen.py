@@ -59,6 +59,11 @@ def test_any_shape_agrees_with_the_product(shape: tuple, target: str) -> None:
     check(strassen.multiply(x, stored), product(x, w))
 
 
+def test_no_rows() -> None:
+    stored = strassen.transform_weight(random(32, 64), 16, 32)
+    assert compiled(dense_strassen, random(0, 64), stored, schedule=schedule_dense_strassen).shape == (0, 32)
+
+
 @pytest.mark.parametrize("cores", [1, 2, 4])
 @pytest.mark.parametrize("shape", [(64, 96, 256, 48, 64), (197, 128, 384, 32, 192), (530, 32, 64, 16, 16)], ids=str)
 @pytest.mark.parametrize("tail", ["bias and residual", "functions", "another shape"])

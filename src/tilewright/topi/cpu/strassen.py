@@ -47,11 +47,13 @@ from tilewright.tir.expr import IterVar
 from tilewright.topi.cpu.common import (
     TUNING_CANDIDATES,
     calls_functions,
+    constant_extent,
     create_schedule,
     find_anchor,
     inline_injective,
     largest_divisor,
     output_tensors,
+    split_vector,
     vector_lanes,
 )
 from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
@@ -88,9 +90,7 @@ _WEIGHT_FORMS: Matrix = (
 _PRODUCTS = len(_DATA_FORMS)
 _UNROLLED_STEPS = 2  # of the sum: more, and seven loops leave the cache of decoded instructions (measured)
 _LEAST_CHUNK = 64  # steps of the sum of a product: fewer, and adding up the products takes what they save
-_LEAST_TILE = (
-    6  # rows of a tile: fewer, and the weight, which is read ten times for seven, is read too often (measured)
-)
+_LEAST_TILE = 6  # rows of a tile: fewer, and the weight, of which ten blocks are read for seven, is late (measured)
 _MOST_PAIRS = 64  # of rows in a group
 _WHOLE_SHARE = 0.95  # of the second-level cache, for the data's forms and the weight of two pairs of blocks
 _CHUNK_SHARE = 0.5  # likewise, where these are of a part of the sum
@@ -127,7 +127,7 @@ def strassen_blockings(
 
     ``layout``: the block and the chunk, where these are given.
     """
-    lanes, pairs = cpu.lanes(32), -(-rows // 2)
+    lanes, pairs = cpu.lanes(32), max(1, -(-rows // 2))
     groups = cpu.cores * -(-pairs // (cpu.cores * _MOST_PAIRS))
     found = []
     for block in [lanes, 2 * lanes, 3 * lanes] if layout is None else [layout[0]]:
@@ -315,9 +315,9 @@ def schedule_dense_strassen(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     forms = s[next(t for t in products.op.input_tensors if t.op.name == "strassen_forms")]
     forms.compute_at(loops, part[0] if part else group)
     c, r, i, k = forms.op.axis
-    k, lanes = forms.split(k, factor=vector_lanes(products.dtype))
-    forms.reorder(c, r, k, i, lanes)
-    unroll_and_vectorize(forms, [i], lanes)
+    k, vector = split_vector(forms, k, constant_extent(k), vector_lanes(products.dtype))
+    forms.reorder(c, r, k, i, *([] if vector in (None, k) else [vector]))
+    forms.unroll(i)
     return s
 
 
