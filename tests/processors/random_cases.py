@@ -205,20 +205,16 @@ def strassen(draw: Draw) -> Case:
     block, chunk = draw.of(4, 8, 16, 24, 32, 48), draw.between(1, 70)
     rows, units = draw.between(1, 150), 2 * block * draw.between(1, 4)
     inner = 2 * chunk * draw.between(1, 4)
-    x, weight, other = draw.array(rows, inner), draw.array(units, inner), draw.array(rows, units)
+    x, weight = draw.array(rows, inner), draw.array(units, inner)
+    plain = exact(x) @ exact(weight).T
+    name, more, tail, exact_tail = finish(draw, units, plain.shape)
     stored = relay.const(transform_dense(weight, block, chunk))
-    tail = draw.of("none", "residual", "tanh")
 
-    def finished(value: Any, rest: Any, tanh: Callable[[Any], Any], add: Callable[[Any, Any], Any]) -> Any:
-        return value if tail == "none" else tanh(value) if tail == "tanh" else add(value, rest)
+    def build(a: Any, *rest: Any) -> Any:
+        return tail(relay.nn.contrib_dense_strassen_without_weight_transform(a, stored), *rest)
 
-    def build(a: Any, b: Any) -> Any:
-        out = relay.nn.contrib_dense_strassen_without_weight_transform(a, stored)
-        return finished(out, b, relay.tanh, relay.add)
-
-    want = finished(exact(x) @ exact(weight).T, exact(other), torch.tanh, torch.add)
-    what = f"strassen block {block} chunk {chunk} {x.shape} {weight.shape} {tail}"
-    return Case(what, build, [x, other], want.numpy(), 2e-5 * (np.sqrt(inner) if tail == "tanh" else 1))
+    what = f"strassen block {block} chunk {chunk} {x.shape} {weight.shape} {name}"
+    return Case(what, build, [x, *more], exact_tail(plain).numpy(), 2e-5)
 
 
 def winograd_network(draw: Draw) -> Case:

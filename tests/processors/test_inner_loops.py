@@ -55,6 +55,7 @@ KERNELS = {
     "dense, many rows": dense(640, 768, 384),  # seven loops by Strassen's method where there are fused multiply-adds
     "batch_matmul": products(12, 128, 128, 64),
 }
+SPILLED = {("dense, many rows", TARGETS["AVX2"]): 2}  # stack accesses that LLVM adds to one of Strassen's seven loops
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
@@ -64,11 +65,11 @@ def test_products_stay_in_registers(kernel: str, target: str) -> None:
     body, params = KERNELS[kernel]
     loops = product_loops(assembly(body, params, target, **{"relay.conv2d.winograd": "off"}))
     assert loops
-    # without fused multiply-adds LLVM interleaves the products of unrolled steps, and keeps a few on the stack,
-    # most where it unrolls all steps of the outermost tiles of a row; with them, one in several steps at most
-    accesses = [access for loop in loops for access in loop.stack_accesses]
-    assert len(accesses) <= (0.01 if cpu.has_fma else 0.16) * sum(len(loop.instructions) for loop in loops), accesses
     for loop in loops:
+        # without fused multiply-adds LLVM interleaves the products of unrolled steps, and keeps a few on the stack,
+        # most where it unrolls all steps of the outermost tiles of a row; with them, one in several steps at most
+        allowed = (0.01 if cpu.has_fma else 0.16) * len(loop.instructions) + SPILLED.get((kernel, target), 0)
+        assert len(loop.stack_accesses) <= allowed, loop.stack_accesses
         assert loop.width == cpu.vector_bits
         if cpu.has_fma:
             assert len(loop.copies) <= 2, loop.copies  # where steps that skip what lies outside the image meet

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
@@ -22,6 +21,7 @@ from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
+from tilewright.relay.op.op import schedule_injective
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
 from tilewright.relay.type_infer.describe import describe_shape
@@ -54,6 +54,7 @@ class ContribDenseStrassenWeightTransform(OpDef):
     inputs = ("weight",)
     attrs_type = StrassenAttrs
     pattern = OpPattern.OPAQUE
+    schedule = staticmethod(schedule_injective)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -77,11 +78,6 @@ class ContribDenseStrassenWeightTransform(OpDef):
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """When the weight is no constant."""
         return [strassen.strassen_weight_transform(inputs[0], int(attrs.block), int(attrs.chunk))]
-
-    @staticmethod
-    def schedule(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-        """Each element by itself."""
-        return topi.cpu.schedule_injective(outs)
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TilewrightError, TypeInferenceError
 from tilewright.ir.expr import RelayExpr
@@ -25,6 +24,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import conv_extent
+from tilewright.relay.op.op import schedule_injective
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
 from tilewright.relay.op.transform.layout import layout_transform
@@ -74,6 +74,7 @@ class ContribConv2DWinogradWeightTransform(OpDef):
     inputs = ("weight",)
     attrs_type = WinogradWeightTransformAttrs
     pattern = OpPattern.OPAQUE
+    schedule = staticmethod(schedule_injective)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -94,11 +95,6 @@ class ContribConv2DWinogradWeightTransform(OpDef):
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """When the weights are no constants."""
         return [winograd.winograd_weight_transform(inputs[0], int(attrs.tile_size))]
-
-    @staticmethod
-    def schedule(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-        """Each element by itself."""
-        return topi.cpu.schedule_injective(outs)
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
