@@ -10,7 +10,12 @@
  * Claims. Task i's slot holds 2g while open in launch g and 2g+1 once claimed; a worker that wakes up late compares
  * with its own g and finds nothing to take. A launch ends only when every claimed task has finished, so the holder
  * of a claim may read the launch's fields. Launches by several threads: the first has the pool, the others run their
- * tasks themselves, which keeps every thread busy and cannot deadlock. So do launches from inside a task. */
+ * tasks themselves, which keeps every thread busy and cannot deadlock. So do launches from inside a task.
+ *
+ * Sleep. Who goes to sleep says so and then looks once more for what it waits for; who provides that does so and then
+ * looks for sleepers. No load may overtake the store before it, on either side. Stores of C11's default order promise
+ * that, but not under QEMU 7.2, which runs AArch64's STLR and LDAR without a barrier between them; so both sides
+ * exchange instead of storing, which costs the same on x86. */
 #include "internal.h"
 
 #include <sched.h>
@@ -211,7 +216,7 @@ static void* worker_main(void* arg) {
     }
     if (atomic_load(&w->ticket) == seen) {
       pthread_mutex_lock(&w->lock);
-      atomic_store(&w->asleep, true);
+      atomic_exchange(&w->asleep, true);
       while (atomic_load(&w->ticket) == seen) pthread_cond_wait(&w->wake, &w->lock);
       atomic_store(&w->asleep, false);
       pthread_mutex_unlock(&w->lock);
@@ -223,7 +228,7 @@ static void* worker_main(void* arg) {
 }
 
 static void notify(Worker* w, uint64_t generation) {
-  atomic_store(&w->ticket, generation);
+  atomic_exchange(&w->ticket, generation);
   if (atomic_load(&w->asleep)) {
     pthread_mutex_lock(&w->lock);
     pthread_cond_signal(&w->wake);
@@ -326,7 +331,7 @@ static void wait_until_done(Pool* p) {
     CPU_RELAX();
   }
   pthread_mutex_lock(&p->done_lock);
-  atomic_store(&p->caller_asleep, true);
+  atomic_exchange(&p->caller_asleep, true);
   while (atomic_load(&p->finished) != p->env.num_task) pthread_cond_wait(&p->done, &p->done_lock);
   atomic_store(&p->caller_asleep, false);
   pthread_mutex_unlock(&p->done_lock);
