@@ -10,6 +10,8 @@ typedef struct {
   size_t json_size;
   char* name;
   TwParams params;
+  TwPrepared prepared; /* under lock */
+  pthread_mutex_t lock;
 } Factory;
 
 static void free_factory(Factory* f) {
@@ -17,10 +19,30 @@ static void free_factory(Factory* f) {
   free(f->json);
   free(f->name);
   tw_free_params(&f->params);
+  tw_free_prepared(&f->prepared);
+  pthread_mutex_destroy(&f->lock);
   free(f);
 }
 
+static Factory* empty_factory(void) {
+  Factory* f = calloc(1, sizeof *f);
+  if (f == NULL) {
+    tw_out_of_memory(sizeof *f);
+  } else {
+    pthread_mutex_init(&f->lock, NULL);
+  }
+  return f;
+}
+
 static TwModule* first_import(const TwModule* m) { return m->num_imports == 0 ? NULL : m->imports[0]; }
+
+static int new_executor(TwModule* self, DLDevice device, TilewrightGraph** out) {
+  Factory* f = self->data;
+  pthread_mutex_lock(&f->lock);
+  int rc = tw_graph_create(f->json, f->json_size, first_import(self), device, &f->params, &f->prepared, out);
+  pthread_mutex_unlock(&f->lock);
+  return rc;
+}
 
 static int make_executor(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   TwModule* self = resource;
@@ -29,7 +51,7 @@ static int make_executor(TVMValue* args, int* codes, int n, TVMRetValueHandle re
   TilewrightGraph* graph;
   int used;
   if (tw_arg_device(args, codes, n, 0, f->name, &device, &used) != 0) return -1;
-  if (tw_graph_create(f->json, f->json_size, first_import(self), device, &f->params, &graph) != 0) return -1;
+  if (new_executor(self, device, &graph) != 0) return -1;
   TwModule* m = tw_graph_module(graph);
   if (m == NULL) return -1;
   tw_return_handle(ret, m, kTVMModuleHandle);
@@ -112,12 +134,11 @@ static TwModule* factory_module(Factory* f) {
 }
 
 static Factory* new_factory(const char* json, size_t json_size, const char* name) {
-  Factory* f = calloc(1, sizeof *f);
-  if (f != NULL) {
-    f->json = malloc(json_size + 1);
-    f->name = tw_strdup(name);
-  }
-  if (f == NULL || f->json == NULL || f->name == NULL) {
+  Factory* f = empty_factory();
+  if (f == NULL) return NULL;
+  f->json = malloc(json_size + 1);
+  f->name = tw_strdup(name);
+  if (f->json == NULL || f->name == NULL) {
     free_factory(f);
     tw_out_of_memory(json_size);
     return NULL;
@@ -149,8 +170,8 @@ static int remove_params(TVMValue* args, int* codes, int n, TVMRetValueHandle re
 }
 
 int tw_load_factory(TilewrightStream* s, TwModule** out) {
-  Factory* f = calloc(1, sizeof *f);
-  if (f == NULL) return tw_out_of_memory(sizeof *f);
+  Factory* f = empty_factory();
+  if (f == NULL) return -1;
   int rc = tw_read_string(s, &f->json, &f->json_size);
   if (rc == 0) rc = tw_read_named(s, &f->params);
   if (rc == 0) rc = tw_read_string(s, &f->name, NULL);
@@ -354,8 +375,7 @@ int TilewrightGraphFromModule(TVMModuleHandle lib, const char* name, DLDevice de
   if (m->cls != &factory_class || strcmp(((const Factory*)m->data)->name, name) != 0) {
     return tw_fail("the module holds no graph named \"%s\"", name);
   }
-  const Factory* f = m->data;
-  return tw_graph_create(f->json, f->json_size, first_import(m), device, &f->params, out);
+  return new_executor(m, device, out);
 }
 
 void tw_register_factory_functions(void) {

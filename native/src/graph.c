@@ -1,7 +1,11 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
  * The graph executor: storage, the prepared calls, and running them. run() walks an array of calls; it allocates
- * nothing and looks nothing up. */
+ * nothing and looks nothing up.
+ *
+ * Calls that run once. Some calls read parameters only: they bring weights that are larger when they are ready for use
+ * than in the file to that form. They run when the executor is made, and again before the next run when a parameter
+ * that they read has changed. Executors of one library share their results. */
 #include "graph.h"
 
 /* ---- life ---- */
@@ -70,6 +74,41 @@ static int adopt_params(TilewrightGraph* g, const TwParams* params) {
     if (index < 0) continue;
     if (graph_replace_input(g, g->row_pointers[g->inputs[index]], params->arrays[i], true) != 0) return -1;
   }
+  return 0;
+}
+
+/* Marks the parameters that calls that run once read; the graph must not run such a call on anything else. */
+static int mark_prepared(TilewrightGraph* g) {
+  bool* fixed = calloc((size_t)g->num_entries + 1, sizeof *fixed); /* of entries: an input, or a result of such a call */
+  if (fixed == NULL) return tw_out_of_memory((size_t)g->num_entries);
+  int rc = 0;
+  for (int i = 0; rc == 0 && i < g->num_nodes; ++i) {
+    const GraphNode* node = &g->nodes[i];
+    for (int e = g->row_pointers[i]; e < g->row_pointers[i + 1]; ++e) fixed[e] = node->function == NULL || node->once;
+    for (int k = 0; rc == 0 && node->once && k < node->num_inputs; ++k) {
+      int root = g->entries[node->inputs[k]].root;
+      if (!fixed[node->inputs[k]] || is_nop(node) || is_view(node)) {
+        rc = tw_fail("bad graph JSON: node \"%s\" cannot run once", node->name);
+      }
+      g->entries[root].prepared = true;
+    }
+  }
+  free(fixed);
+  return rc;
+}
+
+/* Takes the results of calls that run once from another executor, or allocates them: they share memory with nothing. */
+static int place_prepared(TilewrightGraph* g, const TwPrepared* prepared) {
+  int next = 0;
+  for (int i = 0; i < g->num_nodes; ++i) {
+    for (int k = g->row_pointers[i]; g->nodes[i].once && k < g->row_pointers[i + 1]; ++k, ++next) {
+      GraphEntry* e = &g->entries[k];
+      e->borrowed = prepared != NULL && next < prepared->count;
+      e->array = e->borrowed ? tw_array_retain(prepared->arrays[next]) : tw_array_new(e->shape, e->ndim, e->type, g->device);
+      if (e->array == NULL) return -1;
+    }
+  }
+  g->stale = prepared == NULL || next > prepared->count;
   return 0;
 }
 
@@ -186,49 +225,34 @@ static int find_function(TilewrightGraph* g, GraphCall* c, const char* name, cha
   return 0;
 }
 
+/* Prepares the calls that run once, or the others. */
+static int prepare_some(TilewrightGraph* g, bool once, char** missing) {
+  for (int i = 0; i < g->num_nodes; ++i) {
+    const GraphNode* node = &g->nodes[i];
+    if (node->function == NULL || is_nop(node) || is_view(node) || node->once != once) continue;
+    GraphCall* c = &g->calls[g->num_calls++];
+    if (prepare_call(g, c, i) != 0) return -1;
+    if (strcmp(node->function, "__copy") != 0) {
+      if (find_function(g, c, node->function, missing) != 0) return -1;
+    } else if (c->num_args != 2) {
+      return tw_fail("bad graph JSON: __copy node \"%s\" needs one input and one output", node->name);
+    }
+  }
+  return 0;
+}
+
 static int prepare_calls(TilewrightGraph* g) {
   g->calls = calloc((size_t)g->num_nodes + 1, sizeof *g->calls);
   if (g->calls == NULL) return tw_out_of_memory((size_t)g->num_nodes * sizeof *g->calls);
   char* missing = NULL;
-  int rc = 0;
-  for (int i = 0; rc == 0 && i < g->num_nodes; ++i) {
-    const GraphNode* node = &g->nodes[i];
-    if (node->function == NULL || is_nop(node) || is_view(node)) continue;
-    GraphCall* c = &g->calls[g->num_calls++];
-    rc = prepare_call(g, c, i);
-    if (rc != 0) break;
-    if (strcmp(node->function, "__copy") != 0) {
-      rc = find_function(g, c, node->function, &missing);
-    } else if (c->num_args != 2) {
-      rc = tw_fail("bad graph JSON: __copy node \"%s\" needs one input and one output", node->name);
-    }
-  }
+  int rc = prepare_some(g, true, &missing);
+  g->num_once = g->num_calls;
+  if (rc == 0) rc = prepare_some(g, false, &missing);
   if (rc == 0 && missing != NULL) {
     rc = tw_fail("the library lacks functions that the graph calls: %s; was it built from another model?", missing);
   }
   free(missing);
   return rc;
-}
-
-int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice device, const TwParams* params,
-                    TilewrightGraph** out) {
-  if (tw_check_cpu(device) != 0) return -1;
-  TilewrightGraph* g = calloc(1, sizeof *g);
-  if (g == NULL) return tw_out_of_memory(sizeof *g);
-  g->device = device;
-  g->lib = lib == NULL ? NULL : tw_module_retain(lib);
-  if (graph_read_json(g, json, json_size) != 0 || find_roots(g) != 0 || adopt_params(g, params) != 0 ||
-      allocate_storage(g) != 0 || place_entries(g) != 0 || prepare_calls(g) != 0) {
-    TilewrightGraphFree(g);
-    return -1;
-  }
-  *out = g;
-  return 0;
-}
-
-int TilewrightGraphCreate(const char* graph_json, size_t json_size, TVMModuleHandle lib, DLDevice device,
-                          TilewrightGraph** out) {
-  return tw_graph_create(graph_json, json_size, lib, device, NULL, out);
 }
 
 /* ---- running ---- */
@@ -257,9 +281,49 @@ static int run_call(const TilewrightGraph* g, GraphCall* c) {
   return rc == 0 ? 0 : operator_failed(g, c, rc);
 }
 
+/* Makes the entry's memory be array's (retained), also for calls and for what lies in it. */
+static int replace_array(TilewrightGraph* g, int entry, TwArray* array, bool borrowed) {
+  GraphEntry* e = &g->entries[entry];
+  char* data = (char*)array->tensor.data + array->tensor.byte_offset;
+  tw_array_retain(array);
+  tw_array_release(e->array);
+  e->array = array;
+  e->borrowed = borrowed;
+  for (int i = 0; i < e->num_uses; ++i) e->uses[i]->data = data;
+  for (int i = entry + 1; i < g->num_entries; ++i) {
+    if (g->entries[i].root == entry && g->entries[i].array != NULL && place_entry(g, i) != 0) return -1;
+  }
+  return 0;
+}
+
+/* Memory of the executor's own where others may use the entry's. */
+static int own_memory(TilewrightGraph* g, int entry) {
+  GraphEntry* e = &g->entries[entry];
+  if (!e->borrowed) return 0;
+  TwArray* own = tw_array_new(e->shape, e->ndim, e->type, g->device);
+  if (own == NULL) return -1;
+  int rc = replace_array(g, entry, own, false);
+  tw_array_release(own);
+  return rc;
+}
+
+/* Runs what runs once where that is due. */
+static int run_once(TilewrightGraph* g) {
+  for (int i = 0; g->stale && i < g->num_once; ++i) {
+    int node = g->calls[i].node;
+    for (int e = g->row_pointers[node]; e < g->row_pointers[node + 1]; ++e) {
+      if (own_memory(g, e) != 0) return -1;
+    }
+    if (run_call(g, &g->calls[i]) != 0) return -1;
+  }
+  g->stale = g->exposed;
+  return 0;
+}
+
 int TilewrightGraphRun(TilewrightGraph* g) {
   tw_clear_error();
-  for (int i = 0; i < g->num_calls; ++i) {
+  if (g->stale && run_once(g) != 0) return -1;
+  for (int i = g->num_once; i < g->num_calls; ++i) {
     if (run_call(g, &g->calls[i]) != 0) return -1;
   }
   return 0;
@@ -275,9 +339,10 @@ int TilewrightGraphTimeNodes(TilewrightGraph* g, int number, double* seconds) {
   if (number < 1) return tw_fail("the number of runs must be 1 or more, not %d", number);
   tw_clear_error();
   for (int i = 0; i < g->num_nodes; ++i) seconds[i] = 0;
+  if (g->stale && run_once(g) != 0) return -1;
   for (int run = 0; run < number; ++run) {
     double start = tw_now();
-    for (int i = 0; i < g->num_calls; ++i) {
+    for (int i = g->num_once; i < g->num_calls; ++i) {
       if (run_call(g, &g->calls[i]) != 0) return -1;
       double end = tw_now();
       seconds[g->calls[i].node] += (end - start) / number;
@@ -292,10 +357,69 @@ int TilewrightGraphDebugGetOutput(TilewrightGraph* g, int node_index, DLTensor* 
     return tw_fail("node %d is out of range: the graph has %d nodes", node_index, g->num_nodes);
   }
   tw_clear_error();
-  for (int i = 0; i < g->num_calls && g->calls[i].node <= node_index; ++i) {
+  if (g->stale && run_once(g) != 0) return -1;
+  for (int i = g->num_once; i < g->num_calls && g->calls[i].node <= node_index; ++i) {
     if (run_call(g, &g->calls[i]) != 0) return -1;
   }
   return tw_copy(&g->entries[g->row_pointers[node_index]].array->tensor, out);
+}
+
+/* ---- making an executor ---- */
+/* Whether all parameters have their memory that calls that run once read. */
+static bool has_prepared_params(const TilewrightGraph* g) {
+  for (int i = 0; i < g->num_inputs; ++i) {
+    const GraphEntry* e = &g->entries[g->row_pointers[g->inputs[i]]];
+    if (e->prepared && !e->borrowed) return false;
+  }
+  return true;
+}
+
+/* Leaves what has been prepared to other executors. */
+static int lend_prepared(TilewrightGraph* g, TwPrepared* prepared) {
+  prepared->arrays = calloc((size_t)g->num_entries + 1, sizeof *prepared->arrays);
+  if (prepared->arrays == NULL) return tw_out_of_memory((size_t)g->num_entries * sizeof *prepared->arrays);
+  for (int i = 0; i < g->num_nodes; ++i) {
+    for (int e = g->row_pointers[i]; g->nodes[i].once && e < g->row_pointers[i + 1]; ++e) {
+      prepared->arrays[prepared->count++] = tw_array_retain(g->entries[e].array);
+      g->entries[e].borrowed = true;
+    }
+  }
+  return 0;
+}
+
+void tw_free_prepared(TwPrepared* prepared) {
+  for (int i = 0; i < prepared->count; ++i) tw_array_release(prepared->arrays[i]);
+  free(prepared->arrays);
+}
+
+/* Runs what runs once, unless another executor has. */
+static int prepare_params(TilewrightGraph* g, TwPrepared* prepared) {
+  if (g->num_once == 0) g->stale = false;
+  if (!g->stale || !has_prepared_params(g)) return 0;
+  if (run_once(g) != 0) return -1;
+  return prepared == NULL ? 0 : lend_prepared(g, prepared);
+}
+
+int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice device, const TwParams* params,
+                    TwPrepared* prepared, TilewrightGraph** out) {
+  if (tw_check_cpu(device) != 0) return -1;
+  TilewrightGraph* g = calloc(1, sizeof *g);
+  if (g == NULL) return tw_out_of_memory(sizeof *g);
+  g->device = device;
+  g->lib = lib == NULL ? NULL : tw_module_retain(lib);
+  if (graph_read_json(g, json, json_size) != 0 || find_roots(g) != 0 || mark_prepared(g) != 0 ||
+      adopt_params(g, params) != 0 || place_prepared(g, prepared) != 0 || allocate_storage(g) != 0 ||
+      place_entries(g) != 0 || prepare_calls(g) != 0 || prepare_params(g, prepared) != 0) {
+    TilewrightGraphFree(g);
+    return -1;
+  }
+  *out = g;
+  return 0;
+}
+
+int TilewrightGraphCreate(const char* graph_json, size_t json_size, TVMModuleHandle lib, DLDevice device,
+                          TilewrightGraph** out) {
+  return tw_graph_create(graph_json, json_size, lib, device, NULL, NULL, out);
 }
 
 /* ---- inputs ---- */
@@ -358,29 +482,20 @@ int graph_replace_input(TilewrightGraph* g, int entry, TwArray* array, bool borr
     return tw_fail("an input's memory must be aligned to %d bytes; copy it with set_input, or allocate it with nd.empty",
                    TW_ALIGNMENT);
   }
-  tw_array_retain(array);
-  tw_array_release(e->array);
-  e->array = array;
-  e->borrowed = borrowed;
-  for (int i = 0; i < e->num_uses; ++i) e->uses[i]->data = data;
-  for (int i = entry + 1; i < g->num_entries; ++i) {
-    if (g->entries[i].root == entry && g->entries[i].array != NULL && place_entry(g, i) != 0) return -1;
-  }
-  return 0;
+  if (e->prepared) g->stale = true;
+  return replace_array(g, entry, array, borrowed);
+}
+
+void graph_expose_input(TilewrightGraph* g, int entry) {
+  if (g->entries[entry].prepared) g->stale = g->exposed = true;
 }
 
 int TilewrightGraphSetInputAt(TilewrightGraph* g, int index, const DLTensor* value) {
   int entry;
   if (graph_input_entry(g, index, &entry) != 0 || check_input(g, entry, value) != 0) return -1;
   GraphEntry* e = &g->entries[entry];
-  if (e->borrowed) {
-    /* others may use that memory: write to memory of our own */
-    TwArray* own = tw_array_new(e->shape, e->ndim, e->type, g->device);
-    if (own == NULL) return -1;
-    int rc = graph_replace_input(g, entry, own, false);
-    tw_array_release(own);
-    if (rc != 0) return -1;
-  }
+  if (own_memory(g, entry) != 0) return -1;
+  if (e->prepared) g->stale = true;
   return tw_copy(value, &e->array->tensor);
 }
 
@@ -402,6 +517,7 @@ int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* g, int index, const DLTen
   if (rc == 0) {
     ((TwArray*)array)->borrowed = NULL;
     rc = graph_replace_input(g, entry, (TwArray*)array, true);
+    graph_expose_input(g, entry);
     TVMArrayFree(array);
   }
   free(managed);
@@ -411,6 +527,7 @@ int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* g, int index, const DLTen
 int TilewrightGraphGetInput(TilewrightGraph* g, int index, TVMArrayHandle* out) {
   int entry;
   if (graph_input_entry(g, index, &entry) != 0) return -1;
+  graph_expose_input(g, entry);
   *out = &tw_array_retain(g->entries[entry].array)->tensor;
   return 0;
 }
@@ -451,6 +568,25 @@ int TilewrightGraphLoadParams(TilewrightGraph* g, const char* params, size_t siz
   return rc;
 }
 
+/* Takes what another executor has prepared, where all parameters that this was made of are the same arrays. */
+static int share_prepared(TilewrightGraph* g, TilewrightGraph* other) {
+  bool same = !other->stale && g->num_nodes == other->num_nodes && g->num_entries == other->num_entries;
+  for (int i = 0; same && i < g->num_entries; ++i) {
+    const GraphEntry *mine = &g->entries[i], *theirs = &other->entries[i];
+    same = mine->prepared == theirs->prepared && (!mine->prepared || mine->array == theirs->array);
+  }
+  for (int i = 0; same && i < g->num_nodes; ++i) same = g->nodes[i].once == other->nodes[i].once;
+  if (!same) return 0;
+  for (int i = 0; i < g->num_nodes; ++i) {
+    for (int e = g->row_pointers[i]; g->nodes[i].once && e < g->row_pointers[i + 1]; ++e) {
+      other->entries[e].borrowed = true;
+      if (replace_array(g, e, other->entries[e].array, true) != 0) return -1;
+    }
+  }
+  g->stale = g->exposed;
+  return 0;
+}
+
 int TilewrightGraphShareParams(TilewrightGraph* g, TilewrightGraph* other, const char* params, size_t size) {
   TilewrightStream s = {.data = params, .left = size};
   TwParams p;
@@ -464,7 +600,7 @@ int TilewrightGraphShareParams(TilewrightGraph* g, TilewrightGraph* other, const
     rc = graph_replace_input(g, g->row_pointers[g->inputs[mine]], source->array, true);
   }
   tw_free_params(&p);
-  return rc;
+  return rc != 0 ? rc : share_prepared(g, other);
 }
 
 void TilewrightGraphMemory(const TilewrightGraph* g, uint64_t* pooled_bytes, uint64_t* input_bytes) {
@@ -475,5 +611,10 @@ void TilewrightGraphMemory(const TilewrightGraph* g, uint64_t* pooled_bytes, uin
   for (int i = 0; i < g->num_inputs; ++i) {
     const GraphEntry* e = &g->entries[g->row_pointers[g->inputs[i]]];
     if (e->array->parent == NULL) *input_bytes += e->nbytes;
+  }
+  for (int i = 0; i < g->num_nodes; ++i) {
+    for (int e = g->row_pointers[i]; g->nodes[i].once && e < g->row_pointers[i + 1]; ++e) {
+      *input_bytes += g->entries[e].nbytes;
+    }
   }
 }

@@ -16,7 +16,8 @@ typedef struct {
   uint64_t storage_offset; /* where in that buffer, in bytes */
   int root;                /* the entry whose memory this is under another shape (through __nop), or itself */
   TwArray* array;
-  bool borrowed; /* the memory is not the executor's own: replace it before writing an input */
+  bool borrowed; /* the memory is not the executor's own: replace it before writing to it */
+  bool prepared; /* of a parameter: a call that runs once reads it */
   DLTensor** uses; /* arguments of calls that point at this memory; kept at the root */
   int num_uses;
 } GraphEntry;
@@ -25,6 +26,7 @@ typedef struct {
   char* name;
   char* function; /* NULL for inputs and constants */
   bool flatten;
+  bool once; /* reads parameters only, so that one run serves all runs of the graph */
   int* inputs; /* entries */
   int num_inputs;
 } GraphNode;
@@ -54,8 +56,10 @@ struct TilewrightGraph {
   TwMap input_index; /* name to index + 1, as a pointer */
   TwArray** storage;
   int num_storage;
-  GraphCall* calls;
-  int num_calls;
+  GraphCall* calls; /* first those that run once */
+  int num_calls, num_once;
+  bool stale;    /* what runs once has not run since a parameter changed */
+  bool exposed;  /* a caller can write to such a parameter at any time */
   DLDevice device;
   TwModule* lib;
 };
@@ -66,6 +70,8 @@ int graph_read_json(TilewrightGraph* g, const char* json, size_t json_size);
 int graph_input_entry(const TilewrightGraph* g, int index, int* entry);
 /* Makes the input's memory be array's (retained); fails when shape or type differ. */
 int graph_replace_input(TilewrightGraph* g, int entry, TwArray* array, bool borrowed);
+/* A caller may write to the input's memory from now on without telling. */
+void graph_expose_input(TilewrightGraph* g, int entry);
 /* Input by name; fails naming the inputs there are. */
 int graph_find_input(const TilewrightGraph* g, const char* name, int* index);
 

@@ -3,7 +3,8 @@
  * Reads TVM 0.8's graph JSON:
  *
  *   nodes          [{"op": "null" | "tvm_op", "name", "inputs": [[node, output, version]...],
- *                    "attrs": {"func_name", "num_inputs", "num_outputs", "flatten_data", ...}}]
+ *                    "attrs": {"func_name", "num_inputs", "num_outputs", "flatten_data", ...}}]; optionally
+ *                  "run_once" (ours: it reads parameters only, directly or through others of these)
  *   arg_nodes      the input nodes            heads           the outputs, as [node, output, version]
  *   node_row_ptr   first entry of each node
  *   attrs          {"dltype": ["list_str", [...]], "shape": ["list_shape", [[...]...]],
@@ -90,6 +91,7 @@ static int read_operator(TilewrightGraph* g, int index, const Json* json) {
   const Json* attrs = json_member(json, "attrs");
   const char* function = string_member(attrs, "func_name");
   const char* flatten = string_member(attrs, "flatten_data");
+  const char* once = string_member(attrs, "run_once");
   const char* outputs = string_member(attrs, "num_outputs");
   const Json* inputs = array_member(json, "inputs");
   if (inputs == NULL) return -1;
@@ -97,6 +99,7 @@ static int read_operator(TilewrightGraph* g, int index, const Json* json) {
   node->function = tw_strdup(function);
   if (node->function == NULL) return tw_out_of_memory(strlen(function));
   node->flatten = flatten != NULL && strcmp(flatten, "1") == 0;
+  node->once = once != NULL && strcmp(once, "1") == 0;
   if (outputs != NULL && atoi(outputs) != g->row_pointers[index + 1] - g->row_pointers[index]) {
     return tw_fail("bad graph JSON: node \"%s\": \"num_outputs\" and \"node_row_ptr\" differ", node->name);
   }

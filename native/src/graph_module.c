@@ -30,7 +30,9 @@ static int set_input_zero_copy(TilewrightGraph* g, TVMValue* args, int* codes, i
   if (codes[1] != kTVMNDArrayHandle) return TilewrightGraphSetInputZeroCopyAt(g, index, value);
   /* an array of ours can be kept alive */
   if (graph_input_entry(g, index, &entry) != 0 || tw_check_cpu(value->device) != 0) return -1;
-  return graph_replace_input(g, entry, (TwArray*)value, true);
+  if (graph_replace_input(g, entry, (TwArray*)value, true) != 0) return -1;
+  graph_expose_input(g, entry);
+  return 0;
 }
 
 static int return_array(TVMArrayHandle array, TVMRetValueHandle ret) {
@@ -218,7 +220,7 @@ static int create(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void
   (void)resource;
   if (tw_arg_bytes(args, codes, n, 0, who, &json) != 0 || tw_arg_module(args, codes, n, 1, who, &lib) != 0 ||
       tw_arg_device(args, codes, n, 2, who, &device, &used) != 0 ||
-      tw_graph_create(json.data, json.size, lib, device, NULL, &graph) != 0) {
+      tw_graph_create(json.data, json.size, lib, device, NULL, NULL, &graph) != 0) {
     return -1;
   }
   TwModule* m = tw_graph_module(graph);

@@ -49,7 +49,11 @@ void tw_clear_error(void);
 
 /* ---- strings and maps (util.c) ---- */
 char* tw_strdup(const char* text);
+/* Memory of a huge page and more lies in huge pages where the system has them. */
+#define TW_HUGE_PAGE ((size_t)2 << 20)
 void* tw_aligned_alloc(size_t nbytes, size_t alignment);
+/* Asks for huge pages. It costs no memory; where it cannot be done, nothing changes. */
+void tw_advise_huge_pages(void* start, size_t nbytes);
 /* Seconds on a clock that never goes back. */
 double tw_now(void);
 
@@ -233,8 +237,16 @@ void tw_register_graph_functions(void);
 void tw_register_factory_functions(void);
 void tw_register_thread_functions(void);
 
-/* Creates an executor; params (may be NULL) are used in place, not copied. */
+/* Results of a graph's calls that run once, in the order of its nodes; none before the first executor has them. */
+typedef struct {
+  TwArray** arrays;
+  int count;
+} TwPrepared;
+
+/* Creates an executor; params (may be NULL) are used in place, not copied. So is what another executor of the same graph
+ * and parameters has prepared of them; the first leaves it in prepared (may be NULL). */
 int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice device, const TwParams* params,
-                    TilewrightGraph** out);
+                    TwPrepared* prepared, TilewrightGraph** out);
+void tw_free_prepared(TwPrepared* prepared);
 
 #endif /* TILEWRIGHT_INTERNAL_H_ */

@@ -5,7 +5,6 @@
 
 #include <dlfcn.h>
 #include <errno.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define HUGE_PAGES_FROM (4u << 20) /* bytes of a module table that holds a whole huge page, wherever it begins */
@@ -94,16 +93,11 @@ static TwModule* wrap_library(void* handle) {
   return m;
 }
 
-/* Asks for huge pages for weights that stay where the file is mapped: a network reads all of them in each run, and the
- * processor then looks up an address for 2 MiB instead of for 4 KiB. It costs no memory; where it cannot be done, nothing
- * changes. The linker has put them where it can (runtime/export.py). */
-static void advise_huge_pages(const char* start, uint64_t size) {
-#ifdef MADV_HUGEPAGE
+/* Weights stay where the file is mapped. A network reads all of them in each run, and the processor then looks up an
+ * address for 2 MiB instead of for 4 KiB. The linker has put them where it can (runtime/export.py). */
+static void advise_weights(const char* start, uint64_t size) {
   uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)start & ~(page - 1);
-  if (size >= HUGE_PAGES_FROM) madvise((void*)first, (uintptr_t)start - first + size, MADV_HUGEPAGE);
-#else
-  (void)start, (void)size;
-#endif
+  if (size >= HUGE_PAGES_FROM) tw_advise_huge_pages((void*)first, (uintptr_t)start - first + size);
 }
 
 /* The module of an open library with its module table; takes the handle over. */
@@ -119,7 +113,7 @@ static int open_module(void* handle, const char* path, TwModule** out) {
   if (blob != NULL) {
     uint64_t size;
     memcpy(&size, blob, sizeof size);
-    advise_huge_pages(blob, size);
+    advise_weights(blob, size);
     TwModule* root;
     TwMapping* mapping = ((Library*)m->data)->mapping;
     int rc = tw_load_blob(blob + sizeof size, (size_t)size, mapping, m, &root);

@@ -3,6 +3,8 @@
  * Strings, aligned memory, and the string-keyed hash map. */
 #include "internal.h"
 
+#include <sys/mman.h>
+
 #include <time.h>
 
 char* tw_strdup(const char* text) {
@@ -14,10 +16,20 @@ char* tw_strdup(const char* text) {
 
 void* tw_aligned_alloc(size_t nbytes, size_t alignment) {
   if (alignment < TW_ALIGNMENT) alignment = TW_ALIGNMENT;
+  if (nbytes >= TW_HUGE_PAGE && alignment < TW_HUGE_PAGE) alignment = TW_HUGE_PAGE;
   void* p = NULL;
   /* zero bytes still give a distinct address, so that empty tensors have a valid pointer */
   if (nbytes > SIZE_MAX - alignment || posix_memalign(&p, alignment, nbytes == 0 ? alignment : nbytes) != 0) return NULL;
+  if (nbytes >= TW_HUGE_PAGE) tw_advise_huge_pages(p, nbytes / TW_HUGE_PAGE * TW_HUGE_PAGE);
   return p;
+}
+
+void tw_advise_huge_pages(void* start, size_t nbytes) {
+#ifdef MADV_HUGEPAGE
+  madvise(start, nbytes, MADV_HUGEPAGE);
+#else
+  (void)start, (void)nbytes;
+#endif
 }
 
 double tw_now(void) {

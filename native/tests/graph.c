@@ -152,6 +152,88 @@ static void parameters_are_loaded_and_shared(void) {
   TilewrightGraphFree(other);
 }
 
+/* ready = w + 1, which runs once; sum = x + ready, late = sum + 1, and %d: whether that is said to run once too */
+static const char with_once[] =
+    "{\"nodes\": [{\"op\": \"null\", \"name\": \"x\", \"inputs\": []}, {\"op\": \"null\", \"name\": \"w\", \"inputs\": []},"
+    " {\"op\": \"tvm_op\", \"name\": \"ready\", \"attrs\": {\"func_name\": \"prepare\", \"run_once\": \"1\"},"
+    "  \"inputs\": [[1, 0, 0]]},"
+    " {\"op\": \"tvm_op\", \"name\": \"sum\", \"attrs\": {\"func_name\": \"add\"}, \"inputs\": [[0, 0, 0], [2, 0, 0]]},"
+    " {\"op\": \"tvm_op\", \"name\": \"late\", \"attrs\": {\"func_name\": \"add\", \"run_once\": \"%d\"},"
+    "  \"inputs\": [[3, 0, 0]]}],"
+    " \"arg_nodes\": [0, 1], \"heads\": [[4, 0, 0], [2, 0, 0]], \"node_row_ptr\": [0, 1, 2, 3, 4, 5],"
+    " \"attrs\": {\"dltype\": [\"list_str\", [\"float32\", \"float32\", \"float32\", \"float32\", \"float32\"]],"
+    "  \"storage_id\": [\"list_int\", [0, 1, 2, 3, 4]],"
+    "  \"shape\": [\"list_shape\", [[3, 5], [3, 5], [3, 5], [3, 5], [3, 5]]]}}";
+
+static int times_prepared;
+
+static int count_and_add(TVMValue* args, int* codes, int n, TVMValue* ret, int* ret_code, void* resource) {
+  ++times_prepared;
+  return kernel_add(args, codes, n, ret, ret_code, resource);
+}
+
+static void parameters_are_prepared_once(void) {
+  static const Kernel both[] = {{"add", kernel_add}, {"prepare", count_and_add}, {NULL, NULL}};
+  char json[2048], bytes[1024];
+  size_t size = params_of(bytes, 40);
+  TVMModuleHandle lib = module_of(both);
+  TilewrightGraph *g, *other;
+  snprintf(json, sizeof json, with_once, 1);
+  FAILS(TilewrightGraphCreate(json, strlen(json), lib, cpu0, &g), "node \"late\" cannot run once");
+  snprintf(json, sizeof json, with_once, 0);
+  OK(TilewrightGraphCreate(json, strlen(json), lib, cpu0, &g));
+  OK(TilewrightGraphCreate(json, strlen(json), lib, cpu0, &other));
+  times_prepared = 0;
+  OK(TilewrightGraphLoadParams(g, bytes, size));
+  for (int x = 0; x < 3; ++x) {
+    set(g, "x", (float)x);
+    OK(TilewrightGraphRun(g));
+    CHECK(output(g, 0) == (float)x + 43 && output(g, 1) == 41 && times_prepared == 1);
+  }
+  /* another executor with the same parameters takes what is ready */
+  OK(TilewrightGraphShareParams(other, g, bytes, size));
+  set(other, "x", 0);
+  OK(TilewrightGraphRun(other));
+  CHECK(output(other, 0) == 43 && times_prepared == 1);
+  /* a changed parameter is prepared again, for that executor alone */
+  set(g, "w", 50);
+  OK(TilewrightGraphRun(g));
+  OK(TilewrightGraphRun(g));
+  CHECK(output(g, 0) == 55 && times_prepared == 2);
+  OK(TilewrightGraphRun(other));
+  CHECK(output(other, 0) == 43 && output(other, 1) == 41 && times_prepared == 2);
+  double seconds[5];
+  OK(TilewrightGraphTimeNodes(g, 2, seconds));
+  CHECK(seconds[2] == 0 && seconds[3] > 0 && times_prepared == 2);
+  TVMArrayHandle copy = filled(2, shape, 0), w;
+  OK(TilewrightGraphDebugGetOutput(g, 2, copy));
+  CHECK(((float*)copy->data)[0] == 51 && times_prepared == 2);
+  TVMArrayFree(copy);
+  uint64_t pooled, inputs;
+  TilewrightGraphMemory(g, &pooled, &inputs);
+  CHECK(pooled == 4 * 60 && inputs == 2 * 60); /* x, w, sum, late; the memory of w since it was set, and ready */
+  /* who holds the parameter's memory may write to it before any run */
+  OK(TilewrightGraphGetInput(g, 1, &w));
+  for (float value = 7; value < 9; ++value) {
+    for (int i = 0; i < 15; ++i) ((float*)w->data)[i] = value;
+    OK(TilewrightGraphRun(g));
+    CHECK(output(g, 0) == value + 5);
+  }
+  TVMArrayFree(w);
+  TilewrightGraphFree(g);
+  OK(TilewrightGraphRun(other));
+  CHECK(output(other, 0) == 43);
+  TilewrightGraphFree(other);
+  /* what fails while preparing names the operator */
+  static const Kernel failing[] = {{"add", kernel_add}, {"prepare", kernel_fail}, {NULL, NULL}};
+  TVMModuleHandle bad = module_of(failing);
+  OK(TilewrightGraphCreate(json, strlen(json), bad, cpu0, &g));
+  for (int i = 0; i < 2; ++i) FAILS(TilewrightGraphRun(g), "operator ready: the kernel says no");
+  TilewrightGraphFree(g);
+  TVMModFree(bad);
+  TVMModFree(lib);
+}
+
 static void* run_many(void* arg) {
   TilewrightGraph* g = arg;
   for (int i = 0; i < 200; ++i) {
@@ -252,6 +334,7 @@ void test_graph(const char* golden) {
   graphs_run();
   inputs_can_be_the_callers_memory();
   parameters_are_loaded_and_shared();
+  parameters_are_prepared_once();
   executors_run_on_several_threads();
   errors_name_the_operator();
   damaged_graphs_are_refused(golden);
