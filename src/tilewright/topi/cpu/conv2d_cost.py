@@ -14,16 +14,17 @@ from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to, step_registers, tile_cost, tile_rate
 
-# Measured: bytes that come during a multiply-add from the last-level cache; inside of whole networks, from memory; and
-# from what another core has just written, the mean over cores that share a cache (13) and cores that do not (0.4). Then
-# the work of both of Winograd's transforms on one position of one tile and vector, by the number of positions; and what
-# of the time of the faster of two things that are done at a time is not hidden by the slower one.
+# Measured: bytes that come during a multiply-add from the last-level cache; and inside of whole networks, from memory.
+# Multiply-adds per register of Winograd's weights, which are read once, below which they are late. The work of both of
+# Winograd's transforms on one position of one tile and vector, by the number of positions. And what of the time of the
+# faster of two things that are done at a time is not hidden by the slower one, with Winograd and in the direct method.
 _CACHE_BYTES = 13.0
-_MEMORY_BYTES = 3.0
-_SHARED_BYTES = 0.7
+_MEMORY_BYTES = 2.75
+_WEIGHT_REUSE = 6.0
 _TRANSFORM = {16: 4.0, 36: 7.0, 64: 12.0}
 _OVERLAP_LOSS = 0.25
-_CLEAR_GAIN = 1.15  # by how much Winograd must be faster than the direct way, its weights being larger
+_DIRECT_OVERLAP_LOSS = 0.5
+_CLEAR_GAIN = 1.1  # by how much Winograd must be faster than the direct way, its weights being larger
 _MOST_PARTS = 4  # for each core
 
 
@@ -31,8 +32,8 @@ _MOST_PARTS = 4  # for each core
 class Blocking:
     """Extents in tiles of a block and of a register tile, registers of channels, and parts of the channels.
 
-    A task computes one part of the output channels of one block of tiles. With several parts, the transformed inputs
-    are a step of their own, which all parts share. ``cost`` is the modelled time.
+    A task computes one part of the output channels of one block of tiles, whose inputs it transforms for itself: the
+    transforms cost less than fetching them from another core. ``cost`` is the modelled time.
     """
 
     block_h: int
@@ -123,13 +124,18 @@ def _register_tiles(work: _Work) -> list[tuple[int, int, int]]:
     for vectors in divisors_up_to(work.out_chunks, 4):
         limit = max(1, registers // vectors - 1)
         times = {
-            (rows, columns): tile_rate(rows * columns, vectors) * rounded(tiles_h, rows) * rounded(tiles_w, columns)
+            (rows, columns): _rate(rows * columns, vectors) * rounded(tiles_h, rows) * rounded(tiles_w, columns)
             for columns in range(min(tiles_w, limit), 0, -1)
             for rows in range(1, min(tiles_h, limit // columns) + 1)
         }
         rows, columns = min(times, key=lambda tile: times[tile])
         chosen.append((rows, columns, vectors))
     return chosen
+
+
+def _rate(tiles: int, vectors: int) -> float:
+    """Time of one multiply-add of the products."""
+    return tile_rate(tiles, vectors, _WEIGHT_REUSE)
 
 
 def _block_extents(extent: int, step: int) -> list[int]:
@@ -145,15 +151,13 @@ def _cost(work: _Work, block: tuple[int, int], register_tile: tuple[int, int, in
     blocks = work.batch * math.prod(-(-extent // size) for extent, size in zip(work.tiles, block, strict=True))
     tiles = block[0] * block[1]
     steps = blocks * tiles * work.positions
-    products = steps * work.in_channels * work.out_chunks * tile_rate(rows * columns, vectors)
+    products = steps * work.in_channels * work.out_chunks * _rate(rows * columns, vectors)
     input_bytes = work.input_bytes(tiles)
     memory = work.weight_bytes / _MEMORY_BYTES
     moved = (blocks - 1) * work.weight_bytes * _time_of_bytes(cpu, work.weight_bytes)
     moved += blocks * groups * input_bytes * _time_of_bytes(cpu, input_bytes)
-    if parts > 1:  # every core fetches what the others have transformed
-        moved += min(cpu.cores, parts) * blocks * input_bytes / _SHARED_BYTES
     slower, faster = max(products, memory + moved), min(products, memory + moved)
-    transforms = steps * (work.in_channels / lanes + work.out_chunks) * _TRANSFORM[work.positions]
+    transforms = steps * (parts * work.in_channels / lanes + work.out_chunks) * _TRANSFORM[work.positions]
     tasks = blocks * parts
     balance = -(-tasks // cpu.cores) * cpu.cores / tasks
     cost = (slower + _OVERLAP_LOSS * faster + transforms) * balance
@@ -222,7 +226,7 @@ def direct_cost(
     work = window * in_channels * chunks
     products = batch * work * out[0] * out[1] * inside * tile_cost(out[1], tile)
     memory = work * lanes * 4 / _MEMORY_BYTES
-    return max(products, memory) + _OVERLAP_LOSS * min(products, memory)
+    return max(products, memory) + _DIRECT_OVERLAP_LOSS * min(products, memory)
 
 
 def rounded(extent: int, step: int) -> int:

@@ -46,11 +46,14 @@ def fits(cpu: CpuFeatures, tile: RegisterTile, added: bool = False) -> bool:
     return tile.spatial * tile.vectors + weights + step_registers(cpu) <= cpu.vector_registers
 
 
-def tile_rate(spatial: int, vectors: int) -> float:
-    """Time of one multiply-add in a loop over such tiles, in units of the machine's peak."""
+def tile_rate(spatial: int, vectors: int, reuse: float = _WEIGHT_REUSE) -> float:
+    """Time of one multiply-add in a loop over such tiles, in units of the machine's peak.
+
+    ``reuse``: multiply-adds per weight register below which the weights are late.
+    """
     accumulators = spatial * vectors
     loads = (spatial + vectors) / accumulators
-    return max(1.0, _LATENCY_COVER / accumulators, loads, _WEIGHT_REUSE / spatial) + 0.15 * loads
+    return max(1.0, _LATENCY_COVER / accumulators, loads, reuse / spatial) + 0.15 * loads
 
 
 def tile_cost(extent: int, tile: RegisterTile) -> float:

@@ -7,14 +7,14 @@ m = 6 a fifth, with larger rounding errors and transforms.
 
 All steps run in one kernel over blocks of tiles, so that what passes between them stays in the core's own caches::
 
-    for each block of tiles                                     (parallel)
+    for each block of tiles and part of the output channels     (parallel)
         V = B^T d B                                             of all input channels
         for each group of output channels
             M[i, j] = V[i, j] * U[i, j]                         register tiles as in ``conv2d``
             out = epilogue(A^T M A)
 
-Where an image has too few blocks for all cores, V is a parallel step of its own, and then parts of the output channels
-run in parallel too. ``winograd_ways`` decides.
+Parts of the channels share out large weights: each core reads its own only. They transform the same inputs again, which
+costs less than fetching V from another core. ``winograd_ways`` decides.
 
 A convolution with dilation d x d is d * d ones without, of the grids of every d-th row and column: images of a batch.
 Padding gathers a grid's elements, and results are written back to where they belong.
@@ -356,10 +356,7 @@ def _schedule_steps(
     step = s[inputs]
     b, ic, th, i, j, tw, lanes = step.op.axis
     step.reorder(b, ic, th, tw, i, j, lanes)
-    if blocking.parts > 1:
-        step.parallel(step.fuse(b, ic))
-    else:
-        step.compute_at(out, fused)
+    step.compute_at(out, fused)
     if padded is not None:
         s[padded].compute_at(step, th)
         s[padded].vectorize(padded.axis[-1])
