@@ -91,6 +91,7 @@ class Kernel:
 def kernels_of(factory: Any) -> Iterator[Kernel]:
     """The distinct kernels of what `relay.build` gave, in the order in which the model calls them first."""
     nodes = [node["attrs"] for node in json.loads(factory.get_graph_json())["nodes"] if node["op"] != "null"]
+    nodes = [node for node in nodes if "run_once" not in node]
     names = {node["hash"]: node["func_name"] for node in nodes if "hash" in node}
     calls = Counter(node["func_name"] for node in nodes)
     report, cpu = factory.function_metadata, features(Target(factory.target))

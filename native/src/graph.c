@@ -40,6 +40,7 @@ void TilewrightGraphFree(TilewrightGraph* g) {
   free(g->entries);
   free(g->nodes);
   free(g->row_pointers);
+  free(g->prepared);
   free(g->inputs);
   free(g->outputs);
   tw_module_release(g->lib);
@@ -78,7 +79,7 @@ static int adopt_params(TilewrightGraph* g, const TwParams* params) {
 }
 
 /* Marks the parameters that calls that run once read; the graph must not run such a call on anything else. */
-static int mark_prepared(TilewrightGraph* g) {
+static int mark_feeding(TilewrightGraph* g) {
   bool* fixed = calloc((size_t)g->num_entries + 1, sizeof *fixed); /* of entries: an input, or a result of such a call */
   if (fixed == NULL) return tw_out_of_memory((size_t)g->num_entries);
   int rc = 0;
@@ -90,25 +91,56 @@ static int mark_prepared(TilewrightGraph* g) {
       if (!fixed[node->inputs[k]] || is_nop(node) || is_view(node)) {
         rc = tw_fail("bad graph JSON: node \"%s\" cannot run once", node->name);
       }
-      g->entries[root].prepared = true;
+      g->entries[root].feeds_once = true;
     }
   }
   free(fixed);
   return rc;
 }
 
-/* Takes the results of calls that run once from another executor, or allocates them: they share memory with nothing. */
-static int place_prepared(TilewrightGraph* g, const TwPrepared* prepared) {
-  int next = 0;
+/* The entries of calls that run once, in order; gives their number. */
+static int prepared_entries(const TilewrightGraph* g, int* entries) {
+  int count = 0;
   for (int i = 0; i < g->num_nodes; ++i) {
-    for (int k = g->row_pointers[i]; g->nodes[i].once && k < g->row_pointers[i + 1]; ++k, ++next) {
-      GraphEntry* e = &g->entries[k];
-      e->borrowed = prepared != NULL && next < prepared->count;
-      e->array = e->borrowed ? tw_array_retain(prepared->arrays[next]) : tw_array_new(e->shape, e->ndim, e->type, g->device);
-      if (e->array == NULL) return -1;
-    }
+    for (int e = g->row_pointers[i]; g->nodes[i].once && e < g->row_pointers[i + 1]; ++e) entries[count++] = e;
   }
-  g->stale = prepared == NULL || next > prepared->count;
+  return count;
+}
+
+/* Allocates the results of calls that run once, one after the other: they share memory with nothing. */
+static int allocate_prepared(TilewrightGraph* g) {
+  int64_t total = 0;
+  for (int i = 0; i < g->num_prepared; ++i) {
+    size_t nbytes = g->entries[g->prepared[i]].nbytes;
+    if (nbytes > INT64_MAX / 4 || total > INT64_MAX / 2) return tw_out_of_memory(nbytes);
+    total += (int64_t)tw_aligned_size(nbytes);
+  }
+  TwArray* memory = tw_array_new(&total, 1, (DLDataType){kDLUInt, 8, 1}, g->device);
+  if (memory == NULL) return -1;
+  uint64_t offset = 0;
+  int rc = 0;
+  for (int i = 0; rc == 0 && i < g->num_prepared; ++i) {
+    GraphEntry* e = &g->entries[g->prepared[i]];
+    e->array = tw_array_view(memory, offset, e->shape, e->ndim, e->type);
+    if (e->array == NULL) rc = -1;
+    offset += tw_aligned_size(e->nbytes);
+  }
+  tw_array_release(memory);
+  return rc;
+}
+
+/* Takes the results of calls that run once from another executor, or allocates them. */
+static int place_prepared(TilewrightGraph* g, const TwPrepared* prepared) {
+  g->prepared = calloc((size_t)g->num_entries + 1, sizeof *g->prepared);
+  if (g->prepared == NULL) return tw_out_of_memory((size_t)g->num_entries * sizeof *g->prepared);
+  g->num_prepared = prepared_entries(g, g->prepared);
+  g->stale = g->num_prepared > 0 && (prepared == NULL || prepared->count == 0);
+  if (g->stale) return allocate_prepared(g);
+  for (int i = 0; i < g->num_prepared; ++i) {
+    GraphEntry* e = &g->entries[g->prepared[i]];
+    e->array = tw_array_retain(prepared->arrays[i]);
+    e->borrowed = true;
+  }
   return 0;
 }
 
@@ -369,20 +401,20 @@ int TilewrightGraphDebugGetOutput(TilewrightGraph* g, int node_index, DLTensor* 
 static bool has_prepared_params(const TilewrightGraph* g) {
   for (int i = 0; i < g->num_inputs; ++i) {
     const GraphEntry* e = &g->entries[g->row_pointers[g->inputs[i]]];
-    if (e->prepared && !e->borrowed) return false;
+    if (e->feeds_once && !e->borrowed) return false;
   }
   return true;
 }
 
 /* Leaves what has been prepared to other executors. */
 static int lend_prepared(TilewrightGraph* g, TwPrepared* prepared) {
-  prepared->arrays = calloc((size_t)g->num_entries + 1, sizeof *prepared->arrays);
-  if (prepared->arrays == NULL) return tw_out_of_memory((size_t)g->num_entries * sizeof *prepared->arrays);
-  for (int i = 0; i < g->num_nodes; ++i) {
-    for (int e = g->row_pointers[i]; g->nodes[i].once && e < g->row_pointers[i + 1]; ++e) {
-      prepared->arrays[prepared->count++] = tw_array_retain(g->entries[e].array);
-      g->entries[e].borrowed = true;
-    }
+  prepared->arrays = calloc((size_t)g->num_prepared, sizeof *prepared->arrays);
+  if (prepared->arrays == NULL) return tw_out_of_memory((size_t)g->num_prepared * sizeof *prepared->arrays);
+  prepared->count = g->num_prepared;
+  for (int i = 0; i < g->num_prepared; ++i) {
+    GraphEntry* e = &g->entries[g->prepared[i]];
+    prepared->arrays[i] = tw_array_retain(e->array);
+    e->borrowed = true;
   }
   return 0;
 }
@@ -394,7 +426,6 @@ void tw_free_prepared(TwPrepared* prepared) {
 
 /* Runs what runs once, unless another executor has. */
 static int prepare_params(TilewrightGraph* g, TwPrepared* prepared) {
-  if (g->num_once == 0) g->stale = false;
   if (!g->stale || !has_prepared_params(g)) return 0;
   if (run_once(g) != 0) return -1;
   return prepared == NULL ? 0 : lend_prepared(g, prepared);
@@ -407,7 +438,7 @@ int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice 
   if (g == NULL) return tw_out_of_memory(sizeof *g);
   g->device = device;
   g->lib = lib == NULL ? NULL : tw_module_retain(lib);
-  if (graph_read_json(g, json, json_size) != 0 || find_roots(g) != 0 || mark_prepared(g) != 0 ||
+  if (graph_read_json(g, json, json_size) != 0 || find_roots(g) != 0 || mark_feeding(g) != 0 ||
       adopt_params(g, params) != 0 || place_prepared(g, prepared) != 0 || allocate_storage(g) != 0 ||
       place_entries(g) != 0 || prepare_calls(g) != 0 || prepare_params(g, prepared) != 0) {
     TilewrightGraphFree(g);
@@ -482,12 +513,12 @@ int graph_replace_input(TilewrightGraph* g, int entry, TwArray* array, bool borr
     return tw_fail("an input's memory must be aligned to %d bytes; copy it with set_input, or allocate it with nd.empty",
                    TW_ALIGNMENT);
   }
-  if (e->prepared) g->stale = true;
+  if (e->feeds_once) g->stale = true;
   return replace_array(g, entry, array, borrowed);
 }
 
 void graph_expose_input(TilewrightGraph* g, int entry) {
-  if (g->entries[entry].prepared) g->stale = g->exposed = true;
+  if (g->entries[entry].feeds_once) g->stale = g->exposed = true;
 }
 
 int TilewrightGraphSetInputAt(TilewrightGraph* g, int index, const DLTensor* value) {
@@ -495,7 +526,7 @@ int TilewrightGraphSetInputAt(TilewrightGraph* g, int index, const DLTensor* val
   if (graph_input_entry(g, index, &entry) != 0 || check_input(g, entry, value) != 0) return -1;
   GraphEntry* e = &g->entries[entry];
   if (own_memory(g, entry) != 0) return -1;
-  if (e->prepared) g->stale = true;
+  if (e->feeds_once) g->stale = true;
   return tw_copy(value, &e->array->tensor);
 }
 
@@ -573,15 +604,15 @@ static int share_prepared(TilewrightGraph* g, TilewrightGraph* other) {
   bool same = !other->stale && g->num_nodes == other->num_nodes && g->num_entries == other->num_entries;
   for (int i = 0; same && i < g->num_entries; ++i) {
     const GraphEntry *mine = &g->entries[i], *theirs = &other->entries[i];
-    same = mine->prepared == theirs->prepared && (!mine->prepared || mine->array == theirs->array);
+    same = mine->feeds_once == theirs->feeds_once && (!mine->feeds_once || mine->array == theirs->array);
   }
-  for (int i = 0; same && i < g->num_nodes; ++i) same = g->nodes[i].once == other->nodes[i].once;
+  same = same && g->num_prepared == other->num_prepared;
+  for (int i = 0; same && i < g->num_prepared; ++i) same = g->prepared[i] == other->prepared[i];
   if (!same) return 0;
-  for (int i = 0; i < g->num_nodes; ++i) {
-    for (int e = g->row_pointers[i]; g->nodes[i].once && e < g->row_pointers[i + 1]; ++e) {
-      other->entries[e].borrowed = true;
-      if (replace_array(g, e, other->entries[e].array, true) != 0) return -1;
-    }
+  for (int i = 0; i < g->num_prepared; ++i) {
+    GraphEntry* theirs = &other->entries[g->prepared[i]];
+    theirs->borrowed = true;
+    if (replace_array(g, g->prepared[i], theirs->array, true) != 0) return -1;
   }
   g->stale = g->exposed;
   return 0;
@@ -612,9 +643,5 @@ void TilewrightGraphMemory(const TilewrightGraph* g, uint64_t* pooled_bytes, uin
     const GraphEntry* e = &g->entries[g->row_pointers[g->inputs[i]]];
     if (e->array->parent == NULL) *input_bytes += e->nbytes;
   }
-  for (int i = 0; i < g->num_nodes; ++i) {
-    for (int e = g->row_pointers[i]; g->nodes[i].once && e < g->row_pointers[i + 1]; ++e) {
-      *input_bytes += g->entries[e].nbytes;
-    }
-  }
+  for (int i = 0; i < g->num_prepared; ++i) *input_bytes += g->entries[g->prepared[i]].nbytes;
 }

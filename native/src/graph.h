@@ -17,7 +17,7 @@ typedef struct {
   int root;                /* the entry whose memory this is under another shape (through __nop), or itself */
   TwArray* array;
   bool borrowed; /* the memory is not the executor's own: replace it before writing to it */
-  bool prepared; /* of a parameter: a call that runs once reads it */
+  bool feeds_once; /* a parameter that a call that runs once reads */
   DLTensor** uses; /* arguments of calls that point at this memory; kept at the root */
   int num_uses;
 } GraphEntry;
@@ -58,8 +58,10 @@ struct TilewrightGraph {
   int num_storage;
   GraphCall* calls; /* first those that run once */
   int num_calls, num_once;
-  bool stale;    /* what runs once has not run since a parameter changed */
-  bool exposed;  /* a caller can write to such a parameter at any time */
+  int* prepared; /* entries: the results of calls that run once */
+  int num_prepared;
+  bool stale;   /* what runs once has not run since a parameter changed */
+  bool exposed; /* a caller can write to such a parameter at any time */
   DLDevice device;
   TwModule* lib;
 };

@@ -105,7 +105,10 @@ def _summary(console: Console, model: Path, output: Path, report: BuildReport, t
     for what, counts in ("convolutions", report.convolutions), ("dense layers", report.dense_layers):
         if counts:
             table.add_row(what, ", ".join(f"{count} {algorithm}" for algorithm, count in counts.items()))
-    table.add_row("weights", format_bytes(report.parameter_bytes))
+    weights = format_bytes(report.parameter_bytes)
+    if report.prepared_bytes:
+        weights += f", and {format_bytes(report.prepared_bytes)} made of them when the library is loaded"
+    table.add_row("weights", weights)
     table.add_row("activation memory, peak", format_bytes(report.activation_bytes))
     stages = ", ".join(f"{name} {report.stage_seconds[name]:.1f}" for name in _STAGES if name in report.stage_seconds)
     table.add_row("time", f"{seconds:.1f} s  ({stages})")

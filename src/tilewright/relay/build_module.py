@@ -18,6 +18,7 @@ from tilewright.relay import transform
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.te_compiler import TECompiler
+from tilewright.relay.backend.views import tensor_bytes
 from tilewright.relay.expr import Call, Function, bind, const
 from tilewright.relay.visitor import post_order_visit
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
@@ -220,10 +221,11 @@ def _fill_report(report: BuildReport, graph: Graph, target: Target) -> None:
     report.kernels = len(graph.functions)
     report.implementations = {f.name: f.implementation for f in graph.functions}
     report.schedules = {f.name: f.schedule for f in graph.functions}
-    calls = [n.attrs["func_name"] for n in graph.nodes if n.op != "null" and not n.alias]
+    calls = [n.attrs["func_name"] for n in graph.nodes if n.op != "null" and not n.alias and not n.once]
     report.kernel_calls = len(calls)
     implementations = [report.implementations[name] for name in calls]
     report.convolutions = _count([convolution_algorithm(name) for name in implementations])
     report.dense_layers = _count([dense_algorithm(name) for name in implementations])
     report.activation_bytes = graph.placement.activation_bytes
     report.parameter_bytes = sum(p.nbytes for p in graph.params.values())
+    report.prepared_bytes = sum(tensor_bytes(t) for n in graph.nodes if n.once for t in n.types)

@@ -18,6 +18,7 @@ from tilewright.relay.type_infer import infer_expr
 from tilewright.topi.cpu.winograd import transform_weight
 
 WINOGRAD = "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform"
+WEIGHT_TRANSFORM = "nn.contrib_conv2d_winograd_weight_transform"
 DATA, WEIGHT = random(2, 16, 7, 10), random(24, 16, 3, 3, seed=1)
 PACKED_WEIGHT = transform_array(WEIGHT, "OIHW", "OIHW8i8o")
 RESULT = F.conv2d(torch.tensor(DATA), torch.tensor(WEIGHT), padding=1).numpy()
@@ -108,14 +109,16 @@ def residual_block(channels: int, extent: int) -> tuple[Any, np.ndarray, np.ndar
     return func, x, F.relu(F.conv2d(inner, second, mean[1], padding=1) + t).numpy()
 
 
-def optimized(func: Any, level: str | None, target: str = "llvm -mcpu=core-avx2") -> list[Any]:
+def optimized(func: Any, level: str | None, **options: bool) -> list[Any]:
     """The calls of convolutions after the graph passes."""
-    config = {} if level is None else {"relay.conv2d.winograd": level}
+    config: dict[str, Any] = {f"relay.graph.{name}": value for name, value in options.items()}
+    if level is not None:
+        config["relay.conv2d.winograd"] = level
     with tvm.transform.PassContext(opt_level=3, config=config):
-        mod = relay.optimize(tvm.IRModule.from_expr(func), target)[0]
+        mod = relay.optimize(tvm.IRModule.from_expr(func), "llvm -mcpu=core-avx2")[0]
     calls: list[Any] = []
     relay.analysis.post_order_visit(mod["main"], lambda e: calls.append(e) if isinstance(e, relay.Call) else None)
-    return [c for c in calls if "conv2d" in c.op.name]
+    return [c for c in calls if "conv2d" in c.op.name and c.op.name != WEIGHT_TRANSFORM]
 
 
 @pytest.mark.parametrize(("level", "tiles"), [("off", []), ("2", [2, 2]), ("4", [4, 4]), (None, [4, 4])])
@@ -123,8 +126,16 @@ def test_the_option_bounds_the_tiles(level: str | None, tiles: Sequence[int]) ->
     found = optimized(residual_block(64, 28)[0], level)
     assert [c.attrs.tile_size for c in found if c.op.name == WINOGRAD] == tiles
     assert len(found) == 2
-    if tiles:
-        assert all(isinstance(c.args[1], relay.Constant) for c in found)
+
+
+@pytest.mark.parametrize("options", [{}, {"run_once": False}, {"storage_offset": False}])
+def test_weights_are_transformed_when_the_library_is_loaded_unless_told_otherwise(options: dict) -> None:
+    for call in optimized(residual_block(64, 28)[0], "4", **options):
+        weight = call.args[1]
+        if not options:
+            assert weight.op.name == WEIGHT_TRANSFORM
+            (weight,) = weight.args
+        assert isinstance(weight, relay.Constant)
 
 
 @pytest.mark.parametrize("dilation", [2, 4])

@@ -24,6 +24,7 @@ from tilewright.relay.backend.progress import report_progress
 from tilewright.relay.backend.te_compiler import LoweredFunction, TECompiler
 from tilewright.relay.backend.views import Buffers, View, tensor_bytes, view_of_kernel
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.transform.fold_constant import grows_at_load
 from tilewright.relay.visitor import ExprFunctor, direct_children, post_order
 from tilewright.runtime.ndarray import NDArray, numpy_view
 
@@ -46,7 +47,8 @@ class Entry:
 class GraphNode:
     """A node of the graph; ``alias`` marks a ``__nop`` or ``__view``, whose memory is that of other tensors.
 
-    ``func`` is the function of a node that may become the ``view`` of ``parts``, or a kernel after all.
+    ``func`` is the function of a node that may become the ``view`` of ``parts``, or a kernel after all. ``once`` marks
+    a kernel that makes a parameter ready for use: one run serves all runs of the graph.
     """
 
     op: str
@@ -58,6 +60,7 @@ class GraphNode:
     view: View | None = None
     parts: list[Entry] = field(default_factory=list)
     func: Function | None = None
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -200,7 +203,10 @@ class GraphCodegen(ExprFunctor[list[Entry]]):
         lowered = self.compiler.lower(func)
         self.functions[lowered.name] = lowered
         attrs = _op_attrs(lowered.name, len(inputs), len(types)) | lowered.layout_attrs | {"hash": lowered.hash}
-        return GraphNode("tvm_op", self._unique(lowered.name), types, inputs, attrs)
+        once = _makes_ready(func) and all(self.nodes[e.node].name in self.params for e in inputs)
+        if once:
+            attrs["run_once"] = "1"
+        return GraphNode("tvm_op", self._unique(lowered.name), types, inputs, attrs, once=once)
 
     def default(self, expr: RelayExpr) -> list[Entry]:
         """Control flow, closures and data types need an executor that has them."""
@@ -255,7 +261,7 @@ class GraphCodegen(ExprFunctor[list[Entry]]):
             moved.update((e, Entry(len(self.nodes) - 1, e.index)) for e in entries)
             for entry, type_ in zip((moved[e] for e in entries), node.types, strict=True):
                 if not node.alias:
-                    buffers.add(entry, tensor_bytes(type_), fixed=node.op == "null")
+                    buffers.add(entry, tensor_bytes(type_), fixed=node.op == "null" or node.once)
                 elif node.attrs["func_name"] == "__nop":
                     buffers.view(entry, node.inputs[0])
         return [moved[e] for e in heads]
@@ -334,6 +340,11 @@ class GraphCodegen(ExprFunctor[list[Entry]]):
             for owner in buffers.under(entry, tensor_bytes(self._type_of(entry))):
                 lifetimes[owner].last = max(lifetimes[owner].last, step)
         return lifetimes
+
+
+def _makes_ready(func: Function) -> bool:
+    """Whether a kernel is an operator alone that waits until the library is loaded."""
+    return isinstance(func.body, Call) and isinstance(func.body.op, Op) and grows_at_load(func.body.op)
 
 
 def _with_reshaped(heads: Sequence[Entry], nodes: Sequence[GraphNode]) -> set[Entry]:

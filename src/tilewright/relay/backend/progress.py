@@ -49,7 +49,8 @@ class BuildReport:
 
     ``implementations`` and ``schedules`` say how each kernel is computed, and the choices of its template, if any;
     ``convolutions`` counts the convolutions of each algorithm: "direct", "depthwise", "Winograd F(4x4)", ...;
-    ``dense_layers`` the layers by "direct" products and by "Strassen"'s method.
+    ``dense_layers`` the layers by "direct" products and by "Strassen"'s method. ``prepared_bytes`` is what weights take
+    that are made ready from others when the library is loaded.
     """
 
     stage_seconds: dict[str, float] = field(default_factory=dict)
@@ -62,6 +63,7 @@ class BuildReport:
     dense_layers: dict[str, int] = field(default_factory=dict)
     activation_bytes: int = 0
     parameter_bytes: int = 0
+    prepared_bytes: int = 0
     cpu_features: tuple[str, ...] = ()
 
     @contextlib.contextmanager

@@ -98,6 +98,7 @@ class OpDef:
     pattern: ClassVar[OpPattern] = OpPattern.OPAQUE
     non_computational: ClassVar[bool] = False  # no kernel: vm.*, memory.*
     stateful: ClassVar[bool] = False  # not to be merged or removed
+    grows: ClassVar[bool] = False  # makes weights ready for use, and larger: see FoldConstant
     takes_injective: ClassVar[bool] = False  # its kernel may work out transposed or sliced operands as it reads them
     op: ClassVar[Op]
 
@@ -116,6 +117,7 @@ class OpDef:
         op.set_attr("TOpPattern", cls.pattern)
         op.set_attr("TNonComputational", cls.non_computational)
         op.set_attr("TOpIsStateful", cls.stateful)
+        op.set_attr("TGrows", cls.grows)
         op.set_attr("TTakesInjective", cls.takes_injective)
         for method, key in HOOKS.items():
             if hasattr(cls, method):

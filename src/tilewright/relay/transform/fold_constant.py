@@ -10,7 +10,9 @@ after::
     multiply(%x, meta[relay.Constant][0])
 
 An operator's numpy meaning (``OpDef.evaluate``) gives the value; an operator without one is compiled for this
-machine and run. Operators with side effects, or that draw random numbers, are left alone.
+machine and run. Operators with side effects, or that draw random numbers, are left alone. So are operators that make
+weights ready for use and larger (``OpDef.grows``): the executor runs them once, and the library stays small. With the
+option ``relay.graph.run_once`` off they are evaluated too.
 """
 
 from __future__ import annotations
@@ -31,6 +33,14 @@ from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, substitute
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.ndarray import numpy_view
+
+PassContext.register_option(
+    "relay.graph.run_once",
+    bool,
+    True,
+    "make weights ready that grow by it (Winograd's) when a library is loaded; False does so when it is compiled: the "
+    "library is larger, is ready at once, and its processes share that memory",
+)
 
 _SHAPE_OPS = frozenset({"shape_of", "ndarray_size"})
 
@@ -54,6 +64,12 @@ def as_constant(value: Any, type_: Any) -> RelayExpr:
     # what the operator gave may be a view: a transposed weight is copied once, to its place
     np.copyto(numpy_view(data, writable=True), np.reshape(value, type_.concrete_shape), casting="unsafe")
     return const(data).with_checked_type(type_)
+
+
+def grows_at_load(op: Op) -> bool:
+    """Whether an operator on weights waits until the library is loaded; TVM 0.8's executor would run it every time."""
+    option = PassContext.current().option
+    return bool(op.get_attr("TGrows") and option("relay.graph.run_once") and option("relay.graph.storage_offset"))
 
 
 class _ConstantFolder(ExprMutator):
@@ -87,6 +103,8 @@ class _ConstantFolder(ExprMutator):
         if post.op.get_attr("TOpIsStateful") or post.op.get_attr("TNonComputational"):
             return post
         if post.op.get_attr("TOpPattern") == OpPattern.OPAQUE and not post.op.has_attr("FEvaluate"):
+            return post
+        if grows_at_load(post.op):
             return post
         arguments = [constant_value(a) for a in post.args]
         if any(a is None for a in arguments) or _is_dynamic(expr.checked_type_or_none):

@@ -17,9 +17,9 @@ def weighted_sum(row: Sequence[float], terms: Sequence[Any]) -> Any:
     for factor, term in sorted(zip(row, terms, strict=True), key=lambda pair: pair[0] < 0):
         if not factor:
             continue
-        product = term if abs(factor) == 1 else term * ops.const(abs(factor), "float32")
+        product = term if abs(factor) == 1 else term * ops.const(abs(factor), term.dtype)
         if result is None:
-            result = product if factor > 0 else ops.const(0, "float32") - product
+            result = product if factor > 0 else ops.const(0, term.dtype) - product
         else:
             result = result + product if factor > 0 else result - product
     return result

@@ -36,10 +36,13 @@ from tilewright.target.features import features
 from tilewright.topi.cpu.common import (
     PREFETCH_STEPS,
     TUNING_CANDIDATES,
+    constant_extent,
     create_schedule,
     find_anchor,
     inline_injective,
     output_tensors,
+    vector_lanes,
+    worth_threads,
 )
 from tilewright.topi.cpu.conv2d import padding_of, same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.conv2d_cost import Blocking, rounded, winograd_tiles, winograd_ways
@@ -146,15 +149,51 @@ def convolve_tiles(
 
 
 def winograd_weight_transform(weight: te.Tensor, tile_size: int) -> te.Tensor:
-    """``transform_weight`` as a computation."""
+    """``transform_weight`` as a computation, in double precision too."""
     matrix, alpha = _MATRICES[tile_size][1], tile_size + 2
+    out, channels, _, _, *blocks = get_const_tuple(weight.shape)
+    columns = te.compute(
+        (out, alpha, 3, channels, *blocks),
+        lambda o, i, x, *at: row_of(
+            matrix, i, [ops.cast("float64", weight(o, at[0], y, x, *at[1:])) for y in range(3)], _by_parity
+        ),
+        name="winograd_weight_columns",
+    )
+    return te.compute(
+        (out, alpha, alpha, channels, *blocks),
+        lambda o, i, j, *at: ops.cast(
+            weight.dtype, row_of(matrix, j, [columns(o, i, x, *at) for x in range(3)], _by_parity)
+        ),
+        name="winograd_weight",
+    )
 
-    def body(o: PrimExpr, i: PrimExpr, j: PrimExpr, c: PrimExpr, *blocks: PrimExpr) -> Any:
-        rows = [row_of(matrix, j, [weight(o, c, y, x, *blocks) for x in range(3)]) for y in range(3)]
-        return row_of(matrix, i, rows)
 
-    shape = get_const_tuple(weight.shape)
-    return te.compute((shape[0], alpha, alpha, shape[1], *shape[4:]), body, name="winograd_weight", tag="injective")
+def schedule_winograd_weight_transform(outs: Any) -> te.Schedule:
+    """Schedule ``winograd_weight_transform``: all positions of a window at a time, in vectors of the last dimension."""
+    out = output_tensors(outs)[0]
+    s = create_schedule([out])
+    if 0 in get_const_tuple(out.shape):
+        return s
+    columns, stage, lanes = out.op.input_tensors[0], s[out], vector_lanes(out.dtype)
+    o, i, j, *outer = stage.op.axis
+    vector = []
+    if (constant_extent(outer[-1]) or 0) % lanes == 0:
+        *rest, last = outer
+        block, within = stage.split(last, factor=lanes)
+        outer, vector = [*rest, block], [within]
+    stage.reorder(o, *outer, i, j, *vector)
+    step = s[columns]
+    step.set_scope("local")
+    step.compute_at(stage, outer[-1])
+    for each, unrolled in (stage, [i, j]), (step, list(step.op.axis[1:3])):
+        for axis in unrolled:
+            each.unroll(axis)
+    if vector:
+        stage.vectorize(vector[0])
+        step.vectorize(step.op.axis[-1])
+    if worth_threads(stage.op):
+        stage.parallel(o)
+    return s
 
 
 def _by_parity(row: Sequence[float], terms: Sequence[Any]) -> Any:

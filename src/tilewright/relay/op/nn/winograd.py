@@ -1,8 +1,8 @@
 """Winograd convolution of packed channels: the convolution of transformed weights, and the transform of the weights.
 
 AlterOpLayout chooses them for 3x3 convolutions of constant weights that are faster so (``choose_winograd_tile`` in
-``topi.cpu.conv2d_cost``); FoldConstant then transforms the weights. The option ``relay.conv2d.winograd`` bounds the
-rounding error.
+``topi.cpu.conv2d_cost``). The weights are transformed when the library is loaded (``OpDef.grows``). The option
+``relay.conv2d.winograd`` bounds the rounding error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import conv_extent
-from tilewright.relay.op.op import schedule_injective
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
 from tilewright.relay.op.transform.layout import layout_transform
@@ -67,6 +66,10 @@ class WinogradWeightTransformAttrs(Attrs):
     tile_size: int = 4
 
 
+def _schedule_weight_transform(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
+    return winograd.schedule_winograd_weight_transform(outs)
+
+
 class ContribConv2DWinogradWeightTransform(OpDef):
     """Weights (O, I, 3, 3, ...) as ``nn.contrib_conv2d_winograd_NCHWc_without_weight_transform`` takes them."""
 
@@ -74,7 +77,8 @@ class ContribConv2DWinogradWeightTransform(OpDef):
     inputs = ("weight",)
     attrs_type = WinogradWeightTransformAttrs
     pattern = OpPattern.OPAQUE
-    schedule = staticmethod(schedule_injective)
+    grows = True
+    schedule = staticmethod(_schedule_weight_transform)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -93,7 +97,7 @@ class ContribConv2DWinogradWeightTransform(OpDef):
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """When the weights are no constants."""
+        """Of weights in any layout."""
         return [winograd.winograd_weight_transform(inputs[0], int(attrs.tile_size))]
 
     @staticmethod
