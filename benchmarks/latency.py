@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -35,17 +36,20 @@ from .report import OURS, Build, EngineResult, ModelResult, as_json, geometric_m
 
 @dataclass(frozen=True)
 class Plan:
-    """How long to measure: `rounds` turns of blocks of about `block_seconds`, each after `pause_seconds` of
-    quiet.
+    """How long to measure: `processes` of every engine one after the other, in each `rounds` turns of blocks of about
+    `block_seconds`, each after `pause_seconds` of quiet.
+
+    Which pages of memory a process gets changes its speed for all its life.
     """
 
+    processes: int
     rounds: int
     block_seconds: float
     pause_seconds: float
 
 
-THOROUGH = Plan(rounds=10, block_seconds=1.0, pause_seconds=0.3)
-QUICK = Plan(rounds=3, block_seconds=0.3, pause_seconds=0.2)
+THOROUGH = Plan(processes=4, rounds=3, block_seconds=1.0, pause_seconds=0.3)
+QUICK = Plan(processes=3, rounds=2, block_seconds=0.3, pause_seconds=0.2)
 REPORT_COLUMNS = 130  # of a table that is not printed to a terminal
 
 
@@ -86,32 +90,56 @@ def measure_model(
 ) -> ModelResult:
     """Measure all `engines` on one model; an engine that fails is left out and its message kept."""
     result = ModelResult(name, threads, flops.count(path), {}, {})
-    with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as scratch, ExitStack() as stack:
+    with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as scratch:
         folder = Path(scratch)
         stored = folder / "inputs.npz"
         arrays = dict(inputs)
         with stored.open("wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
-        clients: dict[str, Client] = {}
-        for engine in engines:
 
-            def connect(engine: str = engine) -> Client:
-                return Client(engine, path, stored, folder, threads)
+        def connect(engine: str) -> Client:
+            return Client(engine, path, stored, folder, threads)
 
+        files = dict.fromkeys(engines, path)
+        builds: dict[str, Build] = {}
+        if OURS in files:
             try:
-                prepared, build = _compile(connect) if engine == OURS else (path, None)
-                client = stack.enter_context(connect())
-                answer = client.ask("load", path=str(prepared))
+                files[OURS], builds[OURS] = _compile(lambda: connect(OURS))
             except EngineError as error:
-                result.errors[engine] = str(error)
-                continue
-            clients[engine] = client
-            result.engines[engine] = EngineResult(answer["version"], answer["seconds"], answer["peak_mib"], build)
-        _take_turns(clients, result, plan)
-        _compare(clients, result, folder)
-        for engine, client in clients.items():
-            result.engines[engine].peak_mib = client.ask("quit")["peak_mib"]
+                result.errors[OURS] = str(error)
+        for turn in range(plan.processes):
+            with ExitStack() as stack:
+                clients: dict[str, Client] = {}
+                for engine in (engine for engine in engines if engine not in result.errors):
+                    if turn and engine in builds:
+                        files[engine] = _moved(files[engine])
+                    try:
+                        clients[engine] = stack.enter_context(connect(engine))
+                        answer = clients[engine].ask("load", path=str(files[engine]))
+                    except EngineError as error:
+                        result.errors[engine] = str(error)
+                        result.engines.pop(engine, None)
+                        clients.pop(engine, None)
+                        continue
+                    if engine not in result.engines:
+                        result.engines[engine] = EngineResult(
+                            answer["version"], answer["seconds"], answer["peak_mib"], builds.get(engine)
+                        )
+                _take_turns(clients, result, plan)
+                if not turn:
+                    _compare(clients, result, folder)
+                for engine, client in clients.items():
+                    peak_mib = client.ask("quit")["peak_mib"]
+                    result.engines[engine].peak_mib = max(result.engines[engine].peak_mib, peak_mib)
     return result
+
+
+def _moved(library: Path) -> Path:
+    """The library in other pages of memory, which are those of its file."""
+    copy = library.with_stem(library.stem + "_")
+    shutil.copyfile(library, copy)
+    library.unlink()
+    return copy
 
 
 def _compile(connect: Callable[[], Client]) -> tuple[Path, Build]:

@@ -17,7 +17,7 @@ from rich.console import Console
 from benchmarks import latency, report
 from tilewright.testing import zoo
 
-PLAN = latency.Plan(rounds=2, block_seconds=0.01, pause_seconds=0.0)
+PLAN = latency.Plan(processes=2, rounds=2, block_seconds=0.01, pause_seconds=0.0)
 MACHINE = Machine({"wide": {1: 100.0, 2: 200.0}}, {"DRAM": {1: 1.0, 2: 1.0}}, {"DRAM": {1: 10.0, 2: 20.0}})
 
 
@@ -34,7 +34,7 @@ def test_peers_are_measured_and_agree(tmp_path: Path) -> None:
     assert result.errors == {}
     assert list(result.engines) == peers
     for engine in result.engines.values():
-        assert len(engine.blocks) == PLAN.rounds
+        assert len(engine.blocks) == PLAN.processes * PLAN.rounds
         assert 0 < engine.median < 0.1
         assert engine.difference is not None
         assert engine.difference < 1e-4
