@@ -10,7 +10,8 @@ typedef struct {
   size_t json_size;
   char* name;
   TwParams params;
-  TwPrepared prepared; /* under lock */
+  TwPrepared prepared; /* under lock, as is lent */
+  bool lent;           /* a caller has had a parameter and may write to it: executors to come must look again */
   pthread_mutex_t lock;
 } Factory;
 
@@ -39,7 +40,8 @@ static TwModule* first_import(const TwModule* m) { return m->num_imports == 0 ? 
 static int new_executor(TwModule* self, DLDevice device, TilewrightGraph** out) {
   Factory* f = self->data;
   pthread_mutex_lock(&f->lock);
-  int rc = tw_graph_create(f->json, f->json_size, first_import(self), device, &f->params, &f->prepared, out);
+  TwPrepared* prepared = f->lent ? NULL : &f->prepared;
+  int rc = tw_graph_create(f->json, f->json_size, first_import(self), device, &f->params, prepared, out);
   pthread_mutex_unlock(&f->lock);
   return rc;
 }
@@ -90,9 +92,12 @@ static int get_param_name(TVMValue* args, int* codes, int n, TVMRetValueHandle r
 }
 
 static int get_param(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
-  const Factory* f = ((TwModule*)resource)->data;
+  Factory* f = ((TwModule*)resource)->data;
   size_t i;
   if (param_argument(f, args, codes, n, &i) != 0) return -1;
+  pthread_mutex_lock(&f->lock);
+  f->lent = true;
+  pthread_mutex_unlock(&f->lock);
   tw_return_handle(ret, tw_array_retain(f->params.arrays[i]), kTVMNDArrayHandle);
   return 0;
 }
@@ -197,6 +202,7 @@ static int create_factory(TVMValue* args, int* codes, int n, TVMRetValueHandle r
   if (n % 2 == 0) return tw_fail("%s: parameters must come as pairs of name and array", who);
   Factory* f = new_factory(json.data, json.size, name);
   if (f == NULL) return -1;
+  f->lent = true;
   size_t count = (size_t)(n - 3) / 2;
   f->params.names = calloc(count + 1, sizeof(char*));
   f->params.arrays = calloc(count + 1, sizeof(TwArray*));

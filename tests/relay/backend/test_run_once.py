@@ -88,6 +88,23 @@ def test_a_parameter_that_changes_is_made_ready_again(at_load: Any) -> None:
     np.testing.assert_array_equal(result(first), want)
 
 
+@pytest.mark.parametrize("loaded", [False, True])
+def test_executors_made_after_a_change_in_place_have_it(loaded: bool, tmp_path: Path) -> None:
+    factory = build()
+    if loaded:
+        factory.export_library(str(tmp_path / "model.so"))
+        library = tvm.runtime.load_module(str(tmp_path / "model.so"))
+        get_param = library.get_function("get_param")
+        params = [get_param(i) for i in range(library.get_function("get_num_params")())]
+    else:
+        library, params = factory, list(factory.get_params().values())
+    assert np.any(result(graph_executor.GraphModule(library["default"](CPU))))
+    for value in params:
+        if value.shape[2:4] == (3, 3):
+            value.copyfrom(np.zeros(value.shape, "float32"))
+    assert np.all(result(graph_executor.GraphModule(library["default"](CPU))) == 0)
+
+
 def test_a_parameter_changed_in_place_is_made_ready_again(at_load: Any) -> None:
     params = {name: tvm.nd.array(value.numpy()) for name, value in at_load.get_params().items()}
     module = graph_executor.create(at_load.get_graph_json(), at_load.get_lib(), CPU)
