@@ -108,30 +108,34 @@ def measure_model(
             except EngineError as error:
                 result.errors[OURS] = str(error)
         for turn in range(plan.processes):
+            if turn and OURS in result.engines:
+                files[OURS] = _moved(files[OURS])
             with ExitStack() as stack:
                 clients: dict[str, Client] = {}
                 for engine in (engine for engine in engines if engine not in result.errors):
-                    if turn and engine in builds:
-                        files[engine] = _moved(files[engine])
-                    try:
-                        clients[engine] = stack.enter_context(connect(engine))
-                        answer = clients[engine].ask("load", path=str(files[engine]))
-                    except EngineError as error:
-                        result.errors[engine] = str(error)
-                        result.engines.pop(engine, None)
-                        clients.pop(engine, None)
-                        continue
-                    if engine not in result.engines:
-                        result.engines[engine] = EngineResult(
-                            answer["version"], answer["seconds"], answer["peak_mib"], builds.get(engine)
-                        )
+                    client = stack.enter_context(connect(engine))
+                    if _load(client, files[engine], builds.get(engine), result):
+                        clients[engine] = client
                 _take_turns(clients, result, plan)
                 if not turn:
                     _compare(clients, result, folder)
                 for engine, client in clients.items():
-                    peak_mib = client.ask("quit")["peak_mib"]
-                    result.engines[engine].peak_mib = max(result.engines[engine].peak_mib, peak_mib)
+                    measured = result.engines[engine]
+                    measured.peak_mib = max(measured.peak_mib, client.ask("quit")["peak_mib"])
     return result
+
+
+def _load(client: Client, path: Path, build: Build | None, result: ModelResult) -> bool:
+    """Have an engine load its file; one that cannot is left out of the result and its message kept."""
+    try:
+        answer = client.ask("load", path=str(path))
+    except EngineError as error:
+        result.errors[client.engine] = str(error)
+        result.engines.pop(client.engine, None)
+        return False
+    first = EngineResult(answer["version"], answer["seconds"], answer["peak_mib"], build)
+    result.engines.setdefault(client.engine, first)
+    return True
 
 
 def _moved(library: Path) -> Path:

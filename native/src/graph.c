@@ -113,7 +113,7 @@ static int allocate_prepared(TilewrightGraph* g) {
   for (int i = 0; i < g->num_prepared; ++i) {
     size_t nbytes = g->entries[g->prepared[i]].nbytes;
     if (nbytes > INT64_MAX / 4 || total > INT64_MAX / 2) return tw_out_of_memory(nbytes);
-    total += (int64_t)tw_aligned_size(nbytes);
+    total += (int64_t)tw_round_up(nbytes, TW_ALIGNMENT);
   }
   TwArray* memory = tw_array_new(&total, 1, (DLDataType){kDLUInt, 8, 1}, g->device);
   if (memory == NULL) return -1;
@@ -123,7 +123,7 @@ static int allocate_prepared(TilewrightGraph* g) {
     GraphEntry* e = &g->entries[g->prepared[i]];
     e->array = tw_array_view(memory, offset, e->shape, e->ndim, e->type);
     if (e->array == NULL) rc = -1;
-    offset += tw_aligned_size(e->nbytes);
+    offset += tw_round_up(e->nbytes, TW_ALIGNMENT);
   }
   tw_array_release(memory);
   return rc;
@@ -341,7 +341,8 @@ static int own_memory(TilewrightGraph* g, int entry) {
 
 /* Runs what runs once where that is due. */
 static int run_once(TilewrightGraph* g) {
-  for (int i = 0; g->stale && i < g->num_once; ++i) {
+  if (!g->stale) return 0;
+  for (int i = 0; i < g->num_once; ++i) {
     int node = g->calls[i].node;
     for (int e = g->row_pointers[node]; e < g->row_pointers[node + 1]; ++e) {
       if (own_memory(g, e) != 0) return -1;
@@ -354,7 +355,7 @@ static int run_once(TilewrightGraph* g) {
 
 int TilewrightGraphRun(TilewrightGraph* g) {
   tw_clear_error();
-  if (g->stale && run_once(g) != 0) return -1;
+  if (run_once(g) != 0) return -1;
   for (int i = g->num_once; i < g->num_calls; ++i) {
     if (run_call(g, &g->calls[i]) != 0) return -1;
   }
@@ -371,7 +372,7 @@ int TilewrightGraphTimeNodes(TilewrightGraph* g, int number, double* seconds) {
   if (number < 1) return tw_fail("the number of runs must be 1 or more, not %d", number);
   tw_clear_error();
   for (int i = 0; i < g->num_nodes; ++i) seconds[i] = 0;
-  if (g->stale && run_once(g) != 0) return -1;
+  if (run_once(g) != 0) return -1;
   for (int run = 0; run < number; ++run) {
     double start = tw_now();
     for (int i = g->num_once; i < g->num_calls; ++i) {
@@ -389,7 +390,7 @@ int TilewrightGraphDebugGetOutput(TilewrightGraph* g, int node_index, DLTensor* 
     return tw_fail("node %d is out of range: the graph has %d nodes", node_index, g->num_nodes);
   }
   tw_clear_error();
-  if (g->stale && run_once(g) != 0) return -1;
+  if (run_once(g) != 0) return -1;
   for (int i = g->num_once; i < g->num_calls && g->calls[i].node <= node_index; ++i) {
     if (run_call(g, &g->calls[i]) != 0) return -1;
   }

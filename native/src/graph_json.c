@@ -32,6 +32,11 @@ static const char* string_member(const Json* object, const char* key) {
   return m != NULL && m->kind == JSON_STRING ? m->text : NULL;
 }
 
+static bool is_set(const Json* object, const char* key) {
+  const char* text = string_member(object, key);
+  return text != NULL && strcmp(text, "1") == 0;
+}
+
 static void* zeros(size_t count, size_t size) {
   void* p = calloc(count + 1, size);
   if (p == NULL) tw_out_of_memory(count * size);
@@ -90,16 +95,14 @@ static int read_operator(TilewrightGraph* g, int index, const Json* json) {
   GraphNode* node = &g->nodes[index];
   const Json* attrs = json_member(json, "attrs");
   const char* function = string_member(attrs, "func_name");
-  const char* flatten = string_member(attrs, "flatten_data");
-  const char* once = string_member(attrs, "run_once");
   const char* outputs = string_member(attrs, "num_outputs");
   const Json* inputs = array_member(json, "inputs");
   if (inputs == NULL) return -1;
   if (function == NULL) return tw_fail("bad graph JSON: node \"%s\" has no \"func_name\"", node->name);
   node->function = tw_strdup(function);
   if (node->function == NULL) return tw_out_of_memory(strlen(function));
-  node->flatten = flatten != NULL && strcmp(flatten, "1") == 0;
-  node->once = once != NULL && strcmp(once, "1") == 0;
+  node->flatten = is_set(attrs, "flatten_data");
+  node->once = is_set(attrs, "run_once");
   if (outputs != NULL && atoi(outputs) != g->row_pointers[index + 1] - g->row_pointers[index]) {
     return tw_fail("bad graph JSON: node \"%s\": \"num_outputs\" and \"node_row_ptr\" differ", node->name);
   }

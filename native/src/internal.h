@@ -52,8 +52,8 @@ char* tw_strdup(const char* text);
 /* Memory of a huge page and more lies in huge pages where the system has them. */
 #define TW_HUGE_PAGE ((size_t)2 << 20)
 void* tw_aligned_alloc(size_t nbytes, size_t alignment);
-/* nbytes rounded up to a multiple of TW_ALIGNMENT. */
-size_t tw_aligned_size(size_t nbytes);
+/* nbytes rounded up to a multiple of unit. */
+size_t tw_round_up(size_t nbytes, size_t unit);
 /* Asks for huge pages. It costs no memory; where it cannot be done, nothing changes. */
 void tw_advise_huge_pages(void* start, size_t nbytes);
 /* Seconds on a clock that never goes back. */

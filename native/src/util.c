@@ -24,7 +24,7 @@ void* tw_aligned_alloc(size_t nbytes, size_t alignment) {
   return p;
 }
 
-size_t tw_aligned_size(size_t nbytes) { return (nbytes + TW_ALIGNMENT - 1) / TW_ALIGNMENT * TW_ALIGNMENT; }
+size_t tw_round_up(size_t nbytes, size_t unit) { return (nbytes + unit - 1) / unit * unit; }
 
 void tw_advise_huge_pages(void* start, size_t nbytes) {
 #ifdef MADV_HUGEPAGE

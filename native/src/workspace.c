@@ -43,8 +43,7 @@ void* TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes, 
     best = largest_free != NULL ? largest_free : new_block(t);
     if (best != NULL) {
       free(best->ptr);
-      size_t unit = nbytes < HUGE_FROM ? GRANULE : TW_HUGE_PAGE;
-      best->size = ((size_t)nbytes + unit - 1) / unit * unit;
+      best->size = tw_round_up((size_t)nbytes, nbytes < HUGE_FROM ? GRANULE : TW_HUGE_PAGE);
       best->ptr = tw_aligned_alloc(best->size, TW_ALIGNMENT);
       if (best->ptr == NULL) best->size = 0;
     }

@@ -66,10 +66,6 @@ class WinogradWeightTransformAttrs(Attrs):
     tile_size: int = 4
 
 
-def _schedule_weight_transform(attrs: Any, outs: Sequence[Any], target: Target) -> Any:
-    return winograd.schedule_winograd_weight_transform(outs)
-
-
 class ContribConv2DWinogradWeightTransform(OpDef):
     """Weights (O, I, 3, 3, ...) as ``nn.contrib_conv2d_winograd_NCHWc_without_weight_transform`` takes them."""
 
@@ -78,7 +74,7 @@ class ContribConv2DWinogradWeightTransform(OpDef):
     attrs_type = WinogradWeightTransformAttrs
     pattern = OpPattern.OPAQUE
     grows = True
-    schedule = staticmethod(_schedule_weight_transform)
+    schedule = staticmethod(wrap_topi_schedule(winograd.schedule_winograd_weight_transform))
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
