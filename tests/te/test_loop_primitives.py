@@ -358,6 +358,14 @@ def test_prefetch() -> None:
     assert "@tir.prefetch(" in str(_lowered(s, [a, b]))
 
 
+def test_prefetch_of_what_is_read_once() -> None:
+    a, b, s, stage = vector()
+    outer, _ = stage.split(b.op.axis[0], factor=4)
+    stage.prefetch(a, outer, 1, stream=True)
+    assert 'attr [A] "prefetch_stream" = 1;' in loops(s, [a, b])
+    assert "dtype=handle), 0, 0, 1, dtype=handle)" in str(_lowered(s, [a, b]))  # to be read, of no locality
+
+
 def test_prefetch_for_an_outer_loop() -> None:
     a, b, s, stage = vector()
     outer, inner = stage.split(b.op.axis[0], factor=4)
@@ -407,7 +415,7 @@ def test_reduction_loop_outside_has_a_nest_of_its_own_for_the_start() -> None:
 
 
 def _errors() -> dict[str, tuple[object, str]]:
-    _, b, s, stage = vector()
+    data, b, s, stage = vector()
     _, m, _, mstage = matrix()
     _, r, _, rstage = row_sum()
     _, cb, cc, cs = chain()
@@ -436,6 +444,9 @@ def _errors() -> dict[str, tuple[object, str]]:
         "inline an output": (lambda: cs[cc].compute_inline(), "output of the schedule"),
         "inline a reduction": (lambda: rstage.compute_inline(), "reduction cannot be inlined"),
         "double buffer an output": (lambda: stage.double_buffer(), "output of the schedule"),
+        "keep nothing until a later iteration": (
+            lambda: stage.prefetch(data, i, 1, ahead=i, stream=True), "must stay in a cache until then"
+        ),
         "prefetch what is not read": (lambda: stage.prefetch(m, i, 1), "not read by this stage"),
         "align a loop": (lambda: far[m].storage_align(a, 8, 0), "axis of the operation"),
         "unknown tensor": (lambda: s[cc], "C is not part of this schedule, whose stages are A, B"),

@@ -19,7 +19,7 @@ from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.te_compiler import TECompiler
 from tilewright.relay.backend.views import tensor_bytes
-from tilewright.relay.expr import Call, Function, bind, const
+from tilewright.relay.expr import Call, Constant, Function, bind, const
 from tilewright.relay.visitor import post_order_visit
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.ndarray import NDArray
@@ -146,7 +146,8 @@ def build(
             module = Sequential([transform.IsolateViews(), transform.FuseOps()], name="relay.fuse")(module)
         with report.stage("lower"):
             kernels = ModuleBuilder(chosen)
-            graph = GraphCodegen(TECompiler(chosen, kernels.add, mod_name)).codegen(module["main"])
+            compiler = TECompiler(chosen, kernels.add, mod_name, _constant_bytes(module["main"]))
+            graph = GraphCodegen(compiler).codegen(module["main"])
     with report.stage("codegen"):
         library = kernels.finish()
     _fill_report(report, graph, chosen)
@@ -191,6 +192,18 @@ def _count_operators(func: Function) -> int:
 
     post_order_visit(func, visit)
     return count
+
+
+def _constant_bytes(func: Function) -> int:
+    """Size of the constants of ``func``."""
+    arrays: dict[int, int] = {}
+
+    def visit(expr: RelayExpr) -> None:
+        if isinstance(expr, Constant):
+            arrays[id(expr.data)] = expr.data.nbytes
+
+    post_order_visit(func, visit)
+    return sum(arrays.values())
 
 
 def convolution_algorithm(implementation: str) -> str:

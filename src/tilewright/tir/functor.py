@@ -560,7 +560,7 @@ class StmtMutator(_Functor[PrimExpr]):
     def visit_prefetch(self, s: Prefetch) -> Stmt:
         """Rebuild with new bounds."""
         bounds = tuple([self.visit_range(r) for r in s.bounds])
-        return s if _same(bounds, s.bounds) else Prefetch(s.buffer, bounds)
+        return s if _same(bounds, s.bounds) else Prefetch(s.buffer, bounds, s.locality)
 
     def visit_attr(self, s: AttrStmt) -> Stmt:
         """Rebuild with the new value and body."""

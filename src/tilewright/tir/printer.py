@@ -330,7 +330,9 @@ class FunctionPrinter(ExprPrinter, StmtVisitor):
 
     def visit_prefetch(self, x: s.Prefetch) -> None:
         """A hint."""
-        self.emit(f"prefetch({self.buffer(x.buffer)}, [{', '.join([self.range(r) for r in x.bounds])}])")
+        bounds = ", ".join([self.range(r) for r in x.bounds])
+        locality = "" if x.locality == 3 else f", {x.locality}"
+        self.emit(f"prefetch({self.buffer(x.buffer)}, [{bounds}]{locality})")
 
     def visit_attr(self, x: s.AttrStmt) -> None:
         """An attribute over the statements below."""

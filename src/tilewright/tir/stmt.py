@@ -174,10 +174,17 @@ class BufferRealize(Stmt):
 
 
 class Prefetch(Stmt):
-    """Hint that the region ``bounds`` of ``buffer`` will be read."""
+    """Hint that the region ``bounds`` of ``buffer`` will be read.
+
+    ``locality`` says how long caches should keep it, as in LLVM: 3 as long as they can, 0 no longer than until then.
+    """
 
     buffer: Buffer
     bounds: tuple[Range, ...]
+    locality: int
+
+    def __init__(self, buffer: Buffer, bounds: Sequence[Range], locality: int = 3, span: object = None) -> None:
+        self._init(buffer, tuple(bounds), locality)
 
 
 class AttrStmt(Stmt):

@@ -9,8 +9,10 @@ import torch
 import torch.nn.functional as F
 from tests.topi.harness import close, compiled, pack_channels, pack_kernel, random
 
+import tilewright as tvm
 from tilewright import autotvm, te, topi
 from tilewright.target import Target
+from tilewright.topi.cpu.common import weights_of_network
 
 T = torch.tensor
 TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64"]
@@ -217,6 +219,34 @@ def test_cores_take_groups_of_rows_where_these_are_many(cores: int, rows: int, g
     assert s is not None
     assert chosen["row_groups"].val == groups
     assert -(-rows // chosen["tile_m"].size[-1]) % groups == 0
+
+
+LARGE = "llvm -mcpu=haswell -num-cores=1"  # for weights that are larger than a second-level cache
+
+
+@pytest.mark.parametrize("network_bytes", [0, 1 << 40])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_large_weights_of_few_rows_are_fetched_ahead(rows: int, network_bytes: int) -> None:
+    x, w = random(rows, 600), random(1024, 600) / 16
+    packed = np.ascontiguousarray(w.reshape(64, 16, 600).transpose(0, 2, 1))
+    with weights_of_network(network_bytes):
+        found = compiled(topi.cpu.dense_pack, x, packed, schedule=topi.cpu.schedule_dense_pack, target=LARGE)
+        plain = compiled(topi.nn.dense, x, w, schedule=topi.cpu.schedule_dense, target=LARGE)
+    close(found, x @ w.T)
+    close(plain, x @ w.T)
+
+
+@pytest.mark.parametrize(("network_bytes", "locality"), [(0, 3), (1 << 40, 0)])
+@pytest.mark.parametrize("pack", [True, False])
+def test_caches_need_not_keep_weights_that_memory_gives_in_every_run(
+    pack: bool, network_bytes: int, locality: int
+) -> None:
+    data, weight = te.placeholder((1, 600), name="x"), te.placeholder((64, 600, 16) if pack else (1024, 600), name="w")
+    with Target(LARGE), weights_of_network(network_bytes):
+        product = topi.cpu.dense_pack(data, weight) if pack else topi.nn.dense(data, weight)
+        schedule = topi.cpu.schedule_dense_pack if pack else topi.cpu.schedule_dense
+        lowered = str(tvm.lower(schedule([product]), [data, weight, product]))
+    assert f", 0, {locality}, 1, dtype=handle)" in lowered
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 10, 32), (5, 33, 64), (16, 100, 7), (1, 1000, 512)])

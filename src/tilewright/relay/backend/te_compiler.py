@@ -32,6 +32,7 @@ from tilewright.target.build import ModuleBuilder
 from tilewright.target.target import Target
 from tilewright.te.lower import lower as lower_schedule
 from tilewright.tir.function import PrimFunc
+from tilewright.topi.cpu.common import weights_of_network
 
 _MAX_NAME_LENGTH = 80
 
@@ -193,12 +194,18 @@ def kernel_name(operators: Sequence[str], suffix: str) -> str:
 
 
 class TECompiler:
-    """Lowers primitive functions for one target, each distinct one once; ``emit`` gets each kernel as it is ready."""
+    """Lowers primitive functions for one target, each distinct one once; ``emit`` gets each kernel as it is ready.
 
-    def __init__(self, target: Target, emit: Callable[[PrimFunc], None], mod_name: str = "default") -> None:
+    ``weight_bytes``: size of all weights of the network, by which schedules tell whether they stay in a cache.
+    """
+
+    def __init__(
+        self, target: Target, emit: Callable[[PrimFunc], None], mod_name: str = "default", weight_bytes: int = 0
+    ) -> None:
         self.target = target
         self.emit = emit
         self.mod_name = mod_name
+        self.weight_bytes = weight_bytes
         self.cache: dict[str, LoweredFunction] = {}
         self._names: dict[str, None] = {}
 
@@ -211,7 +218,7 @@ class TECompiler:
         return found
 
     def _lower(self, func: Function, digest: str) -> LoweredFunction:
-        with self.target:
+        with self.target, weights_of_network(self.weight_bytes):
             inputs, outputs, schedule, builder = build_schedule(func, self.target)
             name = self._unique(kernel_name(builder.names, digest))
             prim_func = lower_schedule(schedule, [*inputs, *outputs], name=name)[name]

@@ -282,12 +282,12 @@ class ScheduleLowering:
         elif init:
             self.bounds.loops[var] = r
         frames.append(lambda body: For(var, ops.const(0, var.dtype), r.extent, kind, body))
-        for tensor, offset, outer in attr.prefetch if not init else ():
-            ahead = AttrStmt(self.buffers[tensor], "prefetch_scope", offset, Evaluate(0))
-            if outer is not None:
-                which = ops.call_pure("tir.tvm_tuple", "handle", outer.var, offset)
-                ahead = ahead.replace(attr_key="prefetch_share", value=which)
-            frames.append(lambda body, a=ahead: a.replace(body=body))  # type: ignore[misc]
+        for ahead in attr.prefetch if not init else ():
+            key, which = "prefetch_stream" if ahead.stream else "prefetch_scope", ahead.offset
+            if ahead.loop is not None:
+                key, which = "prefetch_share", ops.call_pure("tir.tvm_tuple", "handle", ahead.loop.var, which)
+            hint = AttrStmt(self.buffers[ahead.tensor], key, which, Evaluate(0))
+            frames.append(lambda body, a=hint: a.replace(body=body))  # type: ignore[misc]
         return value
 
     def _thread(self, iv: IterVar, thread: IterVar, r: Range, frames: list[Frame]) -> PrimExpr:

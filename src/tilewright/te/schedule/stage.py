@@ -73,13 +73,23 @@ class AttachType(enum.Enum):
     SCAN_UPDATE = "scan_update"
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """What ``Stage.prefetch`` was asked for: ``tensor``, ``offset`` iterations ahead, of ``loop`` unless None."""
+
+    tensor: Tensor
+    offset: PrimExpr
+    loop: IterVar | None
+    stream: bool
+
+
 @dataclass
 class IterVarAttr:
     """What the primitives say about one loop."""
 
     iter_type: IterVarType = IterVarType.DataPar
     bind_thread: IterVar | None = None
-    prefetch: list[tuple[Tensor, PrimExpr, IterVar | None]] = field(default_factory=list)
+    prefetch: list[Ahead] = field(default_factory=list)
     tensor_intrin: Any = None
     dim_align_factor: int = 0
     dim_align_offset: int = 0
@@ -472,7 +482,9 @@ class Stage:
         self._position(var, "pragma")
         self.attr(var).pragmas.append((pragma_type, pragma_value))
 
-    def prefetch(self, tensor: Tensor, var: IterVar, offset: Any, ahead: IterVar | None = None) -> None:
+    def prefetch(
+        self, tensor: Tensor, var: IterVar, offset: Any, ahead: IterVar | None = None, stream: bool = False
+    ) -> None:
         """Fetch what ``tensor`` gives ``offset`` iterations of ``var`` later.
 
         args:
@@ -483,6 +495,7 @@ class Stage:
                 instead. What its later iteration reads is shared out evenly over all iterations of ``var`` inside it,
                 so that memory is kept busy all the time and never for long; it must be contiguous. Its last iteration
                 fetches for its first one in the next iteration of the loop around it.
+            stream: caches need not keep it once it was read, and rather keep other data; not together with ``ahead``
         rewrite:
             for i: s(A[i])
             ->
@@ -495,7 +508,9 @@ class Stage:
         self._position(var, "prefetch")
         if not any(tensor is t for t in self.op.input_tensors):
             raise self._fail(f"prefetch: {tensor.name} is not read by this stage")
-        self.attr(var).prefetch.append((tensor, ops.as_expr(offset), ahead))
+        if stream and ahead is not None:
+            raise self._fail("prefetch: what is fetched for a later iteration of ahead must stay in a cache until then")
+        self.attr(var).prefetch.append(Ahead(tensor, ops.as_expr(offset), ahead, stream))
 
     def storage_align(self, axis: IterVar, factor: int, offset: int) -> None:
         """Pad the stored tensor so that the stride of ``axis`` is ``k*factor + offset`` elements.

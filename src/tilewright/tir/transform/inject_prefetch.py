@@ -9,6 +9,8 @@ Before and after, for ``s[B].prefetch(A, i, 2)``::
       }                                            }
     }                                            }
 
+With ``stream=True`` the attribute is "prefetch_stream", and caches are told not to keep what was fetched.
+
 What a later iteration of an outer loop reads can be shared out over an inner one, a few cache lines at a time; for
 ``s[B].prefetch(A, j, 1, ahead=i)`` and rows of 64 floats, which are four lines, ``j`` having four iterations::
 
@@ -73,6 +75,7 @@ def domain_touched(stmt: Stmt, buffer: Buffer) -> list[Range]:
 
 
 _LINE_BYTES = 64
+_LOCALITY = {"prefetch_scope": 3, "prefetch_stream": 0}
 _SECOND_LEVEL = 2  # the locality hint for the second-level cache: a whole block would not fit the first
 
 
@@ -152,7 +155,7 @@ class _Inject(StmtMutator):
         if s.attr_key == "prefetch_share" and isinstance(s.node, Buffer):
             assert isinstance(s.value, Call)
             return seq(shared_prefetch(s.node, self.loops, *s.value.args), new.body)
-        if s.attr_key != "prefetch_scope" or not isinstance(s.node, Buffer):
+        if s.attr_key not in _LOCALITY or not isinstance(s.node, Buffer):
             return new
         region = domain_touched(new.body, s.node)
         if self.loops:
@@ -160,7 +163,7 @@ class _Inject(StmtMutator):
             ahead = {var: ops.add(var, ops.cast(var.dtype, s.value))}
             region = [Range.from_min_extent(substitute(r.min, ahead), substitute(r.extent, ahead)) for r in region]
         body = new.body.seq if isinstance(new.body, SeqStmt) else (new.body,)
-        return SeqStmt([Prefetch(s.node, tuple(region)), *body])
+        return SeqStmt([Prefetch(s.node, region, _LOCALITY[s.attr_key]), *body])
 
 
 def inject_prefetch(stmt: Stmt) -> Stmt:

@@ -256,7 +256,7 @@ class _Flatten(ScopedMutator):
         line = Var(f"prefetch.{s.buffer.name}.line", "int32")
         base = self._index(storage, s.buffer, indices + [r.min for r in rest])
         address = Call("handle", "tir.address_of", (Load(s.buffer.dtype, storage.data, base + line * step),))
-        body: Stmt = Evaluate(Call("handle", "tir.prefetch", (address, 0, 3, 1)))
+        body: Stmt = Evaluate(Call("handle", "tir.prefetch", (address, 0, s.locality, 1)))
         lines = self.analyzer.simplify(ops.floordiv(ops.add(count, step - 1), step))
         body = For(line, 0, lines, ForKind.SERIAL, body)
         for var, r in reversed(list(zip(loop_vars[:inner], bounds[:inner], strict=True))):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from tilewright import te
@@ -31,6 +33,25 @@ TUNING_CANDIDATES = 64  # choices of a knob that tuning tries, the cheapest by t
 def machine() -> CpuFeatures:
     """The processor of the current target."""
     return features()
+
+
+_network_weights: ContextVar[int] = ContextVar("network_weights", default=0)
+
+
+@contextmanager
+def weights_of_network(size: int) -> Iterator[None]:
+    """While kernels of a network with weights of ``size`` bytes in all are scheduled."""
+    token = _network_weights.set(size)
+    try:
+        yield
+    finally:
+        _network_weights.reset(token)
+
+
+def stays_in_cache(weight: te.Tensor) -> bool:
+    """Whether the last-level cache keeps ``weight``, and with it all weights of the network, until the next run."""
+    own = (element_count(weight) or 0) * dt.nbytes(weight.dtype)
+    return max(own, _network_weights.get()) <= max(machine().l2_bytes, machine().l3_bytes)
 
 
 def vector_lanes(dtype: str) -> int:
@@ -131,7 +152,7 @@ def fuse_all(stage: te.Stage, axes: Sequence[IterVar]) -> IterVar | None:
     return axes[0] if len(axes) == 1 else stage.fuse(*axes)
 
 
-def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1) -> bool:
+def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1) -> te.Stage | None:
     """Reduce the innermost reduction axis of ``tensor`` with vectors of partial results, combined at the end.
 
     Before and after, for a sum of a row of 40 elements with 8 lanes::
@@ -142,14 +163,14 @@ def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1) -> bo
         Q[0:4] = P[0:4] + P[4:8];  R[0:2] = Q[0:2] + Q[2:4];  B = R[0] + R[1]
 
     What does not fill a vector gets a loop of its own. ``registers`` vectors are used where the extent allows them.
-    False, and nothing changed, for rows shorter than a vector and for reductions of several values.
+    Gives the stage of P; None, and nothing changed, for rows shorter than a vector and reductions of several values.
     """
     stage = s[tensor]
     axis = stage.op.reduce_axis[-1]
     extent = constant_extent(axis)
     lanes = vector_lanes(tensor.dtype)
     if extent is None or extent < lanes or len(stage.op.body) > 1:
-        return False
+        return None
     while registers > 1 and (extent % (lanes * registers) and extent < 16 * lanes * registers):
         registers //= 2
     width = lanes * registers
@@ -171,7 +192,7 @@ def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1) -> bo
     if outer_axes:
         for each in stages:
             each.compute_at(s[tensor], s[tensor].op.axis[-1])
-    return True
+    return partial_stage
 
 
 def _combine_by_halves(s: te.Schedule, tensor: te.Tensor, width: int) -> list[te.Stage]:

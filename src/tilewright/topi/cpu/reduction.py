@@ -38,9 +38,9 @@ def innermost_is_reduced(op: Any) -> bool:
     return bool(last) and all(any(v in reduced for v in free_vars(index)) for index in last)
 
 
-def schedule_row_reduction(s: te.Schedule, tensor: te.Tensor) -> None:
-    """Reduce contiguous rows with vectors of partial results."""
-    reduce_in_lanes(s, tensor, 4 if machine().vector_registers >= 16 else 2)
+def schedule_row_reduction(s: te.Schedule, tensor: te.Tensor) -> te.Stage | None:
+    """Reduce contiguous rows with vectors of partial results; gives their stage, if there is one."""
+    return reduce_in_lanes(s, tensor, 4 if machine().vector_registers >= 16 else 2)
 
 
 def schedule_column_reduction(stage: te.Stage, axes: list[IterVar], dtype: str) -> IterVar | None:
