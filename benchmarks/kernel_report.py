@@ -52,8 +52,7 @@ class KernelResult:
         """The cost model's seconds, for threads that share the work evenly."""
         if self.kernel.cost is None:
             return None
-        lanes = max(peak.vector_widths().values())
-        return self.kernel.cost * lanes * 2e-9 / machine.best_gflops(1) / timing.threads
+        return self.kernel.cost * machine.lanes * 2e-9 / machine.best_gflops(1) / timing.threads
 
     def meets_target(self, timing: Timing, machine: peak.Machine) -> bool | None:
         """Whether the kernel reaches the limits that it should; None where none is set, as for what caches hold."""

@@ -28,6 +28,7 @@ import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import graph_executor
 from tilewright.runtime.module import set_num_threads
+from tilewright.target.features import features
 from tilewright.testing import zoo
 
 from . import kernel_report as report
@@ -154,9 +155,14 @@ def measure_kernel(
 
 
 def measure_models(
-    models: Sequence[str], kinds: Sequence[str], threads: Sequence[int], machine: peak.Machine, plan: Plan
+    models: Sequence[str],
+    target: str,
+    kinds: Sequence[str],
+    threads: Sequence[int],
+    machine: peak.Machine,
+    plan: Plan,
 ) -> list[KernelResult]:
-    """Compile the models and time their kernels; one that several models call is measured once.
+    """Compile the models for ``target`` and time their kernels; one that several models call is measured once.
 
     Sorted by kind, and then by the time that a run of the first model spends in them.
     """
@@ -165,7 +171,7 @@ def measure_models(
         path, inputs = find_model(model)
         module, params = relay.frontend.from_onnx(onnx.load(str(path)), {n: v.shape for n, v in inputs.items()})
         with tvm.transform.PassContext(opt_level=3):
-            factory = relay.build(module, target="llvm", params=params)
+            factory = relay.build(module, target=target, params=params)
         for kernel in kernels_of(factory):
             if kernel.kind not in kinds:
                 continue
@@ -183,6 +189,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         prog="python -m benchmarks.kernels", description="Time of each kernel of models, and its share of the peak."
     )
     options.add_argument("--models", nargs="+", default=list(zoo.names()), help="zoo names or ONNX files")
+    options.add_argument("--target", default="llvm", help="llvm, or with -mcpu another processor's code on this one")
     options.add_argument(
         "--kinds", nargs="+", default=list(KINDS), choices=KINDS, metavar="KIND", help=", ".join(KINDS)
     )
@@ -201,8 +208,8 @@ def main() -> None:
     if not console.is_terminal:
         console = Console(width=REPORT_COLUMNS)
     with console.status("Measuring"):
-        machine = peak.measure(tuple(sorted({1, *arguments.threads})))
-        results = measure_models(arguments.models, arguments.kinds, arguments.threads, machine, plan)
+        machine = peak.measure(tuple(sorted({1, *arguments.threads})), most_lanes=features(arguments.target).lanes())
+        results = measure_models(arguments.models, arguments.target, arguments.kinds, arguments.threads, machine, plan)
     groups = [
         [line for result in results if result.kernel.kind == kind for line in report.rows(result, machine)]
         for kind in KINDS
@@ -212,7 +219,7 @@ def main() -> None:
     )
     digest = report.digest(results, machine)
     console.print(as_table("By kind", report.DIGEST, digest, (0,), report.DIGEST_LEGEND))
-    settings = {"plan": asdict(plan), "models": arguments.models, "kinds": arguments.kinds}
+    settings = {"plan": asdict(plan), "models": arguments.models, "target": arguments.target, "kinds": arguments.kinds}
     write_json(arguments.json, report.as_json(results, machine, settings))
     console.print(f"Written: {arguments.json}")
     if arguments.markdown:

@@ -44,6 +44,11 @@ class Machine:
     copy_gbps: dict[str, dict[int, float]]
     read_gbps: dict[str, dict[int, float]]
 
+    @property
+    def lanes(self) -> int:
+        """Of the widest vectors that were measured."""
+        return max(vector_widths()[isa] for isa in self.gflops)
+
     def best_gflops(self, threads: int) -> float:
         """The peak of the widest instruction set with so many threads."""
         return max(by_threads[threads] for by_threads in self.gflops.values())
@@ -278,11 +283,11 @@ def cache_bytes(level: int) -> int:
     return {1: 32 * KIB, 2: MIB, 3: 16 * MIB}[level]
 
 
-def measure(thread_counts: tuple[int, ...] = (1, 2), seconds: float = 0.05) -> Machine:
-    """Measure all limits; some ten seconds with the default run length."""
+def measure(thread_counts: tuple[int, ...] = (1, 2), seconds: float = 0.05, most_lanes: int = 16) -> Machine:
+    """Measure all limits, of vectors of up to ``most_lanes``; some ten seconds with the default run length."""
     available = os.cpu_count() or 1
     counts = [threads for threads in thread_counts if threads <= available]
-    widths = vector_widths()
+    widths = {isa: lanes for isa, lanes in vector_widths().items() if lanes <= most_lanes}
     gflops: dict[str, dict[int, float]] = {}
     for isa, width in widths.items():
         gflops[isa] = {threads: fma_peak(width, threads, seconds) for threads in counts}
