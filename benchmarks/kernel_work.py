@@ -13,6 +13,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.op import Op
 from tilewright.ir.structural import structural_hash
 from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.backend.merge_rows import merge_rows
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.definition import OpPattern
@@ -94,7 +95,7 @@ def kernels_of(factory: Any) -> Iterator[Kernel]:
     nodes = [node for node in nodes if "run_once" not in node]
     names = {node["hash"]: node["func_name"] for node in nodes if "hash" in node}
     calls = Counter(node["func_name"] for node in nodes)
-    report, cpu = factory.function_metadata, features(Target(factory.target))
+    report, target = factory.function_metadata, Target(factory.target)
     seen = set()
     for expr in post_order(factory.ir_mod["main"].body):
         if not isinstance(expr, Call) or not isinstance(expr.op, Function):
@@ -104,12 +105,17 @@ def kernels_of(factory: Any) -> Iterator[Kernel]:
             continue
         seen.add(digest)
         name = names[digest]
-        yield _describe(expr.op, name, digest, calls[name], report, cpu)
+        yield _describe(expr.op, name, digest, calls[name], report, target)
 
 
-def _describe(func: Function, name: str, digest: str, calls: int, report: Any, cpu: CpuFeatures) -> Kernel:
-    operators = [e for e in post_order(func.body) if isinstance(e, Call) and isinstance(e.op, Op)]
-    anchor = max(operators, key=lambda c: c.op.get_attr("TOpPattern", OpPattern.OPAQUE))
+def _operators(func: Function) -> tuple[list[Call], Call]:
+    """The operators of a kernel, and the one whose schedule it has."""
+    found = [e for e in post_order(func.body) if isinstance(e, Call) and isinstance(e.op, Op)]
+    return found, max(found, key=lambda c: c.op.get_attr("TOpPattern", OpPattern.OPAQUE))
+
+
+def _describe(func: Function, name: str, digest: str, calls: int, report: Any, target: Target) -> Kernel:
+    operators, anchor = _operators(func)
     inputs = tuple(t for p in func.params for t in _tensors(p.checked_type))
     outputs = _tensors(func.body.checked_type)
     return Kernel(
@@ -127,7 +133,7 @@ def _describe(func: Function, name: str, digest: str, calls: int, report: Any, c
         calls,
         report.implementations[name],
         report.schedules[name],
-        modelled_cost(anchor, cpu),
+        modelled_cost(_operators(merge_rows(func, target))[1], features(target)),
     )
 
 

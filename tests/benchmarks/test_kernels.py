@@ -19,7 +19,7 @@ from tilewright.testing import zoo
 
 PLAN = kernels.Plan(repeats=1, milliseconds=1)
 RATES = {level: {1: 10.0, 2: 20.0} for level in ("L2", "L3", "DRAM")}
-MACHINE = Machine({"wide": {1: 100.0, 2: 200.0}}, RATES, RATES)
+MACHINE = Machine({"AVX2": {1: 100.0, 2: 200.0}}, RATES, RATES)
 
 
 def compiled_kernels(*outputs: relay.Expr) -> list[Kernel]:
@@ -32,7 +32,7 @@ def compiled_kernels(*outputs: relay.Expr) -> list[Kernel]:
 
 def test_kernels_of_a_small_network_are_measured(tmp_path: Path) -> None:
     path = zoo.export("squeezenet1_1", tmp_path, **zoo.small_options("squeezenet1_1"))
-    results = kernels.measure_models([str(path)], kernels.KINDS, [1, 2], MACHINE, PLAN)
+    results = kernels.measure_models([str(path)], "llvm", kernels.KINDS, [1, 2], MACHINE, PLAN)
     kinds = {result.kernel.kind for result in results}
     assert {"conv", "pool"} <= kinds
     for result in results:
@@ -101,7 +101,7 @@ def test_kind_is_that_of_the_heaviest_operator(make: object, kind: str) -> None:
 
 def test_a_kernel_that_two_models_call_is_measured_once(tmp_path: Path) -> None:
     path = zoo.export("bilstm", tmp_path, **zoo.small_options("bilstm"))
-    results = kernels.measure_models([str(path), str(path)], ["dense"], [1], MACHINE, PLAN)
+    results = kernels.measure_models([str(path), str(path)], "llvm", ["dense"], [1], MACHINE, PLAN)
     assert results
     assert all(result.models == [str(path)] * 2 for result in results)
 

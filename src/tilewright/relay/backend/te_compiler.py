@@ -23,6 +23,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.prim_ops import const as prim_const
 from tilewright.ir.structural import structural_hash
 from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.backend.merge_rows import merge_rows, with_argument_types
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy
@@ -219,10 +220,14 @@ class TECompiler:
 
     def _lower(self, func: Function, digest: str) -> LoweredFunction:
         with self.target, weights_of_network(self.weight_bytes):
-            inputs, outputs, schedule, builder = build_schedule(func, self.target)
+            merged = merge_rows(func, self.target)
+            inputs, outputs, schedule, builder = build_schedule(merged, self.target)
             name = self._unique(kernel_name(builder.names, digest))
             prim_func = lower_schedule(schedule, [*inputs, *outputs], name=name)[name]
             config = DispatchContext.current.query_of(outputs, self.target)
+        if merged is not func:
+            types = [*(p.checked_type for p in func.params), func.body.checked_type]
+            prim_func = with_argument_types(prim_func, types)
         self.emit(prim_func)
         implementation = builder.anchor.implementation
         return LoweredFunction(

@@ -6,6 +6,8 @@ inner loops hold a register tile of accumulators (see ``tiling``) over the whole
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,11 +37,12 @@ from tilewright.topi.cpu.common import (
     worth_threads,
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, divisors_up_to, even_tile
+from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, divisors_up_to, even_tile, tile_cost
 from tilewright.topi.nn.conv import inside, output_extent, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
 _MOST_VECTORS = 3  # of a block of channels
+_WORTH_MERGING = 0.97  # of the time: rows are merged below
 _WORTH_COLUMNS = 0.9  # of the time, below which tasks of columns are worth running through all weights
 
 
@@ -191,7 +194,37 @@ def _define_config(
         # Threads share rows where a core's cache holds the weights: then they read what they wrote in the layer before,
         # instead of half of it from the other cores' caches.
         streamed = weight_bytes > cpu.l2_bytes // 2
-        cfg["channels_outer"] = OtherOptionEntity(streamed and data_bytes * blocks <= weight_bytes * oh)
+        cfg["channels_outer"] = OtherOptionEntity(streamed and (oh == 1 or data_bytes * blocks <= weight_bytes * oh))
+
+
+def rows_to_merge(data: Sequence[int], kernel: Sequence[int], dtype: str, target: Target | None = None) -> int:
+    """Rows of an image that a packed convolution of single points does well to take as one; 1: leave them as they are.
+
+    data (n, C, h, w, c), kernel (O, C / groups, 1, 1, c, o) as of ``conv2d_NCHWc``. Merged rows leave fewer columns
+    over that make no whole tile, and fewer tasks for the cores.
+    """
+    cpu, lanes = features(target), features(target).lanes(_bits(dtype))
+    images, in_chunks, height, width, in_block = data
+    out_chunks, group_chunks, _, _, kernel_block, out_block = kernel
+    if kernel_block < in_block or not all((*data, *kernel)):
+        return 1
+    registers = block_vectors(out_block, lanes)
+    counts = divisors_up_to(out_chunks * group_chunks // in_chunks, 4)
+
+    def cost(rows: int) -> float:
+        tile = choose_tile(cpu, rows * width, counts, registers)
+        tasks = images * (height // rows) * (out_chunks // tile.vectors)
+        idle = -(-tasks // cpu.cores) * cpu.cores / tasks
+        return idle * tile_cost(rows * width, RegisterTile(tile.spatial, tile.vectors * registers))
+
+    size = dt.nbytes(dtype)
+    if math.prod(kernel) * size > cpu.l2_bytes // 2:  # then all rows run through a few channels' weights
+        choices = [1, height]
+    else:
+        most = cpu.l2_bytes // 4 // (width * in_chunks * in_block * size)
+        choices = divisors_up_to(height, max(1, most))
+    best = min(choices, key=lambda rows: (cost(rows), rows))
+    return best if cost(best) < _WORTH_MERGING * cost(1) else 1
 
 
 def same_shape(a: Any, b: Any) -> bool:
