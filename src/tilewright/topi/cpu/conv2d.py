@@ -42,6 +42,7 @@ from tilewright.topi.nn.conv import inside, output_extent, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
 _MOST_VECTORS = 3  # of a block of channels
+MOST_CHUNKS = 5  # of channels in a tile: 5, so that 80 channels are tiles of 5 x 5 and not of 25 x 1 (6 % less time)
 _WORTH_MERGING = 0.97  # of the time: rows are merged below
 _WORTH_COLUMNS = 0.9  # of the time, below which tasks of columns are worth running through all weights
 
@@ -179,7 +180,7 @@ def _define_config(
     if cfg.is_fallback:
         lanes = cpu.lanes(_bits(out.dtype))
         registers = block_vectors(out_block, lanes)
-        tile = choose_tile(cpu, max(ow, 1), divisors_up_to(max(chunks_per_group, 1), 4), registers)
+        tile = choose_tile(cpu, max(ow, 1), divisors_up_to(max(chunks_per_group, 1), MOST_CHUNKS), registers)
         each = get_const_tuple(kernel.shape)[4]
         if each < in_block:
             # All weights of a position stay in registers, and so do its data and one choice of their lanes.
@@ -209,7 +210,7 @@ def rows_to_merge(data: Sequence[int], kernel: Sequence[int], dtype: str, target
     if kernel_block < in_block or not all((*data, *kernel)):
         return 1
     registers = block_vectors(out_block, lanes)
-    counts = divisors_up_to(out_chunks * group_chunks // in_chunks, 4)
+    counts = divisors_up_to(out_chunks * group_chunks // in_chunks, MOST_CHUNKS)
 
     def cost(rows: int) -> float:
         tile = choose_tile(cpu, rows * width, counts, registers)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
+from tilewright.topi.cpu.conv2d import MOST_CHUNKS
 from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to, step_registers, tile_cost, tile_rate
 
 # Measured: bytes that come during a multiply-add from the last-level cache; and inside of whole networks, from memory.
@@ -222,7 +223,7 @@ def direct_cost(
     lanes = cpu.lanes(32)
     batch, in_channels, out_channels = channels
     chunks = max(1, out_channels // lanes)
-    tile = choose_tile(cpu, out[1], divisors_up_to(chunks, 4))
+    tile = choose_tile(cpu, out[1], divisors_up_to(chunks, MOST_CHUNKS))
     work = window * in_channels * chunks
     products = batch * work * out[0] * out[1] * inside * tile_cost(out[1], tile)
     memory = work * lanes * 4 / _MEMORY_BYTES
