@@ -24,6 +24,7 @@ from tilewright.target.target import Target
 from tilewright.topi.cpu.conv2d_cost import direct_cost, share_inside, winograd_ways
 from tilewright.topi.cpu.strassen import strassen_blockings
 from tilewright.topi.cpu.tiling import packed_rate
+from tilewright.topi.cpu.winograd_forms import winograd_form
 
 Shape = tuple[int, ...]
 
@@ -176,14 +177,18 @@ def flops_of(call: Call) -> int:
 
 def _window(call: Call) -> tuple[int, int]:
     """Elements of a convolution's window, and the kernel's second dimension: input channels per group."""
-    shape = _shape(call.args[1])
     if "winograd" in call.op.name:
-        _, _, _, chunks, block, _ = shape
-        return 9, chunks * block
+        _, chunks, _, _, block = _shape(call.args[0])
+        return math.prod(_winograd_window(call)), chunks * block
     rank = sum(c in "DHW" for c in call.attrs.kernel_layout)
     canonical = ("IO" if call.attrs.kernel_layout.startswith("I") else "OI") + "DHW"[3 - rank :]
     _, second, *window = canonical_shape(call.args[1].checked_type.shape, call.attrs.kernel_layout, canonical, "kernel")
     return math.prod(int(extent) for extent in window), int(second)
+
+
+def _winograd_window(call: Call) -> tuple[int, int]:
+    height, width = call.attrs.kernel_size or (3, 3)
+    return int(height), int(width)
 
 
 def label(call: Call) -> str:
@@ -229,8 +234,9 @@ def modelled_cost(call: Call, cpu: CpuFeatures) -> float | None:
     batch, chunks, height, width, block = _shape(call)
     window, in_channels = _window(call)
     if "winograd" in name:
-        m, dilation = int(call.attrs.tile_size), (int(call.attrs.dilation[0]), int(call.attrs.dilation[1]))
-        return winograd_ways(cpu, m, (height, width), in_channels, chunks, batch, dilation)[0].cost
+        form = winograd_form(_winograd_window(call), int(call.attrs.tile_size))
+        dilation = int(call.attrs.dilation[0]), int(call.attrs.dilation[1])
+        return winograd_ways(cpu, form, (height, width), in_channels, chunks, batch, dilation)[0].cost
     return direct_cost(cpu, (batch, in_channels, chunks * block), (height, width), window, _inside(call))
 
 

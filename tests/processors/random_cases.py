@@ -18,8 +18,8 @@ from torch import Tensor
 from tilewright import relay
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.topi.cpu.strassen import transform_weight as transform_dense
-from tilewright.topi.cpu.winograd import _MATRICES as WINOGRAD_TILES
 from tilewright.topi.cpu.winograd import transform_weight
+from tilewright.topi.cpu.winograd_forms import TILE_SIZES
 
 Array = np.ndarray
 
@@ -180,10 +180,11 @@ def conv2d_layouts(draw: Draw) -> Case:
 
 def winograd(draw: Draw) -> Case:
     """A convolution by Winograd's method, whatever the cost model thinks of it."""
-    tile, block = draw.of(*WINOGRAD_TILES), draw.of(4, 8, 16)
+    tile, block = draw.of(*TILE_SIZES), draw.of(4, 8, 16)
     inputs, outputs, batch = block * draw.between(1, 3), block * draw.between(1, 4), draw.between(1, 4)
-    size, padding = draw.extents(2, 3, 20), draw.extents(4, 0, 2)
-    x, weight = draw.array(batch, inputs, *size), draw.array(outputs, inputs, 3, 3)
+    window = draw.of((3, 3), (3, 3), (1, 3), (7, 1), (5, 5), (draw.between(2, 8), draw.between(1, 8)))
+    size, padding = tuple(extent + draw.between(0, 17) for extent in window), draw.extents(4, 0, 2)
+    x, weight = draw.array(batch, inputs, *size), draw.array(outputs, inputs, *window)
     plain = F.conv2d(padded(exact(x), padding[:2], padding[2:]), exact(weight))
     name, more, tail, exact_tail = finish(draw, outputs, plain.shape)
     layout = f"NCHW{block}c"
@@ -192,7 +193,7 @@ def winograd(draw: Draw) -> Case:
     def build(a: Any, *rest: Any) -> Any:
         out = relay.nn.contrib_conv2d_winograd_nchwc_without_weight_transform(
             relay.layout_transform(a, "NCHW", layout), packed, tile, padding=padding, channels=outputs,
-            data_layout=layout, kernel_layout=f"OIHW{block}i{block}o", out_layout=layout,
+            data_layout=layout, kernel_layout=f"OIHW{block}i{block}o", out_layout=layout, kernel_size=window,
         )  # fmt: skip
         return tail(relay.layout_transform(out, layout, "NCHW"), *rest)
 
@@ -218,19 +219,21 @@ def strassen(draw: Draw) -> Case:
 
 
 def winograd_network(draw: Draw) -> Case:
-    """Two 3x3 convolutions that the graph passes may turn into Winograd ones, the second with a residual."""
+    """Two convolutions that the graph passes may turn into Winograd ones, the second with a residual."""
     channels, extent, batch = draw.of(16, 24, 32, 64), draw.extents(2, 8, 30), draw.between(1, 2)
+    window = draw.of((3, 3), (3, 3), (1, 7), (7, 1), (5, 5), (3, 1), (1, 11))
+    padding = window[0] // 2, window[1] // 2
     x = draw.array(batch, channels, *extent)
-    first, second = (draw.array(channels, channels, 3, 3) / np.float32(channels) for _ in range(2))
-    inner = F.relu(F.conv2d(exact(x), exact(first), padding=1))
-    want = F.relu(F.conv2d(inner, exact(second), padding=1) + exact(x))
+    first, second = (draw.array(channels, channels, *window) / np.float32(channels) for _ in range(2))
+    inner = F.relu(F.conv2d(exact(x), exact(first), padding=padding))
+    want = F.relu(F.conv2d(inner, exact(second), padding=padding) + exact(x))
 
     def build(a: Any) -> Any:
-        options = {"padding": (1, 1), "channels": channels, "kernel_size": (3, 3)}
+        options = {"padding": padding, "channels": channels, "kernel_size": window}
         hidden = relay.nn.relu(relay.nn.conv2d(a, relay.const(first), **options))
         return relay.nn.relu(relay.add(relay.nn.conv2d(hidden, relay.const(second), **options), a))
 
-    return Case(f"residual block {x.shape}", build, [x], want.numpy(), 1e-4)
+    return Case(f"residual block {x.shape} {window}", build, [x], want.numpy(), 1e-4)
 
 
 def conv2d_transpose(draw: Draw) -> Case:

@@ -213,7 +213,7 @@ def convolution_algorithm(implementation: str) -> str:
         return ""
     _, winograd, tile = name.partition("_winograd")
     if winograd:
-        return f"Winograd F({tile}x{tile})"
+        return f"Winograd F({tile})"
     return next((kind for kind in ("depthwise", "transpose") if kind in name), "direct")
 
 

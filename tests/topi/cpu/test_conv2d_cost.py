@@ -5,6 +5,7 @@ import pytest
 from tilewright.target import Target
 from tilewright.target.features import features
 from tilewright.topi.cpu import conv2d_cost
+from tilewright.topi.cpu.winograd_forms import winograd_form
 
 TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64", "llvm -mcpu=core-avx2 -num-cores=64"]
 
@@ -30,15 +31,16 @@ def test_blocks_cover_the_image_and_register_tiles_fit_the_registers(target: str
     cpu = features(Target(target))
     for tiles in [(1, 1), (2, 3), (7, 7), (13, 56), (57, 1)]:
         for channels, chunks in [(16, 1), (64, 6), (512, 32)]:
-            for b in conv2d_cost.winograd_blockings(cpu, 4, tiles, channels, chunks):
+            for b in conv2d_cost.winograd_blockings(cpu, winograd_form((3, 3), 4), tiles, channels, chunks):
                 assert b.rows * b.columns * b.vectors + b.vectors + 1 <= cpu.vector_registers
                 assert b.block_h % b.rows == 0 and b.block_w % b.columns == 0 and chunks % (b.vectors * b.parts) == 0
 
 
 def test_an_image_of_few_tiles_is_cut_along_its_channels_for_many_cores() -> None:
     few, many = (features(Target(f"llvm -mcpu=core-avx2 -num-cores={n}")) for n in (1, 16))
-    assert conv2d_cost.winograd_blockings(few, 4, (2, 2), 256, 32)[0].parts == 1
-    assert conv2d_cost.winograd_blockings(many, 4, (2, 2), 256, 32)[0].parts >= 16
+    form = winograd_form((3, 3), 4)
+    assert conv2d_cost.winograd_blockings(few, form, (2, 2), 256, 32)[0].parts == 1
+    assert conv2d_cost.winograd_blockings(many, form, (2, 2), 256, 32)[0].parts >= 16
 
 
 def test_small_images_and_large_weights_count_what_memory_takes() -> None:

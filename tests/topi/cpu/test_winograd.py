@@ -10,6 +10,7 @@ from tilewright import te, topi
 from tilewright.target import Target
 from tilewright.target.features import features
 from tilewright.topi.cpu import winograd
+from tilewright.topi.cpu.winograd_forms import Split, split_window
 from tilewright.topi.utils import InvalidShapeError
 
 TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64"]
@@ -84,6 +85,67 @@ def test_dilation(shape: tuple, tile_size: int) -> None:
     check(meant + bias.reshape(1, co // 16, 1, 1, 16), want, tile_size)
 
 
+# batch, height, width, window, padding, dilation
+WINDOWS = [
+    (1, 17, 17, (1, 7), (0, 3, 0, 3), 1),
+    (2, 17, 9, (7, 1), (3, 0, 3, 0), 1),
+    (1, 35, 33, (5, 5), 2, 1),
+    (1, 8, 8, (1, 3), (0, 1, 0, 1), 1),
+    (1, 8, 5, (3, 1), (1, 0, 1, 0), 1),
+    (1, 1, 61, (1, 11), (0, 25, 0, 25), (1, 5)),
+    (1, 9, 12, (2, 4), (0, 1, 1, 2), 1),
+    (1, 13, 13, (4, 1), 0, (3, 1)),
+    (3, 7, 7, (7, 7), 3, 1),
+    (1, 12, 20, (3, 9), (1, 4, 1, 4), 1),
+]
+
+
+@pytest.mark.parametrize("tile_size", [2, 4, 6])
+@pytest.mark.parametrize("shape", WINDOWS, ids=str)
+def test_any_window_agrees_with_the_convolution(shape: tuple, tile_size: int) -> None:
+    n, h, w, window, padding, dilation = shape
+    x, weight, bias = random(n, 32, h, w), random(48, 32, *window), random(48)
+    transformed = winograd.transform_weight(pack_kernel(weight, 16, 16), tile_size)
+    want = pack_channels(convolution(x, weight, padding, dilation) + bias[:, None, None], 16)
+    found = compiled(
+        lambda a, k, b: winograd.conv2d_NCHWc_winograd(a, k, padding, tile_size, dilation, window) + b,
+        pack_channels(x, 16),
+        transformed,
+        bias.reshape(1, 3, 1, 1, 16),
+        schedule=winograd.schedule_conv2d_NCHWc_winograd,
+    )
+    check(found, want, tile_size)
+    sides, steps = (p if isinstance(p, tuple) else (p,) * k for p, k in ((padding, 4), (dilation, 2)))
+    meant = winograd.convolve_tiles(pack_channels(x, 16), transformed, sides, tile_size, steps, window)
+    check(meant + bias.reshape(1, 3, 1, 1, 16), want, tile_size)
+
+
+@pytest.mark.parametrize("tile_size", [2, 4, 6])
+@pytest.mark.parametrize("window", [(1, 7), (5, 5), (2, 1), (3, 4)], ids=str)
+def test_weights_of_any_window_are_transformed_alike(window: tuple, tile_size: int) -> None:
+    weight = pack_kernel(random(32, 32, *window), 16, 16)
+    found = compiled(
+        lambda a: winograd.winograd_weight_transform(a, tile_size), weight,
+        schedule=winograd.schedule_winograd_weight_transform,
+    )  # fmt: skip
+    np.testing.assert_allclose(found, winograd.transform_weight(weight, tile_size), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("extent", "tile_size", "expected"),
+    [
+        (1, 4, Split(1, 1, 1)),
+        (3, 2, Split(2, 3, 1)),
+        (3, 4, Split(4, 3, 1)),
+        (3, 6, Split(6, 3, 1)),
+        (5, 4, Split(4, 3, 2)),
+        (7, 4, Split(3, 4, 2)),
+    ],
+)
+def test_windows_are_split_for_the_fewest_products(extent: int, tile_size: int, expected: Split) -> None:
+    assert split_window(extent, tile_size) == expected
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("tile_size", [2, 4, 6])
 def test_bias_residual_and_relu_run_on_each_tile(target: str, tile_size: int) -> None:
@@ -121,5 +183,8 @@ def test_weights_that_are_no_constants_are_transformed_alike(tile_size: int) -> 
 
 def test_weights_of_other_tiles_are_refused() -> None:
     data, weight = te.placeholder((1, 1, 8, 8, 8)), te.placeholder((1, 4, 4, 1, 8, 8))
-    with Target("llvm -mcpu=core-avx2"), pytest.raises(InvalidShapeError, match="do not fit for tiles of 4 x 4"):
+    with (
+        Target("llvm -mcpu=core-avx2"),
+        pytest.raises(InvalidShapeError, match="do not fit for a window of 3 x 3 and tiles of 4x4"),
+    ):
         winograd.conv2d_NCHWc_winograd(data, weight, 1, 4)

@@ -5,7 +5,7 @@ layer_norm.py         rows normalised in cache
 attention.py          scores, softmax and weighted sum of a few rows at a time
 conv2d.py             channel-packed convolution, the fast path (``conv2d_layouts`` chooses the layouts)
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
-winograd.py           channel-packed 3x3 convolution with fewer multiplications
+winograd.py           channel-packed convolution with fewer multiplications; winograd_forms.py has its matrices
 dense.py              dense, matmul, batch_matmul             tiling.py             the choice of register tiles
 strassen.py           dense with fewer multiplications        linear_forms.py       sums of the fast methods
 """

@@ -14,6 +14,7 @@ from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.topi.cpu.conv2d import MOST_CHUNKS
 from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to, step_registers, tile_cost, tile_rate
+from tilewright.topi.cpu.winograd_forms import Form, winograd_form
 
 # Measured: bytes that come during a multiply-add from the last-level cache; and inside of whole networks, from memory.
 # Multiply-adds per register of Winograd's weights, which are read once, below which they are late. The work of both of
@@ -22,7 +23,7 @@ from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to, step_registe
 _CACHE_BYTES = 13.0
 _MEMORY_BYTES = 2.75
 _WEIGHT_REUSE = 6.0
-_TRANSFORM = {16: 4.0, 36: 7.0, 64: 12.0}
+_TRANSFORM = {4: 5.0, 6: 8.0, 8: 12.0, 16: 4.0, 36: 7.0, 64: 12.0}
 _OVERLAP_LOSS = 0.25
 _DIRECT_OVERLAP_LOSS = 0.5
 _CLEAR_GAIN = 1.1  # by how much Winograd must be faster than the direct way, its weights being larger
@@ -57,7 +58,10 @@ class Blocking:
 
 @dataclass(frozen=True)
 class _Work:
-    """A convolution: ``positions`` products for each tile, ``tiles`` of an image, ``out_chunks`` vectors of results."""
+    """A convolution: ``positions`` products for each tile, ``tiles`` of an image, ``out_chunks`` vectors of results.
+
+    ``in_channels`` counts a channel once for each group of taps.
+    """
 
     cpu: CpuFeatures
     positions: int
@@ -76,15 +80,15 @@ class _Work:
         return self.positions * self.in_channels * tiles * 4
 
 
-def winograd_tiles(tile_size: int, out: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> tuple[int, int]:
+def winograd_tiles(form: Form, out: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> tuple[int, int]:
     """Tiles along the height and the width of results ``out``, or of one of the grids that a dilation makes of them."""
     grid = (-(-extent // step) for extent, step in zip(out, dilation, strict=True))
-    height, width = (-(-extent // tile_size) for extent in grid)
+    height, width = (-(-extent // results) for extent, results in zip(grid, form.results, strict=True))
     return height, width
 
 
 def winograd_blockings(
-    cpu: CpuFeatures, tile_size: int, tiles: tuple[int, int], in_channels: int, out_chunks: int, batch: int = 1
+    cpu: CpuFeatures, form: Form, tiles: tuple[int, int], in_channels: int, out_chunks: int, batch: int = 1
 ) -> list[Blocking]:
     """Ways to cut a convolution into blocks, the cheapest first.
 
@@ -93,7 +97,7 @@ def winograd_blockings(
     tiles : tiles along the height and the width of an image
     out_chunks : output channels, in vector registers
     """
-    work = _Work(cpu, (tile_size + 2) ** 2, tiles, in_channels, out_chunks, batch)
+    work = _Work(cpu, form.positions, tiles, form.groups * in_channels, out_chunks, batch)
     candidates = [
         _cost(work, (block_h, block_w), register_tile, parts)
         for register_tile in _register_tiles(work)
@@ -106,7 +110,7 @@ def winograd_blockings(
 
 def winograd_ways(
     cpu: CpuFeatures,
-    tile_size: int,
+    form: Form,
     out: tuple[int, int],
     in_channels: int,
     out_chunks: int,
@@ -114,8 +118,8 @@ def winograd_ways(
     dilation: tuple[int, int] = (1, 1),
 ) -> list[Blocking]:
     """``winograd_blockings`` of a convolution with results ``out``; a dilation makes grids of it, images of a batch."""
-    tiles = winograd_tiles(tile_size, out, dilation)
-    return winograd_blockings(cpu, tile_size, tiles, in_channels, out_chunks, batch * math.prod(dilation))
+    tiles = winograd_tiles(form, out, dilation)
+    return winograd_blockings(cpu, form, tiles, in_channels, out_chunks, batch * math.prod(dilation))
 
 
 def _register_tiles(work: _Work) -> list[tuple[int, int, int]]:
@@ -180,8 +184,9 @@ def choose_winograd_tile(
     tile_sizes: Sequence[int],
     target: Target,
     dilation: tuple[int, int] = (1, 1),
+    window: tuple[int, int] = (3, 3),
 ) -> int | None:
-    """Which of ``tile_sizes`` computes a 3x3 convolution fastest by the model; None when that is no clear gain.
+    """Which of ``tile_sizes`` computes a convolution fastest by the model; None when that is no clear gain.
 
     Parameters
     ----------
@@ -195,9 +200,10 @@ def choose_winograd_tile(
     if dtype != "float32" or in_channels % lanes or out_channels % lanes or min(*out, batch) < 1:
         return None
     chunks = out_channels // lanes
-    costs = {m: winograd_ways(cpu, m, out, in_channels, chunks, batch, dilation)[0].cost for m in tile_sizes}
+    forms = {m: winograd_form(window, m) for m in tile_sizes}
+    costs = {m: winograd_ways(cpu, f, out, in_channels, chunks, batch, dilation)[0].cost for m, f in forms.items()}
     best = min(costs, key=lambda m: costs[m], default=None)
-    direct = direct_cost(cpu, channels, out, 9, inside)
+    direct = direct_cost(cpu, channels, out, math.prod(window), inside)
     return best if best is not None and costs[best] * _CLEAR_GAIN < direct else None
 
 

@@ -1,14 +1,15 @@
-"""Winograd convolution of channel-packed data: 3x3 windows, stride 1, for a fraction of the multiplications.
+"""Winograd convolution of channel-packed data: windows with stride 1 for a fraction of the multiplications.
 
-A tile of m x m results comes of alpha x alpha inputs (alpha = m + 2) as ``A^T [(G g G^T) * (B^T d B)] A``: products are
-taken at alpha * alpha positions, each a matrix product over the input channels (Lavin and Gray, "Fast algorithms for
-convolutional neural networks", 2015). m = 2 needs 4 / 9 of the direct method's multiplications, m = 4 a quarter, and
-m = 6 a fifth, with larger rounding errors and transforms.
+A tile of results comes of a few more inputs as ``A^T [(G g G^T) * (B^T d B)] A``: products are taken at each position
+of the inputs, each a matrix product over the input channels (Lavin and Gray, "Fast algorithms for convolutional neural
+networks", 2015). For 3x3 windows, tiles of 2x2 need 4 / 9 of the direct method's multiplications, 4x4 a quarter, and
+6x6 a fifth, with larger rounding errors and transforms. ``winograd_forms`` has the transforms, and cuts other windows:
+1x7 ones take 4 / 7 with tiles of 1x3.
 
 All steps run in one kernel over blocks of tiles, so that what passes between them stays in the core's own caches::
 
     for each block of tiles and part of the output channels     (parallel)
-        V = B^T d B                                             of all input channels
+        V = B^T d B                                             of all input channels and groups of taps
         for each group of output channels
             M[i, j] = V[i, j] * U[i, j]                         register tiles as in ``conv2d``
             out = epilogue(A^T M A)
@@ -47,125 +48,100 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d import padding_of, same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.conv2d_cost import Blocking, rounded, winograd_tiles, winograd_ways
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.linear_forms import Matrix, row_of, weighted_sum
+from tilewright.topi.cpu.linear_forms import row_of, weighted_sum
+from tilewright.topi.cpu.winograd_forms import winograd_form
 from tilewright.topi.nn.conv import inside, output_extent, pad_spatial, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
 Array = np.ndarray[Any, Any]
 
-# For each m: B^T (alpha x alpha), G (alpha x 3) and A^T (m x alpha), from the points 0, 1, -1, (2, -2,) infinity.
-_MATRICES: dict[int, tuple[Matrix, Matrix, Matrix]] = {
-    2: (
-        ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, -1, 0, 1)),
-        ((1, 0, 0), (1 / 2, 1 / 2, 1 / 2), (1 / 2, -1 / 2, 1 / 2), (0, 0, 1)),
-        ((1, 1, 1, 0), (0, 1, -1, 1)),
-    ),
-    4: (
-        (
-            (4, 0, -5, 0, 1, 0),
-            (0, -4, -4, 1, 1, 0),
-            (0, 4, -4, -1, 1, 0),
-            (0, -2, -1, 2, 1, 0),
-            (0, 2, -1, -2, 1, 0),
-            (0, 4, 0, -5, 0, 1),
-        ),
-        (
-            (1 / 4, 0, 0),
-            (-1 / 6, -1 / 6, -1 / 6),
-            (-1 / 6, 1 / 6, -1 / 6),
-            (1 / 24, 1 / 12, 1 / 6),
-            (1 / 24, -1 / 12, 1 / 6),
-            (0, 0, 1),
-        ),
-        ((1, 1, 1, 1, 1, 0), (0, 1, -1, 2, -2, 0), (0, 1, 1, 4, 4, 0), (0, 1, -1, 8, -8, 1)),
-    ),
-    6: (
-        (
-            (1, 0, -21 / 4, 0, 21 / 4, 0, -1, 0),
-            (0, 1, 1, -17 / 4, -17 / 4, 1, 1, 0),
-            (0, -1, 1, 17 / 4, -17 / 4, -1, 1, 0),
-            (0, 1 / 2, 1 / 4, -5 / 2, -5 / 4, 2, 1, 0),
-            (0, -1 / 2, 1 / 4, 5 / 2, -5 / 4, -2, 1, 0),
-            (0, 2, 4, -5 / 2, -5, 1 / 2, 1, 0),
-            (0, -2, 4, 5 / 2, -5, -1 / 2, 1, 0),
-            (0, -1, 0, 21 / 4, 0, -21 / 4, 0, 1),
-        ),
-        (
-            (1, 0, 0),
-            (-2 / 9, -2 / 9, -2 / 9),
-            (-2 / 9, 2 / 9, -2 / 9),
-            (1 / 90, 1 / 45, 2 / 45),
-            (1 / 90, -1 / 45, 2 / 45),
-            (32 / 45, 16 / 45, 8 / 45),
-            (32 / 45, -16 / 45, 8 / 45),
-            (0, 0, 1),
-        ),
-        (
-            (1, 1, 1, 1, 1, 1, 1, 0),
-            (0, 1, -1, 2, -2, 1 / 2, -1 / 2, 0),
-            (0, 1, 1, 4, 4, 1 / 4, 1 / 4, 0),
-            (0, 1, -1, 8, -8, 1 / 8, -1 / 8, 0),
-            (0, 1, 1, 16, 16, 1 / 16, 1 / 16, 0),
-            (0, 1, -1, 32, -32, 1 / 32, -1 / 32, 1),
-        ),
-    ),
-}
-TILE_SIZES = tuple(_MATRICES)
-
 
 def transform_weight(weight: Array, tile_size: int) -> Array:
-    """``G g G^T`` of weights (O, I, 3, 3, ...): (O, alpha, alpha, I, ...), computed in double precision."""
-    g = np.array(_MATRICES[tile_size][1])
-    result = np.einsum("ay,bx,OIyx...->OabI...", g, g, weight.astype(np.float64), optimize=True)
-    return np.ascontiguousarray(result, dtype=weight.dtype)
+    """``G g G^T`` of each group of taps of weights (O, I, kh, kw, ...), computed in double precision.
+
+    (O, *inputs, groups * I, ...) as of ``winograd_form``. Taps that a window has too few of for its last group are 0.
+    """
+    out, channels, kh, kw, *blocks = weight.shape
+    form = winograd_form((kh, kw), tile_size)
+    height, width = form.height, form.width
+    missing = [(0, height.reach + 1 - kh), (0, width.reach + 1 - kw)]
+    taps = np.pad(weight.astype(np.float64), [(0, 0), (0, 0), *missing, *[(0, 0)] * len(blocks)])
+    taps = taps.reshape(out, channels, height.groups, height.taps, width.groups, width.taps, *blocks)
+    g, h = np.array(height.weight_transform), np.array(width.weight_transform)
+    result = np.einsum("ay,bx,OIgyhx...->OabghI...", g, h, taps, optimize=True)
+    return np.ascontiguousarray(result.reshape(out, *form.inputs, form.groups * channels, *blocks), dtype=weight.dtype)
 
 
 def convolve_tiles(
-    data: Array, weight: Array, padding: Sequence[int], tile_size: int, dilation: Sequence[int] = (1, 1)
+    data: Array,
+    weight: Array,
+    padding: Sequence[int],
+    tile_size: int,
+    dilation: Sequence[int] = (1, 1),
+    window: tuple[int, int] = (3, 3),
 ) -> Array:
     """What ``conv2d_NCHWc_winograd`` computes, on numpy arrays of the same shapes."""
-    if tuple(dilation) != (1, 1):
-        top, left, bottom, right = padding
-        data = np.pad(data, [(0, 0), (0, 0), (top, bottom), (left, right), (0, 0)])
-        (n, _, h, w, _), (dh, dw) = data.shape, dilation
-        result = np.zeros((n, weight.shape[0], h - 2 * dh, w - 2 * dw, weight.shape[5]), data.dtype)
-        for y, x in itertools.product(range(min(dh, h - 2 * dh)), range(min(dw, w - 2 * dw))):
-            grid = data[:, :, y::dh, x::dw]
-            result[:, :, y::dh, x::dw] = convolve_tiles(grid, weight, (0, 0, 0, 0), tile_size)
-        return result
-    m, alpha = tile_size, tile_size + 2
-    transform_in, transform_out = (np.array(_MATRICES[m][k], data.dtype) for k in (0, 2))
     top, left, bottom, right = padding
-    h, w = data.shape[2] + top + bottom - 2, data.shape[3] + left + right - 2
-    more_h, more_w = -h % m, -w % m
-    data = np.pad(data, [(0, 0), (0, 0), (top, bottom + more_h), (left, right + more_w), (0, 0)])
-    tiles = np.lib.stride_tricks.sliding_window_view(data, (alpha, alpha), (2, 3))[:, :, ::m, ::m]
-    inputs = np.einsum("ip,jq,bCyxcpq->ijbCyxc", transform_in, transform_in, tiles, optimize=True)
+    data = np.pad(data, [(0, 0), (0, 0), (top, bottom), (left, right), (0, 0)])
+    n, (dh, dw) = data.shape[0], dilation
+    h, w = data.shape[2] - (window[0] - 1) * dh, data.shape[3] - (window[1] - 1) * dw
+    if (dh, dw) != (1, 1):
+        result = np.zeros((n, weight.shape[0], h, w, weight.shape[5]), data.dtype)
+        for y, x in itertools.product(range(min(dh, h)), range(min(dw, w))):
+            grid = data[:, :, y::dh, x::dw]
+            result[:, :, y::dh, x::dw] = convolve_tiles(grid, weight, (0, 0, 0, 0), tile_size, window=window)
+        return result
+    form = winograd_form(window, tile_size)
+    height, width = form.height, form.width
+    rows, columns = rounded(h, height.results), rounded(w, width.results)
+    more = [(0, rows + height.reach - data.shape[2]), (0, columns + width.reach - data.shape[3])]
+    data = np.pad(data, [(0, 0), (0, 0), *more, (0, 0)])
+    tiles = [
+        np.lib.stride_tricks.sliding_window_view(
+            data[:, :, y : y + rows + height.taps - 1, x : x + columns + width.taps - 1], form.inputs, (2, 3)
+        )[:, :, :: height.results, :: width.results]
+        for y in range(0, height.reach + 1, height.taps)
+        for x in range(0, width.reach + 1, width.taps)
+    ]
+    transforms = [np.array(split.input_transform, data.dtype) for split in (height, width)]
+    inputs = np.einsum("ip,jq,bCyxcpq->ijbCyxc", *transforms, np.concatenate(tiles, axis=1), optimize=True)
     products = np.einsum("ijbCyxc,OijCco->bOyxijo", inputs, weight, optimize=True)
-    result = np.einsum("pi,qj,bOyxijo->bOypxqo", transform_out, transform_out, products, optimize=True)
-    b, chunks, rows, _, columns, _, lanes = result.shape
-    cropped = result.reshape(b, chunks, rows * m, columns * m, lanes)[:, :, :h, :w]
+    transforms = [np.array(split.output_transform, data.dtype) for split in (height, width)]
+    result = np.einsum("pi,qj,bOyxijo->bOypxqo", *transforms, products, optimize=True)
+    cropped = result.reshape(n, -1, rows, columns, weight.shape[5])[:, :, :h, :w]
     return np.ascontiguousarray(cropped, dtype=data.dtype)
 
 
 def winograd_weight_transform(weight: te.Tensor, tile_size: int) -> te.Tensor:
     """``transform_weight`` as a computation, in double precision too."""
-    matrix, alpha = _MATRICES[tile_size][1], tile_size + 2
-    out, channels, _, _, *blocks = get_const_tuple(weight.shape)
+    out, channels, kh, kw, *blocks = get_const_tuple(weight.shape)
+    form = winograd_form((kh, kw), tile_size)
+    height, width = form.height, form.width
+
+    def tap(o: PrimExpr, channel: PrimExpr, y: PrimExpr, x: PrimExpr, *at: PrimExpr) -> PrimExpr:
+        value = ops.cast("float64", weight(o, channel, y, x, *at))
+        if height.reach < kh and width.reach < kw:
+            return value
+        return tir.if_then_else(tir.all(y < kh, x < kw), value, ops.const(0, "float64"))
+
     columns = te.compute(
-        (out, alpha, 3, channels, *blocks),
-        lambda o, i, x, *at: row_of(
-            matrix, i, [ops.cast("float64", weight(o, at[0], y, x, *at[1:])) for y in range(3)], _by_parity
+        (out, form.inputs[0], height.groups, width.groups, width.taps, channels, *blocks),
+        lambda o, i, g, h, x, *at: row_of(
+            height.weight_transform,
+            i,
+            [tap(o, at[0], g * height.taps + y, h * width.taps + x, *at[1:]) for y in range(height.taps)],
+            _by_parity,
         ),
         name="winograd_weight_columns",
     )
-    return te.compute(
-        (out, alpha, alpha, channels, *blocks),
-        lambda o, i, j, *at: ops.cast(
-            weight.dtype, row_of(matrix, j, [columns(o, i, x, *at) for x in range(3)], _by_parity)
-        ),
-        name="winograd_weight",
-    )
+
+    def body(o: PrimExpr, i: PrimExpr, j: PrimExpr, channel: PrimExpr, *at: PrimExpr) -> PrimExpr:
+        group, channel = tir.indexdiv(channel, channels), tir.indexmod(channel, channels)
+        g, h = tir.indexdiv(group, width.groups), tir.indexmod(group, width.groups)
+        terms = [columns(o, i, g, h, x, channel, *at) for x in range(width.taps)]
+        return ops.cast(weight.dtype, row_of(width.weight_transform, j, terms, _by_parity))
+
+    return te.compute((out, *form.inputs, form.groups * channels, *blocks), body, name="winograd_weight")
 
 
 def schedule_winograd_weight_transform(outs: Any) -> te.Schedule:
@@ -209,79 +185,100 @@ def _by_parity(row: Sequence[float], terms: Sequence[Any]) -> Any:
 def _by_pairs(row: Sequence[float], terms: Sequence[Any]) -> Any:
     """The weighted sum through sums and differences of the terms of points p and -p, which rows have in common."""
     last = len(terms) - 1
+    if not last:
+        return terms[0]
     pairs = [terms[k] + terms[k + 1] if row[k] == row[k + 1] else terms[k] - terms[k + 1] for k in range(1, last, 2)]
     return weighted_sum([row[0], *row[1:last:2], row[last]], [terms[0], *pairs, terms[last]])
 
 
 @autotvm.register_topi_compute("conv2d_NCHWc_winograd.x86")
 def conv2d_NCHWc_winograd(
-    cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor, padding: Any, tile_size: int, dilation: Any = 1
+    cfg: ConfigSpace,
+    data: te.Tensor,
+    weight: te.Tensor,
+    padding: Any,
+    tile_size: int,
+    dilation: Any = 1,
+    window: tuple[int, int] = (3, 3),
 ) -> te.Tensor:
-    """Convolution, 3x3 with stride 1, of data (n, C, h, w, c) with transformed weights (O, alpha, alpha, C, c, o)."""
-    m, alpha = tile_size, tile_size + 2
-    transform_in, _, transform_out = _MATRICES[m]
+    """Convolution with stride 1 of data (n, C, h, w, c) with transformed weights (O, *inputs, groups * C, c, o)."""
+    form = winograd_form((int(window[0]), int(window[1])), tile_size)
+    height, width = form.height, form.width
     n, in_chunks, h, w, in_block = get_const_tuple(data.shape)
-    out_chunks, found_alpha, _, weight_chunks, weight_block, out_block = get_const_tuple(weight.shape)
-    if found_alpha != alpha or (weight_chunks, weight_block) != (in_chunks, in_block):
+    out_chunks, *inputs_shape, weight_chunks, weight_block, out_block = get_const_tuple(weight.shape)
+    if (*inputs_shape, weight_chunks, weight_block) != (*form.inputs, form.groups * in_chunks, in_block):
         raise InvalidShapeError(
             f"conv2d_NCHWc_winograd: data {get_const_tuple(data.shape)} and transformed weights "
-            f"{get_const_tuple(weight.shape)} do not fit for tiles of {m} x {m}"
+            f"{get_const_tuple(weight.shape)} do not fit for a window of {window[0]} x {window[1]} and tiles of {form}"
         )
     dh, dw = per_dim(dilation, 2)
-    top, left, bottom, right = get_pad_tuple(padding, (2 * dh + 1, 2 * dw + 1))
-    oh = int(output_extent(h, 3, 1, dh, top, bottom))
-    ow = int(output_extent(w, 3, 1, dw, left, right))
-    tiles_h, tiles_w = winograd_tiles(m, (oh, ow), (dh, dw))
+    reach = (int(window[0]) - 1) * dh, (int(window[1]) - 1) * dw
+    top, left, bottom, right = get_pad_tuple(padding, (reach[0] + 1, reach[1] + 1))
+    oh = int(output_extent(h, int(window[0]), 1, dh, top, bottom))
+    ow = int(output_extent(w, int(window[1]), 1, dw, left, right))
+    tiles_h, tiles_w = winograd_tiles(form, (oh, ow), (dh, dw))
     batch = n if isinstance(n, int) else 1
-    ways = winograd_ways(features(), m, (oh, ow), in_chunks * in_block, out_chunks, batch, (dh, dw))
+    ways = winograd_ways(features(), form, (oh, ow), in_chunks * in_block, out_chunks, batch, (dh, dw))
     cfg.define_knob("blocking", [way.extents for way in ways[:TUNING_CANDIDATES]])
     if cfg.is_fallback:
         cfg["blocking"] = OtherOptionEntity(ways[0].extents)
     blocking = Blocking(*cfg["blocking"].val)
     tiles_h, tiles_w = rounded(tiles_h, blocking.block_h), rounded(tiles_w, blocking.block_w)
-    padded = _grids(data, (dh, dw), (top, left), (tiles_h * m + 2, tiles_w * m + 2))
+    extents = tiles_h * height.results + height.reach, tiles_w * width.results + width.reach
+    padded = _grids(data, (dh, dw), (top, left), extents)
     n = padded.shape[0]
 
+    def element(b: PrimExpr, ic: PrimExpr, y: PrimExpr, x: PrimExpr, c: PrimExpr) -> PrimExpr:
+        """Of the padded data, channels of the second group being those of the first some taps further on."""
+        group, chunk = tir.indexdiv(ic, in_chunks), tir.indexmod(ic, in_chunks)
+        row = y + tir.indexdiv(group, width.groups) * height.taps
+        return padded(b, chunk, row, x + tir.indexmod(group, width.groups) * width.taps, c)
+
     columns = te.compute(
-        (n, in_chunks, tiles_h, tiles_w, alpha, alpha, in_block),
+        (n, weight_chunks, tiles_h, tiles_w, *form.inputs, in_block),
         lambda b, ic, y, x, i, j, c: row_of(
-            transform_in, i, [padded(b, ic, y * m + k, x * m + j, c) for k in range(alpha)], _by_parity
+            height.input_transform,
+            i,
+            [element(b, ic, y * height.results + k, x * width.results + j, c) for k in range(height.inputs)],
+            _by_parity,
         ),
         name="winograd_input_columns",
     )
     inputs = te.compute(
-        (n, in_chunks, tiles_h, alpha, alpha, tiles_w, in_block),
+        (n, weight_chunks, tiles_h, *form.inputs, tiles_w, in_block),
         lambda b, ic, y, i, j, x, c: row_of(
-            transform_in, j, [columns(b, ic, y, x, i, k, c) for k in range(alpha)], _by_parity
+            width.input_transform, j, [columns(b, ic, y, x, i, k, c) for k in range(width.inputs)], _by_parity
         ),
         name="winograd_input",
     )
-    ico, ici = te.reduce_axis((0, in_chunks), name="ic_outer"), te.reduce_axis((0, in_block), name="ic_inner")
+    ico, ici = te.reduce_axis((0, weight_chunks), name="ic_outer"), te.reduce_axis((0, in_block), name="ic_inner")
     products = te.compute(
-        (n, out_chunks, tiles_h, alpha, alpha, tiles_w, out_block),
+        (n, out_chunks, tiles_h, *form.inputs, tiles_w, out_block),
         lambda b, oc, y, i, j, x, o: te.sum(
             inputs(b, ico, y, i, j, x, ici) * weight(oc, i, j, ico, ici, o), axis=[ico, ici]
         ),
         name="winograd_products",
     )
     rows = te.compute(
-        (n, out_chunks, tiles_h, tiles_w, m, alpha, out_block),
+        (n, out_chunks, tiles_h, tiles_w, height.results, width.inputs, out_block),
         lambda b, oc, y, x, i, j, o: row_of(
-            transform_out, i, [products(b, oc, y, k, j, x, o) for k in range(alpha)], _by_pairs
+            height.output_transform, i, [products(b, oc, y, k, j, x, o) for k in range(height.inputs)], _by_pairs
         ),
         name="winograd_output_rows",
     )
 
     def body(b: PrimExpr, oc: PrimExpr, y: PrimExpr, x: PrimExpr, o: PrimExpr) -> Any:
-        at = (b, oc, tir.indexdiv(y, m), tir.indexdiv(x, m), tir.indexmod(y, m))
-        return row_of(transform_out, tir.indexmod(x, m), [rows(*at, k, o) for k in range(alpha)], _by_pairs)
+        tile_row, tile_column = tir.indexdiv(y, height.results), tir.indexdiv(x, width.results)
+        at = (b, oc, tile_row, tile_column, tir.indexmod(y, height.results))
+        terms = [rows(*at, k, o) for k in range(width.inputs)]
+        return row_of(width.output_transform, tir.indexmod(x, width.results), terms, _by_pairs)
 
     out = te.compute(
         (n, out_chunks, -(-oh // dh), -(-ow // dw), out_block),
         body,
         name="conv2d_NCHWc_winograd",
         tag="conv2d_NCHWc_winograd",
-        attrs={"tile_size": tile_size, "dilation": (dh, dw)},
+        attrs={"tile": form.results, "dilation": (dh, dw)},
     )
     if (dh, dw) == (1, 1):
         return out
@@ -351,17 +348,17 @@ def _schedule_steps(
 ) -> None:
     fused_tail = s[anchor] is not out
     sums = s.cache_write(products, "local")
-    m, (dh, dw) = int(anchor.attrs["tile_size"]), anchor.attrs["dilation"]
+    (results_h, results_w), (dh, dw) = anchor.attrs["tile"], anchor.attrs["dilation"]
     n, oc, oh, ow, lanes = out.op.axis
     grids = []
     if (dh, dw) != (1, 1):
         oh, grid_h = out.split(oh, factor=dh)
         ow, grid_w = out.split(ow, factor=dw)
         grids = [grid_h, grid_w]
-    block_h, inner_h = out.split(oh, factor=blocking.block_h * m)
-    block_w, inner_w = out.split(ow, factor=blocking.block_w * m)
-    tile_h, y = out.split(inner_h, factor=m)
-    tile_w, x = out.split(inner_w, factor=m)
+    block_h, inner_h = out.split(oh, factor=blocking.block_h * results_h)
+    block_w, inner_w = out.split(ow, factor=blocking.block_w * results_w)
+    tile_h, y = out.split(inner_h, factor=results_h)
+    tile_w, x = out.split(inner_w, factor=results_w)
     part, group = out.split(oc, nparts=blocking.parts)
     group, chunk = out.split(group, factor=blocking.vectors)
     out.reorder(n, *grids, block_h, block_w, part, group, chunk, tile_h, tile_w, y, x, lanes)

@@ -1,6 +1,6 @@
 """Winograd convolution of packed channels: the convolution of transformed weights, and the transform of the weights.
 
-AlterOpLayout chooses them for 3x3 convolutions of constant weights that are faster so (``choose_winograd_tile`` in
+AlterOpLayout chooses them for convolutions of constant weights that are faster so (``choose_winograd_tile`` in
 ``topi.cpu.conv2d_cost``). The weights are transformed when the library is loaded (``OpDef.grows``). The option
 ``relay.conv2d.winograd`` bounds the rounding error.
 """
@@ -31,6 +31,7 @@ from tilewright.target.target import Target
 from tilewright.tir.layout import Layout, layout
 from tilewright.topi.cpu import winograd
 from tilewright.topi.cpu.conv2d_cost import choose_winograd_tile, share_inside
+from tilewright.topi.cpu.winograd_forms import TILE_SIZES, Form, winograd_form
 
 OPTION = "relay.conv2d.winograd"
 _TILE_SIZES = {"off": (), "2": (2,), "4": (2, 4), "6": (2, 4, 6)}
@@ -40,12 +41,13 @@ PassContext.register_option(
     str,
     "4",
     'largest tile of Winograd convolutions: "off" for none, "2" for 2x2 (rounding errors as of direct convolution), '
-    '"4" for 4x4 (up to about 2e-5 of the largest value), or "6" for 6x6 (up to about 2e-4)',
+    '"4" for 4x4 (up to about 2e-5 of the largest value), or "6" for 6x6 (up to about 2e-4); this is for 3x3 windows, '
+    "others have tiles of as many inputs",
 )
 
 
 class Conv2DWinogradAttrs(Attrs):
-    """Those of a convolution, and the extent of the tiles that are computed at a time."""
+    """Those of a convolution, and the extent of the tiles that are computed at a time, if the window were 3x3."""
 
     tile_size: int = 4
     strides: tuple[int, ...] = (1, 1)
@@ -61,13 +63,13 @@ class Conv2DWinogradAttrs(Attrs):
 
 
 class WinogradWeightTransformAttrs(Attrs):
-    """Extent of the tiles."""
+    """Extent of the tiles, if the window were 3x3."""
 
     tile_size: int = 4
 
 
 class ContribConv2DWinogradWeightTransform(OpDef):
-    """Weights (O, I, 3, 3, ...) as ``nn.contrib_conv2d_winograd_NCHWc_without_weight_transform`` takes them."""
+    """Weights (O, I, kh, kw, ...) as ``nn.contrib_conv2d_winograd_NCHWc_without_weight_transform`` takes them."""
 
     name = "nn.contrib_conv2d_winograd_weight_transform"
     inputs = ("weight",)
@@ -78,18 +80,19 @@ class ContribConv2DWinogradWeightTransform(OpDef):
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
-        """(O, alpha, alpha, I, ...), alpha = tile_size + 2."""
+        """(O, *inputs, groups * I, ...) as of ``winograd_form``."""
         weight = relations.tensor(types[0], "weight")
         if weight is None:
             return None
-        size = [known(d) for d in weight.shape[2:4]]
-        if attrs.tile_size not in winograd.TILE_SIZES or len(size) != 2 or any(d not in (3, None) for d in size):
+        window = tuple(known(d) or 0 for d in weight.shape[2:4])
+        if attrs.tile_size not in TILE_SIZES or len(window) != 2 or min(window) < 1 or window == (1, 1):
             raise TypeInferenceError(
-                f"Winograd's weights are (O, I, 3, 3, ...) and its tiles of 2, 4 or 6, found shape "
-                f"{tuple(str(d) for d in weight.shape)} and tile_size {attrs.tile_size}"
+                f"Winograd's weights are (O, I, kh, kw, ...) with windows of several elements and its tiles of 2, 4 or "
+                f"6, found shape {tuple(str(d) for d in weight.shape)} and tile_size {attrs.tile_size}"
             )
-        alpha = as_expr(int(attrs.tile_size) + 2)
-        return TensorType((weight.shape[0], alpha, alpha, weight.shape[1], *weight.shape[4:]), weight.dtype)
+        form = winograd_form((window[0], window[1]), int(attrs.tile_size))
+        channels = relations.dim_mul(as_expr(form.groups), weight.shape[1])
+        return TensorType((weight.shape[0], *map(as_expr, form.inputs), channels, *weight.shape[4:]), weight.dtype)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
@@ -102,18 +105,26 @@ class ContribConv2DWinogradWeightTransform(OpDef):
         return [winograd.transform_weight(inputs[0], int(attrs.tile_size))]
 
 
+def _window(attrs: Any) -> tuple[int, int]:
+    height, width = ints(attrs.kernel_size or (3, 3))
+    return height, width
+
+
+def _form(attrs: Any) -> Form:
+    return winograd_form(_window(attrs), int(attrs.tile_size))
+
+
 def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        return [
-            winograd.conv2d_NCHWc_winograd(*inputs, ints(attrs.padding), int(attrs.tile_size), ints(attrs.dilation))
-        ]
+        padding, dilation = ints(attrs.padding), ints(attrs.dilation)
+        return [winograd.conv2d_NCHWc_winograd(*inputs, padding, int(attrs.tile_size), dilation, _window(attrs))]
 
     schedule = wrap_topi_schedule(winograd.schedule_conv2d_NCHWc_winograd)
-    return one_implementation(compute, schedule, f"conv2d_NCHWc_winograd{attrs.tile_size}.cpu")
+    return one_implementation(compute, schedule, f"conv2d_NCHWc_winograd{_form(attrs)}.cpu")
 
 
 class ContribConv2DWinogradNCHWc(OpDef):
-    """3x3 convolution with stride 1 of data (n, C, h, w, c) with transformed weights (O, alpha, alpha, C, c, o)."""
+    """Convolution with stride 1 of data (n, C, h, w, c) with transformed weights (O, *inputs, groups * C, c, o)."""
 
     name = "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform"
     inputs = ("data", "weight")
@@ -136,31 +147,34 @@ class ContribConv2DWinogradNCHWc(OpDef):
         data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
         if data is None or weight is None:
             return None
+        form, window = _form(attrs), _window(attrs)
         fits = len(data.shape) == 5 and len(weight.shape) == 6
         if fits:
-            pairs = [(data.shape[1], weight.shape[3]), (data.shape[4], weight.shape[4])]
-            pairs += [(weight.shape[i], as_expr(int(attrs.tile_size) + 2)) for i in (1, 2)]
+            chunks = relations.dim_mul(as_expr(form.groups), data.shape[1])
+            pairs = [(chunks, weight.shape[3]), (data.shape[4], weight.shape[4])]
+            pairs += [(weight.shape[1 + i], as_expr(form.inputs[i])) for i in (0, 1)]
             fits = all(known(a) is None or known(b) is None or known(a) == known(b) for a, b in pairs)
         if not fits:
             raise TypeInferenceError(
                 f"data {tuple(str(d) for d in data.shape)} and transformed weights "
-                f"{tuple(str(d) for d in weight.shape)} do not fit for tile_size {attrs.tile_size}; expected "
-                "(n, C, h, w, c) and (O, tile_size + 2, tile_size + 2, C, c, o)"
+                f"{tuple(str(d) for d in weight.shape)} do not fit for tile_size {attrs.tile_size} and a window of "
+                f"{window[0]} x {window[1]}; expected (n, C, h, w, c) and (O, {form.inputs[0]}, {form.inputs[1]}, "
+                f"{form.groups} * C, c, o)"
             )
         pads = padding_of(attrs.padding, 2)
         steps = ints(attrs.dilation)
-        height, width = (conv_extent(data.shape[2 + i], 3, 1, steps[i], pads[i], pads[2 + i]) for i in range(2))
+        height, width = (conv_extent(data.shape[2 + i], window[i], 1, steps[i], pads[i], pads[2 + i]) for i in range(2))
         return TensorType((data.shape[0], weight.shape[0], height, width, weight.shape[5]), data.dtype)
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """By its definition, all tiles at once."""
         padding, dilation = padding_of(attrs.padding, 2), ints(attrs.dilation)
-        return [winograd.convolve_tiles(inputs[0], inputs[1], padding, int(attrs.tile_size), dilation)]
+        return [winograd.convolve_tiles(inputs[0], inputs[1], padding, int(attrs.tile_size), dilation, _window(attrs))]
 
 
 def contrib_conv2d_winograd_weight_transform(weight: RelayExpr, tile_size: int) -> Call:
-    """Weights (O, I, 3, 3, ...) transformed to (O, tile_size + 2, tile_size + 2, I, ...)."""
+    """Weights (O, I, kh, kw, ...) transformed; 3x3 ones to (O, tile_size + 2, tile_size + 2, I, ...)."""
     return call(ContribConv2DWinogradWeightTransform.name, [weight], WinogradWeightTransformAttrs(tile_size=tile_size))
 
 
@@ -174,8 +188,9 @@ def contrib_conv2d_winograd_nchwc_without_weight_transform(
     data_layout: str = "NCHW8c",
     kernel_layout: str = "OIHW8i8o",
     out_layout: str = "",
+    kernel_size: Any = (3, 3),
 ) -> Call:
-    """3x3 convolution with stride 1 of packed data with weights transformed for tiles of ``tile_size``.
+    """Convolution with stride 1 of packed data with weights transformed for tiles of ``tile_size``.
 
     ``kernel_layout`` is that of the weights before their transform.
     """
@@ -184,7 +199,7 @@ def contrib_conv2d_winograd_nchwc_without_weight_transform(
         padding=padding_of(padding, 2),
         dilation=ints(dilation),
         channels=channels,
-        kernel_size=(3, 3),
+        kernel_size=ints(kernel_size),
         data_layout=data_layout,
         kernel_layout=kernel_layout,
         out_layout=out_layout or data_layout,
@@ -203,19 +218,21 @@ def winograd_call(inputs: Sequence[RelayExpr], attrs: Any, shape: Sequence[Any],
     level = PassContext.current().option(OPTION)
     if level not in _TILE_SIZES:
         raise TilewrightError(f"config option {OPTION} takes {', '.join(map(repr, _TILE_SIZES))}, got {level!r}")
-    dilation = ints(attrs.dilation)[0], ints(attrs.dilation)[1]
+    dilation, window = (ints(attrs.dilation)[0], ints(attrs.dilation)[1]), _window(attrs)
     ones = {*ints(attrs.strides), int(attrs.groups)} == {1}
-    if not ones or ints(attrs.kernel_size) != (3, 3) or not isinstance(inputs[1], Constant):
+    if not ones or window == (1, 1) or not isinstance(inputs[1], Constant):
         return None
     batch, channels, height, width = (1 if d is None else int(d) for d in shape)
     top, left, bottom, right = padding_of(attrs.padding, 2)
-    out = height + top + bottom - 2 * dilation[0], width + left + right - 2 * dilation[1]
+    reach = (window[0] - 1) * dilation[0], (window[1] - 1) * dilation[1]
+    out = height + top + bottom - reach[0], width + left + right - reach[1]
     if min(out) < 1:
         return None
-    inside = share_inside(height, out[0], 3, 1, dilation[0], top) * share_inside(width, out[1], 3, 1, dilation[1], left)
+    inside = share_inside(height, out[0], window[0], 1, dilation[0], top)
+    inside *= share_inside(width, out[1], window[1], 1, dilation[1], left)
     dtype = str(inputs[1].data.dtype)
     extents = batch, channels, int(attrs.channels)
-    tile = choose_winograd_tile(extents, out, inside, dtype, _TILE_SIZES[level], target, dilation)
+    tile = choose_winograd_tile(extents, out, inside, dtype, _TILE_SIZES[level], target, dilation, window)
     if tile is None:
         return None
     packed = layout_transform(inputs[1], "OIHW", attrs.kernel_layout)

@@ -1,0 +1,134 @@
+"""How Winograd's method cuts windows and images along each dimension, and the matrices of its transforms.
+
+``inputs`` neighbouring elements give ``results`` sums of ``taps`` products each, by ``inputs`` products where results *
+taps are due: polynomials are multiplied by way of their values at as many points (Toom and Cook). For the same points,
+more results mean fewer taps: inputs = results + taps - 1. A window that is longer is several ``groups`` of taps, each
+with inputs that begin ``taps`` further on, whose products are added up before they are transformed back: seven taps
+are two groups of four, which take 4 products for a result.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tilewright.topi.cpu.linear_forms import Matrix
+
+# For a number of inputs: B^T; and of all points but infinity, which comes last, the value and what G multiplies its
+# row with.
+_POINTS: dict[int, tuple[tuple[float, float], ...]] = {
+    4: ((0, 1), (1, 1 / 2), (-1, 1 / 2)),
+    6: ((0, 1 / 4), (1, -1 / 6), (-1, -1 / 6), (2, 1 / 24), (-2, 1 / 24)),
+    8: ((0, 1), (1, -2 / 9), (-1, -2 / 9), (2, 1 / 90), (-2, 1 / 90), (1 / 2, 32 / 45), (-1 / 2, 32 / 45)),
+}
+_INPUT_TRANSFORMS: dict[int, Matrix] = {
+    1: ((1,),),
+    4: ((1, 0, -1, 0), (0, 1, 1, 0), (0, -1, 1, 0), (0, -1, 0, 1)),
+    6: (
+        (4, 0, -5, 0, 1, 0),
+        (0, -4, -4, 1, 1, 0),
+        (0, 4, -4, -1, 1, 0),
+        (0, -2, -1, 2, 1, 0),
+        (0, 2, -1, -2, 1, 0),
+        (0, 4, 0, -5, 0, 1),
+    ),
+    8: (
+        (1, 0, -21 / 4, 0, 21 / 4, 0, -1, 0),
+        (0, 1, 1, -17 / 4, -17 / 4, 1, 1, 0),
+        (0, -1, 1, 17 / 4, -17 / 4, -1, 1, 0),
+        (0, 1 / 2, 1 / 4, -5 / 2, -5 / 4, 2, 1, 0),
+        (0, -1 / 2, 1 / 4, 5 / 2, -5 / 4, -2, 1, 0),
+        (0, 2, 4, -5 / 2, -5, 1 / 2, 1, 0),
+        (0, -2, 4, 5 / 2, -5, -1 / 2, 1, 0),
+        (0, -1, 0, 21 / 4, 0, -21 / 4, 0, 1),
+    ),
+}
+TILE_SIZES = tuple(inputs - 2 for inputs in _POINTS)  # named by the results for windows of three
+
+
+@dataclass(frozen=True)
+class Split:
+    """One dimension of a window and of the image: ``groups`` of ``taps``, and ``results`` at a time."""
+
+    results: int
+    taps: int
+    groups: int
+
+    @property
+    def inputs(self) -> int:
+        """Elements that a tile's results are computed of, for each group."""
+        return self.results + self.taps - 1
+
+    @property
+    def reach(self) -> int:
+        """Elements beyond its results that a tile reads."""
+        return self.groups * self.taps - 1
+
+    @property
+    def input_transform(self) -> Matrix:
+        """B^T, (inputs, inputs)."""
+        return _INPUT_TRANSFORMS[self.inputs]
+
+    @property
+    def weight_transform(self) -> Matrix:
+        """G, (inputs, taps)."""
+        if self.inputs == 1:
+            return ((1,),)
+        points = [tuple(scale * value**k for k in range(self.taps)) for value, scale in _POINTS[self.inputs]]
+        return (*points, tuple(float(k == self.taps - 1) for k in range(self.taps)))
+
+    @property
+    def output_transform(self) -> Matrix:
+        """A^T, (results, inputs)."""
+        if self.inputs == 1:
+            return ((1,),)
+        values = [value for value, _ in _POINTS[self.inputs]]
+        return tuple((*(value**k for value in values), float(k == self.results - 1)) for k in range(self.results))
+
+
+@dataclass(frozen=True)
+class Form:
+    """Both dimensions: ``height`` and ``width``."""
+
+    height: Split
+    width: Split
+
+    @property
+    def results(self) -> tuple[int, int]:
+        """Rows and columns of a tile."""
+        return self.height.results, self.width.results
+
+    @property
+    def inputs(self) -> tuple[int, int]:
+        """Rows and columns of what is transformed for a tile, which are its positions too."""
+        return self.height.inputs, self.width.inputs
+
+    @property
+    def positions(self) -> int:
+        """Products for each tile, input and output channel."""
+        return math.prod(self.inputs)
+
+    @property
+    def groups(self) -> int:
+        """Groups of taps: how many times as many input channels the products add up."""
+        return self.height.groups * self.width.groups
+
+    def __str__(self) -> str:
+        return "x".join(map(str, self.results))
+
+
+def split_window(extent: int, tile_size: int) -> Split:
+    """The split with the fewest products for a result; of such, that with the most results."""
+    if extent == 1:
+        return Split(1, 1, 1)
+    inputs = tile_size + 2
+    splits = [Split(inputs - taps + 1, taps, -(-extent // taps)) for taps in range(2, min(extent, inputs - 1) + 1)]
+    return min(splits, key=lambda split: (split.groups / split.results, -split.results))
+
+
+def winograd_form(window: tuple[int, int], tile_size: int) -> Form:
+    """How a convolution with ``window`` is computed from ``tile_size + 2`` inputs at a time.
+
+    Along a dimension of one tap there is nothing to gain, and tiles have one row or column.
+    """
+    return Form(split_window(window[0], tile_size), split_window(window[1], tile_size))
