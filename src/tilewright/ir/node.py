@@ -8,9 +8,10 @@ constructor, so that a class body reads as the node's grammar (``cls._fields`` l
         true_value: PrimExpr
         false_value: PrimExpr
 
-Fields of base classes come first. A default may be given (``span: Span | None = None``). A class that has
-to normalise its arguments defines ``__init__`` and ends it with ``self._init(...)``, giving every field in
-order. Names that start with an underscore are private state, not fields; they are declared in ``__slots__``.
+A field may have a default (``span: Span | None = None``). Fields of base classes come first; one that is
+declared again keeps its place and takes the new default. A class that has to normalise its arguments defines
+``__init__`` and ends it with ``self._init(...)``, giving every field in order. Names that start with an underscore
+are private state, not fields; they are declared in ``__slots__``.
 
 Nodes compare by identity. ``InternedNode`` (scalar expressions) is hash-consed: constructing an equal node
 twice gives the same object, so identity *is* equality and a memo table is a plain dictionary.
@@ -77,7 +78,7 @@ class NodeMeta(type):
         cls._defaults = defaults
         init = _make_init(cls, cls._fields, defaults)
         cls._init = init  # type: ignore[attr-defined]
-        if new and "__init__" not in namespace:
+        if own and "__init__" not in namespace:
             cls.__init__ = init  # type: ignore[misc]
         return cls
 

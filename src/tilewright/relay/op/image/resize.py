@@ -25,43 +25,35 @@ _SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 _EPSILON = np.float32(1e-5)
 
 
-class Resize1DAttrs(Attrs):
+class ResizeAttrs(Attrs):
     """Size, layout and method of the interpolation."""
 
     size: tuple[Any, ...]
+    layout: str
+    method: str = "linear"
+    coordinate_transformation_mode: str = "half_pixel"
+    rounding_method: str = "round"
+    cubic_alpha: float = -0.5
+    cubic_exclude: int = 0
+    out_dtype: str = ""
+
+
+class Resize1DAttrs(ResizeAttrs):
+    """Attributes of image.resize1d."""
+
     layout: str = "NCW"
-    method: str = "linear"
-    coordinate_transformation_mode: str = "half_pixel"
-    rounding_method: str = "round"
-    cubic_alpha: float = -0.5
-    cubic_exclude: int = 0
-    out_dtype: str = ""
 
 
-class Resize2DAttrs(Attrs):
-    """Size, layout and method of the interpolation."""
+class Resize2DAttrs(ResizeAttrs):
+    """Attributes of image.resize2d."""
 
-    size: tuple[Any, ...]
     layout: str = "NCHW"
-    method: str = "linear"
-    coordinate_transformation_mode: str = "half_pixel"
-    rounding_method: str = "round"
-    cubic_alpha: float = -0.5
-    cubic_exclude: int = 0
-    out_dtype: str = ""
 
 
-class Resize3DAttrs(Attrs):
-    """Size, layout and method of the interpolation."""
+class Resize3DAttrs(ResizeAttrs):
+    """Attributes of image.resize3d."""
 
-    size: tuple[Any, ...]
     layout: str = "NCDHW"
-    method: str = "linear"
-    coordinate_transformation_mode: str = "half_pixel"
-    rounding_method: str = "round"
-    cubic_alpha: float = -0.5
-    cubic_exclude: int = 0
-    out_dtype: str = ""
 
 
 def _coordinates(extent: int, size: int, mode: str) -> Array:
@@ -200,20 +192,9 @@ _declare(3, Resize3DAttrs)
 def _resize_call(rank: int, attrs_class: Any, data: RelayExpr, size: Any, *rest: Any) -> Call:
     layout, method, mode, rounding, alpha, exclude, out_dtype = rest
     values = dims(size)
-    return call(
-        f"image.resize{rank}d",
-        [data],
-        attrs_class(
-            values * rank if len(values) == 1 else values,
-            layout,
-            method,
-            mode,
-            rounding,
-            float(alpha),
-            int(exclude),
-            out_dtype or "",
-        ),
-    )
+    sizes = values * rank if len(values) == 1 else values
+    attrs = attrs_class(sizes, layout, method, mode, rounding, float(alpha), int(exclude), out_dtype or "")
+    return call(f"image.resize{rank}d", [data], attrs)
 
 
 def resize1d(
