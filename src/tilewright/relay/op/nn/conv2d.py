@@ -8,19 +8,14 @@ from typing import Any
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.type import Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op.attributes import call, ints, pair
-from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
-from tilewright.relay.op.families import Array
-from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
-from tilewright.relay.op.nn.conv_common import evaluate_conv, infer_conv, kernel_layout_for
+from tilewright.relay.op.nn.conv_common import Conv, conv_attrs, conv_layouts, in_any_layout, is_depthwise
 from tilewright.relay.op.nn.winograd import winograd_call
 from tilewright.relay.op.relations import known
-from tilewright.relay.op.strategy import OpStrategy, wrap_compute_conv2d, wrap_topi_schedule
+from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_compute_conv2d, wrap_topi_schedule
 from tilewright.target.target import Target
-from tilewright.tir.layout import Layout, layout
 
 
 class Conv2DAttrs(Attrs):
@@ -38,24 +33,10 @@ class Conv2DAttrs(Attrs):
     out_dtype: str = ""
 
 
-def conv_layouts(
-    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
-) -> InferCorrectLayoutOutput:
-    """A convolution takes and gives exactly the layouts in its attributes."""
-    inputs = [layout(attrs.data_layout), layout(attrs.kernel_layout)]
-    return InferCorrectLayoutOutput(inputs, [layout(attrs.out_layout or attrs.data_layout)], attrs)
-
-
-def is_depthwise(attrs: Any, data: Sequence[Any], weight: Sequence[Any]) -> bool:
-    """Whether every input channel is a group of its own."""
-    channels = known(data[layout(attrs.data_layout).index_of("C")])
-    return attrs.groups > 1 and channels == attrs.groups and "c" not in attrs.data_layout
-
-
 def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
     strategy = OpStrategy()
     data, kernel = attrs.data_layout, attrs.kernel_layout
-    depthwise = is_depthwise(attrs, inputs[0].shape, inputs[1].shape)
+    depthwise = is_depthwise(attrs, inputs[0].shape)
 
     def add(compute: Any, schedule: Any, name: str, plevel: int = 10, has_groups: bool = False) -> None:
         wrapped = wrap_compute_conv2d(compute, has_groups=has_groups)
@@ -78,7 +59,7 @@ def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) 
         add(topi.nn.conv2d_hwcn, topi.cpu.schedule_conv2d_hwcn, "conv2d_hwcn.cpu")
     else:
         schedule = wrap_topi_schedule(topi.cpu.schedule_group_conv2d_nchw)
-        strategy.add_implementation(_any_layout, schedule, "conv2d_any_layout.cpu")
+        strategy.add_implementation(in_any_layout(topi.cpu.group_conv2d_nchw, 2), schedule, "conv2d_any_layout.cpu")
     return strategy
 
 
@@ -88,16 +69,6 @@ def _depthwise_oihw(data: Any, kernel: Any, strides: Any, padding: Any, dilation
     if known(outputs) != known(channels):
         kernel = topi.reshape(kernel, (channels, outputs // channels, height, width))
     return topi.nn.depthwise_conv2d_nchw(data, kernel, strides, padding, dilation, out_dtype)
-
-
-def _any_layout(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-    """Any other combination of layouts: convert, compute in NCHW, convert back."""
-    data = topi.layout_transform(inputs[0], attrs.data_layout, "NCHW")
-    kernel = topi.layout_transform(inputs[1], attrs.kernel_layout, "OIHW")
-    dtype = attrs.out_dtype or inputs[0].dtype
-    args = ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation), int(attrs.groups), dtype
-    result = topi.cpu.group_conv2d_nchw(data, kernel, *args)
-    return [topi.layout_transform(result, "NCHW", attrs.out_layout or attrs.data_layout)]
 
 
 def _alter(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any) -> RelayExpr | None:
@@ -112,7 +83,7 @@ def _alter(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_t
     chosen = topi.cpu.conv2d_layouts(channels_in, channels_out, int(attrs.groups), tinfos[0].dtype, target)
     if chosen is None:
         return None
-    depthwise = is_depthwise(attrs, data, weight)
+    depthwise = is_depthwise(attrs, data)
     name = "nn.contrib_depthwise_conv2d_NCHWc" if depthwise else "nn.contrib_conv2d_NCHWc"
     packed = attrs.replace(
         channels=channels_out,
@@ -128,45 +99,20 @@ def _alter(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_t
     return call(name, inputs, packed)
 
 
-def convert_conv(
-    attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired_layouts: Sequence[str]
-) -> RelayExpr:
-    """The same convolution in the desired (data, kernel) layouts; kernel "default" picks what goes with data."""
-    data, kernel = desired_layouts if len(desired_layouts) == 2 else (*desired_layouts, "default")
-    if kernel == "default":
-        kernel = kernel_layout_for(data, is_depthwise(attrs, tinfos[0].shape, tinfos[1].shape))
-    return call("nn.conv2d", inputs, attrs.replace(data_layout=str(data), kernel_layout=str(kernel), out_layout=""))
-
-
-class Conv2D(OpDef):
+class Conv2D(Conv):
     """2-D convolution."""
 
     name = "nn.conv2d"
-    inputs = ("data", "weight")
     attrs_type = Conv2DAttrs
-    pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    rank = 2
 
     strategy = staticmethod(_strategy)
-    infer_correct_layout = staticmethod(conv_layouts)
     alter_op_layout = staticmethod(_alter)
-    convert_op_layout = staticmethod(convert_conv)
-
-    @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
-        """Checks data against weight; fills in the weight."""
-        return infer_conv(types, attrs, solver, 2)
-
-    @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
-        """By views of all windows."""
-        return evaluate_conv(attrs, inputs, 2)
 
 
 def _packed_strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
-    strategy = OpStrategy()
     compute = wrap_compute_conv2d(topi.cpu.conv2d_NCHWc, need_data_layout=True, need_out_layout=True)
-    strategy.add_implementation(compute, wrap_topi_schedule(topi.cpu.schedule_conv2d_NCHWc), "conv2d_NCHWc.cpu")
-    return strategy
+    return one_implementation(compute, wrap_topi_schedule(topi.cpu.schedule_conv2d_NCHWc), "conv2d_NCHWc.cpu")
 
 
 class ContribConv2DNCHWc(OpDef):
@@ -184,44 +130,17 @@ class ContribConv2DNCHWc(OpDef):
 
 
 def _packed_depthwise_strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
-    strategy = OpStrategy()
     compute = wrap_compute_conv2d(topi.cpu.depthwise_conv2d_NCHWc, need_data_layout=True, need_out_layout=True)
     schedule = wrap_topi_schedule(topi.cpu.schedule_depthwise_conv2d_NCHWc)
-    strategy.add_implementation(compute, schedule, "depthwise_conv2d_NCHWc.cpu")
-    return strategy
+    return one_implementation(compute, schedule, "depthwise_conv2d_NCHWc.cpu")
 
 
-class ContribDepthwiseConv2DNCHWc(OpDef):
+class ContribDepthwiseConv2DNCHWc(ContribConv2DNCHWc):
     """Depthwise 2-D convolution with packed channels: data NCHW{b}c, kernel OIHW1i{b}o."""
 
     name = "nn.contrib_depthwise_conv2d_NCHWc"
-    inputs = ("data", "kernel")
-    attrs_type = Conv2DAttrs
-    pattern = OpPattern.OUT_ELEMWISE_FUSABLE
 
     strategy = staticmethod(_packed_depthwise_strategy)
-    infer_correct_layout = staticmethod(conv_layouts)
-    infer_type = staticmethod(Conv2D.infer_type)
-    evaluate = staticmethod(Conv2D.evaluate)
-
-
-def conv_attrs(
-    rank: int, strides: Any, padding: Any, dilation: Any, groups: int, channels: Any, kernel_size: Any, *rest: str
-) -> dict[str, Any]:
-    """Normalised values of the fields that convolutions of every rank have."""
-    data_layout, kernel_layout, out_layout, out_dtype = rest
-    return {
-        "strides": pair(strides, rank),
-        "padding": padding_of(padding, rank),
-        "dilation": pair(dilation, rank),
-        "groups": int(groups),
-        "channels": None if channels is None else int(channels),
-        "kernel_size": None if kernel_size is None else pair(kernel_size, rank),
-        "data_layout": data_layout,
-        "kernel_layout": kernel_layout,
-        "out_layout": out_layout,
-        "out_dtype": out_dtype or "",
-    }
 
 
 def conv2d(
@@ -286,7 +205,3 @@ def contrib_depthwise_conv2d_nchwc(
     values = conv_attrs(2, strides, padding, dilation, groups, channels, kernel_size, data_layout, kernel_layout,
                         out_layout, out_dtype)  # fmt: skip
     return call("nn.contrib_depthwise_conv2d_NCHWc", [data, kernel], Conv2DAttrs(**values))
-
-
-__all__ = ["Conv2DAttrs", "contrib_conv2d_nchwc", "contrib_depthwise_conv2d_nchwc",
-           "conv2d", "conv_attrs", "conv_layouts", "convert_conv", "is_depthwise"]  # fmt: skip

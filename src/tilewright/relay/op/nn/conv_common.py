@@ -1,24 +1,31 @@
-"""What convolutions share: their type relation in any layout, and their meaning in numpy."""
+"""What convolutions share: declaration, attribute values, type relation in any layout, and meaning in numpy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from tilewright import topi
 from tilewright.ir.errors import TilewrightError, TypeInferenceError
+from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import IncompleteType, TensorType, Type
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import ints, padding
+from tilewright.relay.op.attributes import call, ints, pair
+from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.relations import dim_map, known
+from tilewright.relay.op.strategy import Compute, output_dtype
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.relay.type_infer.describe import describe_dim, describe_shape
 from tilewright.runtime.ndarray import numpy_dtype
-from tilewright.tir.layout import bijective_layout
+from tilewright.tir.layout import Layout, bijective_layout
+from tilewright.tir.layout import layout as parse_layout
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -75,7 +82,7 @@ def infer_conv(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Typ
             solver.assert_equal(as_expr(given), dim, "kernel_size")
     if known(channels_out) is not None and known(channels_out) % groups:  # type: ignore[operator]
         raise TypeInferenceError(f"{describe_dim(channels_out)} output channels do not divide into {groups} groups")
-    pads, strides, dilation = padding(attrs.padding, rank), ints(attrs.strides), ints(attrs.dilation)
+    pads, strides, dilation = padding_of(attrs.padding, rank), ints(attrs.strides), ints(attrs.dilation)
     outs = [
         conv_extent(x, k, strides[i], dilation[i], pads[i], pads[i + rank])
         for i, (x, k) in enumerate(zip(extents, kernel, strict=True))
@@ -169,7 +176,7 @@ def evaluate_conv(attrs: Any, inputs: Sequence[Array], rank: int) -> list[Array]
     dtype = accumulation_dtype(inputs[0], attrs.out_dtype)
     data = transform_array(inputs[0], attrs.data_layout, f"NC{spatial}").astype(dtype)
     weight = transform_array(inputs[1], attrs.kernel_layout, f"OI{spatial}").astype(dtype)
-    pads, dilation = padding(attrs.padding, rank), ints(attrs.dilation)
+    pads, dilation = padding_of(attrs.padding, rank), ints(attrs.dilation)
     result = convolve(data, weight, ints(attrs.strides), pads, dilation, int(attrs.groups))
     result = transform_array(result, f"NC{spatial}", attrs.out_layout or attrs.data_layout)
     return [result.astype(result_dtype(inputs[0], attrs.out_dtype), copy=False)]
@@ -181,3 +188,83 @@ def kernel_layout_for(data_layout: str, depthwise: bool = False) -> str:
         return f"OI{data_layout[2:].rstrip('0123456789c')}"
     spatial = data_layout.strip("NC")
     return f"{spatial}OI" if depthwise else f"{spatial}IO"
+
+
+def is_depthwise(attrs: Any, data: Sequence[Any]) -> bool:
+    """Whether every input channel is a group of its own."""
+    channels = known(data[parse_layout(attrs.data_layout).index_of("C")])
+    return attrs.groups > 1 and channels == attrs.groups and "c" not in attrs.data_layout
+
+
+def conv_layouts(
+    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+) -> InferCorrectLayoutOutput:
+    """A convolution takes and gives exactly the layouts in its attributes."""
+    inputs = [parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)]
+    return InferCorrectLayoutOutput(inputs, [parse_layout(attrs.out_layout or attrs.data_layout)], attrs)
+
+
+class Conv(OpDef):
+    """A convolution of ``rank`` dimensions; a subclass says its name, attributes, rank and strategy."""
+
+    rank: ClassVar[int]
+    inputs = ("data", "weight")
+    pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+
+    infer_correct_layout = staticmethod(conv_layouts)
+
+    @classmethod
+    def infer_type(cls, types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Checks data against weight; fills in the weight."""
+        return infer_conv(types, attrs, solver, cls.rank)
+
+    @classmethod
+    def evaluate(cls, attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """By views of all windows."""
+        return evaluate_conv(attrs, inputs, cls.rank)
+
+    @classmethod
+    def convert_op_layout(
+        cls, attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired_layouts: Sequence[str]
+    ) -> RelayExpr:
+        """The same convolution in the desired (data, kernel) layouts; kernel "default" picks what goes with data."""
+        data, kernel = (*desired_layouts, "default")[:2]
+        if kernel == "default":
+            kernel = kernel_layout_for(data, cls.rank == 2 and is_depthwise(attrs, tinfos[0].shape))
+        return call(cls.name, inputs, attrs.replace(data_layout=data, kernel_layout=kernel, out_layout=""))
+
+
+def in_any_layout(topi_compute: Any, rank: int) -> Compute:
+    """A compute in any layouts of a topi convolution that takes NC... and OI... ones: convert, compute, convert back.
+
+    It is called with ``(data, kernel, strides, padding, dilation, groups, out_dtype)``.
+    """
+    plain, plain_kernel = f"NC{SPATIAL[rank]}", f"OI{SPATIAL[rank]}"
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        data = topi.layout_transform(inputs[0], attrs.data_layout, plain)
+        kernel = topi.layout_transform(inputs[1], attrs.kernel_layout, plain_kernel)
+        args = ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation), int(attrs.groups)
+        result = topi_compute(data, kernel, *args, output_dtype(attrs, inputs))
+        return [topi.layout_transform(result, plain, attrs.out_layout or attrs.data_layout)]
+
+    return compute
+
+
+def conv_attrs(
+    rank: int, strides: Any, padding: Any, dilation: Any, groups: int, channels: Any, kernel_size: Any, *rest: str
+) -> dict[str, Any]:
+    """Normalised values of the fields that convolutions of every rank have."""
+    data_layout, kernel_layout, out_layout, out_dtype = rest
+    return {
+        "strides": pair(strides, rank),
+        "padding": padding_of(padding, rank),
+        "dilation": pair(dilation, rank),
+        "groups": int(groups),
+        "channels": None if channels is None else int(channels),
+        "kernel_size": None if kernel_size is None else pair(kernel_size, rank),
+        "data_layout": data_layout,
+        "kernel_layout": kernel_layout,
+        "out_layout": out_layout,
+        "out_dtype": out_dtype or "",
+    }

@@ -23,11 +23,12 @@ from tilewright.relay.op.attributes import call, ints, pair
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.nn.conv2d import conv_attrs, conv_layouts
 from tilewright.relay.op.nn.conv_common import (
     SPATIAL,
     accumulation_dtype,
     canonical_shape,
+    conv_attrs,
+    conv_layouts,
     convolve,
     result_dtype,
     shape_in_layout,
