@@ -1,4 +1,4 @@
-"""Declares families of operators that differ in a name and a formula only: element-wise unary and binary ones."""
+"""Families of operators: element-wise ones, and those of them that differ in a name and a formula only."""
 
 from __future__ import annotations
 
@@ -13,35 +13,43 @@ from tilewright.relay.op.definition import OpDef, OpPattern
 Array = np.ndarray[Any, Any]
 
 
+class Elementwise(OpDef):
+    """An operator of one input, element by element; the result has the input's type where nothing else is said."""
+
+    inputs = ("data",)
+    pattern = OpPattern.ELEMWISE
+
+    infer_type = staticmethod(relations.identity)
+    infer_correct_layout = staticmethod(layout_rules.elementwise)
+
+
+def _evaluation(function: Callable[..., Any], keeps_dtype: bool) -> Callable[[Any, Sequence[Array]], list[Array]]:
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        with np.errstate(all="ignore"):
+            result = np.asarray(function(*inputs))
+        return [result.astype(inputs[0].dtype, copy=False) if keeps_dtype else result]
+
+    return evaluate
+
+
 def declare_unary(
     name: str,
     doc: str,
     compute: Callable[[Any], Any],
     evaluate: Callable[[Array], Any],
     relation: Callable[..., Any] = relations.identity,
-    pattern: OpPattern = OpPattern.ELEMWISE,
 ) -> type[OpDef]:
     """Declare an element-wise operator of one input, which keeps the dtype unless ``relation`` says otherwise."""
-
-    def run(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
-        with np.errstate(all="ignore"):
-            result = np.asarray(evaluate(inputs[0]))
-        keeps = relation is relations.identity
-        return [result.astype(inputs[0].dtype, copy=False) if keeps else result]
-
     return type(
         name.title().replace(".", "").replace("_", ""),
-        (OpDef,),
+        (Elementwise,),
         {
             "__doc__": doc,
             "__module__": __name__,
             "name": name,
-            "inputs": ("data",),
-            "pattern": pattern,
             "infer_type": staticmethod(relation),
             "compute": staticmethod(lambda attrs, inputs, out_type: [compute(inputs[0])]),
-            "evaluate": staticmethod(run),
-            "infer_correct_layout": staticmethod(layout_rules.elementwise),
+            "evaluate": staticmethod(_evaluation(evaluate, relation is relations.identity)),
         },
     )
 
@@ -54,13 +62,6 @@ def declare_binary(
     relation: Callable[..., Any] = relations.broadcast,
 ) -> type[OpDef]:
     """Declare a broadcasting operator of two inputs of one dtype."""
-
-    def run(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
-        with np.errstate(all="ignore"):
-            result = np.asarray(evaluate(inputs[0], inputs[1]))
-        keeps = relation is relations.broadcast
-        return [result.astype(inputs[0].dtype, copy=False) if keeps else result]
-
     return type(
         name.title().replace(".", "").replace("_", ""),
         (OpDef,),
@@ -72,7 +73,7 @@ def declare_binary(
             "pattern": OpPattern.BROADCAST,
             "infer_type": staticmethod(relation),
             "compute": staticmethod(lambda attrs, inputs, out_type: [compute(inputs[0], inputs[1])]),
-            "evaluate": staticmethod(run),
+            "evaluate": staticmethod(_evaluation(evaluate, relation is relations.broadcast)),
             "infer_correct_layout": staticmethod(layout_rules.broadcast),
         },
     )

@@ -12,10 +12,10 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleGetItem, TupleWrapper
-from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
-from tilewright.relay.op.families import Array, declare_unary
+from tilewright.relay.op.families import Array, Elementwise, declare_unary
 from tilewright.relay.op.nn.bias_add import shape_along
 from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_compute_softmax, wrap_topi_schedule
 from tilewright.relay.op.tensor.unary import erf_array
@@ -29,16 +29,11 @@ class LeakyReluAttrs(Attrs):
     alpha: float = 0.25
 
 
-class LeakyRelu(OpDef):
+class LeakyRelu(Elementwise):
     """data where positive, else alpha * data."""
 
     name = "nn.leaky_relu"
-    inputs = ("data",)
     attrs_type = LeakyReluAttrs
-    pattern = OpPattern.ELEMWISE
-
-    infer_type = staticmethod(relations.identity)
-    infer_correct_layout = staticmethod(layout_rules.elementwise)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
@@ -58,16 +53,11 @@ class GeluAttrs(Attrs):
     approximate: str = "none"
 
 
-class Gelu(OpDef):
+class Gelu(Elementwise):
     """data times the probability that a standard normal variable is less; RecognizeGelu makes it. Not in TVM 0.8."""
 
     name = "nn.gelu"
-    inputs = ("data",)
     attrs_type = GeluAttrs
-    pattern = OpPattern.ELEMWISE
-
-    infer_type = staticmethod(relations.identity)
-    infer_correct_layout = staticmethod(layout_rules.elementwise)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:

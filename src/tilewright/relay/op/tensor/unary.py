@@ -13,10 +13,10 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
-from tilewright.relay.op.families import Array, declare_unary
+from tilewright.relay.op.families import Array, Elementwise, declare_unary
 
 
 def _to_bool(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -276,16 +276,11 @@ class FixedPointMultiplyAttrs(Attrs):
     shift: int
 
 
-class FixedPointMultiply(OpDef):
+class FixedPointMultiply(Elementwise):
     """Multiply integers by a fixed-point factor: ``round(data * multiplier * 2 ** (shift - 31))``, halves up."""
 
     name = "fixed_point_multiply"
-    inputs = ("data",)
     attrs_type = FixedPointMultiplyAttrs
-    pattern = OpPattern.ELEMWISE
-
-    infer_type = staticmethod(relations.identity)
-    infer_correct_layout = staticmethod(layout_rules.elementwise)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -313,16 +308,11 @@ class ClipAttrs(Attrs):
     a_max: float
 
 
-class Clip(OpDef):
+class Clip(Elementwise):
     """Limit every element to [a_min, a_max]."""
 
     name = "clip"
-    inputs = ("data",)
     attrs_type = ClipAttrs
-    pattern = OpPattern.ELEMWISE
-
-    infer_type = staticmethod(relations.identity)
-    infer_correct_layout = staticmethod(layout_rules.elementwise)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -362,16 +352,13 @@ def _numpy_dtype(dtype: str) -> Any:
     return numpy_dtype(dtype)
 
 
-class Cast(OpDef):
+class Cast(Elementwise):
     """Convert elements to another dtype; floats to integers towards zero."""
 
     name = "cast"
-    inputs = ("data",)
     attrs_type = CastAttrs
-    pattern = OpPattern.ELEMWISE
 
     infer_type = staticmethod(_cast_type)
-    infer_correct_layout = staticmethod(layout_rules.elementwise)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
@@ -385,16 +372,13 @@ class Cast(OpDef):
             return [inputs[0].astype(_numpy_dtype(attrs.dtype))]
 
 
-class Reinterpret(OpDef):
+class Reinterpret(Elementwise):
     """The same bits as another dtype of the same width."""
 
     name = "reinterpret"
-    inputs = ("data",)
     attrs_type = CastAttrs
-    pattern = OpPattern.ELEMWISE
 
     infer_type = staticmethod(_cast_type)
-    infer_correct_layout = staticmethod(layout_rules.elementwise)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:

@@ -13,10 +13,10 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.definition import OpDef, OpPattern
-from tilewright.relay.op.families import Array
+from tilewright.relay.op.families import Array, Elementwise
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.topi import tag
 
@@ -175,16 +175,12 @@ class DeviceCopyAttrs(Attrs):
     dst_dev_type: int
 
 
-class DeviceCopy(OpDef):
+class DeviceCopy(Elementwise):
     """Copy a tensor between devices."""
 
     name = "device_copy"
-    inputs = ("data",)
     attrs_type = DeviceCopyAttrs
     pattern = OpPattern.OPAQUE
-
-    infer_type = staticmethod(relations.identity)
-    infer_correct_layout = staticmethod(layout_rules.elementwise)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
