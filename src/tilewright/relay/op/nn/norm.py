@@ -321,17 +321,12 @@ class LRN(OpDef):
     pattern = OpPattern.OPAQUE
 
     infer_type = staticmethod(relations.identity)
+    schedule = staticmethod(wrap_topi_schedule(topi.generic.schedule_lrn))
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.lrn(inputs[0], attrs.size, attrs.axis, attrs.alpha, attrs.beta, attrs.bias)]
-
-    @staticmethod
-    def schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
-        """topi's schedule."""
-        with target:
-            return topi.generic.schedule_lrn(outs)
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:

@@ -18,6 +18,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, tuple_operand
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.op import schedule_injective, schedule_reduce
 from tilewright.relay.op.relations import known
 from tilewright.runtime.ndarray import numpy_dtype
 
@@ -231,6 +232,8 @@ class OneHot(OpDef):
     attrs_type = OneHotAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
 
+    schedule = staticmethod(schedule_injective)
+
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
         """The indices' shape with depth inserted."""
@@ -246,12 +249,6 @@ class OneHot(OpDef):
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """topi's kernel."""
         return [topi.one_hot(inputs[0], inputs[1](), inputs[2](), attrs.depth, attrs.axis, attrs.dtype)]
-
-    @staticmethod
-    def schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
-        """An injective schedule."""
-        with target:
-            return topi.cpu.schedule_injective(outs)
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -341,6 +338,8 @@ class InvertPermutation(OpDef):
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
 
+    schedule = staticmethod(schedule_reduce)  # the kernel searches
+
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
         """The type stays."""
@@ -353,12 +352,6 @@ class InvertPermutation(OpDef):
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """topi's kernel."""
         return [topi.invert_permutation(inputs[0])]
-
-    @staticmethod
-    def schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
-        """The kernel searches, so it is scheduled as a reduction."""
-        with target:
-            return topi.cpu.schedule_reduce(outs)
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:

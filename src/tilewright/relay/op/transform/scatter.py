@@ -17,6 +17,7 @@ from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy import wrap_topi_schedule
 
 
 class ScatterAttrs(Attrs):
@@ -45,9 +46,7 @@ def _elements_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | Non
     return data
 
 
-def _schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
-    with target:
-        return topi.generic.schedule_scatter(outs)
+_schedule = wrap_topi_schedule(topi.generic.schedule_scatter)
 
 
 def _places(indices: Array, axis: int, extent: int) -> tuple[Array, ...]:
@@ -84,16 +83,10 @@ class Scatter(OpDef):
         return [result]
 
 
-class ScatterAdd(OpDef):
+class ScatterAdd(Scatter):
     """As scatter, but the updates are added."""
 
     name = "scatter_add"
-    inputs = ("data", "indices", "updates")
-    attrs_type = ScatterAttrs
-    pattern = OpPattern.OPAQUE
-
-    infer_type = staticmethod(_elements_type)
-    schedule = staticmethod(_schedule)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:

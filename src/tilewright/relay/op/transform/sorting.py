@@ -18,6 +18,7 @@ from tilewright.relay.op.attributes import call, static_ints
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy import wrap_topi_schedule
 from tilewright.runtime.ndarray import numpy_dtype
 
 
@@ -56,9 +57,7 @@ def sorted_indices(data: Array, axis: int, ascending: bool) -> Array:
     return np.asarray(data.shape[axis] - 1 - order)
 
 
-def _schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
-    with target:
-        return topi.generic.schedule_extern(outs)
+_schedule = wrap_topi_schedule(topi.generic.schedule_extern)
 
 
 def _same_shape(types: Sequence[Type], attrs: Any, solver: Any) -> TensorType | None:

@@ -17,6 +17,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.strategy import wrap_topi_schedule
 from tilewright.relay.op.transform.sorting import sorted_indices
 
 
@@ -47,9 +48,7 @@ def _known_number(tensor: te.Tensor) -> Any:
     return tensor
 
 
-def _schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
-    with target:
-        return topi.generic.schedule_extern(outs)
+_schedule = wrap_topi_schedule(topi.generic.schedule_extern)
 
 
 class GetValidCounts(OpDef):

@@ -18,6 +18,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, pair
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.strategy import wrap_topi_schedule
 
 
 class ROIAlignAttrs(Attrs):
@@ -50,9 +51,7 @@ def _roi_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
     return TensorType((rois.shape[0], data.shape[1], *attrs.pooled_size), data.dtype)
 
 
-def _schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
-    with target:
-        return topi.generic.schedule_extern(outs)
+_schedule = wrap_topi_schedule(topi.generic.schedule_extern)
 
 
 def _sample(plane: Array, y: float, x: float) -> Array:
