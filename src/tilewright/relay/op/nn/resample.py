@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,40 +50,27 @@ def _scales(attrs: Any, rank: int) -> list[float]:
     return [getattr(attrs, f"scale_{axis}") for axis in "dhw"[3 - rank :]]
 
 
-def _upsampled_type(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Type | None:
-    data = relations.tensor(types[0])
-    if data is None:
-        return None
-    shape = list(data.shape)
-    for axis, scale in zip(spatial_axes(attrs.layout, rank, data), _scales(attrs, rank), strict=True):
-        shape[axis] = relations.dim_map(lambda d, s=scale: round(d * s), shape[axis])
-    return TensorType(shape, data.dtype)
-
-
-def _upsample_array(attrs: Any, x: Array, rank: int) -> Array:
-    axes = spatial_axes(attrs.layout, rank)
-    size = [round(x.shape[a] * s) for a, s in zip(axes, _scales(attrs, rank), strict=True)]
-    if rank == 2:
-        mode = "align_corners" if attrs.align_corners else "asymmetric"
-    else:
-        mode = attrs.coordinate_transformation_mode
-    return resize_array(x, axes, size, _METHODS[attrs.method], mode, "", -0.5, False)
-
-
 class UpSampling(OpDef):
     """Enlarge height and width by factors."""
 
     name = "nn.upsampling"
     inputs = ("data",)
-    attrs_type = UpSamplingAttrs
+    attrs_type: ClassVar[type[Attrs]] = UpSamplingAttrs
     pattern = OpPattern.INJECTIVE
+    rank = 2
 
     infer_correct_layout = staticmethod(layout_rules.with_layout_attr("layout", "HW"))
 
-    @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
-        """Height and width times the factors."""
-        return _upsampled_type(types, attrs, solver, 2)
+    @classmethod
+    def infer_type(cls, types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Spatial extents times the factors."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        shape = list(data.shape)
+        for axis, scale in zip(spatial_axes(attrs.layout, cls.rank, data), _scales(attrs, cls.rank), strict=True):
+            shape[axis] = relations.dim_map(lambda d, s=scale: round(d * s), shape[axis])
+        return TensorType(shape, data.dtype)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
@@ -91,37 +78,32 @@ class UpSampling(OpDef):
         args = attrs.scale_h, attrs.scale_w, attrs.layout, attrs.method, bool(attrs.align_corners)
         return [topi.nn.upsampling(inputs[0], *args)]
 
-    @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    @classmethod
+    def evaluate(cls, attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """In numpy, dimension by dimension."""
-        return [_upsample_array(attrs, inputs[0], 2)]
+        x, axes = inputs[0], spatial_axes(attrs.layout, cls.rank)
+        size = [round(x.shape[a] * s) for a, s in zip(axes, _scales(attrs, cls.rank), strict=True)]
+        if cls.rank == 2:
+            mode = "align_corners" if attrs.align_corners else "asymmetric"
+        else:
+            mode = attrs.coordinate_transformation_mode
+        return [resize_array(x, axes, size, _METHODS[attrs.method], mode, "", -0.5, False)]
 
 
-class UpSampling3D(OpDef):
+class UpSampling3D(UpSampling):
     """Enlarge depth, height and width by factors."""
 
     name = "nn.upsampling3d"
-    inputs = ("data",)
     attrs_type = UpSampling3DAttrs
-    pattern = OpPattern.INJECTIVE
+    rank = 3
 
     infer_correct_layout = staticmethod(layout_rules.with_layout_attr("layout", "DHW"))
-
-    @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
-        """Depth, height and width times the factors."""
-        return _upsampled_type(types, attrs, solver, 3)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """topi's kernel."""
         args = attrs.scale_d, attrs.scale_h, attrs.scale_w, attrs.layout, attrs.method
         return [topi.nn.upsampling3d(inputs[0], *args, attrs.coordinate_transformation_mode)]
-
-    @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy, dimension by dimension."""
-        return [_upsample_array(attrs, inputs[0], 3)]
 
 
 class BatchFlatten(OpDef):
