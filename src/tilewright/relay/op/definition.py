@@ -38,14 +38,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.op import Op
 from tilewright.ir.type import Type
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class OpPattern(enum.IntEnum):
@@ -124,4 +121,11 @@ class OpDef:
                 op.set_attr(key, getattr(cls, method))
 
 
-Evaluated = Sequence["np.ndarray[Any, Any]"]
+def declare(name: str, doc: str, base: type[OpDef] = OpDef, **members: Any) -> type[OpDef]:
+    """Declare the operator ``name`` by values instead of a class body; for families that differ in few of them.
+
+    ``members`` are those of the class that ``doc`` describes; functions among them become its hooks.
+    """
+    methods = {key: staticmethod(members.pop(key)) for key in ("infer_type", *HOOKS) if key in members}
+    title = name.rpartition(".")[2].title().replace("_", "")
+    return type(title, (base,), {"__doc__": doc, "__module__": __name__, "name": name, **members, **methods})

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, declare
 
 Array = np.ndarray[Any, Any]
 
@@ -40,17 +40,13 @@ def declare_unary(
     relation: Callable[..., Any] = relations.identity,
 ) -> type[OpDef]:
     """Declare an element-wise operator of one input, which keeps the dtype unless ``relation`` says otherwise."""
-    return type(
-        name.title().replace(".", "").replace("_", ""),
-        (Elementwise,),
-        {
-            "__doc__": doc,
-            "__module__": __name__,
-            "name": name,
-            "infer_type": staticmethod(relation),
-            "compute": staticmethod(lambda attrs, inputs, out_type: [compute(inputs[0])]),
-            "evaluate": staticmethod(_evaluation(evaluate, relation is relations.identity)),
-        },
+    return declare(
+        name,
+        doc,
+        base=Elementwise,
+        infer_type=relation,
+        compute=lambda attrs, inputs, out_type: [compute(inputs[0])],
+        evaluate=_evaluation(evaluate, relation is relations.identity),
     )
 
 
@@ -62,18 +58,13 @@ def declare_binary(
     relation: Callable[..., Any] = relations.broadcast,
 ) -> type[OpDef]:
     """Declare a broadcasting operator of two inputs of one dtype."""
-    return type(
-        name.title().replace(".", "").replace("_", ""),
-        (OpDef,),
-        {
-            "__doc__": doc,
-            "__module__": __name__,
-            "name": name,
-            "inputs": ("lhs", "rhs"),
-            "pattern": OpPattern.BROADCAST,
-            "infer_type": staticmethod(relation),
-            "compute": staticmethod(lambda attrs, inputs, out_type: [compute(inputs[0], inputs[1])]),
-            "evaluate": staticmethod(_evaluation(evaluate, relation is relations.broadcast)),
-            "infer_correct_layout": staticmethod(layout_rules.broadcast),
-        },
+    return declare(
+        name,
+        doc,
+        inputs=("lhs", "rhs"),
+        pattern=OpPattern.BROADCAST,
+        infer_type=relation,
+        compute=lambda attrs, inputs, out_type: [compute(inputs[0], inputs[1])],
+        evaluate=_evaluation(evaluate, relation is relations.broadcast),
+        infer_correct_layout=layout_rules.broadcast,
     )

@@ -12,7 +12,7 @@ from tilewright.ir.type import Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpPattern, declare
 from tilewright.relay.op.families import Array
 
 
@@ -40,36 +40,31 @@ def _same(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
     return types[0]
 
 
-def _declare(name: str, doc: str, attrs_class: type[Attrs] | None, pattern: OpPattern) -> None:
+def _declare(name: str, doc: str, attrs_class: type[Attrs] | None) -> None:
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         return [topi.identity(inputs[0])]
 
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         return [inputs[0].copy()]
 
-    type(
-        name.title().replace(".", "").replace("_", ""),
-        (OpDef,),
-        {
-            "__doc__": doc,
-            "__module__": __name__,
-            "name": name,
-            "inputs": ("data",),
-            "attrs_type": attrs_class,
-            "pattern": pattern,
-            "infer_type": staticmethod(_same),
-            "compute": staticmethod(compute),
-            "evaluate": staticmethod(evaluate),
-            "infer_correct_layout": staticmethod(layout_rules.elementwise),
-        },
+    declare(
+        name,
+        doc,
+        inputs=("data",),
+        attrs_type=attrs_class,
+        pattern=OpPattern.OPAQUE,
+        infer_type=_same,
+        compute=compute,
+        evaluate=evaluate,
+        infer_correct_layout=layout_rules.elementwise,
     )
 
 
-_declare("on_device", "The value lives on a device.", OnDeviceAttrs, OpPattern.OPAQUE)
-_declare("annotation.stop_fusion", "Nothing fuses across this.", None, OpPattern.OPAQUE)
-_declare("annotation.cast_hint", "The value may be kept in another dtype.", CastHintAttrs, OpPattern.OPAQUE)
-_declare("annotation.compiler_begin", "A value enters an external compiler's region.", CompilerAttrs, OpPattern.OPAQUE)
-_declare("annotation.compiler_end", "A value leaves an external compiler's region.", CompilerAttrs, OpPattern.OPAQUE)
+_declare("on_device", "The value lives on a device.", OnDeviceAttrs)
+_declare("annotation.stop_fusion", "Nothing fuses across this.", None)
+_declare("annotation.cast_hint", "The value may be kept in another dtype.", CastHintAttrs)
+_declare("annotation.compiler_begin", "A value enters an external compiler's region.", CompilerAttrs)
+_declare("annotation.compiler_end", "A value leaves an external compiler's region.", CompilerAttrs)
 
 
 def on_device(data: RelayExpr, device: Any, constrain_result: bool = False, constrain_body: bool = True) -> Call:

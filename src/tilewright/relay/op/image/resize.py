@@ -16,7 +16,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, dims
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpPattern, declare
 from tilewright.relay.op.families import Array
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.tir.layout import layout as parse_layout
@@ -166,21 +166,16 @@ def _declare(rank: int, attrs_class: Any) -> None:
         how = attrs.method, attrs.coordinate_transformation_mode, attrs.rounding_method, attrs.cubic_alpha
         return [resize_array(inputs[0], _axes(attrs.layout, rank), attrs.size, *how, bool(attrs.cubic_exclude), dtype)]
 
-    type(
-        f"Resize{rank}D",
-        (OpDef,),
-        {
-            "__doc__": f"Resize {rank} dimensions by interpolation.",
-            "__module__": __name__,
-            "name": f"image.resize{rank}d",
-            "inputs": ("data",),
-            "attrs_type": attrs_class,
-            "pattern": OpPattern.INJECTIVE,
-            "infer_type": staticmethod(lambda types, attrs, solver: _resized_type(types, attrs, solver, rank)),
-            "compute": staticmethod(compute),
-            "evaluate": staticmethod(evaluate),
-            "infer_correct_layout": staticmethod(layout_rules.with_layout_attr("layout", _SPATIAL[rank])),
-        },
+    declare(
+        f"image.resize{rank}d",
+        f"Resize {rank} dimensions by interpolation.",
+        inputs=("data",),
+        attrs_type=attrs_class,
+        pattern=OpPattern.INJECTIVE,
+        infer_type=lambda types, attrs, solver: _resized_type(types, attrs, solver, rank),
+        compute=compute,
+        evaluate=evaluate,
+        infer_correct_layout=layout_rules.with_layout_attr("layout", _SPATIAL[rank]),
     )
 
 

@@ -14,7 +14,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleGetItem, TupleWrapper
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, declare
 from tilewright.relay.op.families import Array, Elementwise, declare_unary
 from tilewright.relay.op.nn.bias_add import shape_along
 from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_compute_softmax, wrap_topi_schedule
@@ -144,20 +144,15 @@ def _declare_softmax(name: str, doc: str, compute: Any, evaluate: Any) -> None:
         schedule = wrap_topi_schedule(topi.cpu.schedule_softmax)
         return one_implementation(wrap_compute_softmax(compute()), schedule, f"{name[3:]}.cpu")
 
-    type(
-        name[3:].title().replace("_", ""),
-        (OpDef,),
-        {
-            "__doc__": doc,
-            "__module__": __name__,
-            "name": name,
-            "inputs": ("data",),
-            "attrs_type": SoftmaxAttrs,
-            "pattern": OpPattern.OUT_ELEMWISE_FUSABLE,
-            "infer_type": staticmethod(_softmax_type),
-            "strategy": staticmethod(strategy),
-            "evaluate": staticmethod(lambda attrs, inputs: [evaluate(inputs[0], attrs.axis)]),
-        },
+    declare(
+        name,
+        doc,
+        inputs=("data",),
+        attrs_type=SoftmaxAttrs,
+        pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+        infer_type=_softmax_type,
+        strategy=strategy,
+        evaluate=lambda attrs, inputs: [evaluate(inputs[0], attrs.axis)],
     )
 
 

@@ -21,7 +21,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints, pair
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpPattern, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import (
     SPATIAL,
@@ -193,23 +193,18 @@ def _declare(rank: int, attrs_class: type[Attrs], compute: Any, schedule: Any) -
             f"nn.conv{rank}d_transpose", inputs, attrs.replace(data_layout=data, kernel_layout=kernel, out_layout="")
         )
 
-    type(
-        f"Conv{rank}DTranspose",
-        (OpDef,),
-        {
-            "__doc__": f"Transposed {rank}-D convolution.",
-            "__module__": __name__,
-            "name": f"nn.conv{rank}d_transpose",
-            "inputs": ("data", "weight"),
-            "attrs_type": attrs_class,
-            "pattern": OpPattern.OUT_ELEMWISE_FUSABLE,
-            "infer_type": staticmethod(lambda types, attrs, solver: _infer(types, attrs, solver, rank)),
-            "evaluate": staticmethod(lambda attrs, inputs: _evaluate(attrs, inputs, rank)),
-            "strategy": staticmethod(strategy),
-            "legalize": staticmethod(lambda attrs, args, types: as_convolution(rank, attrs, args, types)),
-            "infer_correct_layout": staticmethod(conv_layouts),
-            "convert_op_layout": staticmethod(convert),
-        },
+    declare(
+        f"nn.conv{rank}d_transpose",
+        f"Transposed {rank}-D convolution.",
+        inputs=("data", "weight"),
+        attrs_type=attrs_class,
+        pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+        infer_type=lambda types, attrs, solver: _infer(types, attrs, solver, rank),
+        evaluate=lambda attrs, inputs: _evaluate(attrs, inputs, rank),
+        strategy=strategy,
+        legalize=lambda attrs, args, types: as_convolution(rank, attrs, args, types),
+        infer_correct_layout=conv_layouts,
+        convert_op_layout=convert,
     )
 
 

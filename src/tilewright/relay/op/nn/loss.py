@@ -13,7 +13,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpPattern, declare
 from tilewright.relay.op.families import Array
 
 
@@ -40,19 +40,14 @@ def _declare(name: str, doc: str, log: Any, log_array: Any) -> None:
         x, y = inputs
         return [np.asarray(-np.sum(log_array(x) * y) / x.shape[0], x.dtype)]
 
-    type(
-        name[3:].title().replace("_", ""),
-        (OpDef,),
-        {
-            "__doc__": doc,
-            "__module__": __name__,
-            "name": name,
-            "inputs": ("predictions", "targets"),
-            "pattern": OpPattern.OPAQUE,
-            "infer_type": staticmethod(_loss_type),
-            "compute": staticmethod(compute),
-            "evaluate": staticmethod(evaluate),
-        },
+    declare(
+        name,
+        doc,
+        inputs=("predictions", "targets"),
+        pattern=OpPattern.OPAQUE,
+        infer_type=_loss_type,
+        compute=compute,
+        evaluate=evaluate,
     )
 
 

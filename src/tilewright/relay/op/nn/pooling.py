@@ -18,7 +18,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints, pair
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpPattern, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import SPATIAL
 from tilewright.relay.op.relations import dim_map, known
@@ -172,22 +172,17 @@ def _declare_pool(kind: str, rank: int) -> None:
         return [pool(inputs[0], ints(attrs.pool_size), ints(attrs.strides), ints(attrs.dilation),
                      padding_of(attrs.padding, rank), kind, bool(attrs.ceil_mode), attrs.layout, include)]  # fmt: skip
 
-    type(
-        f"{kind.title()}Pool{rank}D",
-        (OpDef,),
-        {
-            "__doc__": f"{kind.title()} pooling over windows of {rank} dimensions.",
-            "__module__": __name__,
-            "name": name,
-            "inputs": ("data",),
-            "attrs_type": _ATTRS[kind, rank],
-            "pattern": OpPattern.OUT_ELEMWISE_FUSABLE,
-            "infer_type": staticmethod(lambda types, attrs, solver: _pool_type(types, attrs, solver, rank)),
-            "compute": staticmethod(compute),
-            "schedule": staticmethod(_schedule_pool),
-            "evaluate": staticmethod(lambda attrs, inputs: _evaluate_pool(attrs, inputs, rank, kind == "avg")),
-            "infer_correct_layout": staticmethod(layout_rules.with_layout_attr("layout", SPATIAL[rank])),
-        },
+    declare(
+        name,
+        f"{kind.title()} pooling over windows of {rank} dimensions.",
+        inputs=("data",),
+        attrs_type=_ATTRS[kind, rank],
+        pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+        infer_type=lambda types, attrs, solver: _pool_type(types, attrs, solver, rank),
+        compute=compute,
+        schedule=_schedule_pool,
+        evaluate=lambda attrs, inputs: _evaluate_pool(attrs, inputs, rank, kind == "avg"),
+        infer_correct_layout=layout_rules.with_layout_attr("layout", SPATIAL[rank]),
     )
 
 
@@ -246,22 +241,17 @@ def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: Any, topi_na
         size = [int(s) for s in _adaptive_size(attrs, inputs[0].shape, spatial_axes(attrs.layout, rank))]
         return [getattr(topi.nn, topi_name)(inputs[0], size[0] if rank == 1 else tuple(size), kind, attrs.layout)]
 
-    type(
-        name[3:].title().replace("_", ""),
-        (OpDef,),
-        {
-            "__doc__": f"{kind.title()} pooling of {rank} dimensions to a given size.",
-            "__module__": __name__,
-            "name": name,
-            "inputs": ("data",),
-            "attrs_type": attrs_class,
-            "pattern": OpPattern.OUT_ELEMWISE_FUSABLE,
-            "infer_type": staticmethod(lambda types, attrs, solver: _adaptive_type(types, attrs, solver, rank)),
-            "compute": staticmethod(compute),
-            "schedule": staticmethod(_schedule_adaptive),
-            "evaluate": staticmethod(lambda attrs, inputs: _evaluate_adaptive(attrs, inputs, rank, kind == "avg")),
-            "infer_correct_layout": staticmethod(layout_rules.with_layout_attr("layout", SPATIAL[rank])),
-        },
+    declare(
+        name,
+        f"{kind.title()} pooling of {rank} dimensions to a given size.",
+        inputs=("data",),
+        attrs_type=attrs_class,
+        pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+        infer_type=lambda types, attrs, solver: _adaptive_type(types, attrs, solver, rank),
+        compute=compute,
+        schedule=_schedule_adaptive,
+        evaluate=lambda attrs, inputs: _evaluate_adaptive(attrs, inputs, rank, kind == "avg"),
+        infer_correct_layout=layout_rules.with_layout_attr("layout", SPATIAL[rank]),
     )
 
 

@@ -14,7 +14,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import axes, call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpPattern, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.reduce.reduce import reduce_axes, reduced_shape
 
@@ -52,20 +52,15 @@ def _declare(name: str, doc: str, compute: Callable[..., Any], pick: Callable[..
         found = reduce_axes(attrs, len(inputs[0].shape))
         return [compute(inputs[0], found, attrs.keepdims, attrs.select_last_index)]
 
-    type(
-        name.title(),
-        (OpDef,),
-        {
-            "__doc__": doc,
-            "__module__": __name__,
-            "name": name,
-            "inputs": ("data",),
-            "attrs_type": ArgReduceAttrs,
-            "pattern": OpPattern.COMM_REDUCE,
-            "infer_type": staticmethod(_arg_type),
-            "compute": staticmethod(run),
-            "evaluate": staticmethod(lambda attrs, inputs: [_flat_position(inputs[0], attrs, pick)]),
-        },
+    declare(
+        name,
+        doc,
+        inputs=("data",),
+        attrs_type=ArgReduceAttrs,
+        pattern=OpPattern.COMM_REDUCE,
+        infer_type=_arg_type,
+        compute=run,
+        evaluate=lambda attrs, inputs: [_flat_position(inputs[0], attrs, pick)],
     )
 
 

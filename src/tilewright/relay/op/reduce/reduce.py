@@ -17,7 +17,7 @@ from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.expr import Tuple as TupleExpr
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import axes, call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.binary import add, subtract
 from tilewright.relay.op.tensor.unary import exp, log, sqrt
@@ -70,21 +70,16 @@ def _declare_reduction(name: str, doc: str, compute: Callable[..., Any], evaluat
             return [data.copy()]
         return [np.asarray(evaluate(data, axis=found, keepdims=bool(attrs.keepdims))).astype(data.dtype, copy=False)]
 
-    type(
-        name.title(),
-        (OpDef,),
-        {
-            "__doc__": doc,
-            "__module__": __name__,
-            "name": name,
-            "inputs": ("data",),
-            "attrs_type": ReduceAttrs,
-            "pattern": OpPattern.COMM_REDUCE,
-            "infer_type": staticmethod(_reduce_type),
-            "compute": staticmethod(run),
-            "evaluate": staticmethod(meaning),
-            "infer_correct_layout": staticmethod(layout_rules.reduction),
-        },
+    declare(
+        name,
+        doc,
+        inputs=("data",),
+        attrs_type=ReduceAttrs,
+        pattern=OpPattern.COMM_REDUCE,
+        infer_type=_reduce_type,
+        compute=run,
+        evaluate=meaning,
+        infer_correct_layout=layout_rules.reduction,
     )
 
 

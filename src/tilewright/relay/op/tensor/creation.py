@@ -15,10 +15,10 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const, scalar_value
-from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, dims
-from tilewright.relay.op.definition import OpDef, OpPattern
-from tilewright.relay.op.families import Array
+from tilewright.relay.op.definition import OpDef, OpPattern, declare
+from tilewright.relay.op.families import Array, Elementwise
 from tilewright.runtime.ndarray import numpy_dtype
 
 
@@ -46,28 +46,18 @@ def _declare_fill(name: str, value: int) -> None:
     def evaluate_like(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         return [np.full_like(inputs[0], value)]
 
-    fields = {
-        "__doc__": f"A tensor of {value}s.",
-        "__module__": __name__,
-        "name": name,
-        "inputs": (),
-        "attrs_type": InitOpAttrs,
-        "pattern": OpPattern.ELEMWISE,
-        "infer_type": staticmethod(_initial_type),
-        "compute": staticmethod(compute),
-        "evaluate": staticmethod(evaluate),
-    }
-    type(name.title(), (OpDef,), fields)
-    like = {
-        "name": f"{name}_like",
-        "inputs": ("data",),
-        "attrs_type": None,
-        "infer_type": staticmethod(relations.identity),
-        "compute": staticmethod(compute_like),
-        "evaluate": staticmethod(evaluate_like),
-        "infer_correct_layout": staticmethod(layout_rules.elementwise),
-    }
-    type(f"{name.title()}Like", (OpDef,), fields | like)
+    doc = f"A tensor of {value}s."
+    declare(
+        name,
+        doc,
+        inputs=(),
+        attrs_type=InitOpAttrs,
+        pattern=OpPattern.ELEMWISE,
+        infer_type=_initial_type,
+        compute=compute,
+        evaluate=evaluate,
+    )
+    declare(f"{name}_like", doc, Elementwise, compute=compute_like, evaluate=evaluate_like)
 
 
 _declare_fill("zeros", 0)

@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, static_ints
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import wrap_topi_schedule
@@ -192,21 +192,16 @@ def _declare_scan(name: str, doc: str, compute: Any, total: Any, start: int) -> 
             result = np.concatenate([first, np.take(result, np.arange(data.shape[axis] - 1), axis)], axis)
         return [result]
 
-    type(
-        name.title(),
-        (OpDef,),
-        {
-            "__doc__": doc,
-            "__module__": __name__,
-            "name": name,
-            "inputs": ("data",),
-            "attrs_type": ScanopAttrs,
-            "pattern": OpPattern.OPAQUE,
-            "infer_type": staticmethod(_scan_type),
-            "compute": staticmethod(run),
-            "schedule": staticmethod(_schedule),
-            "evaluate": staticmethod(evaluate),
-        },
+    declare(
+        name,
+        doc,
+        inputs=("data",),
+        attrs_type=ScanopAttrs,
+        pattern=OpPattern.OPAQUE,
+        infer_type=_scan_type,
+        compute=run,
+        schedule=_schedule,
+        evaluate=evaluate,
     )
 
 
