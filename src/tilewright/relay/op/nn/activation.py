@@ -20,7 +20,7 @@ from tilewright.relay.op.nn.bias_add import shape_along
 from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_compute_softmax, wrap_topi_schedule
 from tilewright.relay.op.tensor.unary import erf_array
 
-declare_unary("nn.relu", "max(data, 0)", lambda x: topi.nn.relu(x), lambda x: np.maximum(x, np.asarray(0, x.dtype)))
+declare_unary("nn.relu", "max(data, 0)", topi.nn.relu, lambda x: np.maximum(x, np.asarray(0, x.dtype)))
 
 
 class LeakyReluAttrs(Attrs):
@@ -142,7 +142,7 @@ def _softmax_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None
 def _declare_softmax(name: str, doc: str, compute: Any, evaluate: Any) -> None:
     def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
         schedule = wrap_topi_schedule(topi.cpu.schedule_softmax)
-        return one_implementation(wrap_compute_softmax(compute()), schedule, f"{name[3:]}.cpu")
+        return one_implementation(wrap_compute_softmax(compute), schedule, f"{name[3:]}.cpu")
 
     declare(
         name,
@@ -156,9 +156,9 @@ def _declare_softmax(name: str, doc: str, compute: Any, evaluate: Any) -> None:
     )
 
 
-_declare_softmax("nn.softmax", "Softmax along an axis.", lambda: topi.nn.softmax, softmax_array)
-_declare_softmax("nn.fast_softmax", "Softmax with an approximate exp.", lambda: topi.nn.fast_softmax, softmax_array)
-_declare_softmax("nn.log_softmax", "Logarithm of softmax.", lambda: topi.nn.log_softmax, _log_softmax_array)
+_declare_softmax("nn.softmax", "Softmax along an axis.", topi.nn.softmax, softmax_array)
+_declare_softmax("nn.fast_softmax", "Softmax with an approximate exp.", topi.nn.fast_softmax, softmax_array)
+_declare_softmax("nn.log_softmax", "Logarithm of softmax.", topi.nn.log_softmax, _log_softmax_array)
 
 
 class DropoutAttrs(Attrs):

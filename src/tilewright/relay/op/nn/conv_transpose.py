@@ -183,7 +183,7 @@ def _declare(rank: int, attrs_class: type[Attrs], compute: Any, schedule: Any) -
         return [topi.layout_transform(result, f"NC{spatial}", attrs.out_layout or attrs.data_layout)]
 
     def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-        return one_implementation(run, wrap_topi_schedule(schedule()), f"conv{rank}d_transpose.cpu")
+        return one_implementation(run, wrap_topi_schedule(schedule), f"conv{rank}d_transpose.cpu")
 
     def convert(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired: Sequence[str]) -> RelayExpr:
         data, kernel = (*desired, "default")[:2]
@@ -213,22 +213,14 @@ def _ungrouped(kernel: Any) -> Any:
         *rest, groups = args
         if groups != 1:
             raise UnsupportedError("grouped transposed convolution has a kernel in 2-D only; reshape to 2-D")
-        return kernel()(data, weight, *rest)
+        return kernel(data, weight, *rest)
 
     return compute
 
 
-def _compute2d(data: Any, weight: Any, strides: Any, pads: Any, dtype: str, extra: Any, groups: int) -> Any:
-    return topi.cpu.conv2d_transpose_nchw(data, weight, strides, pads, dtype, extra, groups)
-
-
-_declare(
-    1, Conv1DTransposeAttrs, _ungrouped(lambda: topi.nn.conv1d_transpose_ncw), lambda: topi.cpu.schedule_conv_direct
-)
-_declare(2, Conv2DTransposeAttrs, _compute2d, lambda: topi.cpu.schedule_conv2d_transpose_nchw)
-_declare(
-    3, Conv3DTransposeAttrs, _ungrouped(lambda: topi.nn.conv3d_transpose_ncdhw), lambda: topi.cpu.schedule_conv_direct
-)
+_declare(1, Conv1DTransposeAttrs, _ungrouped(topi.nn.conv1d_transpose_ncw), topi.cpu.schedule_conv_direct)
+_declare(2, Conv2DTransposeAttrs, topi.cpu.conv2d_transpose_nchw, topi.cpu.schedule_conv2d_transpose_nchw)
+_declare(3, Conv3DTransposeAttrs, _ungrouped(topi.nn.conv3d_transpose_ncdhw), topi.cpu.schedule_conv_direct)
 
 
 def _transpose_call(

@@ -51,7 +51,7 @@ def _declare(name: str, doc: str, log: Any, log_array: Any) -> None:
     )
 
 
-_declare("nn.cross_entropy", "-sum(log(predictions) * targets) / batch", lambda x: topi.log(x), np.log)
+_declare("nn.cross_entropy", "-sum(log(predictions) * targets) / batch", topi.log, np.log)
 _declare("nn.cross_entropy_with_logits", "-sum(predictions * targets) / batch", lambda x: x, lambda x: x)
 
 

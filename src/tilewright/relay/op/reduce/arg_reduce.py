@@ -64,8 +64,8 @@ def _declare(name: str, doc: str, compute: Callable[..., Any], pick: Callable[..
     )
 
 
-_declare("argmax", "Position of the maximum over axes.", lambda x, a, k, s: topi.argmax(x, a, k, s), np.argmax)
-_declare("argmin", "Position of the minimum over axes.", lambda x, a, k, s: topi.argmin(x, a, k, s), np.argmin)
+_declare("argmax", "Position of the maximum over axes.", topi.argmax, np.argmax)
+_declare("argmin", "Position of the minimum over axes.", topi.argmin, np.argmin)
 
 
 def argmax(

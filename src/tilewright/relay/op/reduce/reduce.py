@@ -91,13 +91,13 @@ def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     return np.asarray(np.mean(data, axis=axis, keepdims=keepdims))
 
 
-_declare_reduction("sum", "Sum over axes.", lambda x, a, k: topi.sum(x, a, k), np.sum)
-_declare_reduction("prod", "Product over axes.", lambda x, a, k: topi.prod(x, a, k), np.prod)
-_declare_reduction("max", "Maximum over axes.", lambda x, a, k: topi.max(x, a, k), np.max)
-_declare_reduction("min", "Minimum over axes.", lambda x, a, k: topi.min(x, a, k), np.min)
-_declare_reduction("all", "Whether all are true.", lambda x, a, k: topi.all(x, a, k), np.all)
-_declare_reduction("any", "Whether some is true.", lambda x, a, k: topi.any(x, a, k), np.any)
-_declare_reduction("mean", "Mean over axes.", lambda x, a, k: topi.mean(x, a, k), _mean)
+_declare_reduction("sum", "Sum over axes.", topi.sum, np.sum)
+_declare_reduction("prod", "Product over axes.", topi.prod, np.prod)
+_declare_reduction("max", "Maximum over axes.", topi.max, np.max)
+_declare_reduction("min", "Minimum over axes.", topi.min, np.min)
+_declare_reduction("all", "Whether all are true.", topi.all, np.all)
+_declare_reduction("any", "Whether some is true.", topi.any, np.any)
+_declare_reduction("mean", "Mean over axes.", topi.mean, _mean)
 
 
 class Variance(OpDef):

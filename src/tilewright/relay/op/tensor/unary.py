@@ -46,47 +46,47 @@ def _float_only(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
 
 
 _UNARY: tuple[tuple[str, str, Callable[[Any], Any], Callable[[Array], Any]], ...] = (
-    ("exp", "e ** data", lambda x: topi.exp(x), np.exp),
-    ("log", "Natural logarithm.", lambda x: topi.log(x), np.log),
-    ("log2", "Logarithm to base 2.", lambda x: topi.log2(x), np.log2),
-    ("log10", "Logarithm to base 10.", lambda x: topi.log10(x), np.log10),
-    ("sqrt", "Square root.", lambda x: topi.sqrt(x), np.sqrt),
-    ("rsqrt", "1 / sqrt(data)", lambda x: topi.rsqrt(x), lambda x: 1 / np.sqrt(x)),
-    ("tanh", "Hyperbolic tangent.", lambda x: topi.tanh(x), np.tanh),
-    ("sigmoid", "1 / (1 + exp(-data))", lambda x: topi.sigmoid(x), sigmoid_array),
-    ("erf", "Error function.", lambda x: topi.erf(x), erf_array),
-    ("sin", "Sine.", lambda x: topi.sin(x), np.sin),
-    ("cos", "Cosine.", lambda x: topi.cos(x), np.cos),
-    ("tan", "Tangent.", lambda x: topi.tan(x), np.tan),
-    ("asin", "Arc sine.", lambda x: topi.asin(x), np.arcsin),
-    ("acos", "Arc cosine.", lambda x: topi.acos(x), np.arccos),
-    ("atan", "Arc tangent.", lambda x: topi.atan(x), np.arctan),
-    ("sinh", "Hyperbolic sine.", lambda x: topi.sinh(x), np.sinh),
-    ("cosh", "Hyperbolic cosine.", lambda x: topi.cosh(x), np.cosh),
-    ("asinh", "Inverse hyperbolic sine.", lambda x: topi.asinh(x), np.arcsinh),
-    ("acosh", "Inverse hyperbolic cosine.", lambda x: topi.acosh(x), np.arccosh),
-    ("atanh", "Inverse hyperbolic tangent.", lambda x: topi.atanh(x), np.arctanh),
-    ("abs", "Absolute value.", lambda x: topi.abs(x), np.abs),
-    ("sign", "-1, 0 or 1.", lambda x: topi.sign(x), np.sign),
-    ("negative", "-data", lambda x: topi.negative(x), np.negative),
-    ("ceil", "Round up.", lambda x: topi.ceil(x), _float_only(np.ceil)),
-    ("floor", "Round down.", lambda x: topi.floor(x), _float_only(np.floor)),
-    ("round", "Round to the nearest integer.", lambda x: topi.round(x), _float_only(_round_away)),
-    ("trunc", "Round towards zero.", lambda x: topi.trunc(x), _float_only(np.trunc)),
-    ("logical_not", "Whether data is false (or 0).", lambda x: topi.logical_not(x), np.logical_not),
-    ("bitwise_not", "All bits inverted.", lambda x: topi.bitwise_not(x), np.bitwise_not),
-    ("copy", "A copy.", lambda x: topi.identity(x), np.copy),
-    ("fast_exp", "Approximation of exp (relative error 1e-5).", lambda x: topi.fast_exp(x), np.exp),
-    ("fast_tanh", "Approximation of tanh (relative error 1e-5).", lambda x: topi.fast_tanh(x), np.tanh),
-    ("fast_erf", "Approximation of erf (absolute error 1e-5).", lambda x: topi.fast_erf(x), erf_array),
+    ("exp", "e ** data", topi.exp, np.exp),
+    ("log", "Natural logarithm.", topi.log, np.log),
+    ("log2", "Logarithm to base 2.", topi.log2, np.log2),
+    ("log10", "Logarithm to base 10.", topi.log10, np.log10),
+    ("sqrt", "Square root.", topi.sqrt, np.sqrt),
+    ("rsqrt", "1 / sqrt(data)", topi.rsqrt, lambda x: 1 / np.sqrt(x)),
+    ("tanh", "Hyperbolic tangent.", topi.tanh, np.tanh),
+    ("sigmoid", "1 / (1 + exp(-data))", topi.sigmoid, sigmoid_array),
+    ("erf", "Error function.", topi.erf, erf_array),
+    ("sin", "Sine.", topi.sin, np.sin),
+    ("cos", "Cosine.", topi.cos, np.cos),
+    ("tan", "Tangent.", topi.tan, np.tan),
+    ("asin", "Arc sine.", topi.asin, np.arcsin),
+    ("acos", "Arc cosine.", topi.acos, np.arccos),
+    ("atan", "Arc tangent.", topi.atan, np.arctan),
+    ("sinh", "Hyperbolic sine.", topi.sinh, np.sinh),
+    ("cosh", "Hyperbolic cosine.", topi.cosh, np.cosh),
+    ("asinh", "Inverse hyperbolic sine.", topi.asinh, np.arcsinh),
+    ("acosh", "Inverse hyperbolic cosine.", topi.acosh, np.arccosh),
+    ("atanh", "Inverse hyperbolic tangent.", topi.atanh, np.arctanh),
+    ("abs", "Absolute value.", topi.abs, np.abs),
+    ("sign", "-1, 0 or 1.", topi.sign, np.sign),
+    ("negative", "-data", topi.negative, np.negative),
+    ("ceil", "Round up.", topi.ceil, _float_only(np.ceil)),
+    ("floor", "Round down.", topi.floor, _float_only(np.floor)),
+    ("round", "Round to the nearest integer.", topi.round, _float_only(_round_away)),
+    ("trunc", "Round towards zero.", topi.trunc, _float_only(np.trunc)),
+    ("logical_not", "Whether data is false (or 0).", topi.logical_not, np.logical_not),
+    ("bitwise_not", "All bits inverted.", topi.bitwise_not, np.bitwise_not),
+    ("copy", "A copy.", topi.identity, np.copy),
+    ("fast_exp", "Approximation of exp (relative error 1e-5).", topi.fast_exp, np.exp),
+    ("fast_tanh", "Approximation of tanh (relative error 1e-5).", topi.fast_tanh, np.tanh),
+    ("fast_erf", "Approximation of erf (absolute error 1e-5).", topi.fast_erf, erf_array),
 )  # fmt: skip
 
 for _name, _doc, _compute, _evaluate in _UNARY:
     declare_unary(_name, _doc, _compute, _evaluate)
 
-declare_unary("isnan", "Whether data is not a number.", lambda x: topi.isnan(x), np.isnan, _to_bool)
-declare_unary("isfinite", "Whether data is finite.", lambda x: topi.isfinite(x), np.isfinite, _to_bool)
-declare_unary("isinf", "Whether data is infinite.", lambda x: topi.isinf(x), np.isinf, _to_bool)
+declare_unary("isnan", "Whether data is not a number.", topi.isnan, np.isnan, _to_bool)
+declare_unary("isfinite", "Whether data is finite.", topi.isfinite, np.isfinite, _to_bool)
+declare_unary("isinf", "Whether data is infinite.", topi.isinf, np.isinf, _to_bool)
 
 
 def exp(data: RelayExpr) -> Call:

@@ -205,8 +205,8 @@ def _declare_scan(name: str, doc: str, compute: Any, total: Any, start: int) -> 
     )
 
 
-_declare_scan("cumsum", "Running sum.", lambda *a: topi.cumsum(*a), np.cumsum, 0)
-_declare_scan("cumprod", "Running product.", lambda *a: topi.cumprod(*a), np.cumprod, 1)
+_declare_scan("cumsum", "Running sum.", topi.cumsum, np.cumsum, 0)
+_declare_scan("cumprod", "Running product.", topi.cumprod, np.cumprod, 1)
 
 
 def sort(data: RelayExpr, axis: int = -1, is_ascend: bool = True) -> Call:
