@@ -179,7 +179,7 @@ def _window(call: Call) -> tuple[int, int]:
     """Elements of a convolution's window, and the kernel's second dimension: input channels per group."""
     if "winograd" in call.op.name:
         _, chunks, _, _, block = _shape(call.args[0])
-        return math.prod(_winograd_window(call)), chunks * block
+        return math.prod(_winograd_window(call)), chunks * block // int(call.attrs.groups)
     rank = sum(c in "DHW" for c in call.attrs.kernel_layout)
     canonical = ("IO" if call.attrs.kernel_layout.startswith("I") else "OI") + "DHW"[3 - rank :]
     _, second, *window = canonical_shape(call.args[1].checked_type.shape, call.attrs.kernel_layout, canonical, "kernel")
@@ -236,7 +236,8 @@ def modelled_cost(call: Call, cpu: CpuFeatures) -> float | None:
     if "winograd" in name:
         form = winograd_form(_winograd_window(call), int(call.attrs.tile_size))
         dilation = int(call.attrs.dilation[0]), int(call.attrs.dilation[1])
-        return winograd_ways(cpu, form, (height, width), in_channels, chunks, batch, dilation)[0].cost
+        groups = int(call.attrs.groups)
+        return winograd_ways(cpu, form, (height, width), in_channels, chunks, batch, dilation, groups)[0].cost
     return direct_cost(cpu, (batch, in_channels, chunks * block), (height, width), window, _inside(call))
 
 

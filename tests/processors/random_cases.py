@@ -182,22 +182,24 @@ def winograd(draw: Draw) -> Case:
     """A convolution by Winograd's method, whatever the cost model thinks of it."""
     tile, block = draw.of(*TILE_SIZES), draw.of(4, 8, 16)
     inputs, outputs, batch = block * draw.between(1, 3), block * draw.between(1, 4), draw.between(1, 4)
+    groups = draw.of(1, 1, draw.between(2, 5))
     window = draw.of((3, 3), (3, 3), (1, 3), (7, 1), (5, 5), (draw.between(2, 8), draw.between(1, 8)))
     size, padding = tuple(extent + draw.between(0, 17) for extent in window), draw.extents(4, 0, 2)
-    x, weight = draw.array(batch, inputs, *size), draw.array(outputs, inputs, *window)
-    plain = F.conv2d(padded(exact(x), padding[:2], padding[2:]), exact(weight))
-    name, more, tail, exact_tail = finish(draw, outputs, plain.shape)
+    x, weight = draw.array(batch, groups * inputs, *size), draw.array(groups * outputs, inputs, *window)
+    plain = F.conv2d(padded(exact(x), padding[:2], padding[2:]), exact(weight), groups=groups)
+    name, more, tail, exact_tail = finish(draw, groups * outputs, plain.shape)
     layout = f"NCHW{block}c"
     packed = relay.const(transform_weight(transform_array(weight, "OIHW", f"OIHW{block}i{block}o"), tile))
 
     def build(a: Any, *rest: Any) -> Any:
         out = relay.nn.contrib_conv2d_winograd_nchwc_without_weight_transform(
-            relay.layout_transform(a, "NCHW", layout), packed, tile, padding=padding, channels=outputs,
+            relay.layout_transform(a, "NCHW", layout), packed, tile, padding=padding, channels=groups * outputs,
             data_layout=layout, kernel_layout=f"OIHW{block}i{block}o", out_layout=layout, kernel_size=window,
+            groups=groups,
         )  # fmt: skip
         return tail(relay.layout_transform(out, layout, "NCHW"), *rest)
 
-    what = f"winograd {tile} block {block} {x.shape} {weight.shape} padding {padding} {name}"
+    what = f"winograd {tile} groups {groups} block {block} {x.shape} {weight.shape} padding {padding} {name}"
     return Case(what, build, [x, *more], exact_tail(plain).numpy(), {2: 2e-5, 4: 1e-4}.get(tile, 1e-3))
 
 

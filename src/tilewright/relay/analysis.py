@@ -293,6 +293,7 @@ def _macs(call: Call) -> int:
     if name == "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform":  # those of the convolution it computes
         data, window = _extents(call.args[0].checked_type), call.attrs.kernel_size or (3, 3)  # type: ignore[union-attr]
         per_output, elements = math.prod(map(int, window)) * data[1] * data[4], _extents(call.checked_type)
+        per_output //= int(call.attrs.groups)  # type: ignore[union-attr]
     elif name.startswith("nn.conv") or name.startswith("nn.contrib_conv") or name.startswith("nn.contrib_depthwise"):
         transposed = "transpose" in name
         weight = _extents(call.args[1].checked_type)

@@ -38,14 +38,24 @@ def windowed(tile_size: int, window: tuple[int, int]) -> Any:
     )
 
 
-def packed(window: tuple[int, int]) -> np.ndarray:
+def grouped(a: Any, b: Any) -> Any:
+    return relay.nn.contrib_conv2d_winograd_nchwc_without_weight_transform(
+        a, b, 4, padding=(1, 3), channels=48, groups=2
+    )
+
+
+def weights_of(window: tuple[int, int], groups: int = 1) -> np.ndarray:
+    return random(24 * groups, 16 // groups, *window, seed=2)
+
+
+def packed(window: tuple[int, int], groups: int = 1) -> np.ndarray:
     """Weights for any window, in the layout of PACKED_WEIGHT."""
-    return np.asarray(transform_array(random(24, 16, *window, seed=2), "OIHW", "OIHW8i8o"))
+    return np.asarray(transform_array(weights_of(window, groups), "OIHW", "OIHW8i8o"))
 
 
-def convolved(window: tuple[int, int]) -> np.ndarray:
-    weight = random(24, 16, *window, seed=2)
-    return np.asarray(F.conv2d(torch.tensor(DATA), torch.tensor(weight), padding=(1, 3)).numpy())
+def convolved(window: tuple[int, int], groups: int = 1) -> np.ndarray:
+    weight = weights_of(window, groups)
+    return np.asarray(F.conv2d(torch.tensor(DATA), torch.tensor(weight), padding=(1, 3), groups=groups).numpy())
 
 
 def dilated(tile_size: int) -> Any:
@@ -88,6 +98,14 @@ CASES = [
             atol=(5e-4 if m == 6 else 5e-5) * np.abs(convolved(window)).max(),
         )
         for m, window in [(4, (1, 7)), (2, (7, 1)), (4, (5, 5)), (6, (3, 2))]
+    ),
+    case(
+        "winograd 4, groups",
+        grouped,
+        [transform_array(DATA, "NCHW", "NCHW8c"), transform_weight(packed((3, 3), 2), 4)],
+        transform_array(convolved((3, 3), 2), "NCHW", "NCHW8c"),
+        rtol=0,
+        atol=5e-5 * np.abs(convolved((3, 3), 2)).max(),
     ),
     case("weights of a row", transform(4), [packed((1, 7))], transform_weight(packed((1, 7)), 4)),
     *(case(f"weights {m}", transform(m), [WEIGHT], transform_weight(WEIGHT, m)) for m in (2, 4, 6)),
@@ -180,6 +198,18 @@ def test_dilated_convolutions_are_those_of_grids(dilation: int) -> None:
     assert np.abs(module.get_output(0).numpy() - want).max() <= 2e-5 * np.abs(want).max()
 
 
+def test_groups_of_whole_vectors() -> None:
+    x, weight = random(1, 80, 14, 14), random(80, 16, 3, 3, seed=1)
+    data = relay.var("x", shape=x.shape)
+    body = relay.nn.conv2d(data, relay.const(weight), channels=80, kernel_size=3, padding=1, groups=5)
+    assert [c.op.name for c in optimized(relay.Function([data], body), "4")] == [WINOGRAD]
+    lib = relay.build(tvm.IRModule.from_expr(relay.Function([data], body)), "llvm -mcpu=core-avx2")
+    module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    module.run(x=x)
+    want = F.conv2d(torch.tensor(x, dtype=torch.float64), torch.tensor(weight).double(), padding=1, groups=5).numpy()
+    assert np.abs(module.get_output(0).numpy() - want).max() <= 2e-5 * np.abs(want).max()
+
+
 @pytest.mark.parametrize(
     ("window", "level", "algorithm"),
     [((1, 7), "4", "F(1x3)"), ((7, 1), "4", "F(3x1)"), ((5, 5), "4", "F(4x4)"), ((3, 3), "2", "F(2x2)")],
@@ -205,7 +235,7 @@ def test_an_unknown_level_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "options"),
-    [(3, {"strides": 2}), (3, {"strides": 2, "dilation": 2}), (3, {"groups": 2}), (1, {})],
+    [(3, {"strides": 2}), (3, {"strides": 2, "dilation": 2}), (3, {"groups": 32}), (1, {})],
 )
 def test_other_convolutions_stay_direct(kernel: int, options: dict) -> None:
     weight = relay.const(random(64, 64 // options.get("groups", 1), kernel, kernel))

@@ -120,6 +120,38 @@ def test_any_window_agrees_with_the_convolution(shape: tuple, tile_size: int) ->
     check(meant + bias.reshape(1, 3, 1, 1, 16), want, tile_size)
 
 
+# batch, input and output channels of a group, groups, height, width, window, dilation
+GROUPED = [
+    (1, 16, 16, 3, 14, 14, (3, 3), 1),
+    (2, 32, 16, 4, 7, 9, (3, 3), 1),
+    (1, 16, 48, 2, 9, 17, (1, 7), 1),
+    (1, 16, 32, 5, 11, 13, (5, 3), (1, 2)),
+    (1, 16, 16, 25, 7, 7, (3, 3), 1),
+]
+
+
+@pytest.mark.parametrize("tile_size", [2, 4, 6])
+@pytest.mark.parametrize("shape", GROUPED, ids=str)
+def test_groups_of_channels(shape: tuple, tile_size: int) -> None:
+    n, ci, co, groups, h, w, window, dilation = shape
+    x, weight, bias = random(n, ci * groups, h, w), random(co * groups, ci, *window), random(co * groups)
+    sides = window[0] // 2, window[1] // 2
+    padding = (*sides, *sides)
+    exact = torch.tensor(x, dtype=torch.float64), torch.tensor(weight, dtype=torch.float64)
+    plain = F.conv2d(*exact, padding=sides, dilation=dilation, groups=groups).numpy() + bias[:, None, None]
+    want = pack_channels(plain, 16)
+    transformed = winograd.transform_weight(pack_kernel(weight, 16, 16), tile_size)
+    rows = bias.reshape(1, -1, 1, 1, 16)
+    found = compiled(
+        lambda a, k, b: winograd.conv2d_NCHWc_winograd(a, k, padding, tile_size, dilation, window, groups) + b,
+        pack_channels(x, 16), transformed, rows, schedule=winograd.schedule_conv2d_NCHWc_winograd,
+    )  # fmt: skip
+    check(found, want, tile_size)
+    steps = dilation if isinstance(dilation, tuple) else (dilation, dilation)
+    meant = winograd.convolve_tiles(pack_channels(x, 16), transformed, padding, tile_size, steps, window, groups)
+    check(meant + rows, want, tile_size)
+
+
 @pytest.mark.parametrize("tile_size", [2, 4, 6])
 @pytest.mark.parametrize("window", [(1, 7), (5, 5), (2, 1), (3, 4)], ids=str)
 def test_weights_of_any_window_are_transformed_alike(window: tuple, tile_size: int) -> None:

@@ -60,7 +60,8 @@ class Blocking:
 class _Work:
     """A convolution: ``positions`` products for each tile, ``tiles`` of an image, ``out_chunks`` vectors of results.
 
-    ``in_channels`` counts a channel once for each group of taps.
+    ``in_channels``: those that an output channel sums, each counted once for each group of taps. Channels are in
+    ``groups``.
     """
 
     cpu: CpuFeatures
@@ -69,6 +70,7 @@ class _Work:
     in_channels: int
     out_chunks: int
     batch: int
+    groups: int
 
     @property
     def weight_bytes(self) -> int:
@@ -76,7 +78,7 @@ class _Work:
         return self.positions * self.in_channels * self.out_chunks * self.cpu.lanes(32) * 4
 
     def input_bytes(self, tiles: int) -> int:
-        """Of so many transformed input tiles."""
+        """Of so many transformed input tiles, those of one group."""
         return self.positions * self.in_channels * tiles * 4
 
 
@@ -88,22 +90,29 @@ def winograd_tiles(form: Form, out: tuple[int, int], dilation: tuple[int, int] =
 
 
 def winograd_blockings(
-    cpu: CpuFeatures, form: Form, tiles: tuple[int, int], in_channels: int, out_chunks: int, batch: int = 1
+    cpu: CpuFeatures,
+    form: Form,
+    tiles: tuple[int, int],
+    in_channels: int,
+    out_chunks: int,
+    batch: int = 1,
+    groups: int = 1,
 ) -> list[Blocking]:
     """Ways to cut a convolution into blocks, the cheapest first.
 
     Parameters
     ----------
     tiles : tiles along the height and the width of an image
+    in_channels : those that an output channel sums
     out_chunks : output channels, in vector registers
     """
-    work = _Work(cpu, form.positions, tiles, form.groups * in_channels, out_chunks, batch)
+    work = _Work(cpu, form.positions, tiles, form.groups * in_channels, out_chunks, batch, groups)
     candidates = [
         _cost(work, (block_h, block_w), register_tile, parts)
         for register_tile in _register_tiles(work)
         for block_w in _block_extents(tiles[1], register_tile[1])
         for block_h in _block_extents(tiles[0], register_tile[0])
-        for parts in divisors_up_to(out_chunks // register_tile[2], _MOST_PARTS * cpu.cores)
+        for parts in divisors_up_to(groups if groups > 1 else out_chunks // register_tile[2], _MOST_PARTS * cpu.cores)
     ]
     return sorted(candidates, key=lambda blocking: blocking.cost)
 
@@ -116,17 +125,18 @@ def winograd_ways(
     out_chunks: int,
     batch: int = 1,
     dilation: tuple[int, int] = (1, 1),
+    groups: int = 1,
 ) -> list[Blocking]:
     """``winograd_blockings`` of a convolution with results ``out``; a dilation makes grids of it, images of a batch."""
     tiles = winograd_tiles(form, out, dilation)
-    return winograd_blockings(cpu, form, tiles, in_channels, out_chunks, batch * math.prod(dilation))
+    return winograd_blockings(cpu, form, tiles, in_channels, out_chunks, batch * math.prod(dilation), groups)
 
 
 def _register_tiles(work: _Work) -> list[tuple[int, int, int]]:
     """For each number of channel vectors, the rows and columns of tiles that lose least at the edges of an image."""
     chosen = []
     (tiles_h, tiles_w), registers = work.tiles, work.cpu.vector_registers - step_registers(work.cpu)
-    for vectors in divisors_up_to(work.out_chunks, 4):
+    for vectors in divisors_up_to(work.out_chunks // work.groups, 4):
         limit = max(1, registers // vectors - 1)
         times = {
             (rows, columns): _rate(rows * columns, vectors) * rounded(tiles_h, rows) * rounded(tiles_w, columns)
@@ -162,7 +172,9 @@ def _cost(work: _Work, block: tuple[int, int], register_tile: tuple[int, int, in
     moved = (blocks - 1) * work.weight_bytes * _time_of_bytes(cpu, work.weight_bytes)
     moved += blocks * groups * input_bytes * _time_of_bytes(cpu, input_bytes)
     slower, faster = max(products, memory + moved), min(products, memory + moved)
-    transforms = steps * (parts * work.in_channels / lanes + work.out_chunks) * _TRANSFORM[work.positions]
+    # Parts of the channels of one group transform the same inputs; parts that are groups have inputs of their own.
+    transformed = (parts if work.groups == 1 else work.groups) * work.in_channels
+    transforms = steps * (transformed / lanes + work.out_chunks) * _TRANSFORM[work.positions]
     tasks = blocks * parts
     balance = -(-tasks // cpu.cores) * cpu.cores / tasks
     cost = (slower + _OVERLAP_LOSS * faster + transforms) * balance
@@ -185,23 +197,27 @@ def choose_winograd_tile(
     target: Target,
     dilation: tuple[int, int] = (1, 1),
     window: tuple[int, int] = (3, 3),
+    groups: int = 1,
 ) -> int | None:
     """Which of ``tile_sizes`` computes a convolution fastest by the model; None when that is no clear gain.
 
     Parameters
     ----------
-    channels : (batch, input channels, output channels)
+    channels : (batch, input channels that each output channel sums, output channels)
     out : height and width of the output
     inside : share of the direct method's products that are not with padding
     """
     cpu = features(target)
     lanes = cpu.lanes(32)
     batch, in_channels, out_channels = channels
-    if dtype != "float32" or in_channels % lanes or out_channels % lanes or min(*out, batch) < 1:
+    if dtype != "float32" or in_channels % lanes or out_channels // groups % lanes or min(*out, batch) < 1:
         return None
     chunks = out_channels // lanes
     forms = {m: winograd_form(window, m) for m in tile_sizes}
-    costs = {m: winograd_ways(cpu, f, out, in_channels, chunks, batch, dilation)[0].cost for m, f in forms.items()}
+    costs = {
+        m: winograd_ways(cpu, form, out, in_channels, chunks, batch, dilation, groups)[0].cost
+        for m, form in forms.items()
+    }
     best = min(costs, key=lambda m: costs[m], default=None)
     direct = direct_cost(cpu, channels, out, math.prod(window), inside)
     return best if best is not None and costs[best] * _CLEAR_GAIN < direct else None

@@ -79,8 +79,13 @@ def convolve_tiles(
     tile_size: int,
     dilation: Sequence[int] = (1, 1),
     window: tuple[int, int] = (3, 3),
+    groups: int = 1,
 ) -> Array:
     """What ``conv2d_NCHWc_winograd`` computes, on numpy arrays of the same shapes."""
+    if groups > 1:
+        parts = zip(np.split(data, groups, axis=1), np.split(weight, groups), strict=True)
+        results = [convolve_tiles(x, w, padding, tile_size, dilation, window) for x, w in parts]
+        return np.concatenate(results, axis=1)
     top, left, bottom, right = padding
     data = np.pad(data, [(0, 0), (0, 0), (top, bottom), (left, right), (0, 0)])
     n, (dh, dw) = data.shape[0], dilation
@@ -200,13 +205,19 @@ def conv2d_NCHWc_winograd(
     tile_size: int,
     dilation: Any = 1,
     window: tuple[int, int] = (3, 3),
+    groups: int = 1,
 ) -> te.Tensor:
-    """Convolution with stride 1 of data (n, C, h, w, c) with transformed weights (O, *inputs, groups * C, c, o)."""
+    """Convolution with stride 1 of data (n, C, h, w, c) with transformed weights (O, *inputs, C', c, o).
+
+    C' are the C / ``groups`` of a group of channels, once for each group of taps.
+    """
     form = winograd_form((int(window[0]), int(window[1])), tile_size)
     height, width = form.height, form.width
     n, in_chunks, h, w, in_block = get_const_tuple(data.shape)
     out_chunks, *inputs_shape, weight_chunks, weight_block, out_block = get_const_tuple(weight.shape)
-    if (*inputs_shape, weight_chunks, weight_block) != (*form.inputs, form.groups * in_chunks, in_block):
+    each = in_chunks // groups
+    fits = in_chunks % groups == 0 and out_chunks % groups == 0
+    if not fits or (*inputs_shape, weight_chunks, weight_block) != (*form.inputs, form.groups * each, in_block):
         raise InvalidShapeError(
             f"conv2d_NCHWc_winograd: data {get_const_tuple(data.shape)} and transformed weights "
             f"{get_const_tuple(weight.shape)} do not fit for a window of {window[0]} x {window[1]} and tiles of {form}"
@@ -218,7 +229,7 @@ def conv2d_NCHWc_winograd(
     ow = int(output_extent(w, int(window[1]), 1, dw, left, right))
     tiles_h, tiles_w = winograd_tiles(form, (oh, ow), (dh, dw))
     batch = n if isinstance(n, int) else 1
-    ways = winograd_ways(features(), form, (oh, ow), in_chunks * in_block, out_chunks, batch, (dh, dw))
+    ways = winograd_ways(features(), form, (oh, ow), each * in_block, out_chunks, batch, (dh, dw), groups)
     cfg.define_knob("blocking", [way.extents for way in ways[:TUNING_CANDIDATES]])
     if cfg.is_fallback:
         cfg["blocking"] = OtherOptionEntity(ways[0].extents)
@@ -229,13 +240,14 @@ def conv2d_NCHWc_winograd(
     n = padded.shape[0]
 
     def element(b: PrimExpr, ic: PrimExpr, y: PrimExpr, x: PrimExpr, c: PrimExpr) -> PrimExpr:
-        """Of the padded data, channels of the second group being those of the first some taps further on."""
-        group, chunk = tir.indexdiv(ic, in_chunks), tir.indexmod(ic, in_chunks)
-        row = y + tir.indexdiv(group, width.groups) * height.taps
-        return padded(b, chunk, row, x + tir.indexmod(group, width.groups) * width.taps, c)
+        """Of the padded data; ``ic`` is a group of channels, in it a group of taps, and in that a chunk of channels."""
+        first, chunk = 0 if groups == 1 else tir.indexdiv(ic, weight_chunks) * each, tir.indexmod(ic, each)
+        taps = tir.indexdiv(ic if groups == 1 else tir.indexmod(ic, weight_chunks), each)
+        row = y + tir.indexdiv(taps, width.groups) * height.taps
+        return padded(b, first + chunk, row, x + tir.indexmod(taps, width.groups) * width.taps, c)
 
     columns = te.compute(
-        (n, weight_chunks, tiles_h, tiles_w, *form.inputs, in_block),
+        (n, groups * weight_chunks, tiles_h, tiles_w, *form.inputs, in_block),
         lambda b, ic, y, x, i, j, c: row_of(
             height.input_transform,
             i,
@@ -245,20 +257,19 @@ def conv2d_NCHWc_winograd(
         name="winograd_input_columns",
     )
     inputs = te.compute(
-        (n, weight_chunks, tiles_h, *form.inputs, tiles_w, in_block),
+        (n, groups * weight_chunks, tiles_h, *form.inputs, tiles_w, in_block),
         lambda b, ic, y, i, j, x, c: row_of(
             width.input_transform, j, [columns(b, ic, y, x, i, k, c) for k in range(width.inputs)], _by_parity
         ),
         name="winograd_input",
     )
     ico, ici = te.reduce_axis((0, weight_chunks), name="ic_outer"), te.reduce_axis((0, in_block), name="ic_inner")
-    products = te.compute(
-        (n, out_chunks, tiles_h, *form.inputs, tiles_w, out_block),
-        lambda b, oc, y, i, j, x, o: te.sum(
-            inputs(b, ico, y, i, j, x, ici) * weight(oc, i, j, ico, ici, o), axis=[ico, ici]
-        ),
-        name="winograd_products",
-    )
+
+    def product(b: PrimExpr, oc: PrimExpr, y: PrimExpr, i: PrimExpr, j: PrimExpr, x: PrimExpr, o: PrimExpr) -> PrimExpr:
+        ic = ico if groups == 1 else tir.indexdiv(oc, out_chunks // groups) * weight_chunks + ico
+        return te.sum(inputs(b, ic, y, i, j, x, ici) * weight(oc, i, j, ico, ici, o), axis=[ico, ici])
+
+    products = te.compute((n, out_chunks, tiles_h, *form.inputs, tiles_w, out_block), product, name="winograd_products")
     rows = te.compute(
         (n, out_chunks, tiles_h, tiles_w, height.results, width.inputs, out_block),
         lambda b, oc, y, x, i, j, o: row_of(

@@ -117,14 +117,15 @@ def _form(attrs: Any) -> Form:
 def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         padding, dilation = ints(attrs.padding), ints(attrs.dilation)
-        return [winograd.conv2d_NCHWc_winograd(*inputs, padding, int(attrs.tile_size), dilation, _window(attrs))]
+        more = dilation, _window(attrs), int(attrs.groups)
+        return [winograd.conv2d_NCHWc_winograd(*inputs, padding, int(attrs.tile_size), *more)]
 
     schedule = wrap_topi_schedule(winograd.schedule_conv2d_NCHWc_winograd)
     return one_implementation(compute, schedule, f"conv2d_NCHWc_winograd{_form(attrs)}.cpu")
 
 
 class ContribConv2DWinogradNCHWc(OpDef):
-    """Convolution with stride 1 of data (n, C, h, w, c) with transformed weights (O, *inputs, groups * C, c, o)."""
+    """Convolution with stride 1 of data (n, C, h, w, c) with transformed weights, as ``conv2d_NCHWc_winograd``."""
 
     name = "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform"
     inputs = ("data", "weight")
@@ -151,7 +152,8 @@ class ContribConv2DWinogradNCHWc(OpDef):
         fits = len(data.shape) == 5 and len(weight.shape) == 6
         if fits:
             chunks = relations.dim_mul(as_expr(form.groups), data.shape[1])
-            pairs = [(chunks, weight.shape[3]), (data.shape[4], weight.shape[4])]
+            taken = relations.dim_mul(as_expr(int(attrs.groups)), weight.shape[3])
+            pairs = [(chunks, taken), (data.shape[4], weight.shape[4])]
             pairs += [(weight.shape[1 + i], as_expr(form.inputs[i])) for i in (0, 1)]
             fits = all(known(a) is None or known(b) is None or known(a) == known(b) for a, b in pairs)
         if not fits:
@@ -159,7 +161,7 @@ class ContribConv2DWinogradNCHWc(OpDef):
                 f"data {tuple(str(d) for d in data.shape)} and transformed weights "
                 f"{tuple(str(d) for d in weight.shape)} do not fit for tile_size {attrs.tile_size} and a window of "
                 f"{window[0]} x {window[1]}; expected (n, C, h, w, c) and (O, {form.inputs[0]}, {form.inputs[1]}, "
-                f"{form.groups} * C, c, o)"
+                f"{form.groups} * C / {attrs.groups}, c, o)"
             )
         pads = padding_of(attrs.padding, 2)
         steps = ints(attrs.dilation)
@@ -170,7 +172,8 @@ class ContribConv2DWinogradNCHWc(OpDef):
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """By its definition, all tiles at once."""
         padding, dilation = padding_of(attrs.padding, 2), ints(attrs.dilation)
-        return [winograd.convolve_tiles(inputs[0], inputs[1], padding, int(attrs.tile_size), dilation, _window(attrs))]
+        more = dilation, _window(attrs), int(attrs.groups)
+        return [winograd.convolve_tiles(inputs[0], inputs[1], padding, int(attrs.tile_size), *more)]
 
 
 def contrib_conv2d_winograd_weight_transform(weight: RelayExpr, tile_size: int) -> Call:
@@ -189,6 +192,7 @@ def contrib_conv2d_winograd_nchwc_without_weight_transform(
     kernel_layout: str = "OIHW8i8o",
     out_layout: str = "",
     kernel_size: Any = (3, 3),
+    groups: int = 1,
 ) -> Call:
     """Convolution with stride 1 of packed data with weights transformed for tiles of ``tile_size``.
 
@@ -198,6 +202,7 @@ def contrib_conv2d_winograd_nchwc_without_weight_transform(
         tile_size=tile_size,
         padding=padding_of(padding, 2),
         dilation=ints(dilation),
+        groups=int(groups),
         channels=channels,
         kernel_size=ints(kernel_size),
         data_layout=data_layout,
@@ -219,8 +224,8 @@ def winograd_call(inputs: Sequence[RelayExpr], attrs: Any, shape: Sequence[Any],
     if level not in _TILE_SIZES:
         raise TilewrightError(f"config option {OPTION} takes {', '.join(map(repr, _TILE_SIZES))}, got {level!r}")
     dilation, window = (ints(attrs.dilation)[0], ints(attrs.dilation)[1]), _window(attrs)
-    ones = {*ints(attrs.strides), int(attrs.groups)} == {1}
-    if not ones or window == (1, 1) or not isinstance(inputs[1], Constant):
+    groups = int(attrs.groups)
+    if {*ints(attrs.strides)} != {1} or window == (1, 1) or not isinstance(inputs[1], Constant):
         return None
     batch, channels, height, width = (1 if d is None else int(d) for d in shape)
     top, left, bottom, right = padding_of(attrs.padding, 2)
@@ -231,8 +236,8 @@ def winograd_call(inputs: Sequence[RelayExpr], attrs: Any, shape: Sequence[Any],
     inside = share_inside(height, out[0], window[0], 1, dilation[0], top)
     inside *= share_inside(width, out[1], window[1], 1, dilation[1], left)
     dtype = str(inputs[1].data.dtype)
-    extents = batch, channels, int(attrs.channels)
-    tile = choose_winograd_tile(extents, out, inside, dtype, _TILE_SIZES[level], target, dilation, window)
+    extents = batch, channels // groups, int(attrs.channels)
+    tile = choose_winograd_tile(extents, out, inside, dtype, _TILE_SIZES[level], target, dilation, window, groups)
     if tile is None:
         return None
     packed = layout_transform(inputs[1], "OIHW", attrs.kernel_layout)
