@@ -60,6 +60,11 @@ class EngineResult:
         return float(np.median(np.concatenate([np.array(block) for block in self.blocks])))
 
     @property
+    def block_medians(self) -> list[float]:
+        """Median run time in seconds of each block."""
+        return [float(np.median(block)) for block in self.blocks]
+
+    @property
     def spread(self) -> float:
         """Median absolute deviation of the run times from their median, relative to it."""
         times = np.concatenate([np.array(block) for block in self.blocks])
@@ -90,6 +95,17 @@ class ModelResult:
             return None
         return self.engines[peer].median / self.engines[OURS].median
 
+    def ratio_in_turns(self) -> float | None:
+        """The median over the turns of the then fastest peer's median over ours.
+
+        Where the machine gets slower or faster between turns, engines of one turn still met the same machine.
+        """
+        peers = [result.block_medians for name, result in self.engines.items() if name != OURS]
+        if not peers or OURS not in self.engines:
+            return None
+        turns = zip(self.engines[OURS].block_medians, *peers, strict=False)
+        return float(np.median([min(others) / ours for ours, *others in turns]))
+
     def compute_share(self, engine: str, machine: Machine) -> float | None:
         """Useful operations per second over the FMA peak; Winograd, which does fewer, may pass 1."""
         if self.work.flops is None:
@@ -109,12 +125,13 @@ def geometric_mean(ratios: Sequence[float]) -> float:
 
 
 HEADINGS = (
-    *("model", "threads", "engine", "median ms", "± MAD", "ratio", "difference"),
+    *("model", "threads", "engine", "median ms", "± MAD", "ratio", "in turns", "difference"),
     *("build s", "MiB", "cores", "peak", "weights"),
 )
 LEFT = (0, 2)  # columns of text
 LEGEND = (
-    "ratio: fastest peer over tilewright. difference: from ONNX Runtime, of its largest value. build: until ready.",
+    "ratio: fastest peer over tilewright, of all runs; in turns: of each turn, then the median of these.",
+    "difference: from ONNX Runtime, of its largest value. build: until ready.",
     "MiB: largest resident memory. cores: busy ones. peak: of the FMA peak. weights: of the DRAM read bandwidth.",
 )
 
@@ -123,7 +140,7 @@ def rows(result: ModelResult, machine: Machine) -> list[tuple[str, ...]]:
     """What the tables say of one model: a row of cells for each engine, under `HEADINGS`."""
     made: list[tuple[str, ...]] = []
     for name, engine in result.engines.items():
-        ratio = result.ratio() if name == OURS else None
+        ratios = (result.ratio(), result.ratio_in_turns()) if name == OURS else (None, None)
         share = result.compute_share(name, machine)
         cells = (
             result.model,
@@ -131,7 +148,7 @@ def rows(result: ModelResult, machine: Machine) -> list[tuple[str, ...]]:
             name,
             f"{1e3 * engine.median:.3f}" if engine.median < 0.1 else f"{1e3 * engine.median:.1f}",
             f"{100 * engine.spread:.1f} %",
-            "" if ratio is None else f"{ratio:.2f}",
+            *("" if ratio is None else f"{ratio:.2f}" for ratio in ratios),
             "" if engine.difference is None else f"{engine.difference:.1e}",
             f"{engine.ready_seconds:.1f}",
             f"{engine.peak_mib:.0f}",
@@ -187,12 +204,13 @@ def as_json(results: Sequence[ModelResult], machine: Machine, settings: dict[str
     for result in results:
         entry = asdict(result)
         entry["fastest_peer"], entry["ratio"] = result.fastest_peer(), result.ratio()
+        entry["ratio_in_turns"] = result.ratio_in_turns()
         for name, engine in result.engines.items():
             entry["engines"][name].update(
                 blocks=[[round(seconds, 9) for seconds in block] for block in engine.blocks],
                 median_seconds=engine.median,
                 relative_mad=engine.spread,
-                block_medians=[float(np.median(block)) for block in engine.blocks],
+                block_medians=engine.block_medians,
                 share_of_fma_peak=result.compute_share(name, machine),
                 share_of_read_bandwidth=result.bandwidth_share(name, machine),
             )

@@ -92,6 +92,18 @@ def test_ratio_is_the_fastest_peers_median_over_ours() -> None:
     assert result.ratio() == 2.5
 
 
+def test_ratio_in_turns_does_not_mix_phases_of_the_machine() -> None:
+    engines = {
+        "tilewright": engine_result([2.0], [2.0, 2.0], [1.0]),
+        "onnxruntime": engine_result([3.0], [3.0], [9.0]),
+        "openvino": engine_result([4.0], [4.0], [1.5]),
+    }
+    result = report.ModelResult("m", 2, Work(0, 0), engines, {})
+    assert result.ratio_in_turns() == 1.5
+    del engines["onnxruntime"], engines["openvino"]
+    assert result.ratio_in_turns() is None
+
+
 def test_spread_is_the_median_absolute_deviation_over_the_median() -> None:
     assert engine_result([1.0, 2.0], [4.0, 8.0, 100.0]).spread == pytest.approx(3.0 / 4.0)
 

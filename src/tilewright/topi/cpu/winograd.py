@@ -49,7 +49,7 @@ from tilewright.topi.cpu.conv2d import padding_of, same_shape, unroll_and_vector
 from tilewright.topi.cpu.conv2d_cost import Blocking, rounded, winograd_tiles, winograd_ways
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.linear_forms import row_of, weighted_sum
-from tilewright.topi.cpu.winograd_forms import winograd_form
+from tilewright.topi.cpu.winograd_forms import Form, winograd_form
 from tilewright.topi.nn.conv import inside, output_extent, pad_spatial, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
@@ -166,7 +166,7 @@ def schedule_winograd_weight_transform(outs: Any) -> te.Schedule:
     step = s[columns]
     step.set_scope("local")
     step.compute_at(stage, outer[-1])
-    for each, unrolled in (stage, [i, j]), (step, list(step.op.axis[1:3])):
+    for each, unrolled in (stage, [i, j]), (step, list(step.op.axis[1:5])):
         for axis in unrolled:
             each.unroll(axis)
     if vector:
@@ -211,7 +211,8 @@ def conv2d_NCHWc_winograd(
 
     C' are the C / ``groups`` of a group of channels, once for each group of taps.
     """
-    form = winograd_form((int(window[0]), int(window[1])), tile_size)
+    kh, kw = int(window[0]), int(window[1])
+    form = winograd_form((kh, kw), tile_size)
     height, width = form.height, form.width
     n, in_chunks, h, w, in_block = get_const_tuple(data.shape)
     out_chunks, *inputs_shape, weight_chunks, weight_block, out_block = get_const_tuple(weight.shape)
@@ -220,13 +221,12 @@ def conv2d_NCHWc_winograd(
     if not fits or (*inputs_shape, weight_chunks, weight_block) != (*form.inputs, form.groups * each, in_block):
         raise InvalidShapeError(
             f"conv2d_NCHWc_winograd: data {get_const_tuple(data.shape)} and transformed weights "
-            f"{get_const_tuple(weight.shape)} do not fit for a window of {window[0]} x {window[1]} and tiles of {form}"
+            f"{get_const_tuple(weight.shape)} do not fit for a window of {kh} x {kw} and tiles of {form}"
         )
     dh, dw = per_dim(dilation, 2)
-    reach = (int(window[0]) - 1) * dh, (int(window[1]) - 1) * dw
-    top, left, bottom, right = get_pad_tuple(padding, (reach[0] + 1, reach[1] + 1))
-    oh = int(output_extent(h, int(window[0]), 1, dh, top, bottom))
-    ow = int(output_extent(w, int(window[1]), 1, dw, left, right))
+    top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dh + 1, (kw - 1) * dw + 1))
+    oh = int(output_extent(h, kh, 1, dh, top, bottom))
+    ow = int(output_extent(w, kw, 1, dw, left, right))
     tiles_h, tiles_w = winograd_tiles(form, (oh, ow), (dh, dw))
     batch = n if isinstance(n, int) else 1
     ways = winograd_ways(features(), form, (oh, ow), each * in_block, out_chunks, batch, (dh, dw), groups)
@@ -237,32 +237,8 @@ def conv2d_NCHWc_winograd(
     tiles_h, tiles_w = rounded(tiles_h, blocking.block_h), rounded(tiles_w, blocking.block_w)
     extents = tiles_h * height.results + height.reach, tiles_w * width.results + width.reach
     padded = _grids(data, (dh, dw), (top, left), extents)
+    inputs = _transformed_inputs(padded, form, groups, (tiles_h, tiles_w))
     n = padded.shape[0]
-
-    def element(b: PrimExpr, ic: PrimExpr, y: PrimExpr, x: PrimExpr, c: PrimExpr) -> PrimExpr:
-        """Of the padded data; ``ic`` is a group of channels, in it a group of taps, and in that a chunk of channels."""
-        first, chunk = 0 if groups == 1 else tir.indexdiv(ic, weight_chunks) * each, tir.indexmod(ic, each)
-        taps = tir.indexdiv(ic if groups == 1 else tir.indexmod(ic, weight_chunks), each)
-        row = y + tir.indexdiv(taps, width.groups) * height.taps
-        return padded(b, first + chunk, row, x + tir.indexmod(taps, width.groups) * width.taps, c)
-
-    columns = te.compute(
-        (n, groups * weight_chunks, tiles_h, tiles_w, *form.inputs, in_block),
-        lambda b, ic, y, x, i, j, c: row_of(
-            height.input_transform,
-            i,
-            [element(b, ic, y * height.results + k, x * width.results + j, c) for k in range(height.inputs)],
-            _by_parity,
-        ),
-        name="winograd_input_columns",
-    )
-    inputs = te.compute(
-        (n, groups * weight_chunks, tiles_h, *form.inputs, tiles_w, in_block),
-        lambda b, ic, y, i, j, x, c: row_of(
-            width.input_transform, j, [columns(b, ic, y, x, i, k, c) for k in range(width.inputs)], _by_parity
-        ),
-        name="winograd_input",
-    )
     ico, ici = te.reduce_axis((0, weight_chunks), name="ic_outer"), te.reduce_axis((0, in_block), name="ic_inner")
 
     def product(b: PrimExpr, oc: PrimExpr, y: PrimExpr, i: PrimExpr, j: PrimExpr, x: PrimExpr, o: PrimExpr) -> PrimExpr:
@@ -300,6 +276,41 @@ def conv2d_NCHWc_winograd(
         ),
         name="conv2d_NCHWc_dilated",
         tag="injective,conv2d_NCHWc_dilated",
+    )
+
+
+def _transformed_inputs(padded: te.Tensor, form: Form, groups: int, tiles: tuple[int, int]) -> te.Tensor:
+    """``B^T d B`` of all tiles (n, C', rows of tiles, *inputs, columns of tiles, c).
+
+    C' are, for each group of channels and in it for each group of taps, the chunks of the group's channels.
+    """
+    height, width = form.height, form.width
+    n, in_chunks, _, _, block = get_const_tuple(padded.shape)
+    each = in_chunks // groups
+    of_group = each * form.groups
+
+    def element(b: PrimExpr, ic: PrimExpr, y: PrimExpr, x: PrimExpr, c: PrimExpr) -> PrimExpr:
+        first, chunk = 0 if groups == 1 else tir.indexdiv(ic, of_group) * each, tir.indexmod(ic, each)
+        taps = tir.indexdiv(ic if groups == 1 else tir.indexmod(ic, of_group), each)
+        row = y + tir.indexdiv(taps, width.groups) * height.taps
+        return padded(b, first + chunk, row, x + tir.indexmod(taps, width.groups) * width.taps, c)
+
+    columns = te.compute(
+        (n, groups * of_group, *tiles, *form.inputs, block),
+        lambda b, ic, y, x, i, j, c: row_of(
+            height.input_transform,
+            i,
+            [element(b, ic, y * height.results + k, x * width.results + j, c) for k in range(height.inputs)],
+            _by_parity,
+        ),
+        name="winograd_input_columns",
+    )
+    return te.compute(
+        (n, groups * of_group, tiles[0], *form.inputs, tiles[1], block),
+        lambda b, ic, y, i, j, x, c: row_of(
+            width.input_transform, j, [columns(b, ic, y, x, i, k, c) for k in range(width.inputs)], _by_parity
+        ),
+        name="winograd_input",
     )
 
 
