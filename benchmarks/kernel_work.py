@@ -24,7 +24,6 @@ from tilewright.target.target import Target
 from tilewright.topi.cpu.conv2d_cost import direct_cost, share_inside, winograd_ways
 from tilewright.topi.cpu.strassen import strassen_blockings
 from tilewright.topi.cpu.tiling import packed_rate
-from tilewright.topi.cpu.winograd_forms import winograd_form
 
 Shape = tuple[int, ...]
 
@@ -179,16 +178,11 @@ def _window(call: Call) -> tuple[int, int]:
     """Elements of a convolution's window, and the kernel's second dimension: input channels per group."""
     if "winograd" in call.op.name:
         _, chunks, _, _, block = _shape(call.args[0])
-        return math.prod(_winograd_window(call)), chunks * block // int(call.attrs.groups)
+        return math.prod(call.attrs.window), chunks * block // int(call.attrs.groups)
     rank = sum(c in "DHW" for c in call.attrs.kernel_layout)
     canonical = ("IO" if call.attrs.kernel_layout.startswith("I") else "OI") + "DHW"[3 - rank :]
     _, second, *window = canonical_shape(call.args[1].checked_type.shape, call.attrs.kernel_layout, canonical, "kernel")
     return math.prod(int(extent) for extent in window), int(second)
-
-
-def _winograd_window(call: Call) -> tuple[int, int]:
-    height, width = call.attrs.kernel_size or (3, 3)
-    return int(height), int(width)
 
 
 def label(call: Call) -> str:
@@ -234,9 +228,8 @@ def modelled_cost(call: Call, cpu: CpuFeatures) -> float | None:
     batch, chunks, height, width, block = _shape(call)
     window, in_channels = _window(call)
     if "winograd" in name:
-        form = winograd_form(_winograd_window(call), int(call.attrs.tile_size))
+        form, groups = call.attrs.form, int(call.attrs.groups)
         dilation = int(call.attrs.dilation[0]), int(call.attrs.dilation[1])
-        groups = int(call.attrs.groups)
         return winograd_ways(cpu, form, (height, width), in_channels, chunks, batch, dilation, groups)[0].cost
     return direct_cost(cpu, (batch, in_channels, chunks * block), (height, width), window, _inside(call))
 

@@ -291,9 +291,9 @@ _DENSE = frozenset(
 def _macs(call: Call) -> int:
     name = call.op.name  # type: ignore[attr-defined]
     if name == "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform":  # those of the convolution it computes
-        data, window = _extents(call.args[0].checked_type), call.attrs.kernel_size or (3, 3)  # type: ignore[union-attr]
-        per_output, elements = math.prod(map(int, window)) * data[1] * data[4], _extents(call.checked_type)
-        per_output //= int(call.attrs.groups)  # type: ignore[union-attr]
+        attrs: Any = call.attrs
+        data, elements = _extents(call.args[0].checked_type), _extents(call.checked_type)
+        per_output = math.prod(attrs.window) * data[1] * data[4] // int(attrs.groups)
     elif name.startswith("nn.conv") or name.startswith("nn.contrib_conv") or name.startswith("nn.contrib_depthwise"):
         transposed = "transpose" in name
         weight = _extents(call.args[1].checked_type)

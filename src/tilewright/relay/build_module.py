@@ -20,7 +20,7 @@ from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.te_compiler import TECompiler
 from tilewright.relay.backend.views import tensor_bytes
 from tilewright.relay.expr import Call, Constant, Function, bind, const
-from tilewright.relay.visitor import post_order_visit
+from tilewright.relay.visitor import post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.ndarray import NDArray
 from tilewright.target.build import ModuleBuilder
@@ -184,26 +184,13 @@ def _single_target(target: Any, target_host: Any) -> Target:
 
 
 def _count_operators(func: Function) -> int:
-    count = 0
-
-    def visit(expr: RelayExpr) -> None:
-        nonlocal count
-        count += isinstance(expr, Call) and isinstance(expr.op, Op)
-
-    post_order_visit(func, visit)
-    return count
+    return sum(isinstance(e, Call) and isinstance(e.op, Op) for e in post_order(func))
 
 
 def _constant_bytes(func: Function) -> int:
     """Size of the constants of ``func``."""
-    arrays: dict[int, int] = {}
-
-    def visit(expr: RelayExpr) -> None:
-        if isinstance(expr, Constant):
-            arrays[id(expr.data)] = expr.data.nbytes
-
-    post_order_visit(func, visit)
-    return sum(arrays.values())
+    sizes = {id(e.data): e.data.nbytes for e in post_order(func) if isinstance(e, Constant)}
+    return sum(sizes.values())
 
 
 def convolution_algorithm(implementation: str) -> str:

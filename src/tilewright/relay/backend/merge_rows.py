@@ -22,6 +22,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, Constant, Function, Var, bind
+from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.infer_type import infer_type
 from tilewright.relay.visitor import post_order
@@ -67,8 +68,7 @@ def _pointwise_conv(func: Function) -> Call | None:
 
 def _is_pointwise(conv: Call) -> bool:
     attrs: Any = conv.attrs
-    plain = all(int(s) == 1 for s in attrs.strides) and all(int(p) == 0 for p in attrs.padding)
-    return plain and all(int(k) == 1 for k in attrs.kernel_size or (0,))
+    return {*ints(attrs.strides), *ints(attrs.kernel_size or (0,))} == {1} and not any(ints(attrs.padding))
 
 
 def _is_elementwise(call: Call) -> bool:
@@ -105,4 +105,4 @@ def with_argument_types(prim_func: PrimFunc, types: Sequence[Type]) -> PrimFunc:
         assert not buffer.strides
         assert math.prod(get_const_tuple(buffer.shape)) == math.prod(type_.concrete_shape)
         buffers[param] = buffer.replace(shape=type_.shape)
-    return PrimFunc(prim_func.params, prim_func.body, prim_func.ret_type, buffers, prim_func.attrs)
+    return prim_func.replace(buffer_map=buffers)

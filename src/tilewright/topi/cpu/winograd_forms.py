@@ -17,6 +17,7 @@ from tilewright.topi.cpu.linear_forms import Matrix
 # For a number of inputs: B^T; and of all points but infinity, which comes last, the value and what G multiplies its
 # row with.
 _POINTS: dict[int, tuple[tuple[float, float], ...]] = {
+    1: (),
     4: ((0, 1), (1, 1 / 2), (-1, 1 / 2)),
     6: ((0, 1 / 4), (1, -1 / 6), (-1, -1 / 6), (2, 1 / 24), (-2, 1 / 24)),
     8: ((0, 1), (1, -2 / 9), (-1, -2 / 9), (2, 1 / 90), (-2, 1 / 90), (1 / 2, 32 / 45), (-1 / 2, 32 / 45)),
@@ -43,7 +44,7 @@ _INPUT_TRANSFORMS: dict[int, Matrix] = {
         (0, -1, 0, 21 / 4, 0, -21 / 4, 0, 1),
     ),
 }
-TILE_SIZES = tuple(inputs - 2 for inputs in _POINTS)  # named by the results for windows of three
+TILE_SIZES = tuple(inputs - 2 for inputs in _POINTS if inputs > 1)  # named by the results for windows of three
 
 
 @dataclass(frozen=True)
@@ -72,16 +73,12 @@ class Split:
     @property
     def weight_transform(self) -> Matrix:
         """G, (inputs, taps)."""
-        if self.inputs == 1:
-            return ((1,),)
         points = [tuple(scale * value**k for k in range(self.taps)) for value, scale in _POINTS[self.inputs]]
         return (*points, tuple(float(k == self.taps - 1) for k in range(self.taps)))
 
     @property
     def output_transform(self) -> Matrix:
         """A^T, (results, inputs)."""
-        if self.inputs == 1:
-            return ((1,),)
         values = [value for value, _ in _POINTS[self.inputs]]
         return tuple((*(value**k for value in values), float(k == self.results - 1)) for k in range(self.results))
 

@@ -61,6 +61,17 @@ class Conv2DWinogradAttrs(Attrs):
     out_layout: str = ""
     out_dtype: str = ""
 
+    @property
+    def window(self) -> tuple[int, int]:
+        """Height and width of the window, 3x3 unless ``kernel_size`` says otherwise."""
+        height, width = ints(self.kernel_size or (3, 3))
+        return height, width
+
+    @property
+    def form(self) -> Form:
+        """How windows and images are cut."""
+        return winograd_form(self.window, int(self.tile_size))
+
 
 class WinogradWeightTransformAttrs(Attrs):
     """Extent of the tiles, if the window were 3x3."""
@@ -105,23 +116,14 @@ class ContribConv2DWinogradWeightTransform(OpDef):
         return [winograd.transform_weight(inputs[0], int(attrs.tile_size))]
 
 
-def _window(attrs: Any) -> tuple[int, int]:
-    height, width = ints(attrs.kernel_size or (3, 3))
-    return height, width
-
-
-def _form(attrs: Any) -> Form:
-    return winograd_form(_window(attrs), int(attrs.tile_size))
-
-
 def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         padding, dilation = ints(attrs.padding), ints(attrs.dilation)
-        more = dilation, _window(attrs), int(attrs.groups)
+        more = dilation, attrs.window, int(attrs.groups)
         return [winograd.conv2d_NCHWc_winograd(*inputs, padding, int(attrs.tile_size), *more)]
 
     schedule = wrap_topi_schedule(winograd.schedule_conv2d_NCHWc_winograd)
-    return one_implementation(compute, schedule, f"conv2d_NCHWc_winograd{_form(attrs)}.cpu")
+    return one_implementation(compute, schedule, f"conv2d_NCHWc_winograd{attrs.form}.cpu")
 
 
 class ContribConv2DWinogradNCHWc(OpDef):
@@ -148,7 +150,7 @@ class ContribConv2DWinogradNCHWc(OpDef):
         data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
         if data is None or weight is None:
             return None
-        form, window = _form(attrs), _window(attrs)
+        form, window = attrs.form, attrs.window
         fits = len(data.shape) == 5 and len(weight.shape) == 6
         if fits:
             chunks = relations.dim_mul(as_expr(form.groups), data.shape[1])
@@ -172,7 +174,7 @@ class ContribConv2DWinogradNCHWc(OpDef):
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """By its definition, all tiles at once."""
         padding, dilation = padding_of(attrs.padding, 2), ints(attrs.dilation)
-        more = dilation, _window(attrs), int(attrs.groups)
+        more = dilation, attrs.window, int(attrs.groups)
         return [winograd.convolve_tiles(inputs[0], inputs[1], padding, int(attrs.tile_size), *more)]
 
 
@@ -223,7 +225,7 @@ def winograd_call(inputs: Sequence[RelayExpr], attrs: Any, shape: Sequence[Any],
     level = PassContext.current().option(OPTION)
     if level not in _TILE_SIZES:
         raise TilewrightError(f"config option {OPTION} takes {', '.join(map(repr, _TILE_SIZES))}, got {level!r}")
-    dilation, window = (ints(attrs.dilation)[0], ints(attrs.dilation)[1]), _window(attrs)
+    dilation, window = ((pair[0], pair[1]) for pair in (ints(attrs.dilation), ints(attrs.kernel_size)))
     groups = int(attrs.groups)
     if {*ints(attrs.strides)} != {1} or window == (1, 1) or not isinstance(inputs[1], Constant):
         return None
