@@ -62,13 +62,13 @@ def test_polynomials_are_within_2_ulp(name: str, board: Board) -> None:
     assert worst_error(found, exact_values(name, values)) <= 2.0
 
 
-def test_gelu_takes_its_tail_from_exp2(board: Board) -> None:
+def test_gelu_is_within_3e_7(board: Board) -> None:
     values = np.linspace(-12, 12, 40_007, dtype=np.float32)
     x = relay.var("x", shape=values.shape)
     factory = relay.build(tvm.IRModule.from_expr(relay.Function([x], relay.nn.gelu(x))), TARGET)
     (found,) = board.run(factory, {"x": values})
     exact = [0.5 * v * math.erfc(-v * math.sqrt(0.5)) for v in values.astype("float64")]
-    np.testing.assert_allclose(found, exact, rtol=1e-7, atol=5e-7)
+    np.testing.assert_allclose(found, exact, rtol=1e-7, atol=3e-7)
 
 
 @pytest.mark.soak

@@ -1,7 +1,8 @@
-"""Errors of exp, exp2, log, tanh, sigmoid and erf in units in the last place; libm functions; half types."""
+"""Errors of exp, exp2, log, tanh, sigmoid and erf in units in the last place; the other functions; half types."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -51,6 +52,16 @@ def test_polynomials_are_within_2_ulp(name: str) -> None:
 def test_polynomials_are_within_2_ulp_for_every_float(name: str) -> None:
     errors = worst_errors(name, every_float(1 << 20), 1 << 20)
     assert max(errors.values()) <= 2.0, errors
+
+
+@pytest.mark.parametrize("target", [*TARGETS, "c"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_tail_of_the_normal_distribution(target: str, dtype: str) -> None:
+    x = np.concatenate([np.linspace(0, 9, 4061), [15.0, 40.0, np.inf]]).astype(dtype)
+    vector, scalar = (run_elementwise(T.normal_tail, [x], dtype, target, lanes) for lanes in (8, 1))
+    np.testing.assert_array_equal(vector, scalar)
+    exact = np.array([math.erfc(v * math.sqrt(0.5)) / 2 for v in x.astype("float64")])
+    np.testing.assert_allclose(vector, exact, rtol=1e-12 if dtype == "float64" else 2e-6, atol=2e-9)
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])

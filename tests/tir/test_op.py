@@ -15,7 +15,8 @@ IV = tir.Var("i")
 
 
 FLOAT_INTRINSICS = """
-    exp exp2 exp10 erf tanh sigmoid log log2 log10 log1p sqrt rsqrt sin cos tan sinh cosh asin acos atan
+    exp exp2 exp10 erf normal_tail tanh sigmoid log log2 log10 log1p sqrt rsqrt sin cos tan sinh cosh asin acos
+    atan
 """
 
 

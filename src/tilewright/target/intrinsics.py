@@ -1,8 +1,9 @@
 """Mathematical intrinsics: which there are, and how code generators may compute them.
 
-For float32, exp, exp2, log, tanh, sigmoid and erf are polynomials (``codegen/llvm/math.py``), so that a value does not
-depend on whether the loop around it was vectorised. The rest is LLVM's intrinsics, which are single instructions, or
-the C library's functions lane by lane. float16 and bfloat16 are computed in float32 and rounded once.
+For float32, exp, exp2, log, tanh, sigmoid, erf and normal_tail are polynomials (``codegen/llvm/math.py``), so
+that a value does not depend on whether the loop around it was vectorised. The rest is LLVM's intrinsics, which are
+single instructions, or the C library's functions lane by lane. float16 and bfloat16 are computed in float32 and rounded
+once.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _LIBM = [
     "fmod",
     "copysign",
 ]
-_DIRECT = ["sqrt", "rsqrt", "floor", "ceil", "trunc", "round", "nearbyint", "fabs", "fma", "sigmoid"]
+_DIRECT = ["sqrt", "rsqrt", "floor", "ceil", "trunc", "round", "nearbyint", "fabs", "fma", "sigmoid", "normal_tail"]
 
 FLOAT_MATH = frozenset(_LIBM + _DIRECT)
 """Intrinsics (without ``tir.``) whose arguments and result have one floating dtype."""

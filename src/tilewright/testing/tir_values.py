@@ -99,6 +99,7 @@ COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     GE: lambda a, b: a >= b,
 }
 _erf = np.vectorize(math.erf, otypes=[np.float64])
+_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _half_away(x: Any) -> Any:
@@ -116,6 +117,7 @@ MATH: dict[str, Callable[..., Any]] = {
     },
     "exp10": lambda x: np.power(10.0, x),
     "erf": lambda x: _erf(np.float64(x)),
+    "normal_tail": lambda x: _erfc(np.float64(x) * math.sqrt(0.5)) / 2,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,

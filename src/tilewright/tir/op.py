@@ -36,8 +36,8 @@ from tilewright.tir.expr import (
 
 _INTRINSICS: dict[str, str] = {
     # float math, element-wise: one argument and result of the same dtype
-    "exp exp2 exp10 erf tanh sigmoid log log2 log10 log1p expm1 sqrt rsqrt sin sinh cos cosh tan acos acosh asin asinh "
-    "atan atanh floor ceil trunc round nearbyint fabs fma pow atan2 nextafter hypot copysign ldexp fmod "
+    "exp exp2 exp10 erf normal_tail tanh sigmoid log log2 log10 log1p expm1 sqrt rsqrt sin sinh cos cosh tan acos acosh asin "
+    "asinh atan atanh floor ceil trunc round nearbyint fabs fma pow atan2 nextafter hypot copysign ldexp fmod "
     "isnan isinf isfinite isnullptr popcount clz abs "
     "shift_left shift_right bitwise_and bitwise_or bitwise_xor bitwise_not "
     "likely if_then_else large_uint_imm q_multiply_shift reinterpret vectorhigh vectorlow vectorcombine "
@@ -179,6 +179,7 @@ exp = _float_unary("exp", "e ** x")
 exp2 = _float_unary("exp2", "2 ** x")
 exp10 = _float_unary("exp10", "10 ** x")
 erf = _float_unary("erf", "The error function.")
+normal_tail = _float_unary("normal_tail", "The probability that a standard normal variable exceeds x, which is >= 0.")
 tanh = _float_unary("tanh", "Hyperbolic tangent.")
 sigmoid = _float_unary("sigmoid", "1 / (1 + exp(-x))")
 log = _float_unary("log", "Natural logarithm.")
@@ -550,6 +551,7 @@ __all__ = [
     "minimum",
     "nearbyint",
     "nextafter",
+    "normal_tail",
     "popcount",
     "pow",
     "power",

@@ -272,8 +272,8 @@ class ExpressionPrinter(ABC):
         return self._math_text(name, info.bits, args)
 
     def _math_text(self, name: str, bits: int, args: list[str]) -> str:
-        if name == "sigmoid":
-            return f"tw_sigmoid_float{bits}({args[0]})"
+        if name in ("sigmoid", "normal_tail"):
+            return f"tw_{name}_float{bits}({args[0]})"
         if name == "rsqrt":
             return f"({'1.0f' if bits == 32 else '1.0'} / {self._math_text('sqrt', bits, args)})"
         if name == "exp10":

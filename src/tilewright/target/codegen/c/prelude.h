@@ -194,6 +194,8 @@ static inline double tw_sigmoid_float64(double x) {
   const double e = exp(-fabs(x));
   return (x < 0.0 ? e : 1.0) / (1.0 + e);
 }
+static inline float tw_normal_tail_float32(float x) { return 0.5f * erfcf(x * 0.70710678f); }
+static inline double tw_normal_tail_float64(double x) { return 0.5 * erfc(x * 0.70710678118654752); }
 static inline float tw_bfloat_to_float(uint16_t x) {
   const uint32_t bits = (uint32_t)x << 16;
   float result;

@@ -21,17 +21,21 @@ class Unit:
     functions: list[str] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)  # IR of others to link in
     context: dict[str, None] = field(default_factory=dict)  # runtime pointers in use, such as TVMFuncCall
-    _strings: dict[str, str] = field(default_factory=dict)
+    _constants: dict[str, str] = field(default_factory=dict)
     _names: dict[str, int] = field(default_factory=dict)
     _metadata: list[str] = field(default_factory=list)
 
     def string(self, text: str) -> str:
         """The global constant that holds ``text``."""
-        name = self._strings.get(text)
+        size, body = ty.string_constant(text)
+        return self.constant(f"[{size} x i8] {body}", 1)
+
+    def constant(self, body: str, align: int) -> str:
+        """The global constant ``body``, its type and value."""
+        name = self._constants.get(body)
         if name is None:
-            name = self._strings[text] = f"@.str.{len(self._strings)}"
-            size, body = ty.string_constant(text)
-            self.globals[name] = f"{name} = private unnamed_addr constant [{size} x i8] {body}, align 1"
+            name = self._constants[body] = f"@.const.{len(self._constants)}"
+            self.globals[name] = f"{name} = private unnamed_addr constant {body}, align {align}"
         return name
 
     def unique(self, base: str) -> str:

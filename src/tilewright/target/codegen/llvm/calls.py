@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -105,6 +106,9 @@ class CallEmitter(MemoryEmitter, ABC):
             minus = self.emit(f"fneg {reg} {args[0]}")
             grown = self.emit(f"fadd {reg} {self._math('exp', dtype, [minus])}, {self.literal(dtype, 1.0)}")
             return self.emit(f"fdiv {reg} {self.literal(dtype, 1.0)}, {grown}")
+        if name == "normal_tail" and dt.bits(dtype) == 64:
+            scaled = self.emit(f"fmul {reg} {args[0]}, {self.literal(dtype, math.sqrt(0.5))}")
+            return self.emit(f"fmul {reg} {self._libm('erfc', dtype, [scaled])}, {self.literal(dtype, 0.5)}")
         if dt.bits(dtype) == 32 and name in polynomials.FUNCTIONS:
             helper = polynomials.define(self.unit, name, dtype)
             return self.emit(f"call {reg} @{helper}({reg} {args[0]})")

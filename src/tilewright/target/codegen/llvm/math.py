@@ -1,14 +1,20 @@
 """exp, exp2, log, tanh, sigmoid and erf of float32, of any number of lanes, within 2 units in the last place.
 
 Each is a reduction of the argument followed by a polynomial, evaluated the same way for a scalar and for a vector. The
-coefficients are minimax fits of the functions named beside them (Lawson's iteration on Chebyshev nodes, weighted for
-relative error), rounded to float32. Multiplications and additions may fuse (``contract``) where the processor can.
+coefficients here are minimax fits of the functions named beside them (Lawson's iteration on Chebyshev nodes, weighted
+for relative error), rounded to float32; those of tanh and erf, whose polynomials differ from piece to piece of the
+argument, are worked out (``_pieces``). Multiplications and additions may fuse (``contract``) where the processor can.
 ``tests/target/test_math.py`` measures the errors.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
 
 from tilewright.ir import dtype as dt
 from tilewright.target.codegen.llvm import types as ty
@@ -16,14 +22,7 @@ from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.codegen.llvm.expr import overload
 
 # (exp(r) - 1 - r) / r**2 on |r| <= log(2) / 2
-_EXP = (
-    0.5,
-    0.1666666567325592,
-    0.04166629537940025,
-    0.008333497680723667,
-    0.0013944758102297783,
-    0.00019790243823081255,
-)
+_EXP = (0.4999999403953552, 0.1666652113199234, 0.04166828840970993, 0.008368703536689281, 0.0013818938750773668)
 # (2**f - 1) / f on |f| <= 1 / 2
 _EXP2 = (
     0.6931471824645996, 0.24022647738456726, 0.055503323674201965, 0.00961843691766262, 0.0013398873852565885,
@@ -34,25 +33,22 @@ _LOG = (
     0.3333331346511841, -0.25000008940696716, 0.2000211924314499, -0.1666799634695053, 0.14219552278518677,
     -0.1240558922290802, 0.11888162791728973, -0.11675651371479034, 0.0674663856625557,
 )  # fmt: skip
-# (tanh(x) - x) / x**3 in x**2, on |x| <= 0.625
-_TANH = (-0.3333328068256378, 0.13331441581249237, -0.05373971536755562, 0.02063908614218235, -0.005704986397176981)
-# erf(x) / x - 1 in x**2, on |x| <= 1
-_ERF = (
-    0.12837916612625122, -0.3761262595653534, 0.1128358542919159, -0.026853812858462334, 0.005188327748328447,
-    -0.0008010193705558777, 7.853860734030604e-05,
-)  # fmt: skip
-# (-log(erfc(t)) - t) / t on 0.95 <= t <= 3.95
-_ERFC = (
-    0.12866568565368652, 0.6350820660591125, 0.10635055601596832, -0.023859264329075813, 0.0036881044507026672,
-    -0.00033395926584489644, 1.2339348359091673e-05,
-)  # fmt: skip
-
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.1219444005469058e-4  # few bits in the high part: its multiples are exact
 _ROUND = 12582912.0  # 1.5 * 2**23: adding it leaves the nearest integer in the low bits
 _ROUND_BITS = 0x4B400000
 _SQRT_HALF_BITS = 0x3F3504F3
 _WIDE_LANES = 16  # of AVX-512's operations on whole registers
+_ONE_BITS = 0x3F800000  # of 1.0: n is added in the exponent's place
+
+_PIECES = 16  # of a table: what AVX-512 looks up in one instruction
+_ORIGINS, _CLOSE = (
+    4096,
+    48,
+)  # origins of pieces are multiples of 1 / 4096, of which 48 either side of the middle are tried
+_ERF_WIDTH, _ERF_MOST, _ERF_TERMS = 0.2578125, 3.92, 6  # beyond 3.92 erf rounds to 1
+_TAIL_WIDTH, _TAIL_TERMS = 0.4140625, 7
+_TANH_SCALE, _TANH_MOST, _TANH_TERMS = 1.65625, 9.02, 7  # beyond 9.02 tanh rounds to 1
 
 
 class _Body:
@@ -96,9 +92,9 @@ class _Body:
     def mul_add(self, a: float | str, b: float | str, c: float | str) -> str:
         return self.add(self.mul(a, b), c)
 
-    def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
+    def polynomial(self, x: str, coefficients: Sequence[float | str]) -> str:
         """Horner's scheme; the coefficients go from the constant term up."""
-        result: float | str = coefficients[-1]
+        result = coefficients[-1]
         for c in coefficients[-2::-1]:
             result = self.mul_add(result, x, c)
         return self.number(result)
@@ -146,19 +142,79 @@ class _Body:
 
     def _wide(self, name: str, values: Sequence[str], *control: str) -> str:
         """AVX-512's operation ``name`` on each register of ``values``, with nothing masked and the usual rounding."""
-        whole, part = ty.register(self.dtype), ty.register(dt.with_lanes("float32", _WIDE_LANES))
-        names = overload(self.dtype), overload(dt.with_lanes("float32", _WIDE_LANES))
-        extract, insert = f"llvm.vector.extract.{names[1]}.{names[0]}", f"llvm.vector.insert.{names[0]}.{names[1]}"
-        operation = f"llvm.x86.avx512.mask.{name}.ps.512"
-        self.unit.declare(extract, part, f"{whole}, i64 immarg")
+        operation, part = f"llvm.x86.avx512.mask.{name}.ps.512", f"<{_WIDE_LANES} x float>"
+
+        def operate(*parts: str) -> str:
+            operands = [*(f"{part} {p}" for p in parts), *control, f"{part} {parts[0]}", "i16 -1", "i32 4"]
+            self.unit.declare(operation, part, ", ".join(operand.rsplit(" ", 1)[0] for operand in operands))
+            return self.emit(f"call {part} @{operation}({', '.join(operands)})")
+
+        return self._in_parts(_WIDE_LANES, [(self.dtype, value) for value in values], operate)
+
+    def _in_parts(self, lanes: int, values: Sequence[tuple[str, str]], operate: Callable[..., str]) -> str:
+        """``operate`` on each ``lanes`` lanes of ``values`` (their dtypes, and they), and the results as one vector."""
+        whole, part = ty.register(self.dtype), ty.register(dt.with_lanes(self.dtype, lanes))
+        insert = f"llvm.vector.insert.{overload(self.dtype)}.{overload(dt.with_lanes(self.dtype, lanes))}"
         self.unit.declare(insert, whole, f"{whole}, {part}, i64 immarg")
         result = "poison"
-        for i in range(0, dt.lanes(self.dtype), _WIDE_LANES):
-            parts = [f"{part} " + self.emit(f"call {part} @{extract}({whole} {v}, i64 {i})") for v in values]
-            operands = [*parts, *control, parts[0], "i16 -1", "i32 4"]
-            self.unit.declare(operation, part, ", ".join(operand.rsplit(" ", 1)[0] for operand in operands))
-            done = self.emit(f"call {part} @{operation}({', '.join(operands)})")
-            result = self.emit(f"call {whole} @{insert}({whole} {result}, {part} {done}, i64 {i})")
+        for start in range(0, dt.lanes(self.dtype), lanes):
+            done = operate(*(self._part(dtype, value, start, lanes) for dtype, value in values))
+            result = self.emit(f"call {whole} @{insert}({whole} {result}, {part} {done}, i64 {start})")
+        return result
+
+    def _part(self, dtype: str, value: str, start: int, lanes: int) -> str:
+        """Lanes ``start`` ... ``start + lanes - 1`` of a vector."""
+        whole, part = ty.register(dtype), ty.register(dt.with_lanes(dtype, lanes))
+        extract = f"llvm.vector.extract.{overload(dt.with_lanes(dtype, lanes))}.{overload(dtype)}"
+        self.unit.declare(extract, part, f"{whole}, i64 immarg")
+        return self.emit(f"call {part} @{extract}({whole} {value}, i64 {start})")
+
+    def lookup(self, table: Sequence[float], index: str) -> str:
+        """Of a table of `_PIECES` numbers those that the lowest bits of the lanes of ``index`` choose."""
+        has, lanes = self.unit.features.has, dt.lanes(self.dtype)
+        numbers = ", ".join("float " + ty.float_literal("float32", value) for value in table)
+        symbol = self.unit.constant(f"[{_PIECES} x float] [{numbers}]", 4 * _PIECES)
+        if has("avx512f") and lanes % _PIECES == 0:
+            return self._lookup_16(symbol, index)
+        if has("avx2") and lanes % 8 == 0:
+            return self._lookup_8(symbol, index)
+        return self._lookup_1(symbol, index)
+
+    def _lookup_16(self, table: str, index: str) -> str:
+        name, numbers = "llvm.x86.avx512.permvar.sf.512", self.emit(f"load <16 x float>, ptr {table}, align 64")
+        self.unit.declare(name, "<16 x float>", "<16 x float>, <16 x i32>")
+
+        def look_up(part: str) -> str:
+            return self.emit(f"call <16 x float> @{name}(<16 x float> {numbers}, <16 x i32> {part})")
+
+        return self._in_parts(16, [(self.integers, index)], look_up)
+
+    def _lookup_8(self, table: str, index: str) -> str:
+        """Both halves of the table, of which the fourth bit of the index chooses."""
+        name, low = "llvm.x86.avx2.permps", self.emit(f"load <8 x float>, ptr {table}, align 32")
+        address = self.emit(f"getelementptr float, ptr {table}, i64 8")
+        high = self.emit(f"load <8 x float>, ptr {address}, align 32")
+        self.unit.declare(name, "<8 x float>", "<8 x float>, <8 x i32>")
+
+        def look_up(part: str) -> str:
+            found = [
+                self.emit(f"call <8 x float> @{name}(<8 x float> {half}, <8 x i32> {part})") for half in (high, low)
+            ]
+            bit = self.emit(f"shl <8 x i32> {part}, {ty.splat_literal('int32x8', '28')}")
+            flag = self.emit(f"icmp slt <8 x i32> {bit}, zeroinitializer")
+            return self.emit(f"select <8 x i1> {flag}, <8 x float> {found[0]}, <8 x float> {found[1]}")
+
+        return self._in_parts(8, [(self.integers, index)], look_up)
+
+    def _lookup_1(self, table: str, index: str) -> str:
+        """Lane by lane from memory."""
+        index, lanes, result = self.int_op("and", index, _PIECES - 1), dt.lanes(self.dtype), "poison"
+        if lanes == 1:
+            return self.emit(f"load float, ptr {self.emit(f'getelementptr float, ptr {table}, i32 {index}')}")
+        for lane in range(lanes):
+            i = self.emit(f"extractelement {ty.register(self.integers)} {index}, i64 {lane}")
+            number = self.emit(f"load float, ptr {self.emit(f'getelementptr float, ptr {table}, i32 {i}')}")
+            result = self.emit(f"insertelement {ty.register(self.dtype)} {result}, float {number}, i64 {lane}")
         return result
 
     def absolute(self, x: str) -> str:
@@ -168,9 +224,13 @@ class _Body:
         return self._intrinsic("copysign", x, sign)
 
 
-def _between(b: _Body, x: str, low: float, high: float) -> str:
-    """``x``, but no less than ``low`` and no more than ``high``; what is no number stays."""
-    x = b.select(b.compare("olt", x, low), low, x)
+def _no_less(b: _Body, x: str, low: float) -> str:
+    """``x``, but no less than ``low``; what is no number stays."""
+    return b.select(b.compare("olt", x, low), low, x)
+
+
+def _no_more(b: _Body, x: str, high: float) -> str:
+    """``x``, but no more than ``high``; what is no number stays."""
     return b.select(b.compare("ogt", x, high), high, x)
 
 
@@ -181,25 +241,18 @@ def _times_power_of_two(b: _Body, y: str, shifted: str, n: str) -> str:
     whole = b.int_op("sub", b.bits(shifted), _ROUND_BITS)
     half = b.int_op("ashr", whole, 1)
     for part in (half, b.int_op("sub", whole, half)):
-        y = b.mul(y, b.from_bits(b.int_op("shl", b.int_op("add", part, 127), 23)))
+        y = b.mul(y, b.from_bits(b.int_op("add", b.int_op("shl", part, 23), _ONE_BITS)))
     return y
 
 
-def _exp(b: _Body, x: str, close: bool = False) -> str:
-    """2**n * exp(r) with x = n * log(2) + r.
-
-    ``close`` adds up 1 + r with its rounding error, which brings the result within 0.6 units in the last place.
-    """
-    x = _between(b, x, -104.0, 89.0)
+def _exp(b: _Body, x: str, negative: bool = False) -> str:
+    """2**n * exp(r) with x = n * log(2) + r. ``negative``: x never is positive."""
+    x = _no_less(b, x, -104.0)
+    x = x if negative else _no_more(b, x, 89.0)
     shifted = b.mul_add(x, _LOG2_E, _ROUND)
     n = b.sub(shifted, _ROUND)
     r = b.mul_add(n, -_LN2_LOW, b.mul_add(n, -_LN2_HIGH, x))
-    if close:
-        most = b.add(1.0, r)
-        rest = b.add(b.sub(1.0, most), r)
-        y = b.add(most, b.mul_add(b.mul(r, r), b.polynomial(r, _EXP), rest))
-    else:
-        y = b.add(b.mul_add(b.mul(r, r), b.polynomial(r, _EXP), r), 1.0)
+    y = b.mul_add(r, b.mul_add(r, b.polynomial(r, _EXP), 1.0), 1.0)
     return _times_power_of_two(b, y, shifted, n)
 
 
@@ -208,7 +261,7 @@ def _exp2(b: _Body, x: str) -> str:
     if b.can_scale():
         f = b.fraction(x)
         return b.scale(b.mul_add(f, b.polynomial(f, _EXP2), 1.0), b.sub(x, f))
-    x = _between(b, x, -152.0, 129.0)
+    x = _no_more(b, _no_less(b, x, -152.0), 129.0)
     shifted = b.add(x, _ROUND)
     n = b.sub(shifted, _ROUND)
     f = b.sub(x, n)
@@ -232,36 +285,82 @@ def _log(b: _Body, x: str) -> str:
 
 
 def _sigmoid(b: _Body, x: str) -> str:
-    """exp(-|x|) / (1 + exp(-|x|)), or its complement for positive x: neither overflows.
+    """s = e / (1 + e) with e = exp(-|x|), and of it 1 - s for positive x, for others e - e * s.
 
-    What the denominator lost in rounding is put back with its reciprocal, 1 - q or q.
+    Both equal the fraction that is wanted, and have less of the rounding errors of s.
     """
-    e = _exp(b, b.sub(-0.0, b.absolute(x)), close=True)
-    negative = b.compare("olt", x, 0.0)
-    below = b.add(1.0, e)
-    lost = b.add(b.sub(1.0, below), e)
-    q = b.div(b.select(negative, e, 1.0), below)
-    reciprocal = b.select(negative, b.sub(1.0, q), q)
-    return b.sub(q, b.mul(b.mul(q, lost), reciprocal))
+    e = _exp(b, b.sub(-0.0, b.absolute(x)), negative=True)
+    s = b.div(e, b.add(1.0, e))
+    whole = b.select(b.compare("olt", x, 0.0), e, 1.0)
+    return b.sub(whole, b.mul(whole, s))
+
+
+@cache
+def _pieces(function: Callable[[float], float], edges: tuple[float, ...], terms: int) -> Sequence[Sequence[float]]:
+    """Polynomials of ``function`` between ``edges``: where their origins lie, and their coefficients from c0 up.
+
+    Each meets the function in Chebyshev nodes. Its origin lies where c0, which weighs most, is nearly a float32 itself.
+    """
+    rows = []
+    for low, high in pairwise(edges):
+        middle, half = (low + high) / 2, (high - low) / 2
+        nearby = range(round(middle * _ORIGINS) - _CLOSE, round(middle * _ORIGINS) + _CLOSE + 1)
+        values = [(function(i / _ORIGINS), i / _ORIGINS) for i in nearby]
+        _, origin = min((abs(float(np.float32(value)) - value), t) for value, t in values)
+        nodes = [middle + half * math.cos(math.pi * (k + 0.5) / terms) for k in range(terms)]
+        fit = np.polynomial.polynomial.polyfit(np.subtract(nodes, origin), [function(t) for t in nodes], terms - 1)
+        rows.append([origin, *fit.tolist()])
+    return list(zip(*rows, strict=True))
+
+
+def _piecewise(b: _Body, t: str, piece: str, pieces: Sequence[Sequence[float]]) -> str:
+    """At ``t`` the polynomial that the low bits of ``piece`` choose."""
+    origins, *coefficients = [b.lookup(row, piece) for row in pieces]
+    return b.polynomial(b.sub(t, origins), coefficients)
+
+
+def _middle_edges(width: float, end: float) -> tuple[float, ...]:
+    """Edges of pieces of which number i is around ``i * width``."""
+    return (0.0, *((i - 0.5) * width for i in range(1, _PIECES)), end)
 
 
 def _tanh(b: _Body, x: str) -> str:
-    """A polynomial near 0, else 1 - 2 / (exp(2 |x|) + 1) with the sign of x."""
-    size, square = b.absolute(x), b.mul(x, x)
-    small = b.mul_add(b.mul(x, square), b.polynomial(square, _TANH), x)
-    e = b.call("exp", b.add(size, size))
-    large = b.sub(1.0, b.div(2.0, b.add(e, 1.0)))
-    return b.select(b.compare("olt", size, 0.625), small, b.copysign(large, x))
+    """A polynomial of |x| between powers of 2 and their quarters, times x."""
+    t = _no_more(b, b.absolute(x), _TANH_MOST)
+    octaves = b.int_op("lshr", b.bits(b.mul_add(t, _TANH_SCALE, 1.0)), 21)  # the exponent and two bits of the mantissa
+    edges = [(2**octave * (1 + quarter / 4) - 1) / _TANH_SCALE for octave in range(4) for quarter in range(4)]
+    pieces = _pieces(_tanh_quotient, (*edges, _TANH_MOST), _TANH_TERMS)
+    first = (_ONE_BITS >> 21) % _PIECES
+    quotient = _piecewise(b, t, octaves, [(*row[-first:], *row[:-first]) for row in pieces])
+    return b.copysign(b.mul(t, quotient), x)
+
+
+def _tanh_quotient(t: float) -> float:
+    return math.tanh(t) / t
 
 
 def _erf(b: _Body, x: str) -> str:
-    """A polynomial up to 1, else 1 - erfc(|x|) with the sign of x; erfc by its logarithm."""
-    size, square = b.absolute(x), b.mul(x, x)
-    small = b.mul_add(x, b.polynomial(square, _ERF), x)
-    size = b.select(b.compare("ogt", size, 4.0), 4.0, size)
-    exponent = b.mul_add(size, b.polynomial(size, _ERFC), size)
-    large = b.sub(1.0, b.call("exp", b.sub(-0.0, exponent)))
-    return b.select(b.compare("olt", size, 1.0), small, b.copysign(large, x))
+    """A polynomial of |x| around multiples of a width, times x."""
+    t = _no_more(b, b.absolute(x), _ERF_MOST)
+    nearest = b.bits(b.mul_add(t, 1 / _ERF_WIDTH, _ROUND))
+    pieces = _pieces(_erf_quotient, _middle_edges(_ERF_WIDTH, _ERF_MOST), _ERF_TERMS)
+    return b.copysign(b.mul(t, _piecewise(b, t, nearest, pieces)), x)
+
+
+def _erf_quotient(t: float) -> float:
+    return math.erf(t) / t
+
+
+def _normal_tail(b: _Body, x: str) -> str:
+    """A polynomial of x around multiples of a width; beyond the last piece but one, where it is below 1e-9, 0."""
+    t = _no_more(b, x, _TAIL_WIDTH * (_PIECES - 1))
+    nearest = b.bits(b.mul_add(t, 1 / _TAIL_WIDTH, _ROUND))
+    pieces = _pieces(_tail, _middle_edges(_TAIL_WIDTH, _TAIL_WIDTH * _PIECES), _TAIL_TERMS)
+    return _piecewise(b, t, nearest, [(*row[:-1], 0.0) for row in pieces])
+
+
+def _tail(t: float) -> float:
+    return math.erfc(t * math.sqrt(0.5)) / 2
 
 
 FUNCTIONS: dict[str, Callable[[_Body, str], str]] = {
@@ -271,6 +370,7 @@ FUNCTIONS: dict[str, Callable[[_Body, str], str]] = {
     "sigmoid": _sigmoid,
     "tanh": _tanh,
     "erf": _erf,
+    "normal_tail": _normal_tail,
 }
 
 
