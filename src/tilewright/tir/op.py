@@ -36,9 +36,9 @@ from tilewright.tir.expr import (
 
 _INTRINSICS: dict[str, str] = {
     # float math, element-wise: one argument and result of the same dtype
-    "exp exp2 exp10 erf normal_tail tanh sigmoid log log2 log10 log1p expm1 sqrt rsqrt sin sinh cos cosh tan acos acosh asin "
-    "asinh atan atanh floor ceil trunc round nearbyint fabs fma pow atan2 nextafter hypot copysign ldexp fmod "
-    "isnan isinf isfinite isnullptr popcount clz abs "
+    "exp exp2 exp10 erf normal_tail tanh sigmoid log log2 log10 log1p expm1 sqrt rsqrt sin sinh cos cosh tan acos "
+    "acosh asin asinh atan atanh floor ceil trunc round nearbyint fabs fma pow atan2 nextafter hypot copysign ldexp "
+    "fmod isnan isinf isfinite isnullptr popcount clz abs "
     "shift_left shift_right bitwise_and bitwise_or bitwise_xor bitwise_not "
     "likely if_then_else large_uint_imm q_multiply_shift reinterpret vectorhigh vectorlow vectorcombine "
     "call_pure_extern call_llvm_pure_intrin tvm_thread_context type_annotation address_of lookup_param": "pure",
