@@ -86,7 +86,7 @@ def optimization_passes() -> list[Any]:
         transform.FoldConstant(),
         transform.FoldExplicitPadding(),
         transform.RecognizeLayerNorm(),
-        transform.RecognizeGelu(),
+        transform.RecognizeActivations(),
         transform.RecognizeAttention(),
         transform.MergeTransposes(),
         transform.BubbleUpSlice(),

@@ -32,8 +32,8 @@ from tilewright.relay.transform.lift_conv1d import LiftConv1D
 from tilewright.relay.transform.lift_conv3d import LiftConv3D
 from tilewright.relay.transform.merge_transposes import MergeTransposes
 from tilewright.relay.transform.pad_channels import PadChannels
+from tilewright.relay.transform.recognize_activations import RecognizeActivations
 from tilewright.relay.transform.recognize_attention import RecognizeAttention
-from tilewright.relay.transform.recognize_gelu import RecognizeGelu
 from tilewright.relay.transform.recognize_layer_norm import RecognizeLayerNorm
 from tilewright.relay.transform.share_packed_weights import SharePackedWeights
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
@@ -47,7 +47,7 @@ __all__ = [
     "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis",
     "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews",
     "Legalize", "LiftConv1D", "LiftConv3D", "MergeTransposes", "PadChannels", "Pass", "PassContext", "PassInfo",
-    "PrintIR", "RecognizeAttention", "RecognizeGelu", "RecognizeLayerNorm", "RemoveUnusedFunctions", "Sequential",
-    "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape", "ToANormalForm", "ToGraphNormalForm",
-    "function_pass", "module_pass",
+    "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm", "RemoveUnusedFunctions",
+    "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape", "ToANormalForm",
+    "ToGraphNormalForm", "function_pass", "module_pass",
 ]  # fmt: skip

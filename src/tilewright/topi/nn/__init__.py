@@ -33,6 +33,7 @@ from tilewright.topi.nn.elemwise import (
     relu,
     scale_shift_nchw,
     scale_shift_nhwc,
+    swish,
 )  # fmt: skip
 from tilewright.topi.nn.flatten import flatten
 from tilewright.topi.nn.mapping import batch_to_space_nd, depth_to_space, space_to_batch_nd, space_to_depth
@@ -107,6 +108,7 @@ __all__ = [
     "softmax",
     "space_to_batch_nd",
     "space_to_depth",
+    "swish",
     "upsampling",
     "upsampling3d",
 ]  # fmt: skip

@@ -12,6 +12,8 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import tag
 from tilewright.topi.math import unary
 
+_LOG2_E = math.log2(math.e)
+
 
 def relu(x: te.Tensor) -> te.Tensor:
     """max(x, 0)"""
@@ -33,10 +35,24 @@ def gelu(x: te.Tensor, approximate: str = "none") -> te.Tensor:
         return ops.maximum(v, number(v, 0.0)) - size * tir.normal_tail(size)
 
     def with_tanh(v: PrimExpr) -> PrimExpr:
-        twice = v * (v * v * number(v, 0.044715) + number(v, 1.0)) * number(v, -2 * math.sqrt(2 / math.pi))
-        return v / (number(v, 1.0) + tir.exp(twice))
+        cubic = v * (v * v * number(v, 0.044715) + number(v, 1.0))
+        return v / (number(v, 1.0) + tir.exp2(cubic * number(v, -2 * math.sqrt(2 / math.pi) * _LOG2_E)))
 
     return unary(x, normal if approximate == "none" else with_tanh, "T_gelu")
+
+
+def swish(x: te.Tensor, beta: float = 1.0) -> te.Tensor:
+    """x * sigmoid(beta * x) (arXiv:1710.05941).
+
+    As x / (1 + 2**(-beta log2(e) x)), whose argument's rounding is 1e-7 of the result times beta |x| where that is
+    negative: absolutely, within 1e-7 of the largest value.
+    """
+
+    def body(v: PrimExpr) -> PrimExpr:
+        one: Any = ops.const(1, v.dtype)
+        return v / (one + tir.exp2(v * ops.const(-beta * _LOG2_E, v.dtype)))
+
+    return unary(x, body, "T_swish")
 
 
 def leaky_relu(x: te.Tensor, alpha: float) -> te.Tensor:

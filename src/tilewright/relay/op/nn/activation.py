@@ -54,7 +54,7 @@ class GeluAttrs(Attrs):
 
 
 class Gelu(Elementwise):
-    """data times the probability that a standard normal variable is less; RecognizeGelu makes it. Not in TVM 0.8."""
+    """data times the probability that a standard normal variable is less; see RecognizeActivations. Not in TVM 0.8."""
 
     name = "nn.gelu"
     attrs_type = GeluAttrs
@@ -73,6 +73,31 @@ class Gelu(Elementwise):
         else:
             inner = erf_array(x * np.sqrt(0.5))
         return [(x * 0.5 * (1 + inner)).astype(inputs[0].dtype)]
+
+
+class SwishAttrs(Attrs):
+    """The factor of the sigmoid's argument."""
+
+    beta: float = 1.0
+
+
+class Swish(Elementwise):
+    """data * sigmoid(beta * data), with beta 1 also called SiLU. see RecognizeActivations. Not in TVM 0.8."""
+
+    name = "nn.swish"
+    attrs_type = SwishAttrs
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.swish(inputs[0], attrs.beta)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """In numpy."""
+        x = inputs[0].astype("float64")
+        with np.errstate(over="ignore"):
+            return [(x / (1 + np.exp(-attrs.beta * x))).astype(inputs[0].dtype)]
 
 
 class PReluAttrs(Attrs):
@@ -218,6 +243,11 @@ def softmax(data: RelayExpr, axis: int = -1) -> Call:
 def gelu(data: RelayExpr, approximate: str = "none") -> Call:
     """The Gaussian error linear unit; ``approximate`` may be "tanh"."""
     return call("nn.gelu", [data], GeluAttrs(str(approximate)))
+
+
+def swish(data: RelayExpr, beta: float = 1.0) -> Call:
+    """``data * sigmoid(beta * data)``"""
+    return call("nn.swish", [data], SwishAttrs(float(beta)))
 
 
 def fast_softmax(data: RelayExpr, axis: int = -1) -> Call:

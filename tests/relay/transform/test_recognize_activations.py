@@ -1,4 +1,4 @@
-"""GELUs spelled out in the ways that exporters do become one operator; what is not quite one stays."""
+"""Activations spelled out in the ways that exporters do become one operator; what is not quite one stays."""
 
 from __future__ import annotations
 
@@ -39,6 +39,16 @@ NEAR = {
 }
 
 
+SIGMOIDS = {
+    "SiLU": ("%0 = sigmoid(%x); multiply(%x, %0)", "nn.swish(%x)"),
+    "the other way round": ("%0 = sigmoid(%x); multiply(%0, %x)", "nn.swish(%x)"),
+    "quick GELU": ("%0 = multiply(%x, 1.702f); %1 = sigmoid(%0); multiply(%x, %1)", "nn.swish(%x, beta=1.702"),
+    "of something else": ("%0 = sigmoid(%y); multiply(%x, %0)", None),
+    "and another factor": ("%0 = sigmoid(%x); %1 = multiply(%x, %0); multiply(%1, 2f)", "nn.swish(%x)"),
+    "the sigmoid is a result too": ("%0 = sigmoid(%x); (%0, multiply(%x, %0))", None),
+}  # fmt: skip
+
+
 def module(body: str) -> tvm.IRModule:
     return parse(f"def @main(%x: Tensor[(3, 8), float32], %y: Tensor[(3, 8), float32]) {{ {body} }}")
 
@@ -50,23 +60,31 @@ def exact(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", ERF)
 def test_forms_with_erf(name: str) -> None:
     text = "def @main(%x: Tensor[(3, 8), float32], %y: Tensor[(3, 8), float32]) {{ {} }}"
-    check(transform.RecognizeGelu(), text.format(ERF[name]), text.format("nn.gelu(%x)"))
+    check(transform.RecognizeActivations(), text.format(ERF[name]), text.format("nn.gelu(%x)"))
 
 
 @pytest.mark.parametrize("name", CUBES)
 def test_forms_with_tanh(name: str) -> None:
     mod = module(CUBES[name] + TANH + "%7 = multiply(%x, %6); multiply(0.5f, %7)")
     with PassContext(opt_level=3):
-        found = transform.RecognizeGelu()(mod)
+        found = transform.RecognizeActivations()(mod)
     assert 'nn.gelu(%x, approximate="tanh")' in str(found)
     inputs = [np.random.default_rng(0).standard_normal((3, 8), dtype=np.float32)] * 2
     np.testing.assert_allclose(interpret(found, inputs), interpret(mod, inputs), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", SIGMOIDS)
+def test_products_with_a_sigmoid(name: str) -> None:
+    before, after = SIGMOIDS[name]
+    with PassContext(opt_level=3):
+        found = str(transform.RecognizeActivations()(module(before)))
+    assert "swish" not in found if after is None else after in found
+
+
 @pytest.mark.parametrize("name", NEAR)
 def test_near_misses_stay(name: str) -> None:
     with PassContext(opt_level=3):
-        assert "gelu" not in str(transform.RecognizeGelu()(module(NEAR[name])))
+        assert "gelu" not in str(transform.RecognizeActivations()(module(NEAR[name])))
 
 
 def test_the_kernel_is_within_3e_7() -> None:
@@ -96,3 +114,15 @@ def test_what_is_not_finite() -> None:
     x = np.array([np.nan, np.inf, -np.inf] * 6, "float32")
     found = compiled(topi.nn.gelu, x)[:3]
     assert np.isnan(found[0]) and found[1] == np.inf and found[2] == 0  # the limits
+
+
+@pytest.mark.parametrize("beta", [1.0, 1.702, -0.5])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_swish(beta: float, dtype: str) -> None:
+    x = np.concatenate([np.linspace(-30, 30, 20001), [0.0, -0.0, 1e-30, 200.0, -200.0, 1e30, -1e30]]).astype(dtype)
+    with np.errstate(over="ignore"):
+        want = x / (1 + np.exp(-np.float64(beta) * x.astype("float64")))
+    rtol = 1e-7 * (2 + np.abs(beta * x)) if dtype == "float32" else 1e-14
+    found = compiled(lambda a: topi.nn.swish(a, beta), x)
+    assert (np.abs(found - want) <= rtol * np.abs(want) + 1e-37).all()
+    assert np.isnan(compiled(topi.nn.swish, np.full(16, np.nan, dtype))).all()

@@ -1,4 +1,6 @@
-"""RecognizeGelu: the Gaussian error linear unit, spelled out in basic operators, becomes ``nn.gelu``.
+"""RecognizeActivations: activation functions, spelled out in basic operators, become operators.
+
+The Gaussian error linear unit (D. Hendrycks, K. Gimpel, arXiv:1606.08415).
 
 Before::
 
@@ -13,7 +15,17 @@ after::
     nn.gelu(%x)
 
 The factors may come in any order. The form with tanh, x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), becomes
-``nn.gelu(%x, approximate="tanh")``. D. Hendrycks, K. Gimpel, "Gaussian Error Linear Units", arXiv:1606.08415.
+``nn.gelu(%x, approximate="tanh")``.
+
+Swish (P. Ramachandran, B. Zoph, Q. V. Le, arXiv:1710.05941), also called SiLU. Before::
+
+    %0 = multiply(%x, 1.702f);                        // or nothing
+    %1 = sigmoid(%0);
+    multiply(%x, %1)
+
+after::
+
+    nn.swish(%x, beta=1.702f)
 """
 
 from __future__ import annotations
@@ -91,12 +103,17 @@ def _is_cubic(expr: RelayExpr, x: RelayExpr) -> bool:
     return _close(cube, 0.044715) and len(powers) == 3 and all(p is x for p in powers)
 
 
+def _multiple(expr: RelayExpr, x: RelayExpr) -> float | None:
+    """c, where ``expr`` is c * x."""
+    constant, factors = _factors(expr)
+    return constant if len(factors) == 1 and factors[0] is x else None
+
+
 def _approximation(function: RelayExpr, x: RelayExpr) -> str | None:
     """Which form of gelu(x) / (x / 2) ``function`` is: "none", "tanh", or None."""
     inner = _one_plus(function, "erf")
     if inner is not None:
-        constant, factors = _factors(inner)
-        return "none" if len(factors) == 1 and factors[0] is x and _close(constant, math.sqrt(0.5)) else None
+        return "none" if _close(_multiple(inner, x) or 0.0, math.sqrt(0.5)) else None
     inner = _one_plus(function, "tanh")
     return "tanh" if inner is not None and _is_cubic(inner, x) else None
 
@@ -113,21 +130,32 @@ class _Recognizer(ExprRewriter):
         if call_of(pre, "multiply") is None and call_of(pre, "divide") is None:
             return post
         constant, factors = _factors(pre, self.uses)
-        if len(factors) != 2 or not _close(constant, 0.5):
+        if len(factors) != 2:
             return post
         for x, function in (factors, factors[::-1]):
             type_ = x.checked_type
-            kind = _approximation(function, x)
-            if kind and isinstance(type_, TensorType) and type_.dtype == "float32":
-                if concrete_shape(x) == concrete_shape(pre):
-                    return relay_op.nn.gelu(self.visit(x), kind)
+            if isinstance(type_, TensorType) and type_.dtype == "float32" and concrete_shape(x) == concrete_shape(pre):
+                found = self._activation(x, constant, function)
+                if found is not None:
+                    return found
         return post
 
+    def _activation(self, x: RelayExpr, constant: float, function: RelayExpr) -> RelayExpr | None:
+        """``constant * x * function`` as an activation of ``x``."""
+        kind = _approximation(function, x) if _close(constant, 0.5) else None
+        if kind is not None:
+            return relay_op.nn.gelu(self.visit(x), kind)
+        sigmoid = call_of(function, "sigmoid")
+        if sigmoid is None or constant != 1.0 or self.uses[function] > 1:
+            return None
+        beta = _multiple(sigmoid.args[0], x)
+        return None if beta is None else relay_op.nn.swish(self.visit(x), beta)
 
-def RecognizeGelu() -> Pass:
-    """Turn spelled-out GELUs into ``nn.gelu``."""
+
+def RecognizeActivations() -> Pass:
+    """Turn spelled-out GELUs into ``nn.gelu`` and x * sigmoid(beta * x) into ``nn.swish``."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         return _Recognizer(use_counts(func)).visit(func)
 
-    return typed_function_pass(run, "RecognizeGelu", 3)
+    return typed_function_pass(run, "RecognizeActivations", 3)
