@@ -81,3 +81,7 @@ def test_blocks_of_dense_weights() -> None:
     assert topi.cpu.dense_block(128, 1000, "float32", target) == 48  # padded to 1008
     assert topi.cpu.dense_block(4, 10, "float32", target) == 16
     assert topi.cpu.dense_block(1, 1000, "float32", target) is None
+    assert topi.cpu.dense_block(1, 96, "float32", target) == 96
+    assert topi.cpu.dense_block(1, 1000, "float32", Target("llvm -mcpu=haswell")) == 40
+    assert topi.cpu.dense_block(1, 48, "float32", Target("llvm -mcpu=haswell")) == 48
+    assert topi.cpu.dense_block(1, 16, "float32", Target("llvm -mcpu=haswell")) is None

@@ -41,6 +41,8 @@ _MIN_TASKS = 8  # parallel iterations that occupy the cores
 _LINE_BYTES = 64  # of a cache line
 _LEAST_STEPS = 512  # of a chunk of the sum: fewer, and loading and storing accumulators shows (measured)
 _FEW_ROWS = 4  # that wait for their weights; more are kept busy (measured)
+_ROW_VECTORS = (4, 5, 6, 7, 8, 3, 2)  # accumulators of a single row, the best first
+_STEP_BYTES = 128  # that a step of a sum has to read where it has fewer than 4: 2 of 32 bytes read 69 of 124 GB/s
 _ROW_BYTES = 3072  # that a few rows fetch weights ahead: 2 to 4 KiB are as good (measured)
 _LEAST_TILES = 4  # that use a chunk of weights: fewer, and it pays nothing to keep it
 _CACHE_SHARE = 0.7  # of the second-level cache, for the rows and weights of a chunk
@@ -51,13 +53,16 @@ def dense_block(rows: int, columns: int, dtype: str = "float32", target: Target 
     """The block b of the packed weight layout NK<b>n for ``rows`` x ``columns`` outputs; None: leave it unpacked.
 
     Two or three vector registers for each of many rows keep the multiply-add units busy: which, the model of register
-    tiles says. Columns that no block divides are padded. A single row is limited by memory, and takes the widest block
-    that its accumulators fill; where padding would be needed, it reads the rows of the weight as they are.
+    tiles says. Columns that no block divides are padded. A single row is limited by memory, and takes a block of so many
+    accumulators that they do not wait for one another; where none divides the columns, it reads the rows of the weight
+    as they are.
     """
     cpu = features(target)
     lanes = cpu.lanes(max(8, dt.bits(dtype)))
     if rows == 1:
-        return next((lanes * n for n in (4, 2, 1) if columns % (lanes * n) == 0), None)
+        size = dt.nbytes(dtype)
+        blocks = (lanes * n for n in _ROW_VECTORS if n >= _ROW_VECTORS[0] or lanes * n * size >= _STEP_BYTES)
+        return next((block for block in blocks if columns % block == 0), None)
     candidates = [n for n in (1, 2, 3) if n < 3 or columns >= _MIN_TASKS * lanes * n]
     fitting = [n for n in candidates if columns % (lanes * n) == 0]
     return lanes * min(fitting or candidates, key=lambda n: -(-columns // (lanes * n)) * n * packed_rate(cpu, rows, n))
