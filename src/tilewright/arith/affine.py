@@ -179,7 +179,7 @@ def join_splits(terms: Terms, memo: dict[PrimExpr, Affine]) -> tuple[Terms, int]
             for high_atom, (y, high_lower, high_upper) in splits:
                 if high_lower != upper or terms[high_atom] * lower != scale * upper:
                     continue
-                # a remainder may have lost multiples of its divisor: (16*o + i) % 7 is (2*o + i) % 7
+                # either may have lost multiples of the divisor: (16*o + i) % 7 is (2*o + i) % 7
                 if y is x or (lower == 1 and _congruent(x, y, upper, memo)):
                     joined, extra = _joined(y, lower, high_upper, memo)
                     terms = {a: c for a, c in terms.items() if a is not low_atom and a is not high_atom}
@@ -196,10 +196,28 @@ def join_splits(terms: Terms, memo: dict[PrimExpr, Affine]) -> tuple[Terms, int]
 def _congruent(x: PrimExpr, y: PrimExpr, modulus: int, memo: dict[PrimExpr, Affine]) -> bool:
     """Whether ``x - y`` is plainly a multiple of ``modulus``."""
     (x_terms, x_const), (y_terms, y_const) = affine(x, memo), affine(y, memo)
-    atoms = {**x_terms, **y_terms}
-    return (x_const - y_const) % modulus == 0 and all(
-        (x_terms.get(a, 0) - y_terms.get(a, 0)) % modulus == 0 for a in atoms
-    )
+    difference = dict(x_terms)
+    add_affine(difference, y_terms, -1)
+    return drop_multiples(difference, x_const - y_const, modulus, memo) == ({}, 0)
+
+
+def drop_multiples(terms: Terms, const: int, divisor: int, memo: dict[PrimExpr, Affine]) -> Affine:
+    """What is left modulo ``divisor``: coefficients reduced, and ``x`` for ``x % m`` where that makes no difference."""
+    const %= divisor
+    rest: Terms = {}
+    again = False
+    for atom, coef in terms.items():
+        coef = coef % divisor if coef > 0 else -(-coef % divisor)
+        if not coef:
+            continue
+        if type(atom) is FloorMod and type(atom.b) is IntImm and atom.b.value * coef % divisor == 0:
+            x_terms, x_const = affine(atom.a, memo)
+            add_affine(rest, x_terms, coef)
+            const += x_const * coef
+            again = True
+        else:
+            add_affine(rest, {atom: coef}, 1)
+    return drop_multiples(rest, const, divisor, memo) if again else (rest, const)
 
 
 def _joined(x: PrimExpr, lower: int, upper: int | None, memo: dict[PrimExpr, Affine]) -> Affine:

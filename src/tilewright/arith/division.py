@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 
-from tilewright.arith.affine import Affine, Terms, add_affine, affine, as_split, build
+from tilewright.arith.affine import Affine, Terms, add_affine, affine, as_split, build, drop_multiples
 from tilewright.arith.bounds import NEG_INF, POS_INF, BoundAnalyzer
 from tilewright.arith.context import Context
 from tilewright.arith.modular import ModularAnalyzer
@@ -87,7 +87,7 @@ class Divider:
 
     def floormod(self, terms: Terms, const: int, divisor: int, dtype: str) -> Affine:
         """floormod(terms + const, divisor) as an affine form."""
-        rest, const = self._drop_multiples(terms, const, divisor)
+        rest, const = drop_multiples(terms, const, divisor, self.context.affine_memo)
         if not rest:
             return {}, const
         known = self.quotient(rest, const, divisor)
@@ -107,24 +107,6 @@ class Divider:
             add_affine(scaled, result, 1)
             return scaled, small_const + inner_const * factor
         return self._remainder_atom(rest, const, divisor, dtype)
-
-    def _drop_multiples(self, terms: Terms, const: int, divisor: int) -> tuple[Terms, int]:
-        """Reduce coefficients modulo the divisor, and see through ``x % m`` where that makes no difference."""
-        const %= divisor
-        rest: Terms = {}
-        again = False
-        for atom, coef in terms.items():
-            coef = coef % divisor if coef > 0 else -(-coef % divisor)
-            if not coef:
-                continue
-            if type(atom) is FloorMod and type(atom.b) is IntImm and atom.b.value * coef % divisor == 0:
-                x_terms, x_const = affine(atom.a, self.context.affine_memo)
-                add_affine(rest, x_terms, coef)
-                const += x_const * coef
-                again = True
-            else:
-                add_affine(rest, {atom: coef}, 1)
-        return self._drop_multiples(rest, const, divisor) if again else (rest, const)
 
     def _remainder_atom(self, rest: Terms, const: int, divisor: int, dtype: str) -> Affine:
         if len(rest) == 1 and const == 0:
