@@ -53,9 +53,9 @@ def dense_block(rows: int, columns: int, dtype: str = "float32", target: Target 
     """The block b of the packed weight layout NK<b>n for ``rows`` x ``columns`` outputs; None: leave it unpacked.
 
     Two or three vector registers for each of many rows keep the multiply-add units busy: which, the model of register
-    tiles says. Columns that no block divides are padded. A single row is limited by memory, and takes a block of so many
-    accumulators that they do not wait for one another; where none divides the columns, it reads the rows of the weight
-    as they are.
+    tiles says. Columns that no block divides are padded. A single row is limited by memory, and takes a block of as
+    many accumulators as do not wait for one another; where none divides the columns, it reads the rows of the weight as
+    they are.
     """
     cpu = features(target)
     lanes = cpu.lanes(max(8, dt.bits(dtype)))
