@@ -128,3 +128,12 @@ def test_cumulative_sum_and_product(axis: int | None) -> None:
     close(evaluate(lambda t: topi.cumprod(t, axis), X, schedule=extern), X.cumprod(axis))
     exclusive = evaluate(lambda t: topi.cumsum(t, axis, exclusive=True), X, schedule=extern)
     close(exclusive, X.cumsum(axis) - (X if axis is not None else X.ravel()))
+
+
+@pytest.mark.parametrize("shape", [(7, 48), (5, 37), (3, 6, 1000), (2, 9, 4, 16), (1, 1), (4, 0), (0, 4)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_cumulative_sums_of_columns(shape: tuple[int, ...], axis: int) -> None:
+    x = np.arange(np.prod(shape), dtype="int32").reshape(shape) % 11
+    np.testing.assert_array_equal(evaluate(lambda t: topi.cumsum(t, axis), x, schedule=extern), x.cumsum(axis))
+    wide = evaluate(lambda t: topi.cumsum(t, axis, "float64", exclusive=True), x, schedule=extern)
+    np.testing.assert_array_equal(wide, x.cumsum(axis) - x)

@@ -12,7 +12,10 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
 from tilewright.topi.sort import row_kind, split_shape
 from tilewright.topi.transform import normalize_axis
-from tilewright.topi.utils import prod, simplify
+from tilewright.topi.utils import largest_divisor, prod, simplify
+
+_MOST_COLUMNS = 256  # that one loop along the axis takes side by side: their totals stay in the first-level cache
+_LANES = 16
 
 
 def scanop(
@@ -39,19 +42,33 @@ def scanop(
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
         source, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
-        rows = outer * inner
-        elements = rows * n if isinstance(n, int) else None
+        columns, blocks, rows = 1, inner, outer * inner
+        if isinstance(inner, int):
+            columns = largest_divisor(inner, _MOST_COLUMNS)
+            blocks, rows = max(inner // columns, 1), outer * (inner // columns)
+        lanes = largest_divisor(columns, _LANES)
+        elements = outer * inner * n if isinstance(n, int) else None
         with ib.for_range(0, rows, name="row", kind=row_kind(rows, elements)) as row:
-            base = tir.indexdiv(row, inner) * (n * inner) + tir.indexmod(row, inner)
-            total = ib.allocate(dtype, (1,), name="total", scope="local")
-            total[0] = ops.const(identity_value, dtype)
+            base = tir.indexdiv(row, blocks) * (n * inner) + tir.indexmod(row, blocks) * columns
+            totals = ib.allocate(dtype, (columns,), name="totals", scope="local")
+
+            def each_column(at: Callable[[PrimExpr], None]) -> None:
+                with ib.for_range(0, columns // lanes) as group, ib.for_range(0, lanes, kind="vectorize") as lane:
+                    at(group * lanes + lane)
+
+            def begin(column: PrimExpr) -> None:
+                totals[column] = ops.const(identity_value, dtype)
+
+            def step(k: PrimExpr, column: PrimExpr) -> None:
+                at = base + k * inner + column
+                before = totals[column]
+                after = binop(before, ops.cast(dtype, source[at]))
+                target[at] = before if exclusive else after
+                totals[column] = after
+
+            each_column(begin)
             with ib.for_range(0, n, name="k") as k:
-                at = base + k * inner
-                if exclusive:
-                    target[at] = total[0]
-                total[0] = binop(total[0], ops.cast(dtype, source[at]))
-                if not exclusive:
-                    target[at] = total[0]
+                each_column(lambda column: step(k, column))
         return ib.get()
 
     return te.extern([tuple(shape)], [data], loops, dtype=[dtype], name=op_name, tag=op_name)

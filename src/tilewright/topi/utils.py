@@ -26,6 +26,11 @@ def simplify(expr: Any) -> Any:
     return Analyzer().simplify(expr) if isinstance(expr, PrimExpr) else expr
 
 
+def largest_divisor(n: int, limit: int) -> int:
+    """The largest divisor of ``n`` that is at most ``limit``."""
+    return max((d for d in range(1, min(n, limit) + 1) if n % d == 0), default=1)
+
+
 def get_const_int(expr: Any) -> int:
     """``expr`` as an int; raises ValueError when it is not a constant."""
     if isinstance(expr, int):

@@ -120,11 +120,6 @@ def inline_injective(s: te.Schedule, outs: Sequence[te.Tensor], keep: Sequence[A
             s[op].compute_inline()
 
 
-def largest_divisor(n: int, limit: int) -> int:
-    """The largest divisor of ``n`` that is at most ``limit``."""
-    return max((d for d in range(1, min(n, limit) + 1) if n % d == 0), default=1)
-
-
 def split_vector(stage: te.Stage, axis: IterVar, extent: int | None, lanes: int) -> tuple[IterVar, IterVar | None]:
     """Split ``axis`` by the vector width and vectorize the inner loop; gives (outer, inner or None when scalar).
 

@@ -30,7 +30,6 @@ from tilewright.topi.cpu.common import (
     find_anchor,
     fuse_all,
     inline_injective,
-    largest_divisor,
     machine,
     output_tensors,
     vector_lanes,
@@ -39,7 +38,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.tiling import RegisterTile, choose_channel_tile, divisors_up_to, even_tile, tile_cost
 from tilewright.topi.nn.conv import inside, output_extent, per_dim
-from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple, largest_divisor
 
 _MOST_VECTORS = 3  # of a block of channels
 _WORTH_MERGING = 0.97  # of the time: rows are merged below

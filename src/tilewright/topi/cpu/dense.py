@@ -24,7 +24,6 @@ from tilewright.topi.cpu.common import (
     find_anchor,
     fuse_all,
     inline_injective,
-    largest_divisor,
     machine,
     output_tensors,
     stays_in_cache,
@@ -35,7 +34,7 @@ from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import innermost_is_reduced, schedule_column_reduction, schedule_row_reduction
 from tilewright.topi.cpu.tiling import choose_tile, packed_rate
-from tilewright.topi.utils import get_const_tuple
+from tilewright.topi.utils import get_const_tuple, largest_divisor
 
 _MIN_TASKS = 8  # parallel iterations that occupy the cores
 _LINE_BYTES = 64  # of a cache line

@@ -51,7 +51,6 @@ from tilewright.topi.cpu.common import (
     create_schedule,
     find_anchor,
     inline_injective,
-    largest_divisor,
     output_tensors,
     split_vector,
     vector_lanes,
@@ -61,7 +60,7 @@ from tilewright.topi.cpu.dense import ROWS_FOR_CORES
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.linear_forms import Matrix, choose, row_of
 from tilewright.topi.cpu.tiling import RegisterTile, fits, packed_rate, tile_rate
-from tilewright.topi.utils import InvalidShapeError, get_const_tuple
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple, largest_divisor
 
 Array = np.ndarray[Any, Any]
 
