@@ -61,3 +61,29 @@ def test_packed_pooling(case: tuple, kind: str, include: bool) -> None:
             function(tvm.nd.array(array), out)
             wanted = expected if result is y else np.maximum(expected, 0)
             np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", [*CASES, (1, 3, 30, 112, 1, (5, 5), (1, 1), (2, 2, 2, 2))])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+@pytest.mark.parametrize("kind", ["max", "avg"])
+def test_unpacked_pooling(case: tuple, layout: str, kind: str) -> None:
+    n, chunks, h, w, block, kernel, stride, padding = case
+    array = np.random.default_rng(0).standard_normal((n, chunks, h, w, block)).astype("float32")
+    order = (0, 1, 4, 2, 3) if layout == "NCHW" else (0, 2, 3, 1, 4)
+    ends = (
+        (lambda a: (n, chunks * block, *a.shape[3:]))
+        if layout == "NCHW"
+        else (lambda a: (*a.shape[:3], chunks * block))
+    )
+    data, wanted = (a.transpose(order) for a in (array, pool(array, case, kind, include=False)))
+    data, wanted = data.reshape(ends(data)), wanted.reshape(ends(wanted))
+    with tvm.target.Target("llvm"):
+        x = te.placeholder(data.shape, name="x")
+        y = topi.nn.pool2d(x, kernel, stride, (1, 1), padding, kind, layout=layout, count_include_pad=False)
+        for result in (y, topi.nn.relu(y)):
+            function = tvm.build(topi.cpu.schedule_pool([result], layout), [x, result])
+            out = tvm.nd.empty(wanted.shape)
+            function(tvm.nd.array(np.ascontiguousarray(data)), out)
+            np.testing.assert_allclose(
+                out.numpy(), wanted if result is y else np.maximum(wanted, 0), rtol=1e-5, atol=1e-6
+            )
