@@ -39,6 +39,14 @@ def test_gather_nd() -> None:
     close(evaluate(lambda t, i: topi.gather_nd(t, i, 1), X, batched), X[np.arange(3), batched[0]])
 
 
+@pytest.mark.parametrize("dtype", ["int32", "int64", "uint8"])
+@pytest.mark.parametrize("columns", [1, 16, 37])
+def test_gather_nd_of_whole_rows(dtype: str, columns: int) -> None:
+    data = np.arange(7 * columns, dtype="float32").reshape(7, columns)
+    rows = np.array([[6, 0, 3, 3, 0 if dtype == "uint8" else -1]], dtype)
+    close(evaluate(topi.gather_nd, data, rows), data[rows[0]])
+
+
 def test_advanced_indexing() -> None:
     i, j = np.array([[0], [-1]], "int32"), np.array([1, 2, 3], "int32")
     close(evaluate(lambda t, *k: topi.adv_index(t, k), X, i, j), X[i, j])

@@ -20,6 +20,14 @@ def _index(value: PrimExpr) -> PrimExpr:
     return value if value.dtype in ("int32", "int64") else ops.cast("int32", value)
 
 
+def _from_end(index: PrimExpr, extent: Any) -> PrimExpr:
+    """``index``, where a negative one counts from the end, in the dtype of ``extent``: with an int64 index, vectors
+    along the other axes would be gathered one element at a time."""
+    size = ops.as_expr(extent)
+    index = ops.cast(size.dtype, index)
+    return tir.Select(index < ops.const(0, size.dtype), index + size, index)
+
+
 def _bounded(index: PrimExpr, extent: Any, mode: str) -> PrimExpr:
     """``index`` within ``extent``, in its dtype: what is inlined around it reckons with the other axes'."""
     size = ops.as_expr(extent)
@@ -67,10 +75,7 @@ def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:
     axis = normalize_axis(axis, data.ndim)
 
     def body(*i: PrimExpr) -> PrimExpr:
-        index = _index(indices(*i))
-        extent = ops.cast(index.dtype, data.shape[axis])
-        index = tir.Select(index < ops.const(0, index.dtype), index + extent, index)
-        return data(*i[:axis], index, *i[axis + 1 :])
+        return data(*i[:axis], _from_end(indices(*i), data.shape[axis]), *i[axis + 1 :])
 
     return te.compute(indices.shape, body, name="T_gather", tag=tag.INJECTIVE)
 
@@ -84,9 +89,7 @@ def gather_nd(a: te.Tensor, indices: te.Tensor, batch_dims: int = 0) -> te.Tenso
     def body(*i: PrimExpr) -> PrimExpr:
         at = []
         for k in range(count):
-            index = _index(indices(k, *i[:width]))
-            extent = ops.cast(index.dtype, a.shape[batch_dims + k])
-            at.append(tir.Select(index < ops.const(0, index.dtype), index + extent, index))
+            at.append(_from_end(indices(k, *i[:width]), a.shape[batch_dims + k]))
         return a(*i[:batch_dims], *at, *i[width:])
 
     return te.compute(shape, body, name="T_gather_nd", tag=tag.INJECTIVE)
@@ -102,9 +105,7 @@ def adv_index(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
     def body(*i: PrimExpr) -> PrimExpr:
         at = []
         for k, index in enumerate(indices):
-            value = _index(index(*broadcast_indices(index.shape, common, i[:rank])))
-            extent = ops.cast(value.dtype, data.shape[k])
-            at.append(tir.Select(value < ops.const(0, value.dtype), value + extent, value))
+            at.append(_from_end(index(*broadcast_indices(index.shape, common, i[:rank])), data.shape[k]))
         return data(*at, *i[rank:])
 
     return te.compute((*common, *data.shape[len(indices) :]), body, name="advanced_index", tag=tag.INJECTIVE)
