@@ -267,6 +267,35 @@ def test_batch_matmul(b: int, m: int, n: int, k: int) -> None:
     close(found, np.maximum(x @ y.transpose(0, 2, 1), 0))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 5), (8, 0), (16, 7), (131, 17), (257, 64), (1000, 33), (4100, 2)])
+def test_products_of_a_matrix_and_a_vector(n: int, k: int, turned: bool, target: str) -> None:
+    """One row or one column, of a matrix that lies in memory either way."""
+    row, column, bias = random(1, k), random(k, 1), random(n)
+    matrix = random(n, k) if turned else random(k, n)
+    right = matrix.T if turned else matrix
+    plain = partial(compiled, schedule=topi.cpu.schedule_matmul, target=target)
+    close(plain(lambda a, b: topi.nn.matmul(a, b, transpose_b=turned), row, matrix), row @ right)
+    found = plain(lambda a, b, c: topi.nn.relu(topi.nn.matmul(a, b, c, transpose_b=turned)), row, matrix, bias)
+    close(found, np.maximum(row @ right + bias, 0))
+    close(plain(lambda a, b: topi.nn.matmul(a, b, transpose_a=not turned), matrix, column), right.T @ column)
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("b", "n", "k"), [(1, 67, 5), (2, 5, 33), (3, 16, 1), (12, 129, 64), (2, 1031, 40), (5, 4, 0)])
+def test_batches_of_products_of_a_matrix_and_a_vector(b: int, n: int, k: int, turned: bool) -> None:
+    row, column, matrix = random(b, 1, k), random(b, k, 1), random(b, n, k) if turned else random(b, k, n)
+    right = matrix.transpose(0, 2, 1) if turned else matrix
+    batched = partial(compiled, schedule=topi.cpu.schedule_batch_matmul)
+    found = batched(lambda p, q: topi.nn.relu(topi.cpu.batch_matmul(p, q, None, None, False, turned)), row, matrix)
+    close(found, np.maximum(row @ right, 0))
+    for flags in ((not turned, False), (not turned, True)):
+        other = column.transpose(0, 2, 1) if flags[1] else column
+        found = batched(lambda p, q, f=flags: topi.cpu.batch_matmul(p, q, None, None, *f), matrix, other)
+        close(found, right.transpose(0, 2, 1) @ column)
+
+
 def test_concatenation_of_packed_channels() -> None:
     a, b = random(1, 2, 5, 5, 16), random(1, 3, 5, 5, 16)
     close(compiled(lambda x, y: topi.concatenate([x, y], 1), a, b), np.concatenate([a, b], 1))
