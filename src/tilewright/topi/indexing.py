@@ -21,8 +21,10 @@ def _index(value: PrimExpr) -> PrimExpr:
 
 
 def _from_end(index: PrimExpr, extent: Any) -> PrimExpr:
-    """``index``, where a negative one counts from the end, in the dtype of ``extent``: with an int64 index, vectors
-    along the other axes would be gathered one element at a time."""
+    """``index``, where a negative one counts from the end, in the dtype of ``extent``.
+
+    With an int64 index, vectors along the other axes would be gathered one element at a time.
+    """
     size = ops.as_expr(extent)
     index = ops.cast(size.dtype, index)
     return tir.Select(index < ops.const(0, size.dtype), index + size, index)

@@ -181,7 +181,7 @@ def test_depthwise_with_a_multiplier_stays_unpacked() -> None:
     [(1, 64, 32), (29, 64, 48), (14, 32, 20), (3, 1024, 7), (67, 384, 31), (128, 768, 40), (33, 48, 24)],
 )
 def test_packed_dense(m: int, n: int, k: int, target: str) -> None:
-    block = topi.cpu.dense_block(m, n, "float32", Target(target))
+    block = topi.cpu.dense_block(m, n, k, "float32", Target(target))
     assert block is not None
     x, w, bias = random(m, k), random(n, k), random(n)
     packed = w.reshape(n // block, block, k).transpose(0, 2, 1)
@@ -198,7 +198,7 @@ def test_packed_dense(m: int, n: int, k: int, target: str) -> None:
 def test_packed_dense_of_many_rows_and_a_long_sum(m: int, processor: str, cores: int) -> None:
     """Cores take groups of rows, of which the last is shorter, and the sum is done in chunks."""
     n, k, target = 96, 2048, f"llvm -mcpu={processor} -num-cores={cores}"
-    block = topi.cpu.dense_block(m, n, "float32", Target(target))
+    block = topi.cpu.dense_block(m, n, k, "float32", Target(target))
     assert block is not None
     x, w, other = random(m, k), random(n, k) / 8, random(m, n)
     packed = w.reshape(n // block, block, k).transpose(0, 2, 1)

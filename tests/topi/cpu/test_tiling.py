@@ -73,15 +73,17 @@ def test_layouts_that_would_not_fill_vectors_are_left_alone(channels: tuple[int,
 
 def test_blocks_of_dense_weights() -> None:
     target = Target(TARGETS[0])
-    assert topi.cpu.dense_block(128, 768, "float32", target) == 48
-    assert topi.cpu.dense_block(128, 1024, "float32", target) == 32
-    assert topi.cpu.dense_block(128, 96, "float32", target) == 32
-    assert topi.cpu.dense_block(128, 768, "float32", Target("llvm -mcpu=haswell")) == 16
-    assert topi.cpu.dense_block(1, 4096, "float32", target) == 64
-    assert topi.cpu.dense_block(128, 1000, "float32", target) == 48  # padded to 1008
-    assert topi.cpu.dense_block(4, 10, "float32", target) == 16
-    assert topi.cpu.dense_block(1, 1000, "float32", target) is None
-    assert topi.cpu.dense_block(1, 96, "float32", target) == 96
-    assert topi.cpu.dense_block(1, 1000, "float32", Target("llvm -mcpu=haswell")) == 40
-    assert topi.cpu.dense_block(1, 48, "float32", Target("llvm -mcpu=haswell")) == 48
-    assert topi.cpu.dense_block(1, 16, "float32", Target("llvm -mcpu=haswell")) is None
+    assert topi.cpu.dense_block(128, 768, 768, "float32", target) == 48
+    assert topi.cpu.dense_block(128, 1024, 768, "float32", target) == 32
+    assert topi.cpu.dense_block(128, 96, 768, "float32", target) == 32
+    assert topi.cpu.dense_block(128, 768, 768, "float32", Target("llvm -mcpu=haswell")) == 16
+    assert topi.cpu.dense_block(1, 4096, 768, "float32", target) == 64
+    assert topi.cpu.dense_block(128, 1000, 768, "float32", target) == 48  # padded to 1008
+    assert topi.cpu.dense_block(4, 20, 768, "float32", target) == 32
+    assert topi.cpu.dense_block(4, 10, 12, "float32", target) == 16
+    assert topi.cpu.dense_block(4, 10, 768, "float32", target) is None  # dot products
+    assert topi.cpu.dense_block(1, 1000, 768, "float32", target) is None
+    assert topi.cpu.dense_block(1, 96, 768, "float32", target) == 96
+    assert topi.cpu.dense_block(1, 1000, 768, "float32", Target("llvm -mcpu=haswell")) == 40
+    assert topi.cpu.dense_block(1, 48, 768, "float32", Target("llvm -mcpu=haswell")) == 48
+    assert topi.cpu.dense_block(1, 16, 768, "float32", Target("llvm -mcpu=haswell")) is None

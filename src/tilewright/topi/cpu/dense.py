@@ -43,6 +43,7 @@ _LINE_BYTES = 64  # of a cache line
 _LEAST_STEPS = 512  # of a chunk of the sum: fewer, and loading and storing accumulators shows (measured)
 _FEW_ROWS = 4  # that wait for their weights; more are kept busy (measured)
 _ROW_VECTORS = (4, 5, 6, 7, 8, 3, 2)  # accumulators of a single row, the best first
+_LONG_SUM = 16  # steps from which on a dot product in vectors is faster than columns of padding
 _STEP_BYTES = 128  # that a step of a sum has to read where it has fewer than 4: 2 of 32 bytes read 69 of 124 GB/s
 _ROW_BYTES = 3072  # that a few rows fetch weights ahead: 2 to 4 KiB are as good (measured)
 _LEAST_TILES = 4  # that use a chunk of weights: fewer, and it pays nothing to keep it
@@ -50,16 +51,20 @@ _CACHE_SHARE = 0.7  # of the second-level cache, for the rows and weights of a c
 ROWS_FOR_CORES = 26  # times the square of the cores: rows for which every core can read all weights (see _row_groups)
 
 
-def dense_block(rows: int, columns: int, dtype: str = "float32", target: Target | None = None) -> int | None:
-    """The block b of the packed weight layout NK<b>n for ``rows`` x ``columns`` outputs; None: leave it unpacked.
+def dense_block(
+    rows: int, columns: int, inner: int, dtype: str = "float32", target: Target | None = None
+) -> int | None:
+    """The block b of the packed weight layout NK<b>n for ``rows`` x ``columns`` sums of ``inner``; None: no packing.
 
     Two or three vector registers for each of many rows keep the multiply-add units busy: which, the model of register
     tiles says. Columns that no block divides are padded. A single row is limited by memory, and takes a block of as
     many accumulators as do not wait for one another; where none divides the columns, it reads the rows of the weight as
-    they are.
+    they are. So do columns that fill no vector: they are dot products of rows.
     """
     cpu = features(target)
     lanes = cpu.lanes(max(8, dt.bits(dtype)))
+    if columns < lanes and inner >= _LONG_SUM:
+        return None
     if rows == 1:
         size = dt.nbytes(dtype)
         blocks = (lanes * n for n in _ROW_VECTORS if n >= _ROW_VECTORS[0] or lanes * n * size >= _STEP_BYTES)

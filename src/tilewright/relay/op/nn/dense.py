@@ -35,9 +35,6 @@ from tilewright.relay.type_infer.describe import describe_shape
 from tilewright.target.target import Target
 from tilewright.tir.layout import Layout, layout
 
-# Steps of a sum that is a dot product in vectors; one column of fewer is padded (1000x12: 2.9 us instead of 4.0).
-_LONG_SUM = 16
-
 
 class DenseAttrs(Attrs):
     """Number of units (rows of the weight) and the result's dtype."""
@@ -166,14 +163,13 @@ class Dense(OpDef):
         if target is None or "cpu" not in target.keys or data.is_dynamic or weight.is_dynamic or len(data.shape) != 2:
             return None
         rows, units = int(data.shape[0]), int(weight.shape[0])
-        if (units == 1 and int(data.shape[1]) >= _LONG_SUM) or (rows == 1 and not isinstance(inputs[1], Constant)):
-            return _vector_product(attrs, inputs, rows)
+        once = rows == 1 and not isinstance(inputs[1], Constant)
+        block = None if once else topi.cpu.dense_block(rows, units, int(data.shape[1]), data.dtype, target)
+        if block is None:
+            return _vector_product(attrs, inputs, rows) if 1 in (rows, units) else None
         fast = strassen_call(inputs, rows, data.dtype, target) if attrs.out_dtype in ("", data.dtype) else None
         if fast is not None:
             return fast
-        block = topi.cpu.dense_block(rows, units, data.dtype, target)
-        if block is None:
-            return None
         packed = DensePackAttrs(units, attrs.out_dtype, f"NC{block}n")
         return call("nn.contrib_dense_pack", inputs, packed)
 
