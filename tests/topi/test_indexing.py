@@ -125,6 +125,72 @@ def test_topk(k: int, axis: int) -> None:
     close(indices, expected.indices.numpy())
 
 
+def stable_order(x: np.ndarray, axis: int, is_ascend: bool) -> np.ndarray:
+    """What numpy's stable sort gives, in either direction; NaN counts as the greatest."""
+    if is_ascend:
+        return np.argsort(x, axis, kind="stable")
+    mirrored = np.argsort(np.flip(x, axis), axis, kind="stable")
+    return x.shape[axis] - 1 - np.flip(mirrored, axis)
+
+
+def extreme_values(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    """Few different values, the extremes of ``dtype`` among them."""
+    if dtype == "bool":
+        values = np.array([False, True])
+    elif np.issubdtype(dtype, np.integer):
+        info = np.iinfo(dtype)
+        values = np.array([info.min, info.min + 1, 0, 1, 77, info.max // 3, info.max - 1, info.max], dtype)
+    else:
+        top = np.finfo(dtype).max
+        values = np.array([-np.inf, -top, -1.5, -1, -0.0, 0.0, 1e-7, 1, 300, top, np.inf, np.nan, -np.nan], dtype)
+    return np.random.default_rng(7).choice(values, shape)
+
+
+DTYPES = ["float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "bool"])
+@pytest.mark.parametrize("n", [1, 2, 17, 300])  # 300: by digits
+@pytest.mark.parametrize("is_ascend", [True, False])
+def test_every_dtype_sorts_stably(dtype: str, n: int, is_ascend: bool) -> None:
+    x = extreme_values((3, n), dtype)
+    order = stable_order(x, -1, is_ascend)
+    found = evaluate(lambda t: topi.argsort(t, is_ascend=is_ascend, dtype="int32"), x, schedule=extern)
+    np.testing.assert_array_equal(found, order)
+    found = evaluate(lambda t: topi.sort(t, is_ascend=is_ascend), x, schedule=extern)
+    np.testing.assert_array_equal(found, np.take_along_axis(x, order, -1))
+
+
+@pytest.mark.parametrize("n", [5, 191, 193, 1009])
+def test_argsort_keeps_what_lies_beyond_the_valid_count(n: int) -> None:
+    x, counts = random(4, n), np.array([0, 1, n // 2, n + 3], "int32")
+    found = evaluate(lambda t, c: topi.argsort(t, c, dtype="int32", is_ascend=0), x, counts, schedule=extern)
+    expected = np.broadcast_to(np.arange(n), x.shape).copy()
+    for row, count in enumerate(np.minimum(counts, n)):
+        expected[row, :count] = np.argsort(-x[row, :count], kind="stable")
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((3, 997), -1), ((641, 5), 0), ((2, 256, 3), 1), ((0, 300), -1)])
+@pytest.mark.parametrize("k", [1, 5, 30, 71])
+@pytest.mark.parametrize("is_ascend", [True, False])
+def test_topk_selects_from_long_rows(shape: tuple[int, ...], axis: int, k: int, is_ascend: bool) -> None:
+    for x in (random(*shape), np.sort(random(*shape), axis), np.round(random(*shape) * 2)):
+        values, indices = evaluate(lambda t: topi.topk(t, k, axis, "both", is_ascend), x, schedule=extern)
+        order = np.take(stable_order(x, axis, is_ascend), np.arange(k), axis)
+        np.testing.assert_array_equal(indices, order)
+        np.testing.assert_array_equal(values, np.take_along_axis(x, order, axis))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("is_ascend", [True, False])
+def test_topk_of_ties_nan_and_extremes(dtype: str, is_ascend: bool) -> None:
+    x = extreme_values((2, 333), dtype)
+    x[1] = x[1, 0]
+    found = evaluate(lambda t: topi.topk(t, 9, -1, "indices", is_ascend, "int32"), x, schedule=extern)
+    np.testing.assert_array_equal(found, stable_order(x, -1, is_ascend)[:, :9])
+
+
 def test_topk_of_too_many_is_refused() -> None:
     with pytest.raises(InvalidShapeError, match="takes 6 elements of a dimension that has 5"):
         topi.topk(te.placeholder((5,)), 6)
