@@ -44,6 +44,23 @@ def test_tiles_begin_again(shape: tuple, reps: tuple) -> None:
     close(compiled(lambda a: topi.tile(a, reps), x), np.tile(x, reps))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("shape", "reps"),
+    [
+        ((1, 64, 28, 28), (1, 1, 2, 2)),
+        ((3, 37), (2, 5)),
+        ((40, 5, 16), (1, 1, 3)),
+        ((1, 1), (7, 33)),
+        ((6, 19), (3, 1)),
+    ],
+)
+def test_long_tiles_are_copied_in_rows(shape: tuple, reps: tuple, target: str) -> None:
+    x, bias = random(*shape), random(shape[-1] * reps[-1])
+    close(compiled(lambda a: topi.tile(a, reps), x, target=target), np.tile(x, reps))
+    close(compiled(lambda a, b: topi.add(topi.tile(a, reps), b), x, bias, target=target), np.tile(x, reps) + bias)
+
+
 def test_injective_with_several_outputs() -> None:
     x = random(4, 37)
     found = compiled(lambda a: [topi.exp(a), *topi.split(a, [5, 20], 1)], x)

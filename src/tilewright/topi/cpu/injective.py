@@ -114,6 +114,20 @@ def _outer_loads(op: Any) -> list[tuple[PrimExpr, ...]]:
     return found
 
 
+def _period(op: Any) -> int | None:
+    """After how many elements of the last axis ``op`` reads the same ones again, as ``tile`` does; None when never."""
+    axis = op.axis[-1]
+    extent = constant_extent(axis)
+    periods = {
+        int(index.b)
+        for load in _outer_loads(op)
+        for index in load
+        if isinstance(index, FloorMod) and index.a is axis.var and isinstance(index.b, IntImm)
+    }
+    period = periods.pop() if len(periods) == 1 else None
+    return period if period and extent and extent % period == 0 else None
+
+
 def _schedule_transposed(stage: te.Stage, axis: IterVar, run: int | None, dtype: str, parallel: bool) -> None:
     """Work in small squares of the transposed axis and the innermost one, so that cache lines are used whole."""
     inner = stage.op.axis[-1]
@@ -147,11 +161,16 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
         _schedule_transposed(stage, *transposed, out.dtype, parallel=work is None or work >= PARALLEL_WORK)
         return s
     count = fusable_suffix(stage.op)
+    period = _period(stage.op) if count == 1 else None
+    if period is not None and period >= vector_lanes(out.dtype):
+        axes[-1:] = stage.split(axes[-1], factor=period)
+        extents[-1:] = [(extents[-1] or 0) // period, period]
     lead = len(axes) - count
     inner = fuse_all(stage, axes[lead:])
     inner_extent = _product(extents[lead:])
-    if lead > 1 and (_product(extents[: lead - 1]) or 0) >= _MANY_ROWS:
-        lead -= 1  # a loop of its own: the indices of what is broadcast along it are computed once
+    for _ in range(1 if len(axes) == len(stage.op.axis) else 2):
+        if lead > 1 and (_product(extents[: lead - 1]) or 0) >= _MANY_ROWS:
+            lead -= 1  # a loop of its own: the indices of what is broadcast along it are computed once
     outer = fuse_all(stage, axes[:lead])
     outer_extent = _product(extents[:lead])
     assert inner is not None
