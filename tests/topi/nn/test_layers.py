@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.topi.harness import close, evaluate, random
+from tests.topi.harness import close, compiled, evaluate, random
 
 from tilewright import te, topi
 from tilewright.topi import InvalidShapeError
@@ -104,12 +104,39 @@ def test_padding() -> None:
     widths = tuple(zip(before, after, strict=True))
     close(evaluate(lambda a: topi.nn.pad(a, before, after, 1.5), x), np.pad(x, widths, constant_values=1.5))
     close(evaluate(lambda a: topi.nn.mirror_pad(a, before, after), x), np.pad(x, widths, "symmetric"))
+    close(evaluate(lambda a: topi.nn.edge_pad(a, before, after), x), np.pad(x, widths, "edge"))
     close(evaluate(lambda a: topi.nn.mirror_pad(a, before, after, "REFLECT"), x), np.pad(x, widths, "reflect"))
     expected = np.zeros((3, 7, 13), "float32")
     expected[:, ::2, ::3] = x
     close(evaluate(lambda a: topi.nn.dilate(a, (1, 2, 3)), x), expected)
     with pytest.raises(InvalidShapeError, match="takes 3 values, got 2"):
         topi.nn.pad(te.placeholder((1, 2, 3)), (1, 1))
+
+
+BORDERS = [  # shape, before, after
+    ((1, 40, 7, 17), (0, 0, 1, 1), (0, 0, 1, 1)),
+    ((3, 40, 5, 33), (0, 0, 2, 3), (0, 0, 0, 4)),
+    ((40, 37), (3, 0), (0, 5)),
+    ((1, 9, 11, 64), (0, 1, 2, 0), (0, 2, 1, 0)),
+    ((2, 40, 4, 5, 6), (0, 0, 1, 1, 1), (0, 0, 0, 1, 2)),
+    ((2, 2, 131), (1, 1, 1), (1, 1, 1)),
+    ((90, 1), (0, 0), (0, 19)),
+]
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize(("shape", "before", "after"), BORDERS)
+def test_borders_apart_from_rows(shape: tuple, before: tuple, after: tuple, target: str) -> None:
+    x, widths = random(*shape), tuple(zip(before, after, strict=True))
+    run = partial(compiled, target=target)
+    close(run(lambda a: topi.nn.pad(a, before, after, 1.5), x), np.pad(x, widths, constant_values=1.5))
+    close(run(lambda a: topi.nn.edge_pad(a, before, after), x), np.pad(x, widths, "edge"))
+    found = run(lambda a: topi.exp(topi.nn.pad(topi.nn.relu(a), before, after)), x)
+    close(found, np.exp(np.pad(np.maximum(x, 0), widths)))
+    if all(d > max(w) for d, w in zip(shape, widths, strict=True)):
+        close(run(lambda a: topi.nn.mirror_pad(a, before, after), x), np.pad(x, widths, "symmetric"))
+        found = run(lambda a: topi.tanh(topi.nn.mirror_pad(a, before, after, "REFLECT")), x)
+        close(found, np.tanh(np.pad(x, widths, "reflect")))
 
 
 def test_moves_between_space_depth_and_batch() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -100,14 +100,19 @@ def find_anchor(outs: Sequence[te.Tensor], match: Callable[[Any], bool]) -> Any 
 def calls_functions(outs: Sequence[te.Tensor], anchor: Any) -> bool:
     """Whether what follows ``anchor`` evaluates functions, such as exp, which take many instructions an element."""
     before = operations([anchor.output(0)])
+    return evaluates_functions([op for op in operations(list(outs)) if op not in before])
+
+
+def evaluates_functions(computes: Iterable[Any]) -> bool:
+    """Whether one of the operations evaluates a function such as exp."""
     found: list[str] = []
 
     def visit(node: Any) -> None:
         if isinstance(node, Call) and isinstance(node.op, Op):
             found.append(node.op.name)
 
-    for op in operations(list(outs)):
-        if isinstance(op, te.ComputeOp) and op not in before:
+    for op in computes:
+        if isinstance(op, te.ComputeOp):
             for value in op.body:
                 post_order_visit(value, visit)
     return any(name.removeprefix("tir.") in FLOAT_MATH for name in found)

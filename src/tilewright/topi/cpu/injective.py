@@ -7,18 +7,20 @@ from typing import Any
 
 from tilewright import te
 from tilewright.arith import Analyzer, detect_linear_equation
-from tilewright.ir.prim_expr import FloorMod, IntImm, PrimExpr, Var
+from tilewright.ir.prim_expr import Call, FloorMod, IntImm, PrimExpr, Var
 from tilewright.ir.prim_ops import is_const_int
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar
-from tilewright.tir.visitor import free_vars, substitute
+from tilewright.tir.visitor import free_vars, post_order_visit, substitute
 from tilewright.topi import tag
 from tilewright.topi.cpu.common import (
     PARALLEL_WORK,
     constant_extent,
     create_schedule,
+    evaluates_functions,
     fuse_all,
     inline_injective,
+    operations,
     output_tensors,
     split_vector,
     vector_lanes,
@@ -98,12 +100,22 @@ def transposed_axis(op: Any) -> tuple[IterVar, int | None] | None:
     return None
 
 
-def _outer_loads(op: Any) -> list[tuple[PrimExpr, ...]]:
-    """Indices, in the axes of ``op``, of everything that is read from memory; inlined operations are looked through."""
+def _outer_loads(op: Any, bordered: set[Var] | None = None) -> list[tuple[PrimExpr, ...]]:
+    """Indices, in the axes of ``op``, of everything that is read from memory; inlined operations are looked through.
+
+    ``bordered`` takes the axes on which conditions depend that are marked likely, such as those of padding.
+    """
     found: list[tuple[PrimExpr, ...]] = []
     pending: list[tuple[Any, dict[Var, PrimExpr]]] = [(op, {})]
+
+    def note(node: Any) -> None:
+        if bordered is not None and isinstance(node, Call) and node.op.name == "tir.likely":
+            bordered.update(free_vars(substitute(node.args[0], mapping)))
+
     while pending and len(found) < _MAX_LOADS:
         current, mapping = pending.pop()
+        for value in current.body:
+            post_order_visit(value, note)
         for load in producer_loads(current.body):
             indices = tuple(substitute(i, mapping) for i in load.indices) if mapping else load.indices
             producer = load.producer.op
@@ -174,13 +186,28 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
     outer = fuse_all(stage, axes[:lead])
     outer_extent = _product(extents[:lead])
     assert inner is not None
-    blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype))
+    bordered: set[Var] = set()
+    _outer_loads(stage.op, bordered)
+    if inner.var in bordered and not evaluates_functions(operations([out])):
+        blocks, vector = inner, None  # rows without their border are for LLVM: it copies them, at any alignment
+    else:
+        blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype))
+    _partition_border(stage, bordered, inner, outer, blocks)
     if work is not None and work < PARALLEL_WORK:
         return s
     parallel = _parallel_axis(stage, outer, outer_extent, blocks, vector)
     if parallel is not None:
         stage.parallel(parallel)
     return s
+
+
+def _partition_border(
+    stage: te.Stage, bordered: set[Var], inner: IterVar, outer: IterVar | None, blocks: IterVar
+) -> None:
+    """Cut the border off the loops, but not off ``outer``, which may be shared out: once, not in three parts."""
+    for iv in stage.leaf_iter_vars:
+        if iv is not outer and (iv.var in bordered or (iv is blocks and inner.var in bordered)):
+            stage.pragma(iv, "loop_partition_hint", 1)
 
 
 def _parallel_axis(

@@ -38,7 +38,7 @@ from tilewright.topi.nn.elemwise import (
 from tilewright.topi.nn.flatten import flatten
 from tilewright.topi.nn.mapping import batch_to_space_nd, depth_to_space, space_to_batch_nd, space_to_depth
 from tilewright.topi.nn.norm import batch_norm, instance_norm, l2_normalize, layer_norm, lrn
-from tilewright.topi.nn.pad import dilate, mirror_pad, pad
+from tilewright.topi.nn.pad import dilate, edge_pad, mirror_pad, pad
 from tilewright.topi.nn.pooling import (
     adaptive_pool,
     adaptive_pool1d,
@@ -79,6 +79,7 @@ __all__ = [
     "depthwise_conv2d_nchw",
     "depthwise_conv2d_nhwc",
     "dilate",
+    "edge_pad",
     "fast_sigmoid",
     "fast_softmax",
     "flatten",

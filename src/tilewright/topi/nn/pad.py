@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te, tir
@@ -39,9 +39,9 @@ def pad(
         for index, dim, before, after in zip(i, data.shape, pad_before, pad_after, strict=True):
             source.append(index - before)
             if not ops.is_const_int(before, 0):
-                inside.append(index >= before)
+                inside.append(tir.likely(index >= before))
             if not ops.is_const_int(after, 0):
-                inside.append(index < dim + before)
+                inside.append(tir.likely(index < dim + before))
         if not inside:
             return data(*source)
         return tir.if_then_else(tir.all(*inside), data(*source), fill)
@@ -62,16 +62,44 @@ def mirror_pad(
     if mode not in ("SYMMETRIC", "REFLECT"):
         raise InvalidShapeError(f"mirror_pad mode is SYMMETRIC or REFLECT, found {mode!r}")
     skip = 1 if mode == "SYMMETRIC" else 0
+    return _pad_with(
+        data,
+        pad_before,
+        pad_after,
+        lambda at, dim: -at - skip,
+        lambda at, dim: dim * 2 - at - 1 - (1 - skip),
+        name,
+    )
+
+
+def edge_pad(
+    data: te.Tensor, pad_before: Sequence[Any], pad_after: Sequence[Any] | None = None, name: str = "EdgePadInput"
+) -> te.Tensor:
+    """``data`` with its outermost elements repeated."""
+    pad_after = pad_after if pad_after is not None else pad_before
+    _check_rank("edge_pad", data, pad_before)
+    return _pad_with(data, pad_before, pad_after, lambda at, dim: ops.const(0, at.dtype), lambda at, dim: dim - 1, name)
+
+
+def _pad_with(
+    data: te.Tensor,
+    pad_before: Sequence[Any],
+    pad_after: Sequence[Any],
+    left: Callable[[PrimExpr, Any], PrimExpr],
+    right: Callable[[PrimExpr, Any], PrimExpr],
+    name: str,
+) -> te.Tensor:
+    """``data`` with a border of its own elements: ``left(at, extent)`` says which stands for ``at`` < 0."""
     shape = [simplify(d + b + a) for d, b, a in zip(data.shape, pad_before, pad_after, strict=True)]
 
     def body(*i: PrimExpr) -> PrimExpr:
         source = []
         for index, dim, before, after in zip(i, data.shape, pad_before, pad_after, strict=True):
-            at = index - before
+            at = inside = index - before
             if not ops.is_const_int(after, 0):
-                at = tir.if_then_else(index >= dim + before, dim * 2 - at - 1 - (1 - skip), at)
+                at = tir.if_then_else(tir.likely(index < dim + before), at, right(inside, dim))
             if not ops.is_const_int(before, 0):
-                at = tir.if_then_else(index < before, before - index - skip, at)
+                at = tir.if_then_else(tir.likely(index >= before), at, left(inside, dim))
             source.append(at)
         return data(*source)
 
