@@ -50,9 +50,10 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     s = create_schedule(tensors)
     pool = find_anchor(tensors, _is_pool)
     packed = layout[-1:] == "c" or layout[-1:] == "C"
-    shared = [t.op for t in pool.input_tensors if t.op.tag == "pool_columns"] if pool is not None else []
-    reads = [t.op for op in (pool, *shared) if op is not None for t in op.input_tensors]
-    pads = [op for op in operations(tensors) if "pad" in op.tag and not packed and op in reads]
+    pads = [
+        op for op in operations(tensors) if "pad" in op.tag and not packed and pool is not None
+        and any(t.op is op for t in pool.input_tensors)
+    ]  # fmt: skip
     for op in operations(tensors):
         if isinstance(op, te.ComputeOp) and tag.is_injective(op.tag) and op not in s.outputs and op not in pads:
             s[op].compute_inline()
@@ -62,6 +63,7 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     follows = out.op is not pool and _same_shape(out.op, pool)
     stage = s[out.op] if follows else s[pool]
     axes = list(stage.op.axis)
+    shared = [t.op for t in pool.input_tensors if t.op.tag == "pool_columns"]
     windows = bool(shared) or len(pool.reduce_axis) == 2
     if packed and windows and len(axes) == 5 and (constant_extent(axes[-1]) or 0) >= _LEAST_BLOCK:
         sums = pool.output(0) if follows else s.cache_write(pool.output(0), "local")
@@ -85,7 +87,6 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
         _schedule_windows(stage, [plane, *inner], pool.output(0).dtype, 1)
     for op in (*pads, *shared):
         s[op].compute_at(stage, plane)
-        _schedule_windows(s[op], list(op.axis), op.output(0).dtype, len(outer))
     if worth_threads(pool):
         stage.parallel(plane)
     if out.op is not pool and not follows:

@@ -53,9 +53,8 @@ def pool_nd(
 ) -> te.Tensor:
     """Pool over windows along ``axes``. ``padding`` has the amounts before each axis, then those after each.
 
-    Where windows overlap along a row, each of their columns is reduced first: 3x3 windows one apart then take 4
-    additions an element instead of 8. With ``packed`` channels, windows leave padding out instead of reading a padded
-    copy.
+    With ``packed`` channels, windows leave padding out instead of reading a padded copy, and where they overlap along
+    a row each of their columns is reduced first: 3x3 windows one apart then take 4 additions an element instead of 8.
     """
     n = len(axes)
     before, after = list(padding[:n]), list(padding[n:])
@@ -92,10 +91,10 @@ def pool_nd(
 
         return te.compute([shape[a] if a in along else d for a, d in enumerate(values.shape)], body, name, name)
 
-    temp = pad(data, pad_before, pad_after, outside, "pad_temp") if padded and not packed else data
-    if n == 2 and _overlap(kernel, stride):
-        total = reduced(reduced(temp, [0], "pool_columns"), [1], name)
+    if packed and n == 2 and _overlap(kernel, stride):
+        total = reduced(reduced(data, [0], "pool_columns"), [1], name)
     else:
+        temp = pad(data, pad_before, pad_after, outside, "pad_temp") if padded and not packed else data
         total = reduced(temp, range(n), name)
     if pool_type == "max":
         return total
