@@ -1,11 +1,13 @@
-"""Pooling of packed channels against numpy: windows in the padding, tiles that do not divide a row, odd blocks."""
+"""Pooling against numpy: windows in the padding, tiles that do not divide a row, odd blocks, whole planes."""
 
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
+from tests.topi.harness import close, compiled, random
 
 import tilewright as tvm
 from tilewright import te, topi
@@ -87,3 +89,51 @@ def test_unpacked_pooling(case: tuple, layout: str, kind: str) -> None:
             np.testing.assert_allclose(
                 out.numpy(), wanted if result is y else np.maximum(wanted, 0), rtol=1e-5, atol=1e-6
             )
+
+
+PLANES = [  # n, c, h, w, kernel, stride, padding
+    (1, 3, 17, 19, (5, 5), (1, 1), (2, 2, 2, 2)),
+    (2, 2, 40, 67, (5, 4), (2, 2), (0, 1, 2, 1)),
+    (1, 2, 13, 13, (13, 13), (1, 1), (6, 6, 6, 6)),
+    (3, 1, 28, 28, (3, 3), (2, 2), (1, 1, 1, 1)),
+    (1, 1, 7, 9, (7, 2), (3, 1), (0, 0, 0, 0)),
+    (1, 5, 6, 1, (3, 1), (1, 1), (1, 0, 1, 0)),
+    (1, 1, 1, 1, (7, 7), (1, 1), (3, 3, 3, 3)),
+    (2, 3, 7, 7, (7, 7), (1, 1), (0, 0, 0, 0)),  # the whole plane,
+    (2, 3, 5, 6, (7, 8), (1, 1), (1, 1, 1, 1)),  # with its padding,
+    (1, 3, 21, 11, (4, 11), (2, 1), (0, 0, 0, 0)),  # and whole rows
+]
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("case", PLANES)
+@pytest.mark.parametrize(("kind", "include"), [("max", True), ("avg", True), ("avg", False)])
+def test_pooling_of_planes(case: tuple, kind: str, include: bool, target: str) -> None:
+    *shape, kernel, stride, padding = case
+    array = random(*shape)
+    expected = pool(array[..., None], (*case[:4], 1, *case[4:]), kind, include)[..., 0]
+    schedule = partial(topi.cpu.schedule_pool, layout="NCHW")
+
+    def compute(x: te.Tensor) -> te.Tensor:
+        return topi.nn.pool2d(x, kernel, stride, (1, 1), padding, kind, count_include_pad=include)
+
+    close(compiled(compute, array, schedule=schedule, target=target), expected)
+    found = compiled(lambda x: topi.nn.relu(compute(x)), array, schedule=schedule, target=target)
+    close(found, np.maximum(expected, 0))
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64"])
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 1, 1), (2, 5, 3, 3), (2, 67, 7, 7), (1, 3, 13, 11), (1, 2, 1, 129), (3, 0, 4, 4)]
+)
+def test_global_pooling_of_planes(shape: tuple, kind: str, target: str) -> None:
+    x = random(*shape)
+    schedule = partial(topi.cpu.schedule_adaptive_pool, layout="NCHW")
+    expected = (np.max if kind == "max" else np.mean)(x, (2, 3), keepdims=True) if x.size else x[:, :, :1, :1]
+    close(compiled(lambda a: topi.nn.global_pool(a, kind), x, schedule=schedule, target=target), expected)
+    found = compiled(lambda a: topi.exp(topi.nn.global_pool(a, kind)), x, schedule=schedule, target=target)
+    close(found, np.exp(expected))
+    volumes = random(2, 3, 5, *shape[2:])
+    found = compiled(lambda a: topi.nn.adaptive_pool3d(a, (1, 1, 1), kind), volumes, schedule=schedule, target=target)
+    close(found, (np.max if kind == "max" else np.mean)(volumes, (2, 3, 4), keepdims=True))

@@ -68,7 +68,7 @@ def test_injective_with_several_outputs() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, (0, 2), (1, 2), None])
-@pytest.mark.parametrize("shape", [(3, 5, 7), (8, 64, 96), (2, 33, 100)])
+@pytest.mark.parametrize("shape", [(3, 5, 7), (8, 64, 96), (2, 33, 100), (1, 7, 7), (13, 1, 17), (2, 16, 1)])
 def test_reductions(shape: tuple, axis: int | tuple | None) -> None:
     x = random(*shape)
     reduced = partial(compiled, schedule=topi.cpu.schedule_reduce)
@@ -77,6 +77,18 @@ def test_reductions(shape: tuple, axis: int | tuple | None) -> None:
     close(reduced(lambda a: topi.max(a, axis), x), x.max(axis))
     if not isinstance(axis, tuple):
         close(reduced(lambda a: topi.argmin(a, axis), x), x.argmin(axis))
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 7, 7), (3, 2, 1, 31), (5, 4, 13, 2), (2, 3, 0, 5)])
+@pytest.mark.parametrize("axes", [(2, 3), (1, 2, 3), (0, 2, 3), (0, 1, 3), (1, 3), (0, 1, 2, 3)])
+def test_reductions_along_several_axes_of_a_row(shape: tuple, axes: tuple) -> None:
+    x, y = random(*shape), random(*shape[1:])
+    reduced = partial(compiled, schedule=topi.cpu.schedule_reduce)
+    close(reduced(lambda a: topi.sum(a, axes), x), x.sum(axes), rtol=1e-4)
+    close(reduced(lambda a, b: topi.sum(a * b, axes), x, y), (x * y).sum(axes), rtol=1e-4)
+    close(reduced(lambda a: topi.sum(topi.transpose(a, (0, 1, 3, 2)), axes), x), x.swapaxes(2, 3).sum(axes), rtol=1e-4)
+    if x.size:
+        close(reduced(lambda a: topi.max(a, axes), x), x.max(axes))
 
 
 @pytest.mark.parametrize("axis", [1, -1])

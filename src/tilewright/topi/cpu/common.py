@@ -14,7 +14,8 @@ from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Call
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.intrinsics import FLOAT_MATH
-from tilewright.tir.expr import IntImm, IterVar
+from tilewright.te.operation import producer_loads
+from tilewright.tir.expr import IntImm, IterVar, ProducerLoad
 from tilewright.tir.visitor import post_order_visit
 from tilewright.topi import tag
 from tilewright.topi.utils import as_list, get_const_tuple, operations
@@ -152,8 +153,26 @@ def fuse_all(stage: te.Stage, axes: Sequence[IterVar]) -> IterVar | None:
     return axes[0] if len(axes) == 1 else stage.fuse(*axes)
 
 
+def _fuse_rows(stage: te.Stage) -> tuple[IterVar, int | None]:
+    """The innermost reduction axes, as far as they run through elements in memory one by one, as one; its extent."""
+    loads = producer_loads(stage.op.body[0].source)
+    axes, extents = list(stage.op.reduce_axis), [constant_extent(a) for a in stage.op.reduce_axis]
+
+    def in_order(load: ProducerLoad, count: int) -> bool:
+        shape = get_const_tuple(load.producer.shape)[1 - count :]
+        together = zip(load.indices[-count:], axes[-count:], strict=True)
+        return all(index is axis.var for index, axis in together) and list(shape) == extents[1 - count :]
+
+    count = 1
+    while count < len(axes) and None not in extents and all(in_order(load, count + 1) for load in loads):
+        count += 1
+    fused = fuse_all(stage, axes[-count:])
+    assert fused is not None
+    return fused, extents[-1] if count == 1 else math.prod(e or 0 for e in extents[-count:])
+
+
 def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1) -> te.Stage | None:
-    """Reduce the innermost reduction axis of ``tensor`` with vectors of partial results, combined at the end.
+    """Reduce the innermost reduction axes of ``tensor`` with vectors of partial results, combined at the end.
 
     Before and after, for a sum of a row of 40 elements with 8 lanes::
 
@@ -163,13 +182,14 @@ def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1) -> te
         Q[0:4] = P[0:4] + P[4:8];  R[0:2] = Q[0:2] + Q[2:4];  B = R[0] + R[1]
 
     What does not fill a vector gets a loop of its own. ``registers`` vectors are used where the extent allows them.
-    Gives the stage of P; None, and nothing changed, for rows shorter than a vector and reductions of several values.
+    Gives the stage of P; None for rows shorter than a vector and reductions of several values, which stay as they are.
     """
     stage = s[tensor]
-    axis = stage.op.reduce_axis[-1]
-    extent = constant_extent(axis)
     lanes = vector_lanes(tensor.dtype)
-    if extent is None or extent < lanes or len(stage.op.body) > 1:
+    if len(stage.op.body) > 1:
+        return None
+    axis, extent = _fuse_rows(stage)
+    if extent is None or extent < lanes:
         return None
     while registers > 1 and (extent % (lanes * registers) and extent < 16 * lanes * registers):
         registers //= 2

@@ -14,6 +14,8 @@ from tilewright.topi.nn.conv import inside
 from tilewright.topi.nn.pad import pad
 from tilewright.topi.utils import InvalidShapeError, as_list, simplify
 
+_SMALL_WINDOW = 9  # elements of unpacked data: to share columns then costs as much as it saves (measured)
+
 
 def spatial_axes(layout: str, names: str) -> list[int]:
     """Positions of the dimensions ``names`` (such as "HW") in a layout such as NCHW16c; they must not be packed."""
@@ -53,8 +55,8 @@ def pool_nd(
 ) -> te.Tensor:
     """Pool over windows along ``axes``. ``padding`` has the amounts before each axis, then those after each.
 
-    With ``packed`` channels, windows leave padding out instead of reading a padded copy, and where they overlap along
-    a row each of their columns is reduced first: 3x3 windows one apart then take 4 additions an element instead of 8.
+    With ``packed`` channels, windows leave padding out instead of reading a padded copy. Where windows overlap along a
+    row each of their columns is reduced first: 3x3 windows one apart then take 4 additions an element instead of 8.
     """
     n = len(axes)
     before, after = list(padding[:n]), list(padding[n:])
@@ -83,7 +85,9 @@ def pool_nd(
         def body(*i: PrimExpr) -> Any:
             at = list(i)
             for k in ks:
-                at[axes[k]] = i[axes[k]] * stride[k] + windows[k] * dilation[k]
+                at[axes[k]] = windows[k] * dilation[k]
+                if not ops.is_const_int(ops.as_expr(shape[axes[k]]), 1):
+                    at[axes[k]] += i[axes[k]] * stride[k]
                 if packed:
                     at[axes[k]] -= pad_before[axes[k]]
             where = inside([at[a] for a in along], image, low, high) if packed else None
@@ -91,10 +95,11 @@ def pool_nd(
 
         return te.compute([shape[a] if a in along else d for a, d in enumerate(values.shape)], body, name, name)
 
-    if packed and n == 2 and _overlap(kernel, stride):
-        total = reduced(reduced(data, [0], "pool_columns"), [1], name)
+    temp = pad(data, pad_before, pad_after, outside, "pad_temp") if padded and not packed else data
+    rows = packed or axes[-1] == data.ndim - 1
+    if n == 2 and rows and _overlap(kernel, stride, 0 if packed else _SMALL_WINDOW):
+        total = reduced(reduced(temp, [0], "pool_columns"), [1], name)
     else:
-        temp = pad(data, pad_before, pad_after, outside, "pad_temp") if padded and not packed else data
         total = reduced(temp, range(n), name)
     if pool_type == "max":
         return total
@@ -116,11 +121,11 @@ def pool_nd(
     return te.compute(shape, average, name="pool_avg", tag=tag.ELEMWISE)
 
 
-def _overlap(kernel: Sequence[Any], stride: Sequence[Any]) -> bool:
-    """Whether windows of several rows have columns in common with the next in their row."""
+def _overlap(kernel: Sequence[Any], stride: Sequence[Any], small: int) -> bool:
+    """Whether windows of several rows and more than ``small`` elements have columns in common with the next."""
     rows, columns, step = (simplify(ops.as_expr(v)) for v in (*kernel, stride[1]))
     known = isinstance(rows, IntImm) and isinstance(columns, IntImm) and isinstance(step, IntImm)
-    return known and rows.value > 1 and columns.value > step.value
+    return known and rows.value > 1 and columns.value > step.value and rows.value * columns.value > small
 
 
 def _covered(start: PrimExpr, kernel: Any, dilation: Any, low: Any, high: Any) -> Any:
@@ -174,6 +179,8 @@ def pool(data: te.Tensor, kernel: Any, stride: Any, padding: Any, pool_type: str
 
 def _longest_window(extent: PrimExpr, size: PrimExpr) -> PrimExpr:
     extent, size = simplify(extent), simplify(size)
+    if ops.is_const_int(size, 1):
+        return extent
     if isinstance(extent, IntImm) and isinstance(size, IntImm):
         d, n = int(extent), int(size)
         return ops.as_expr(max((((k + 1) * d + n - 1) // n - k * d // n for k in range(n)), default=1))
@@ -204,6 +211,9 @@ def _adaptive(data: te.Tensor, output_size: Sequence[Any], pool_type: str, axes:
         def body(*i: PrimExpr) -> Any:
             at, inside = list(i), []
             for axis, rv in windows.items():
+                if ops.is_const_int(sizes[axis], 1):
+                    at[axis] = rv.var
+                    continue
                 at[axis] = i[axis] * longest[axis] + rv if uniform else begin(axis, i[axis]) + rv
                 if not uniform:  # windows differ in length: the shorter ones stop early
                     at[axis] = ops.minimum(at[axis], data.shape[axis] - 1)
