@@ -15,12 +15,12 @@ from tilewright.topi.cpu.common import (
     inline_injective,
     operations,
     output_tensors,
-    reduce_in_lanes,
     split_vector,
     vector_lanes,
     worth_threads,
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.reduction import schedule_row_reduction
 
 _TAGS = ("softmax_output", "fast_softmax_output", "log_softmax_output")
 
@@ -92,4 +92,4 @@ def _vectorize_pass(s: te.Schedule, op: Any, axis: int) -> None:
             outer = [a for a in stage.leaf_iter_vars if a is not vector and a not in op.reduce_axis]
             stage.reorder(*outer, *op.reduce_axis, vector)
         return
-    reduce_in_lanes(s, tensor, 2)
+    schedule_row_reduction(s, tensor)
