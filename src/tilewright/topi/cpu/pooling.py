@@ -55,7 +55,8 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
 
     The window is reduced for one row of output at a time; the innermost dimension (packed channels, or columns) is
     vectorised. Packed channels are reduced in registers, a tile of columns at a time. Where columns are innermost,
-    padding is materialised per plane, so that no lane has to test for it, and what windows share per row.
+    padding is materialised per plane, so that no lane has to test for it; so is what
+    windows share, or per row where a plane of it does not fit the first-level cache.
     Windows as wide as the data, such as those of a global pooling, are reduced as any other rows.
     """
     tensors = output_tensors(outs)
@@ -102,7 +103,11 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     for op in pads:
         s[op].compute_at(stage, plane)
     for op in shared:
-        s[op].compute_at(s[pool], s[pool].op.axis[-3 if packed else -2])
+        # A row that has just been stored is loaded slowly from where two stores meet: a plane of them is done first.
+        if prod(constant_extent(a) or 1 for a in op.axis[len(outer) :]) * dt.nbytes(out.dtype) <= machine().l1_bytes:
+            s[op].compute_at(stage, plane)
+        else:
+            s[op].compute_at(s[pool], s[pool].op.axis[-3 if packed else -2])
         _schedule_windows(s[op], list(op.axis), pool.output(0).dtype, len(outer))
     if worth_threads(pool):
         stage.parallel(plane)
