@@ -14,7 +14,7 @@ from tilewright.topi.nn.conv import inside
 from tilewright.topi.nn.pad import pad
 from tilewright.topi.utils import InvalidShapeError, as_list, simplify
 
-_SMALL_WINDOW = 9  # elements of unpacked data: to share columns then costs as much as it saves (measured)
+_SMALL_WINDOW = 4  # elements of unpacked data: to share columns then costs as much as it saves (measured)
 
 
 def spatial_axes(layout: str, names: str) -> list[int]:
