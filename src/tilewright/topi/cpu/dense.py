@@ -45,6 +45,10 @@ _FEW_ROWS = 4  # that wait for their weights; more are kept busy (measured)
 _ROW_VECTORS = (4, 5, 6, 7, 8, 3, 2)  # accumulators of a single row, the best first
 _LONG_SUM = 16  # steps from which on a dot product in vectors is faster than columns of padding
 _STEP_BYTES = 128  # that a step of a sum has to read where it has fewer than 4: 2 of 32 bytes read 69 of 124 GB/s
+# Of a row of a matrix that are multiplied at once: 1x768x3072 take 131, 106, 87 and 90 us with 256, 512, 1024 and 1536;
+# with registers of 32 bytes, of which the sums of 1024 take too many, 170, 125 and 96 with 256, 384 and 1024.
+_COLUMN_BYTES = 1024
+_STEPS_AT_ONCE = 4  # of a sum in memory: 8 take 1.6 times as long (measured)
 _ROW_BYTES = 3072  # that a few rows fetch weights ahead: 2 to 4 KiB are as good (measured)
 _LEAST_TILES = 4  # that use a chunk of weights: fewer, and it pays nothing to keep it
 _CACHE_SHARE = 0.7  # of the second-level cache, for the rows and weights of a chunk
@@ -315,8 +319,7 @@ def _schedule_vector_product(s: te.Schedule, tensors: list[te.Tensor], anchor: A
     """A matrix times a vector, or several of both, which take as long as it takes to read the matrices once.
 
     Where the rows of a matrix in memory are summed up, each is a dot product in vectors. Else they are added up, each
-    times its element of the vector, for a tile of columns that has half of the registers: 1x768 times 768x3072 take
-    131, 106, 87 and 90 us with tiles of 4, 8, 16 and 24 of 32.
+    times its element of the vector, for a tile of columns.
     """
     product = anchor.output(0)
     matrices = _matrices(anchor)
@@ -347,12 +350,17 @@ def _matrices(anchor: Any) -> list[ProducerLoad]:
 
 
 def _schedule_column_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any) -> tuple[te.Stage, list[IterVar]]:
-    """Tiles of columns of the one row (or rows of the one column) stay in registers; gives the loops over tiles."""
+    """Tiles of columns of the one row (or rows of the one column); gives the loops over tiles.
+
+    Sums that do not fit half of the registers are loaded and stored for several steps at once.
+    """
     out, accumulators = _tiles_of(s, tensors, anchor)
     position = -2 if constant_extent(anchor.axis[-1]) == 1 else -1
     extent = constant_extent(anchor.axis[position]) or 1
     lanes = min(vector_lanes(anchor.output(0).dtype), 1 << (extent.bit_length() - 1))
-    tile = even_tile(-(-extent // lanes), machine().vector_registers // 2) * lanes
+    vector_bytes = lanes * dt.nbytes(anchor.output(0).dtype)
+    count = even_tile(-(-extent // lanes), _COLUMN_BYTES // vector_bytes)
+    tile, in_registers = count * lanes, count <= machine().vector_registers // 2
     tiles, inside = out.split(out.op.axis[position], factor=tile)
     out.reorder(*(a for a in out.leaf_iter_vars if a is not inside), inside)
     accumulate = s[accumulators]
@@ -361,8 +369,14 @@ def _schedule_column_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any
     accumulate.reorder(*(a for a in accumulate.leaf_iter_vars if a is not summed), summed)
     for stage, columns in ((out, inside), (accumulate, summed)):
         vectors, vector = stage.split(columns, factor=lanes)
-        stage.unroll(vectors)
         stage.vectorize(vector)
+        if in_registers:
+            stage.unroll(vectors)
+        elif stage is accumulate:
+            k = accumulate.op.reduce_axis[0]
+            steps = accumulate.split(k, factor=largest_divisor(constant_extent(k) or 1, _STEPS_AT_ONCE))[1]
+            accumulate.reorder(vectors, steps, vector)
+            accumulate.unroll(steps)
         if extent % lanes:
             stage.pragma(vectors, "loop_partition_hint", 1)
     if extent % tile:
