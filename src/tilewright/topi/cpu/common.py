@@ -100,7 +100,7 @@ def find_anchor(outs: Sequence[te.Tensor], match: Callable[[Any], bool]) -> Any 
 
 def calls_functions(outs: Sequence[te.Tensor], anchor: Any) -> bool:
     """Whether what follows ``anchor`` evaluates functions, such as exp, which take many instructions an element."""
-    before = operations([anchor.output(0)])
+    before = set(operations([anchor.output(0)]))
     return evaluates_functions([op for op in operations(list(outs)) if op not in before])
 
 

@@ -55,9 +55,9 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
 
     The window is reduced for one row of output at a time; the innermost dimension (packed channels, or columns) is
     vectorised. Packed channels are reduced in registers, a tile of columns at a time. Where columns are innermost,
-    padding is materialised per plane, so that no lane has to test for it; so is what
-    windows share, or per row where a plane of it does not fit the first-level cache.
-    Windows as wide as the data, such as those of a global pooling, are reduced as any other rows.
+    padding is materialised per plane, so that no lane has to test for it; so is what windows share, or per row where a
+    plane of it does not fit the first-level cache. Windows as wide as the data, such as those of a global pooling, are
+    reduced as any other rows.
     """
     tensors = output_tensors(outs)
     pool = find_anchor(tensors, _is_pool)
