@@ -11,7 +11,7 @@ from tests.topi.harness import close, compiled, pack_channels, pack_kernel, rand
 
 import tilewright as tvm
 from tilewright import autotvm, te, topi
-from tilewright.target import Target
+from tilewright.target import Target, features
 from tilewright.topi.cpu.common import weights_of_network
 
 T = torch.tensor
@@ -248,6 +248,22 @@ def test_cores_take_groups_of_rows_where_these_are_many(cores: int, rows: int, g
     assert s is not None
     assert chosen["row_groups"].val == groups
     assert -(-rows // chosen["tile_m"].size[-1]) % groups == 0
+
+
+@pytest.mark.parametrize(("inner", "most"), [(3072, 12), (1536, 24), (3000, 48)])
+def test_rows_that_meet_in_one_set_of_the_cache_make_short_tiles(inner: int, most: int) -> None:
+    with Target("llvm -mcpu=skylake-avx512 -num-cores=1") as target:
+        tensors = ("TENSOR", (768, inner), "float32"), ("TENSOR", (1, inner, 16), "float32")
+        task = autotvm.create("dense_pack.x86", (*tensors, None, "float32"), target)
+        chosen = autotvm.FallbackContext().query(target, task.workload)
+        task.instantiate(chosen)
+    assert chosen["tile_m"].size[-1] <= most * features(target).l1_bytes // (12 * 4096)
+    x, w = random(29, inner), random(16, inner)
+    found = compiled(
+        lambda a, b: topi.cpu.dense_pack(a, b, None, "float32"), x, w.T[None].copy(),
+        schedule=topi.cpu.schedule_dense_pack, target=str(target),
+    )  # fmt: skip
+    close(found, x @ w.T, rtol=1e-3, atol=1e-3)
 
 
 LARGE = "llvm -mcpu=haswell -num-cores=1"  # for weights that are larger than a second-level cache
