@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,9 @@ from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 from rich.table import Table
 
-import tilewright as tvm
-from tilewright import relay
-from tilewright.contrib import graph_executor
 from tilewright.runtime.module import set_num_threads
+
+from .engines import Engine, OnnxRuntime, Tilewright
 
 Array = np.ndarray
 
@@ -183,49 +184,27 @@ def cases() -> list[Case]:
     return [case for group in groups for case in group]
 
 
-def _onnxruntime(case: Case, model: onnx.ModelProto) -> tuple[Callable[[], None], list[Array]]:
-    """A run of ONNX Runtime with bound inputs and outputs, and its results."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    binding = session.io_binding()
-    for name, value in case.inputs.items():
-        binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(value))
-    for output in session.get_outputs():
-        binding.bind_output(output.name)
-    return lambda: session.run_with_iobinding(binding), session.run(None, dict(case.inputs))
-
-
-def _tilewright(case: Case, model: onnx.ModelProto) -> tuple[Callable[[], None], list[Array]]:
-    module, params = relay.frontend.from_onnx(model, {name: value.shape for name, value in case.inputs.items()})
-    with tvm.transform.PassContext(opt_level=3):
-        library = relay.build(module, "llvm", params=params)
-    executor = graph_executor.create(library.get_graph_json(), library.get_lib(), tvm.cpu())
-    executor.set_input(**library.get_params())
-    for name, value in case.inputs.items():
-        executor.set_input(name, value)
-    executor.run()
-    return executor.run, [executor.get_output(i).numpy() for i in range(executor.get_num_outputs())]
-
-
 def measure(case: Case) -> tuple[float, float, float]:
     """Seconds of Tilewright and of ONNX Runtime, and the largest difference of results over the largest value."""
-    model = case.model()
     set_num_threads(1)
-    engines = [_tilewright(case, model), _onnxruntime(case, model)]
-    difference = max(_difference(a, b) for a, b in zip(engines[0][1], engines[1][1], strict=True))
+    engines: list[Engine] = [Tilewright(), OnnxRuntime()]
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        onnx.save(case.model(), folder / "model.onnx")
+        for engine in engines:
+            prepared = engine.prepare(folder / "model.onnx", case.inputs, folder)
+            engine.load(prepared, case.inputs, threads=1)
     best = [float("inf")] * len(engines)
     for _ in range(ROUNDS):
-        for index, (run, _) in enumerate(engines):
-            run()
+        for index, engine in enumerate(engines):
+            engine.run()
             count, start = 0, time.perf_counter()
             while (spent := time.perf_counter() - start) < SECONDS:
-                run()
+                engine.run()
                 count += 1
             best[index] = min(best[index], spent / count)
-    return best[0], best[1], difference
+    found, wanted = (engine.outputs() for engine in engines)
+    return best[0], best[1], max(_difference(found[result], wanted[result]) for result in wanted)
 
 
 def _difference(found: Array, wanted: Array) -> float:

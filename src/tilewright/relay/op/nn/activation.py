@@ -82,7 +82,7 @@ class SwishAttrs(Attrs):
 
 
 class Swish(Elementwise):
-    """data * sigmoid(beta * data), with beta 1 also called SiLU. see RecognizeActivations. Not in TVM 0.8."""
+    """data * sigmoid(beta * data), with beta 1 also called SiLU; see RecognizeActivations. Not in TVM 0.8."""
 
     name = "nn.swish"
     attrs_type = SwishAttrs
