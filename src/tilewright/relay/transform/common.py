@@ -13,7 +13,7 @@ from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import direct_children, post_order
+from tilewright.relay.visitor import ExprRewriter, direct_children, post_order
 
 
 def is_closed(func: RelayExpr) -> bool:
@@ -59,6 +59,22 @@ def use_counts(func: Function) -> Counter[RelayExpr]:
     for node in post_order(func, open_children):
         uses.update(open_children(node))
     return uses
+
+
+class Recognizer(ExprRewriter):
+    """Rewrites what stands for an operator in a function, with a look at how often each expression is used."""
+
+    def __init__(self, func: Function) -> None:
+        super().__init__()
+        self.uses = use_counts(func)
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return open_children(expr)
+
+
+def recognition_pass(recognizer: type[Recognizer], name: str) -> Pass:
+    """The pass that runs ``recognizer`` over every function, from opt level 3 on."""
+    return typed_function_pass(lambda func, mod, ctx: recognizer(func).visit(func), name, 3)
 
 
 def typed_function_pass(

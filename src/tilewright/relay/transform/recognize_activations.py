@@ -32,23 +32,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.module import IRModule
-from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.transform import Pass
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Function
+from tilewright.relay.expr import Call
 from tilewright.relay.transform.common import (
+    Recognizer,
     call_of,
     concrete_shape,
-    open_children,
+    recognition_pass,
     scalar_constant,
-    typed_function_pass,
-    use_counts,
 )
-from tilewright.relay.visitor import ExprRewriter
 
 _TOLERANCE = 1e-4  # of the constants, which exporters round
 _MOST_FACTORS = 8
@@ -118,14 +114,7 @@ def _approximation(function: RelayExpr, x: RelayExpr) -> str | None:
     return "tanh" if inner is not None and _is_cubic(inner, x) else None
 
 
-class _Recognizer(ExprRewriter):
-    def __init__(self, uses: Counter[RelayExpr]) -> None:
-        super().__init__()
-        self.uses = uses
-
-    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        return open_children(expr)
-
+class _Recognizer(Recognizer):
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         if call_of(pre, "multiply") is None and call_of(pre, "divide") is None:
             return post
@@ -154,8 +143,4 @@ class _Recognizer(ExprRewriter):
 
 def RecognizeActivations() -> Pass:
     """Turn spelled-out GELUs into ``nn.gelu`` and x * sigmoid(beta * x) into ``nn.swish``."""
-
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        return _Recognizer(use_counts(func)).visit(func)
-
-    return typed_function_pass(run, "RecognizeActivations", 3)
+    return recognition_pass(_Recognizer, "RecognizeActivations")

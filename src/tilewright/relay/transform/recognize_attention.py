@@ -28,28 +28,24 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.module import IRModule
-from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.transform import Pass
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, const
 from tilewright.relay.op.nn.attention import attention
 from tilewright.relay.transform.common import (
+    Recognizer,
     call_of,
     concrete_shape,
-    open_children,
+    recognition_pass,
     scalar_constant,
-    typed_function_pass,
-    use_counts,
 )
-from tilewright.relay.visitor import ExprRewriter
 
 _RESHAPES = ("reshape", "expand_dims", "squeeze")
 _OVERWRITES = -1e30  # a score of at most this, added to any other, leaves nothing of it
@@ -175,13 +171,10 @@ def _factor(call: Call) -> float:
     return 1 / (scalar_constant(call.args[1]) or 1.0) if call_of(call, "divide") is not None else 1.0
 
 
-class _Recognizer(ExprRewriter):
-    def __init__(self, uses: Counter[RelayExpr]) -> None:
-        super().__init__()
-        self.matcher = _Matcher(uses)
-
-    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        return open_children(expr)
+class _Recognizer(Recognizer):
+    def __init__(self, func: Function) -> None:
+        super().__init__(func)
+        self.matcher = _Matcher(self.uses)
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         if call_of(pre, "nn.batch_matmul") is None or not _plain(pre):
@@ -266,8 +259,4 @@ def _plain(product: Call) -> bool:
 
 def RecognizeAttention() -> Pass:
     """Turn spelled-out attention into ``nn.attention``."""
-
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        return _Recognizer(use_counts(func)).visit(func)
-
-    return typed_function_pass(run, "RecognizeAttention", 3)
+    return recognition_pass(_Recognizer, "RecognizeAttention")

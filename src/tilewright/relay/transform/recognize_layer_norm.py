@@ -21,28 +21,23 @@ One kernel then reads each row from memory once, where the parts would be three.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.module import IRModule
-from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.transform import Pass
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Function, const
+from tilewright.relay.expr import Call, const
 from tilewright.relay.op.relations import normalize_axes
 from tilewright.relay.transform.common import (
+    Recognizer,
     call_of,
     concrete_shape,
-    open_children,
+    recognition_pass,
     scalar_constant,
-    typed_function_pass,
-    use_counts,
 )
-from tilewright.relay.visitor import ExprRewriter
 
 
 def _over_last_axis(call: Call) -> bool:
@@ -118,15 +113,8 @@ def _standardized(call: Call) -> tuple[RelayExpr, float] | None:
     return None
 
 
-class _Recognizer(ExprRewriter):
+class _Recognizer(Recognizer):
     """Finds the standardised value first; scale and shift join it as the walk comes to them."""
-
-    def __init__(self, uses: Counter[RelayExpr]) -> None:
-        super().__init__()
-        self.uses = uses
-
-    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        return open_children(expr)
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         type_ = pre.checked_type
@@ -163,8 +151,4 @@ class _Recognizer(ExprRewriter):
 
 def RecognizeLayerNorm() -> Pass:
     """Turn spelled-out layer normalisations into ``nn.layer_norm``."""
-
-    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        return _Recognizer(use_counts(func)).visit(func)
-
-    return typed_function_pass(run, "RecognizeLayerNorm", 3)
+    return recognition_pass(_Recognizer, "RecognizeLayerNorm")
