@@ -21,13 +21,19 @@ POINTWISE_SHARE, WINDOW_SHARE, COPY_SHARE, SPEEDUP = 0.93, 0.9, 0.85, 1.85
 class Timing:
     """Median seconds of a call with so many threads: from caches, and, where it was measured, from memory.
 
-    `cores`: processor time over time, of the measurement that had less of it.
+    `cores`: processor time over time, of the measurement that had less of it. `limits`: the machine's, measured
+    beside the kernel; None: those of the whole run hold.
     """
 
     threads: int
     warm: float
     cold: float | None
     cores: float | None = None
+    limits: peak.Machine | None = None
+
+    def beside(self, machine: peak.Machine) -> peak.Machine:
+        """The limits to compare with."""
+        return self.limits or machine
 
 
 @dataclass
@@ -52,21 +58,26 @@ class KernelResult:
         """The cost model's seconds, for threads that share the work evenly."""
         if self.kernel.cost is None:
             return None
-        return self.kernel.cost * machine.lanes * 2e-9 / machine.best_gflops(1) / timing.threads
+        machine = timing.beside(machine)
+        return self.kernel.cost * machine.lanes * 2e-9 / machine.best_gflops(timing.threads)
+
+    def share(self, timing: Timing, machine: peak.Machine) -> float | None:
+        """Of the FMA peak; None for kernels without multiply-adds."""
+        gflops = self.gflops(timing)
+        return None if gflops is None else gflops / timing.beside(machine).best_gflops(timing.threads)
 
     def meets_target(self, timing: Timing, machine: peak.Machine) -> bool | None:
         """Whether the kernel reaches the limits that it should; None where none is set, as for what caches hold."""
         if not self.kernel.reuses_arguments:
             if timing.cold is None:
                 return None
-            rate = limit(self.kernel, timing.threads, machine, cold=True)[1]
+            rate = limit(self.kernel, timing.threads, timing.beside(machine), cold=True)[1]
             return self.kernel.bytes / timing.cold * 1e-9 >= COPY_SHARE * rate
-        gflops, speedup = self.gflops(timing), self.speedup(timing)
-        assert gflops is not None
+        reached, speedup = self.share(timing, machine), self.speedup(timing)
+        assert reached is not None
         if speedup is not None:
             return speedup >= SPEEDUP
-        share = WINDOW_SHARE if self.kernel.window > 1 else POINTWISE_SHARE
-        return gflops >= share * machine.best_gflops(timing.threads)
+        return reached >= (WINDOW_SHARE if self.kernel.window > 1 else POINTWISE_SHARE)
 
 
 def limit(kernel: Kernel, threads: int, machine: peak.Machine, cold: bool) -> tuple[str, float]:
@@ -105,9 +116,9 @@ def rows(result: KernelResult, machine: peak.Machine) -> list[tuple[str, ...]]:
     kernel, made = result.kernel, []
     models = result.models[0] + (f" +{len(result.models) - 1}" if len(result.models) > 1 else "")
     for timing in result.timings:
-        gflops, speedup = result.gflops(timing), result.speedup(timing)
+        gflops, reached, speedup = result.gflops(timing), result.share(timing, machine), result.speedup(timing)
         modelled = result.modelled(timing, machine)
-        share = "" if gflops is None else f"{gflops:.0f} ({gflops / machine.best_gflops(timing.threads):.0%})"
+        share = "" if gflops is None else f"{gflops:.0f} ({reached:.0%})"
         error = "" if modelled is None else f"{_microseconds(modelled)} ({modelled / timing.warm - 1:+.0%})"
         made.append(
             (
@@ -120,8 +131,8 @@ def rows(result: KernelResult, machine: peak.Machine) -> list[tuple[str, ...]]:
                 "" if timing.cores is None else f"{timing.cores:.2f}",
                 _microseconds(timing.warm),
                 share,
-                _bandwidth(kernel, timing.warm, timing.threads, machine, cold=False),
-                _bandwidth(kernel, timing.cold, timing.threads, machine, cold=True),
+                _bandwidth(kernel, timing.warm, timing.threads, timing.beside(machine), cold=False),
+                _bandwidth(kernel, timing.cold, timing.threads, timing.beside(machine), cold=True),
                 "" if speedup is None else f"{speedup:.2f}",
                 error,
                 kernel.implementation,
@@ -164,8 +175,10 @@ def _digest_row(kind: str, members: Sequence[KernelResult], index: int, machine:
     timed = [(r, r.timings[index]) for r in members]
     threads = timed[0][1].threads
     seconds = sum(r.kernel.calls * t.warm for r, t in timed)
-    flops = sum(r.kernel.calls * r.kernel.flops for r in members)
-    cold = [(r.kernel.bytes, t.cold, limit(r.kernel, threads, machine, cold=True)[1]) for r, t in timed if t.cold]
+    fastest = sum(r.kernel.calls * t.warm * (r.share(t, machine) or 0.0) for r, t in timed)
+    cold = [
+        (r.kernel.bytes, t.cold, limit(r.kernel, threads, t.beside(machine), cold=True)[1]) for r, t in timed if t.cold
+    ]
     ideal = sum(size / rate * 1e-9 for size, _, rate in cold)
     single = sum(r.kernel.calls * r.timings[0].warm for r in members)
     errors = [m / t.warm - 1 for r, t in timed if (m := r.modelled(t, machine)) is not None]
@@ -175,7 +188,7 @@ def _digest_row(kind: str, members: Sequence[KernelResult], index: int, machine:
         str(threads),
         str(len(members)),
         f"{1e3 * seconds:.3f}",
-        f"{flops / seconds * 1e-9 / machine.best_gflops(threads):.0%}" if flops else "",
+        f"{fastest / seconds:.0%}" if fastest else "",
         f"{ideal / sum(time for _, time, _ in cold):.0%}" if cold else "",
         f"{single / seconds:.2f}" if threads > 1 and members[0].timings[0].threads == 1 else "",
         f"{np.median(np.abs(errors)):.0%}" if errors else "",
@@ -194,8 +207,7 @@ def as_json(results: Sequence[KernelResult], machine: peak.Machine, settings: di
         entry["timings"] = [
             asdict(timing)
             | {
-                "share_of_fma_peak": result.gflops(timing)
-                and result.gflops(timing) / machine.best_gflops(timing.threads),
+                "share_of_fma_peak": result.share(timing, machine),
                 "level": limit(result.kernel, timing.threads, machine, cold=False)[0],
                 "modelled": result.modelled(timing, machine),
                 "speedup": result.speedup(timing),

@@ -139,7 +139,7 @@ def undisturbed(times: Iterator[float], threads: int) -> tuple[float, float]:
 def measure_kernel(
     library: Any, kernel: Kernel, model: str, threads: Sequence[int], machine: peak.Machine, plan: Plan
 ) -> KernelResult:
-    """Time one kernel with each number of threads."""
+    """Time one kernel with each number of threads, and the machine's limits beside it."""
     warm = time_calls(library, kernel, WARM_CALLS, True, plan)
     calls = math.ceil(4 * peak.cache_bytes(3) / max(1, kernel.bytes))
     from_memory = memory_bound(kernel, machine) and kernel.kind != "gather" and calls <= MOST_COLD_CALLS
@@ -149,7 +149,8 @@ def measure_kernel(
         set_num_threads(count)
         seconds, cores = undisturbed(warm, count)
         from_dram, dram_cores = undisturbed(cold, count) if cold is not None else (None, cores)
-        timings.append(Timing(count, seconds, from_dram, min(cores, dram_cores)))
+        limits = peak.measure_again(machine, count, cold is not None)
+        timings.append(Timing(count, seconds, from_dram, min(cores, dram_cores), limits))
     set_num_threads(0)
     return KernelResult(kernel, [model], timings)
 

@@ -16,9 +16,10 @@ import platform
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import cache
+from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -256,6 +257,11 @@ def _memory_kernel(width: int, writes: bool) -> Callable[[int, int, int, int], f
     return ctypes.CFUNCTYPE(ctypes.c_float, pointer, pointer, count, count)(address)
 
 
+@lru_cache(maxsize=2)
+def _buffers(size: int, count: int) -> list[np.ndarray[Any, np.dtype[np.uint8]]]:
+    return [np.ones(size, np.uint8) for _ in range(count)]
+
+
 def bandwidth(bytes_per_thread: int, threads: int, writes: bool, seconds: float = 0.05) -> float:
     """Measured GB/s over buffers of `bytes_per_thread` (source and destination together) for each thread."""
     width = max(vector_widths().values())
@@ -264,7 +270,7 @@ def bandwidth(bytes_per_thread: int, threads: int, writes: bool, seconds: float 
     blocks = max(1, bytes_per_thread // (2 if writes else 1) // block)
     size = blocks * block
     # one page and a cache line apart, so that source and destination do not compete for the same cache sets
-    buffers = [np.ones(2 * size + 3 * 4096, np.uint8) for _ in range(threads)]
+    buffers = _buffers(2 * size + 3 * 4096, threads)
 
     def work(thread: int, repeats: int) -> float:
         source = -(-buffers[thread].ctypes.data // 4096) * 4096
@@ -296,12 +302,35 @@ def measure(thread_counts: tuple[int, ...] = (1, 2), seconds: float = 0.05, most
     def sweep(writes: bool) -> dict[str, dict[int, float]]:
         rates: dict[str, dict[int, float]] = {"L2": {}, "L3": {}, "DRAM": {}}
         for threads in counts:
-            sizes = {"L2": l2 // 2, "L3": max(l3 // 2 // threads, l2 * 2), "DRAM": 8 * l3 // threads}
+            sizes = {"L2": l2 // 2, "L3": max(l3 // 2 // threads, l2 * 2), "DRAM": _from_memory(threads)}
             for level, size in sizes.items():
                 rates[level][threads] = bandwidth(size, threads, writes, seconds)
         return rates
 
     return Machine(gflops, sweep(writes=True), sweep(writes=False))
+
+
+def _from_memory(threads: int) -> int:
+    """Bytes of each thread that no cache holds."""
+    return 8 * cache_bytes(3) // threads
+
+
+def measure_again(machine: Machine, threads: int, memory: bool, seconds: float = 0.01) -> Machine:
+    """`machine` with the FMA peak of its widest vectors, and if `memory` DRAM's bandwidth, as they are at this moment.
+
+    Clocks and what others leave of the memory change within seconds.
+    """
+    width = machine.lanes
+    isa = next(isa for isa in machine.gflops if vector_widths()[isa] == width)
+    found = replace(machine, gflops={isa: machine.gflops[isa] | {threads: fma_peak(width, threads, seconds)}})
+    if not memory:
+        return found
+    copy, read = (bandwidth(_from_memory(threads), threads, writes, seconds) for writes in (True, False))
+    return replace(
+        found,
+        copy_gbps=machine.copy_gbps | {"DRAM": machine.copy_gbps["DRAM"] | {threads: copy}},
+        read_gbps=machine.read_gbps | {"DRAM": machine.read_gbps["DRAM"] | {threads: read}},
+    )
 
 
 def table(machine: Machine) -> Table:
