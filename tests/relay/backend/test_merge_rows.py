@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import torch.nn.functional as F
 
 import tilewright as tvm
 from tilewright import relay
@@ -13,6 +15,7 @@ from tilewright.contrib import graph_executor
 from tilewright.relay.backend.merge_rows import merge_rows
 from tilewright.target import Target
 from tilewright.topi.cpu.conv2d import rows_to_merge
+from tilewright.topi.utils import largest_divisor
 
 AVX2 = Target("llvm -mcpu=haswell -num-cores=2")
 AVX512 = Target("llvm -mcpu=skylake-avx512 -num-cores=2")
@@ -20,7 +23,7 @@ MANY_CORES = Target("llvm -mcpu=haswell -num-cores=16")
 
 
 def packed_conv(x: Any, channels: int, **attrs: Any) -> Any:
-    chunks = int(x.type_annotation.shape[1])
+    chunks = int(relay.analysis.free_vars(x)[0].type_annotation.shape[1])
     size = attrs.setdefault("kernel_size", (1, 1))
     w = relay.var("w", shape=(channels // 8, chunks, *size, 8, 8))
     return relay.nn.contrib_conv2d_nchwc(
@@ -42,6 +45,9 @@ def image(extents: tuple[int, int] = (7, 7), name: str = "x") -> Any:
     return relay.var(name, shape=(1, 4, *extents, 8))
 
 
+SHARED = image()
+
+
 def test_rows_of_data_residual_and_result_are_merged_and_what_all_points_share_is_not() -> None:
     scale, residual = relay.var("scale", shape=(1, 8, 1, 1, 8)), relay.var("residual", shape=(1, 8, 7, 7, 8))
     body = relay.nn.relu(relay.add(relay.multiply(packed_conv(image(), 64), scale), residual))
@@ -54,9 +60,9 @@ def test_rows_of_data_residual_and_result_are_merged_and_what_all_points_share_i
 @pytest.mark.parametrize(
     "body",
     [
-        packed_conv(image(), 64, strides=(2, 2)),
-        packed_conv(image(), 64, padding=(1, 1)),
-        packed_conv(image(), 64, kernel_size=(3, 3), padding=(1, 1)),
+        packed_conv(image((56, 56)), 64, kernel_size=(3, 3), padding=(1, 1)),
+        relay.add(packed_conv(SHARED, 32, kernel_size=(3, 3), padding=(1, 1)), SHARED),
+        relay.add(packed_conv(relay.nn.relu(image((14, 14))), 64, strides=(2, 2)), relay.const(1.0)),
         relay.add(packed_conv(image(), 64), relay.var("row", shape=(1, 1, 7, 1, 1))),
         relay.add(packed_conv(image(), 64), relay.var("column", shape=(7, 8))),
         relay.broadcast_to(packed_conv(image(), 64), (2, 8, 7, 7, 8)),
@@ -66,11 +72,73 @@ def test_rows_of_data_residual_and_result_are_merged_and_what_all_points_share_i
         relay.nn.relu(image()),
         packed_conv(image((1, 49)), 64),
     ],
-    ids=["stride", "padding", "window", "row", "column", "shape", "axis", "layout", "tuple", "none", "one"],
+    ids=["large", "residual", "producer", "row", "column", "shape", "axis", "layout", "tuple", "none", "one"],
 )
 def test_what_looks_at_rows_stays(body: Any) -> None:
     func = typed(body)
     assert merge_rows(func, AVX2) is func
+
+
+def test_windows_are_copied_next_to_one_another() -> None:
+    residual = relay.var("residual", shape=(1, 8, 7, 7, 8))
+    conv = packed_conv(image((14, 14)), 64, kernel_size=(3, 3), strides=(2, 2), padding=(1, 1))
+    merged = merge_rows(typed(relay.nn.relu(relay.add(conv, residual))), AVX2)
+    assert shapes(merged) == [(1, 4, 14, 14, 8), (8, 36, 1, 1, 8, 8), (1, 8, 1, 49, 8)]
+    assert tuple(map(int, merged.body.checked_type.shape)) == (1, 8, 1, 49, 8)
+    points = merged.body.args[0].args[0]
+    assert points.args[0].op.name == "nn.contrib_conv2d_patches"
+    assert tuple(map(int, points.args[0].checked_type.shape)) == (1, 36, 1, 49, 8)
+    assert tuple(map(int, points.attrs.kernel_size)) == tuple(map(int, points.attrs.strides)) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("window", "strides", "padding", "dilation"),
+    [
+        ((1, 1), (2, 2), (0, 0), (1, 1)),
+        ((1, 1), (1, 1), (1, 1), (1, 1)),
+        ((3, 3), (2, 2), (1, 1), (1, 1)),
+        ((3, 2), (1, 2), (0, 1, 2, 0), (1, 1)),
+        ((2, 3), (3, 1), (2, 2), (2, 3)),
+        ((5, 1), (1, 1), (2, 0), (1, 1)),
+    ],
+)
+@pytest.mark.parametrize("extents", [(9, 7), (13, 5), (6, 17)])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_windows_compute_the_same(
+    window: tuple[int, int],
+    strides: tuple[int, int],
+    padding: tuple[int, ...],
+    dilation: tuple[int, int],
+    extents: tuple[int, int],
+    groups: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With all rows merged, and with as many as their greatest divisor."""
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((2, 32, *extents)).astype("float32")
+    weight = rng.standard_normal((48, 32 // groups, *window)).astype("float32")
+    x = relay.var("x", shape=data.shape)
+    attrs = {"strides": strides, "padding": padding, "dilation": dilation, "groups": groups}
+    conv = relay.nn.conv2d(x, relay.const(weight), kernel_size=window, channels=48, **attrs)
+    module = tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(conv)))
+    results = []
+    for merge in (
+        lambda *_: 1,
+        lambda d, k, out, *_: out[0],
+        lambda d, k, out, *_: largest_divisor(out[0], out[0] - 1),
+    ):
+        monkeypatch.setattr("tilewright.relay.backend.merge_rows.rows_to_merge", merge)
+        with tvm.transform.PassContext(opt_level=3, config={"relay.conv2d.winograd": "off"}):
+            library = relay.build(module, AVX2)
+        executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
+        executor.run(x=data)
+        results.append(executor.get_output(0).numpy())
+    top, left, bottom, right = (*padding, *padding)[:4]
+    around = np.pad(data.astype("float64"), ((0, 0), (0, 0), (top, bottom), (left, right)))
+    plain = F.conv2d(torch.from_numpy(around), torch.from_numpy(weight).double(), None, strides, 0, dilation, groups)
+    expected = F.relu(plain).numpy()
+    for result in results:
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +156,9 @@ def test_rows_are_merged_where_tiles_fit_better_and_cores_have_work(
 ) -> None:
     lanes = 16 if target is AVX512 else 8
     kernel = (channels // lanes, 512 // lanes, 1, 1, lanes, lanes)
-    assert rows_to_merge((1, 512 // lanes, extent, extent, lanes), kernel, "float32", target) == expected
+    assert (
+        rows_to_merge((1, 512 // lanes, extent, extent, lanes), kernel, (extent, extent), "float32", target) == expected
+    )
 
 
 @pytest.mark.parametrize("extents", [(7, 7), (14, 14), (13, 5), (2, 7), (49, 1)])

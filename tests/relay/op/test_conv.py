@@ -11,6 +11,9 @@ from tests.relay.op.harness import Case, case, check_kernels, check_meaning, che
 import tilewright as tvm
 from tilewright import relay
 from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.op import Op
+from tilewright.relay.expr import Call
+from tilewright.relay.op.nn.conv2d import PatchesAttrs
 from tilewright.relay.op.transform.layout import transform_array
 
 
@@ -96,6 +99,30 @@ PACKED = [
     ),
 ]
 
+
+def patches(data: np.ndarray, rows: int) -> np.ndarray:
+    """3x2 windows, every second row, one row of padding above and a column on the right, by torch's unfold."""
+    n, channels, block = data.shape[0], data.shape[1], data.shape[4]
+    plain = torch.from_numpy(np.moveaxis(data, 4, 2).reshape(n, channels * block, *data.shape[2:4]))
+    columns = F.unfold(F.pad(plain, (0, 1, 1, 0)), (3, 2), stride=(2, 1)).numpy()
+    taps = columns.reshape(n, channels, block, 6, -1).transpose(0, 1, 3, 4, 2)
+    return np.ascontiguousarray(taps).reshape(n, channels * 6, taps.shape[3] // (rows * 5), rows * 5, block)
+
+
+DATA_PATCHES = random(2, 3, 7, 5, 4)
+PATCHES = [
+    case(
+        f"patches of {rows} rows",
+        lambda a, rows=rows: Call(
+            Op.get("nn.contrib_conv2d_patches"), [a], PatchesAttrs((3, 2), (2, 1), (1, 0, 0, 1), (1, 1), rows)
+        ),
+        [DATA_PATCHES],
+        patches(DATA_PATCHES, rows),
+        kernel=False,  # of its own; tests/relay/backend/test_merge_rows.py has it in convolutions
+    )
+    for rows in (1, 3)
+]
+
 X1, W1 = random(2, 3, 11), random(4, 3, 3, seed=1)
 X3, W3 = random(1, 2, 4, 5, 6), random(3, 2, 2, 3, 3, seed=1)
 XT, WT = random(1, 4, 5, 3), random(4, 6, 3, 4, seed=2)
@@ -169,7 +196,7 @@ def test_type(item: Case) -> None:
     check_type(item)
 
 
-@pytest.mark.parametrize("item", CONV2D + PACKED + OTHERS, ids=str)
+@pytest.mark.parametrize("item", CONV2D + PACKED + PATCHES + OTHERS, ids=str)
 def test_meaning(item: Case) -> None:
     check_meaning(item)
 

@@ -28,7 +28,7 @@ TABLES = {
     "reduce": test_reduce.CASES,
     "transform": test_transform.CASES,
     "indexing": test_indexing.CASES,
-    "conv": test_conv.CONV2D + test_conv.PACKED + test_conv.OTHERS,
+    "conv": test_conv.CONV2D + test_conv.PACKED + test_conv.PATCHES + test_conv.OTHERS,
     "nn": test_nn.ALL,
     "image": test_image.CASES,
     "vision": test_vision.CASES,

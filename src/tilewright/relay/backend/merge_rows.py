@@ -1,34 +1,45 @@
-"""Rows of an image taken as one where a convolution's windows are single points.
+"""Rows of a convolution's result taken as one, where tiles of columns fit them better.
 
-Before and after, for 7 rows::
+Before and after, for 7 rows and windows of single points::
 
-    fn (%x: [1, 32, 7, 7, 16], %w, %b: [1, 64, 1, 1, 16]) { relu(add(conv2d_NCHWc(%x, %w), %b)) }     // 1x1
+    fn (%x: [1, 32, 7, 7, 16], %w, %b: [1, 64, 1, 1, 16]) { relu(add(conv2d_NCHWc(%x, %w), %b)) }
     ->
     fn (%x: [1, 32, 1, 49, 16], %w, %b: [1, 64, 1, 1, 16]) { relu(add(conv2d_NCHWc(%x, %w), %b)) }
 
 Such a kernel does not see where a row ends, and its arguments and results have the same bytes in the same order. But
 tiles of columns end with a row: with AVX2's 16 registers a row of 7 columns is tiles of 4 and 3, which multiply and add
-at 76 % of the peak; 49 columns are tiles of 5, at 92 %. The kernel is scheduled on the merged shape, and declares its
-arguments' own (``with_argument_types``).
+at 76 % of the peak; 49 columns are tiles of 5, at 92 %. Other windows are copied next to one another, for the kernel to
+be one of single points; here of 3x3 elements, every second of 14 rows::
+
+    fn (%x: [1, 32, 14, 14, 16], %w: [64, 32, 3, 3, 16, 16]) { conv2d_NCHWc(%x, %w, strides=[2, 2]) }
+    ->
+    fn (%x: [1, 32, 14, 14, 16], %w: [64, 288, 1, 1, 16, 16]) {
+      conv2d_NCHWc(conv2d_patches(%x, kernel_size=[3, 3], strides=[2, 2], rows=7), %w)          // [1, 288, 1, 49, 16]
+    }
+
+The kernel is scheduled on the merged shape, and declares its arguments' own (``with_argument_types``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call, Constant, Function, Var, bind
+from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.nn.conv2d import PatchesAttrs
+from tilewright.relay.op.nn.conv_common import padding_of
 from tilewright.relay.transform.infer_type import infer_type
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 from tilewright.topi.cpu.conv2d import rows_to_merge
+from tilewright.topi.cpu.conv2d_cost import share_inside
 from tilewright.topi.utils import get_const_tuple
 
 _CONV = "nn.contrib_conv2d_NCHWc"
@@ -37,38 +48,90 @@ _Shape = tuple[int, ...]
 
 def merge_rows(func: Function, target: Target) -> Function:
     """The typed primitive function ``func``, its convolution with as many rows merged as it runs fastest with."""
-    conv = _pointwise_conv(func)
+    conv = _convolution(func)
     if conv is None:
         return func
-    data, kernel = _tensor(conv.args[0]), _tensor(conv.args[1])
-    rows = rows_to_merge(data.concrete_shape, kernel.concrete_shape, data.dtype, target)
+    data, kernel = (_tensor(arg).concrete_shape for arg in conv.args)
+    image = _tensor(conv).concrete_shape[2:4]
+    rows = rows_to_merge(data, kernel, image, _tensor(conv).dtype, target, _share_computed(conv))
     if rows == 1:
         return func
-    merged = {p: Var(p.name_hint, _merged(_tensor(p), data.concrete_shape[2:4], rows)) for p in func.params}
-    body = bind(func.body, merged)
+    merged = {p: Var(p.name_hint, _merged(_tensor(p), image, rows)) for p in func.params}
+    if not _is_pointwise(conv):
+        x, w = conv.args
+        assert isinstance(x, Var) and isinstance(w, Var)
+        out_chunks, chunks, height, width, *blocks = kernel
+        shape = (out_chunks, chunks * height * width, 1, 1, *blocks)
+        merged |= {x: Var(x.name_hint, x.checked_type), w: Var(w.name_hint, TensorType(shape, _tensor(w).dtype))}
+    body = _MergedRows(conv, rows, merged).visit(func.body)
     typed = infer_type(Function(list(merged.values()), body, attrs=func.attrs))
     assert isinstance(typed, Function)
     return typed
 
 
-def _pointwise_conv(func: Function) -> Call | None:
-    """The convolution of single points that ``func`` calls; None without one, or where something else looks at rows."""
+class _MergedRows(ExprMutator):
+    """Rebuilds the body on merged rows, ``conv`` as a convolution of single points."""
+
+    def __init__(self, conv: Call, rows: int, params: Mapping[Var, Var]) -> None:
+        super().__init__()
+        self.conv, self.rows, self.params = conv, rows, params
+
+    def visit_var(self, expr: Var) -> RelayExpr:
+        """The parameter in its new shape."""
+        return self.params[expr]
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        """Windows that are no single points are copied first."""
+        if expr is not self.conv or _is_pointwise(expr):
+            return super().visit_call(expr)
+        data, kernel = (self.visit(arg) for arg in expr.args)
+        attrs: Any = expr.attrs
+        size = _tensor(expr.args[1]).concrete_shape[2:4]
+        windows = PatchesAttrs(size, attrs.strides, _padding(expr), attrs.dilation, self.rows)
+        patches = Call(Op.get("nn.contrib_conv2d_patches"), [data], windows)
+        return Call(expr.op, [patches, kernel], attrs.replace(kernel_size=(1, 1), strides=(1, 1), padding=(0, 0)))
+
+
+def _convolution(func: Function) -> Call | None:
+    """The convolution that ``func`` calls; None without one, or where something else looks at rows."""
     calls = [e for e in post_order(func.body) if isinstance(e, Call)]
     convs = [c for c in calls if isinstance(c.op, Op) and c.op.name == _CONV]
-    if not isinstance(func.body, Call) or len(convs) != 1 or not _is_pointwise(convs[0]):
+    if not isinstance(func.body, Call) or len(convs) != 1:
         return None
-    data, kernel = convs[0].args
+    conv = convs[0]
+    data, kernel = conv.args
     values = [e for e in post_order(func.body) if isinstance(e, (Call, Var, Constant))]
     if not all(isinstance(v.checked_type, TensorType) and not v.checked_type.is_dynamic for v in values):
         return None
-    image = _tensor(data).concrete_shape[2:4]
-    elementwise = all(_is_elementwise(c) for c in calls if c is not convs[0])
-    return convs[0] if elementwise and all(_can_merge(_tensor(v), image) for v in values if v is not kernel) else None
+    apart = [kernel]
+    if not _is_pointwise(conv):  # then the data keeps its shape
+        used = [arg for c in calls for arg in c.args if arg is data]
+        if not isinstance(data, Var) or not isinstance(kernel, Var) or len(used) > 1:
+            return None
+        apart.append(data)
+    image = _tensor(conv).concrete_shape[2:4]
+    elementwise = all(_is_elementwise(c) for c in calls if c is not conv)
+    return conv if elementwise and all(_can_merge(_tensor(v), image) for v in values if v not in apart) else None
 
 
 def _is_pointwise(conv: Call) -> bool:
     attrs: Any = conv.attrs
     return {*ints(attrs.strides), *ints(attrs.kernel_size or (0,))} == {1} and not any(ints(attrs.padding))
+
+
+def _padding(conv: Call) -> tuple[int, ...]:
+    """Top, left, bottom and right."""
+    attrs: Any = conv.attrs
+    return padding_of(attrs.padding, 2)
+
+
+def _share_computed(conv: Call) -> float:
+    """The share of the convolution's products that is not of padding."""
+    attrs: Any = conv.attrs
+    image, out = (_tensor(v).concrete_shape[2:4] for v in (conv.args[0], conv))
+    size = _tensor(conv.args[1]).concrete_shape[2:4]
+    sides = zip(image, out, size, ints(attrs.strides), ints(attrs.dilation), _padding(conv)[:2], strict=True)
+    return math.prod(share_inside(*side) for side in sides)
 
 
 def _is_elementwise(call: Call) -> bool:

@@ -35,6 +35,7 @@ from tilewright.topi.cpu.common import (
     vector_lanes,
     worth_threads,
 )
+from tilewright.topi.cpu.conv2d_patches import schedule_patches
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.tiling import RegisterTile, choose_channel_tile, divisors_up_to, even_tile, tile_cost
 from tilewright.topi.nn.conv import inside, output_extent, per_dim
@@ -42,6 +43,7 @@ from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tu
 
 _MOST_VECTORS = 3  # of a block of channels
 _WORTH_MERGING = 0.97  # of the time: rows are merged below
+_COPY_COST = 4.0  # vector multiply-adds that copying a vector of a window takes
 _WORTH_COLUMNS = 0.9  # of the time, below which tasks of columns are worth running through all weights
 
 
@@ -201,32 +203,51 @@ def _is_streamed(cpu: CpuFeatures, weight_bytes: int) -> bool:
     return weight_bytes > cpu.l2_bytes // 2
 
 
-def rows_to_merge(data: Sequence[int], kernel: Sequence[int], dtype: str, target: Target | None = None) -> int:
-    """Rows of an image that a packed convolution of single points does well to take as one; 1: leave them as they are.
+def rows_to_merge(
+    data: Sequence[int],
+    kernel: Sequence[int],
+    out: Sequence[int],
+    dtype: str,
+    target: Target | None = None,
+    computed: float = 1.0,
+) -> int:
+    """Rows of its result that a packed convolution does well to take as one; 1: leave them as they are.
 
-    data (n, C, h, w, c), kernel (O, C / groups, 1, 1, c, o) as of ``conv2d_NCHWc``. Merged rows leave fewer columns
-    over that make no whole tile, and fewer tasks for the cores.
+    Merged rows leave fewer columns over that make no whole tile, and fewer tasks for the cores. Unless windows are the
+    points of the image one after the other, they have to be copied first (``conv2d_patches``).
+
+    Parameters
+    ----------
+    data, kernel : (n, C, h, w, c) and (O, C / groups, kh, kw, c, o) as of ``conv2d_NCHWc``
+    out : height and width of the result
+    computed : share of the products that a direct convolution computes, the others being of padding
     """
     cpu, lanes = features(target), features(target).lanes(_bits(dtype))
-    images, in_chunks, height, width, in_block = data
-    out_chunks, group_chunks, _, _, kernel_block, out_block = kernel
-    if kernel_block < in_block or not all((*data, *kernel)):
+    images, in_chunks, *image, in_block = data
+    out_chunks, group_chunks, kh, kw, kernel_block, out_block = kernel
+    height, width = out
+    if kernel_block < in_block or not all((*data, *kernel, *out)):
         return 1
     registers = block_vectors(out_block, lanes)
     chunks_per_group = out_chunks * group_chunks // in_chunks
+    copied = (kh, kw) != (1, 1) or image != [height, width]
+    copying = _COPY_COST / (chunks_per_group * out_block) if copied else 0.0
 
     def cost(rows: int) -> float:
         tile = choose_channel_tile(cpu, rows * width, chunks_per_group, registers)
         tasks = images * (height // rows) * (out_chunks // tile.vectors)
         idle = -(-tasks // cpu.cores) * cpu.cores / tasks
-        return idle * tile_cost(rows * width, RegisterTile(tile.spatial, tile.vectors * registers))
+        rate = tile_cost(rows * width, RegisterTile(tile.spatial, tile.vectors * registers))
+        return idle * rate * computed if rows == 1 else idle * rate + copying
 
     size = dt.nbytes(dtype)
-    if _is_streamed(cpu, math.prod(kernel) * size):  # then all rows run through a few channels' weights
+    row_bytes, weight_bytes = width * in_chunks * kh * kw * in_block * size, math.prod(kernel) * size
+    if copied and images * height * row_bytes > max(cpu.l2_bytes, weight_bytes):
+        return 1
+    if _is_streamed(cpu, weight_bytes):  # then all rows run through a few channels' weights
         choices = [1, height]
     else:
-        most = cpu.l2_bytes // 4 // (width * in_chunks * in_block * size)
-        choices = divisors_up_to(height, max(1, most))
+        choices = divisors_up_to(height, max(1, cpu.l2_bytes // 4 // row_bytes))
     best = min(choices, key=lambda rows: (cost(rows), rows))
     return best if cost(best) < _WORTH_MERGING * cost(1) else 1
 
@@ -268,6 +289,9 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         return s
     last = tensors[0].op
     conv = anchor.output(0)
+    for tensor in anchor.input_tensors:
+        if tensor.op.tag == "conv2d_patches":
+            schedule_patches(s, tensor.op)
     if last is not anchor and not same_shape(last, anchor):
         schedule_injective_from_existing(s, tensors[0])
         last = anchor

@@ -226,7 +226,7 @@ def share_inside(extent: int, out: int, kernel: int, stride: int = 1, dilation: 
     """Along one dimension, the share of all elements of all windows that are not padding."""
     starts = range(-before, out * stride - before, stride)
     inside = sum(0 <= start + k * dilation < extent for start in starts for k in range(kernel))
-    return inside / (kernel * out)
+    return inside / (kernel * out) if kernel * out else 1.0
 
 
 def direct_cost(

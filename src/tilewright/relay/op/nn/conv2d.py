@@ -7,14 +7,28 @@ from typing import Any
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op.attributes import call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.definition import OpDef, OpPattern
-from tilewright.relay.op.nn.conv_common import Conv, conv_attrs, conv_layouts, in_any_layout, is_depthwise
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.nn.conv_common import (
+    Conv,
+    conv_attrs,
+    conv_extent,
+    conv_layouts,
+    in_any_layout,
+    is_depthwise,
+    windows_of,
+)
 from tilewright.relay.op.nn.winograd import winograd_call
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_compute_conv2d, wrap_topi_schedule
+from tilewright.relay.type_infer.describe import describe_shape
 from tilewright.target.target import Target
 
 
@@ -127,6 +141,64 @@ class ContribConv2DNCHWc(OpDef):
     infer_correct_layout = staticmethod(conv_layouts)
     infer_type = staticmethod(Conv2D.infer_type)
     evaluate = staticmethod(Conv2D.evaluate)
+
+
+class PatchesAttrs(Attrs):
+    """The windows (padding as top, left, bottom, right), and how many rows of them are one."""
+
+    kernel_size: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    rows: int = 1
+
+
+class ContribConv2DPatches(OpDef):
+    """The windows of a packed image, as ``topi.cpu.conv2d_patches`` lays them out; only inside of kernels."""
+
+    name = "nn.contrib_conv2d_patches"
+    inputs = ("data",)
+    attrs_type = PatchesAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(n, C * kh * kw, oh / rows, rows * ow, c) of data (n, C, h, w, c)."""
+        data = relations.tensor(types[0], "data")
+        if data is None:
+            return None
+        relations.require_rank(data, 5, "data")
+        n, chunks, *image, block = data.shape
+        size, strides, pads, dilation = _windows(attrs)
+        sides = zip(image, size, strides, dilation, pads[:2], pads[2:], strict=True)
+        extents = [known(conv_extent(x, as_expr(k), *rest)) for x, k, *rest in sides]
+        count, height, width, rows = known(chunks), *extents, int(attrs.rows)
+        if count is None or height is None or width is None or height % rows:
+            raise TypeInferenceError(
+                f"the rows of windows over {describe_shape(data.shape)} are not known, or do not divide into {rows}"
+            )
+        shape = (n, *map(as_expr, (count * size[0] * size[1], height // rows, rows * width)), block)
+        return TensorType(shape, data.dtype)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """By views of all windows."""
+        size, strides, pads, dilation = _windows(attrs)
+        windows = windows_of(inputs[0], size, strides, pads, dilation)  # (n, C, oh, ow, c, kh, kw)
+        n, chunks, height, width, block, *_ = windows.shape
+        rows = int(attrs.rows)
+        taps = windows.transpose(0, 1, 5, 6, 2, 3, 4)
+        return [taps.reshape(n, chunks * size[0] * size[1], height // rows, rows * width, block)]
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """What the convolution's schedule copies first."""
+        return [topi.cpu.conv2d_patches(inputs[0], *_windows(attrs), int(attrs.rows))]
+
+
+def _windows(attrs: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Their size, strides, padding and dilation."""
+    return ints(attrs.kernel_size), ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation)
 
 
 def _packed_depthwise_strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:

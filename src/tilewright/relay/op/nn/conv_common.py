@@ -139,6 +139,19 @@ def result_dtype(data: Array, out_dtype: str) -> Any:
     return numpy_dtype(out_dtype) if out_dtype else data.dtype
 
 
+def windows_of(
+    data: Array, size: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilation: Sequence[int]
+) -> Array:
+    """Views of all windows over the dimensions of ``data`` from the third on; their own dimensions come last."""
+    rank = len(size)
+    around = [(pads[i], pads[i + rank]) for i in range(rank)]
+    data = np.pad(data, [(0, 0), (0, 0), *around, *[(0, 0)] * (data.ndim - 2 - rank)])
+    reach = [(k - 1) * d + 1 for k, d in zip(size, dilation, strict=True)]
+    windows = np.lib.stride_tricks.sliding_window_view(data, reach, axis=tuple(range(2, 2 + rank)))
+    steps: list[Any] = [slice(None), slice(None), *[slice(None, None, s) for s in strides]]
+    return windows[(*steps, ..., *[slice(None, None, d) for d in dilation])]
+
+
 def convolve(
     data: Array,
     weight: Array,
@@ -149,17 +162,7 @@ def convolve(
 ) -> Array:
     """Convolution of data (n, c, spatial) with weight (o, c / groups, spatial), by views of all windows."""
     rank = data.ndim - 2
-    data = np.pad(data, [(0, 0), (0, 0), *[(pads[i], pads[i + rank]) for i in range(rank)]])
-    kernel = weight.shape[2:]
-    reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]
-    windows = np.lib.stride_tricks.sliding_window_view(data, reach, axis=tuple(range(2, 2 + rank)))
-    steps = [
-        slice(None),
-        slice(None),
-        *[slice(None, None, s) for s in strides],
-        *[slice(None, None, d) for d in dilation],
-    ]
-    windows = windows[tuple(steps)]
+    windows = windows_of(data, weight.shape[2:], strides, pads, dilation)
     outputs, inputs = weight.shape[0] // groups, data.shape[1] // groups
     parts = []
     for g in range(groups):
