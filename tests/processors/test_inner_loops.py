@@ -78,3 +78,16 @@ def test_products_stay_in_registers(kernel: str, target: str) -> None:
     assert len(largest.accumulators) >= 8
     # loads, broadcasts and counting beside each multiply-add; a product without them is a copy, mul and add
     assert len(largest.instructions) <= (2.2 if cpu.has_fma else 4.1) * len(largest.products)
+
+
+@pytest.mark.parametrize("target", [TARGETS["AVX2"], TARGETS["AVX-512"]], ids=["AVX2", "AVX-512"])
+@pytest.mark.parametrize("columns", [256, 1000])
+@pytest.mark.parametrize("rows", [32, 196])
+def test_accumulators_stay_in_registers_whatever_steps_are_written_out(rows: int, columns: int, target: str) -> None:
+    """196 rows on two cores are 7 tiles of 14 for each: two steps for a line of the next weights."""
+    product, params = dense(rows, columns, 192)
+    body = relay.nn.relu(relay.nn.bias_add(product, constant(columns)))
+    loops = product_loops(assembly(body, params, f"{target} -num-cores=2", **{"relay.dense.strassen": False}))
+    assert loops
+    for loop in loops:
+        assert len(loop.stack_accesses) <= 0.04 * len(loop.instructions), loop.stack_accesses

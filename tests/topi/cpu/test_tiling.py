@@ -80,6 +80,9 @@ def test_blocks_of_dense_weights() -> None:
     assert topi.cpu.dense_block(1, 4096, 768, "float32", target) == 64
     assert topi.cpu.dense_block(128, 1000, 768, "float32", target) == 48  # padded to 1008
     assert topi.cpu.dense_block(4, 20, 768, "float32", target) == 32
+    avx2 = Target("llvm -mcpu=haswell")  # 125 blocks of one register wait for their loads
+    assert [topi.cpu.dense_block(rows, 1000, 768, "float32", avx2) for rows in (2, 8, 128)] == [24, 24, 16]
+    assert topi.cpu.dense_block(3, 1024, 768, "float32", target) == 32  # padding would be read from memory
     assert topi.cpu.dense_block(4, 10, 12, "float32", target) == 16
     assert topi.cpu.dense_block(4, 10, 768, "float32", target) is None  # dot products
     assert topi.cpu.dense_block(1, 1000, 768, "float32", target) is None

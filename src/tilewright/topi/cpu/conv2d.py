@@ -37,7 +37,14 @@ from tilewright.topi.cpu.common import (
 )
 from tilewright.topi.cpu.conv2d_patches import schedule_patches
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import RegisterTile, choose_channel_tile, divisors_up_to, even_tile, tile_cost
+from tilewright.topi.cpu.tiling import (
+    RegisterTile,
+    choose_channel_tile,
+    divisors_up_to,
+    even_tile,
+    steps_to_unroll,
+    tile_cost,
+)
 from tilewright.topi.nn.conv import inside, output_extent, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple, largest_divisor
 
@@ -335,8 +342,7 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     # Positions outside channels: the weights of a step stay in registers, one broadcast value at a time joins them.
     tile.reorder(tn, toh, ico, rh, rw, ici, tow, toc, tblock)
     if group_loop is not None:
-        tiles = (constant_extent(oh) or 1) * -(-(constant_extent(ow) or 1) // cfg["tile_ow"].size[-1])
-        _fetch_next_group(tile, weights, ici, tiles // cfg["tile_oc"].size[-1], group_loop)
+        _fetch_next_group(cfg, tile, weights, ici, out, group_loop)
     elif _takes_time_to_fetch(weights):
         tile.prefetch(weights, ici, PREFETCH_STEPS)
     if tests_columns(tile.op):
@@ -377,14 +383,21 @@ def _groups_occupy_cores(cfg: ConfigSpace, conv: Any, weights: te.Tensor) -> boo
     return outermost and even and _takes_time_to_fetch(weights)
 
 
-def _fetch_next_group(tile: te.Stage, weights: te.Tensor, channels: IterVar, steps: int, loop: IterVar) -> None:
+def _fetch_next_group(
+    cfg: ConfigSpace, tile: te.Stage, weights: te.Tensor, channels: IterVar, out: te.Stage, loop: IterVar
+) -> None:
     """While the tiles of one group of channels are computed, fetch the weights of the next, a line every few steps.
 
     Fetched just ahead of their use, they hold up the first row of an image, and memory idles during the others.
     """
+    oh, ow, block = (constant_extent(axis) or 1 for axis in out.op.axis[-3:])
+    chunks, columns = cfg["tile_oc"].size[-1], cfg["tile_ow"].size[-1]
+    registers = chunks * block_vectors(block, vector_lanes(out.op.output(0).dtype))
+    steps = oh * -(-ow // columns) // chunks
     # Written-out steps spill registers where they meet the tests of what lies outside of rows.
     most = 1 if tests_columns(tile.op) else min(4, steps)
-    step, rest = tile.split(channels, factor=largest_divisor(constant_extent(channels) or 1, max(1, most)))
+    extent = constant_extent(channels) or 1
+    step, rest = tile.split(channels, factor=steps_to_unroll(machine(), RegisterTile(columns, registers), extent, most))
     tile.unroll(rest)
     tile.prefetch(weights, step, 1, ahead=loop)
 

@@ -36,13 +36,14 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import schedule_row_reduction
-from tilewright.topi.cpu.tiling import choose_tile, even_tile, packed_rate
+from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, even_tile, packed_rate, steps_to_unroll
 from tilewright.topi.utils import get_const_tuple, largest_divisor
 
 _MIN_TASKS = 8  # parallel iterations that occupy the cores
 _LINE_BYTES = 64  # of a cache line
 _PAGE_BYTES = 4096
 _LEAST_STEPS = 512  # of a chunk of the sum: fewer, and loading and storing accumulators shows (measured)
+_PADDING_COST = 1.05  # of a last block that is no whole one
 _FEW_ROWS = 4  # that wait for their weights; more are kept busy (measured)
 _ROW_VECTORS = (4, 5, 6, 7, 8, 3, 2)  # accumulators of a single row, the best first
 _LONG_SUM = 16  # steps from which on a dot product in vectors is faster than columns of padding
@@ -76,8 +77,15 @@ def dense_block(
         blocks = (lanes * n for n in _ROW_VECTORS if n >= _ROW_VECTORS[0] or lanes * n * size >= _STEP_BYTES)
         return next((block for block in blocks if columns % block == 0), None)
     candidates = [n for n in (1, 2, 3) if n < 3 or columns >= _MIN_TASKS * lanes * n]
-    fitting = [n for n in candidates if columns % (lanes * n) == 0]
-    return lanes * min(fitting or candidates, key=lambda n: -(-columns // (lanes * n)) * n * packed_rate(cpu, rows, n))
+    if rows <= _FEW_ROWS:  # padding is read from memory, too
+        candidates = [n for n in candidates if n > 1 and columns % (lanes * n) == 0] or candidates
+
+    def cost(registers: int) -> float:
+        block = lanes * registers
+        padding = _PADDING_COST if columns % block else 1.0
+        return -(-columns // block) * registers * packed_rate(cpu, rows, registers) * padding
+
+    return lanes * min(candidates, key=cost)
 
 
 @autotvm.register_topi_compute("dense_pack.x86")
@@ -163,13 +171,14 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     )
     tile, steps, loop = _schedule_product(s, tensors, anchor, chosen)
     if chosen.columns_outer:
-        tiles = -(-(constant_extent(anchor.axis[-2]) or 1) // chosen.tile_m)
-        _fetch_next_block(tile, weight, tiles // chosen.row_groups, (steps, cfg["tile_k"].val), loop)
+        _fetch_next_block(tile, weight, chosen, (steps, cfg["tile_k"].val), loop)
     return s
 
 
-def _fetch_next_block(tile: te.Stage, weight: te.Tensor, tiles: int, steps: tuple[IterVar, int], loop: IterVar) -> None:
-    """While the ``tiles`` of an iteration of ``loop`` are computed, fetch the weights of the next, evenly spread.
+def _fetch_next_block(
+    stage: te.Stage, weight: te.Tensor, chosen: _Blocking, steps: tuple[IterVar, int], loop: IterVar
+) -> None:
+    """While the tiles of an iteration of ``loop`` are computed, fetch the weights of the next, evenly spread.
 
     Weights come from memory once each run. Without this, the first tile of every block waits for them and memory idles
     during the others: 93 instead of 98 % of the multiply-adds that the processor can do.
@@ -178,16 +187,19 @@ def _fetch_next_block(tile: te.Stage, weight: te.Tensor, tiles: int, steps: tupl
     """
     axis, extent = steps
     size = dt.nbytes(weight.dtype)
-    block = get_const_tuple(weight.shape)[2]
-    if tiles == 1 and (constant_extent(tile.op.axis[-2]) or 0) <= _FEW_ROWS:
-        _fetch_ahead(tile, weight, axis, block)
+    rows = constant_extent(stage.op.axis[-2]) or 1
+    tiles = -(-rows // chosen.tile_m) // chosen.row_groups
+    if tiles == 1 and rows <= _FEW_ROWS:
+        _fetch_ahead(stage, weight, axis, chosen.block)
         return
-    lines = -(-block * size // _LINE_BYTES)
+    lines = -(-chosen.block * size // _LINE_BYTES)
     if tiles < lines:  # few rows: the processor's own prefetching of one stream of weights does as well
         return
-    outer, inner = tile.split(axis, factor=largest_divisor(extent, min(8, tiles // lines)))
-    tile.unroll(inner)
-    tile.prefetch(weight, outer, 1, ahead=loop)
+    registers = max(1, chosen.block // vector_lanes(stage.op.output(0).dtype))
+    unrolled = steps_to_unroll(machine(), RegisterTile(chosen.tile_m, registers), extent, min(8, tiles // lines))
+    outer, inner = stage.split(axis, factor=unrolled)
+    stage.unroll(inner)
+    stage.prefetch(weight, outer, 1, ahead=loop)
 
 
 def _fetch_ahead(stage: te.Stage, weight: te.Tensor, axis: IterVar, step: int) -> None:
