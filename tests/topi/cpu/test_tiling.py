@@ -65,6 +65,31 @@ def test_packed_layouts(channels: tuple[int, int], groups: int, expected: tuple[
     assert (found.data_layout, found.kernel_layout) == expected
 
 
+@pytest.mark.parametrize(
+    ("target", "channels", "pairs"),
+    [
+        (TARGETS[0], (144, 24), True),  # a register and a half
+        (TARGETS[0], (128, 16), True),  # one register
+        (TARGETS[0], (512, 1000), True),  # blocks of 40: two registers and a half
+        (TARGETS[0], (480, 112), True),  # seven blocks of one
+        (TARGETS[0], (64, 64), False),  # two blocks to a tile
+        (TARGETS[0], (16, 16), False),  # adding up takes what better tiles save
+        (TARGETS[0], (3, 24), False),  # no pairs of inputs
+        (TARGETS[0], (64, 8), False),  # no two registers of pairs
+        ("llvm -mcpu=haswell", (144, 40), True),
+        ("llvm -mcpu=haswell", (144, 16), False),
+        ("llvm -mcpu=nehalem", (144, 40), False),  # without multiply-adds
+        ("llvm -mtriple=aarch64-linux-gnu", (144, 20), False),  # lanes of a register are factors there
+        ("c", (144, 24), False),
+    ],
+)
+def test_pairs_of_inputs(target: str, channels: tuple[int, int], pairs: bool) -> None:
+    found = topi.cpu.conv2d_layouts(*channels, target=Target(target))
+    assert found is not None
+    assert found.pairs == pairs
+    assert found.paired_layout == f"OIHW{found.in_block // 2}i{found.out_block}o2i"
+
+
 @pytest.mark.parametrize(("channels", "groups"), [((64, 10), 1), ((16, 32), 16), ((7, 7), 7)])
 def test_layouts_that_would_not_fill_vectors_are_left_alone(channels: tuple[int, int], groups: int) -> None:
     found = topi.cpu.conv2d_layouts(*channels, groups, "float32", Target(TARGETS[0]))

@@ -21,6 +21,7 @@ from tilewright.target.target import Target
 from tilewright.tir.analysis import conjuncts
 from tilewright.tir.expr import IterVar
 from tilewright.tir.visitor import stmt_vars
+from tilewright.topi import tag
 from tilewright.topi.cpu.common import (
     PARALLEL_PRODUCTS,
     PREFETCH_STEPS,
@@ -38,31 +39,45 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d_patches import schedule_patches
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.tiling import (
+    MOST_CHUNKS,
     RegisterTile,
     choose_channel_tile,
     divisors_up_to,
     even_tile,
+    fits,
     steps_to_unroll,
     tile_cost,
+    tile_rate,
 )
 from tilewright.topi.nn.conv import inside, output_extent, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple, largest_divisor
 
 _MOST_VECTORS = 3  # of a block of channels
 _WORTH_MERGING = 0.97  # of the time: rows are merged below
+_PAIR_COST = 3.0  # vector multiply-adds that adding up the pairs of a vector of results takes
+_WORTH_PAIRS = 0.95  # of the time, below which lanes stand for pairs of channels
 _COPY_COST = 4.0  # vector multiply-adds that copying a vector of a window takes
 _WORTH_COLUMNS = 0.9  # of the time, below which tasks of columns are worth running through all weights
 
 
 @dataclass(frozen=True)
 class Conv2dLayouts:
-    """Layouts of a packed convolution, and their block sizes."""
+    """Layouts of a packed convolution, and their block sizes.
+
+    ``pairs``: the direct convolution takes ``paired_layout`` instead of ``kernel_layout``.
+    """
 
     data_layout: str
     kernel_layout: str
     out_layout: str
     in_block: int
     out_block: int
+    pairs: bool = False
+
+    @property
+    def paired_layout(self) -> str:
+        """The kernel's layout with the weights of two inputs side by side, for each output."""
+        return f"OIHW{self.in_block // 2}i{self.out_block}o2i"
 
 
 def conv2d_layouts(
@@ -93,7 +108,30 @@ def conv2d_layouts(
     out_block = channel_block(out_channels // groups, lanes)
     if out_block % min(4, lanes):
         return None
-    return Conv2dLayouts(f"NCHW{in_block}c", f"OIHW{in_block}i{out_block}o", f"NCHW{out_block}c", in_block, out_block)
+    kernel_layout, chunks = f"OIHW{in_block}i{out_block}o", out_channels // groups // out_block
+    pairs = shuffles and _pairs_pay(cpu, in_channels // groups, in_block, chunks, out_block, lanes)
+    return Conv2dLayouts(f"NCHW{in_block}c", kernel_layout, f"NCHW{out_block}c", in_block, out_block, pairs)
+
+
+def _pairs_pay(cpu: CpuFeatures, channels: int, in_block: int, chunks: int, out_block: int, lanes: int) -> bool:
+    """Whether lanes that stand for an output and one of two inputs, added up at the end, make better tiles.
+
+    Each of ``chunks`` blocks of ``out_block`` results sums ``channels``. 24 results fill three registers of 16 lanes
+    so, instead of half of the second of two; and those of one or seven registers make tiles of two registers. Only x86
+    broadcasts a pair.
+    """
+
+    def time(registers: int, results: int) -> float:
+        counts = divisors_up_to(chunks, MOST_CHUNKS)
+        tiles = (RegisterTile(n, v * registers) for v in counts for n in range(1, cpu.vector_registers))
+        rates = [tile_rate(tile.spatial, tile.vectors) for tile in tiles if fits(cpu, tile)]
+        return min(rates, default=math.inf) * registers * lanes / results
+
+    pairs = block_vectors(2 * out_block, lanes)
+    if cpu.arch != "x86" or not cpu.has_fma or in_block % 2 or pairs == 1:
+        return False
+    adding = _PAIR_COST / channels
+    return time(pairs, 2 * out_block) + adding < _WORTH_PAIRS * time(block_vectors(out_block, lanes), out_block)
 
 
 def channel_block(channels: int, lanes: int) -> int:
@@ -134,22 +172,25 @@ def conv2d_NCHWc(
 
     The number of groups follows from the channels: the data's C over the kernel's. Where the kernel's c is smaller than
     the data's, a block holds several groups of c channels: results o see those of channels o // c * c + (0 ... c - 1).
+    A kernel (O, C / groups, kh, kw, c / 2, o, 2) has the weights of two inputs side by side: lanes sum those of either.
     """
     out_dtype = out_dtype or data.dtype
     strides, dilation = per_dim(strides, 2), per_dim(dilation, 2)
     n, in_chunks, h, w, in_block = get_const_tuple(data.shape)
-    out_chunks, group_chunks, kh, kw, kernel_block, out_block = get_const_tuple(kernel.shape)
+    out_chunks, group_chunks, kh, kw, steps, out_block, *pair = get_const_tuple(kernel.shape)
+    side = pair[0] if pair else 1  # inputs whose weights lie side by side
+    kernel_block = steps * side
     groups = in_chunks // group_chunks
     shared = kernel_block < in_block
-    fits = in_chunks % group_chunks == 0 and out_chunks % groups == 0 and in_block % kernel_block == 0
-    if not fits or (shared and (group_chunks, out_chunks, out_block) != (1, in_chunks, in_block)):
+    matching = in_chunks % group_chunks == 0 and out_chunks % groups == 0 and in_block % kernel_block == 0
+    if not matching or (shared and (group_chunks, out_chunks, out_block) != (1, in_chunks, in_block)):
         raise InvalidShapeError(
             f"conv2d_NCHWc: data {get_const_tuple(data.shape)} and kernel {get_const_tuple(kernel.shape)} do not fit"
         )
     top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dilation[0] + 1, (kw - 1) * dilation[1] + 1))
     oh = output_extent(h, kh, strides[0], dilation[0], top, bottom)
     ow = output_extent(w, kw, strides[1], dilation[1], left, right)
-    ico, ici = te.reduce_axis((0, group_chunks), name="ic_outer"), te.reduce_axis((0, kernel_block), name="ic_inner")
+    ico, ici = te.reduce_axis((0, group_chunks), name="ic_outer"), te.reduce_axis((0, steps), name="ic_inner")
     rh, rw = te.reduce_axis((0, kh), name="kh"), te.reduce_axis((0, kw), name="kw")
     chunks_per_group = out_chunks // groups
 
@@ -157,14 +198,26 @@ def conv2d_NCHWc(
         chunk = ico if groups == 1 else tir.indexdiv(oc, chunks_per_group) * group_chunks + ico
         row = y * strides[0] + rh * dilation[0] - top
         column = x * strides[1] + rw * dilation[1] - left
-        lane = tir.indexdiv(o, kernel_block) * kernel_block + ici if shared else ici
-        value, weight = data(b, chunk, row, column, lane), kernel(oc, ico, rh, rw, ici, o)
+        lane: PrimExpr = ici.var
+        if pair:
+            lane = ici * side + tir.indexmod(o, side)
+        elif shared:
+            lane = tir.indexdiv(o, kernel_block) * kernel_block + ici
+        lanes = (tir.indexdiv(o, side), tir.indexmod(o, side)) if pair else (o,)
+        value, weight = data(b, chunk, row, column, lane), kernel(oc, ico, rh, rw, ici, *lanes)
         where = inside((row, column), (h, w), (top, left), (bottom, right))
         return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[ico, rh, rw, ici], where=where)
 
-    out = te.compute((n, out_chunks, oh, ow, out_block), body, name="conv2d_NCHWc", tag="conv2d_NCHWc")
+    out = te.compute((n, out_chunks, oh, ow, out_block * side), body, name="conv2d_NCHWc", tag="conv2d_NCHWc")
     _define_config(cfg, out, chunks_per_group, data, kernel, strides)
-    return out
+    if not pair:
+        return out
+
+    def added(*index: PrimExpr) -> Any:
+        *position, o = index
+        return sum((out(*position, o * side + i) for i in range(1, side)), start=out(*position, o * side))
+
+    return te.compute((*out.shape[:-1], out_block), added, name="conv2d_NCHWc_pairs", tag=tag.INJECTIVE)
 
 
 def _define_config(
@@ -189,7 +242,7 @@ def _define_config(
         registers = block_vectors(out_block, lanes)
         tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), registers)
         each = get_const_tuple(kernel.shape)[4]
-        if each < in_block:
+        if kernel.ndim == 6 and each < in_block:
             # All weights of a position stay in registers, and so do its data and one choice of their lanes.
             most = max(1, cpu.vector_registers - each - 2)
             tile = RegisterTile(even_tile(ow, most), 1)
@@ -225,17 +278,17 @@ def rows_to_merge(
 
     Parameters
     ----------
-    data, kernel : (n, C, h, w, c) and (O, C / groups, kh, kw, c, o) as of ``conv2d_NCHWc``
+    data, kernel : (n, C, h, w, c) and (O, C / groups, kh, kw, c, o), or (..., c / 2, o, 2), as of ``conv2d_NCHWc``
     out : height and width of the result
     computed : share of the products that a direct convolution computes, the others being of padding
     """
     cpu, lanes = features(target), features(target).lanes(_bits(dtype))
     images, in_chunks, *image, in_block = data
-    out_chunks, group_chunks, kh, kw, kernel_block, out_block = kernel
+    out_chunks, group_chunks, kh, kw, steps, out_block, side = (*kernel, 1)[:7]
     height, width = out
-    if kernel_block < in_block or not all((*data, *kernel, *out)):
+    if steps * side < in_block or not all((*data, *kernel, *out)):
         return 1
-    registers = block_vectors(out_block, lanes)
+    registers = block_vectors(out_block * side, lanes)
     chunks_per_group = out_chunks * group_chunks // in_chunks
     copied = (kh, kw) != (1, 1) or image != [height, width]
     copying = _COPY_COST / (chunks_per_group * out_block) if copied else 0.0
@@ -264,6 +317,15 @@ def same_shape(a: Any, b: Any) -> bool:
     return len(a.axis) == len(b.axis) and all(
         constant_extent(x) == constant_extent(y) for x, y in zip(a.axis, b.axis, strict=True)
     )
+
+
+def _same_tiles(last: Any, conv: Any) -> bool:
+    """Whether ``last`` has the axes of ``conv``, its channels perhaps the sums of lanes side by side."""
+    if len(last.axis) != len(conv.axis):
+        return False
+    lanes, weights = constant_extent(conv.axis[-1]), get_const_tuple(conv.input_tensors[1].shape)
+    extents = [*map(constant_extent, conv.axis[:-1]), lanes // weights[6] if lanes and len(weights) > 6 else lanes]
+    return extents == [constant_extent(axis) for axis in last.axis]
 
 
 def padding_of(anchor: Any) -> Any | None:
@@ -299,7 +361,7 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     for tensor in anchor.input_tensors:
         if tensor.op.tag == "conv2d_patches":
             schedule_patches(s, tensor.op)
-    if last is not anchor and not same_shape(last, anchor):
+    if last is not anchor and not _same_tiles(last, anchor):
         schedule_injective_from_existing(s, tensors[0])
         last = anchor
     if last is anchor:
@@ -347,7 +409,8 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
         tile.prefetch(weights, ici, PREFETCH_STEPS)
     if tests_columns(tile.op):
         tile.pragma(rw, "loop_partition_hint", 1)
-    if constant_extent(ici) == get_const_tuple(tile.op.input_tensors[0].shape)[-1]:
+    data = tile.op.input_tensors[0]
+    if weights.ndim > 6 or constant_extent(ici) == get_const_tuple(data.shape)[-1]:
         unroll_and_vectorize(tile, [tow, toc], tblock)
     else:  # several groups in a vector: it is loaded once, and for each of a group's channels lanes are picked
         tile.reorder(tow, toc, ici, tblock)

@@ -13,7 +13,7 @@ from tilewright.target.features import CpuFeatures
 from tilewright.topi.utils import largest_divisor
 
 _LATENCY_COVER = 10  # independent multiply-adds that keep the pipelines full
-_MOST_CHUNKS = 5  # of channels in a tile: 5, so that 80 channels are tiles of 5 x 5 and not of 25 x 1 (6 % less time)
+MOST_CHUNKS = 5  # of channels in a tile: 5, so that 80 channels are tiles of 5 x 5 and not of 25 x 1 (6 % less time)
 _CLEAN_STEPS = 4  # of a sum written out together, from which on LLVM keeps tiles in registers
 _WEIGHT_REUSE = 4.5  # multiply-adds per weight register below which the second-level cache cannot keep up (measured)
 
@@ -101,7 +101,7 @@ def choose_tile(cpu: CpuFeatures, extent: int, vector_counts: list[int], registe
 
 def choose_channel_tile(cpu: CpuFeatures, columns: int, chunks: int, registers_per_vector: int = 1) -> RegisterTile:
     """``choose_tile`` for a row of a convolution, of as many of ``chunks`` vectors of channels as divide them."""
-    return choose_tile(cpu, columns, divisors_up_to(chunks, _MOST_CHUNKS), registers_per_vector)
+    return choose_tile(cpu, columns, divisors_up_to(chunks, MOST_CHUNKS), registers_per_vector)
 
 
 def packed_rate(cpu: CpuFeatures, rows: int, registers: int) -> float:

@@ -110,7 +110,7 @@ def _alter(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_t
         fast = winograd_call(inputs, packed, [known(data[0]), *(known(d) for d in data[1:])], target)
         if fast is not None:
             return fast
-    return call(name, inputs, packed)
+    return call(name, inputs, packed.replace(kernel_layout=chosen.paired_layout) if chosen.pairs else packed)
 
 
 class Conv2D(Conv):

@@ -138,11 +138,20 @@ class MemoryEmitter(ExpressionEmitter):
                 return self._strided(e, buffer, base, stride)
         if ramp is None and (found := as_offsets(e.index)) is not None:
             scalar, offsets = found
+            period = len(set(offsets))
+            if period > 1 and lanes % period == 0 and offsets == [offsets[0] + i % period for i in range(lanes)]:
+                return self._repeated(e, buffer, ops.add(scalar, ops.const(offsets[0], scalar.dtype)), period)
             first = min(offsets) // lanes * lanes
             whole, picks = ops.add(scalar, ops.const(first, scalar.dtype)), [x - first for x in offsets]
             if self._may_read_whole(e, whole, picks):
                 return self._shuffled(e.dtype, self._contiguous(e, buffer, whole), picks)
         return self._gather(e, buffer)
+
+    def _repeated(self, e: Load, buffer: str, base: PrimExpr, period: int) -> str:
+        """The elements ``base .. base + period - 1`` again and again."""
+        few = Load(dt.with_lanes(e.dtype, period), e.buffer_var, Ramp(base, ops.const(1, base.dtype), period))
+        part = self._contiguous(few, buffer, base)
+        return self._shuffled(few.dtype, part, [i % period for i in range(dt.lanes(e.dtype))])
 
     def _may_read_whole(self, e: Load, base: PrimExpr, picks: list[int]) -> bool:
         """Whether a vector at ``base`` holds the lanes ``picks``, and is read without leaving the buffer's memory.
@@ -183,23 +192,24 @@ class MemoryEmitter(ExpressionEmitter):
         return self.emit(f"shufflevector {reg} {vector}, {reg} {second}, {mask}")
 
     def _strided(self, e: Load, buffer: str, base: PrimExpr, stride: int) -> str:
-        """Loads that cover the span from the first lane to the last and no more, then picks lanes from each."""
+        """Every ``stride``-th element from ``base`` on, picked from whole vectors."""
         lanes, size = dt.lanes(e.dtype), dt.nbytes(e.dtype)
-        first = self.element_address(buffer, e.dtype, base)
-        element, span = ty.element_in_memory(e.dtype), (lanes - 1) * stride + 1
+        starts, skipped = self._covering(e, base, stride)
+        first = self.element_address(
+            buffer, e.dtype, ops.sub(base, ops.const(skipped, base.dtype)) if skipped else base
+        )
+        element, align = ty.element_in_memory(e.dtype), lanes * size if starts[-1] % lanes == 0 else size
         result = ""
-        for part in range(stride):
-            start = min(part * lanes, span - lanes)
+        for part, start in enumerate(starts):
+            positions = {i: i * stride + skipped for i in range(lanes)}
             mine = [
-                i
-                for i in range(lanes)
-                if start <= i * stride < start + lanes and (part == 0 or i * stride >= part * lanes)
+                i for i, at in positions.items() if start <= at < start + lanes and (part == 0 or at >= part * lanes)
             ]
             if not mine:
                 continue
             where = self.emit(f"getelementptr inbounds {element}, ptr {first}, i64 {start}") if start else first
-            vector = self._from_memory(e.dtype, self.emit(f"load {ty.memory(e.dtype)}, ptr {where}, align {size}"))
-            picked = {i: i * stride - start for i in mine}
+            vector = self._from_memory(e.dtype, self.emit(f"load {ty.memory(e.dtype)}, ptr {where}, align {align}"))
+            picked = {i: positions[i] - start for i in mine}
             if not result:
                 result = self._shuffled(e.dtype, vector, [picked.get(i, 0) for i in range(lanes)])
             else:
@@ -207,6 +217,20 @@ class MemoryEmitter(ExpressionEmitter):
                     e.dtype, result, [lanes + picked[i] if i in picked else i for i in range(lanes)], vector
                 )
         return result
+
+    def _covering(self, e: Load, base: PrimExpr, stride: int) -> tuple[list[int], int]:
+        """Where vectors start that cover the elements, and how many elements lie before ``base`` in the first.
+
+        Aligned vectors where they can be: none lies in a page without a wanted element, and what was stored so stays
+        in registers. Else from the first element to the last, and no more.
+        """
+        lanes, size = dt.lanes(e.dtype), dt.nbytes(e.dtype)
+        for skipped in range(stride):
+            whole = ops.sub(base, ops.const(skipped, base.dtype)) if skipped else base
+            if self.alignment(e.buffer_var, whole, e.dtype) >= lanes * size:
+                return [part * lanes for part in range(stride)], skipped
+        span = (lanes - 1) * stride + 1
+        return [min(part * lanes, span - lanes) for part in range(stride)], 0
 
     def _gather(self, e: Load, buffer: str) -> str:
         reg, element = ty.register(e.dtype), ty.scalar(e.dtype)
