@@ -1,4 +1,4 @@
-"""Errors of exp, exp2, log, tanh, sigmoid and erf in units in the last place; the other functions; half types."""
+"""Errors of the functions that are polynomials, in units in the last place; the other functions; half types."""
 
 from __future__ import annotations
 
@@ -52,6 +52,29 @@ def test_polynomials_are_within_2_ulp(name: str) -> None:
 def test_polynomials_are_within_2_ulp_for_every_float(name: str) -> None:
     errors = worst_errors(name, every_float(1 << 20), 1 << 20)
     assert max(errors.values()) <= 2.0, errors
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("lanes", [1, 2, 5, 8, 16, 32])
+def test_sine_and_cosine_of_vectors_with_any_argument_in_any_lane(target: str, lanes: int) -> None:
+    rng = np.random.default_rng(0)
+    usual, large = rng.uniform(-10, 10, 160), rng.uniform(1e5, 3e38, 160) * rng.choice([-1, 1], 160)
+    limits = [0.0, -0.0, 1e-45, -1e-45, 131072.0, 131072.02, -131072.02, np.pi, np.pi / 2, 3.4e38]
+    x = np.where(rng.random(160) < 0.1, large, usual).astype("float32")
+    x[rng.choice(160, len(limits), replace=False)] = np.array(limits, "float32")
+    for function, reference in ((T.sin, np.sin), (T.cos, np.cos)):
+        found, exact = run_elementwise(function, [x], "float32", target, lanes), reference(x.astype("float64"))
+        assert worst_error(found, exact) <= 2
+        np.testing.assert_array_equal(np.signbit(found), np.signbit(exact))
+        assert np.abs(found).max() <= 1
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sine_and_cosine_of_what_is_not_finite(target: str) -> None:
+    x = np.array([np.inf, -np.inf, np.nan, 0.0], "float32")
+    for function, at_zero in ((T.sin, 0.0), (T.cos, 1.0)):
+        expected = np.array([np.nan, np.nan, np.nan, at_zero], "float32")
+        np.testing.assert_array_equal(run_elementwise(function, [x], "float32", target, 4), expected)
 
 
 @pytest.mark.parametrize("target", [*TARGETS, "c"])

@@ -1,4 +1,4 @@
-"""Errors of exp, exp2, log, tanh, sigmoid and erf of float32 in units in the last place, against float64."""
+"""Errors of exp, exp2, log, tanh, sigmoid, erf, sin and cos of float32 in units in the last place, against float64."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ REFERENCES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "tanh": np.tanh,
     "sigmoid": sigmoid,
     "erf": erf,
+    "sin": np.sin,
+    "cos": np.cos,
 }
 
 

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.features import CpuFeatures
 
+LIKELY = ', !prof !{!"branch_weights", i32 2000, i32 1}'
+UNLIKELY = ', !prof !{!"branch_weights", i32 1, i32 2000}'
+
 
 @dataclass
 class Unit:

@@ -12,6 +12,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.target import intrinsics
 from tilewright.target.codegen.llvm import math as polynomials
 from tilewright.target.codegen.llvm import types as ty
+from tilewright.target.codegen.llvm.builder import LIKELY, UNLIKELY
 from tilewright.target.codegen.llvm.expr import overload
 from tilewright.target.codegen.llvm.memory import MemoryEmitter, as_ramp
 from tilewright.tir.expr import (
@@ -108,35 +109,23 @@ class CallEmitter(MemoryEmitter, ABC):
             return self.emit(f"fdiv {reg} {self.literal(dtype, 1.0)}, {grown}")
         if name == "normal_tail" and dt.bits(dtype) == 64:
             scaled = self.emit(f"fmul {reg} {args[0]}, {self.literal(dtype, math.sqrt(0.5))}")
-            return self.emit(f"fmul {reg} {self._libm('erfc', dtype, [scaled])}, {self.literal(dtype, 0.5)}")
+            return self.emit(
+                f"fmul {reg} {polynomials.libm(self, 'erfc', dtype, [scaled])}, {self.literal(dtype, 0.5)}"
+            )
         if dt.bits(dtype) == 32 and name in polynomials.FUNCTIONS:
             helper = polynomials.define(self.unit, name, dtype)
             return self.emit(f"call {reg} @{helper}({reg} {args[0]})")
-        return self._libm(name, dtype, args)
+        return polynomials.libm(self, name, dtype, args)
 
     def _llvm_intrinsic(self, base: str, dtype: str, args: list[str]) -> str:
         reg, name = ty.register(dtype), f"{base}.{overload(dtype)}"
         self.unit.declare(name, reg, ", ".join([reg] * len(args)))
         return self.emit(f"call {reg} @{name}({', '.join(f'{reg} {a}' for a in args)})")
 
-    def _libm(self, name: str, dtype: str, args: list[str]) -> str:
-        """The C library's function, for each lane."""
-        element, lanes = ty.scalar(dtype), dt.lanes(dtype)
-        symbol = intrinsics.libm_name(name, dt.bits(dtype))
-        self.unit.declare(symbol, element, ", ".join([element] * len(args)), "nounwind willreturn memory(none)")
-        if lanes == 1:
-            return self.emit(f"call {element} @{symbol}({', '.join(f'{element} {a}' for a in args)})")
-        reg, made = ty.register(dtype), "poison"
-        for i in range(lanes):
-            picked = [self.emit(f"extractelement {reg} {a}, i64 {i}") for a in args]
-            lane = self.emit(f"call {element} @{symbol}({', '.join(f'{element} {p}' for p in picked)})")
-            made = self.emit(f"insertelement {reg} {made}, {element} {lane}, i64 {i}")
-        return made
-
     def _ldexp(self, e: Call) -> str:
         x, dtype = self.value(e.args[0]), e.dtype
         power = self.cast(self.value(e.args[1]), e.args[1].dtype, dtype)
-        scale = self._libm("exp2", dtype, [power])
+        scale = polynomials.libm(self, "exp2", dtype, [power])
         return self.emit(f"fmul {ty.register(dtype)} {x}, {scale}")
 
     def _classify(self, e: Call) -> str:
@@ -441,8 +430,6 @@ class CallEmitter(MemoryEmitter, ABC):
 
 
 _CHEAP_NODES = 12
-LIKELY = ', !prof !{!"branch_weights", i32 2000, i32 1}'
-UNLIKELY = ', !prof !{!"branch_weights", i32 1, i32 2000}'
 
 
 def _is_cheap(e: PrimExpr) -> bool:

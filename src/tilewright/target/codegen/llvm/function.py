@@ -12,8 +12,8 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import BinaryExpr, Cast, Div, FloorDiv, FloorMod, Mod, PrimExpr
 from tilewright.target.codegen.llvm import types as ty
-from tilewright.target.codegen.llvm.builder import Unit
-from tilewright.target.codegen.llvm.calls import LIKELY, CallEmitter, is_likely
+from tilewright.target.codegen.llvm.builder import LIKELY, Unit
+from tilewright.target.codegen.llvm.calls import CallEmitter, is_likely
 from tilewright.target.codegen.llvm.support import emit_argument_check
 from tilewright.target.codegen.llvm.vectors import split_store
 from tilewright.tir.expr import Call, IntImm, StringImm, Var

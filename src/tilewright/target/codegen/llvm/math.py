@@ -1,4 +1,4 @@
-"""exp, exp2, log, tanh, sigmoid and erf of float32, of any number of lanes, within 2 units in the last place.
+"""exp, exp2, log, tanh, sigmoid, erf, sin and cos of float32, of any number of lanes, within 2 units in the last place.
 
 Each is a reduction of the argument followed by a polynomial, evaluated the same way for a scalar and for a vector. The
 coefficients here are minimax fits of the functions named beside them (Lawson's iteration on Chebyshev nodes, weighted
@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
 
 from tilewright.ir import dtype as dt
+from tilewright.target import intrinsics
 from tilewright.target.codegen.llvm import types as ty
-from tilewright.target.codegen.llvm.builder import Unit
+from tilewright.target.codegen.llvm.builder import UNLIKELY, Builder, Unit
 from tilewright.target.codegen.llvm.expr import overload
 
 # (exp(r) - 1 - r) / r**2 on |r| <= log(2) / 2
@@ -33,6 +34,12 @@ _LOG = (
     0.3333331346511841, -0.25000008940696716, 0.2000211924314499, -0.1666799634695053, 0.14219552278518677,
     -0.1240558922290802, 0.11888162791728973, -0.11675651371479034, 0.0674663856625557,
 )  # fmt: skip
+# (sin(r) - r) / r**3 and (cos(r) - 1 + r**2 / 2) / r**4 on |r| <= pi / 4 + 0.01, functions of r**2
+_SIN = (-0.16666653752326965, 0.008332104422152042, -0.00019507446268107742)
+_COS = (0.04166664555668831, -0.001388729433529079, 2.4429415134363808e-05)
+_SINE_LIMIT = 131072.0  # of |x|: further on, the rounding of 2 / pi moves r out of these bounds
+_HALF_PI = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
+_WIDE_HALF_PI = (1.570796325802803, 9.920935796805404e-10)  # 30 bits, whose multiples are exact, and the rest
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.1219444005469058e-4  # few bits in the high part: its multiples are exact
 _ROUND = 12582912.0  # 1.5 * 2**23: adding it leaves the nearest integer in the low bits
@@ -40,6 +47,7 @@ _ROUND_BITS = 0x4B400000
 _SQRT_HALF_BITS = 0x3F3504F3
 _WIDE_LANES = 16  # of AVX-512's operations on whole registers
 _ONE_BITS = 0x3F800000  # of 1.0: n is added in the exponent's place
+_SIGN_BIT = -0x80000000
 
 _PIECES = 16  # of a table: what AVX-512 looks up in one instruction
 _ORIGINS, _CLOSE = (
@@ -105,6 +113,21 @@ class _Body:
     def select(self, flag: str, a: float | str, b: float | str) -> str:
         reg = ty.register(self.dtype)
         return self.emit(f"select {ty.register(self.flags)} {flag}, {reg} {self.number(a)}, {reg} {self.number(b)}")
+
+    def less_multiple(self, x: str, n: str, parts: Sequence[float], wide: Sequence[float]) -> str:
+        """``x - n * sum(parts)``; without fused multiply-adds the parts ``wide`` are taken off in float64 instead."""
+        if self.unit.features.has_fma:
+            for part in parts:
+                x = self._intrinsic("fma", n, self.number(-part), x)
+            return x
+        dtype = dt.with_lanes("float64", dt.lanes(self.dtype))
+        single, double = ty.register(self.dtype), ty.register(dtype)
+        rest, times = (self.emit(f"fpext {single} {value} to {double}") for value in (x, n))
+        for part in wide:
+            number = self._literal(dtype, ty.float_literal("float64", part))
+            product = self.emit(f"fmul {double} {times}, {number}")
+            rest = self.emit(f"fsub {double} {rest}, {product}")
+        return self.emit(f"fptrunc {double} {rest} to {single}")
 
     def int_op(self, op: str, a: int | str, b: int | str) -> str:
         return self.emit(f"{op} {ty.register(self.integers)} {self.integer(a)}, {self.integer(b)}")
@@ -222,6 +245,35 @@ class _Body:
 
     def copysign(self, x: str, sign: str) -> str:
         return self._intrinsic("copysign", x, sign)
+
+    def rarely(self, flags: str, helper: str, x: str, usual: str) -> str:
+        """``usual``, but ``helper`` of ``x`` in the lanes of ``flags``; a branch, taken where there are any."""
+        reg, lanes, some = ty.register(self.dtype), dt.lanes(self.dtype), flags
+        if lanes > 1:
+            name = f"llvm.vector.reduce.or.v{lanes}i1"
+            self.unit.declare(name, "i1", f"<{lanes} x i1>")
+            some = self.emit(f"call i1 @{name}(<{lanes} x i1> {flags})")
+        before, rare, after = (f"{part}{len(self.lines)}" for part in ("before", "rare", "after"))
+        self.lines += [f"  br label %{before}", f"{before}:"]
+        self.lines += [f"  br i1 {some}, label %{rare}, label %{after}{UNLIKELY}", f"{rare}:"]
+        chosen = self.select(flags, self.call(helper, x), usual)
+        self.lines += [f"  br label %{after}", f"{after}:"]
+        return self.emit(f"phi {reg} [ {usual}, %{before} ], [ {chosen}, %{rare} ]")
+
+
+def libm(b: Builder | _Body, name: str, dtype: str, args: Sequence[str]) -> str:
+    """The C library's function, for each lane."""
+    element, lanes, reg = ty.scalar(dtype), dt.lanes(dtype), ty.register(dtype)
+    symbol = intrinsics.libm_name(name, dt.bits(dtype))
+    b.unit.declare(symbol, element, ", ".join([element] * len(args)), "nounwind willreturn memory(none)")
+    if lanes == 1:
+        return b.emit(f"call {element} @{symbol}({', '.join(f'{element} {a}' for a in args)})")
+    made = "poison"
+    for i in range(lanes):
+        picked = [b.emit(f"extractelement {reg} {a}, i64 {i}") for a in args]
+        lane = b.emit(f"call {element} @{symbol}({', '.join(f'{element} {p}' for p in picked)})")
+        made = b.emit(f"insertelement {reg} {made}, {element} {lane}, i64 {i}")
+    return made
 
 
 def _no_less(b: _Body, x: str, low: float) -> str:
@@ -363,6 +415,33 @@ def _tail(t: float) -> float:
     return math.erfc(t * math.sqrt(0.5)) / 2
 
 
+def _sine(b: _Body, x: str, cosine: bool) -> str:
+    """With |x| = n * pi / 2 + r the sine of r where n is even, its cosine where it is odd, negated by n's second bit.
+
+    The cosine of x is the sine a quarter turn on.
+    """
+    size = b.absolute(x)
+    shifted = b.mul_add(size, 2 / math.pi, _ROUND)
+    r = b.less_multiple(size, b.sub(shifted, _ROUND), _HALF_PI, _WIDE_HALF_PI)
+    quarter = b.int_op("add", b.bits(shifted), 1) if cosine else b.bits(shifted)
+    odd = b.emit(f"trunc {ty.register(b.integers)} {quarter} to {ty.register(b.flags)}")
+    square = b.mul(r, r)
+    sine = b.mul_add(b.mul(r, square), b.polynomial(square, _SIN), r)
+    cosine_of_r = b.mul_add(b.mul(square, square), b.polynomial(square, _COS), b.mul_add(square, -0.5, 1.0))
+    sign = b.int_op("shl", b.int_op("lshr", quarter, 1), 31)
+    y = b.from_bits(b.int_op("xor", b.bits(b.select(odd, cosine_of_r, sine)), sign))
+    y = b.rarely(b.compare("ogt", size, _SINE_LIMIT), "libm_cos" if cosine else "libm_sin", size, y)
+    return y if cosine else b.from_bits(b.int_op("xor", b.bits(y), b.int_op("and", b.bits(x), _SIGN_BIT)))
+
+
+def _sin(b: _Body, x: str) -> str:
+    return _sine(b, x, cosine=False)
+
+
+def _cos(b: _Body, x: str) -> str:
+    return _sine(b, x, cosine=True)
+
+
 FUNCTIONS: dict[str, Callable[[_Body, str], str]] = {
     "exp": _exp,
     "exp2": _exp2,
@@ -371,18 +450,25 @@ FUNCTIONS: dict[str, Callable[[_Body, str], str]] = {
     "tanh": _tanh,
     "erf": _erf,
     "normal_tail": _normal_tail,
+    "sin": _sin,
+    "cos": _cos,
+}
+# what FUNCTIONS call in a branch that is hardly taken
+_RARE: dict[str, Callable[[_Body, str], str]] = {
+    f"libm_{name}": partial(lambda name, b, x: libm(b, name, b.dtype, [x]), name) for name in ("sin", "cos")
 }
 
 
 def define(unit: Unit, name: str, dtype: str) -> str:
     """The helper that computes ``name`` on float32 vectors of ``dtype``; defined in ``unit`` at first use."""
+    attributes = "noinline cold" if name in _RARE else "alwaysinline"
     symbol = f".tw.{name}.{overload(dtype)}"
     if symbol not in unit.definitions:
         unit.definitions[symbol] = ""
         body, reg = _Body(unit, dt.lanes(dtype)), ty.register(dtype)
-        result = FUNCTIONS[name](body, "%x")
+        result = (_RARE.get(name) or FUNCTIONS[name])(body, "%x")
         lines = "\n".join(body.lines)
         unit.definitions[symbol] = (
-            f"define internal {reg} @{symbol}({reg} %x) alwaysinline nounwind {{\n{lines}\n  ret {reg} {result}\n}}"
+            f"define internal {reg} @{symbol}({reg} %x) {attributes} nounwind {{\n{lines}\n  ret {reg} {result}\n}}"
         )
     return symbol
