@@ -13,7 +13,7 @@ FUNCTIONS = [
     (topi.exp, np.exp), (topi.tanh, np.tanh), (topi.tan, np.tan), (topi.cos, np.cos), (topi.sin, np.sin),
     (topi.cosh, np.cosh), (topi.sinh, np.sinh), (topi.acos, np.arccos), (topi.asin, np.arcsin),
     (topi.atan, np.arctan), (topi.asinh, np.arcsinh), (topi.atanh, np.arctanh), (topi.floor, np.floor),
-    (topi.ceil, np.ceil), (topi.trunc, np.trunc), (topi.sign, np.sign), (topi.abs, np.abs),
+    (topi.ceil, np.ceil), (topi.trunc, np.trunc), (topi.nearbyint, np.rint), (topi.sign, np.sign), (topi.abs, np.abs),
     (topi.negative, np.negative), (topi.identity, np.positive),
     (topi.sigmoid, lambda x: 1 / (1 + np.exp(-x))), (topi.erf, lambda x: torch.erf(torch.tensor(x)).numpy()),
 ]  # fmt: skip

@@ -111,6 +111,11 @@ def ceil(x: te.Tensor) -> te.Tensor:
     return _rounding(x, tir.ceil, "T_ceil")
 
 
+def nearbyint(x: te.Tensor) -> te.Tensor:
+    """The nearest integer, of two the even one."""
+    return _rounding(x, tir.nearbyint, "T_nearbyint")
+
+
 def trunc(x: te.Tensor) -> te.Tensor:
     """x without its fraction."""
     return _rounding(x, tir.trunc, "T_trunc")
@@ -343,6 +348,7 @@ __all__ = [
     "log",
     "log2",
     "log10",
+    "nearbyint",
     "negative",
     "reinterpret",
     "round",

@@ -10,6 +10,7 @@ from tilewright import relay
 X = random(3, 5)
 POSITIVE = np.abs(random(3, 5, seed=1)) + np.float32(0.5)
 SPECIAL = np.array([0.0, 1.5, -np.inf, np.inf, np.nan, -2.5], "float32")
+HALVES = np.array([-2.5, -1.5, -0.5, -0.3, -0.0, 0.5, 1.5, 2.5, 2.51, 2.0**23 + 1, -np.inf, np.nan], "float32")
 INTS = integers(-50, 50, 2, 7)
 
 
@@ -45,6 +46,8 @@ UNARY = [
     case("ceil", relay.ceil, [X * 9], np.ceil(X * 9)),
     case("floor", relay.floor, [X * 9], np.floor(X * 9)),
     case("round", relay.round, [X * 9], np.round(X * 9)),
+    case("nearbyint", relay.nearbyint, [HALVES], np.rint(HALVES)),
+    case("nearbyint of integers", relay.nearbyint, [INTS], INTS),
     case("trunc", relay.trunc, [X * 9], np.trunc(X * 9)),
     case("floor of integers", relay.floor, [INTS], INTS),
     case("copy", relay.copy, [X], X),

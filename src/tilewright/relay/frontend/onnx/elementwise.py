@@ -7,11 +7,10 @@ from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.attributes import dtype_of
-from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.context import NodeContext
 from tilewright.relay.frontend.onnx.registry import converter, simple
 
 simple(
@@ -24,7 +23,7 @@ simple(
     Xor=relay_op.logical_xor, Equal=relay_op.equal, Less=relay_op.less, LessOrEqual=relay_op.less_equal,
     Greater=relay_op.greater, GreaterOrEqual=relay_op.greater_equal, BitwiseAnd=relay_op.bitwise_and,
     BitwiseOr=relay_op.bitwise_or, BitwiseXor=relay_op.bitwise_xor, BitwiseNot=relay_op.bitwise_not,
-    Identity=lambda x: x,
+    Round=relay_op.nearbyint, Identity=lambda x: x,
 )  # fmt: skip
 
 
@@ -95,23 +94,6 @@ def convert_bit_shift(ctx: NodeContext) -> RelayExpr:
 def convert_reciprocal(ctx: NodeContext) -> RelayExpr:
     """1 / x"""
     return relay_op.divide(_like(ctx, 1.0, ctx.input(0)), ctx.input(0))
-
-
-@converter("Round")
-def convert_round(ctx: NodeContext) -> RelayExpr:
-    """Round half to even."""
-    return round_half_to_even(ctx.input(0))
-
-
-def round_half_to_even(data: RelayExpr) -> RelayExpr:
-    """To the nearest, halves to even, where Relay's round takes them away from zero: twice a rounded half is even."""
-    data = typed(data)
-    assert isinstance(data.checked_type, TensorType)
-    dtype = data.checked_type.dtype
-    half, two = const(0.5, dtype), const(2.0, dtype)
-    fraction = relay_op.abs(relay_op.subtract(data, relay_op.trunc(data)))
-    even = relay_op.multiply(relay_op.round(relay_op.multiply(data, half)), two)
-    return relay_op.where(relay_op.equal(fraction, half), even, relay_op.round(data))
 
 
 @converter("Shrink")

@@ -7,7 +7,6 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.frontend.onnx.attributes import dtype_of
 from tilewright.relay.frontend.onnx.context import NodeContext
-from tilewright.relay.frontend.onnx.elementwise import round_half_to_even
 from tilewright.relay.frontend.onnx.registry import converter
 
 
@@ -36,7 +35,7 @@ def convert_quantize(ctx: NodeContext) -> RelayExpr:
     if not dt.is_int(out) or dt.bits(out) > 16:
         ctx.unsupported(f"quantization to {out}; int8, uint8, int16 and uint16 are supported")
     scaled = relay_op.divide(relay_op.cast(data, "float32"), relay_op.cast(_along_axis(ctx, scale), "float32"))
-    rounded = round_half_to_even(scaled)
+    rounded = relay_op.nearbyint(scaled)
     if ctx.has_input(2):
         rounded = relay_op.add(rounded, relay_op.cast(_along_axis(ctx, ctx.input(2)), "float32"))
     low, high = dt.int_range(out)

@@ -72,6 +72,7 @@ _UNARY: tuple[tuple[str, str, Callable[[Any], Any], Callable[[Array], Any]], ...
     ("ceil", "Round up.", topi.ceil, _float_only(np.ceil)),
     ("floor", "Round down.", topi.floor, _float_only(np.floor)),
     ("round", "Round to the nearest integer.", topi.round, _float_only(_round_away)),
+    ("nearbyint", "Round to the nearest integer, halves to even.", topi.nearbyint, _float_only(np.rint)),
     ("trunc", "Round towards zero.", topi.trunc, _float_only(np.trunc)),
     ("logical_not", "Whether data is false (or 0).", topi.logical_not, np.logical_not),
     ("bitwise_not", "All bits inverted.", topi.bitwise_not, np.bitwise_not),
@@ -217,6 +218,11 @@ def floor(data: RelayExpr) -> Call:
 def round(data: RelayExpr) -> Call:
     """Round to the nearest integer, halves away from zero."""
     return call("round", [data])
+
+
+def nearbyint(data: RelayExpr) -> Call:
+    """Round to the nearest integer, halves to even."""
+    return call("nearbyint", [data])
 
 
 def trunc(data: RelayExpr) -> Call:
