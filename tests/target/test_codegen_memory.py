@@ -349,3 +349,25 @@ def test_lanes_of_one_vector(target: str, first: int) -> None:
     lanes = (np.arange(48) // 4 * 4 + 1 + first).astype("int64")
     found = run(target, body, [a, b], [data, np.zeros(48, "float32")])[1]
     np.testing.assert_array_equal(found, data[lanes])
+
+
+@ON_ALL
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "float64"])
+@pytest.mark.parametrize("times", [2, 4, 8])
+def test_repeated_lanes(target: str, dtype: str, times: int) -> None:
+    """Lanes ``i // times``, of a buffer that ends with the last of them."""
+    size = 48 // times
+    a, b, i = decl_buffer((size + 3,), dtype, "A"), decl_buffer((48,), dtype, "B"), Var("i", "int32")
+    index = Broadcast(i * (16 // times) + 3, 16) + Ramp(0, 1, 16) // Broadcast(ops.const(times), 16)
+    body = For(i, 0, 3, ForKind.SERIAL, Store(b.data, Load(f"{dtype}x16", a.data, index), Ramp(i * 16, 1, 16)))
+    data = (np.arange(size + 3) % 5 > 1) if dtype == "bool" else np.arange(size + 3).astype(dtype)
+    found = run(target, body, [a, b], [data, np.zeros(48, data.dtype)])[1]
+    np.testing.assert_array_equal(found, data[3:].repeat(times))
+
+
+def test_repeated_lanes_are_one_load() -> None:
+    a = te.placeholder((64,), name="A")
+    b = te.compute((128,), lambda i: a(te.indexdiv(i, 2)), name="B")
+    s = te.create_schedule(b.op)
+    s[b].vectorize(s[b].split(s[b].op.axis[0], 16)[1])
+    assert "load <8 x float>" in tvm.build(s, [a, b], "llvm -mcpu=skylake-avx512").get_source()

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from onnx.reference.ops.op_resize import _cubic_coeffs, _interpolate_nd, _linear_coeffs, _nearest_coeffs
 from tests.topi.harness import close, evaluate, random
 
+import tilewright as tvm
 from tilewright import te, topi
 from tilewright.topi import InvalidShapeError
 
@@ -19,6 +20,29 @@ def test_nearest(size: tuple) -> None:
     x = random(1, 2, 5, 6)
     found = evaluate(lambda a: topi.image.resize2d(a, size, "NCHW", "nearest_neighbor", "asymmetric"), x)
     close(found, F.interpolate(T(x), size, mode="nearest").numpy())
+
+
+@pytest.mark.parametrize(
+    ("extent", "target"), [(1, 1), (1, 7), (7, 1), (5, 5), (7, 14), (17, 51), (20, 80), (13, 29), (31, 17), (64, 96)]
+)
+def test_nearest_of_ratios_that_whole_numbers_give_and_others(extent: int, target: int) -> None:
+    x = random(1, 3, 5, extent)
+    for mode, transform, rounding in (
+        ("nearest", "asymmetric", "floor"), ("nearest-exact", "half_pixel", "round_prefer_ceil")
+    ):  # fmt: skip
+        found = evaluate(lambda a, t=transform, r=rounding: topi.image.resize2d(
+            a, (7, target), "NCHW", "nearest_neighbor", t, r), x)  # fmt: skip
+        close(found, F.interpolate(T(x), (7, target), mode=mode).numpy(), rtol=0)
+
+
+def test_an_index_by_whole_numbers_divides_once() -> None:
+    def lowered(size: int) -> str:
+        data = te.placeholder((1, 1, 56, 56), name="data")
+        out = topi.image.resize2d(data, (size, size), "NCHW", "nearest_neighbor", "half_pixel", "round_prefer_floor")
+        return str(tvm.lower(te.create_schedule(out.op), [data, out]))
+
+    assert "floordiv" in lowered(112)
+    assert "cast(" not in lowered(112)
 
 
 @pytest.mark.parametrize("size", SIZES)

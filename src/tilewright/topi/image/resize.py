@@ -7,15 +7,18 @@ and the weights of the dimensions multiply. The modes are those of ONNX's Resize
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from tilewright import te, tir
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
-from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.topi import tag
 from tilewright.topi.utils import InvalidShapeError, as_list
 
+_MOST_INDICES = 4096  # of a dimension: 60 us each are worth it
 _EPSILON = 1e-5  # keeps coordinates that are whole but for rounding errors on their element
 Tap = tuple[PrimExpr, PrimExpr | None]  # (input index, weight); no weight means 1
 
@@ -33,7 +36,7 @@ def input_coordinate(x: PrimExpr, extent: Any, target: Any, mode: str, roi: tupl
         centred = (at + half) * scale - half
         if mode == "half_pixel":
             return centred
-        return tir.Select(ops.as_expr(target) > 1, centred, ops.const(0, "float32"))
+        return tir.if_then_else(ops.as_expr(target) > 1, centred, ops.const(0, "float32"))
     if mode == "align_corners":
         if ops.is_const_int(ops.as_expr(target), 1):
             return ops.const(0, "float32")
@@ -77,6 +80,36 @@ def _clamp(index: PrimExpr, extent: Any) -> PrimExpr:
     return ops.maximum(ops.minimum(index, ops.as_expr(extent) - 1), 0)
 
 
+@cache
+def _whole_index(extent: int, target: int, rounding: str, mode: str) -> tuple[int, int, int] | None:
+    """(n, c, d) with which the nearest neighbour of every output index x is (n * x + c) // d; None if there are none.
+
+    Whole numbers are divided while compiling, and vectors of neighbouring indices are few loads.
+    """
+    coordinates = [input_coordinate(ops.const(x, "int32"), extent, target, mode) for x in range(target)]
+    found = [_clamp(_nearest_index(at, rounding, mode), extent) for at in coordinates]
+    whole = [index.value for index in found if isinstance(index, IntImm)]
+    if len(whole) < target:
+        return None
+    last = 1 if mode == "align_corners" and target > 1 else 0
+    ratio = Fraction(extent - last, target - last)
+    n, d = ratio.as_integer_ratio()
+    least = [d * index - n * x for x, index in enumerate(whole)]  # of c, for each x; the largest is d - 1 more
+    low, high = max(least), min(least) + d - 1
+    return (n, min(max(0, low), high), d) if low <= high else None
+
+
+def _nearest_tap(x: PrimExpr, at: PrimExpr, extent: Any, target: Any, mode: str, rounding: str) -> Tap:
+    """The input element at output index ``x``, whose coordinate is ``at``."""
+    sizes = [ops.as_expr(size) for size in (extent, target)]
+    known = [size.value for size in sizes if isinstance(size, IntImm)]
+    if len(known) == 2 and 0 < known[1] <= _MOST_INDICES and mode != "tf_crop_and_resize":
+        whole = _whole_index(known[0], known[1], rounding, mode)
+        if whole is not None:
+            return ops.floordiv(x * whole[0] + whole[1], whole[2]), None
+    return _clamp(_nearest_index(at, rounding, mode), extent), None
+
+
 def _cubic_weights(t: PrimExpr, alpha: float) -> list[PrimExpr]:
     """Weights of the four neighbours at fraction ``t`` (Keys, Cubic Convolution Interpolation, 1981)."""
     a = ops.const(alpha, "float32")
@@ -90,9 +123,7 @@ def _cubic_weights(t: PrimExpr, alpha: float) -> list[PrimExpr]:
     return [far(t + 1.0), near(t), near(ops.const(1, "float32") - t), far(ops.const(2, "float32") - t)]
 
 
-def _taps(x: PrimExpr, extent: Any, method: str, mode: str, rounding: str, alpha: float, exclude: bool) -> list[Tap]:
-    if method == "nearest_neighbor":
-        return [(_clamp(_nearest_index(x, rounding, mode), extent), None)]
+def _taps(x: PrimExpr, extent: Any, method: str, alpha: float, exclude: bool) -> list[Tap]:
     base = tir.floor(x)
     fraction, first = x - base, ops.cast("int32", base)
     if method == "linear":
@@ -128,7 +159,10 @@ def _resize(data: te.Tensor, size: Any, layout: str, names: str, method: str, mo
             bounds = (roi[k], roi[k + n]) if roi is not None and crop else None
             at = input_coordinate(i[axis], data.shape[axis], shape[axis], mode, bounds)
             inside += [at >= 0.0, at <= _float(data.shape[axis]) - 1.0] if crop else []
-            per_axis.append(_taps(at, data.shape[axis], method, mode, rounding, alpha, bool(exclude)))
+            if method == "nearest_neighbor":
+                per_axis.append([_nearest_tap(i[axis], at, data.shape[axis], shape[axis], mode, rounding)])
+            else:
+                per_axis.append(_taps(at, data.shape[axis], method, alpha, bool(exclude)))
         value = _interpolate(data, list(i), axes, per_axis)
         if crop:
             value = tir.if_then_else(tir.all(*inside), value, ops.const(extrapolation_value, value.dtype))

@@ -145,6 +145,12 @@ class MemoryEmitter(ExpressionEmitter):
             whole, picks = ops.add(scalar, ops.const(first, scalar.dtype)), [x - first for x in offsets]
             if self._may_read_whole(e, whole, picks):
                 return self._shuffled(e.dtype, self._contiguous(e, buffer, whole), picks)
+            first, span = min(offsets), max(offsets) - min(offsets) + 1
+            if 1 < span <= lanes:  # repeated elements, all between the first and the last
+                start = ops.add(scalar, ops.const(first, scalar.dtype))
+                near = Load(dt.with_lanes(e.dtype, span), e.buffer_var, Ramp(start, 1, span))
+                picks = [x - first for x in offsets]
+                return self._shuffled(e.dtype, self._contiguous(near, buffer, start), picks, width=span)
         return self._gather(e, buffer)
 
     def _repeated(self, e: Load, buffer: str, base: PrimExpr, period: int) -> str:
