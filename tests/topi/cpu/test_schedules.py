@@ -79,6 +79,26 @@ def test_reductions(shape: tuple, axis: int | tuple | None) -> None:
         close(reduced(lambda a: topi.argmin(a, axis), x), x.argmin(axis))
 
 
+COLUMNS = [
+    ((5, 1), 0), ((3, 5, 17), 1), ((8, 64, 7, 7), 1), ((2, 9, 14, 14), 1), ((2, 9, 1009), 1), ((1, 300, 1009), 1),
+    ((3000, 200), 0), ((4, 5, 6, 7), (1, 2)), ((4, 300, 6, 3), (0, 2)), ((64, 33), 0), ((2, 40, 1024), 1),
+    ((2, 100, 3, 5), 1), ((0, 5), 0), ((5, 0), 0), ((3, 2, 0, 4), 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("shape", "axes"), COLUMNS)
+def test_reductions_of_columns(shape: tuple, axes: int | tuple, target: str) -> None:
+    x, y = random(*shape), random(*shape[1:])
+    reduced = partial(compiled, schedule=topi.cpu.schedule_reduce, target=target)
+    close(reduced(lambda a: topi.sum(a, axes), x), x.sum(axes), rtol=1e-4, atol=1e-4)
+    close(reduced(lambda a, b: topi.sum(a * b, axes), x, y), (x * y).sum(axes), rtol=1e-4, atol=1e-4)
+    if 0 not in shape:
+        close(reduced(lambda a: topi.max(a, axes, True), x), x.max(axes, keepdims=True))
+        if isinstance(axes, int):
+            close(reduced(lambda a: topi.argmax(a, axes), x), x.argmax(axes))
+
+
 @pytest.mark.parametrize("shape", [(2, 3, 7, 7), (3, 2, 1, 31), (5, 4, 13, 2), (2, 3, 0, 5)])
 @pytest.mark.parametrize("axes", [(2, 3), (1, 2, 3), (0, 2, 3), (0, 1, 3), (1, 3), (0, 1, 2, 3)])
 def test_reductions_along_several_axes_of_a_row(shape: tuple, axes: tuple) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tilewright import te
@@ -21,7 +22,8 @@ from tilewright.topi.cpu.common import (
     vector_lanes,
     worth_threads,
 )
-from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.injective import fusable_suffix, schedule_injective_from_existing
+from tilewright.topi.cpu.tiling import divisors_up_to
 
 
 def is_reduction(op: Any) -> bool:
@@ -43,15 +45,43 @@ def schedule_row_reduction(s: te.Schedule, tensor: te.Tensor) -> te.Stage | None
     return reduce_in_lanes(s, tensor, 4 if machine().vector_registers >= 16 else 2)
 
 
-def schedule_column_reduction(stage: te.Stage, axes: list[IterVar], dtype: str) -> IterVar | None:
-    """Reduce with the innermost output axis as a vector inside the reduction; gives the loop to run in parallel."""
+def _column_tile(extent: int, lanes: int, tasks: int) -> int:
+    """Columns to reduce side by side: whole vectors in half of the registers, but as many tiles as ``tasks``."""
+    vectors = -(-extent // lanes)
+    most = max(1, min(machine().vector_registers // 2, vectors // tasks))
+    if vectors <= most:
+        return extent
+    return lanes * (max(divisors_up_to(vectors, most)) if extent % lanes == 0 else most)
+
+
+def schedule_column_reduction(stage: te.Stage, axes: list[IterVar], dtype: str, parallel: bool) -> IterVar | None:
+    """Reduce a tile of columns, in registers, inside the reduction; gives the loop to run in parallel.
+
+    Columns are the output's last axes, as far as they lie together in what is read. A step reads many bytes in a row,
+    and vectors of sums do not wait for one another.
+    """
     if not axes:
         return None
-    extent = constant_extent(axes[-1])
-    blocks, vector = split_vector(stage, axes[-1], extent, vector_lanes(dtype))
-    outer = [*axes[:-1], *([] if blocks is vector else [blocks])]
-    if vector is not None:
-        stage.reorder(*outer, *stage.op.reduce_axis, vector)
+    known = [extent for a in axes if (extent := constant_extent(a)) is not None]
+    if len(known) < len(axes):
+        return fuse_all(stage, axes[:-1] if len(axes) > 2 else axes)
+    lead = len(axes) - fusable_suffix(stage.op)
+    outer, columns = axes[:lead], fuse_all(stage, axes[lead:])
+    assert columns is not None
+    extent, lanes, rows = math.prod(known[lead:]), vector_lanes(dtype), math.prod(known[:lead])
+    tile = _column_tile(extent, lanes, -(-machine().cores // rows) if parallel else 1)
+    block = None
+    if tile < extent:
+        block, columns = stage.split(columns, factor=tile)
+    blocks, vector = split_vector(stage, columns, tile, lanes)
+    inner = [blocks] if vector in (None, blocks) else [blocks, vector]
+    stage.reorder(*outer, *([block] if block is not None else []), *stage.op.reduce_axis, *inner)
+    if blocks is not vector:
+        stage.unroll(blocks)
+    if block is not None and extent % tile:
+        stage.pragma(block, "loop_partition_hint", 1)  # it stays a loop of its own: else every tile would test its end
+        return fuse_all(stage, outer) if rows >= machine().cores else block
+    outer += [block] if block is not None else []
     return fuse_all(stage, outer[:-1] if len(outer) > 2 else outer)
 
 
@@ -67,7 +97,7 @@ def _schedule_root_reduction(s: te.Schedule, op: Any) -> None:
         stage = s[tensor]
         outer = stage.op.axis[0] if stage.op.axis else None
     else:
-        outer = schedule_column_reduction(stage, axes, tensor.dtype)
+        outer = schedule_column_reduction(stage, axes, tensor.dtype, worth_threads(op))
     if outer is not None and worth_threads(op) and outer in stage.leaf_iter_vars:
         stage.parallel(outer)
 
