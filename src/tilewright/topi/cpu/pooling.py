@@ -102,6 +102,8 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
         _schedule_windows(stage, [plane, *inner], pool.output(0).dtype, 1)
     for op in pads:
         s[op].compute_at(stage, plane)
+        for axis in op.axis[len(outer) :]:
+            s[op].pragma(axis, "loop_partition_hint", 1)  # rows without their border are for LLVM: it copies them
     for op in shared:
         # A row that has just been stored is loaded slowly from where two stores meet: a plane of them is done first.
         if prod(constant_extent(a) or 1 for a in op.axis[len(outer) :]) * dt.nbytes(out.dtype) <= machine().l1_bytes:

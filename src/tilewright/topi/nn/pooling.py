@@ -113,9 +113,7 @@ def pool_nd(
             count = count * _covered(i[axis] * stride[k] - before[k], kernel[k], dilation[k], low, high)
         count = ops.maximum(simplify(ops.as_expr(count)), 1)
         if dt.is_float(data.dtype):
-            if packed:  # all lanes have the same count
-                return total(*i) * (ops.const(1, data.dtype) / ops.cast(data.dtype, count))
-            return total(*i) / ops.cast(data.dtype, count)
+            return total(*i) * (ops.const(1, data.dtype) / ops.cast(data.dtype, count))
         return ops.truncdiv(total(*i), ops.cast(data.dtype, count))
 
     return te.compute(shape, average, name="pool_avg", tag=tag.ELEMWISE)
