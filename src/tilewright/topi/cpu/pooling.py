@@ -69,8 +69,9 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     shared = [op for op in below if op.tag == "pool_columns"]
     readers = [*below, *(t.op for op in shared for t in op.input_tensors)]
     pads = [op for op in readers if "pad" in op.tag and not packed]
+    once = [op for op in operations(tensors) if op.name == "pool_weights" and not packed]
     for op in operations(tensors):
-        if isinstance(op, te.ComputeOp) and tag.is_injective(op.tag) and op not in s.outputs and op not in pads:
+        if isinstance(op, te.ComputeOp) and tag.is_injective(op.tag) and op not in (*s.outputs, *pads, *once):
             s[op].compute_inline()
     if pool is None or any(constant_extent(a) == 0 for a in pool.axis):
         return s

@@ -104,17 +104,22 @@ def pool_nd(
     if pool_type == "max":
         return total
 
-    def average(*i: PrimExpr) -> PrimExpr:
+    def elements(*at: PrimExpr) -> PrimExpr:
         count: Any = 1
         for k, axis in enumerate(axes):
             low, high = -before[k], data.shape[axis] + after[k]
             if not count_include_pad:
                 low, high = 0, data.shape[axis]
-            count = count * _covered(i[axis] * stride[k] - before[k], kernel[k], dilation[k], low, high)
-        count = ops.maximum(simplify(ops.as_expr(count)), 1)
-        if dt.is_float(data.dtype):
-            return total(*i) * (ops.const(1, data.dtype) / ops.cast(data.dtype, count))
-        return ops.truncdiv(total(*i), ops.cast(data.dtype, count))
+            count = count * _covered(at[k] * stride[k] - before[k], kernel[k], dilation[k], low, high)
+        return ops.cast(data.dtype, ops.maximum(simplify(ops.as_expr(count)), 1))
+
+    if dt.is_float(data.dtype):
+        one = ops.const(1, data.dtype)
+        weights = te.compute([shape[a] for a in axes], lambda *at: one / elements(*at), "pool_weights", tag.INJECTIVE)
+        return te.compute(shape, lambda *i: total(*i) * weights(*[i[a] for a in axes]), "pool_avg", tag.ELEMWISE)
+
+    def average(*i: PrimExpr) -> PrimExpr:
+        return ops.truncdiv(total(*i), elements(*[i[a] for a in axes]))
 
     return te.compute(shape, average, name="pool_avg", tag=tag.ELEMWISE)
 
