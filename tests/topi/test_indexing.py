@@ -191,6 +191,32 @@ def test_topk_of_ties_nan_and_extremes(dtype: str, is_ascend: bool) -> None:
     np.testing.assert_array_equal(found, stable_order(x, -1, is_ascend)[:, :9])
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2, 3, -2])
+@pytest.mark.parametrize("shape", [(2, 5, 3, 4), (1, 7, 1, 1), (17, 1, 2, 33), (2, 3, 0, 5)])
+def test_sorting_along_any_axis(shape: tuple[int, ...], axis: int) -> None:
+    x = np.round(random(*shape) * 4)
+    order = stable_order(x, axis, True)
+    np.testing.assert_array_equal(
+        evaluate(lambda t: topi.sort(t, axis), x, schedule=extern), np.sort(x, axis, kind="stable")
+    )
+    found = evaluate(lambda t: topi.argsort(t, axis=axis, dtype="int32"), x, schedule=extern)
+    np.testing.assert_array_equal(found, order)
+    k = min(2, shape[axis])
+    if k > 0:
+        values, indices = evaluate(lambda t: topi.topk(t, k, axis, "both", True), x, schedule=extern)
+        np.testing.assert_array_equal(indices, np.take(order, np.arange(k), axis))
+        np.testing.assert_array_equal(values, np.take_along_axis(x, indices, axis))
+
+
+def test_argsort_of_columns_keeps_what_lies_beyond_the_valid_count() -> None:
+    x, counts = random(5, 3), np.array([0, 2, 5], "int32")
+    found = evaluate(lambda t, c: topi.argsort(t, c, axis=0, dtype="int32"), x, counts, schedule=extern)
+    expected = np.broadcast_to(np.arange(5)[:, None], x.shape).copy()
+    for column, count in enumerate(counts):
+        expected[:count, column] = np.argsort(x[:count, column], kind="stable")
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_topk_of_too_many_is_refused() -> None:
     with pytest.raises(InvalidShapeError, match="takes 6 elements of a dimension that has 5"):
         topi.topk(te.placeholder((5,)), 6)
