@@ -137,27 +137,28 @@ class MemoryEmitter(ExpressionEmitter):
             if 2 <= stride <= _MAX_SHUFFLED_STRIDE:
                 return self._strided(e, buffer, base, stride)
         if ramp is None and (found := as_offsets(e.index)) is not None:
-            scalar, offsets = found
-            period = len(set(offsets))
-            if period > 1 and lanes % period == 0 and offsets == [offsets[0] + i % period for i in range(lanes)]:
-                return self._repeated(e, buffer, ops.add(scalar, ops.const(offsets[0], scalar.dtype)), period)
-            first = min(offsets) // lanes * lanes
-            whole, picks = ops.add(scalar, ops.const(first, scalar.dtype)), [x - first for x in offsets]
-            if self._may_read_whole(e, whole, picks):
-                return self._shuffled(e.dtype, self._contiguous(e, buffer, whole), picks)
-            first, span = min(offsets), max(offsets) - min(offsets) + 1
-            if 1 < span <= lanes:  # repeated elements, all between the first and the last
-                start = ops.add(scalar, ops.const(first, scalar.dtype))
-                near = Load(dt.with_lanes(e.dtype, span), e.buffer_var, Ramp(start, 1, span))
-                picks = [x - first for x in offsets]
-                return self._shuffled(e.dtype, self._contiguous(near, buffer, start), picks, width=span)
+            return self._picked(e, buffer, *found)
         return self._gather(e, buffer)
 
-    def _repeated(self, e: Load, buffer: str, base: PrimExpr, period: int) -> str:
-        """The elements ``base .. base + period - 1`` again and again."""
-        few = Load(dt.with_lanes(e.dtype, period), e.buffer_var, Ramp(base, ops.const(1, base.dtype), period))
-        part = self._contiguous(few, buffer, base)
-        return self._shuffled(few.dtype, part, [i % period for i in range(dt.lanes(e.dtype))])
+    def _picked(self, e: Load, buffer: str, scalar: PrimExpr, offsets: list[int]) -> str:
+        """The elements at ``scalar`` plus ``offsets``, by one load and a shuffle where they lie that close.
+
+        Few repeated ones, such as a pair, by a load of these: the processor broadcasts it. Else by one of a whole
+        vector, which may serve other offsets, too, or of what lies between the first and the last.
+        """
+        lanes, first = dt.lanes(e.dtype), min(offsets)
+        span = max(offsets) - first + 1
+        if not 1 < span <= lanes // 2:
+            start = first // lanes * lanes
+            whole, picks = ops.add(scalar, ops.const(start, scalar.dtype)), [x - start for x in offsets]
+            if self._may_read_whole(e, whole, picks):
+                return self._shuffled(e.dtype, self._contiguous(e, buffer, whole), picks)
+        if not 1 < span <= lanes:
+            return self._gather(e, buffer)
+        base = ops.add(scalar, ops.const(first, scalar.dtype))
+        near = Load(dt.with_lanes(e.dtype, span), e.buffer_var, Ramp(base, 1, span))
+        part = self._contiguous(near, buffer, base)
+        return self._shuffled(e.dtype, part, [x - first for x in offsets], width=span)
 
     def _may_read_whole(self, e: Load, base: PrimExpr, picks: list[int]) -> bool:
         """Whether a vector at ``base`` holds the lanes ``picks``, and is read without leaving the buffer's memory.
