@@ -91,3 +91,12 @@ def test_accumulators_stay_in_registers_whatever_steps_are_written_out(rows: int
     assert loops
     for loop in loops:
         assert len(loop.stack_accesses) <= 0.04 * len(loop.instructions), loop.stack_accesses
+
+
+@pytest.mark.parametrize("inputs", [24, 40, 48])
+def test_short_sums_are_not_written_out(inputs: int) -> None:
+    """LLVM made of three to five blocks of inputs one run of multiply-adds whose accumulators were on the stack."""
+    body, params = convolution(inputs, 72, 28, 1)
+    for loop in product_loops(assembly(body, params, "llvm -mcpu=haswell -num-cores=2")):
+        assert len(loop.products) <= 8 * 12
+        assert not loop.stack_accesses

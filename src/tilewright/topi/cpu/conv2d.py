@@ -403,6 +403,7 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     ico, rh, rw, ici = tile.op.reduce_axis
     # Positions outside channels: the weights of a step stay in registers, one broadcast value at a time joins them.
     tile.reorder(tn, toh, ico, rh, rw, ici, tow, toc, tblock)
+    tile.pragma(ico, "no_unroll")  # all steps of a short sum are written out else, and their registers spill
     if group_loop is not None:
         _fetch_next_group(cfg, tile, weights, ici, out, group_loop)
     elif _takes_time_to_fetch(weights):

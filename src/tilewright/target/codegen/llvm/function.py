@@ -4,7 +4,7 @@ checks, become functions of their own whose pointer parameters are ``noalias``: 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from tilewright.ir import dtype as dt
@@ -82,7 +82,8 @@ class FunctionEmitter(CallEmitter):
 
     ``parent`` is the function around this one: variables that are not defined here become parameters that the parent
     passes. ``restrict`` says that distinct pointers name distinct memory. The pragma ``reassociate`` of a schedule
-    lets LLVM reorder the additions of the loops under it, which vectorises reductions.
+    lets LLVM reorder the additions of the loops under it, which vectorises reductions; ``no_unroll`` keeps LLVM from
+    writing out the iterations of a loop.
     """
 
     _statements: ClassVar[dict[type, Callable[..., Stmt | None]]] = {}
@@ -95,6 +96,7 @@ class FunctionEmitter(CallEmitter):
         self.task: tuple[str, str, str] | None = None  # task number, number of tasks, environment
         self._allocations: dict[Var, tuple[str, str]] = {}  # type and memory, shared by the copies of an unrolled loop
         self.spread_loop: str | None = None  # how the next parallel loop is shared out inside a launch
+        self.stays_loop = False  # the next loop is not written out
         self.divided: frozenset[Var] = frozenset()  # variables in what divisions, remainders and narrow casts take
         if parent is not None:
             self.factors = parent.factors
@@ -274,6 +276,8 @@ class FunctionEmitter(CallEmitter):
             self.nested(s.body)
             self.float_flags = before
             return None
+        elif key == "pragma_no_unroll":
+            self.stays_loop = True
         elif key == "pragma_parallel_launch_point":
             self._launch(lambda child: child.statement(s.body))
             return None
@@ -291,6 +295,7 @@ class FunctionEmitter(CallEmitter):
     # ---- loops ----
     def _for(self, s: For) -> Stmt | None:
         extent = s.extent
+        stays, self.stays_loop = self.stays_loop, False
         if isinstance(extent, IntImm) and extent.value <= 0:
             return None
         if isinstance(extent, IntImm) and extent.value == 1:
@@ -306,8 +311,10 @@ class FunctionEmitter(CallEmitter):
         low = self.value(s.min)
         count = self.value(extent)
         high = count if low == "0" else self.value(ops.add(s.min, extent))
-        unrolled = s.kind == ForKind.UNROLLED
-        self._loop(s.loop_var, low, high, "1", s.body, not isinstance(extent, IntImm), unrolled)
+        hints = ['!"llvm.loop.unroll.full"'] if s.kind == ForKind.UNROLLED else []
+        if stays:
+            hints.append('!"llvm.loop.unroll.disable"')
+        self._loop(s.loop_var, low, high, "1", s.body, not isinstance(extent, IntImm), hints)
         return None
 
     def _in_task(self) -> bool:
@@ -318,14 +325,14 @@ class FunctionEmitter(CallEmitter):
             function = function.parent
         return False
 
-    def _loop_metadata(self, var: Var, unrolled: bool) -> str:
-        hints = ['!"llvm.loop.unroll.full"'] if unrolled else []
+    def _loop_metadata(self, var: Var, hints: Sequence[str]) -> str:
+        hints = [*hints]
         if var in self.divided:
             hints.append('!"llvm.loop.vectorize.enable", i1 false')
         return self.unit.loop_metadata(hints) if hints else ""
 
     def _loop(
-        self, var: Var, low: str, high: str, step: str, body: Stmt, may_be_empty: bool, unrolled: bool = False
+        self, var: Var, low: str, high: str, step: str, body: Stmt, may_be_empty: bool, hints: Sequence[str] = ()
     ) -> None:
         """``for (var = low; var < high; var += step) body``, tested at the bottom."""
         reg = ty.register(var.dtype)
@@ -345,7 +352,7 @@ class FunctionEmitter(CallEmitter):
         following = self.emit(f"add nsw {reg} {index}, {step}")
         self.lines[at] = f"  {index} = phi {reg} [ {low}, %{origin} ], [ {following}, %{self.block} ]"
         again = self.emit(f"icmp slt {reg} {following}, {high}")
-        self.branch(again, head, done, self._loop_metadata(var, unrolled))
+        self.branch(again, head, done, self._loop_metadata(var, hints))
         self.leave_scope(mark)
         self.new_statement()
         self.start(done)
