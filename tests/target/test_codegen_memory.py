@@ -371,3 +371,20 @@ def test_repeated_lanes_are_one_load() -> None:
     s = te.create_schedule(b.op)
     s[b].vectorize(s[b].split(s[b].op.axis[0], 16)[1])
     assert "load <8 x float>" in tvm.build(s, [a, b], "llvm -mcpu=skylake-avx512").get_source()
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 8])
+@pytest.mark.parametrize("stride", [2, 3, 4])
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_strided_doubles_at_any_address(first: int, stride: int, lanes: int) -> None:
+    """Vectors that do not start on a multiple of their size are not read as if they did."""
+    n = 4 * lanes
+    a = te.placeholder((n * stride + first,), "float64", "a")
+    b = te.compute((n,), lambda i: a[i * stride + first] + 1.0, "b")
+    s = te.create_schedule(b.op)
+    s[b].vectorize(s[b].split(b.op.axis[0], factor=lanes)[1])
+    kernel = tvm.build(s, [a, b], "llvm -mcpu=x86-64")
+    data = np.random.default_rng(0).random(n * stride + first)
+    found = tvm.nd.empty((n,), "float64")
+    kernel(tvm.nd.array(data), found)
+    np.testing.assert_array_equal(found.numpy(), data[first::stride][:n] + 1.0)

@@ -200,15 +200,14 @@ class MemoryEmitter(ExpressionEmitter):
 
     def _strided(self, e: Load, buffer: str, base: PrimExpr, stride: int) -> str:
         """Every ``stride``-th element from ``base`` on, picked from whole vectors."""
-        lanes, size = dt.lanes(e.dtype), dt.nbytes(e.dtype)
-        starts, skipped = self._covering(e, base, stride)
+        lanes = dt.lanes(e.dtype)
+        starts, skipped, align = self._covering(e, base, stride)
         first = self.element_address(
             buffer, e.dtype, ops.sub(base, ops.const(skipped, base.dtype)) if skipped else base
         )
-        element, align = ty.element_in_memory(e.dtype), lanes * size if starts[-1] % lanes == 0 else size
+        element, positions = ty.element_in_memory(e.dtype), {i: i * stride + skipped for i in range(lanes)}
         result = ""
         for part, start in enumerate(starts):
-            positions = {i: i * stride + skipped for i in range(lanes)}
             mine = [
                 i for i, at in positions.items() if start <= at < start + lanes and (part == 0 or at >= part * lanes)
             ]
@@ -225,8 +224,8 @@ class MemoryEmitter(ExpressionEmitter):
                 )
         return result
 
-    def _covering(self, e: Load, base: PrimExpr, stride: int) -> tuple[list[int], int]:
-        """Where vectors start that cover the elements, and how many elements lie before ``base`` in the first.
+    def _covering(self, e: Load, base: PrimExpr, stride: int) -> tuple[list[int], int, int]:
+        """Where vectors start that cover the elements, how many elements lie before ``base``, and their alignment.
 
         Aligned vectors where they can be: none lies in a page without a wanted element, and what was stored so stays
         in registers. Else from the first element to the last, and no more.
@@ -235,9 +234,9 @@ class MemoryEmitter(ExpressionEmitter):
         for skipped in range(stride):
             whole = ops.sub(base, ops.const(skipped, base.dtype)) if skipped else base
             if self.alignment(e.buffer_var, whole, e.dtype) >= lanes * size:
-                return [part * lanes for part in range(stride)], skipped
+                return [part * lanes for part in range(stride)], skipped, lanes * size
         span = (lanes - 1) * stride + 1
-        return [min(part * lanes, span - lanes) for part in range(stride)], 0
+        return [min(part * lanes, span - lanes) for part in range(stride)], 0, size
 
     def _gather(self, e: Load, buffer: str) -> str:
         reg, element = ty.register(e.dtype), ty.scalar(e.dtype)
