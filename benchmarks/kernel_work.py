@@ -15,13 +15,12 @@ from tilewright.ir.structural import structural_hash
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.backend.merge_rows import merge_rows
 from tilewright.relay.expr import Call, Function
-from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.op.nn.conv_common import canonical_shape
+from tilewright.relay.op.nn.conv_common import canonical_shape, share_computed
 from tilewright.relay.visitor import post_order
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
-from tilewright.topi.cpu.conv2d_cost import direct_cost, share_inside, winograd_ways
+from tilewright.topi.cpu.conv2d_cost import direct_cost, winograd_ways
 from tilewright.topi.cpu.strassen import strassen_blockings
 from tilewright.topi.cpu.tiling import packed_rate
 
@@ -231,18 +230,9 @@ def modelled_cost(call: Call, cpu: CpuFeatures) -> float | None:
         form, groups = call.attrs.form, int(call.attrs.groups)
         dilation = int(call.attrs.dilation[0]), int(call.attrs.dilation[1])
         return winograd_ways(cpu, form, (height, width), in_channels, chunks, batch, dilation, groups)[0].cost
-    return direct_cost(cpu, (batch, in_channels, chunks * block), (height, width), window, _inside(call))
-
-
-def _inside(call: Call) -> float:
-    """The share of a convolution's products that are not with padding."""
-    attrs = call.attrs
-    pads = padding_of(attrs.padding, 2)
-    data, out = _shape(call.args[0])[2:4], _shape(call)[2:4]
-    return math.prod(
-        share_inside(data[i], out[i], int(attrs.kernel_size[i]), int(attrs.strides[i]), int(attrs.dilation[i]), pads[i])
-        for i in range(2)
-    )
+    data, out = _shape(call.args[0])[2:4], (height, width)
+    inside = share_computed(call.attrs, data, [int(k) for k in call.attrs.kernel_size], out)
+    return direct_cost(cpu, (batch, in_channels, chunks * block), out, window, inside)
 
 
 def _tensors(type_: Type) -> tuple[TensorType, ...]:

@@ -31,15 +31,15 @@ from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.op.attributes import ints
+from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.nn.conv2d import PatchesAttrs
-from tilewright.relay.op.nn.conv_common import padding_of
+from tilewright.relay.op.nn.conv_common import share_computed
 from tilewright.relay.transform.infer_type import infer_type
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 from tilewright.topi.cpu.conv2d import rows_to_merge
-from tilewright.topi.cpu.conv2d_cost import share_inside
 from tilewright.topi.utils import get_const_tuple
 
 _CONV = "nn.contrib_conv2d_NCHWc"
@@ -53,7 +53,8 @@ def merge_rows(func: Function, target: Target) -> Function:
         return func
     data, kernel = (_tensor(arg).concrete_shape for arg in conv.args)
     image = _tensor(conv).concrete_shape[2:4]
-    rows = rows_to_merge(data, kernel, image, _tensor(conv).dtype, target, _share_computed(conv))
+    computed = share_computed(conv.attrs, data[2:4], kernel[2:4], image)
+    rows = rows_to_merge(data, kernel, image, _tensor(conv).dtype, target, computed)
     if rows == 1:
         return func
     merged = {p: Var(p.name_hint, _merged(_tensor(p), image, rows)) for p in func.params}
@@ -87,7 +88,7 @@ class _MergedRows(ExprMutator):
         data, kernel = (self.visit(arg) for arg in expr.args)
         attrs: Any = expr.attrs
         size = _tensor(expr.args[1]).concrete_shape[2:4]
-        windows = PatchesAttrs(size, attrs.strides, _padding(expr), attrs.dilation, self.rows)
+        windows = PatchesAttrs(size, attrs.strides, padding_of(attrs.padding, 2), attrs.dilation, self.rows)
         patches = Call(Op.get("nn.contrib_conv2d_patches"), [data], windows)
         return Call(expr.op, [patches, kernel], attrs.replace(kernel_size=(1, 1), strides=(1, 1), padding=(0, 0)))
 
@@ -117,21 +118,6 @@ def _convolution(func: Function) -> Call | None:
 def _is_pointwise(conv: Call) -> bool:
     attrs: Any = conv.attrs
     return {*ints(attrs.strides), *ints(attrs.kernel_size or (0,))} == {1} and not any(ints(attrs.padding))
-
-
-def _padding(conv: Call) -> tuple[int, ...]:
-    """Top, left, bottom and right."""
-    attrs: Any = conv.attrs
-    return padding_of(attrs.padding, 2)
-
-
-def _share_computed(conv: Call) -> float:
-    """The share of the convolution's products that is not of padding."""
-    attrs: Any = conv.attrs
-    image, out = (_tensor(v).concrete_shape[2:4] for v in (conv.args[0], conv))
-    size = _tensor(conv.args[1]).concrete_shape[2:4]
-    sides = zip(image, out, size, ints(attrs.strides), ints(attrs.dilation), _padding(conv)[:2], strict=True)
-    return math.prod(share_inside(*side) for side in sides)
 
 
 def _is_elementwise(call: Call) -> bool:

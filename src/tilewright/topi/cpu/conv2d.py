@@ -39,19 +39,18 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d_patches import schedule_patches
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.tiling import (
-    MOST_CHUNKS,
     RegisterTile,
+    channel_rate,
     choose_channel_tile,
     divisors_up_to,
     even_tile,
-    fits,
     steps_to_unroll,
     tile_cost,
-    tile_rate,
 )
 from tilewright.topi.nn.conv import inside, output_extent, per_dim
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple, largest_divisor
 
+_PAIRS = "conv2d_NCHWc_pairs"  # the operation that adds them up
 _MOST_VECTORS = 3  # of a block of channels
 _WORTH_MERGING = 0.97  # of the time: rows are merged below
 _PAIR_COST = 3.0  # vector multiply-adds that adding up the pairs of a vector of results takes
@@ -122,10 +121,7 @@ def _pairs_pay(cpu: CpuFeatures, channels: int, in_block: int, chunks: int, out_
     """
 
     def time(registers: int, results: int) -> float:
-        counts = divisors_up_to(chunks, MOST_CHUNKS)
-        tiles = (RegisterTile(n, v * registers) for v in counts for n in range(1, cpu.vector_registers))
-        rates = [tile_rate(tile.spatial, tile.vectors) for tile in tiles if fits(cpu, tile)]
-        return min(rates, default=math.inf) * registers * lanes / results
+        return channel_rate(cpu, chunks, registers) * registers * lanes / results
 
     pairs = block_vectors(2 * out_block, lanes)
     if cpu.arch != "x86" or not cpu.has_fma or in_block % 2 or pairs == 1:
@@ -217,7 +213,7 @@ def conv2d_NCHWc(
         *position, o = index
         return sum((out(*position, o * side + i) for i in range(1, side)), start=out(*position, o * side))
 
-    return te.compute((*out.shape[:-1], out_block), added, name="conv2d_NCHWc_pairs", tag=tag.INJECTIVE)
+    return te.compute((*out.shape[:-1], out_block), added, name=_PAIRS, tag=tag.INJECTIVE)
 
 
 def _define_config(
@@ -319,15 +315,6 @@ def same_shape(a: Any, b: Any) -> bool:
     )
 
 
-def _same_tiles(last: Any, conv: Any) -> bool:
-    """Whether ``last`` has the axes of ``conv``, its channels perhaps the sums of lanes side by side."""
-    if len(last.axis) != len(conv.axis):
-        return False
-    lanes, weights = constant_extent(conv.axis[-1]), get_const_tuple(conv.input_tensors[1].shape)
-    extents = [*map(constant_extent, conv.axis[:-1]), lanes // weights[6] if lanes and len(weights) > 6 else lanes]
-    return extents == [constant_extent(axis) for axis in last.axis]
-
-
 def padding_of(anchor: Any) -> Any | None:
     """The operation that pads the anchor's data, or None."""
     return next((t.op for t in anchor.input_tensors if isinstance(t.op, te.ComputeOp) and "pad" in t.op.tag), None)
@@ -361,7 +348,8 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     for tensor in anchor.input_tensors:
         if tensor.op.tag == "conv2d_patches":
             schedule_patches(s, tensor.op)
-    if last is not anchor and not _same_tiles(last, anchor):
+    result = find_anchor(tensors, lambda op: op.name == _PAIRS) or anchor
+    if last is not anchor and not same_shape(last, result):
         schedule_injective_from_existing(s, tensors[0])
         last = anchor
     if last is anchor:

@@ -7,13 +7,14 @@ channels. Every step of the reduction loads ``vectors`` weight registers and bro
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tilewright.target.features import CpuFeatures
 from tilewright.topi.utils import largest_divisor
 
 _LATENCY_COVER = 10  # independent multiply-adds that keep the pipelines full
-MOST_CHUNKS = 5  # of channels in a tile: 5, so that 80 channels are tiles of 5 x 5 and not of 25 x 1 (6 % less time)
+_MOST_CHUNKS = 5  # of channels in a tile: 5, so that 80 channels are tiles of 5 x 5 and not of 25 x 1 (6 % less time)
 _CLEAN_STEPS = 4  # of a sum written out together, from which on LLVM keeps tiles in registers
 _WEIGHT_REUSE = 4.5  # multiply-adds per weight register below which the second-level cache cannot keep up (measured)
 
@@ -88,20 +89,30 @@ def choose_tile(cpu: CpuFeatures, extent: int, vector_counts: list[int], registe
     vector_counts : numbers of channel vectors that a tile may take, such as the divisors of all there are
     registers_per_vector : registers that one channel vector takes
     """
-    candidates = [
-        RegisterTile(spatial, vectors)
-        for vectors in vector_counts
-        for spatial in range(1, min(extent, cpu.vector_registers) + 1)
-        if fits(cpu, RegisterTile(spatial, vectors * registers_per_vector))
-    ] or [RegisterTile(1, min(vector_counts))]
+    candidates = _fitting(cpu, extent, vector_counts, registers_per_vector) or [RegisterTile(1, min(vector_counts))]
     scaled = [RegisterTile(t.spatial, t.vectors * registers_per_vector) for t in candidates]
     costs = [tile_cost(extent, t) for t in scaled]
     return candidates[costs.index(min(costs))]
 
 
+def _fitting(cpu: CpuFeatures, extent: int, vector_counts: list[int], registers_per_vector: int) -> list[RegisterTile]:
+    return [
+        RegisterTile(spatial, vectors)
+        for vectors in vector_counts
+        for spatial in range(1, min(extent, cpu.vector_registers) + 1)
+        if fits(cpu, RegisterTile(spatial, vectors * registers_per_vector))
+    ]
+
+
 def choose_channel_tile(cpu: CpuFeatures, columns: int, chunks: int, registers_per_vector: int = 1) -> RegisterTile:
     """``choose_tile`` for a row of a convolution, of as many of ``chunks`` vectors of channels as divide them."""
-    return choose_tile(cpu, columns, divisors_up_to(chunks, MOST_CHUNKS), registers_per_vector)
+    return choose_tile(cpu, columns, divisors_up_to(chunks, _MOST_CHUNKS), registers_per_vector)
+
+
+def channel_rate(cpu: CpuFeatures, chunks: int, registers_per_vector: int) -> float:
+    """Time of one multiply-add in the best tile of as many of ``chunks`` as divide them, in a row of any length."""
+    tiles = _fitting(cpu, cpu.vector_registers, divisors_up_to(chunks, _MOST_CHUNKS), registers_per_vector)
+    return min((tile_rate(t.spatial, t.vectors * registers_per_vector) for t in tiles), default=math.inf)
 
 
 def packed_rate(cpu: CpuFeatures, rows: int, registers: int) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -26,6 +27,7 @@ from tilewright.relay.type_infer.describe import describe_dim, describe_shape
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.tir.layout import Layout, bijective_layout
 from tilewright.tir.layout import layout as parse_layout
+from tilewright.topi.cpu.conv2d_cost import share_inside
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -137,6 +139,16 @@ def accumulation_dtype(data: Array, out_dtype: str) -> Any:
 def result_dtype(data: Array, out_dtype: str) -> Any:
     """The dtype of the result."""
     return numpy_dtype(out_dtype) if out_dtype else data.dtype
+
+
+def share_computed(attrs: Any, image: Sequence[int], size: Sequence[int], out: Sequence[int]) -> float:
+    """The share of a convolution's products that are not with padding.
+
+    ``image``, ``size``, ``out``: the spatial extents of data, windows and result.
+    """
+    pads = padding_of(attrs.padding, len(size))[: len(size)]
+    sides = zip(image, out, size, ints(attrs.strides), ints(attrs.dilation), pads, strict=True)
+    return math.prod(share_inside(*side) for side in sides)
 
 
 def windows_of(

@@ -23,14 +23,14 @@ from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
-from tilewright.relay.op.nn.conv_common import conv_extent
+from tilewright.relay.op.nn.conv_common import conv_extent, share_computed
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
 from tilewright.relay.op.transform.layout import layout_transform
 from tilewright.target.target import Target
 from tilewright.tir.layout import Layout, layout
 from tilewright.topi.cpu import winograd
-from tilewright.topi.cpu.conv2d_cost import choose_winograd_tile, share_inside
+from tilewright.topi.cpu.conv2d_cost import choose_winograd_tile
 from tilewright.topi.cpu.winograd_forms import TILE_SIZES, Form, winograd_form
 
 OPTION = "relay.conv2d.winograd"
@@ -235,8 +235,7 @@ def winograd_call(inputs: Sequence[RelayExpr], attrs: Any, shape: Sequence[Any],
     out = height + top + bottom - reach[0], width + left + right - reach[1]
     if min(out) < 1:
         return None
-    inside = share_inside(height, out[0], window[0], 1, dilation[0], top)
-    inside *= share_inside(width, out[1], window[1], 1, dilation[1], left)
+    inside = share_computed(attrs, (height, width), window, out)
     dtype = str(inputs[1].data.dtype)
     extents = batch, channels // groups, int(attrs.channels)
     tile = choose_winograd_tile(extents, out, inside, dtype, _TILE_SIZES[level], target, dilation, window, groups)
