@@ -4,6 +4,7 @@ import pytest
 
 from tilewright import topi
 from tilewright.target import Target, features
+from tilewright.topi.cpu.conv2d import channel_block
 from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, divisors_up_to, fits, tile_cost
 
 TARGETS = ["llvm -mcpu=skylake-avx512", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64", "llvm -mtriple=aarch64-linux-gnu"]
@@ -66,28 +67,39 @@ def test_packed_layouts(channels: tuple[int, int], groups: int, expected: tuple[
 
 
 @pytest.mark.parametrize(
-    ("target", "channels", "pairs"),
+    ("target", "channels", "side"),
     [
-        (TARGETS[0], (144, 24), True),  # a register and a half
-        (TARGETS[0], (128, 16), True),  # one register
-        (TARGETS[0], (512, 1000), True),  # blocks of 40: two registers and a half
-        (TARGETS[0], (480, 112), True),  # seven blocks of one
-        (TARGETS[0], (64, 64), False),  # two blocks to a tile
-        (TARGETS[0], (16, 16), False),  # adding up takes what better tiles save
-        (TARGETS[0], (3, 24), False),  # no pairs of inputs
-        (TARGETS[0], (64, 8), False),  # no two registers of pairs
-        ("llvm -mcpu=haswell", (144, 40), True),
-        ("llvm -mcpu=haswell", (144, 16), False),
-        ("llvm -mcpu=nehalem", (144, 40), False),  # without multiply-adds
-        ("llvm -mtriple=aarch64-linux-gnu", (144, 20), False),  # lanes of a register are factors there
-        ("c", (144, 24), False),
+        (TARGETS[0], (144, 24), 2),  # a register and a half
+        (TARGETS[0], (128, 16), 2),  # one register
+        (TARGETS[0], (512, 1000), 2),  # blocks of 40: two registers and a half
+        (TARGETS[0], (480, 112), 2),  # seven blocks of one
+        (TARGETS[0], (64, 64), 1),  # two blocks to a tile
+        (TARGETS[0], (16, 16), 1),  # adding up takes what better tiles save
+        (TARGETS[0], (3, 24), 1),  # no pairs of inputs
+        (TARGETS[0], (64, 8), 4),  # two registers
+        (TARGETS[0], (18, 18), 2),
+        (TARGETS[0], (32, 1), 16),
+        ("llvm -mcpu=haswell", (144, 40), 2),
+        ("llvm -mcpu=haswell", (144, 16), 1),
+        ("llvm -mcpu=haswell", (256, 20), 2),
+        ("llvm -mcpu=nehalem", (144, 40), 1),  # without multiply-adds
+        ("llvm -mtriple=aarch64-linux-gnu", (144, 20), 1),  # lanes of a register are factors there
+        ("c", (144, 24), 1),
     ],
 )
-def test_pairs_of_inputs(target: str, channels: tuple[int, int], pairs: bool) -> None:
+def test_inputs_side_by_side(target: str, channels: tuple[int, int], side: int) -> None:
     found = topi.cpu.conv2d_layouts(*channels, target=Target(target))
     assert found is not None
-    assert found.pairs == pairs
-    assert found.paired_layout == f"OIHW{found.in_block // 2}i{found.out_block}o2i"
+    assert found.side == side
+    if side > 1:
+        assert found.direct_kernel_layout == f"OIHW{found.in_block // side}i{found.out_block}o{side}i"
+
+
+@pytest.mark.parametrize(
+    ("channels", "block"), [(18, 18), (54, 18), (17, 17), (6, 6), (67, 1), (1, 1), (1000, 40), (20, 20), (0, 1)]
+)
+def test_blocks_of_channels(channels: int, block: int) -> None:
+    assert channel_block(channels, 16) == block
 
 
 @pytest.mark.parametrize(("channels", "groups"), [((64, 10), 1), ((16, 32), 16), ((7, 7), 7)])

@@ -40,7 +40,6 @@ from tilewright.relay.transform.common import concrete_shape, open_children, typ
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.target.features import features
 from tilewright.target.target import Target
-from tilewright.topi.cpu.conv2d import block_vectors
 
 # All of them are finite where their operands are 0, and again where their operands are their own results.
 _ELEMENTWISE = frozenset(
@@ -136,10 +135,13 @@ class _Estimate:
         if conv not in self.possible or _is_depthwise(conv):
             return False
         channels, wide = _shape(conv)[1], self.padded(conv)
-        chosen = topi.cpu.conv2d_layouts(_shape(conv.args[1])[1], channels)
-        rate = chosen.out_block / block_vectors(chosen.out_block, self.lanes) if chosen else self.lanes / _UNPACKED
-        work = _multiply_adds(conv)
-        saved = work / rate - work / channels * wide / self.lanes
+        _, in_channels, *window = _shape(conv.args[1])
+
+        def time(channels: int) -> float:
+            chosen = topi.cpu.conv2d_layouts(in_channels, channels, window=math.prod(window))
+            return chosen.time if chosen else _UNPACKED
+
+        saved = _multiply_adds(conv) / self.lanes * (time(channels) - time(wide) * wide / channels)
         pending: list[RelayExpr] = [conv]
         seen: set[RelayExpr] = {conv}
         for value in pending:

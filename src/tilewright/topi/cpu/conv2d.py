@@ -32,6 +32,7 @@ from tilewright.topi.cpu.common import (
     fuse_all,
     inline_injective,
     machine,
+    operations,
     output_tensors,
     vector_lanes,
     worth_threads,
@@ -40,6 +41,7 @@ from tilewright.topi.cpu.conv2d_patches import schedule_patches
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.tiling import (
     RegisterTile,
+    block_vectors,
     channel_rate,
     choose_channel_tile,
     divisors_up_to,
@@ -48,13 +50,14 @@ from tilewright.topi.cpu.tiling import (
     tile_cost,
 )
 from tilewright.topi.nn.conv import inside, output_extent, per_dim
-from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple, largest_divisor
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
 
-_PAIRS = "conv2d_NCHWc_pairs"  # the operation that adds them up
+_ADDED = "conv2d_NCHWc_added"  # the operations that add up lanes
 _MOST_VECTORS = 3  # of a block of channels
 _WORTH_MERGING = 0.97  # of the time: rows are merged below
-_PAIR_COST = 3.0  # vector multiply-adds that adding up the pairs of a vector of results takes
-_WORTH_PAIRS = 0.95  # of the time, below which lanes stand for pairs of channels
+_ADDING_COST = 3.0  # vector multiply-adds that adding up takes, for a vector of results and each lane after the first
+_LONE_REGISTER_COST = 1.4  # a multiply-add takes one value from memory by itself, but no pair
+_WORTH_ADDING = 0.97  # of the time, above which fewer lanes to add up are as good
 _COPY_COST = 4.0  # vector multiply-adds that copying a vector of a window takes
 _WORTH_COLUMNS = 0.9  # of the time, below which tasks of columns are worth running through all weights
 
@@ -63,7 +66,9 @@ _WORTH_COLUMNS = 0.9  # of the time, below which tasks of columns are worth runn
 class Conv2dLayouts:
     """Layouts of a packed convolution, and their block sizes.
 
-    ``pairs``: the direct convolution takes ``paired_layout`` instead of ``kernel_layout``.
+    ``side``: how many inputs' weights lie side by side for each output, in lanes of their own; more than one only in
+    direct convolutions, which take ``direct_kernel_layout`` instead of ``kernel_layout``. ``time``: modelled, of a
+    multiply-add of one channel, in units of the machine's peak; 0 of depthwise convolutions and shared vectors.
     """
 
     data_layout: str
@@ -71,21 +76,30 @@ class Conv2dLayouts:
     out_layout: str
     in_block: int
     out_block: int
-    pairs: bool = False
+    side: int = 1
+    time: float = 0.0
 
     @property
-    def paired_layout(self) -> str:
-        """The kernel's layout with the weights of two inputs side by side, for each output."""
-        return f"OIHW{self.in_block // 2}i{self.out_block}o2i"
+    def direct_kernel_layout(self) -> str:
+        """The kernel's layout in direct convolutions."""
+        if self.side == 1:
+            return self.kernel_layout
+        return f"OIHW{self.in_block // self.side}i{self.out_block}o{self.side}i"
 
 
 def conv2d_layouts(
-    in_channels: int, out_channels: int, groups: int = 1, dtype: str = "float32", target: Target | None = None
+    in_channels: int,
+    out_channels: int,
+    groups: int = 1,
+    dtype: str = "float32",
+    target: Target | None = None,
+    window: int = 1,
 ) -> Conv2dLayouts | None:
     """The layouts that a convolution runs fastest in on ``target``; None when packing does not suit it.
 
-    ``in_channels`` and ``out_channels`` are those of the whole convolution. A depthwise convolution (as many groups
-    as channels, one kernel each) has kernel layout OIHW1i<o>o. Groups of less than a vector share one.
+    ``in_channels`` and ``out_channels`` are those of the whole convolution, ``window`` the elements of its windows. A
+    depthwise convolution (as many groups as channels, one kernel each) has kernel layout OIHW1i<o>o. Groups of less
+    than a vector share one.
     """
     cpu = features(target)
     lanes = cpu.lanes(_bits(dtype))
@@ -103,48 +117,49 @@ def conv2d_layouts(
     even = groups > 1 and in_channels == out_channels and lanes % each == 0 and in_channels % lanes == 0
     if shuffles and even and each < lanes:
         return Conv2dLayouts(f"NCHW{lanes}c", f"OIHW{each}i{lanes}o", f"NCHW{lanes}c", lanes, lanes)
-    in_block = channel_block(in_channels // groups, lanes)
-    out_block = channel_block(out_channels // groups, lanes)
-    if out_block % min(4, lanes):
+    in_block, out_block = channel_block(each, lanes), channel_block(out_channels // groups, lanes)
+    chunks = out_channels // groups // out_block
+    times = _times(cpu, each * window, in_block, chunks, out_block, lanes, most=lanes if shuffles else 1)
+    side = next(side for side in times if _WORTH_ADDING * times[side] <= min(times.values()))
+    if out_block % min(4, lanes) and (not shuffles or (side == 1 and 2 * out_block < lanes)):
         return None
-    kernel_layout, chunks = f"OIHW{in_block}i{out_block}o", out_channels // groups // out_block
-    pairs = shuffles and _pairs_pay(cpu, in_channels // groups, in_block, chunks, out_block, lanes)
-    return Conv2dLayouts(f"NCHW{in_block}c", kernel_layout, f"NCHW{out_block}c", in_block, out_block, pairs)
+    layouts = f"NCHW{in_block}c", f"OIHW{in_block}i{out_block}o", f"NCHW{out_block}c"
+    return Conv2dLayouts(*layouts, in_block, out_block, side, times[side])
 
 
-def _pairs_pay(cpu: CpuFeatures, channels: int, in_block: int, chunks: int, out_block: int, lanes: int) -> bool:
-    """Whether lanes that stand for an output and one of two inputs, added up at the end, make better tiles.
+def _times(
+    cpu: CpuFeatures, products: int, in_block: int, chunks: int, out_block: int, lanes: int, most: int
+) -> dict[int, float]:
+    """Modelled times of a multiply-add, by how many inputs (up to ``most``) a step multiplies in lanes of their own.
 
-    Each of ``chunks`` blocks of ``out_block`` results sums ``channels``. 24 results fill three registers of 16 lanes
-    so, instead of half of the second of two; and those of one or seven registers make tiles of two registers. Only x86
-    broadcasts a pair.
+    Each of ``chunks`` blocks of ``out_block`` results sums so many ``products``. 24 results fill three registers of 16
+    lanes with pairs, instead of half of the second of two; and those of one or seven registers make tiles of two
+    registers. The lanes are added up at the end. Only x86 broadcasts a pair.
     """
 
-    def time(registers: int, results: int) -> float:
-        return channel_rate(cpu, chunks, registers) * registers * lanes / results
+    def time(side: int) -> float:
+        rate = channel_rate(cpu, chunks, side * out_block, lanes)
+        if side > 1 and block_vectors(side * out_block, lanes) == 1:
+            rate *= _LONE_REGISTER_COST
+        return rate + _ADDING_COST * (side - 1) / max(products, 1)
 
-    pairs = block_vectors(2 * out_block, lanes)
-    if cpu.arch != "x86" or not cpu.has_fma or in_block % 2 or pairs == 1:
-        return False
-    adding = _PAIR_COST / channels
-    return time(pairs, 2 * out_block) + adding < _WORTH_PAIRS * time(block_vectors(out_block, lanes), out_block)
+    if cpu.arch != "x86" or not cpu.has_fma:
+        most = 1
+    return {side: time(side) for side in divisors_up_to(lanes, most) if in_block % side == 0}
 
 
 def channel_block(channels: int, lanes: int) -> int:
     """Channels to pack: what fills vectors best, such as 16 of 64 and 40 of 1000 for 16 lanes; the fewest of such.
 
-    A block that is no multiple of the lanes ends in shorter vectors, each of which takes as long as a whole one.
+    A block that is no multiple of the lanes ends in shorter vectors, each of which takes as long as a whole one. Of
+    channels that four do not divide, the block whose pairs fill vectors best, such as 18 of 54.
     """
     unit = min(4, lanes)
-    blocks = [b for b in range(unit, min(channels, _MOST_VECTORS * lanes) + 1, unit) if channels % b == 0]
+    divisors = [block for block in range(1, min(channels, _MOST_VECTORS * lanes) + 1) if channels % block == 0]
+    blocks, times = [block for block in divisors if block % unit == 0], 1
     if not blocks:
-        return largest_divisor(channels, lanes)
-    return min(blocks, key=lambda block: (block_vectors(block, lanes) / block, block))
-
-
-def block_vectors(block: int, lanes: int) -> int:
-    """Vector operations for a block of channels: whole vectors, then ever shorter powers of two."""
-    return block // lanes + (block % lanes).bit_count()
+        blocks, times = divisors, 2
+    return min(blocks, key=lambda block: (block_vectors(times * block, lanes) / block, block), default=1)
 
 
 def _bits(dtype: str) -> int:
@@ -206,14 +221,21 @@ def conv2d_NCHWc(
 
     out = te.compute((n, out_chunks, oh, ow, out_block * side), body, name="conv2d_NCHWc", tag="conv2d_NCHWc")
     _define_config(cfg, out, chunks_per_group, data, kernel, strides)
-    if not pair:
-        return out
+    return _added_up(out, side)
 
-    def added(*index: PrimExpr) -> Any:
-        *position, o = index
-        return sum((out(*position, o * side + i) for i in range(1, side)), start=out(*position, o * side))
 
-    return te.compute((*out.shape[:-1], out_block), added, name=_PAIRS, tag=tag.INJECTIVE)
+def _added_up(sums: te.Tensor, side: int) -> te.Tensor:
+    """The sums of each ``side`` lanes side by side, those of two at a time."""
+    while side > 1:
+        wide, side = sums, side // 2
+        *outer, lanes = get_const_tuple(wide.shape)
+
+        def added(*index: PrimExpr, wide: te.Tensor = wide) -> PrimExpr:
+            *position, o = index
+            return wide(*position, o * 2) + wide(*position, o * 2 + 1)
+
+        sums = te.compute((*outer, lanes // 2), added, name=_ADDED, tag=tag.INJECTIVE)
+    return sums
 
 
 def _define_config(
@@ -235,8 +257,7 @@ def _define_config(
     cfg.define_knob("channels_outer", [True, False])
     if cfg.is_fallback:
         lanes = cpu.lanes(_bits(out.dtype))
-        registers = block_vectors(out_block, lanes)
-        tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), registers)
+        tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), out_block, lanes)
         each = get_const_tuple(kernel.shape)[4]
         if kernel.ndim == 6 and each < in_block:
             # All weights of a position stay in registers, and so do its data and one choice of their lanes.
@@ -290,7 +311,7 @@ def rows_to_merge(
     copying = _COPY_COST / (chunks_per_group * out_block) if copied else 0.0
 
     def cost(rows: int) -> float:
-        tile = choose_channel_tile(cpu, rows * width, chunks_per_group, registers)
+        tile = choose_channel_tile(cpu, rows * width, chunks_per_group, out_block * side, lanes)
         tasks = images * (height // rows) * (out_chunks // tile.vectors)
         idle = -(-tasks // cpu.cores) * cpu.cores / tasks
         rate = tile_cost(rows * width, RegisterTile(tile.spatial, tile.vectors * registers))
@@ -340,16 +361,18 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     s = create_schedule(tensors)
     anchor = find_anchor(tensors, lambda op: op.tag == "conv2d_NCHWc")
     assert anchor is not None
-    inline_injective(s, tensors)
+    added = [op for op in operations(tensors) if op.name == _ADDED]  # the last one first
+    last, result = tensors[0].op, added[0] if added else anchor
+    follows = last is anchor or same_shape(last, result)
+    halves = [op for op in added[1:] if follows]
+    inline_injective(s, tensors, keep=halves)
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
-    last = tensors[0].op
     conv = anchor.output(0)
     for tensor in anchor.input_tensors:
         if tensor.op.tag == "conv2d_patches":
             schedule_patches(s, tensor.op)
-    result = find_anchor(tensors, lambda op: op.name == _PAIRS) or anchor
-    if last is not anchor and not same_shape(last, result):
+    if not follows:
         schedule_injective_from_existing(s, tensors[0])
         last = anchor
     if last is anchor:
@@ -359,11 +382,17 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         accumulators = conv
         s[conv].set_scope("local")
         out = s[last]
-    _schedule_tile(s, cfg, out, accumulators, parallel=worth_threads(anchor, PARALLEL_PRODUCTS))
+    tile_at = _schedule_tile(s, cfg, out, accumulators, parallel=worth_threads(anchor, PARALLEL_PRODUCTS))
+    for op in halves:
+        stage = s[op]
+        stage.set_scope("local")
+        stage.compute_at(out, tile_at)
+        unroll_and_vectorize(stage, list(op.axis[1:-1]), op.axis[-1])
     return s
 
 
-def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators: te.Tensor, parallel: bool) -> None:
+def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators: te.Tensor, parallel: bool) -> IterVar:
+    """Schedule the loops; gives the one in which a tile is computed."""
     n, oc, oh, ow, block = out.op.axis
     oc_outer, oc_inner = cfg["tile_oc"].apply(s, out.op, oc)
     ow_outer, ow_inner = cfg["tile_ow"].apply(s, out.op, ow)
@@ -404,6 +433,7 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     else:  # several groups in a vector: it is loaded once, and for each of a group's channels lanes are picked
         tile.reorder(tow, toc, ici, tblock)
         unroll_and_vectorize(tile, [tow, toc, ici], tblock)
+    return tile_at
 
 
 def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> bool:

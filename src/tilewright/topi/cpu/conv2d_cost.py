@@ -244,7 +244,7 @@ def direct_cost(
     lanes = cpu.lanes(32)
     batch, in_channels, out_channels = channels
     chunks = max(1, out_channels // lanes)
-    tile = choose_channel_tile(cpu, out[1], chunks)
+    tile = choose_channel_tile(cpu, out[1], chunks, lanes, lanes)
     work = window * in_channels * chunks
     products = batch * work * out[0] * out[1] * inside * tile_cost(out[1], tile)
     memory = work * lanes * 4 / _MEMORY_BYTES

@@ -16,7 +16,12 @@ from tilewright.topi.utils import largest_divisor
 _LATENCY_COVER = 10  # independent multiply-adds that keep the pipelines full
 _MOST_CHUNKS = 5  # of channels in a tile: 5, so that 80 channels are tiles of 5 x 5 and not of 25 x 1 (6 % less time)
 _CLEAN_STEPS = 4  # of a sum written out together, from which on LLVM keeps tiles in registers
+_MIXED_REGISTERS = (
+    3  # for copies that LLVM makes in narrower registers: 20 lanes of AVX2 by 3, not 4 (2.5 times as fast)
+)
+_FEW_REGISTERS = 16  # with 32 it makes none
 _WEIGHT_REUSE = 4.5  # multiply-adds per weight register below which the second-level cache cannot keep up (measured)
+_REUSE_LANES = 16  # floats of a register where that was measured
 
 
 @dataclass(frozen=True)
@@ -41,13 +46,17 @@ def step_registers(cpu: CpuFeatures) -> int:
     return 2 if cpu.has("avx") else 3
 
 
-def fits(cpu: CpuFeatures, tile: RegisterTile, added: bool = False) -> bool:
-    """Whether all values of a step have registers of their own; ``added``: weights that are sums of two.
+def fits(cpu: CpuFeatures, tile: RegisterTile, added: bool = False, mixed: bool = False) -> bool:
+    """Whether all values of a step have registers of their own.
 
-    Only x86 adds a value in memory without loading it first.
+    Parameters
+    ----------
+    added : weights are sums of two; only x86 adds a value in memory without loading it first
+    mixed : vectors are not all of the same width, such as 8, 8 and 4 lanes
     """
     weights = tile.vectors * (2 if added and cpu.arch != "x86" else 1)
-    return tile.spatial * tile.vectors + weights + step_registers(cpu) <= cpu.vector_registers
+    spare = _MIXED_REGISTERS if mixed and cpu.vector_registers <= _FEW_REGISTERS else 0
+    return tile.spatial * tile.vectors + weights + step_registers(cpu) + spare <= cpu.vector_registers
 
 
 def steps_to_unroll(cpu: CpuFeatures, tile: RegisterTile, extent: int, most: int) -> int:
@@ -81,38 +90,61 @@ def tile_cost(extent: int, tile: RegisterTile) -> float:
     return cost / extent + (0.05 if rest else 0.0)
 
 
-def choose_tile(cpu: CpuFeatures, extent: int, vector_counts: list[int], registers_per_vector: int = 1) -> RegisterTile:
+def choose_tile(
+    cpu: CpuFeatures, extent: int, vector_counts: list[int], registers_per_vector: int = 1, mixed: bool = False
+) -> RegisterTile:
     """The cheapest tile for ``extent`` positions.
 
     Parameters
     ----------
     vector_counts : numbers of channel vectors that a tile may take, such as the divisors of all there are
     registers_per_vector : registers that one channel vector takes
+    mixed : these are not all of the same width
     """
-    candidates = _fitting(cpu, extent, vector_counts, registers_per_vector) or [RegisterTile(1, min(vector_counts))]
+    candidates = _fitting(cpu, extent, vector_counts, registers_per_vector, mixed)
+    candidates = candidates or [RegisterTile(1, min(vector_counts))]
     scaled = [RegisterTile(t.spatial, t.vectors * registers_per_vector) for t in candidates]
     costs = [tile_cost(extent, t) for t in scaled]
     return candidates[costs.index(min(costs))]
 
 
-def _fitting(cpu: CpuFeatures, extent: int, vector_counts: list[int], registers_per_vector: int) -> list[RegisterTile]:
+def _fitting(
+    cpu: CpuFeatures, extent: int, vector_counts: list[int], registers_per_vector: int, mixed: bool
+) -> list[RegisterTile]:
     return [
         RegisterTile(spatial, vectors)
         for vectors in vector_counts
         for spatial in range(1, min(extent, cpu.vector_registers) + 1)
-        if fits(cpu, RegisterTile(spatial, vectors * registers_per_vector))
+        if fits(cpu, RegisterTile(spatial, vectors * registers_per_vector), mixed=mixed)
     ]
 
 
-def choose_channel_tile(cpu: CpuFeatures, columns: int, chunks: int, registers_per_vector: int = 1) -> RegisterTile:
-    """``choose_tile`` for a row of a convolution, of as many of ``chunks`` vectors of channels as divide them."""
-    return choose_tile(cpu, columns, divisors_up_to(chunks, _MOST_CHUNKS), registers_per_vector)
+def block_vectors(block: int, lanes: int) -> int:
+    """Vector operations for a block of channels: whole vectors, then ever shorter powers of two."""
+    return block // lanes + (block % lanes).bit_count()
 
 
-def channel_rate(cpu: CpuFeatures, chunks: int, registers_per_vector: int) -> float:
-    """Time of one multiply-add in the best tile of as many of ``chunks`` as divide them, in a row of any length."""
-    tiles = _fitting(cpu, cpu.vector_registers, divisors_up_to(chunks, _MOST_CHUNKS), registers_per_vector)
-    return min((tile_rate(t.spatial, t.vectors * registers_per_vector) for t in tiles), default=math.inf)
+def choose_channel_tile(cpu: CpuFeatures, columns: int, chunks: int, block: int, lanes: int) -> RegisterTile:
+    """``choose_tile`` for a row of a convolution, of as many of ``chunks`` blocks of channels as divide them."""
+    counts = divisors_up_to(chunks, _MOST_CHUNKS)
+    return choose_tile(cpu, columns, counts, block_vectors(block, lanes), _is_mixed(block, lanes))
+
+
+def channel_rate(cpu: CpuFeatures, chunks: int, block: int, lanes: int) -> float:
+    """Time of one multiply-add of one channel in the best tile of ``chunks`` blocks, in a row of any length.
+
+    In units of the machine's peak: in two registers of 16 lanes, 24 channels take 1.33 times as long as 32.
+    """
+    registers, counts = block_vectors(block, lanes), divisors_up_to(chunks, _MOST_CHUNKS)
+    tiles = _fitting(cpu, cpu.vector_registers, counts, registers, _is_mixed(block, lanes))
+    reuse = _WEIGHT_REUSE * lanes / _REUSE_LANES
+    rate = min((tile_rate(t.spatial, t.vectors * registers, reuse) for t in tiles), default=math.inf)
+    return rate * registers * lanes / max(block, 1)
+
+
+def _is_mixed(block: int, lanes: int) -> bool:
+    """Whether the vectors of a block are not all of the same width."""
+    return block > lanes and block % lanes > 0
 
 
 def packed_rate(cpu: CpuFeatures, rows: int, registers: int) -> float:

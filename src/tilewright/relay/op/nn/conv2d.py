@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,7 +95,8 @@ def _alter(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_t
     if any(known(d) is None for d in (*data[1:], *weight)):
         return None
     channels_in, channels_out, *size = (int(known(d) or 0) for d in (data[1], weight[0], *weight[2:]))
-    chosen = topi.cpu.conv2d_layouts(channels_in, channels_out, int(attrs.groups), tinfos[0].dtype, target)
+    dtype, window = tinfos[0].dtype, math.prod(size)
+    chosen = topi.cpu.conv2d_layouts(channels_in, channels_out, int(attrs.groups), dtype, target, window)
     if chosen is None:
         return None
     depthwise = is_depthwise(attrs, data)
@@ -106,11 +108,11 @@ def _alter(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_t
         kernel_layout=chosen.kernel_layout,
         out_layout=chosen.out_layout,
     )
-    if not depthwise and attrs.out_dtype in ("", tinfos[0].dtype):
+    if not depthwise and attrs.out_dtype in ("", dtype):
         fast = winograd_call(inputs, packed, [known(data[0]), *(known(d) for d in data[1:])], target)
         if fast is not None:
             return fast
-    return call(name, inputs, packed.replace(kernel_layout=chosen.paired_layout) if chosen.pairs else packed)
+    return call(name, inputs, packed.replace(kernel_layout=chosen.direct_kernel_layout))
 
 
 class Conv2D(Conv):

@@ -1,7 +1,8 @@
-"""Convolutions whose lanes stand for pairs of an output and one of two inputs."""
+"""Convolutions whose lanes stand for an output and one of several inputs, and blocks of any number of channels."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,21 @@ CASES = [
     (1, 4, 12, 1, 1, 1, 1, 0, 1, 1),
     (1, 32, 8, 28, 28, 1, 1, 0, 1, 1),
     (1, 512, 1000, 1, 5, 1, 1, 0, 1, 1),
+    (1, 18, 18, 6, 11, 3, 1, 1, 1, 1),
+    (1, 54, 17, 5, 7, 1, 1, 0, 1, 1),
+    (2, 32, 1, 9, 17, 1, 1, 0, 1, 1),
+    (1, 64, 3, 8, 8, 3, 1, 1, 1, 1),
+    (1, 7, 9, 5, 6, 3, 2, 1, 1, 1),
+    (1, 36, 30, 4, 9, 1, 1, 0, 1, 2),
+    (1, 48, 34, 7, 7, 5, 1, 2, 1, 1),
+]
+
+ENDINGS = [
+    *((2, ending) for ending in ("none", "residual", "transposed")),
+    (4, "residual"),
+    (8, "transposed"),
+    (8, "none"),
+    (16, "residual"),
 ]
 
 
@@ -38,14 +54,22 @@ def outputs_of(func: Any, target: str, **inputs: np.ndarray) -> np.ndarray:
     return module.get_output(0).numpy()
 
 
+def take(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many inputs side by side as divide a block, at most so many."""
+    choice = "tilewright.topi.cpu.conv2d._times"
+    monkeypatch.setattr(choice, lambda cpu, products, in_block, *_, **__: {math.gcd(most, in_block): 1.0})
+
+
 @pytest.mark.parametrize("target", TARGETS.values())
 @pytest.mark.parametrize("shape", CASES, ids=str)
-@pytest.mark.parametrize("ending", ["none", "residual", "transposed"])
-def test_pairs(shape: tuple[int, ...], target: str, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("side", "ending"), ENDINGS)
+def test_sums_of_lanes(
+    shape: tuple[int, ...], target: str, side: int, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Also with what follows on the tile, and with what does not."""
     if not runs_here(target):
         pytest.skip("this processor cannot run the code")
-    monkeypatch.setattr("tilewright.topi.cpu.conv2d._pairs_pay", lambda cpu, channels, in_block, *_: in_block % 2 == 0)
+    take(side, monkeypatch)
     batch, channels, results, height, width, kernel, stride, padding, dilation, groups = shape
     data, weight = random(batch, channels, height, width), random(results, channels // groups, kernel, kernel)
     options = {"padding": padding, "dilation": dilation, "groups": groups}
@@ -82,8 +106,9 @@ def test_merged_rows_and_copied_windows_of_pairs() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-def test_other_dtypes(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.topi.cpu.conv2d._pairs_pay", lambda cpu, channels, in_block, *_: in_block % 2 == 0)
+@pytest.mark.parametrize("side", [2, 4])
+def test_other_dtypes(dtype: str, side: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    take(side, monkeypatch)
     data, weight = random(1, 32, 5, 7), random(24, 32, 1, 1)
     x = relay.var("x", shape=data.shape)
     narrow, kernel = relay.cast(x, dtype), relay.cast(relay.const(weight), dtype)
