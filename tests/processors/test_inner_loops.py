@@ -100,3 +100,11 @@ def test_short_sums_are_not_written_out(inputs: int) -> None:
     for loop in product_loops(assembly(body, params, "llvm -mcpu=haswell -num-cores=2")):
         assert len(loop.products) <= 8 * 12
         assert not loop.stack_accesses
+
+
+@pytest.mark.parametrize("outputs", [20, 60])
+def test_blocks_that_end_in_a_narrower_vector_stay_in_registers(outputs: int) -> None:
+    """LLVM copies broadcast values to narrower registers in AVX2 code, and has to have some for them."""
+    body, params = convolution(256, outputs, 14, 1)
+    for loop in product_loops(assembly(body, params, TARGETS["AVX2"])):
+        assert not loop.stack_accesses

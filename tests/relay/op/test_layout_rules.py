@@ -26,6 +26,10 @@ def conv(x: Any, weight: np.ndarray = W1, **options: Any) -> Any:
     return relay.nn.conv2d(x, const(weight), padding=pads, **options)
 
 
+def prelu(x: Any) -> Any:
+    return relay.where(relay.less(x, relay.const(np.float32(0))), relay.multiply(x, const(VECTOR)), x)
+
+
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "convolutions": lambda x: conv(relay.nn.relu(conv(x)), W2),
     "depthwise": lambda x: conv(conv(conv(x), W3, groups=16)),
@@ -74,6 +78,9 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "softmax": lambda x: relay.nn.softmax(conv(x), 1),
     "reshape": lambda x: relay.nn.dense(relay.nn.batch_flatten(conv(x)), const(random(32, 1024))),
     "where": lambda x: relay.where(relay.greater(conv(x), const(SCALAR)), conv(x), x),
+    "where with a slope for each channel": lambda x: conv(prelu(conv(x))),
+    "where with a scalar": lambda x: conv(relay.where(relay.less(conv(x), const(SCALAR)), const(SCALAR), conv(x))),
+    "where with a plane": lambda x: conv(relay.where(const(PLANE > 0), conv(x), relay.multiply(x, const(VECTOR)))),
     "transposed": lambda x: conv(relay.nn.conv2d_transpose(conv(x), const(W1), padding=(1, 1), kernel_layout="IOHW")),
     "groups": lambda x: conv(conv(conv(x), random(16, 8, 3, 3), groups=2)),
 }
@@ -122,7 +129,8 @@ def transforms(name: str, how: str = "llvm -mcpu=core-avx2") -> int:
     "name",
     ["convolutions", "depthwise", "residual", "a vector per channel", "a vector on the left", "a scalar", "all ones",
      "bias_add", "clip and cast", "max_pool2d", "avg_pool2d", "global_avg_pool2d", "pad", "concatenate", "groups",
-     "strided_slice of space", "strided_slice of whole blocks", "strided_slice of a block and space", "upsampling"],
+     "strided_slice of space", "strided_slice of whole blocks", "strided_slice of a block and space", "upsampling",
+     "where with a slope for each channel"],
 )  # fmt: skip
 def test_the_packed_layout_is_carried_from_the_first_convolution_to_the_last(name: str) -> None:
     assert transforms(name) <= 2

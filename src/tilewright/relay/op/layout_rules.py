@@ -50,29 +50,21 @@ def elementwise(
 def broadcast(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """The input of more dimensions chooses; a smaller one is lined up with its last dimensions."""
+    """The input of most dimensions chooses; a smaller one is lined up with its last dimensions."""
     layouts = list(new_in_layouts or old_in_layouts)
     ranks = [len(t.shape) if isinstance(t, TensorType) else 0 for t in old_in_types]
-    undefined = InferCorrectLayoutOutput([UNDEFINED] * len(layouts), [UNDEFINED], attrs)
-    if not any(layouts):
-        return undefined
-    if not all(layouts):
-        given = 0 if layouts[0] else 1
-        other = 1 - given
-        if ranks[given] < ranks[other]:
-            return undefined
-        chosen = layouts[given]
-        if ranks[other] and chosen.is_primal:
-            layouts[other] = chosen.sub_layout(ranks[given] - ranks[other], ranks[other])
-            return InferCorrectLayoutOutput(layouts, [chosen], attrs)
-        source = old_in_layouts[given] if old_in_layouts[given] else chosen.to_primal()
-        tail = source.sub_layout(ranks[given] - ranks[other], ranks[other])
-        layouts[other] = _fit(chosen, tail, old_in_types[other]) if ranks[other] else UNDEFINED
-        return InferCorrectLayoutOutput(layouts, [chosen], attrs)
-    large = 0 if _weight(layouts[0], old_in_types[0]) >= _weight(layouts[1], old_in_types[1]) else 1
+    given = [i for i, item in enumerate(layouts) if item]
+    large = max(given, key=lambda i: _weight(layouts[i], old_in_types[i]), default=0)
+    if not given or (len(given) < len(layouts) and ranks[large] < max(ranks)):
+        return InferCorrectLayoutOutput([UNDEFINED] * len(layouts), [UNDEFINED], attrs)
     chosen = layouts[large]
-    for index in range(2):
-        layouts[index] = chosen if index == large else _fit(chosen, old_in_layouts[index], old_in_types[index])
+    source = old_in_layouts[large] if old_in_layouts[large] else chosen.to_primal()
+    for i, rank in enumerate(ranks):
+        if i in given:
+            layouts[i] = chosen if i == large else _fit(chosen, old_in_layouts[i], old_in_types[i])
+        elif rank:
+            tail = (chosen if chosen.is_primal else source).sub_layout(ranks[large] - rank, rank)
+            layouts[i] = tail if chosen.is_primal else _fit(chosen, tail, old_in_types[i])
     return InferCorrectLayoutOutput(layouts, [chosen], attrs)
 
 

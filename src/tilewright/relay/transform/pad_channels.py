@@ -43,7 +43,21 @@ from tilewright.target.target import Target
 
 # All of them are finite where their operands are 0, and again where their operands are their own results.
 _ELEMENTWISE = frozenset(
-    {"add", "subtract", "multiply", "maximum", "minimum", "clip", "nn.relu", "nn.leaky_relu", "sigmoid", "tanh"}
+    {
+        "add",
+        "subtract",
+        "multiply",
+        "maximum",
+        "minimum",
+        "clip",
+        "nn.relu",
+        "nn.leaky_relu",
+        "sigmoid",
+        "tanh",
+        "less",
+        "greater",
+        "where",
+    }
 )
 _POOLS = frozenset({"nn.max_pool2d", "nn.avg_pool2d", "nn.global_max_pool2d", "nn.global_avg_pool2d"})
 _UNPACKED = 2  # how much slower a convolution is whose channels are not packed

@@ -15,12 +15,13 @@ from tilewright.topi.cpu.common import (
     inline_injective,
     machine,
     output_tensors,
+    vector_lanes,
     worth_threads,
 )
 from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.conv2d_plain import schedule_conv_direct
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import even_tile
+from tilewright.topi.cpu.tiling import block_vectors, even_tile
 from tilewright.topi.utils import get_const_tuple
 
 _MOST_ROWS = 8  # of a band: the rows at both ends are read twice
@@ -42,13 +43,13 @@ def depthwise_conv2d_NCHWc(
 ) -> te.Tensor:
     """``topi.nn.depthwise_conv2d_NCHWc``: data (n, C, h, w, c), kernel (C, 1, kh, kw, 1, c)."""
     out = nn.depthwise_conv2d_NCHWc(data, kernel, strides, padding, dilation, layout, out_layout, out_dtype)
-    rows, columns, window = (
-        d if isinstance(d, int) else 1 for d in get_const_tuple((*out.shape[2:4], kernel.shape[3]))
+    rows, columns, block, window = (
+        d if isinstance(d, int) else 1 for d in get_const_tuple((*out.shape[2:], kernel.shape[3]))
     )
     cfg.define_split("tile_oh", max(rows, 1), num_outputs=2, max_factor=32)
     cfg.define_split("tile_ow", max(columns, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
     if cfg.is_fallback:
-        band, tile = window_tile(rows, columns, window)
+        band, tile = window_tile(rows, columns, window, block_vectors(block, vector_lanes(out.dtype)))
         cfg["tile_oh"], cfg["tile_ow"] = SplitEntity([-1, band]), SplitEntity([-1, tile])
     return out
 
@@ -80,9 +81,12 @@ def schedule_depthwise_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     return s
 
 
-def window_tile(rows: int, columns: int, window: int) -> tuple[int, int]:
-    """Rows of a band and columns of a tile for a result of ``rows`` x ``columns``, of windows ``window`` wide."""
-    return _band_height(max(rows, 1)), _tile_width(columns, window)
+def window_tile(rows: int, columns: int, window: int, vectors: int = 1) -> tuple[int, int]:
+    """Rows of a band and columns of a tile for a result of ``rows`` x ``columns``, of windows ``window`` wide.
+
+    ``vectors``: registers that a block of channels takes.
+    """
+    return _band_height(max(rows, 1)), _tile_width(columns, window, vectors)
 
 
 def schedule_windows(out: te.Stage, accumulators: te.Stage, tile: tuple[int, int], parallel: bool) -> None:
@@ -124,9 +128,9 @@ def _band_height(rows: int) -> int:
     return max([d for d in fitting if rows // d % 2 == 0] or fitting)
 
 
-def _tile_width(columns: int, window: int) -> int:
+def _tile_width(columns: int, window: int, vectors: int) -> int:
     """Positions of a row to work on at a time: tiles of like size, each with registers to spare for what it loads."""
-    most = machine().vector_registers // 2
+    most = max(1, machine().vector_registers // 2 // vectors)
     return even_tile(columns, min(most, 8) if window <= _NARROW else most)
 
 

@@ -15,7 +15,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const, scalar_value
-from tilewright.relay.op import relations
+from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, dims
 from tilewright.relay.op.definition import OpDef, OpPattern, declare
 from tilewright.relay.op.families import Array, Elementwise
@@ -198,6 +198,8 @@ class Where(OpDef):
     name = "where"
     inputs = ("condition", "x", "y")
     pattern = OpPattern.BROADCAST
+
+    infer_correct_layout = staticmethod(layout_rules.broadcast)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
