@@ -68,20 +68,56 @@ def test_causal_mask(q: int) -> None:
     check(*operands(1, 9, q, 21, 8, 8), mask=mask)
 
 
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
 @pytest.mark.parametrize("q", [1, 10])
-def test_a_row_of_the_most_negative_number_is_uniform_and_one_of_minus_infinity_is_undefined(q: int) -> None:
+def test_a_row_of_the_most_negative_number_is_uniform_and_one_of_minus_infinity_is_undefined(
+    q: int, target: str
+) -> None:
     query, key, value = operands(1, 2, q, 21, 8, 8)
     lowest = np.full((1, 1, 1, 21), np.finfo("float32").min, "float32")
-    found = check(query, key, value, lowest)
+    found = check(query, key, value, lowest, target)
     np.testing.assert_allclose(found[0, 0], value[0].mean(1), rtol=1e-5, atol=1e-6)
     mask = np.full((1, 1, 1, 21), -np.inf, "float32")
-    assert np.isnan(check(query, key, value, mask)).all()
+    assert np.isnan(check(query, key, value, mask, target)).all()
 
 
+GROUPS = [
+    (1, 8, 67, 64, 16, 16),  # groups of tiles, and a last one with whole tiles, a partial one and some that are missing
+    (1, 9, 50, 113, 8, 48),  # the last block of keys has fewer vectors than the others
+    (8, 1, 101, 97, 13, 33),
+    (1, 2, 401, 31, 8, 16),  # groups in parallel
+    (1, 1, 40, 1101, 64, 64),  # keys and values packed in parallel
+    (3, 3, 4, 1, 5, 7),
+    (1, 8, 128, 50, 80, 80),
+]
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
+@pytest.mark.parametrize("shape", GROUPS)
+@pytest.mark.parametrize("masked", [False, True])
+def test_groups_of_tiles(shape: tuple[int, ...], masked: bool, target: str) -> None:
+    check(*operands(*shape), mask=random(1, 1, *shape[2:4], seed=3) if masked else None, target=target)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
+@pytest.mark.parametrize("q", [1, 10])
+def test_tiny_powers_are_zero_and_nan_spreads_along_its_row(q: int, target: str) -> None:
+    query, key, value = operands(1, 2, q, 21, 8, 8)
+    mask = np.zeros((1, 1, q, 21), "float32")
+    mask[..., 3:12] = -np.geomspace(80, 3e38, 9)  # 2**x from a normal number to far below the smallest one
+    mask[..., 12] = -np.inf
+    value[:, :, 8:13] = 1e30  # what even a tiny power would show in
+    check(query, key, value, mask, target)
+    query[0, 1, 0] = np.nan
+    found = check(query, key, value, mask, target)
+    assert np.isnan(found[0, 0, 1]).all() and np.isfinite(found[0, :, 0]).all()
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
 @pytest.mark.parametrize("q", [2, 10])
-def test_large_scores_do_not_overflow(q: int) -> None:
+def test_large_scores_do_not_overflow(q: int, target: str) -> None:
     query, key, value = operands(1, 2, q, 19, 8, 8)
-    check(query * 300, key * 300, value)
+    check(query * 300, key * 300, value, target=target)
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 0, 3, 4, 5), (0, 2, 5, 3, 4, 5), (1, 2, 5, 3, 4, 0)])
