@@ -24,9 +24,10 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import GE, GT, LE, LT, And, Call, IntImm, PrimExpr
 from tilewright.ir.transform import Pass
 from tilewright.tir.expr import Load, Ramp, Shuffle, Var
+from tilewright.tir.functor import ExprVisitor, StmtMutator
 from tilewright.tir.stmt import For, ForKind, IfThenElse, LetStmt, Stmt, Store, seq
 from tilewright.tir.transform.common import body_pass
-from tilewright.tir.visitor import StmtMutator, post_order_visit, substitute, uses_var
+from tilewright.tir.visitor import substitute, uses_var
 
 _TILE_BYTES = 16  # of a row of a tile
 _LEAST_STRIDE = 5  # rows closer together overlap in a register: code generators pick their lanes from whole ones
@@ -92,22 +93,52 @@ def _columns(load: Load, first: PrimExpr) -> tuple[list[tuple[Var, PrimExpr]], l
     return defined, registers
 
 
+def _guarded(body: Stmt) -> tuple[PrimExpr | None, Stmt]:
+    """The condition under which ``body`` is a store of a value that reads memory, and that store."""
+    condition: PrimExpr | None = None
+    if isinstance(body, IfThenElse) and body.else_case is None:
+        condition, body = body.condition, body.then_case
+    if isinstance(body, Store) and isinstance(body.value, Call) and _is_choice(body.value):
+        holds, value, _ = body.value.args
+        condition = holds if condition is None else And(condition, holds)
+        body = body.replace(value=value)
+    return condition, body
+
+
+def _is_choice(e: Call) -> bool:
+    return getattr(e.op, "name", "") == "tir.if_then_else"
+
+
+class _Unconditional(ExprVisitor):
+    """Finds the loads that happen whatever is chosen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[Load] = []
+
+    def visit_load(self, e: Load) -> None:
+        self.found.append(e)
+        super().visit_load(e)
+
+    def visit_call(self, e: Call) -> None:
+        if _is_choice(e):
+            self.visit_expr(e.args[0])
+        else:
+            super().visit_call(e)
+
+
 class _Transpose(StmtMutator):
     def visit_for(self, s: For) -> Stmt:
         new = super().visit_for(s)
         assert isinstance(new, For)
-        body: Stmt = new.body
-        condition: PrimExpr | None = None
-        if isinstance(body, IfThenElse) and body.else_case is None:
-            condition = body.condition
-            body = body.then_case
+        condition, body = _guarded(new.body)
         if new.kind != ForKind.SERIAL or not isinstance(new.extent, IntImm) or not isinstance(body, Store):
             return new
         if condition is not None and not _same_at_both_ends(condition, new.loop_var):
             return new
-        found: list[Load] = []
-        post_order_visit(body, lambda e: found.append(e) if isinstance(e, Load) else None)
-        loads = [load for load in found if _is_column(load, new.loop_var, body)]
+        unconditional = _Unconditional()
+        unconditional.visit_expr(body.value)
+        loads = [load for load in unconditional.found if _is_column(load, new.loop_var, body)]
         widths = {_width(load) for load in loads}
         if len(widths) != 1 or new.extent.value < max(widths):
             return new

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.arith import Analyzer, detect_linear_equation
+from tilewright.ir import dtype as dt
 from tilewright.ir.prim_expr import Call, FloorMod, IntImm, PrimExpr, Var
-from tilewright.ir.prim_ops import is_const_int
 from tilewright.te.operation import producer_loads
-from tilewright.tir.expr import IterVar
+from tilewright.te.schedule.stage import AttachType
+from tilewright.tir.expr import IterVar, ProducerLoad
+from tilewright.tir.functor import ExprVisitor
 from tilewright.tir.visitor import free_vars, post_order_visit, substitute
 from tilewright.topi import tag
 from tilewright.topi.cpu.common import (
     PARALLEL_WORK,
     constant_extent,
     create_schedule,
+    element_count,
     evaluates_functions,
     fuse_all,
     inline_injective,
+    machine,
     operations,
     output_tensors,
     split_vector,
     vector_lanes,
 )
+from tilewright.topi.cpu.strides import Nest, strided_loops
+from tilewright.topi.utils import largest_divisor
 
 _MIN_ROWS = 8  # outer iterations that suffice to occupy the threads
 _MANY_ROWS = 32  # outer iterations that occupy the threads evenly
 _SQUARE = 16  # rows of a square of a transposition: as many floats as a cache line holds
+_TURNED = 4  # rows of a tile that registers turn (``tir.transform.transpose_loads``), of 4 bytes an element
+_SHORT = 4 * _SQUARE  # rows that are written in turns, each on from where it was left: measured, for 37 to 64 rows
 _SQUARE_WORK = 4096  # elements from which the order of a transposition matters
 _MAX_LOADS = 32  # of a fused computation, as many reads are looked at
 
@@ -76,36 +84,29 @@ def _used(exprs: Any, names: set[Var]) -> bool:
     return any(v in names for e in exprs if isinstance(e, PrimExpr) for v in free_vars(e))
 
 
-def transposed_axis(op: Any) -> tuple[IterVar, int | None] | None:
-    """The output axis along which ``op`` reads memory in order, when that is not the innermost one.
+class _ValuesUse(ExprVisitor):
+    """Finds the variables that a value depends on by more than what is read where."""
 
-    None when the innermost axis is read in order, or nothing is known. The second value is the length of the runs
-    that are contiguous, such as 16 for ``A[c // 16, w, c % 16]``, where the whole axis is not.
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[Var] = set()
+
+    def visit_var(self, e: Var) -> None:
+        self.found.add(e)
+
+    def visit_producer_load(self, e: ProducerLoad) -> None:
+        pass
+
+
+def _outer_loads(
+    op: Any, bordered: set[Var] | None = None, tested: set[Var] | None = None, kept: Collection[Any] = ()
+) -> list[tuple[te.Tensor, tuple[PrimExpr, ...]]]:
+    """What is read from memory, and where, in the axes of ``op``; inlined operations are looked through.
+
+    ``bordered`` takes the axes on which conditions depend that are marked likely, such as those of padding; ``tested``
+    those on which values depend by more than what is read. The operations ``kept`` are not looked through.
     """
-    inner = op.axis[-1].var
-    analyzer = Analyzer()
-    for iv in op.axis:
-        analyzer.bind(iv.var, iv.dom)
-    for load in _outer_loads(op):
-        index = analyzer.simplify(load[-1])
-        used_elsewhere = any(inner in free_vars(i) for i in load[:-1])
-        if inner in free_vars(index) or not used_elsewhere:
-            continue
-        for iv in op.axis[:-1]:
-            coefficient = detect_linear_equation(index, [iv.var])
-            if len(coefficient) and is_const_int(coefficient[0], 1):
-                return iv, None
-            if isinstance(index, FloorMod) and index.a is iv.var and isinstance(index.b, IntImm):
-                return iv, int(index.b)
-    return None
-
-
-def _outer_loads(op: Any, bordered: set[Var] | None = None) -> list[tuple[PrimExpr, ...]]:
-    """Indices, in the axes of ``op``, of everything that is read from memory; inlined operations are looked through.
-
-    ``bordered`` takes the axes on which conditions depend that are marked likely, such as those of padding.
-    """
-    found: list[tuple[PrimExpr, ...]] = []
+    found: list[tuple[te.Tensor, tuple[PrimExpr, ...]]] = []
     pending: list[tuple[Any, dict[Var, PrimExpr]]] = [(op, {})]
 
     def note(node: Any) -> None:
@@ -116,13 +117,17 @@ def _outer_loads(op: Any, bordered: set[Var] | None = None) -> list[tuple[PrimEx
         current, mapping = pending.pop()
         for value in current.body:
             post_order_visit(value, note)
+            if tested is not None:
+                uses = _ValuesUse()
+                uses.visit_expr(value)
+                tested.update(v for used in uses.found for v in free_vars(mapping.get(used, used)))
         for load in producer_loads(current.body):
             indices = tuple(substitute(i, mapping) for i in load.indices) if mapping else load.indices
             producer = load.producer.op
-            if isinstance(producer, te.ComputeOp) and tag.is_injective(producer.tag):
+            if isinstance(producer, te.ComputeOp) and tag.is_injective(producer.tag) and producer not in kept:
                 pending.append((producer, {iv.var: i for iv, i in zip(producer.axis, indices, strict=True)}))
             elif indices:
-                found.append(indices)
+                found.append((load.producer, indices))
     return found
 
 
@@ -132,7 +137,7 @@ def _period(op: Any) -> int | None:
     extent = constant_extent(axis)
     periods = {
         int(index.b)
-        for load in _outer_loads(op)
+        for _, load in _outer_loads(op)
         for index in load
         if isinstance(index, FloorMod) and index.a is axis.var and isinstance(index.b, IntImm)
     }
@@ -140,20 +145,145 @@ def _period(op: Any) -> int | None:
     return period if period and extent and extent % period == 0 else None
 
 
-def _schedule_transposed(stage: te.Stage, axis: IterVar, run: int | None, dtype: str, parallel: bool) -> None:
-    """Work in small squares of the transposed axis and the innermost one, so that cache lines are used whole."""
-    inner = stage.op.axis[-1]
-    others = [a for a in stage.op.axis if a is not axis and a is not inner]
-    outer, rows = stage.split(axis, factor=run or _SQUARE)
-    extent = constant_extent(inner)
-    blocks, vector = split_vector(stage, inner, extent, vector_lanes(dtype))
-    if vector is None or vector is blocks:
-        stage.reorder(*others, outer, rows, blocks)
-    else:
-        stage.reorder(*others, outer, blocks, rows, vector)
-    fused = fuse_all(stage, [*others, outer])
-    if parallel and fused is not None:
+def _joined_loops(stage: te.Stage, nest: Nest) -> list[tuple[IterVar, int]]:
+    """The loops of ``nest``, made of the axes of ``stage``, with their extents."""
+    parts: list[IterVar] = []
+    for axis, extents in zip(stage.op.axis, nest.cuts, strict=True):
+        inner: list[IterVar] = []
+        for extent in reversed(extents[1:]):
+            axis, part = stage.split(axis, factor=extent)
+            inner.append(part)
+        parts += [axis, *reversed(inner)]
+    loops = []
+    for loop in nest.loops:
+        joined = fuse_all(stage, parts[: loop.parts])
+        assert joined is not None
+        loops.append((joined, loop.extent))
+        parts = parts[loop.parts :]
+    return loops
+
+
+def _turned_loop(nest: Nest) -> int | None:
+    """The number of the loop along which memory is read in order, where that is not the innermost one."""
+    last = len(nest.loops) - 1
+    for strides in zip(*(loop.strides for loop in nest.loops), strict=True):
+        if strides[last] not in (None, 0, 1) and 1 in strides:
+            return strides.index(1)
+    return None
+
+
+def _schedule_rows(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) -> None:
+    """Vectors along the innermost loop; pieces shorter than a vector are written out, to fill one."""
+    *outer, (row, extent) = _joined_loops(stage, nest)
+    lanes = vector_lanes(dtype)
+    blocks, vector = split_vector(stage, row, extent, lanes)
+    if vector is not None and vector is not blocks:
+        outer.append((blocks, -(-extent // lanes)))
+    elif outer and extent * outer[-1][1] <= 2 * lanes:
+        stage.unroll(outer.pop()[0])
+    if parallel:
+        _share_out(stage, outer)
+
+
+def _share_out(stage: te.Stage, loops: Sequence[tuple[IterVar, int]]) -> None:
+    """Run the outermost of ``loops`` in parallel, joined as far as it takes for enough iterations.
+
+    The innermost one stays apart if it can: joined, it would take the others' indices anew in every iteration.
+    """
+    count, iterations = 0, 1
+    while count < len(loops) and iterations < (_MANY_ROWS if count < len(loops) - 1 else _MIN_ROWS):
+        iterations *= loops[count][1]
+        count += 1
+    fused = fuse_all(stage, [loop for loop, _ in loops[:count]])
+    if fused is not None:
         stage.parallel(fused)
+
+
+def _schedule_turned(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) -> None:
+    """Work in small tiles of a loop that reads memory in order and the innermost one, which writes it in order.
+
+    A long loop takes squares, so that cache lines are used whole. A short one, such as the packed channels of a layout,
+    is cut in as many rows as registers turn at once: rows of the result are written one after the other.
+    """
+    turned = _turned_loop(nest)
+    assert turned is not None
+    *others, (row, width) = _joined_loops(stage, nest)
+    rows, height = others.pop(turned)
+    lanes = min(vector_lanes(dtype), 1 << (width.bit_length() - 1))
+    blocks, vector = split_vector(stage, row, width, lanes)
+    within = [] if vector is None else [vector]
+    columns = [] if vector is blocks else [blocks]
+    if height > _SHORT:
+        outer, rows = stage.split(rows, factor=_SQUARE)
+        if height % _SQUARE:
+            stage.pragma(outer, "loop_partition_hint", 1)
+        others.append((outer, -(-height // _SQUARE)))
+    else:
+        read_bytes = max(height, _SQUARE) * lanes * dt.nbytes(dtype)  # by a vector of columns
+        if columns and width % lanes == 0:
+            chunk = largest_divisor(width // lanes, max(1, machine().l1_bytes // 2 // read_bytes))
+            outer, blocks = stage.split(blocks, factor=chunk)
+            others.insert(0, (outer, width // lanes // chunk))
+            columns = [blocks]
+        if height % _TURNED == 0:
+            outer, rows = stage.split(rows, factor=_TURNED)
+            others.append((outer, height // _TURNED))
+    stage.reorder(*(loop for loop, _ in others), *columns, rows, *within)
+    if parallel:
+        _share_out(stage, others)
+
+
+def _in_order(nest: Nest) -> bool:
+    """Whether the innermost loop reads memory in order."""
+    return all(stride in (0, 1) for stride in nest.loops[-1].strides)
+
+
+def _turns(nest: Nest) -> bool:
+    """Whether registers can turn what is read."""
+    turned = _turned_loop(nest)
+    return turned is not None and min(nest.loops[turned].extent, nest.loops[-1].extent) >= _TURNED
+
+
+def _schedule_strided(stage: te.Stage, dtype: str, parallel: bool, kept: Collection[Any]) -> bool:
+    """Schedule what reads memory in strides that the axes do not show as they are; False when there is nothing such."""
+    axes, tested = list(stage.op.axis), set[Var]()
+    nest = strided_loops(axes, _outer_loads(stage.op, tested=tested, kept=kept), tested)
+    if nest is None:
+        return False
+    if _turns(nest):
+        _schedule_turned(stage, nest, dtype, parallel)
+        return True
+    known = _product([constant_extent(a) for a in axes[-fusable_suffix(stage.op) :]])
+    if _in_order(nest) and nest.exact and not tested and known != nest.loops[-1].extent:
+        _schedule_rows(stage, nest, dtype, parallel)
+        return True
+    return False
+
+
+def _stop_over(op: Any) -> Any | None:
+    """An operation before ``op`` to keep in memory, when elements come from far apart without it, and not with it.
+
+    Channels that are shuffled between two packed layouts come from all over the packed data, but in order from the
+    plain data in between; so do packed elements of a resized image, which is then turned.
+    """
+
+    def easy(nest: Nest | None) -> bool:
+        return nest is not None and (_in_order(nest) or _turns(nest))
+
+    work = element_count(op.output(0))
+    if work is None or work < _SQUARE_WORK or easy(strided_loops(op.axis, _outer_loads(op))):
+        return None
+    for other in operations([op.output(0)]):
+        if (
+            other is not op
+            and isinstance(other, te.ComputeOp)
+            and tag.is_injective(other.tag)
+            and element_count(other.output(0)) == work
+            and easy(strided_loops(op.axis, _outer_loads(op, kept=[other])))
+            and easy(strided_loops(other.axis, _outer_loads(other)))
+        ):
+            return other
+    return None
 
 
 def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Schedule:
@@ -168,9 +298,8 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
         return s
     stage = s[out]
     work = _product(extents)
-    transposed = transposed_axis(stage.op) if work is not None and work >= _SQUARE_WORK else None
-    if transposed is not None and min(constant_extent(transposed[0]) or 0, extents[-1] or 0) >= _SQUARE // 2:
-        _schedule_transposed(stage, *transposed, out.dtype, parallel=work is None or work >= PARALLEL_WORK)
+    kept = {each.op for each in s.stages if each.attach_type is not AttachType.INLINE}
+    if work is not None and work >= _SQUARE_WORK and _schedule_strided(stage, out.dtype, work >= PARALLEL_WORK, kept):
         return s
     count = fusable_suffix(stage.op)
     period = _period(stage.op) if count == 1 else None
@@ -231,10 +360,11 @@ def schedule_injective(outs: Any) -> te.Schedule:
     """Schedule injective outputs: producers inlined, loops fused, run in parallel and vectorised."""
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
-    inline_injective(s, tensors)
-    for op in dict.fromkeys(t.op for t in tensors):
-        if isinstance(op, te.ComputeOp):
-            schedule_injective_from_existing(s, op.output(0))
+    computes = [op for op in dict.fromkeys(t.op for t in tensors) if isinstance(op, te.ComputeOp)]
+    kept = [op for op in map(_stop_over, computes) if op is not None] if len(computes) == 1 else []
+    inline_injective(s, tensors, kept)
+    for op in [*kept, *computes]:
+        schedule_injective_from_existing(s, op.output(0))
     return s
 
 
