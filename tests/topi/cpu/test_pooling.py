@@ -143,3 +143,20 @@ def test_global_pooling_of_planes(shape: tuple, kind: str, target: str) -> None:
     volumes = random(2, 3, 5, *shape[2:])
     found = compiled(lambda a: topi.nn.adaptive_pool3d(a, (1, 1, 1), kind), volumes, schedule=schedule, target=target)
     close(found, (np.max if kind == "max" else np.mean)(volumes, (2, 3, 4), keepdims=True))
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=nehalem"])
+@pytest.mark.parametrize("window", [(3, 3), (5, 3), (2, 7), (30, 3)])
+@pytest.mark.parametrize("image", [(56, 56), (14, 14), (7, 7), (1, 41), (113, 127), (37, 64), (1, 1)])
+def test_what_follows_a_pool_of_planes(image: tuple[int, int], window: tuple[int, int], target: str) -> None:
+    (height, width), (kh, kw) = image, window
+    padding = (kh // 2, (kw - 1) // 2, kh - 1 - kh // 2, kw // 2)
+    x, scale = random(1, 3, height, width), random(1, 3, 1, 1)
+
+    def pooled(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        average = topi.nn.pool2d(a, window, (1, 1), (1, 1), padding, "avg", count_include_pad=False)
+        return topi.multiply(topi.subtract(average, a), b)
+
+    averages = pool(x[..., None], (window, (1, 1), padding), "avg", include=False)[..., 0]
+    found = compiled(pooled, x, scale, schedule=partial(topi.cpu.schedule_pool, layout="NCHW"), target=target)
+    close(found, (averages - x) * scale, atol=1e-6)

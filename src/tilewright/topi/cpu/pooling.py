@@ -68,7 +68,8 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     below = [] if pool is None else [t.op for t in pool.input_tensors]
     shared = [op for op in below if op.tag == "pool_columns"]
     readers = [*below, *(t.op for op in shared for t in op.input_tensors)]
-    pads = [op for op in readers if "pad" in op.tag and not packed]
+    direct = [op for op in shared if not packed and _reads_past_border(op, tensors[0].dtype)]
+    pads = [op for op in readers if "pad" in op.tag and not packed and not direct]
     once = [op for op in operations(tensors) if op.name == "pool_weights" and not packed]
     for op in operations(tensors):
         if isinstance(op, te.ComputeOp) and tag.is_injective(op.tag) and op not in (*s.outputs, *pads, *once):
@@ -94,7 +95,10 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     outer, inner = (axes[:2], axes[2:]) if len(axes) > 3 else (axes[:1], axes[1:])
     plane = fuse_all(stage, outer)
     assert plane is not None
-    if follows:
+    row = stage if follows else s[pool], (inner if follows else pool.axis)[-2 if len(pool.axis) > 3 else -1]
+    if follows and shared:
+        _schedule_sums(stage, s[pool], inner, out.dtype)
+    elif follows:
         if inner:
             _split_row(stage, inner[-1], out.dtype)
         s[pool].compute_at(stage, plane)
@@ -107,16 +111,54 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
             s[op].pragma(axis, "loop_partition_hint", 1)  # rows without their border are for LLVM: it copies them
     for op in shared:
         # A row that has just been stored is loaded slowly from where two stores meet: a plane of them is done first.
-        if prod(constant_extent(a) or 1 for a in op.axis[len(outer) :]) * dt.nbytes(out.dtype) <= machine().l1_bytes:
+        if op in direct or _plane_bytes(op, len(outer)) <= machine().l1_bytes:
             s[op].compute_at(stage, plane)
         else:
-            s[op].compute_at(s[pool], s[pool].op.axis[-3 if packed else -2])
-        _schedule_windows(s[op], list(op.axis), pool.output(0).dtype, len(outer))
+            s[op].compute_at(*row)
+        if op in direct:
+            _schedule_direct_columns(s[op], len(outer))
+        else:
+            _schedule_windows(s[op], list(op.axis), pool.output(0).dtype, len(outer))
     if worth_threads(pool):
         stage.parallel(plane)
     if out.op is not pool and not follows:
         schedule_injective_from_existing(s, out)
     return s
+
+
+def _plane_bytes(op: Any, leading: int) -> int:
+    return prod(constant_extent(a) or 1 for a in op.axis[leading:]) * dt.nbytes(op.output(0).dtype)
+
+
+def _reads_past_border(columns: Any, dtype: str) -> bool:
+    """Whether ``columns`` reads the data, not a padded copy of it: few rows of planes that fit a cache, and long ones.
+
+    LLVM vectorises the inside of a row, at any alignment, but writes rows out that are shorter than two vectors.
+    """
+    width = constant_extent(columns.axis[-1]) or 0
+    few = (constant_extent(columns.reduce_axis[0]) or MOST_TAPS) <= MOST_TAPS
+    fits = _plane_bytes(columns, len(columns.axis) - 2) <= machine().l1_bytes
+    return few and fits and width > 2 * vector_lanes(dtype)
+
+
+def _schedule_direct_columns(columns: te.Stage, leading: int) -> None:
+    """Columns of a plane, the border cut off: an element of the inside is a sum without conditions."""
+    columns.reorder(*columns.op.axis, *columns.op.reduce_axis)
+    for axis in columns.op.reduce_axis:
+        columns.unroll(axis)
+    for axis in columns.op.axis[leading:]:
+        columns.pragma(axis, "loop_partition_hint", 1)
+
+
+def _schedule_sums(out: te.Stage, sums: te.Stage, inner: list[IterVar], dtype: str) -> None:
+    """Add up columns in registers, a vector of the result at a time."""
+    blocks, vector = _split_row(out, inner[-1], dtype)
+    sums.set_scope("local")
+    sums.compute_at(out, inner[-2] if blocks is vector else blocks)
+    *lead, row = sums.op.axis
+    sums.reorder(*lead, *sums.op.reduce_axis, row)
+    taps = [axis for axis in sums.op.reduce_axis if (constant_extent(axis) or MOST_TAPS) <= MOST_TAPS]
+    unroll_and_vectorize(sums, taps, row)
 
 
 def _schedule_shared_columns(out: te.Stage, sums: te.Stage, columns: te.Stage, parallel: bool) -> None:
