@@ -199,3 +199,16 @@ def test_slices_of_packed_channels(block: int, channels: int) -> None:
         return topi.add(topi.strided_slice(plain, (0, 0, 0, 0), (1, channels, 31, 17)), b)
 
     np.testing.assert_allclose(compiled(sliced, packed, more), _unpacked(packed)[:, :channels] + more, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["linear", "nearest_neighbor", "cubic"])
+@pytest.mark.parametrize("shape", [(2, 4, 9, 7, 16), (1, 5, 13, 11, 16), (1, 6, 8, 8, 8), (1, 1, 11, 9, 36)])
+def test_resized_packed_images(shape: tuple[int, ...], method: str) -> None:
+    packed, size = np.random.default_rng(0).uniform(-1, 1, shape).astype("float32"), [3 * shape[2], 2 * shape[3] + 1]
+
+    def resized(a: te.Tensor, layout: str) -> te.Tensor:
+        return topi.nn.relu(topi.image.resize2d(a, size, layout, method))
+
+    expected = compiled(lambda a: resized(a, "NCHW"), _unpacked(packed))
+    found = _unpacked(compiled(lambda a: resized(a, f"NCHW{shape[-1]}c"), packed))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

@@ -29,7 +29,7 @@ from tilewright.tir.stmt import For, ForKind, IfThenElse, LetStmt, Stmt, Store, 
 from tilewright.tir.transform.common import body_pass
 from tilewright.tir.visitor import substitute, uses_var
 
-_TILE_BYTES = 16  # of a row of a tile
+TILE_BYTES = 16  # of a row of a tile
 _LEAST_STRIDE = 5  # rows closer together overlap in a register: code generators pick their lanes from whole ones
 
 
@@ -59,7 +59,7 @@ def _is_column(load: Load, var: Var, store: Store) -> bool:
 
 def _width(load: Load) -> int:
     """Columns of a tile."""
-    return max(1, _TILE_BYTES // dt.nbytes(dt.element(load.dtype)))
+    return max(1, TILE_BYTES // dt.nbytes(dt.element(load.dtype)))
 
 
 def _columns(load: Load, first: PrimExpr) -> tuple[list[tuple[Var, PrimExpr]], list[Var]]:

@@ -13,6 +13,7 @@ from tilewright.te.operation import producer_loads
 from tilewright.te.schedule.stage import AttachType
 from tilewright.tir.expr import IterVar, ProducerLoad
 from tilewright.tir.functor import ExprVisitor
+from tilewright.tir.transform.transpose_loads import TILE_BYTES
 from tilewright.tir.visitor import free_vars, post_order_visit, substitute
 from tilewright.topi import tag
 from tilewright.topi.cpu.common import (
@@ -35,8 +36,9 @@ from tilewright.topi.utils import largest_divisor
 _MIN_ROWS = 8  # outer iterations that suffice to occupy the threads
 _MANY_ROWS = 32  # outer iterations that occupy the threads evenly
 _SQUARE = 16  # rows of a square of a transposition: as many floats as a cache line holds
-_TURNED = 4  # rows of a tile that registers turn (``tir.transform.transpose_loads``), of 4 bytes an element
+_TURNED = 4  # rows, at least, that registers turn
 _SHORT = 4 * _SQUARE  # rows that are written in turns, each on from where it was left: measured, for 37 to 64 rows
+_INDEX_USES = 4  # vectors that are found by one computed index: it takes about as long as they do
 _SQUARE_WORK = 4096  # elements from which the order of a transposition matters
 _MAX_LOADS = 32  # of a fused computation, as many reads are looked at
 
@@ -176,13 +178,28 @@ def _schedule_rows(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) -> N
     """Vectors along the innermost loop; pieces shorter than a vector are written out, to fill one."""
     *outer, (row, extent) = _joined_loops(stage, nest)
     lanes = vector_lanes(dtype)
-    blocks, vector = split_vector(stage, row, extent, lanes)
-    if vector is not None and vector is not blocks:
+    blocks, _ = split_vector(stage, row, extent, lanes)
+    if extent > lanes:
         outer.append((blocks, -(-extent // lanes)))
     elif outer and extent * outer[-1][1] <= 2 * lanes:
         stage.unroll(outer.pop()[0])
+    elif (regular := _regular_around_computed(nest)) is not None:
+        loop, times = outer[regular]
+        uses = largest_divisor(times, _INDEX_USES)
+        loop, inner = stage.split(loop, factor=uses)
+        outer[regular] = (loop, times // uses)
+        stage.reorder(*(each for each, _ in outer[regular:]), inner, blocks)
+        stage.unroll(inner)
     if parallel:
         _share_out(stage, outer)
+
+
+def _regular_around_computed(nest: Nest) -> int | None:
+    """The number of a loop of fixed strides around one whose indices are computed, just outside the innermost one."""
+    *outer, _ = nest.loops
+    if not outer or None not in outer[-1].strides:
+        return None
+    return max((k for k, loop in enumerate(outer) if loop.extent > 1 and None not in loop.strides), default=None)
 
 
 def _share_out(stage: te.Stage, loops: Sequence[tuple[IterVar, int]]) -> None:
@@ -225,9 +242,10 @@ def _schedule_turned(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) ->
             outer, blocks = stage.split(blocks, factor=chunk)
             others.insert(0, (outer, width // lanes // chunk))
             columns = [blocks]
-        if height % _TURNED == 0:
-            outer, rows = stage.split(rows, factor=_TURNED)
-            others.append((outer, height // _TURNED))
+        tile = max(_TURNED, TILE_BYTES // dt.nbytes(dtype))
+        if height % tile == 0:
+            outer, rows = stage.split(rows, factor=tile)
+            others.append((outer, height // tile))
     stage.reorder(*(loop for loop, _ in others), *columns, rows, *within)
     if parallel:
         _share_out(stage, others)
@@ -239,22 +257,26 @@ def _in_order(nest: Nest) -> bool:
 
 
 def _turns(nest: Nest) -> bool:
-    """Whether registers can turn what is read."""
+    """Whether registers can turn what is read; few columns only where rows of the result follow one another."""
     turned = _turned_loop(nest)
-    return turned is not None and min(nest.loops[turned].extent, nest.loops[-1].extent) >= _TURNED
+    if turned is None:
+        return False
+    least = _TURNED if turned == len(nest.loops) - 2 else _SQUARE // 2
+    return nest.loops[turned].extent >= _TURNED and nest.loops[-1].extent >= least
 
 
 def _schedule_strided(stage: te.Stage, dtype: str, parallel: bool, kept: Collection[Any]) -> bool:
     """Schedule what reads memory in strides that the axes do not show as they are; False when there is nothing such."""
-    axes, tested = list(stage.op.axis), set[Var]()
-    nest = strided_loops(axes, _outer_loads(stage.op, tested=tested, kept=kept), tested)
+    axes, bordered, tested = list(stage.op.axis), set[Var](), set[Var]()
+    nest = strided_loops(axes, _outer_loads(stage.op, bordered, tested, kept), tested)
     if nest is None:
         return False
     if _turns(nest):
         _schedule_turned(stage, nest, dtype, parallel)
         return True
     known = _product([constant_extent(a) for a in axes[-fusable_suffix(stage.op) :]])
-    if _in_order(nest) and nest.exact and not tested and known != nest.loops[-1].extent:
+    better = known != nest.loops[-1].extent or _regular_around_computed(nest) is not None
+    if _in_order(nest) and nest.exact and not bordered and better:
         _schedule_rows(stage, nest, dtype, parallel)
         return True
     return False
