@@ -57,28 +57,49 @@ def test_in_two_dimensions(n: int, ci: int, co: int, h: int, w: int, k: int, s: 
     np.testing.assert_allclose(run(func, data), want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("groups", "each", "outputs", "k", "s", "p", "extra"),
+    [(2, 2, 3, 3, 2, 1, 1), (5, 1, 1, 4, 2, 1, 0), (3, 1, 2, 5, 3, 0, 0), (21, 1, 1, 16, 8, 4, 0),
+     (4, 8, 4, 2, 2, 0, 0), (16, 1, 1, 3, 1, 1, 0)],
+)  # fmt: skip
+def test_in_groups(groups: int, each: int, outputs: int, k: int, s: int, p: int, extra: int) -> None:
+    data, weight = random(2, groups * each, 5, 7), random(groups * each, outputs, k, k)
+    want = F.conv_transpose2d(torch.tensor(data), torch.tensor(weight), None, s, p, extra, groups).numpy()
+    x = relay.var("x", shape=data.shape)
+    func = relay.Function(
+        [x],
+        relay.nn.conv2d_transpose(
+            x, relay.const(weight), strides=s, padding=p, output_padding=extra, channels=groups * outputs,
+            groups=groups, kernel_size=k, kernel_layout="IOHW",
+        ),
+    )  # fmt: skip
+    names = operators(legalized(func))
+    assert "nn.conv2d" in names and "nn.conv2d_transpose" not in names
+    np.testing.assert_allclose(run(func, data), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize(("rank", "op"), [(1, F.conv_transpose1d), (3, F.conv_transpose3d)])
-def test_in_other_dimensions(rank: int, op: Any) -> None:
-    data, weight = random(2, 6, *(5, 4, 3)[:rank]), random(6, 8, *(3, 4, 2)[:rank])
-    want = op(torch.tensor(data), torch.tensor(weight), None, 2, 1).numpy()
+def test_in_other_dimensions(rank: int, op: Any, groups: int) -> None:
+    data, weight = random(2, 6, *(5, 4, 3)[:rank]), random(6, 8 // groups, *(3, 4, 2)[:rank])
+    want = op(torch.tensor(data), torch.tensor(weight), None, 2, 1, 0, groups).numpy()
     x = relay.var("x", shape=data.shape)
     make = {1: relay.nn.conv1d_transpose, 3: relay.nn.conv3d_transpose}[rank]
     layout = {1: "IOW", 3: "IODHW"}[rank]
     func = relay.Function(
         [x],
         make(
-            x, relay.const(weight), strides=2, padding=1, channels=8, kernel_size=weight.shape[2:], kernel_layout=layout
+            x, relay.const(weight), strides=2, padding=1, channels=8, groups=groups, kernel_size=weight.shape[2:],
+            kernel_layout=layout,
         ),
-    )
+    )  # fmt: skip
     assert f"nn.conv{rank}d" in operators(legalized(func))
     np.testing.assert_allclose(run(func, data), want, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "options", [{"groups": 2}, {"dilation": (2, 2)}, {"output_padding": (1, 1), "strides": (3, 3)}]
-)
-def test_groups_dilation_and_padding_beyond_the_data_keep_the_operator(options: dict) -> None:
-    data, weight = random(1, 4, 5, 5), random(4, 6 // options.get("groups", 1), 3, 3)
+@pytest.mark.parametrize("options", [{"dilation": (2, 2)}, {"output_padding": (1, 1), "strides": (3, 3)}])
+def test_dilation_and_padding_beyond_the_data_keep_the_operator(options: dict) -> None:
+    data, weight = random(1, 4, 5, 5), random(4, 6, 3, 3)
     x = relay.var("x", shape=data.shape)
     func = relay.Function(
         [x],
@@ -89,7 +110,7 @@ def test_groups_dilation_and_padding_beyond_the_data_keep_the_operator(options: 
     assert operators(legalized(func)) == ["nn.conv2d_transpose"]
     want = F.conv_transpose2d(
         torch.tensor(data), torch.tensor(weight), None, options.get("strides", 1), 0, options.get("output_padding", 0),
-        options.get("groups", 1), options.get("dilation", 1),
+        1, options.get("dilation", 1),
     ).numpy()  # fmt: skip
     np.testing.assert_allclose(run(func, data), want, rtol=1e-4, atol=1e-4)
 

@@ -9,6 +9,8 @@ all phases as channels, and a transposition puts them beside one another::
     %0 = nn.conv2d(x, v, channels=4 * O, kernel_size=[1, 1])         v: (4 * O, I, 1, 1), from w while compiling
     %1 = reshape(%0, newshape=[n, 2, 2, O, h, w])
     reshape(transpose(%1, axes=[0, 3, 4, 1, 5, 2]), newshape=[n, O, 2 * h, 2 * w])
+
+The phases of a group are channels of that group.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ from tilewright.relay.op.transform.slicing import strided_slice
 
 
 def as_convolution(rank: int, attrs: Any, args: Sequence[RelayExpr], types: Sequence[Type]) -> RelayExpr | None:
-    """``nn.conv{rank}d_transpose`` as a convolution; None for groups, dilation, other layouts and unknown shapes."""
+    """``nn.conv{rank}d_transpose`` as a convolution; None for dilation, other layouts and unknown shapes."""
     data, weight, result = types
     plain = f"NC{SPATIAL[rank]}"
     assert isinstance(data, TensorType) and isinstance(weight, TensorType) and isinstance(result, TensorType)
-    if any(t.is_dynamic for t in (data, weight, result)) or {int(attrs.groups), *ints(attrs.dilation)} != {1}:
+    if any(t.is_dynamic for t in (data, weight, result)) or {*ints(attrs.dilation)} != {1}:
         return None
     if attrs.data_layout != plain or (attrs.out_layout or plain) != plain or math.prod(result.concrete_shape) == 0:
         return None
@@ -48,9 +50,10 @@ def as_convolution(rank: int, attrs: Any, args: Sequence[RelayExpr], types: Sequ
         return None  # output_padding beyond what any input reaches
     phases = _phase_kernels(layout_transform(args[1], attrs.kernel_layout, f"IO{SPATIAL[rank]}"), weight, taps, attrs)
     convolution = _convolution(rank, args[0], phases, taps, math.prod(strides) * channels, attrs)
-    # (n, s..., O, u...) to (n, O, u, s, ...): each position's phases follow it
-    split = reshape(convolution, [batch, *strides, channels, *starts])
-    order = [0, 1 + rank, *(axis for i in range(rank) for axis in (2 + rank + i, 1 + i))]
+    # (n, g, s..., O, u...) to (n, g, O, u, s, ...): each position's phases follow it
+    groups = int(attrs.groups)
+    split = reshape(convolution, [batch, groups, *strides, channels // groups, *starts])
+    order = [0, 1, 2 + rank, *(axis for i in range(rank) for axis in (3 + rank + i, 2 + i))]
     whole = reshape(transpose(split, order), [batch, channels, *(s * u for s, u in zip(strides, starts, strict=True))])
     ends = [p + o for p, o in zip(pads, outs, strict=False)]
     if all(p == 0 and e == s * u for p, e, s, u in zip(pads, ends, strides, starts, strict=False)):
@@ -59,19 +62,23 @@ def as_convolution(rank: int, attrs: Any, args: Sequence[RelayExpr], types: Sequ
 
 
 def _phase_kernels(weight: RelayExpr, type_: TensorType, taps: Sequence[int], attrs: Any) -> RelayExpr:
-    """The kernels of all phases: (I, O, k...) to (s... * O, I, j...), the j backwards, missing elements 0."""
-    rank, strides = len(taps), ints(attrs.strides)
+    """The kernels of all phases of each group: (I, O / g, k...) to (s... * O, I / g, j...), the j backwards.
+
+    Missing elements are 0.
+    """
+    rank, strides, groups = len(taps), ints(attrs.strides), int(attrs.groups)
     letters = attrs.kernel_layout
     shape = [type_.concrete_shape[letters.index(letter)] for letter in f"IO{SPATIAL[rank]}"]
     missing = [j * s - k for j, s, k in zip(taps, strides, shape[2:], strict=True)]
     if any(missing):
         weight = pad(weight, [(0, 0), (0, 0), *((0, m) for m in missing)])
     pairs = [extent for pair in zip(taps, strides, strict=True) for extent in pair]
-    weight = reshape(weight, [*shape[:2], *pairs])
+    inputs, outputs = shape[0] // groups, shape[1]
+    weight = reshape(weight, [groups, inputs, outputs, *pairs])
     for axis in range(rank):
-        weight = reverse(weight, 2 + 2 * axis)
-    phases_first = [*(3 + 2 * i for i in range(rank)), 1, 0, *(2 + 2 * i for i in range(rank))]
-    return reshape(transpose(weight, phases_first), [math.prod(strides) * shape[1], shape[0], *taps])
+        weight = reverse(weight, 3 + 2 * axis)
+    phases_first = [0, *(4 + 2 * i for i in range(rank)), 2, 1, *(3 + 2 * i for i in range(rank))]
+    return reshape(transpose(weight, phases_first), [groups * math.prod(strides) * outputs, inputs, *taps])
 
 
 def _convolution(
@@ -85,6 +92,7 @@ def _convolution(
         weight,
         padding=[j - 1 for j in taps],
         channels=channels,
+        groups=int(attrs.groups),
         kernel_size=list(taps),
         out_dtype=attrs.out_dtype,
     )
