@@ -26,6 +26,10 @@ def conv(x: Any, weight: np.ndarray = W1, **options: Any) -> Any:
     return relay.nn.conv2d(x, const(weight), padding=pads, **options)
 
 
+def gated(halves: Any) -> Any:
+    return relay.multiply(halves[0], relay.sigmoid(halves[1]))
+
+
 def prelu(x: Any) -> Any:
     return relay.where(relay.less(x, relay.const(np.float32(0))), relay.multiply(x, const(VECTOR)), x)
 
@@ -72,6 +76,11 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "strided_slice of every other channel": lambda x: conv(
         relay.strided_slice(conv(x), [0], [16], [2], axes=[1]), random(4, 8, 1, 1)
     ),
+    "gated": lambda x: conv(gated(relay.split(conv(x, W2), 2, 1)), W2),
+    "split at indices": lambda x: conv(relay.split(conv(x, W2), (8, 24), 1)[1]),
+    "split of space": lambda x: conv(relay.split(conv(x), (3, 5), -1)[2]),
+    "split beyond the end": lambda x: conv(relay.split(conv(x), (-8, 40), 1)[0], random(4, 8, 1, 1)),
+    "split between blocks": lambda x: relay.split(conv(x), (3,), 1)[1],
     "split": lambda x: conv(relay.split(conv(x), 2, 1)[1], random(4, 8, 1, 1)),
     "upsampling": lambda x: conv(relay.nn.upsampling(conv(x), 2, 2)),
     "resize2d": lambda x: conv(relay.image.resize2d(conv(x), (5, 11))),
@@ -130,7 +139,7 @@ def transforms(name: str, how: str = "llvm -mcpu=core-avx2") -> int:
     ["convolutions", "depthwise", "residual", "a vector per channel", "a vector on the left", "a scalar", "all ones",
      "bias_add", "clip and cast", "max_pool2d", "avg_pool2d", "global_avg_pool2d", "pad", "concatenate", "groups",
      "strided_slice of space", "strided_slice of whole blocks", "strided_slice of a block and space", "upsampling",
-     "where with a slope for each channel"],
+     "where with a slope for each channel", "gated", "split at indices", "split of space"],
 )  # fmt: skip
 def test_the_packed_layout_is_carried_from_the_first_convolution_to_the_last(name: str) -> None:
     assert transforms(name) <= 2

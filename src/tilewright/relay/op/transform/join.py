@@ -23,6 +23,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.type_infer.describe import describe_dim, describe_shape
+from tilewright.tir.layout import Layout, convertible
 
 
 class ConcatenateAttrs(Attrs):
@@ -136,6 +137,25 @@ def _parts(extent: int, indices_or_sections: Any) -> list[int]:
     return [max(0, b - a) for a, b in itertools.pairwise(cuts)]
 
 
+def _split_layouts(
+    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+) -> layout_rules.InferCorrectLayoutOutput:
+    """Any layout whose blocks are not cut; all parts have it."""
+    old, data = old_in_layouts[0], old_in_types[0]
+    new = new_in_layouts[0] if new_in_layouts else old
+    if old and old.is_primal and new is not old and convertible(old, new) and isinstance(data, TensorType):
+        axis = int(attrs.axis) % len(data.shape)
+        extent, block = known(data.shape[axis]), max(new.factor_of(old[axis]), 1)
+        parts = _parts(extent, attrs.indices_or_sections) if extent is not None else [1]
+        if all(part % block == 0 for part in parts):
+            sections = attrs.indices_or_sections
+            if not isinstance(sections, int):
+                sections = tuple(cut // block for cut in itertools.accumulate(parts[:-1]))
+            attrs = attrs.replace(indices_or_sections=sections, axis=new.index_of(old[axis]))
+            return layout_rules.InferCorrectLayoutOutput([new], [new], attrs)
+    return layout_rules.InferCorrectLayoutOutput([old], [old], attrs)
+
+
 class Split(OpDef):
     """Cut a tensor into a tuple of parts along a dimension."""
 
@@ -143,6 +163,8 @@ class Split(OpDef):
     inputs = ("data",)
     attrs_type = SplitAttrs
     pattern = OpPattern.INJECTIVE
+
+    infer_correct_layout = staticmethod(_split_layouts)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
