@@ -1,5 +1,7 @@
 """CPU schedules, compiled: the computes they tile, vectorise and parallelise still give the right numbers."""
 
+import math
+import re
 from functools import partial
 from typing import Any
 
@@ -285,6 +287,20 @@ def test_rows_that_meet_in_one_set_of_the_cache_make_short_tiles(inner: int, mos
         schedule=topi.cpu.schedule_dense_pack, target=str(target),
     )  # fmt: skip
     close(found, x @ w.T, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(64, 10), (4, 3000), (3, 5000), (1000, 3)])
+def test_unpacked_products_launch_few_tasks(rows: int, columns: int) -> None:
+    """A loop of rows around a parallel loop of ten columns took seven times as long as one core."""
+    x, w = te.placeholder((rows, 256), name="x"), te.placeholder((columns, 256), name="w")
+    with Target("llvm -num-cores=2"):
+        out = topi.nn.dense(x, w)
+        loops = str(tvm.lower(topi.cpu.schedule_dense(out), [x, w, out])["main"])
+    parallel = next(line for line in loops.splitlines() if '"parallel"' in line)
+    around = re.findall(r"for \(.*, 0, (\d+)\)", loops[: loops.index(parallel)])
+    assert math.prod(map(int, around)) < 8
+    close(compiled(topi.nn.dense, random(rows, 256), random(columns, 256, seed=1), schedule=topi.cpu.schedule_dense),
+          random(rows, 256) @ random(columns, 256, seed=1).T, rtol=1e-4, atol=1e-3)  # fmt: skip
 
 
 LARGE = "llvm -mcpu=haswell -num-cores=1"  # for weights that are larger than a second-level cache

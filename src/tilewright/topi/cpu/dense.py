@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -321,9 +322,10 @@ def schedule_dense_nopack(outs: Any) -> te.Schedule:
         return s
     stage = s[anchor]
     if anchor.tag == "dense":
-        schedule_row_reduction(s, anchor.output(0))
+        summed = schedule_row_reduction(s, anchor.output(0)) is not None
         stage = s[anchor.output(0)]
-        outer = fuse_all(stage, list(stage.op.axis)) if stage.op is anchor else stage.op.axis[-1]
+        tasks = list(stage.op.axis)
+        outer = _parallel_axis(tasks) if summed else fuse_all(stage, tasks)
     else:
         *rows, columns = anchor.axis
         lanes = vector_lanes(anchor.output(0).dtype)
@@ -361,9 +363,14 @@ def _schedule_vector_product(s: te.Schedule, tensors: list[te.Tensor], anchor: A
     else:
         stage, tasks = _schedule_column_tiles(s, tensors, anchor)
     if worth_threads(anchor, PARALLEL_ROW_PRODUCTS):
-        extents = [constant_extent(a) or _MIN_TASKS for a in tasks]
-        many = next((a for a, n in zip(tasks, extents, strict=True) if n >= _MIN_TASKS), None)
-        stage.parallel(many or tasks[extents.index(max(extents))])
+        stage.parallel(_parallel_axis(tasks))
+
+
+def _parallel_axis(tasks: Sequence[IterVar]) -> IterVar:
+    """The outermost of the axes that occupies the cores, or else the longest: inner ones launch anew for each outer."""
+    extents = [constant_extent(a) or _MIN_TASKS for a in tasks]
+    many = next((a for a, n in zip(tasks, extents, strict=True) if n >= _MIN_TASKS), None)
+    return many or tasks[extents.index(max(extents))]
 
 
 def _matrices(anchor: Any) -> list[ProducerLoad]:
