@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.topi.harness import compiled
@@ -9,8 +11,8 @@ from tests.topi.harness import compiled
 import tilewright as tvm
 from tilewright import te, topi
 from tilewright.tir.expr import Load, Ramp
-from tilewright.tir.stmt import Store
-from tilewright.tir.visitor import post_order_visit
+from tilewright.tir.stmt import For, ForKind, Store
+from tilewright.tir.visitor import free_vars, post_order_visit, substitute
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64", "bool"])
@@ -212,3 +214,29 @@ def test_resized_packed_images(shape: tuple[int, ...], method: str) -> None:
     expected = compiled(lambda a: resized(a, "NCHW"), _unpacked(packed))
     found = _unpacked(compiled(lambda a: resized(a, f"NCHW{shape[-1]}c"), packed))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_repeated_elements_are_whole_vectors() -> None:
+    """Nearest neighbours, twice as many: not two elements at a time."""
+    data = te.placeholder((1, 64, 56, 56), name="data")
+    with tvm.target.Target("llvm -mcpu=skylake-avx512 -num-cores=2"):
+        out = topi.image.resize2d(data, (112, 112), "NCHW", "nearest_neighbor", "asymmetric", "floor")
+        text = str(tvm.lower(topi.cpu.schedule_injective(out), [data, out])["main"])
+    assert ", 1, 16)] = " in text and ", 1, 2)] = " not in text
+
+
+def test_threads_take_whole_blocks_of_channels() -> None:
+    """Halves of every channel's row took twice as long on two cores that share no cache as on one."""
+    data = te.placeholder((1, 48, 28, 28, 16), name="data")
+    with tvm.target.Target("llvm -mcpu=skylake-avx512 -num-cores=2"):
+        out = topi.layout_transform(data, "NCHW16c", "NCHW")
+        func = tvm.lower(topi.cpu.schedule_injective(out), [data, out])["main"]
+    loops: list[Any] = []
+    post_order_visit(func.body, lambda s: loops.append(s) if isinstance(s, For) else None)
+    parallel = next(loop for loop in loops if loop.kind == ForKind.PARALLEL)
+    stored: list[Any] = []
+    post_order_visit(parallel, lambda s: stored.append(s) if isinstance(s, Store) else None)
+    index = stored[0].index.base
+    inner = {v: 0 for v in free_vars(index) if v is not parallel.loop_var}
+    halves = [substitute(index, inner | {parallel.loop_var: i}) for i in (0, parallel.extent.value // 2)]
+    assert [int(tvm.arith.Analyzer().simplify(half)) for half in halves] == [0, 48 * 28 * 28 * 16 // 2]

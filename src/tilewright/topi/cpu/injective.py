@@ -240,7 +240,8 @@ def _schedule_turned(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) ->
         if columns and width % lanes == 0:
             chunk = largest_divisor(width // lanes, max(1, machine().l1_bytes // 2 // read_bytes))
             outer, blocks = stage.split(blocks, factor=chunk)
-            others.insert(0, (outer, width // lanes // chunk))
+            # Inside of the other loops: threads that share all rows of a result fetch the ends of each other's pieces.
+            others.append((outer, width // lanes // chunk))
             columns = [blocks]
         tile = max(_TURNED, TILE_BYTES // dt.nbytes(dtype))
         if height % tile == 0:
@@ -276,7 +277,9 @@ def _schedule_strided(stage: te.Stage, dtype: str, parallel: bool, kept: Collect
         return True
     known = _product([constant_extent(a) for a in axes[-fusable_suffix(stage.op) :]])
     better = known != nest.loops[-1].extent or _regular_around_computed(nest) is not None
-    if _in_order(nest) and nest.exact and not bordered and better:
+    last = nest.loops[-1]
+    repeats = not any(last.strides) and last.extent < vector_lanes(dtype)  # a vector has several such pieces
+    if _in_order(nest) and nest.exact and not bordered and better and not repeats:
         _schedule_rows(stage, nest, dtype, parallel)
         return True
     return False
