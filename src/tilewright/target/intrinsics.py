@@ -45,6 +45,12 @@ FLOAT_MATH = frozenset(_LIBM + _DIRECT)
 LIBM_FUNCTIONS = frozenset(_LIBM) | {"sqrt", "floor", "ceil", "trunc", "round", "nearbyint", "fabs", "fma"}
 """Those of them that the C library has by the same name."""
 
+EXP2_POLYNOMIAL = (
+    0.6931471824645996, 0.24022647738456726, 0.055503323674201965, 0.00961843691766262, 0.0013398873852565885,
+    0.00015353361959569156,
+)  # fmt: skip
+"""Coefficients of (2**f - 1) / f on |f| <= 1 / 2, the lowest first: 2**f within 2e-9."""
+
 
 def libm_name(name: str, bits: int) -> str:
     """The C library's symbol of a function for floats of ``bits``."""

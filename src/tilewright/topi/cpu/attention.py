@@ -21,6 +21,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.features import CpuFeatures
+from tilewright.target.intrinsics import EXP2_POLYNOMIAL
 from tilewright.tir.expr import IterVar
 from tilewright.topi.cpu.common import (
     PARALLEL_PRODUCTS,
@@ -47,11 +48,6 @@ _MIN_TASKS = 8  # parallel iterations that occupy the cores
 _LOG2_E = 1.4426950408889634
 # Added to a number of at least -127, leaves it rounded to an integer plus 127, the bias of exponents, in the low bits.
 _ROUND = 1.5 * 2**23 + 127
-# 2**x in -0.5 to 0.5, within 2e-9
-_POWER_OF_TWO = (
-    1.0, 0.6931471824645996, 0.24022647738456726, 0.055503323674201965, 0.00961843691766262, 0.0013398873852565885,
-    0.00015353361959569156,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -244,8 +240,9 @@ def _power_of_two(x: PrimExpr) -> PrimExpr:
     x = tir.Select(least > x, least, x)  # keeps NaN
     shifted = x + ops.const(_ROUND, x.dtype)
     fraction = x - (shifted - ops.const(_ROUND, x.dtype))
-    power = ops.const(_POWER_OF_TWO[-1], x.dtype)
-    for coefficient in reversed(_POWER_OF_TWO[:-1]):
+    *lower, highest = 1.0, *EXP2_POLYNOMIAL
+    power = ops.const(highest, x.dtype)
+    for coefficient in reversed(lower):
         power = power * fraction + ops.const(coefficient, x.dtype)
     exponent = tir.reinterpret("int32", shifted) << 23
     return power * tir.reinterpret(x.dtype, exponent)

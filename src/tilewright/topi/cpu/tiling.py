@@ -16,9 +16,7 @@ from tilewright.topi.utils import largest_divisor
 _LATENCY_COVER = 10  # independent multiply-adds that keep the pipelines full
 _MOST_CHUNKS = 5  # of channels in a tile: 5, so that 80 channels are tiles of 5 x 5 and not of 25 x 1 (6 % less time)
 _CLEAN_STEPS = 4  # of a sum written out together, from which on LLVM keeps tiles in registers
-_MIXED_REGISTERS = (
-    3  # for copies that LLVM makes in narrower registers: 20 lanes of AVX2 by 3, not 4 (2.5 times as fast)
-)
+_MIXED_REGISTERS = 3  # for LLVM's copies in narrower ones: 20 lanes of AVX2 by 3, not 4 (2.5 times as fast)
 _FEW_REGISTERS = 16  # with 32 it makes none
 _WEIGHT_REUSE = 4.5  # multiply-adds per weight register below which the second-level cache cannot keep up (measured)
 _REUSE_LANES = 16  # floats of a register where that was measured

@@ -24,11 +24,6 @@ from tilewright.target.codegen.llvm.expr import overload
 
 # (exp(r) - 1 - r) / r**2 on |r| <= log(2) / 2
 _EXP = (0.4999999403953552, 0.1666652113199234, 0.04166828840970993, 0.008368703536689281, 0.0013818938750773668)
-# (2**f - 1) / f on |f| <= 1 / 2
-_EXP2 = (
-    0.6931471824645996, 0.24022647738456726, 0.055503323674201965, 0.00961843691766262, 0.0013398873852565885,
-    0.00015353361959569156,
-)  # fmt: skip
 # (log(1 + f) - f + f**2 / 2) / f**3 on sqrt(1/2) - 1 <= f <= sqrt(2) - 1
 _LOG = (
     0.3333331346511841, -0.25000008940696716, 0.2000211924314499, -0.1666799634695053, 0.14219552278518677,
@@ -312,12 +307,12 @@ def _exp2(b: _Body, x: str) -> str:
     """2**n * 2**f with x = n + f."""
     if b.can_scale():
         f = b.fraction(x)
-        return b.scale(b.mul_add(f, b.polynomial(f, _EXP2), 1.0), b.sub(x, f))
+        return b.scale(b.mul_add(f, b.polynomial(f, intrinsics.EXP2_POLYNOMIAL), 1.0), b.sub(x, f))
     x = _no_more(b, _no_less(b, x, -152.0), 129.0)
     shifted = b.add(x, _ROUND)
     n = b.sub(shifted, _ROUND)
     f = b.sub(x, n)
-    return _times_power_of_two(b, b.mul_add(f, b.polynomial(f, _EXP2), 1.0), shifted, n)
+    return _times_power_of_two(b, b.mul_add(f, b.polynomial(f, intrinsics.EXP2_POLYNOMIAL), 1.0), shifted, n)
 
 
 def _log(b: _Body, x: str) -> str:
