@@ -127,8 +127,8 @@ def _describe(func: Function, name: str, digest: str, calls: int, report: Any, t
         outputs,
         _window(anchor)[0] if kind_of(anchor) in ("conv", "depthwise") else 1,
         sum(flops_of(c) for c in operators),
-        sum(map(_nbytes, inputs)),
-        sum(map(_nbytes, outputs)),
+        sum(map(nbytes, inputs)),
+        sum(map(nbytes, outputs)),
         calls,
         report.implementations[name],
         report.schedules[name],
@@ -246,7 +246,8 @@ def _shape(expr: Any) -> Shape:
     return tuple(int(extent) for extent in _tensors(expr.checked_type)[0].concrete_shape)
 
 
-def _nbytes(type_: TensorType) -> int:
+def nbytes(type_: TensorType) -> int:
+    """Bytes of a tensor of known shape."""
     return math.prod(type_.concrete_shape) * dt.nbytes(type_.dtype)
 
 

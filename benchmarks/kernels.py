@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from rich.console import Console
 import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import graph_executor
+from tilewright.relay.backend.memory_plan import aligned
 from tilewright.runtime.module import set_num_threads
 from tilewright.target.features import features
 from tilewright.testing import zoo
@@ -34,7 +35,7 @@ from tilewright.testing import zoo
 from . import kernel_report as report
 from . import peak
 from .kernel_report import KernelResult, Timing, memory_bound
-from .kernel_work import KINDS, Kernel, kernels_of
+from .kernel_work import KINDS, Kernel, kernels_of, nbytes
 from .latency import find_model
 from .report import as_markdown, as_table, write_json
 
@@ -57,26 +58,31 @@ QUICK = Plan(repeats=5, milliseconds=4)
 
 
 def graph_of_calls(kernel: Kernel, calls: int, shared: bool) -> str:
-    """The graph JSON of so many calls of a kernel, on the same arrays if `shared`, else on arrays of their own."""
+    """The graph JSON of so many calls of a kernel, on the same arrays if `shared`, else on arrays of their own.
+
+    All arrays lie in one storage, as those of a model do: what pages the system gives to small arrays of their own
+    would be measured instead.
+    """
     nodes: list[dict[str, Any]] = []
     types: list[Any] = []
-    storage: list[int] = []
+    offsets: list[int] = []
     row_ptr = [0]
+    sizes = [aligned(nbytes(type_)) for type_ in (*kernel.inputs, *kernel.outputs)]
+    starts = list(accumulate(sizes, initial=0))
 
-    def add(node: dict[str, Any], results: Sequence[Any], first_storage: int) -> int:
+    def add(node: dict[str, Any], results: Sequence[Any], index: int, first: int) -> int:
         nodes.append(node)
         types.extend(results)
-        storage.extend(range(first_storage, first_storage + len(results)))
+        offsets.extend(index * starts[-1] + at for at in starts[first : first + len(results)])
         row_ptr.append(len(types))
         return len(nodes) - 1
 
-    each = len(kernel.inputs) + len(kernel.outputs)
     attrs = {"num_outputs": str(len(kernel.outputs)), "num_inputs": str(len(kernel.inputs))}
     attrs |= {"flatten_data": "0", "func_name": kernel.name}
     sets = 1 if shared else calls
     arguments = [
         [
-            add({"op": "null", "name": f"x{s}_{i}", "inputs": []}, [type_], s * each + i)
+            add({"op": "null", "name": f"x{s}_{i}", "inputs": []}, [type_], s, i)
             for i, type_ in enumerate(kernel.inputs)
         ]
         for s in range(sets)
@@ -85,7 +91,7 @@ def graph_of_calls(kernel: Kernel, calls: int, shared: bool) -> str:
         index = call % sets
         inputs = [[argument, 0, 0] for argument in arguments[index]]
         node = {"op": "tvm_op", "name": f"call{call}", "attrs": attrs, "inputs": inputs}
-        last = add(node, kernel.outputs, index * each + len(kernel.inputs))
+        last = add(node, kernel.outputs, index, len(kernel.inputs))
     shapes = [list(t.concrete_shape) for t in types]
     return json.dumps(
         {
@@ -95,7 +101,8 @@ def graph_of_calls(kernel: Kernel, calls: int, shared: bool) -> str:
             "attrs": {
                 "dltype": ["list_str", [t.dtype for t in types]],
                 "device_index": ["list_int", [1] * len(types)],
-                "storage_id": ["list_int", storage],
+                "storage_id": ["list_int", [0] * len(types)],
+                "storage_offset": ["list_int64", offsets],
                 "shape": ["list_shape", shapes],
             },
             "node_row_ptr": row_ptr,
