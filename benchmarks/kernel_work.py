@@ -217,7 +217,7 @@ def modelled_cost(call: Call, cpu: CpuFeatures) -> float | None:
         rows, columns = _shape(call)
         registers = max(1, _shape(call.args[1])[2] // lanes)
         inner = _shape(call.args[0])[1]
-        return rows * inner * columns / lanes * packed_rate(cpu, rows, registers) if rows > 1 else None
+        return rows * inner * columns / lanes * packed_rate(cpu, rows, registers, inner * 4) if rows > 1 else None
     if name == "nn.contrib_dense_strassen_without_weight_transform":
         rows, columns = _shape(call)
         *_, chunk, block = _shape(call.args[1])

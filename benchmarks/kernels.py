@@ -81,10 +81,7 @@ def graph_of_calls(kernel: Kernel, calls: int, shared: bool) -> str:
     attrs |= {"flatten_data": "0", "func_name": kernel.name}
     sets = 1 if shared else calls
     arguments = [
-        [
-            add({"op": "null", "name": f"x{s}_{i}", "inputs": []}, [type_], s, i)
-            for i, type_ in enumerate(kernel.inputs)
-        ]
+        [add({"op": "null", "name": f"x{s}_{i}", "inputs": []}, [type_], s, i) for i, type_ in enumerate(kernel.inputs)]
         for s in range(sets)
     ]
     for call in range(calls):

@@ -39,6 +39,13 @@ def test_vector_units(target: str, arch: str, bits: int, registers: int, fma: bo
     assert not found.is_host
 
 
+@pytest.mark.parametrize(
+    ("cpu", "halves"), [("znver1", True), ("znver3", False), ("znver4", True), ("znver4 -mattr=-avx512f", False)]
+)
+def test_which_processors_compute_their_vectors_in_halves(cpu: str, halves: bool) -> None:
+    assert features(f"llvm -mcpu={cpu}").halves_vectors is halves
+
+
 def test_needed_features_have_the_names_of_llvm() -> None:
     assert features("llvm -mcpu=x86-64").names == ("cmov", "cx8", "fxsr", "mmx", "sse", "sse2")
     assert features("llvm -mcpu=core-avx2").has("avx2")

@@ -70,6 +70,8 @@ _ARM_RELEVANT = frozenset(
     ["neon", "fp-armv8", "fullfp16", "dotprod", "bf16", "i8mm", "sve", "sve2", "lse", "rdm", "fp16fml"]
 )
 
+_HALVED_BITS = {"znver4": 512, "znver1": 256, "btver2": 256}  # vectors that take the units of a processor twice as long
+
 _TYPICAL_CORES = 4  # of another machine, unless the target says -num-cores
 
 _IMPLIES = {  # a feature switched off takes these with it
@@ -93,6 +95,7 @@ class CpuFeatures:
     vector_bits: int
     vector_registers: int
     has_fma: bool
+    halves_vectors: bool  # computes a vector as two halves: no faster than with vectors half as wide
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
@@ -157,7 +160,8 @@ def _features(text: str) -> CpuFeatures:
     if not is_host and same_machine and not (target.mcpu and target.mcpu == _host_cpu()[0]):
         l1, l2, l3 = _typical_caches(arch)
     cores = int(target.attrs.get("num-cores") or (core_count() if is_host else _TYPICAL_CORES))
-    return CpuFeatures(arch, triple, cpu, flags, relevant, bits, registers, fma, l1, l2, l3, cores, is_host)
+    halves = _HALVED_BITS.get(cpu) == bits
+    return CpuFeatures(arch, triple, cpu, flags, relevant, bits, registers, fma, halves, l1, l2, l3, cores, is_host)
 
 
 def architecture(triple: str) -> str:

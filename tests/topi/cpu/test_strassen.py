@@ -104,7 +104,8 @@ def test_data_and_weights_that_do_not_fit_are_refused() -> None:
     [
         (128, 768, 384, 1, (48, 192)),  # all at once
         (128, 768, 384, 2, (48, 192)),
-        (198, 768, 512, 2, (32, 256)),
+        (198, 768, 480, 2, (32, 240)),
+        (198, 768, 512, 2, None),  # pairs of rows a page apart: tiles of 8, of which 50 is no multiple
         (256, 768, 192, 2, None),  # so short a sum saves less than it takes
         (128, 768, 768, 4, None),  # too few rows for four cores to take their own
         (32, 768, 768, 1, None),
@@ -119,6 +120,24 @@ def test_which_layers_are_computed_so(rows: int, columns: int, inner: int, cores
     assert choose_strassen(rows, columns, inner, "float32", target) == found
     assert choose_strassen(rows, columns, inner, "float64", target) is None
     assert choose_strassen(rows, columns, inner, "float32", Target(f"llvm -mcpu=x86-64 -num-cores={cores}")) is None
+
+
+def test_vectors_computed_in_halves_leave_time_to_read_weights_for_fewer_rows() -> None:
+    whole, halves = (Target(f"llvm -mcpu={cpu} -num-cores=2") for cpu in ("znver5", "znver4"))
+    assert choose_strassen(64, 768, 768, "float32", halves) == (48, 384)
+    assert choose_strassen(64, 768, 768, "float32", whole) is None
+    assert choose_strassen(62, 768, 768, "float32", halves) is None
+
+
+@pytest.mark.parametrize(("rows", "inner"), [(100, 512), (198, 3072), (133, 768), (50, 1024)])
+def test_tiles_have_no_more_rows_than_a_set_of_the_cache_has_lines(rows: int, inner: int) -> None:
+    cpu = features(Target("llvm -mcpu=skylake-avx512 -num-cores=2"))
+    ways = strassen_blockings(cpu, rows, 768, inner)
+    assert ways
+    most = 8 if inner % 512 == 0 else 16
+    assert all(way.tile_m <= most for way in ways)
+    # where a group is one tile, no tile is left that ends early
+    assert all(way.tiles > 1 or rows % (2 * way.tile_m) == 0 for way in ways)
 
 
 @pytest.mark.parametrize("rows", [64, 128, 197, 1500])

@@ -5,7 +5,15 @@ import pytest
 from tilewright import topi
 from tilewright.target import Target, features
 from tilewright.topi.cpu.conv2d import channel_block
-from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, divisors_up_to, fits, tile_cost
+from tilewright.topi.cpu.tiling import (
+    RegisterTile,
+    choose_tile,
+    divisors_up_to,
+    fits,
+    row_tile,
+    rows_in_cache,
+    tile_cost,
+)
 
 TARGETS = ["llvm -mcpu=skylake-avx512", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64", "llvm -mtriple=aarch64-linux-gnu"]
 
@@ -42,6 +50,15 @@ def test_of_equal_tiles_the_one_without_a_remainder_costs_less() -> None:
 def test_a_single_position_takes_many_channels() -> None:
     cpu = features(Target(TARGETS[0]))
     assert choose_tile(cpu, 1, [1, 2, 4]) == RegisterTile(1, 4)
+
+
+@pytest.mark.parametrize(("floats", "held"), [(1024, 8), (3072, 8), (1536, 16), (768, 32), (1000, 1024), (1, 8192)])
+def test_rows_whole_pages_apart_share_the_lines_of_one_set(floats: int, held: int) -> None:
+    cpu = features("llvm -mcpu=skylake-avx512")  # 32 KiB: 8 lines to a set
+    assert rows_in_cache(cpu, floats * 4) == held
+    tile = row_tile(cpu, 67, 2, floats * 4)
+    assert tile <= held
+    assert tile == row_tile(cpu, 67, 2, 4) or held < 14
 
 
 def test_divisors() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -37,12 +36,11 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import schedule_row_reduction
-from tilewright.topi.cpu.tiling import RegisterTile, choose_tile, even_tile, packed_rate, steps_to_unroll
+from tilewright.topi.cpu.tiling import RegisterTile, even_tile, packed_rate, row_tile, steps_to_unroll
 from tilewright.topi.utils import get_const_tuple, largest_divisor
 
 _MIN_TASKS = 8  # parallel iterations that occupy the cores
 _LINE_BYTES = 64  # of a cache line
-_PAGE_BYTES = 4096
 _LEAST_STEPS = 512  # of a chunk of the sum: fewer, and loading and storing accumulators shows (measured)
 _PADDING_COST = 1.05  # of a last block that is no whole one
 _FEW_ROWS = 4  # that wait for their weights; more are kept busy (measured)
@@ -84,7 +82,7 @@ def dense_block(
     def cost(registers: int) -> float:
         block = lanes * registers
         padding = _PADDING_COST if columns % block else 1.0
-        return -(-columns // block) * registers * packed_rate(cpu, rows, registers) * padding
+        return -(-columns // block) * registers * packed_rate(cpu, rows, registers, inner * dt.nbytes(dtype)) * padding
 
     return lanes * min(candidates, key=cost)
 
@@ -108,9 +106,7 @@ def dense_pack(
     cfg.define_knob("tile_k", sorted({inner, *(n for n in (256, 512, 768, 1024) if inner % n == 0 and inner > n)}))
     if cfg.is_fallback:
         registers = max(1, block // machine().lanes(max(8, dt.bits(out.dtype))))
-        groups, tile_m = _row_groups(machine(), max(rows, 1), registers)
-        if registers == 1:  # more have tiles of so few rows that it matters little
-            tile_m = min(tile_m, _rows_in_cache(machine(), inner * dt.nbytes(data.dtype)))
+        groups, tile_m = _row_groups(machine(), max(rows, 1), registers, inner * dt.nbytes(data.dtype))
         cfg["tile_m"] = SplitEntity([-1, tile_m])
         cfg["columns_outer"] = OtherOptionEntity(True)
         cfg["row_groups"] = OtherOptionEntity(groups)
@@ -119,28 +115,20 @@ def dense_pack(
     return out
 
 
-def _row_groups(cpu: CpuFeatures, rows: int, registers: int) -> tuple[int, int]:
+def _row_groups(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> tuple[int, int]:
     """Into how many groups of rows, one for each core, to cut the work, and the rows of a tile; one group: none.
+
+    ``stride``: bytes from one row to the next.
 
     A core that keeps its rows through a network finds them in its own cache, but reads all weights. In the worst case
     every core reads them from memory, which takes ``cores * weights / bandwidth``. It may take half of the computing
     time, ``2 * rows * weights / (cores * peak)``, where a core computes 6.5 operations while memory gives a byte.
     """
     if cpu.cores > 1 and rows >= ROWS_FOR_CORES * cpu.cores**2:
-        tile = choose_tile(cpu, -(-rows // cpu.cores), [1], registers).spatial
+        tile = row_tile(cpu, -(-rows // cpu.cores), registers, stride)
         if -(-rows // tile) % cpu.cores == 0:
             return cpu.cores, tile
-    return 1, choose_tile(cpu, rows, [1], registers).spatial
-
-
-def _rows_in_cache(cpu: CpuFeatures, stride: int) -> int:
-    """Rows ``stride`` bytes apart that the first-level cache holds a line of each of.
-
-    A page has a line of each of its sets. Rows that are whole pages apart meet in one set: of 3072 floats, tiles of 24
-    take 3.7 times as long as of 3000.
-    """
-    ways = max(1, cpu.l1_bytes // _PAGE_BYTES)
-    return ways * (_PAGE_BYTES // math.gcd(stride, _PAGE_BYTES))
+    return 1, row_tile(cpu, rows, registers, stride)
 
 
 def _chunk(rows: int, tile_m: int, inner: int, block: int, size: int) -> int:
@@ -442,7 +430,9 @@ def batch_matmul(
     if cfg.is_fallback:
         registers = 2 if columns > lanes else 1
         cfg["block"] = OtherOptionEntity(registers * lanes)
-        cfg["tile_m"] = SplitEntity([-1, choose_tile(machine(), rows, [1], registers).spatial])
+        last = 1 if transpose_a else get_const_tuple(tensor_a.shape)[-1]
+        stride = last if isinstance(last, int) else 1
+        cfg["tile_m"] = SplitEntity([-1, row_tile(machine(), rows, registers, stride * dt.nbytes(tensor_a.dtype))])
     block = cfg["block"].val
     chunks = -(-columns // block)
     batch_b, inner = tensor_b.shape[0], tensor_b.shape[2 if transpose_b else 1]

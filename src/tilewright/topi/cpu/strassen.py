@@ -59,7 +59,7 @@ from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.dense import ROWS_FOR_CORES
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.linear_forms import Matrix, choose, row_of
-from tilewright.topi.cpu.tiling import RegisterTile, fits, packed_rate, tile_rate
+from tilewright.topi.cpu.tiling import RegisterTile, fits, packed_rate, rows_in_cache, tile_rate
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, largest_divisor
 
 Array = np.ndarray[Any, Any]
@@ -87,6 +87,7 @@ _WEIGHT_FORMS: Matrix = (
     (0, 1, 0, 0),
 )
 _PRODUCTS = len(_DATA_FORMS)
+_FLOAT_BYTES = 4
 _UNROLLED_STEPS = 2  # of the sum: more, and seven loops leave the cache of decoded instructions (measured)
 _LEAST_CHUNK = 64  # steps of the sum of a product: fewer, and adding up the products takes what they save
 _LEAST_TILE = 6  # rows of a tile: fewer, and the weight, of which ten blocks are read for seven, is late (measured)
@@ -94,8 +95,10 @@ _MOST_PAIRS = 64  # of rows in a group
 _WHOLE_SHARE = 0.95  # of the second-level cache, for the data's forms and the weight of two pairs of blocks
 _CHUNK_SHARE = 0.5  # likewise, where these are of a part of the sum
 _LEAST_ROWS = 64  # for each core: fewer, and it waits for the weight (measured)
+_LEAST_ROWS_IN_HALVES = 32  # where vectors are computed in halves, and there is twice the time to read the weight
 _FORM_COST = 0.375  # vector multiply-adds that an element of the data's forms takes (measured, as those below)
 _SUM_COST = 1.5  # for adding up the products to an element of the result
+_IN_HALVES = 0.5  # of either where multiply-adds take twice as long: it is loads, stores and additions
 _CLEAR_GAIN = 1.02  # of the direct product's modelled time over this method's
 
 
@@ -134,9 +137,12 @@ def strassen_blockings(
         if columns % (2 * block) or inner % (2 * chunk):
             continue
         registers = max(1, block // lanes)
-        for tile_m in range(min(_LEAST_TILE, pairs), cpu.vector_registers):
+        most = min(cpu.vector_registers - 1, max(_LEAST_TILE, rows_in_cache(cpu, 2 * inner * _FLOAT_BYTES)))
+        for tile_m in range(min(_LEAST_TILE, pairs), most + 1):
             if fits(cpu, RegisterTile(tile_m, registers), added=True):
                 tiles = -(-pairs // (tile_m * groups))
+                if tiles == 1 and rows % (2 * tile_m) and groups > 1:
+                    continue  # every row would be tested: there is no loop over tiles whose end could be cut off
                 turns = -(-pairs // (tile_m * tiles * cpu.cores))  # groups that the busiest core takes
                 cost = _cost(cpu, turns * cpu.cores * tiles * tile_m, columns, inner, (chunk, tile_m, registers))
                 found.append(StrassenBlocking(block, chunk, tile_m, tiles, cost))
@@ -148,7 +154,7 @@ def _chunk(cpu: CpuFeatures, pairs: int, block: int, inner: int) -> int:
 
     All at once where that is possible: parts of the result are neither stored nor loaded then.
     """
-    half, step_bytes = inner // 2, len(_STORED) * (pairs + 2 * block) * 4
+    half, step_bytes = inner // 2, len(_STORED) * (pairs + 2 * block) * _FLOAT_BYTES
     if half * step_bytes <= _WHOLE_SHARE * cpu.l2_bytes:
         return max(1, half)
     return largest_divisor(half, max(1, int(_CHUNK_SHARE * cpu.l2_bytes) // step_bytes))
@@ -160,7 +166,7 @@ def _cost(cpu: CpuFeatures, pairs: int, columns: int, inner: int, way: tuple[int
     products = _PRODUCTS * pairs * (inner / 2) * (columns / 2 / cpu.lanes(32)) * tile_rate(tile_m, registers)
     forms = _FORM_COST * _PRODUCTS * pairs * (inner / 2)
     sums = _SUM_COST * 2 * pairs * columns * (inner / (2 * chunk))
-    return products + forms + sums
+    return products + (forms + sums) * (_IN_HALVES if cpu.halves_vectors else 1.0)
 
 
 def choose_strassen(rows: int, columns: int, inner: int, dtype: str, target: Target | None) -> tuple[int, int] | None:
@@ -170,13 +176,16 @@ def choose_strassen(rows: int, columns: int, inner: int, dtype: str, target: Tar
     fused multiply-adds the additions are what takes the time, and the method adds some.
     """
     cpu = features(target)
-    if dtype != "float32" or not cpu.has_fma or rows < max(_LEAST_ROWS, ROWS_FOR_CORES * cpu.cores) * cpu.cores:
+    least, for_cores = _LEAST_ROWS, ROWS_FOR_CORES * cpu.cores
+    if cpu.halves_vectors:
+        least, for_cores = _LEAST_ROWS_IN_HALVES, for_cores // 2
+    if dtype != "float32" or not cpu.has_fma or rows < max(least, for_cores) * cpu.cores:
         return None
     ways = [way for way in strassen_blockings(cpu, rows, columns, inner) if way.chunk >= _LEAST_CHUNK]
     if not ways:
         return None
     share = -(-rows // cpu.cores)
-    direct = min(packed_rate(cpu, share, registers) for registers in (1, 2, 3))
+    direct = min(packed_rate(cpu, share, registers, inner * _FLOAT_BYTES) for registers in (1, 2, 3))
     gain = rows * columns * inner / cpu.lanes(32) * direct / ways[0].cost
     return (ways[0].block, ways[0].chunk) if gain >= _CLEAR_GAIN else None
 
