@@ -5,9 +5,15 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define HUGE_PAGES_FROM (4u << 20) /* bytes of a module table that holds a whole huge page, wherever it begins */
+
+/* What is mapped. The lock is held from the look at a file until it is there, and while it goes. */
+static TwMapping* mappings;
+static pthread_mutex_t mappings_lock = PTHREAD_MUTEX_INITIALIZER;
 
 TwMapping* tw_mapping_retain(TwMapping* mapping) {
   atomic_fetch_add_explicit(&mapping->refs, 1, memory_order_relaxed);
@@ -16,8 +22,68 @@ TwMapping* tw_mapping_retain(TwMapping* mapping) {
 
 void tw_mapping_release(TwMapping* mapping) {
   if (atomic_fetch_sub_explicit(&mapping->refs, 1, memory_order_acq_rel) != 1) return;
+  pthread_mutex_lock(&mappings_lock);
+  TwMapping** link = &mappings;
+  while (*link != mapping) link = &(*link)->next;
+  *link = mapping->next;
   dlclose(mapping->handle);
+  pthread_mutex_unlock(&mappings_lock);
   free(mapping);
+}
+
+/* A mapping of what is open, which it takes over; with the lock held. */
+static TwMapping* new_mapping(void* handle, uint64_t device, uint64_t node) {
+  TwMapping* mapping = calloc(1, sizeof *mapping);
+  if (mapping == NULL) {
+    dlclose(handle);
+    tw_out_of_memory(sizeof *mapping);
+    return NULL;
+  }
+  atomic_init(&mapping->refs, 1);
+  mapping->handle = handle;
+  mapping->device = device;
+  mapping->node = node;
+  mapping->next = mappings;
+  mappings = mapping;
+  return mapping;
+}
+
+/* Whether what dlopen has under a name is another file than the one of that name now. */
+static bool was_replaced(const char* name, const struct stat* file) {
+  void* handle = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
+  if (handle == NULL) return false;
+  const TwMapping* mapping = mappings;
+  while (mapping != NULL && mapping->handle != handle) mapping = mapping->next;
+  dlclose(handle);
+  return mapping != NULL && mapping->node != 0 &&
+         (mapping->device != (uint64_t)file->st_dev || mapping->node != (uint64_t)file->st_ino);
+}
+
+/* Maps the file of an absolute path. dlopen knows libraries by their names: of a file that has taken the place of one
+ * still in use it would give the old code and weights. The new one is then opened as folder/./file, and so on. */
+static TwMapping* map_file(const char* full, const char* path) {
+  struct stat file;
+  char name[2 * PATH_MAX];
+  size_t length = strlen(full), folder = (size_t)(strrchr(full, '/') - full) + 1;
+  if (stat(full, &file) != 0 || length >= PATH_MAX) {
+    tw_fail("cannot load %s: %s", path, strerror(length >= PATH_MAX ? ENAMETOOLONG : errno));
+    return NULL;
+  }
+  memcpy(name, full, length + 1);
+  TwMapping* mapping = NULL;
+  pthread_mutex_lock(&mappings_lock);
+  for (; was_replaced(name, &file) && length < PATH_MAX; length += 2) {
+    memmove(name + folder + 2, name + folder, length - folder + 1);
+    memcpy(name + folder, "./", 2);
+  }
+  void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL); /* NULL for a name that has become too long */
+  if (handle == NULL) {
+    tw_fail("cannot load %s: %s", path, dlerror());
+  } else {
+    mapping = new_mapping(handle, (uint64_t)file.st_dev, (uint64_t)file.st_ino);
+  }
+  pthread_mutex_unlock(&mappings_lock);
+  return mapping;
 }
 
 typedef struct Library {
@@ -68,21 +134,17 @@ static void library_destroy(TwModule* self) {
 
 static const TwModuleClass library_class = {library_function, NULL, NULL, library_destroy};
 
-/* A module for an open library; takes the handle over. */
-static TwModule* wrap_library(void* handle) {
+/* A module for a mapped library; takes the mapping over. */
+static TwModule* wrap_library(TwMapping* mapping) {
   Library* lib = calloc(1, sizeof *lib);
-  TwMapping* mapping = calloc(1, sizeof *mapping);
-  TwModule* m = lib == NULL || mapping == NULL ? NULL : tw_module_new(&library_class, "library", lib);
+  TwModule* m = lib == NULL ? NULL : tw_module_new(&library_class, "library", lib);
   if (m == NULL) {
     free(lib);
-    free(mapping);
-    dlclose(handle);
+    tw_mapping_release(mapping);
     tw_out_of_memory(sizeof *lib);
     return NULL;
   }
-  atomic_init(&mapping->refs, 1);
-  mapping->handle = handle;
-  lib->handle = handle;
+  lib->handle = mapping->handle;
   lib->mapping = mapping;
   lib->module = m;
   pthread_mutex_lock(&libraries_lock);
@@ -100,14 +162,15 @@ static void advise_weights(const char* start, uint64_t size) {
   if (size >= HUGE_PAGES_FROM) tw_advise_huge_pages((void*)first, (uintptr_t)start - first + size);
 }
 
-/* The module of an open library with its module table; takes the handle over. */
-static int open_module(void* handle, const char* path, TwModule** out) {
+/* The module of a mapped library with its module table; takes the mapping over. */
+static int open_module(TwMapping* mapping, const char* path, TwModule** out) {
+  void* handle = mapping->handle;
   const char* features = dlsym(handle, "__tilewright_cpu_features");
   if (features != NULL && TilewrightCheckCpuFeatures(features, path) != 0) {
-    dlclose(handle);
+    tw_mapping_release(mapping);
     return -1;
   }
-  TwModule* m = wrap_library(handle);
+  TwModule* m = wrap_library(mapping);
   if (m == NULL) return -1;
   const char* blob = dlsym(handle, "__tvm_dev_mblob");
   if (blob != NULL) {
@@ -115,7 +178,6 @@ static int open_module(void* handle, const char* path, TwModule** out) {
     memcpy(&size, blob, sizeof size);
     advise_weights(blob, size);
     TwModule* root;
-    TwMapping* mapping = ((Library*)m->data)->mapping;
     int rc = tw_load_blob(blob + sizeof size, (size_t)size, mapping, m, &root);
     tw_module_release(m); /* the root holds what it needs */
     if (rc != 0) return -1;
@@ -129,13 +191,9 @@ int tw_library_open(const char* path, TwModule** out) {
   /* an absolute path, because dlopen searches the system's folders for a plain name */
   char* full = realpath(path, NULL);
   if (full == NULL) return tw_fail("cannot load %s: %s", path, strerror(errno));
-  void* handle = NULL;
-  if (tw_elf_check(full) == 0) {
-    handle = dlopen(full, RTLD_NOW | RTLD_LOCAL);
-    if (handle == NULL) tw_fail("cannot load %s: %s", path, dlerror());
-  }
+  TwMapping* mapping = tw_elf_check(full) == 0 ? map_file(full, path) : NULL;
   free(full);
-  return handle == NULL ? -1 : open_module(handle, path, out);
+  return mapping == NULL ? -1 : open_module(mapping, path, out);
 }
 
 int TilewrightModLoadSelf(TVMModuleHandle* out) {
@@ -152,7 +210,10 @@ int TilewrightModLoadSelf(TVMModuleHandle* out) {
     return tw_fail("%s holds no compiled model beside the runtime (a program needs -rdynamic to show one)",
                    info.dli_fname);
   }
-  if (open_module(handle, info.dli_fname, &m) != 0) return -1;
+  pthread_mutex_lock(&mappings_lock);
+  TwMapping* mapping = new_mapping(handle, 0, 0);
+  pthread_mutex_unlock(&mappings_lock);
+  if (mapping == NULL || open_module(mapping, info.dli_fname, &m) != 0) return -1;
   *out = m;
   return 0;
 }

@@ -9,6 +9,7 @@ import struct
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,39 @@ def test_relative_path_is_written_and_loaded(
     monkeypatch.chdir(tmp_path)
     factory.export_library("network.so")
     np.testing.assert_array_equal(run(runtime.load_module("network.so")), WEIGHT + 3)
+
+
+def network_of(value: float, code: runtime.Module, path: Path) -> Path:
+    """A library that gives 2 + ``value`` for its ones, and has a large parameter."""
+    params = {"w": np.full((3, 5), value, "float32"), "large": np.full(5000, value, "float32")}
+    made = runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(2), code, "default", params)
+    return Path(made.export_library(path))
+
+
+def test_a_library_in_the_place_of_one_in_use_is_the_new_one(compiled: runtime.Module, tmp_path: Path) -> None:
+    path = tmp_path / "network.so"
+    loaded = [runtime.load_module(network_of(value, compiled, path)) for value in range(4)]
+    for value, module in enumerate(loaded):
+        np.testing.assert_array_equal(run(module), np.full((3, 5), value + 3))
+    again = runtime.load_module(path)
+    np.testing.assert_array_equal(run(again), np.full((3, 5), 6))
+    large = parameters(loaded[0])["large"]  # outlives its module, and keeps the file's memory
+    loaded.clear()
+    fresh = runtime.load_module(network_of(7, compiled, path))
+    np.testing.assert_array_equal(run(fresh), np.full((3, 5), 10))
+    assert not large.numpy().any()
+    del module, again, fresh, large
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+
+
+def test_threads_load_libraries_while_these_are_replaced(compiled: runtime.Module, tmp_path: Path) -> None:
+    def reload(name: int) -> None:
+        for value in range(5):
+            module = runtime.load_module(network_of(value, compiled, tmp_path / f"{name}.so"))
+            np.testing.assert_array_equal(run(module), np.full((3, 5), value + 3))
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(reload, range(4)))
 
 
 def test_code_alone_has_no_module_table(compiled: runtime.Module, tmp_path: Path) -> None:
