@@ -79,7 +79,7 @@ void tw_map_clear(TwMap* map, void (*free_value)(void*));
 /* A loaded library's place in memory, which arrays may point into. */
 typedef struct TwMapping {
   atomic_int refs;
-  void* handle;         /* of dlopen */
+  void* handle;          /* of dlopen */
   uint64_t device, node; /* of the file; 0 where it is not known */
   struct TwMapping* next;
 } TwMapping;

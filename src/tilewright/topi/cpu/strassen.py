@@ -95,10 +95,8 @@ _MOST_PAIRS = 64  # of rows in a group
 _WHOLE_SHARE = 0.95  # of the second-level cache, for the data's forms and the weight of two pairs of blocks
 _CHUNK_SHARE = 0.5  # likewise, where these are of a part of the sum
 _LEAST_ROWS = 64  # for each core: fewer, and it waits for the weight (measured)
-_LEAST_ROWS_IN_HALVES = 32  # where vectors are computed in halves, and there is twice the time to read the weight
 _FORM_COST = 0.375  # vector multiply-adds that an element of the data's forms takes (measured, as those below)
 _SUM_COST = 1.5  # for adding up the products to an element of the result
-_IN_HALVES = 0.5  # of either where multiply-adds take twice as long: it is loads, stores and additions
 _CLEAR_GAIN = 1.02  # of the direct product's modelled time over this method's
 
 
@@ -130,6 +128,7 @@ def strassen_blockings(
     ``layout``: the block and the chunk, where these are given.
     """
     lanes, pairs = cpu.lanes(32), max(1, -(-rows // 2))
+    most = min(cpu.vector_registers - 1, max(_LEAST_TILE, rows_in_cache(cpu, 2 * inner * _FLOAT_BYTES)))
     groups = cpu.cores * -(-pairs // (cpu.cores * _MOST_PAIRS))
     found = []
     for block in [lanes, 2 * lanes, 3 * lanes] if layout is None else [layout[0]]:
@@ -137,7 +136,6 @@ def strassen_blockings(
         if columns % (2 * block) or inner % (2 * chunk):
             continue
         registers = max(1, block // lanes)
-        most = min(cpu.vector_registers - 1, max(_LEAST_TILE, rows_in_cache(cpu, 2 * inner * _FLOAT_BYTES)))
         for tile_m in range(min(_LEAST_TILE, pairs), most + 1):
             if fits(cpu, RegisterTile(tile_m, registers), added=True):
                 tiles = -(-pairs // (tile_m * groups))
@@ -166,7 +164,12 @@ def _cost(cpu: CpuFeatures, pairs: int, columns: int, inner: int, way: tuple[int
     products = _PRODUCTS * pairs * (inner / 2) * (columns / 2 / cpu.lanes(32)) * tile_rate(tile_m, registers)
     forms = _FORM_COST * _PRODUCTS * pairs * (inner / 2)
     sums = _SUM_COST * 2 * pairs * columns * (inner / (2 * chunk))
-    return products + (forms + sums) * (_IN_HALVES if cpu.halves_vectors else 1.0)
+    return products + (forms + sums) * _other_time(cpu)
+
+
+def _other_time(cpu: CpuFeatures) -> float:
+    """What loads, stores and additions cost in vector multiply-adds, which take twice as long in halves."""
+    return 0.5 if cpu.halves_vectors else 1.0
 
 
 def choose_strassen(rows: int, columns: int, inner: int, dtype: str, target: Target | None) -> tuple[int, int] | None:
@@ -176,10 +179,8 @@ def choose_strassen(rows: int, columns: int, inner: int, dtype: str, target: Tar
     fused multiply-adds the additions are what takes the time, and the method adds some.
     """
     cpu = features(target)
-    least, for_cores = _LEAST_ROWS, ROWS_FOR_CORES * cpu.cores
-    if cpu.halves_vectors:
-        least, for_cores = _LEAST_ROWS_IN_HALVES, for_cores // 2
-    if dtype != "float32" or not cpu.has_fma or rows < max(least, for_cores) * cpu.cores:
+    least = max(_LEAST_ROWS, ROWS_FOR_CORES * cpu.cores) * _other_time(cpu)
+    if dtype != "float32" or not cpu.has_fma or rows < least * cpu.cores:
         return None
     ways = [way for way in strassen_blockings(cpu, rows, columns, inner) if way.chunk >= _LEAST_CHUNK]
     if not ways:
