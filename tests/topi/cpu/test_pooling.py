@@ -29,6 +29,14 @@ CASES = [
     (1, 1, 9, 10, 16, (7, 5), (3, 2), (0, 2, 3, 0)),
     (1, 1, 1, 1, 16, (3, 3), (1, 1), (1, 1, 1, 1)),
     (3, 1, 2, 23, 2, (2, 3), (1, 1), (0, 1, 0, 1)),
+    # windows in passes: several, rows in the padding, windows not written out, blocks that fill no vector
+    (1, 2, 28, 30, 16, (2, 2), (2, 2), (0, 0, 0, 0)),
+    (1, 2, 13, 17, 16, (4, 3), (3, 2), (2, 1, 1, 0)),
+    (1, 1, 16, 9, 8, (4, 4), (4, 4), (0, 0, 0, 0)),
+    (1, 1, 11, 47, 16, (3, 34), (2, 1), (1, 5, 1, 0)),
+    (2, 1, 9, 9, 2, (3, 3), (2, 2), (1, 1, 1, 1)),
+    (1, 1, 5, 1, 16, (5, 1), (3, 1), (2, 0, 2, 0)),
+    (1, 1, 300, 3, 16, (2, 3), (2, 1), (1, 0, 1, 0)),
 ]
 
 
@@ -63,6 +71,28 @@ def test_packed_pooling(case: tuple, kind: str, include: bool) -> None:
             function(tvm.nd.array(array), out)
             wanted = expected if result is y else np.maximum(expected, 0)
             np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "dilation", "passes"),
+    [
+        ((2, 2), (2, 2), (1, 1), [1, 1]),
+        ((3, 3), (2, 2), (1, 1), [2, 1]),
+        ((4, 4), (3, 3), (1, 1), [2, 1, 1]),
+        ((2, 2), (3, 3), (1, 1), [1, 1]),
+        ((3, 3), (1, 1), (1, 1), [3]),
+        ((3, 3), (2, 2), (2, 2), [3]),
+        ((7, 7), (7, 7), (1, 1), [7]),
+    ],
+)
+def test_each_pass_has_one_new_row(kernel: tuple, stride: tuple, dilation: tuple, passes: list[int]) -> None:
+    x = te.placeholder((1, 2, 21, 21, 16), name="x")
+    op = topi.nn.pool2d(x, kernel, stride, dilation, (0, 0, 0, 0), "max", layout="NCHW16c").op
+    found = []
+    while op.input_tensors:
+        found += [int(axis.dom.extent) for axis in op.reduce_axis if axis.var.name == "rv0"]
+        op = next((t.op for t in op.input_tensors if t.op.tag.startswith("pool")), x.op)
+    assert found[::-1] == passes
 
 
 @pytest.mark.parametrize("case", [*CASES, (1, 3, 30, 112, 1, (5, 5), (1, 1), (2, 2, 2, 2))])
