@@ -52,7 +52,7 @@ from tilewright.topi.cpu.injective import (
     schedule_injective,
     schedule_injective_from_existing,
 )  # fmt: skip
-from tilewright.topi.cpu.layer_norm import schedule_layer_norm
+from tilewright.topi.cpu.layer_norm import layer_norm, schedule_layer_norm
 from tilewright.topi.cpu.pooling import schedule_adaptive_pool, schedule_pool
 from tilewright.topi.cpu.reduction import schedule_reduce
 from tilewright.topi.cpu.softmax import schedule_softmax
@@ -62,8 +62,8 @@ from tilewright.topi.cpu.winograd import conv2d_NCHWc_winograd, schedule_conv2d_
 __all__ = [
     "Conv2dLayouts", "attention", "batch_matmul", "conv2d_NCHWc", "conv2d_NCHWc_winograd", "conv2d_layouts",
     "conv2d_nchw", "conv2d_patches", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack",
-    "dense_strassen", "depthwise_conv2d_NCHWc",
-    "group_conv2d_nchw", "schedule_adaptive_pool", "schedule_attention", "schedule_batch_matmul", "schedule_broadcast",
+    "dense_strassen", "depthwise_conv2d_NCHWc", "group_conv2d_nchw", "layer_norm",
+    "schedule_adaptive_pool", "schedule_attention", "schedule_batch_matmul", "schedule_broadcast",
     "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv2d_NCHWc", "schedule_conv2d_NCHWc_winograd",
     "schedule_conv2d_hwcn", "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw",
     "schedule_conv3d_ncdhw", "schedule_conv_direct", "schedule_dense", "schedule_dense_nopack", "schedule_dense_pack",
