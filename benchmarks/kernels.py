@@ -5,7 +5,7 @@
 Models are those of `benchmarks.latency`, compiled untuned. Each distinct kernel becomes a graph of nothing but calls
 of it, so that threads, argument passing and memory are as in a model. Warm, all calls work on the same arrays, which
 stay in whatever cache they fit. Where memory would limit the kernel (its operations per byte are below the machine's),
-it is also measured cold: so many calls with arrays of their own that no cache holds them.
+it is also measured cold, in turns with copies: so many calls with arrays of their own that no cache holds them.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import statistics
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,17 @@ def undisturbed(times: Iterator[float], threads: int) -> tuple[float, float]:
     return seconds, cores
 
 
+def beside_copies(cold: Iterator[float], threads: int, rounds: int) -> tuple[float, float, list[tuple[float, float]]]:
+    """The median of ``rounds`` times of a kernel, and the bandwidth of DRAM measured after each of them.
+
+    In turns, for the machine's memory has moods: the median of a kernel's times against the best of the copies' would
+    be the kernel's share only where nothing changes. With the cores that the kernel had at least.
+    """
+    measured = [(*undisturbed(cold, threads), peak.memory_now(threads)) for _ in range(rounds)]
+    seconds, cores, rates = zip(*measured, strict=True)
+    return statistics.median(seconds), min(cores), list(rates)
+
+
 def measure_kernel(
     library: Any, kernel: Kernel, model: str, threads: Sequence[int], machine: peak.Machine, plan: Plan
 ) -> KernelResult:
@@ -147,14 +159,17 @@ def measure_kernel(
     warm = time_calls(library, kernel, WARM_CALLS, True, plan)
     calls = math.ceil(4 * peak.cache_bytes(3) / max(1, kernel.bytes))
     from_memory = memory_bound(kernel, machine) and kernel.kind != "gather" and calls <= MOST_COLD_CALLS
-    cold = time_calls(library, kernel, calls, False, plan) if from_memory else None
+    cold = time_calls(library, kernel, calls, False, replace(plan, repeats=1)) if from_memory else None
     timings = []
     for count in threads:
         set_num_threads(count)
         seconds, cores = undisturbed(warm, count)
-        from_dram, dram_cores = undisturbed(cold, count) if cold is not None else (None, cores)
-        limits = peak.measure_again(machine, count, cold is not None)
-        timings.append(Timing(count, seconds, from_dram, min(cores, dram_cores), limits))
+        limits = peak.measure_again(machine, count)
+        from_dram = None
+        if cold is not None:
+            from_dram, dram_cores, rates = beside_copies(cold, count, plan.repeats)
+            cores, limits = min(cores, dram_cores), peak.with_memory(limits, count, rates)
+        timings.append(Timing(count, seconds, from_dram, cores, limits))
     set_num_threads(0)
     return KernelResult(kernel, [model], timings)
 

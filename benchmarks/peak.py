@@ -13,9 +13,10 @@ import ctypes
 import json
 import os
 import platform
+import statistics
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -262,8 +263,8 @@ def _buffers(size: int, count: int) -> list[np.ndarray[Any, np.dtype[np.uint8]]]
     return [np.ones(size, np.uint8) for _ in range(count)]
 
 
-def bandwidth(bytes_per_thread: int, threads: int, writes: bool, seconds: float = 0.05) -> float:
-    """Measured GB/s over buffers of `bytes_per_thread` (source and destination together) for each thread."""
+def bandwidth(bytes_per_thread: int, threads: int, writes: bool, seconds: float = 0.05, tries: int = 7) -> float:
+    """The best measured GB/s over buffers of `bytes_per_thread` (source and destination together) for each thread."""
     width = max(vector_widths().values())
     kernel = _memory_kernel(width, writes)
     block = UNROLLED_VECTORS * width * 4
@@ -277,7 +278,7 @@ def bandwidth(bytes_per_thread: int, threads: int, writes: bool, seconds: float 
         kernel(source, source + size + 4096 + 128, blocks, repeats)
         return float(repeats) * size * (2 if writes else 1)
 
-    return best_rate(work, threads, seconds)
+    return best_rate(work, threads, seconds, tries)
 
 
 def cache_bytes(level: int) -> int:
@@ -315,19 +316,24 @@ def _from_memory(threads: int) -> int:
     return 8 * cache_bytes(3) // threads
 
 
-def measure_again(machine: Machine, threads: int, memory: bool, seconds: float = 0.01) -> Machine:
-    """`machine` with the FMA peak of its widest vectors, and if `memory` DRAM's bandwidth, as they are at this moment.
-
-    Clocks and what others leave of the memory change within seconds.
-    """
+def measure_again(machine: Machine, threads: int, seconds: float = 0.01) -> Machine:
+    """`machine` with the FMA peak of its widest vectors as it is at this moment: clocks change within seconds."""
     width = machine.lanes
     isa = next(isa for isa in machine.gflops if vector_widths()[isa] == width)
-    found = replace(machine, gflops={isa: machine.gflops[isa] | {threads: fma_peak(width, threads, seconds)}})
-    if not memory:
-        return found
-    copy, read = (bandwidth(_from_memory(threads), threads, writes, seconds) for writes in (True, False))
+    return replace(machine, gflops={isa: machine.gflops[isa] | {threads: fma_peak(width, threads, seconds)}})
+
+
+def memory_now(threads: int, seconds: float = 0.01) -> tuple[float, float]:
+    """GB/s of DRAM in one run each of copies and of reads: what others leave of it changes within seconds."""
+    copy, read = (bandwidth(_from_memory(threads), threads, writes, seconds, tries=1) for writes in (True, False))
+    return copy, read
+
+
+def with_memory(machine: Machine, threads: int, rates: Sequence[tuple[float, float]]) -> Machine:
+    """`machine` with the medians of `rates` (`memory_now`) as the bandwidths of DRAM."""
+    copy, read = (statistics.median(column) for column in zip(*rates, strict=True))
     return replace(
-        found,
+        machine,
         copy_gbps=machine.copy_gbps | {"DRAM": machine.copy_gbps["DRAM"] | {threads: copy}},
         read_gbps=machine.read_gbps | {"DRAM": machine.read_gbps["DRAM"] | {threads: read}},
     )

@@ -121,6 +121,27 @@ def test_a_time_is_taken_again_while_a_thread_had_no_core() -> None:
     assert cores > 0.1
 
 
+def test_times_from_memory_are_taken_in_turns_with_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    order: list[str] = []
+
+    def times() -> Iterator[float]:
+        for seconds in (3.0, 1.0, 2.0):
+            order.append("kernel")
+            yield seconds
+
+    def memory_now(threads: int) -> tuple[float, float]:
+        order.append("copy")
+        return 10.0 * len(order), threads
+
+    monkeypatch.setattr(kernels, "TRIES", 1)
+    monkeypatch.setattr(kernels.peak, "memory_now", memory_now)
+    seconds, _, rates = kernels.beside_copies(times(), 2, 3)
+    assert (seconds, order) == (2.0, ["kernel", "copy"] * 3)
+    limits = kernels.peak.with_memory(MACHINE, 2, rates)
+    assert (limits.copy_gbps["DRAM"][2], limits.read_gbps["DRAM"][2]) == (40.0, 2)
+    assert limits.copy_gbps["L2"] == MACHINE.copy_gbps["L2"]
+
+
 def test_bandwidth_is_compared_with_the_level_that_holds_the_arrays() -> None:
     def kernel(elements: int) -> Kernel:
         types = (TensorType((elements,), "float32"),)
