@@ -40,9 +40,17 @@ def innermost_is_reduced(op: Any) -> bool:
     return bool(last) and all(any(v in reduced for v in free_vars(index)) for index in last)
 
 
-def schedule_row_reduction(s: te.Schedule, tensor: te.Tensor) -> te.Stage | None:
-    """Reduce contiguous rows with vectors of partial results; gives their stage, if there is one."""
-    return reduce_in_lanes(s, tensor, 4 if machine().vector_registers >= 16 else 2)
+def schedule_row_reduction(s: te.Schedule, tensor: te.Tensor, from_memory: bool = True) -> te.Stage | None:
+    """Reduce contiguous rows with vectors of partial results; gives their stage, if there is one.
+
+    The loop over a row ``from_memory`` stays one: of what LLVM writes out it shuffles the loads, and memory delivers
+    them late. 50257 dot products of 768 elements read at 72 instead of 93 % of the bandwidth, sums of 256 at 69 instead
+    of 94 %. Short rows in a cache take 10 % less time written out.
+    """
+    partial = reduce_in_lanes(s, tensor, 4 if machine().vector_registers >= 16 else 2)
+    if partial is not None and from_memory:
+        partial.pragma(partial.op.reduce_axis[-1], "no_unroll")
+    return partial
 
 
 def _column_tile(extent: int, lanes: int, tasks: int) -> int:

@@ -92,4 +92,4 @@ def _vectorize_pass(s: te.Schedule, op: Any, axis: int) -> None:
             outer = [a for a in stage.leaf_iter_vars if a is not vector and a not in op.reduce_axis]
             stage.reorder(*outer, *op.reduce_axis, vector)
         return
-    schedule_row_reduction(s, tensor)
+    schedule_row_reduction(s, tensor, from_memory=False)
