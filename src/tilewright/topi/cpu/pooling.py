@@ -55,7 +55,8 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     """Schedule a local, adaptive or global pooling with injective computes before and after it.
 
     The window is reduced for one row of output at a time; the innermost dimension (packed channels, or columns) is
-    vectorised. Packed channels are reduced in registers, a tile of columns at a time. Where columns are innermost,
+    vectorised. Packed channels are reduced in registers, a tile of columns at a time, and where ``pool_nd`` has cut the
+    windows into passes over their rows, a row of the result at a time for each pass. Where columns are innermost,
     padding is materialised per plane, so that no lane has to test for it; so is what windows share, or per row where a
     plane of it does not fit the first-level cache. Windows as wide as the data, such as those of a global pooling, are
     reduced as any other rows.
