@@ -83,8 +83,15 @@ def test_other_axes(axis: int | tuple[int, ...]) -> None:
     np.testing.assert_allclose(found, want, rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("shape", [(0, 5), (3, 0)])
-def test_nothing_to_normalise(shape: tuple[int, int]) -> None:
+@pytest.mark.parametrize("width", [1, 7, 64, 512])
+def test_a_single_row_of_one_dimension(width: int) -> None:
+    x, ones, zeros = random(width) + 3, np.ones(width, "float32"), np.zeros(width, "float32")
+    found = compiled(lambda a: topi.cpu.layer_norm(a, None, None), x, schedule=topi.cpu.schedule_layer_norm)
+    np.testing.assert_allclose(found, expected(x, ones, zeros, 1e-5), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0, 64), (2, 0, 512)])
+def test_nothing_to_normalise(shape: tuple[int, ...]) -> None:
     found = compiled(
         lambda a: topi.cpu.layer_norm(a, None, None), random(*shape), schedule=topi.cpu.schedule_layer_norm
     )

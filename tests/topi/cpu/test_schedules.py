@@ -113,6 +113,24 @@ def test_reductions_along_several_axes_of_a_row(shape: tuple, axes: tuple) -> No
         close(reduced(lambda a: topi.max(a, axes), x), x.max(axes))
 
 
+@pytest.mark.parametrize("of", ["i", "h", "w", "ih", "hw", "iw"])
+@pytest.mark.parametrize("shape", [(3, 6, 16), (2, 5, 7), (1, 1, 40)])
+def test_sums_of_products_with_fewer_dimensions(shape: tuple, of: str) -> None:
+    x, y = random(*shape), random(*(shape["ihw".index(letter)] for letter in of), seed=1)
+
+    def compute(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        h, w = te.reduce_axis((0, shape[1]), name="h"), te.reduce_axis((0, shape[2]), name="w")
+
+        def product(i: Any) -> Any:
+            at = {"i": i, "h": h, "w": w}
+            return te.sum(a(i, h, w) * b(*(at[letter] for letter in of)), axis=[h, w])
+
+        return te.compute((shape[0],), product, name="total", tag=topi.tag.COMM_REDUCE)
+
+    found = compiled(compute, x, y, schedule=topi.cpu.schedule_reduce)
+    close(found, np.einsum(f"ihw,{of}->i", x, y), rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("axis", [1, -1])
 @pytest.mark.parametrize("shape", [(2, 5), (12, 64), (3, 197, 197), (1, 1000), (2, 19, 8, 24)])
 def test_softmax(shape: tuple, axis: int) -> None:

@@ -16,7 +16,7 @@ from tilewright.target.features import CpuFeatures, features
 from tilewright.target.intrinsics import FLOAT_MATH
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IntImm, IterVar, ProducerLoad
-from tilewright.tir.visitor import post_order_visit
+from tilewright.tir.visitor import free_vars, post_order_visit
 from tilewright.topi import tag
 from tilewright.topi.utils import as_list, get_const_tuple, operations
 
@@ -159,9 +159,13 @@ def _fuse_rows(stage: te.Stage) -> tuple[IterVar, int | None]:
     axes, extents = list(stage.op.reduce_axis), [constant_extent(a) for a in stage.op.reduce_axis]
 
     def in_order(load: ProducerLoad, count: int) -> bool:
+        reduced = [axis.var for axis in axes[-count:]]
+        if not any(v in reduced for index in load.indices for v in free_vars(index)):
+            return True
         shape = get_const_tuple(load.producer.shape)[1 - count :]
-        together = zip(load.indices[-count:], axes[-count:], strict=True)
-        return all(index is axis.var for index, axis in together) and list(shape) == extents[1 - count :]
+        indices = list(load.indices[-count:])
+        together = len(indices) == count and all(i is v for i, v in zip(indices, reduced, strict=True))
+        return together and list(shape) == extents[1 - count :]
 
     count = 1
     while count < len(axes) and None not in extents and all(in_order(load, count + 1) for load in loads):

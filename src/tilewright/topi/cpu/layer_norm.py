@@ -64,7 +64,7 @@ def _moments_of_blocks(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te
         step = te.reduce_axis((0, sizes[0] // 2), name="step")
 
         def body(*i: PrimExpr) -> Any:
-            *row, block, lane = i
+            *row, block, lane = i  # by pairs, which add up in half as long a chain
             pair = [(block * sizes[0] + 2 * step + k) * lanes + lane for k in (0, 1)]
             one, other = (element(ops.cast(dtype, x(*row, at)), i) for at in pair)
             return te.sum(one + other, axis=step)
