@@ -95,13 +95,26 @@ def schedule_windows(out: te.Stage, accumulators: te.Stage, tile: tuple[int, int
     ``accumulators`` reduces over the window's rows and columns, ``out`` stores a tile. Threads take bands of rows.
     ``tile`` is a band's rows and a tile's columns. Tiles whose windows reach into the padding get loops of their own.
     """
-    rh, rw = accumulators.op.reduce_axis
-    width, height = constant_extent(rw) or MOST_TAPS, constant_extent(rh) or MOST_TAPS
-    accumulators.compute_at(out, tile_windows(out, tile, parallel)[1])
-    tn, tc, toh, tow, tblock = accumulators.op.axis
-    accumulators.reorder(tn, tc, toh, rh, rw, tow, tblock)
-    written_out = [tow] if width > MOST_TAPS else [rw, tow] if width * height > MOST_TAPS else [rh, rw, tow]
-    unroll_and_vectorize(accumulators, written_out, tblock)
+    accumulate_windows(accumulators, out, tile_windows(out, tile, parallel)[1])
+
+
+def accumulate_windows(stage: te.Stage, at: te.Stage, loop: IterVar, written_out: bool = True) -> None:
+    """Reduce a tile of packed windows (n, c, oh, ow, block) in registers, in ``loop`` of ``at``.
+
+    The tile's columns are written out; with ``written_out`` the window's columns too, and its rows, while that makes no
+    more than MOST_TAPS elements.
+    """
+    stage.set_scope("local")
+    stage.compute_at(at, loop)
+    n, c, oh, ow, block = stage.op.axis
+    stage.reorder(n, c, oh, *stage.op.reduce_axis, ow, block)
+    unrolled, taps = [ow], 1
+    for axis in reversed(stage.op.reduce_axis):
+        taps *= constant_extent(axis) or MOST_TAPS
+        if not written_out or taps > MOST_TAPS:
+            break
+        unrolled.insert(0, axis)
+    unroll_and_vectorize(stage, unrolled, block)
 
 
 def tile_windows(out: te.Stage, tile: tuple[int, int], parallel: bool) -> tuple[IterVar, IterVar, IterVar]:

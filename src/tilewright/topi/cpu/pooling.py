@@ -25,7 +25,13 @@ from tilewright.topi.cpu.common import (
     worth_threads,
 )
 from tilewright.topi.cpu.conv2d import unroll_and_vectorize
-from tilewright.topi.cpu.depthwise_conv2d import MOST_TAPS, schedule_windows, tile_windows, window_tile
+from tilewright.topi.cpu.depthwise_conv2d import (
+    MOST_TAPS,
+    accumulate_windows,
+    schedule_windows,
+    tile_windows,
+    window_tile,
+)
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import innermost_is_reduced, schedule_reduce
 from tilewright.topi.cpu.tiling import even_tile
@@ -178,8 +184,8 @@ def _schedule_shared_columns(out: te.Stage, sums: te.Stage, columns: te.Stage, p
     most = min(_WIDEST_TILE, _MOST_WRITTEN_OUT // taps) if small else _LARGE_WINDOWS
     row, tiles, column = tile_windows(out, _band_tile(out.op, columns.op.input_tensors[0], most), parallel)
     out.pragma(row, "loop_partition_hint", 1)
-    _accumulate(sums, out, column if small else tiles)
-    _accumulate(columns, out, column if small else tiles, small)
+    accumulate_windows(sums, out, column if small else tiles)
+    accumulate_windows(columns, out, column if small else tiles, small)
 
 
 def _schedule_passes(s: te.Schedule, out: te.Stage, sums: te.Stage, passes: list[Any], columns: list[Any],
@@ -195,7 +201,7 @@ def _schedule_passes(s: te.Schedule, out: te.Stage, sums: te.Stage, passes: list
     row, tiles, _ = tile_windows(out, tile, parallel)
     out.pragma(row, "loop_partition_hint", 1)
     out.pragma(tiles, "no_unroll", 1)
-    _accumulate(sums, out, tiles)
+    accumulate_windows(sums, out, tiles)
     for op in passes:
         partial, line = s[s.cache_write(op.output(0), "local")], s[op]
         line.compute_at(out, row)
@@ -203,20 +209,9 @@ def _schedule_passes(s: te.Schedule, out: te.Stage, sums: te.Stage, passes: list
         line.pragma(tiles, "loop_partition_hint", 1)
         line.pragma(tiles, "no_unroll", 1)
         unroll_and_vectorize(line, [column], line.op.axis[4])
-        _accumulate(partial, line, tiles)
+        accumulate_windows(partial, line, tiles)
         if op is passes[0] and below in columns:
-            _accumulate(s[below], line, tiles)
-
-
-def _accumulate(stage: te.Stage, at: te.Stage, loop: IterVar, small: bool = True) -> None:
-    """Reduce a tile of packed windows in registers, in ``loop`` of ``at``; ``small`` windows are written out."""
-    stage.set_scope("local")
-    stage.compute_at(at, loop)
-    n, c, oh, ow, block = stage.op.axis
-    reduced = stage.op.reduce_axis
-    written_out = small and prod(constant_extent(axis) or MOST_TAPS for axis in reduced) <= MOST_TAPS
-    stage.reorder(n, c, oh, *reduced, ow, block)
-    unroll_and_vectorize(stage, [*reduced, ow] if written_out else [ow], block)
+            accumulate_windows(s[below], line, tiles)
 
 
 def _band_tile(out: Any, data: te.Tensor, most: int) -> tuple[int, int]:
