@@ -34,6 +34,7 @@ from tilewright.topi.cpu.common import (
     output_tensors,
     reduce_in_lanes,
     split_vector,
+    sum_registers,
     vector_lanes,
 )
 from tilewright.topi.cpu.conv2d import unroll_and_vectorize
@@ -342,7 +343,7 @@ def _schedule_rows(s: te.Schedule, anchor: Any, out: te.Stage, row: IterVar, gro
     lanes = vector_lanes(scores.dtype)
     if tiles is None:
         s[products].compute_at(out, row)
-        reduce_in_lanes(s, products, 4 if machine().vector_registers >= 16 else 2)
+        reduce_in_lanes(s, products, sum_registers())
     else:
         query = s[anchor.attrs["query"]]
         query.compute_at(out, row)

@@ -175,6 +175,11 @@ def _fuse_rows(stage: te.Stage) -> tuple[IterVar, int | None]:
     return fused, extents[-1] if count == 1 else math.prod(e or 0 for e in extents[-count:])
 
 
+def sum_registers() -> int:
+    """Vectors of partial results that a long sum takes: enough to overlap, with registers left for what it reads."""
+    return 4 if machine().vector_registers >= 16 else 2
+
+
 def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1) -> te.Stage | None:
     """Reduce the innermost reduction axes of ``tensor`` with vectors of partial results, combined at the end.
 

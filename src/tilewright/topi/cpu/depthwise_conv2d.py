@@ -74,8 +74,6 @@ def schedule_depthwise_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         last = anchor
     accumulators = s.cache_write(conv, "local") if last is anchor else conv
     out = s[last]
-    if last is not anchor:
-        s[conv].set_scope("local")
     tile = cfg["tile_oh"].size[-1], cfg["tile_ow"].size[-1]
     schedule_windows(out, s[accumulators], tile, parallel=worth_threads(anchor))
     return s

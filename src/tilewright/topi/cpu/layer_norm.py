@@ -21,6 +21,7 @@ from tilewright.topi.cpu.common import (
     output_tensors,
     reduce_in_lanes,
     split_vector,
+    sum_registers,
     vector_lanes,
     worth_threads,
 )
@@ -120,7 +121,7 @@ def schedule_layer_norm(outs: Any) -> te.Schedule:
         # Three passes over a row leave memory idle for the time of two, unless the rows to come are fetched meanwhile.
         stage.prefetch(data.output(0), outer, _FETCHED_AHEAD // (lanes * dt.nbytes(data.output(0).dtype)))
     # A row has few blocks; more partial sums of theirs take no less time, and 10 % more from memory (measured).
-    registers = 1 if blocks else 4 if machine().vector_registers >= 16 else 2
+    registers = 1 if blocks else sum_registers()
     of_block = [t.op for op in blocks for t in op.input_tensors]
     if isinstance(data, te.ComputeOp) and tag.is_injective(data.tag):
         steps.append(data)

@@ -92,7 +92,6 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     windows = bool(shared) or len(pool.reduce_axis) == 2
     if packed and windows and len(axes) == 5 and (constant_extent(axes[-1]) or 0) >= _LEAST_BLOCK:
         sums = pool.output(0) if follows else s.cache_write(pool.output(0), "local")
-        s[sums].set_scope("local")
         if passes:
             _schedule_passes(s, stage, s[sums], passes, shared, worth_threads(pool))
         elif shared:

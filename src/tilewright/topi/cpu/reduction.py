@@ -19,6 +19,7 @@ from tilewright.topi.cpu.common import (
     output_tensors,
     reduce_in_lanes,
     split_vector,
+    sum_registers,
     vector_lanes,
     worth_threads,
 )
@@ -47,7 +48,7 @@ def schedule_row_reduction(s: te.Schedule, tensor: te.Tensor, from_memory: bool 
     them late. 50257 dot products of 768 elements read at 72 instead of 93 % of the bandwidth, sums of 256 at 69 instead
     of 94 %. Short rows in a cache take 10 % less time written out.
     """
-    partial = reduce_in_lanes(s, tensor, 4 if machine().vector_registers >= 16 else 2)
+    partial = reduce_in_lanes(s, tensor, sum_registers())
     if partial is not None and from_memory:
         partial.pragma(partial.op.reduce_axis[-1], "no_unroll")
     return partial
