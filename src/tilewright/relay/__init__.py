@@ -69,6 +69,7 @@ _LAZY_MODULES = frozenset(
 )  # fmt: skip
 _LAZY_NAMES = {
     "build": "tilewright.relay.build_module",
+    "create_executor": "tilewright.relay.backend.executor",
     "optimize": "tilewright.relay.build_module",
     "fromtext": "tilewright.relay.text.parser",
     "parse": "tilewright.relay.text.parser",
@@ -81,6 +82,7 @@ _LAZY_NAMES = {
 
 if TYPE_CHECKING:
     from tilewright.relay import analysis, backend, build_module, frontend, prelude, testing, text, transform
+    from tilewright.relay.backend.executor import create_executor
     from tilewright.relay.build_module import build, optimize
     from tilewright.relay.prelude import Prelude
     from tilewright.relay.scope_builder import ScopeBuilder

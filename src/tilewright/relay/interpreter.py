@@ -4,7 +4,7 @@ Slow and simple. It runs what the graph executor does not (closures, recursion, 
 is the oracle that passes and kernels are tested against: an operator's ``evaluate`` shares no code with the
 compiled kernel. An operator without one is compiled alone.
 
-Values: numpy arrays, tuples, ``Closure``, ``Cell`` (references), ``ConstructorValue``.
+Values: numpy arrays, tuples, ``Closure``, ``RefValue`` (references), ``ConstructorValue``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Closure:
 
 
 @dataclass(eq=False)
-class Cell:
+class RefValue:
     """A mutable reference."""
 
     value: Any
@@ -64,10 +64,11 @@ class Cell:
 
 @dataclass(eq=False)
 class ConstructorValue:
-    """A value of an algebraic data type."""
+    """A value of an algebraic data type; ``tag`` is the constructor's number in its type."""
 
+    tag: int
+    fields: Sequence[Any]
     constructor: Constructor
-    fields: tuple[Any, ...]
 
 
 @dataclass(eq=False)
@@ -151,7 +152,7 @@ class Interpreter:
             case GlobalVar():
                 return Closure(self.mod[expr], self.globals)
             case RefCreate():
-                return Cell(scope.find(expr.value))
+                return RefValue(scope.find(expr.value))
             case RefRead():
                 return scope.find(expr.ref).value
             case RefWrite():
@@ -178,7 +179,7 @@ class Interpreter:
     def _call(self, expr: Call, scope: Scope) -> Any:
         args = [scope.find(a) for a in expr.args]
         if isinstance(expr.op, Constructor):
-            return ConstructorValue(expr.op, tuple(args))
+            return ConstructorValue(expr.op.tag, tuple(args), expr.op)
         if isinstance(expr.op, Op):
             results = evaluate_call(expr, args, expr.checked_type)
             return tuple(results) if len(results) > 1 or _gives_tuple(expr) else results[0]
@@ -187,7 +188,7 @@ class Interpreter:
     def apply(self, callee: Any, args: Sequence[Any]) -> Any:
         """Call a closure or constructor with values."""
         if isinstance(callee, Constructor):
-            return ConstructorValue(callee, tuple(args))
+            return ConstructorValue(callee.tag, tuple(args), callee)
         if not isinstance(callee, Closure):
             raise TilewrightError(f"cannot call a {type(callee).__name__}")
         if len(args) != len(callee.func.params):
@@ -222,7 +223,7 @@ def _bind_pattern(pattern: Pattern, value: Any, scope: Scope) -> bool:
             scope.values[pattern.var] = value
             return True
         case PatternConstructor():
-            if not isinstance(value, ConstructorValue) or value.constructor.tag != pattern.constructor.tag:
+            if not isinstance(value, ConstructorValue) or value.tag != pattern.constructor.tag:
                 return False
             return all(_bind_pattern(p, v, scope) for p, v in zip(pattern.patterns, value.fields, strict=True))
         case PatternTuple():
@@ -235,8 +236,16 @@ def to_value(value: Any) -> Any:
     """A Python argument as an interpreter's value."""
     if isinstance(value, NDArray):
         return value.numpy()
+    if isinstance(value, Constant):
+        return value.data.numpy()
     if isinstance(value, (tuple, list)):
         return tuple(to_value(v) for v in value)
+    if isinstance(value, Tuple):
+        return tuple(to_value(v) for v in value.fields)
+    if isinstance(value, ConstructorValue):
+        return ConstructorValue(value.tag, [to_value(v) for v in value.fields], value.constructor)
+    if isinstance(value, RefValue):
+        return RefValue(to_value(value.value))
     if isinstance(value, (bool, int, float)):
         narrow: dict[type, str] = {bool: "bool", int: "int32", float: "float32"}
         return np.asarray(value, dtype=narrow[type(value)])

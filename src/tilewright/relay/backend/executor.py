@@ -1,101 +1,105 @@
-"""``relay.create_executor``: evaluate Relay functions from Python, by compiling them or by interpreting them."""
+"""``relay.create_executor``: evaluate Relay from Python, by compiling it or by interpreting it.
+
+``create_executor("graph", mod).evaluate()(x, y)`` runs ``main``; ``create_executor().evaluate(expr)`` gives the value
+of an expression. Tensors come back as NDArrays.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
-from tilewright.ir.errors import TilewrightError
-from tilewright.ir.expr import GlobalVar, RelayExpr
+import numpy as np
+
+from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.type import TupleType
-from tilewright.relay.expr import Function
-from tilewright.relay.interpreter import interpret, to_value
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.adt import Constructor
+from tilewright.relay.build_module import bind_params_by_name, build
+from tilewright.relay.expr import Call, Function, RefCreate, Tuple, Var, bind, const
+from tilewright.relay.interpreter import Closure, ConstructorValue, RefValue, to_value
+from tilewright.relay.interpreter import Interpreter as Machine
+from tilewright.relay.transform.infer_type import InferType
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.device import Device, cpu
+from tilewright.runtime.dtype import DataType
 from tilewright.runtime.executor.graph import GraphModule
 
-
-class Executor(Protocol):
-    """Evaluates functions of a module."""
-
-    def evaluate(self, expr: RelayExpr | None = None, **binds: Any) -> Callable[..., Any]:
-        """A Python function that runs ``expr``, or the module's main."""
+Run = Callable[..., Any]
 
 
-class _Base:
-    def __init__(self, mod: IRModule, device: Device, target: Any, params: Mapping[str, Any] | None) -> None:
+class Executor:
+    """Evaluates functions and expressions of a module; changes of the module are seen by the next ``evaluate``."""
+
+    def __init__(self, mod: IRModule, device: Device, target: Any = "llvm") -> None:
         self.mod = mod
         self.device = device
         self.target = target
-        self.params = dict(params or {})
 
-    def _module_for(self, expr: RelayExpr | None) -> IRModule:
+    def evaluate(self, expr: RelayExpr | None = None, binds: Mapping[Var, Any] | None = None) -> Any:
+        """A function of Python for a Relay function, a global variable or (None) ``main``; else the value of ``expr``.
+
+        The function takes the parameters in order or by name: arrays, Python numbers, tuples, values that an executor
+        gave. ``binds`` gives values to free variables of ``expr``.
+        """
+        if expr is not None and binds:
+            expr = bind(expr, {var: _to_expr(value) for var, value in binds.items()})
+        if expr is None or isinstance(expr, (GlobalVar, BaseFunc)):
+            return self._make_executor(expr)
+        return self._make_executor(Function([], expr))()
+
+    def _make_executor(self, expr: RelayExpr | None) -> Run:
+        raise NotImplementedError
+
+
+class Interpreter(Executor):
+    """Interprets: every construct of the language. Nothing is compiled but operators without a meaning in numpy."""
+
+    def _make_executor(self, expr: RelayExpr | None) -> Run:
         mod = self.mod.copy()
-        if isinstance(expr, GlobalVar):
-            mod["main"] = mod[expr]
-        elif expr is not None:
-            mod["main"] = expr if isinstance(expr, Function) else Function([], expr)
-        if "main" not in mod:
-            raise TilewrightError("there is nothing to evaluate: the module has no main and no expression was given")
-        return mod
-
-    def _arguments(self, func: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
-        given = {**self.params, **kwargs}
-        rest = iter(args)
-        values: list[Any] = []
-        for param in func.params:
-            if param.name_hint in given:
-                values.append(given[param.name_hint])
-                continue
-            try:
-                values.append(next(rest))
-            except StopIteration:
-                raise TilewrightError(f"no value for the parameter {param.name_hint!r}") from None
-        if (extra := len(list(rest))) > 0:
-            raise TilewrightError(f"{extra} more arguments than main has parameters")
-        return values
-
-
-class DebugExecutor(_Base):
-    """Interprets: every construct, nothing compiled."""
-
-    def evaluate(self, expr: RelayExpr | None = None, **binds: Any) -> Callable[..., Any]:
-        """A Python function that interprets ``expr``; gives NDArrays."""
-        mod = self._module_for(expr)
+        if isinstance(expr, Function):
+            name = "evaluated"
+            while name in mod:
+                name += "_"
+            mod[name] = expr
+        else:
+            name = expr.name_hint if isinstance(expr, GlobalVar) else "main"
+            mod.get_global_var(name)
+        typed = InferType()(mod)
+        machine, func = Machine(typed), typed[name]
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            return _to_ndarray(interpret(mod, self._arguments(mod["main"], args, {**binds, **kwargs})))
+            values = [to_value(v) for v in _in_order(func, args, kwargs)]
+            return from_value(machine.apply(Closure(func, machine.globals), values))
 
         return run
 
 
-class GraphExecutor(_Base):
-    """Compiles for the graph executor: data flow only."""
+class GraphExecutor(Executor):
+    """Compiles for the graph executor: data flow between tensors of known shapes."""
 
-    def evaluate(self, expr: RelayExpr | None = None, **binds: Any) -> Callable[..., Any]:
-        """A Python function that runs the compiled ``expr``; gives NDArrays."""
-        from tilewright.relay.build_module import build
-        from tilewright.relay.transform.infer_type import InferType
-
-        mod = InferType()(self._module_for(expr))
-        library = build(mod, self.target)
-        executor = GraphModule(library["default"](self.device))
-        result = mod["main"].body.checked_type
+    def _make_executor(self, expr: RelayExpr | None) -> Run:
+        mod = self.mod.copy()
+        if expr is not None:
+            mod["main"] = mod[expr] if isinstance(expr, GlobalVar) else expr
+        mod.get_global_var("main")
+        mod = InferType()(mod)
+        func = mod["main"]
+        types = [t for param in func.params for t in _tensor_types(param.checked_type, f"parameter %{param.name_hint}")]
+        result = func.body.checked_type
+        _tensor_types(result, "result")
+        executor = GraphModule(build(mod, self.target)["default"](self.device))
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            values = self._arguments(mod["main"], args, {**binds, **kwargs})
-            for index, value in enumerate(values):
-                executor.set_input(index, to_value(value))
+            arrays = _flat([to_value(v) for v in _in_order(func, args, kwargs)])
+            for index, (array, type_) in enumerate(zip(arrays, types, strict=True)):
+                executor.set_input(index, array.astype(DataType(type_.dtype).to_numpy(), copy=False))
             executor.run()
-            outputs = [executor.get_output(i).copyto(self.device) for i in range(executor.get_num_outputs())]
-            return outputs if isinstance(result, TupleType) else outputs[0]
+            outputs = (executor.get_output(i).copyto(cpu()) for i in range(executor.get_num_outputs()))
+            return _unflatten(outputs, result)
 
         return run
-
-
-def _to_ndarray(value: Any) -> Any:
-    return tuple(_to_ndarray(v) for v in value) if isinstance(value, tuple) else nd.array(value)
 
 
 def create_executor(
@@ -104,12 +108,90 @@ def create_executor(
     device: Device | None = None,
     target: Any = "llvm",
     params: Mapping[str, Any] | None = None,
-) -> DebugExecutor | GraphExecutor:
+) -> Executor:
     """An executor of kind "debug" (interprets every construct) or "graph" (compiles data flow).
 
-    ``create_executor("graph", mod).evaluate()(x, y)`` gives NDArrays.
+    Parameters
+    ----------
+    mod : the functions; an empty module when only expressions are evaluated.
+    device, target : where compiled code runs and what it is compiled for; the CPU.
+    params : arrays for parameters of ``main`` by name; they become constants.
+
+    Raises
+    ------
+    UnsupportedError for "vm", which there is none of yet; TilewrightError for other kinds.
     """
-    kinds: dict[str, type[DebugExecutor | GraphExecutor]] = {"debug": DebugExecutor, "graph": GraphExecutor}
+    kinds: dict[str, type[Executor]] = {"debug": Interpreter, "graph": GraphExecutor}
+    if kind == "vm":
+        raise UnsupportedError('there is no virtual machine yet: kind="debug" interprets what "graph" cannot run')
     if kind not in kinds:
         raise TilewrightError(f"there is no executor of kind {kind!r}; there are {', '.join(sorted(kinds))}")
-    return kinds[kind](mod or IRModule(), device or cpu(0), target, params)
+    module = mod if mod is not None else IRModule()
+    if params:
+        module = module.copy()
+        module["main"] = bind_params_by_name(module["main"], params)
+    return kinds[kind](module, device if device is not None else cpu(), target)
+
+
+def _in_order(func: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+    """A value for each parameter: those given in order, then those by name; other names are ignored, as in TVM."""
+    names = [param.name_hint for param in func.params]
+    if len(args) > len(names):
+        raise TilewrightError(f"{len(args)} values for the {len(names)} parameters ({', '.join(names)})")
+    if twice := [name for name in names[: len(args)] if name in kwargs]:
+        raise TilewrightError(f"values both in order and by name for the parameters {', '.join(twice)}")
+    if missing := [name for name in names[len(args) :] if name not in kwargs]:
+        raise TilewrightError(f"no value for the parameters {', '.join(missing)}")
+    return [*args, *(kwargs[name] for name in names[len(args) :])]
+
+
+def _to_expr(value: Any) -> RelayExpr:
+    """A value as an expression."""
+    match value:
+        case RelayExpr():
+            return value
+        case tuple() | list():
+            return Tuple([_to_expr(item) for item in value])
+        case ConstructorValue():
+            return Call(value.constructor, [_to_expr(item) for item in value.fields])
+        case RefValue():
+            return RefCreate(_to_expr(value.value))
+    return const(value)
+
+
+def from_value(value: Any) -> Any:
+    """An interpreter's value as Python's callers get it: arrays become NDArrays."""
+    match value:
+        case tuple():
+            return tuple(from_value(item) for item in value)
+        case ConstructorValue():
+            return ConstructorValue(value.tag, [from_value(item) for item in value.fields], value.constructor)
+        case RefValue():
+            return RefValue(from_value(value.value))
+        case Closure() | Constructor():
+            return value
+    return nd.array(value)
+
+
+def _tensor_types(type_: Type, what: str) -> list[TensorType]:
+    if isinstance(type_, TupleType):
+        return [t for item in type_.fields for t in _tensor_types(item, what)]
+    if not isinstance(type_, TensorType) or type_.is_dynamic:
+        raise UnsupportedError(
+            f"the graph executor takes and gives tensors of known shapes; the {what} is a {type_} "
+            '(kind="debug" interprets such functions)'
+        )
+    return [type_]
+
+
+def _flat(values: Any) -> Iterator[np.ndarray[Any, Any]]:
+    for value in values:
+        if isinstance(value, tuple):
+            yield from _flat(value)
+        else:
+            yield np.asarray(value)
+
+
+def _unflatten(tensors: Iterator[Any], type_: Type) -> Any:
+    """The tensors in the shape of ``type_``: a list for a tuple, as in TVM."""
+    return [_unflatten(tensors, item) for item in type_.fields] if isinstance(type_, TupleType) else next(tensors)

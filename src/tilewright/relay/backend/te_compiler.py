@@ -8,7 +8,7 @@ structurally equal share one kernel (``TECompiler``).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -277,7 +277,9 @@ def run_primitive(call: Call, arguments: Sequence[np.ndarray[Any, Any]]) -> list
     """Compile one operator call for this machine and run it on numpy arrays (flattened arguments)."""
     from tilewright.relay.transform.infer_type import InferType
 
-    params = [Var(f"p{i}", a.checked_type).with_checked_type(a.checked_type) for i, a in enumerate(call.args)]
+    rest = iter(arguments)
+    types = [_type_of_value(a.checked_type, rest) for a in call.args]
+    params = [Var(f"p{i}", type_).with_checked_type(type_) for i, type_ in enumerate(types)]
     body = Call(call.op, params, call.attrs, call.type_args)
     mod = InferType()(IRModule.from_expr(Function(params, body, attrs={"Primitive": 1})))
     func = mod["main"]
@@ -289,3 +291,11 @@ def run_primitive(call: Call, arguments: Sequence[np.ndarray[Any, Any]]) -> list
     outputs = [nd.empty(t.concrete_shape, t.dtype) for t in out_types]
     kernel(*[nd.array(a) for a in arguments], *outputs)
     return [out.numpy() for out in outputs]
+
+
+def _type_of_value(type_: Type, arrays: Iterator[np.ndarray[Any, Any]]) -> Type:
+    """``type_`` with the shapes of the arrays that are its value."""
+    if isinstance(type_, TupleType):
+        return TupleType([_type_of_value(item, arrays) for item in type_.fields])
+    assert isinstance(type_, TensorType)
+    return TensorType(next(arrays).shape, type_.dtype)

@@ -1,0 +1,6 @@
+"""Values and the interpreting executor under TVM 0.8's names (``tilewright.relay.backend.interpreter``)."""
+
+from tilewright.relay.backend.executor import Executor, Interpreter
+from tilewright.relay.interpreter import ConstructorValue, RefValue
+
+__all__ = ["ConstructorValue", "Executor", "Interpreter", "RefValue"]
