@@ -11,6 +11,7 @@ import pytest
 
 from tilewright.ir.attrs import Attrs, DictAttrs
 from tilewright.ir.expr import GlobalVar
+from tilewright.ir.memory import decl_buffer
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Add, Any, IntImm
@@ -20,7 +21,6 @@ from tilewright.ir.structural import assert_structural_equal, structural_equal, 
 from tilewright.ir.type import FuncType, GlobalTypeVar, TensorType, TupleType, TypeCall, TypeVar
 from tilewright.relay.adt import Clause, Constructor, Match, PatternConstructor, PatternVar
 from tilewright.relay.expr import Call, Function, If, Let, RelayExpr, Tuple, TupleGetItem, Var, const
-from tilewright.tir.buffer import decl_buffer
 from tilewright.tir.expr import BufferLoad, IterVar, Range
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import AttrStmt, BufferStore, Evaluate, For, ForKind, LetStmt

@@ -13,10 +13,10 @@ from tilewright.arith.int_set import IntSet, IntSetEvaluator
 from tilewright.arith.modular import ModularAnalyzer, ModularSet
 from tilewright.arith.simplifier import Simplifier
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.iter_var import IterVar, Range
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import EQ, GE, GT, LE, LT, NE, And, Call, FloorMod, IntImm, Not, Or, PrimExpr, Var
-from tilewright.tir.expr import IterVar, Range
-from tilewright.tir.visitor import ExprVisitor
+from tilewright.ir.prim_functor import ExprVisitor
 
 
 class Analyzer:

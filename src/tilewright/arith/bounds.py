@@ -35,7 +35,7 @@ from tilewright.ir.prim_expr import (
     Sub,
     Var,
 )  # fmt: skip
-from tilewright.tir.functor import DEPTH_STEP, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
 
 POS_INF = 2**63 - 1
 NEG_INF = -POS_INF

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeGuard
 from tilewright.arith.affine import affine
 from tilewright.arith.bounds import INDEX_DTYPES
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.iter_var import IterVar, Range
 from tilewright.ir.node import Node
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import (
@@ -31,9 +32,8 @@ from tilewright.ir.prim_expr import (
     Sub,
     Var,
 )  # fmt: skip
-from tilewright.tir.expr import IterVar, Range
-from tilewright.tir.functor import DEPTH_STEP, ensure_room
-from tilewright.tir.visitor import substitute
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
+from tilewright.ir.prim_vars import substitute
 
 if TYPE_CHECKING:
     from tilewright.arith.analyzer import Analyzer

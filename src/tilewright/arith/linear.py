@@ -8,14 +8,14 @@ from tilewright.arith.affine import build
 from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.int_set import IntSet, IntSetEvaluator
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.iter_var import Range
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import EQ, LE, LT, And, Call, PrimExpr, Var
-from tilewright.tir.expr import Range
-from tilewright.tir.visitor import stmt_vars, substitute
+from tilewright.ir.prim_vars import expr_vars, substitute
 
 
 def _uses(e: PrimExpr, wanted: Sequence[Var]) -> bool:
-    return any(v is w for v in stmt_vars(e) for w in wanted)
+    return any(v is w for v in expr_vars(e) for w in wanted)
 
 
 def detect_linear_equation(expr: PrimExpr, var_list: Sequence[Var]) -> list[PrimExpr]:

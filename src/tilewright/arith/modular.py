@@ -25,7 +25,7 @@ from tilewright.ir.prim_expr import (
     Sub,
     Var,
 )  # fmt: skip
-from tilewright.tir.functor import DEPTH_STEP, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
 
 Pair = tuple[int, int]
 _ANY: Pair = (1, 0)

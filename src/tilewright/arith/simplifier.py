@@ -56,7 +56,7 @@ from tilewright.ir.prim_expr import (
     Sub,
     Var,
 )  # fmt: skip
-from tilewright.tir.visitor import ExprMutator
+from tilewright.ir.prim_functor import ExprMutator
 
 TRUE, FALSE = IntImm("bool", 1), IntImm("bool", 0)
 

@@ -1,6 +1,9 @@
 """What all levels share: nodes, types, scalar expressions, attributes, operators, modules, passes.
 
 node.py       immutable slotted nodes, hash-consing        prim_expr.py, prim_ops.py  scalar expressions
+memory.py     buffers and loads                            iter_var.py   ranges, iteration variables, reductions
+prim_functor.py  visitors of expressions                   prim_vars.py  their variables, substitution
+intrinsics.py the intrinsics and their effects
 dtype.py      data types as strings                        type.py       types of Relay and TIR
 expr.py       bases of expressions and functions           attrs.py      operator attributes
 op.py         the operator registry                        module.py     IRModule
@@ -21,6 +24,7 @@ _NAMES = {
     "attrs": ("Attrs", "DictAttrs"),
     "diagnostics": ("Diagnostic", "DiagnosticContext", "DiagnosticError", "DiagnosticLevel"),
     "expr": ("BaseFunc", "GlobalVar", "RelayExpr"),
+    "iter_var": ("Range",),
     "json": ("load_json", "save_json"),
     "module": ("IRModule",),
     "node": ("Node",),
@@ -39,8 +43,6 @@ _HOME = {name: module for module, names in _NAMES.items() for name in names}
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.ir.{name}")
-    if name == "Range":
-        return importlib.import_module("tilewright.tir.expr").Range
     if name in _HOME:
         value = getattr(importlib.import_module(f"tilewright.ir.{_HOME[name]}"), name)
         globals()[name] = value
@@ -49,4 +51,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULES, *_HOME, "Range"})
+    return sorted({*globals(), *_MODULES, *_HOME})

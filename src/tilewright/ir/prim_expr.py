@@ -11,17 +11,19 @@ Grammar (all nodes are hash-consed; ``dtype`` may have lanes, then the operation
         | And(e, e) | Or(e, e) | Not(e)
         | Select(e, e, e)                                    both values are evaluated
         | Ramp(base, stride, lanes) | Broadcast(e, lanes)
+        | Shuffle(e*, e*)                                    lanes picked from concatenated vectors
         | Let(var, e, e)
         | Call(dtype, op, e*)                                op is an ``Op`` such as tir.exp, tir.likely
         | Any()                                              an unknown dimension of a shape
 
 ``Div``/``Mod`` truncate towards zero like C; ``FloorDiv``/``FloorMod`` round down like Python.
-Loads and reductions, which speak of buffers and tensors, are in ``tilewright.tir.expr``.
+Loads, which speak of buffers and tensors, are in ``ir.memory``; reductions in ``ir.iter_var``.
 Python operators on expressions match dtypes and fold constants (``ir.prim_ops``).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any as AnyType
 from typing import ClassVar
 
@@ -418,6 +420,17 @@ class Broadcast(PrimExpr):
         self._init(dt.with_lanes(value.dtype, int(lanes)), value, int(lanes))
 
 
+class Shuffle(PrimExpr):
+    """The lanes ``indices`` of the concatenation of ``vectors``."""
+
+    vectors: tuple[PrimExpr, ...]
+    indices: tuple[PrimExpr, ...]
+
+    def __init__(self, vectors: Sequence[PrimExpr], indices: Sequence[AnyType], span: object = None) -> None:
+        indices = tuple(ops.as_expr(i) for i in indices)
+        self._init(dt.with_lanes(vectors[0].dtype, len(indices)), tuple(vectors), indices)
+
+
 class Let(PrimExpr):
     """``let var = value in body``"""
 
@@ -448,12 +461,6 @@ class Any(PrimExpr):
 
     def __init__(self, span: object = None) -> None:
         self._init("int32", _Identity())
-
-
-class IterVarBase(Node):
-    """Common base of ``tir.IterVar``, so that arithmetic on an iteration variable means its ``var``."""
-
-    _names: ClassVar[tuple[str, ...]] = ()
 
 
 from tilewright.ir import prim_ops as ops  # noqa: E402  (mutual: the operators build the nodes above)

@@ -64,12 +64,12 @@ _RULES: dict[str, _Rule] = {
     "relay.adt.Constructor": _rule(_NAMED, "name_hint belong_to"),
     "relay.adt.TypeData": _rule(_TREE, "header type_vars! constructors"),
     "relay.adt.PatternVar": _rule(_TREE, "var!"),
-    "tir.buffer.Buffer": _rule(
+    "ir.memory.Buffer": _rule(
         _TREE, "data! dtype shape! strides! elem_offset! data_alignment offset_factor buffer_type"
     ),
-    "tir.expr.IterVar": _rule(_TREE, "dom var! iter_type thread_tag"),
-    "tir.expr.CommReducer": _rule(_TREE, "lhs! rhs! result identity_element"),
-    "tir.expr.Reduce": _rule(_TREE, "dtype axis! combiner source condition value_index init"),
+    "ir.iter_var.IterVar": _rule(_TREE, "dom var! iter_type thread_tag"),
+    "ir.iter_var.CommReducer": _rule(_TREE, "lhs! rhs! result identity_element"),
+    "ir.iter_var.Reduce": _rule(_TREE, "dtype axis! combiner source condition value_index init"),
     "tir.stmt.For": _rule(_TREE, "loop_var! min extent kind body thread_binding annotations"),
     "tir.stmt.LetStmt": _rule(_TREE, "value var! body"),
     "tir.stmt.Allocate": _rule(_TREE, "buffer_var! dtype extents condition body annotations"),

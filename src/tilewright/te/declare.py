@@ -8,12 +8,12 @@ from typing import Any
 
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.memory import Buffer, decl_buffer
 from tilewright.ir.prim_expr import PrimExpr, SizeVar, Var
 from tilewright.ir.type import as_shape
 from tilewright.te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp, as_attrs
 from tilewright.te.tag import resolve_tag
 from tilewright.te.tensor import Tensor
-from tilewright.tir.buffer import Buffer, decl_buffer
 from tilewright.tir.expr import IterVar, IterVarType, Range
 from tilewright.tir.stmt import Evaluate, Stmt
 

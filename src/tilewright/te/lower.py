@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.memory import Buffer, decl_buffer
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Var
 from tilewright.ir.transform import Pass, PassContext
@@ -17,7 +18,6 @@ from tilewright.te.operation import ExternOp
 from tilewright.te.schedule import Schedule
 from tilewright.te.schedule.lower import lower_schedule
 from tilewright.te.tensor import Tensor
-from tilewright.tir.buffer import Buffer, decl_buffer
 from tilewright.tir.function import PrimFunc
 
 _OPTIONS = {

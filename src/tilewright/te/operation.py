@@ -19,10 +19,10 @@ from typing import Any
 
 from tilewright.ir.attrs import DictAttrs
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.memory import Buffer
 from tilewright.ir.node import Node
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.te.tensor import Tensor
-from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import IterVar, IterVarType, ProducerLoad, Range, Reduce
 from tilewright.tir.stmt import Stmt
 

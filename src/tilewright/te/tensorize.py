@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.memory import Buffer, decl_buffer
 from tilewright.ir.node import Node
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.te.operation import Operation
 from tilewright.te.tensor import Tensor, TensorSlice
-from tilewright.tir.buffer import Buffer, decl_buffer
 from tilewright.tir.expr import IterVar, Range
 from tilewright.tir.stmt import Evaluate, Stmt
 

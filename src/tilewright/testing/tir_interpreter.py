@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir import dtype as dt
+from tilewright.ir.memory import Buffer
 from tilewright.ir.prim_ops import wrap_int
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.testing.tir_values import ARITH, COMPARE, MATH, InterpreterError, Memory, Pointer, as_scalar, fresh
-from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import (
     And,
     Broadcast,

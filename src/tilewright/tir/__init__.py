@@ -1,15 +1,15 @@
 """TIR: the loop-level IR, close to C, between schedules and machine code.
 
-expr.py stmt.py buffer.py function.py   the nodes              functor.py visitor.py   visitors, mutators, substitute
+stmt.py function.py   the nodes (expressions are in ``ir``)    functor.py visitor.py   visitors, mutators, substitute
 op.py           intrinsics and helpers (tir.exp, tir.sum)      printer.py    text form (``primfn``)
 ir_builder.py   build loops imperatively                       verify.py     well-formedness
 analysis.py     questions about expressions and functions      transform/    the passes, one a file
 """
 
+from tilewright.ir.memory import Buffer, decl_buffer
 from tilewright.ir.prim_expr import ExprLike
 from tilewright.ir.type import PointerType, PrimType
 from tilewright.tir import analysis, expr, ir_builder, op, printer, stmt_functor, transform
-from tilewright.tir.buffer import Buffer, decl_buffer
 from tilewright.tir.expr import *  # noqa: F403
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.layout import BijectiveLayout, Layout, bijective_layout, layout

@@ -7,8 +7,8 @@ from typing import Any
 
 from tilewright.ir.attrs import DictAttrs
 from tilewright.ir.expr import BaseFunc
+from tilewright.ir.memory import Buffer
 from tilewright.ir.type import PrimType, Type
-from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import Var
 from tilewright.tir.stmt import Stmt
 

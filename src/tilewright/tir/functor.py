@@ -1,62 +1,17 @@
-"""Visitors and mutators over TIR expressions and statements.
+"""Visitors and mutators over statements, and over statements with their expressions (``ir.prim_functor``).
 
-A visitor overrides ``visit_<node>``: ``visit_var``, ``visit_add``, ``visit_buffer_load``, ``visit_for``, ... (the class
-name in snake case). Where a class has none, the method of the nearest base class is used: ``visit_binary`` for every
-``BinaryExpr``, ``visit_compare`` for comparisons, and so on. ``super()`` has only the methods defined here.
-
-Expressions are hash-consed graphs, so results are memoised: an expression shared by many places is visited once. A
-visitor over statements forgets what it has seen at every new expression of a statement (``StmtExprVisitor``); a mutator
-whose result depends on the scope clears ``self.memo`` when the scope changes.
-
-Nests as deep as users make them (a sum of 10,000 terms, 2,000 lets) are safe: Python 3.11 keeps the frames of
-pure-Python calls on the heap, and ``ensure_room`` raises the interpreter's limit as the nest deepens.
+The methods are ``visit_for``, ``visit_store``, ``visit_let_stmt`` (apart from the expression's ``visit_let``), ... A
+visitor over statements forgets what it has seen at every new expression of a statement (``StmtExprVisitor``).
+Statements may nest as deep as expressions (2,000 lets).
 """
 
 from __future__ import annotations
 
-import re
-import sys
-from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, TypeVar
 
-from tilewright.ir import prim_ops as ops
-from tilewright.tir.expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    BinaryExpr,
-    Broadcast,
-    BufferLoad,
-    Call,
-    Cast,
-    ConstExpr,
-    Div,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    IterVar,
-    Let,
-    Load,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    PrimExpr,
-    ProducerLoad,
-    Ramp,
-    Range,
-    Reduce,
-    Select,
-    Shuffle,
-    Sub,
-)  # fmt: skip
+from tilewright.ir.iter_var import Range
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.prim_functor import DEPTH_STEP, ExprFunctor, ExprMutator, ExprVisitor, ensure_room, same_items
 from tilewright.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -77,76 +32,9 @@ from tilewright.tir.stmt import (
 
 R = TypeVar("R")
 
-DEPTH_STEP = 128
-FRAMES_PER_STEP = 12 * DEPTH_STEP
 
-
-def ensure_room() -> None:
-    """Raise the recursion limit when the stack is close to it."""
-    depth, frame = 0, sys._getframe()
-    while (back := frame.f_back) is not None:
-        depth, frame = depth + 1, back
-    if depth + FRAMES_PER_STEP > sys.getrecursionlimit():
-        sys.setrecursionlimit(2 * depth + 2 * FRAMES_PER_STEP)
-
-
-def _method_name(cls: type) -> str:
-    name = cls.__name__
-    if name == "LetStmt":  # apart from the expression Let
-        return "visit_let_stmt"
-    for suffix in ("Expr", "Stmt"):
-        if name.endswith(suffix) and name != suffix:
-            name = name[: -len(suffix)]
-    return "visit_" + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
-
-
-class _Functor(Generic[R]):
-    """Finds the method for a node class, once for each visitor class."""
-
-    _methods: ClassVar[dict[type, Callable[..., Any]]] = {}
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls._methods = {}
-
-    def __init__(self) -> None:
-        self.memo: dict[PrimExpr, R] = {}
-        self._depth = 0
-
-    def _resolve(self, node_class: type) -> Callable[..., Any]:
-        cls = type(self)
-        for base in node_class.__mro__:
-            if base is Stmt:
-                break
-            method = getattr(cls, _method_name(base), None)
-            if method is not None:
-                cls._methods[node_class] = method
-                return method
-        raise TypeError(f"{cls.__name__} does not handle {node_class.__name__}")
-
-    def _deeper(self, method: Callable[..., Any], node: Any) -> Any:
-        """Call ``method`` one level down the nest."""
-        depth = self._depth
-        self._depth = depth + 1
-        if not (depth + 1) % DEPTH_STEP:
-            ensure_room()
-        result = method(self, node)
-        self._depth = depth
-        return result
-
-    def visit_expr(self, expr: PrimExpr) -> R:
-        """The result for ``expr``, from the memo when it was visited before."""
-        memo = self.memo
-        result = memo.get(expr)
-        if result is None:
-            method = self._methods.get(type(expr)) or self._resolve(type(expr))
-            depth = self._depth
-            self._depth = depth + 1
-            if not (depth + 1) % DEPTH_STEP:
-                ensure_room()
-            result = memo[expr] = method(self, expr)
-            self._depth = depth
-        return result
+class StmtFunctor(ExprFunctor[R]):
+    """Gives each statement, as each expression, to the method of its class."""
 
     def visit_stmt(self, stmt: Stmt) -> Any:
         """The result for ``stmt``."""
@@ -164,97 +52,7 @@ class _Functor(Generic[R]):
         return self.visit_stmt(node) if isinstance(node, Stmt) else self.visit_expr(node)
 
 
-ExprFunctor = _Functor
-
-
-class ExprVisitor(_Functor[bool]):
-    """Visits each sub-expression once. Overriding methods return nothing, and call ``super()`` to go on below."""
-
-    def visit_expr(self, expr: PrimExpr) -> Any:
-        """Visit ``expr`` unless it was visited before."""
-        memo = self.memo
-        if expr not in memo:
-            memo[expr] = True
-            method = self._methods.get(type(expr)) or self._resolve(type(expr))
-            depth = self._depth
-            self._depth = depth + 1
-            if not (depth + 1) % DEPTH_STEP:
-                ensure_room()
-            method(self, expr)
-            self._depth = depth
-
-    def visit_prim(self, e: PrimExpr) -> Any:
-        """A node without sub-expressions."""
-
-    def visit_binary(self, e: BinaryExpr) -> Any:
-        """Both operands."""
-        self.visit_expr(e.a)
-        self.visit_expr(e.b)
-
-    def visit_not(self, e: Not) -> Any:
-        """The operand."""
-        self.visit_expr(e.a)
-
-    def visit_cast(self, e: Cast) -> Any:
-        """The value."""
-        self.visit_expr(e.value)
-
-    def visit_select(self, e: Select) -> Any:
-        """Condition and both values."""
-        self.visit_expr(e.condition)
-        self.visit_expr(e.true_value)
-        self.visit_expr(e.false_value)
-
-    def visit_ramp(self, e: Ramp) -> Any:
-        """Base and stride."""
-        self.visit_expr(e.base)
-        self.visit_expr(e.stride)
-
-    def visit_broadcast(self, e: Broadcast) -> Any:
-        """The value."""
-        self.visit_expr(e.value)
-
-    def visit_let(self, e: Let) -> Any:
-        """Value and body."""
-        self.visit_expr(e.value)
-        self.visit_expr(e.body)
-
-    def visit_call(self, e: Call) -> Any:
-        """The arguments."""
-        for arg in e.args:
-            self.visit_expr(arg)
-
-    def visit_load(self, e: Load) -> Any:
-        """Index and predicate."""
-        self.visit_expr(e.index)
-        self.visit_expr(e.predicate)
-
-    def visit_buffer_load(self, e: BufferLoad) -> Any:
-        """The indices."""
-        for index in e.indices:
-            self.visit_expr(index)
-
-    def visit_producer_load(self, e: ProducerLoad) -> Any:
-        """The indices."""
-        for index in e.indices:
-            self.visit_expr(index)
-
-    def visit_shuffle(self, e: Shuffle) -> Any:
-        """Vectors and indices."""
-        for item in (*e.vectors, *e.indices):
-            self.visit_expr(item)
-
-    def visit_reduce(self, e: Reduce) -> Any:
-        """Domains, sources, initial values and condition."""
-        for axis in e.axis:
-            if axis.dom is not None:
-                self.visit_expr(axis.dom.min)
-                self.visit_expr(axis.dom.extent)
-        for item in (*e.source, *e.init, e.condition):
-            self.visit_expr(item)
-
-
-class StmtVisitor(_Functor[Any]):
+class StmtVisitor(StmtFunctor[Any]):
     """Visits statements; expressions go to ``visit_expr``, which does nothing here."""
 
     def visit_expr(self, expr: PrimExpr) -> Any:
@@ -350,138 +148,7 @@ class StmtExprVisitor(StmtVisitor, ExprVisitor):
         return StmtVisitor.visit_stmt(self, stmt)
 
 
-def _same(new: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
-    return all(map(_is, new, old))
-
-
-def _is(a: object, b: object) -> bool:
-    return a is b
-
-
-_FOLDING: dict[type[PrimExpr], Callable[[Any, Any], PrimExpr]] = {
-    Add: ops.add, Sub: ops.sub, Mul: ops.mul, Div: lambda a, b: ops.truncdiv(a, b) if _is_int(a) else ops.div(a, b),
-    Mod: ops.truncmod, FloorDiv: ops.floordiv, FloorMod: ops.floormod, Min: ops.minimum, Max: ops.maximum,
-    EQ: ops.equal, NE: ops.not_equal, LT: ops.less, LE: ops.less_equal, GT: ops.greater, GE: ops.greater_equal,
-    And: ops.logical_and, Or: ops.logical_or,
-}  # fmt: skip
-
-
-def _is_int(e: PrimExpr) -> bool:
-    return not ops.dt.is_float(e.dtype)
-
-
-class ExprMutator(_Functor[PrimExpr]):
-    """Rebuilds expressions; where no part changed the result is the same object."""
-
-    def visit_prim(self, e: PrimExpr) -> PrimExpr:
-        """A node without sub-expressions stays."""
-        return e
-
-    def visit_binary(self, e: BinaryExpr) -> PrimExpr:
-        """Rebuild with the new operands; two constants fold."""
-        a, b = self.visit_expr(e.a), self.visit_expr(e.b)
-        if a is e.a and b is e.b:
-            return e
-        if (isinstance(a, ConstExpr) or isinstance(b, ConstExpr)) and not _zero_divisor(e, b):
-            return _FOLDING[type(e)](a, b)
-        return type(e)(a, b)
-
-    def visit_not(self, e: Not) -> PrimExpr:
-        """Rebuild with the new operand."""
-        a = self.visit_expr(e.a)
-        return e if a is e.a else ops.logical_not(a)
-
-    def visit_cast(self, e: Cast) -> PrimExpr:
-        """Rebuild with the new value; a constant is converted at once."""
-        value = self.visit_expr(e.value)
-        if value is e.value:
-            return e
-        lanes = ops.dt.lanes(value.dtype)
-        return ops.cast(ops.dt.with_lanes(e.dtype, lanes), value)
-
-    def visit_select(self, e: Select) -> PrimExpr:
-        """Rebuild; a constant condition picks its value."""
-        cond = self.visit_expr(e.condition)
-        if isinstance(cond, IntImm):
-            return self.visit_expr(e.true_value if cond.value else e.false_value)
-        a, b = self.visit_expr(e.true_value), self.visit_expr(e.false_value)
-        if cond is e.condition and a is e.true_value and b is e.false_value:
-            return e
-        return Select(cond, a, b)
-
-    def visit_ramp(self, e: Ramp) -> PrimExpr:
-        """Rebuild with the new base and stride."""
-        base, stride = self.visit_expr(e.base), self.visit_expr(e.stride)
-        return e if base is e.base and stride is e.stride else Ramp(base, stride, e.lanes)
-
-    def visit_broadcast(self, e: Broadcast) -> PrimExpr:
-        """Rebuild with the new value."""
-        value = self.visit_expr(e.value)
-        return e if value is e.value else Broadcast(value, e.lanes)
-
-    def visit_let(self, e: Let) -> PrimExpr:
-        """Rebuild with the new value and body."""
-        value, body = self.visit_expr(e.value), self.visit_expr(e.body)
-        return e if value is e.value and body is e.body else Let(e.var, value, body)
-
-    def visit_exprs(self, items: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
-        """The new items; the same tuple when none changed."""
-        new = tuple([self.visit_expr(item) for item in items])
-        return items if _same(new, items) else new
-
-    def visit_range(self, r: Range) -> Range:
-        """The new range; the same object when nothing changed."""
-        low, extent = self.visit_expr(r.min), self.visit_expr(r.extent)
-        return r if low is r.min and extent is r.extent else Range.from_min_extent(low, extent)
-
-    def visit_call(self, e: Call) -> PrimExpr:
-        """Rebuild with the new arguments."""
-        args = self.visit_exprs(e.args)
-        return e if args is e.args else Call(e.dtype, e.op, args)
-
-    def visit_load(self, e: Load) -> PrimExpr:
-        """Rebuild with the new index and predicate."""
-        index, predicate = self.visit_expr(e.index), self.visit_expr(e.predicate)
-        if index is e.index and predicate is e.predicate:
-            return e
-        return Load(e.dtype, e.buffer_var, index, predicate)
-
-    def visit_buffer_load(self, e: BufferLoad) -> PrimExpr:
-        """Rebuild with the new indices."""
-        indices = self.visit_exprs(e.indices)
-        return e if indices is e.indices else BufferLoad(e.buffer, indices)
-
-    def visit_producer_load(self, e: ProducerLoad) -> PrimExpr:
-        """Rebuild with the new indices."""
-        indices = self.visit_exprs(e.indices)
-        return e if indices is e.indices else ProducerLoad(e.producer, indices)
-
-    def visit_shuffle(self, e: Shuffle) -> PrimExpr:
-        """Rebuild with the new vectors and indices."""
-        vectors, indices = self.visit_exprs(e.vectors), self.visit_exprs(e.indices)
-        return e if vectors is e.vectors and indices is e.indices else Shuffle(vectors, indices)
-
-    def visit_reduce(self, e: Reduce) -> PrimExpr:
-        """Rebuild with new domains, sources, initial values and condition."""
-        axis = tuple([self._visit_axis(a) for a in e.axis])
-        source, init = self.visit_exprs(e.source), self.visit_exprs(e.init)
-        condition = self.visit_expr(e.condition)
-        if _same(axis, e.axis) and source is e.source and init is e.init and condition is e.condition:
-            return e
-        return Reduce(e.combiner, source, axis, condition, e.value_index, init)
-
-    def _visit_axis(self, axis: IterVar) -> IterVar:
-        if axis.dom is None:
-            return axis
-        dom = self.visit_range(axis.dom)
-        return axis if dom is axis.dom else IterVar(dom, axis.var, axis.iter_type, axis.thread_tag)
-
-
-def _zero_divisor(e: PrimExpr, b: PrimExpr) -> bool:
-    return isinstance(e, (Div, Mod, FloorDiv, FloorMod)) and ops.is_const_int(b, 0)
-
-
-class StmtMutator(_Functor[PrimExpr]):
+class StmtMutator(StmtFunctor[PrimExpr]):
     """Rebuilds statements; expressions go to ``visit_expr``, which keeps them here."""
 
     def visit_expr(self, expr: PrimExpr) -> PrimExpr:
@@ -491,7 +158,7 @@ class StmtMutator(_Functor[PrimExpr]):
     def visit_exprs(self, items: tuple[PrimExpr, ...]) -> tuple[PrimExpr, ...]:
         """The new items; the same tuple when none changed."""
         new = tuple([self.visit_expr(item) for item in items])
-        return items if _same(new, items) else new
+        return items if same_items(new, items) else new
 
     def visit_range(self, r: Range) -> Range:
         """The new range; the same object when nothing changed."""
@@ -522,7 +189,7 @@ class StmtMutator(_Functor[PrimExpr]):
     def visit_seq(self, s: SeqStmt) -> Stmt:
         """Rebuild flat with the new statements."""
         items = [self.visit_stmt(item) for item in s.seq]
-        return s if _same(tuple(items), s.seq) else seq(*items)
+        return s if same_items(tuple(items), s.seq) else seq(*items)
 
     def visit_let_stmt(self, s: LetStmt) -> Stmt:
         """Rebuild with the new value and body."""
@@ -553,14 +220,14 @@ class StmtMutator(_Functor[PrimExpr]):
         """Rebuild with new bounds, condition and body."""
         bounds = tuple([self.visit_range(r) for r in s.bounds])
         condition, body = self.visit_expr(s.condition), self.visit_stmt(s.body)
-        if _same(bounds, s.bounds) and condition is s.condition and body is s.body:
+        if same_items(bounds, s.bounds) and condition is s.condition and body is s.body:
             return s
         return BufferRealize(s.buffer, bounds, condition, body)
 
     def visit_prefetch(self, s: Prefetch) -> Stmt:
         """Rebuild with new bounds."""
         bounds = tuple([self.visit_range(r) for r in s.bounds])
-        return s if _same(bounds, s.bounds) else Prefetch(s.buffer, bounds, s.locality)
+        return s if same_items(bounds, s.bounds) else Prefetch(s.buffer, bounds, s.locality)
 
     def visit_attr(self, s: AttrStmt) -> Stmt:
         """Rebuild with the new value and body."""

@@ -15,10 +15,10 @@ from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.memory import Buffer
 from tilewright.ir.prim_expr import PrimExpr, Ramp, Var
 from tilewright.ir.type import PointerType, PrimType
 from tilewright.tir import op as intrinsics
-from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import BufferLoad, Load
 from tilewright.tir.stmt import (
     Allocate,

@@ -15,13 +15,13 @@ from typing import Any
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.attrs import DictAttrs
+from tilewright.ir.memory import Buffer
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import Node, register_printer
 from tilewright.ir.op import Op
 from tilewright.ir.type import PointerType, PrimType, TupleType
 from tilewright.tir import expr as e
 from tilewright.tir import stmt as s
-from tilewright.tir.buffer import Buffer
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.visitor import ExprFunctor, StmtVisitor, free_vars
 

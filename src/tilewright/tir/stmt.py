@@ -21,8 +21,8 @@ from typing import Any
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.attrs import DictAttrs
+from tilewright.ir.memory import Buffer
 from tilewright.ir.node import Node
-from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import IterVar, PrimExpr, Range, StringImm, Var
 
 
@@ -157,6 +157,9 @@ class BufferStore(Stmt):
 
     def __init__(self, buffer: Buffer, value: Any, indices: Sequence[Any], span: object = None) -> None:
         self._init(buffer, ops.as_expr(value), tuple(ops.as_expr(i) for i in indices))
+
+
+Buffer.make_store = BufferStore
 
 
 class BufferRealize(Stmt):

@@ -11,8 +11,8 @@ from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.memory import Buffer
 from tilewright.ir.module import IRModule
-from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import BufferLoad, IterVar, Let, Load, PrimExpr, Reduce, Select, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import (

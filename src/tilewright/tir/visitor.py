@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilewright.ir import prim_ops as ops
-from tilewright.tir.expr import BufferLoad, IterVar, Let, Load, PrimExpr, Reduce, Var
-from tilewright.tir.functor import (
-    ExprFunctor,
-    ExprMutator,
-    ExprVisitor,
-    StmtExprMutator,
-    StmtExprVisitor,
-    StmtMutator,
-    StmtVisitor,
-)
+from tilewright.ir.iter_var import IterVar
+from tilewright.ir.memory import Load
+from tilewright.ir.prim_expr import PrimExpr, Var
+from tilewright.ir.prim_functor import ExprFunctor, ExprMutator, ExprVisitor
+from tilewright.ir.prim_vars import Substitute, VarCollector, as_pointer, bindings
+from tilewright.tir.functor import StmtExprMutator, StmtExprVisitor, StmtFunctor, StmtMutator, StmtVisitor
 from tilewright.tir.stmt import Allocate, AttrStmt, BufferRealize, BufferStore, For, LetStmt, Stmt, Store
 
 
@@ -39,27 +34,12 @@ def post_order_visit(node: PrimExpr | Stmt, function: Callable[[Any], None]) -> 
     _PostOrder(function).visit(node)
 
 
-class Substitute(StmtExprMutator):
-    """Replaces variables by expressions, buffer variables included; constants that arise fold."""
-
-    def __init__(self, value_map: Mapping[Var, PrimExpr]) -> None:
-        super().__init__()
-        self.value_map = value_map
-        for var, value in value_map.items():
-            self.memo[var] = value
-
-    def visit_load(self, e: Load) -> PrimExpr:
-        """A load through a replaced pointer reads from the new one."""
-        new_var = self.value_map.get(e.buffer_var)
-        if new_var is None:
-            return super().visit_load(e)
-        return Load(e.dtype, _pointer(new_var), self.visit_expr(e.index), self.visit_expr(e.predicate))
-
+class _Substitute(StmtExprMutator, Substitute):
     def visit_store(self, s: Store) -> Stmt:
         """A store through a replaced pointer writes to the new one."""
         new = super().visit_store(s)
         target = self.value_map.get(s.buffer_var)
-        return new if target is None else new.replace(buffer_var=_pointer(target))
+        return new if target is None else new.replace(buffer_var=as_pointer(target))
 
     def visit_attr(self, s: AttrStmt) -> Stmt:
         """The attribute's node may be a variable too."""
@@ -67,12 +47,6 @@ class Substitute(StmtExprMutator):
         if isinstance(s.node, Var) and s.node in self.value_map:
             return new.replace(node=self.value_map[s.node])
         return new
-
-
-def _pointer(value: PrimExpr) -> Var:
-    if not isinstance(value, Var):
-        raise TypeError(f"a buffer variable can be replaced by a variable only, got {value}")
-    return value
 
 
 def substitute(node: Any, value_map: Mapping[Any, Any] | Callable[[Var], PrimExpr | None]) -> Any:
@@ -85,11 +59,8 @@ def substitute(node: Any, value_map: Mapping[Any, Any] | Callable[[Var], PrimExp
     if callable(value_map) and not isinstance(value_map, Mapping):
         found = {v: value_map(v) for v in free_vars(node)}
         value_map = {v: e for v, e in found.items() if e is not None}
-    binds: dict[Var, PrimExpr] = {}
-    for var, value in value_map.items():
-        key = var.var if isinstance(var, IterVar) else var
-        binds[key] = ops.as_expr(value, key.dtype if isinstance(value, (int, float)) else None)
-    return Substitute(binds).visit(node) if binds else node
+    binds = bindings(value_map)
+    return _Substitute(binds).visit(node) if binds else node
 
 
 class _FreshVars(StmtExprMutator):
@@ -145,35 +116,9 @@ def with_fresh_vars(stmt: Stmt) -> Stmt:
     return _FreshVars().visit_stmt(stmt) if defines.found else stmt
 
 
-class _VarCollector(StmtExprVisitor):
-    """Variables used and variables defined, each in order of appearance."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.used: dict[Var, None] = {}
-        self.defined: dict[Var, None] = {}
-
+class _VarCollector(StmtExprVisitor, VarCollector):
     def visit_stmt(self, stmt: Stmt) -> Any:
         return StmtVisitor.visit_stmt(self, stmt)
-
-    def visit_var(self, e: Var) -> None:
-        self.used[e] = None
-
-    def visit_let(self, e: Let) -> None:
-        self.defined[e.var] = None
-        super().visit_let(e)
-
-    def visit_reduce(self, e: Reduce) -> None:
-        self.defined.update(dict.fromkeys(a.var for a in e.axis))
-        super().visit_reduce(e)
-
-    def visit_load(self, e: Load) -> None:
-        self.used[e.buffer_var] = None
-        super().visit_load(e)
-
-    def visit_buffer_load(self, e: BufferLoad) -> None:
-        self.used[e.buffer.data] = None
-        super().visit_buffer_load(e)
 
     def visit_for(self, s: For) -> None:
         self.defined[s.loop_var] = None
@@ -228,7 +173,7 @@ def uses_var(node: PrimExpr | Stmt, var: Var | Callable[[Var], bool]) -> bool:
 
 
 __all__ = [
-    "ExprFunctor", "ExprMutator", "ExprVisitor", "StmtExprMutator", "StmtExprVisitor", "StmtMutator", "StmtVisitor",
-    "Substitute", "free_vars", "post_order_visit", "stmt_vars", "substitute", "uses_var",
+    "ExprFunctor", "ExprMutator", "ExprVisitor", "StmtExprMutator", "StmtExprVisitor", "StmtFunctor", "StmtMutator",
+    "StmtVisitor", "free_vars", "post_order_visit", "stmt_vars", "substitute", "uses_var",
     "with_fresh_vars",
 ]  # fmt: skip

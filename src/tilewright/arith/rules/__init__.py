@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import tilewright.ir.intrinsics  # noqa: F401  (registers the intrinsics that rules name)
 from tilewright.arith.pattern import Rule, compile_rules
 from tilewright.arith.rules import choice, compare, division, logic, minmax, vector
 from tilewright.ir.op import Op
@@ -44,8 +45,6 @@ TABLES: dict[str, tuple[str, list[Rule]]] = {
 
 @cache
 def _matchers() -> dict[type, Any]:
-    import tilewright.tir.op  # noqa: F401  (registers the intrinsics that rules name)
-
     scope = {"TRUE": IntImm("bool", 1), "FALSE": IntImm("bool", 0), "OPS": Op.registry}
     return compile_rules(list(TABLES.values()), scope)
 

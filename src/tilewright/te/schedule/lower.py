@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.memory import Buffer, decl_buffer
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
 from tilewright.te.operation import BaseComputeOp, ComputeOp, ExternOp, PlaceholderOp, ScanOp, TensorComputeOp
 from tilewright.te.schedule.bounds import Bounds, infer_bound
@@ -26,7 +27,6 @@ from tilewright.te.schedule.schedule import Schedule
 from tilewright.te.schedule.stage import AttachType, IterVarAttr, Stage
 from tilewright.te.tensor import Tensor
 from tilewright.tir.analysis import conjuncts, side_effect
-from tilewright.tir.buffer import Buffer, decl_buffer
 from tilewright.tir.expr import BufferLoad, IterVar, IterVarType, Load, ProducerLoad, Range, Reduce
 from tilewright.tir.op import likely
 from tilewright.tir.stmt import (

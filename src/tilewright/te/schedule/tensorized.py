@@ -15,13 +15,13 @@ from tilewright.arith import Analyzer, IntSet, union
 from tilewright.arith.int_set import IntSetEvaluator
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.memory import Buffer
 from tilewright.ir.prim_expr import PrimExpr, Var
 from tilewright.te.operation import ComputeOp, TensorComputeOp, producer_loads
 from tilewright.te.schedule.domains import pass_up_domain, pass_up_index
 from tilewright.te.schedule.stage import Stage
 from tilewright.te.tensor import Tensor
 from tilewright.te.tensorize import TensorIntrin
-from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import IterVar, IterVarType, ProducerLoad, Range, Reduce
 from tilewright.tir.stmt import IfThenElse, Stmt, seq
 from tilewright.tir.visitor import ExprMutator, substitute

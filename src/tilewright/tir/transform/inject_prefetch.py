@@ -33,9 +33,9 @@ from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.int_set import IntSet, IntSetEvaluator, union
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.memory import Buffer
 from tilewright.ir.prim_expr import Call, IntImm, PrimExpr
 from tilewright.ir.transform import Pass
-from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import BufferLoad, Range, Select, Var
 from tilewright.tir.stmt import AttrStmt, Evaluate, For, ForKind, Prefetch, SeqStmt, Stmt, seq
 from tilewright.tir.transform.common import body_pass

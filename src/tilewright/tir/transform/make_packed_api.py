@@ -26,12 +26,12 @@ import functools
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.memory import Buffer
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import register_intrin
 from tilewright.ir.transform import Pass, PassContext, function_pass
 from tilewright.ir.type import PointerType, PrimType
 from tilewright.tir import op as tir_op
-from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import Call, IntImm, Load, PrimExpr, StringImm, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import AssertStmt, AttrStmt, Evaluate, LetStmt, Stmt, Store, seq

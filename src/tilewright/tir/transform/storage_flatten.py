@@ -23,10 +23,10 @@ from typing import Any
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.memory import Buffer
 from tilewright.ir.prim_expr import Broadcast, Call, IntImm, PrimExpr, Ramp, Var
 from tilewright.ir.transform import Pass
 from tilewright.ir.type import PointerType, PrimType
-from tilewright.tir.buffer import Buffer
 from tilewright.tir.expr import BufferLoad, Load, Range
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import (
