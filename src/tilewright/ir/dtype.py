@@ -75,6 +75,12 @@ def is_float(dtype: str) -> bool:
 
 
 @cache
+def is_half(dtype: str) -> bool:
+    """Floating point of 16 bits: float16 or bfloat16, of any number of lanes."""
+    return is_float(dtype) and bits(dtype) == 16
+
+
+@cache
 def is_bool(dtype: str) -> bool:
     """Truth value (``bool`` or ``uint1``), of any number of lanes."""
     return parse(dtype).kind == "bool"

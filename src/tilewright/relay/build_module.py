@@ -69,6 +69,7 @@ def optimization_passes() -> list[Any]:
     return [
         transform.InferType(),
         transform.RemoveUnusedFunctions(),
+        transform.ComputeInFloat32(),
         transform.Legalize(),
         transform.SimplifyInference(),
         transform.InlineFunctions(),

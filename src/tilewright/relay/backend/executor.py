@@ -20,6 +20,7 @@ from tilewright.relay.build_module import bind_params_by_name, build
 from tilewright.relay.expr import Call, Function, RefCreate, Tuple, Var, bind, const
 from tilewright.relay.interpreter import Closure, ConstructorValue, RefValue, to_value
 from tilewright.relay.interpreter import Interpreter as Machine
+from tilewright.relay.transform.compute_in_float32 import ComputeInFloat32
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.device import Device, cpu
@@ -66,7 +67,7 @@ class Interpreter(Executor):
         else:
             name = expr.name_hint if isinstance(expr, GlobalVar) else "main"
             mod.get_global_var(name)
-        typed = InferType()(mod)
+        typed = ComputeInFloat32()(InferType()(mod))
         machine, func = Machine(typed), typed[name]
 
         def run(*args: Any, **kwargs: Any) -> Any:

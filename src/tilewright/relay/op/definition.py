@@ -96,6 +96,7 @@ class OpDef:
     non_computational: ClassVar[bool] = False  # no kernel: vm.*, memory.*
     stateful: ClassVar[bool] = False  # not to be merged or removed
     grows: ClassVar[bool] = False  # makes weights ready for use, and larger: see FoldConstant
+    in_float32: ClassVar[Any] = False  # of float16 and bfloat16 too, see ComputeInFloat32; or a function of attrs
     takes_injective: ClassVar[bool] = False  # its kernel may work out transposed or sliced operands as it reads them
     op: ClassVar[Op]
 
@@ -115,6 +116,7 @@ class OpDef:
         op.set_attr("TNonComputational", cls.non_computational)
         op.set_attr("TOpIsStateful", cls.stateful)
         op.set_attr("TGrows", cls.grows)
+        op.set_attr("TInFloat32", cls.in_float32)
         op.set_attr("TTakesInjective", cls.takes_injective)
         for method, key in HOOKS.items():
             if hasattr(cls, method):

@@ -38,12 +38,14 @@ def declare_unary(
     compute: Callable[[Any], Any],
     evaluate: Callable[[Array], Any],
     relation: Callable[..., Any] = relations.identity,
+    in_float32: bool = False,
 ) -> type[OpDef]:
     """Declare an element-wise operator of one input, which keeps the dtype unless ``relation`` says otherwise."""
     return declare(
         name,
         doc,
         base=Elementwise,
+        in_float32=in_float32,
         infer_type=relation,
         compute=lambda attrs, inputs, out_type: [compute(inputs[0])],
         evaluate=_evaluation(evaluate, relation is relations.identity),
@@ -56,6 +58,7 @@ def declare_binary(
     compute: Callable[[Any, Any], Any],
     evaluate: Callable[[Array, Array], Any],
     relation: Callable[..., Any] = relations.broadcast,
+    in_float32: bool = False,
 ) -> type[OpDef]:
     """Declare a broadcasting operator of two inputs of one dtype."""
     return declare(
@@ -63,6 +66,7 @@ def declare_binary(
         doc,
         inputs=("lhs", "rhs"),
         pattern=OpPattern.BROADCAST,
+        in_float32=in_float32,
         infer_type=relation,
         compute=lambda attrs, inputs, out_type: [compute(inputs[0], inputs[1])],
         evaluate=_evaluation(evaluate, relation is relations.broadcast),

@@ -16,6 +16,7 @@ from tilewright.relay.transform.alter_op_layout import AlterOpLayout
 from tilewright.relay.transform.bubble_up_slice import BubbleUpSlice
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
 from tilewright.relay.transform.combine_parallel import CombineParallelConv2D, CombineParallelDense
+from tilewright.relay.transform.compute_in_float32 import ComputeInFloat32
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code_elimination import DeadCodeElimination
 from tilewright.relay.transform.defuse_ops import DefuseOps
@@ -43,7 +44,8 @@ from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 
 __all__ = [
     "AlterOpLayout", "BackwardFoldScaleAxis", "BubbleUpSlice", "CanonicalizeCast", "CanonicalizeOps",
-    "CombineParallelConv2D", "CombineParallelDense", "ConvertLayout", "DeadCodeElimination", "DefuseOps",
+    "CombineParallelConv2D", "CombineParallelDense", "ComputeInFloat32", "ConvertLayout", "DeadCodeElimination",
+    "DefuseOps",
     "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis",
     "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews",
     "Legalize", "LiftConv1D", "LiftConv3D", "MergeTransposes", "PadChannels", "Pass", "PassContext", "PassInfo",

@@ -16,6 +16,7 @@ from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Constant, Var, const
 from tilewright.relay.frontend.onnx.attributes import parse_attributes
+from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.transform.fold_constant import constant_value, fold_constant
 from tilewright.relay.type_infer import infer_expr
 from tilewright.runtime.ndarray import numpy_view
@@ -45,6 +46,17 @@ class NodeContext:
         self.opset = importer.opset
         self.attrs = parse_attributes(node)
         self._inputs = list(inputs)
+
+    def in_float32(self, weights: Sequence[int]) -> tuple[NodeContext, str | None]:
+        """The node with half inputs widened, but for ``weights``, and their type; None where it has none."""
+        halves = [i for i, e in enumerate(self._inputs) if e is not None and dt.is_half(self.dtype(e))]
+        if not halves:
+            return self, None
+        inputs = [
+            typed(cast(e, "float32")) if e is not None and i in halves and i not in weights else e
+            for i, e in enumerate(self._inputs)
+        ]
+        return NodeContext(self.importer, self.node, inputs), self.dtype(self.input(halves[0]))
 
     @property
     def num_inputs(self) -> int:

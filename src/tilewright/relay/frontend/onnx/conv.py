@@ -52,7 +52,7 @@ def add_bias(ctx: NodeContext, out: RelayExpr, index: int) -> RelayExpr:
     return out if bias is None else relay_op.nn.bias_add(out, bias)
 
 
-@converter("Conv")
+@converter("Conv", in_float32=True, weights=(1,))
 def convert_conv(ctx: NodeContext) -> RelayExpr:
     """Convolution of 1, 2 or 3 spatial dimensions, grouped or not."""
     data, weight = ctx.input(0), ctx.input(1)
@@ -88,7 +88,7 @@ def convert_conv(ctx: NodeContext) -> RelayExpr:
     return add_bias(ctx, out, 2)
 
 
-@converter("ConvTranspose")
+@converter("ConvTranspose", in_float32=True, weights=(1,))
 def convert_conv_transpose(ctx: NodeContext) -> RelayExpr:
     """Transposed convolution of 1, 2 or 3 spatial dimensions."""
     data, weight = ctx.input(0), ctx.input(1)

@@ -126,7 +126,7 @@ def _variadic(ctx: NodeContext, build: Any) -> RelayExpr:
     return first
 
 
-@converter("Sum")
+@converter("Sum", in_float32=True)
 def convert_sum(ctx: NodeContext) -> RelayExpr:
     """Element-wise sum of any number of inputs."""
     return _variadic(ctx, relay_op.add)
@@ -144,7 +144,7 @@ def convert_min(ctx: NodeContext) -> RelayExpr:
     return _variadic(ctx, relay_op.minimum)
 
 
-@converter("Mean")
+@converter("Mean", in_float32=True)
 def convert_mean(ctx: NodeContext) -> RelayExpr:
     """Element-wise mean of any number of inputs."""
     total = _variadic(ctx, relay_op.add)
@@ -165,7 +165,7 @@ def convert_prelu(ctx: NodeContext) -> RelayExpr:
     return relay_op.where(relay_op.less(data, zero), relay_op.multiply(data, slope), data)
 
 
-@converter("Elu")
+@converter("Elu", in_float32=True)
 def convert_elu(ctx: NodeContext) -> RelayExpr:
     """X above 0, alpha * (exp(x) - 1) below."""
     data = ctx.input(0)
@@ -174,7 +174,7 @@ def convert_elu(ctx: NodeContext) -> RelayExpr:
     return relay_op.maximum(data, zero) + _like(ctx, ctx.attr("alpha", 1.0), data) * negative
 
 
-@converter("Selu")
+@converter("Selu", in_float32=True)
 def convert_selu(ctx: NodeContext) -> RelayExpr:
     """Scaled elu."""
     data = ctx.input(0)
@@ -184,7 +184,7 @@ def convert_selu(ctx: NodeContext) -> RelayExpr:
     return _like(ctx, gamma, data) * (relay_op.maximum(data, zero) + negative)
 
 
-@converter("Celu")
+@converter("Celu", in_float32=True)
 def convert_celu(ctx: NodeContext) -> RelayExpr:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))"""
     data = ctx.input(0)
@@ -201,7 +201,7 @@ def convert_thresholded_relu(ctx: NodeContext) -> RelayExpr:
     return relay_op.where(above, data, _like(ctx, 0.0, data))
 
 
-@converter("HardSigmoid")
+@converter("HardSigmoid", in_float32=True)
 def convert_hard_sigmoid(ctx: NodeContext) -> RelayExpr:
     """clip(alpha * x + beta, 0, 1)"""
     data = ctx.input(0)
@@ -209,7 +209,7 @@ def convert_hard_sigmoid(ctx: NodeContext) -> RelayExpr:
     return relay_op.clip(line, 0.0, 1.0)
 
 
-@converter("HardSwish")
+@converter("HardSwish", in_float32=True)
 def convert_hard_swish(ctx: NodeContext) -> RelayExpr:
     """X * clip(x / 6 + 0.5, 0, 1)"""
     data = ctx.input(0)
@@ -217,7 +217,7 @@ def convert_hard_swish(ctx: NodeContext) -> RelayExpr:
     return relay_op.multiply(data, relay_op.clip(line, 0.0, 1.0))
 
 
-@converter("Softplus")
+@converter("Softplus", in_float32=True)
 def convert_softplus(ctx: NodeContext) -> RelayExpr:
     """log(1 + exp(x)), without overflow."""
     data = ctx.input(0)
@@ -226,20 +226,20 @@ def convert_softplus(ctx: NodeContext) -> RelayExpr:
     return relay_op.maximum(data, zero) + tail
 
 
-@converter("Softsign")
+@converter("Softsign", in_float32=True)
 def convert_softsign(ctx: NodeContext) -> RelayExpr:
     """X / (1 + |x|)"""
     data = ctx.input(0)
     return relay_op.divide(data, relay_op.add(_like(ctx, 1.0, data), relay_op.abs(data)))
 
 
-@converter("Mish")
+@converter("Mish", in_float32=True)
 def convert_mish(ctx: NodeContext) -> RelayExpr:
     """X * tanh(softplus(x))"""
     return relay_op.multiply(ctx.input(0), relay_op.tanh(convert_softplus(ctx)))  # type: ignore[arg-type]
 
 
-@converter("Gelu")
+@converter("Gelu", in_float32=True)
 def convert_gelu(ctx: NodeContext) -> RelayExpr:
     """Gaussian error linear unit, exact or by tanh."""
     x = ctx.input(0)

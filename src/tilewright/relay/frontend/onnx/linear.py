@@ -16,7 +16,7 @@ from tilewright.relay.frontend.onnx.registry import converter
 _ELLIPSIS = "STUVWXYZ"
 
 
-@converter("Gemm")
+@converter("Gemm", in_float32=True, weights=(1,))
 def convert_gemm(ctx: NodeContext) -> RelayExpr:
     """``alpha * A' B' + beta * C``"""
     a, b = ctx.input(0), ctx.input(1)
@@ -94,7 +94,7 @@ def _batch_matmul(
     return relay_op.reshape(out, newshape=(*batch, shape_a[-2], shape_b[-1]))
 
 
-@converter("Einsum")
+@converter("Einsum", in_float32=True)
 def convert_einsum(ctx: NodeContext) -> RelayExpr:
     """Einstein summation of one or two operands, by transposition, broadcasting, product and sum."""
     equation = str(ctx.required("equation")).replace(" ", "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
@@ -43,6 +44,10 @@ def convert_layer_norm(ctx: NodeContext) -> Any:
             bias = relay_op.zeros(ctx.shape(ctx.input(1)), dtype)
         return relay_op.nn.layer_norm(data, ctx.input(1), bias, axis=-1, epsilon=epsilon)
     axes = tuple(range(axis, rank))
+    if dt.is_half(dtype):  # attribute stash_type: mean and inverse are float32
+        wide, _ = ctx.in_float32(())
+        made: Any = convert_layer_norm(wide)
+        return [relay_op.cast(made[0], dtype), *made[1:]]
     mean = relay_op.mean(data, axis=axes, keepdims=True)
     centered = relay_op.subtract(data, mean)
     variance = relay_op.mean(relay_op.multiply(centered, centered), axis=axes, keepdims=True)
@@ -65,7 +70,7 @@ def convert_group_norm(ctx: NodeContext) -> RelayExpr:
     return relay_op.nn.group_norm(data, scale, bias, groups, axis=1, epsilon=ctx.attr("epsilon", 1e-5))
 
 
-@converter("LpNormalization")
+@converter("LpNormalization", in_float32=True)
 def convert_lp_norm(ctx: NodeContext) -> RelayExpr:
     """Division by the 1- or 2-norm along an axis; zero where the norm is."""
     data = ctx.input(0)

@@ -100,7 +100,7 @@ def convert_global_max_pool(ctx: NodeContext) -> RelayExpr:
     return relay_op.max(data, axis=tuple(range(2, rank)), keepdims=True)
 
 
-@converter("LpPool")
+@converter("LpPool", in_float32=True)
 def convert_lp_pool(ctx: NodeContext) -> RelayExpr:
     """Pooling by the p-norm: average of the powers, times the window's size."""
     p = float(ctx.attr("p", 2))

@@ -123,7 +123,7 @@ def _unroll(
     return _batch_first(ctx, [relay_op.stack(outputs, axis=1), *states])
 
 
-@converter("LSTM")
+@converter("LSTM", in_float32=True, weights=(1, 2))
 def convert_lstm(ctx: NodeContext) -> Any:
     """Long short-term memory; gates in ONNX's order input, output, forget, cell."""
     _check(ctx)
@@ -152,7 +152,7 @@ def _lstm_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, _: Relay
     return step
 
 
-@converter("GRU")
+@converter("GRU", in_float32=True, weights=(1, 2))
 def convert_gru(ctx: NodeContext) -> Any:
     """Gated recurrent unit; gates in ONNX's order update, reset, hidden."""
     _check(ctx)
@@ -184,7 +184,7 @@ def _gru_step(ctx: NodeContext, direction: int, recurrence: RelayExpr, bias: Rel
     return step
 
 
-@converter("RNN")
+@converter("RNN", in_float32=True, weights=(1, 2))
 def convert_rnn(ctx: NodeContext) -> Any:
     """Elman network."""
     _check(ctx)

@@ -60,7 +60,7 @@ def _register(op_type: str, build: Build) -> None:
     def convert(ctx: NodeContext) -> RelayExpr:
         return _reduce(ctx, build)
 
-    converter(op_type)(convert)
+    converter(op_type, in_float32=True)(convert)
 
 
 for _name, _build in (
@@ -78,19 +78,19 @@ def convert_l1(ctx: NodeContext) -> RelayExpr:
     return _reduce(ctx, relay_op.sum, relay_op.abs(ctx.input(0)))
 
 
-@converter("ReduceL2")
+@converter("ReduceL2", in_float32=True)
 def convert_l2(ctx: NodeContext) -> RelayExpr:
     """Square root of the sum of squares."""
     return relay_op.sqrt(convert_sum_square(ctx))  # type: ignore[arg-type]
 
 
-@converter("ReduceSumSquare")
+@converter("ReduceSumSquare", in_float32=True)
 def convert_sum_square(ctx: NodeContext) -> RelayExpr:
     """Sum of squares."""
     return _reduce(ctx, relay_op.sum, relay_op.multiply(ctx.input(0), ctx.input(0)))
 
 
-@converter("ReduceLogSum")
+@converter("ReduceLogSum", in_float32=True)
 def convert_log_sum(ctx: NodeContext) -> RelayExpr:
     """Logarithm of the sum."""
     return relay_op.log(_reduce(ctx, relay_op.sum))

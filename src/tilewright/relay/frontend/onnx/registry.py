@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewright.ir.expr import RelayExpr
+from tilewright.relay.op.tensor.unary import cast
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.onnx.context import NodeContext
@@ -17,17 +18,35 @@ _CONVERTERS: dict[tuple[str, str], list[tuple[int, Converter]]] = {}
 DEFAULT_DOMAINS = frozenset({"", "ai.onnx"})
 
 
-def converter(*op_types: str, since: int = 1, domain: str = "") -> Callable[[Converter], Converter]:
-    """Register a converter for the ONNX operators ``op_types`` from opset ``since`` on."""
+def converter(
+    *op_types: str, since: int = 1, domain: str = "", in_float32: bool = False, weights: Sequence[int] = ()
+) -> Callable[[Converter], Converter]:
+    """Register a converter for the ONNX operators ``op_types`` from opset ``since`` on.
+
+    ``in_float32``: an operator that becomes several is computed in float32 where its inputs are float16 or bfloat16,
+    and its results are rounded once; ``weights`` are inputs that operators of Relay widen themselves (ComputeInFloat32).
+    """
 
     def register(function: Converter) -> Converter:
+        registered = _widened(function, weights) if in_float32 else function
         for op_type in op_types:
             versions = _CONVERTERS.setdefault((domain, op_type), [])
-            versions.append((since, function))
+            versions.append((since, registered))
             versions.sort(key=lambda item: item[0])
         return function
 
     return register
+
+
+def _widened(function: Converter, weights: Sequence[int]) -> Converter:
+    def convert(ctx: NodeContext) -> RelayExpr | Sequence[RelayExpr]:
+        wide, dtype = ctx.in_float32(weights)
+        if dtype is None:
+            return function(ctx)
+        made = function(wide)
+        return [cast(out, dtype) for out in made] if isinstance(made, Sequence) else cast(made, dtype)
+
+    return convert
 
 
 def find_converter(domain: str, op_type: str, opset: int) -> Converter | None:

@@ -58,6 +58,7 @@ class Gelu(Elementwise):
 
     name = "nn.gelu"
     attrs_type = GeluAttrs
+    in_float32 = True
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
@@ -86,6 +87,7 @@ class Swish(Elementwise):
 
     name = "nn.swish"
     attrs_type = SwishAttrs
+    in_float32 = True
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
@@ -175,6 +177,7 @@ def _declare_softmax(name: str, doc: str, compute: Any, evaluate: Any) -> None:
         inputs=("data",),
         attrs_type=SoftmaxAttrs,
         pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+        in_float32=True,
         infer_type=_softmax_type,
         strategy=strategy,
         evaluate=lambda attrs, inputs: [evaluate(inputs[0], attrs.axis)],

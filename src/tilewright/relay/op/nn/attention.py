@@ -53,6 +53,7 @@ class Attention(OpDef):
     inputs = None
     attrs_type = AttentionAttrs
     pattern = OpPattern.COMM_REDUCE
+    in_float32 = True
     takes_injective = True
 
     @staticmethod

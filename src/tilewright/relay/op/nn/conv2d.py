@@ -138,6 +138,7 @@ class ContribConv2DNCHWc(OpDef):
     inputs = ("data", "kernel")
     attrs_type = Conv2DAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    in_float32 = True
 
     strategy = staticmethod(_packed_strategy)
     infer_correct_layout = staticmethod(conv_layouts)

@@ -225,6 +225,7 @@ class Conv(OpDef):
     rank: ClassVar[int]
     inputs = ("data", "weight")
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    in_float32 = True
 
     infer_correct_layout = staticmethod(conv_layouts)
 

@@ -199,6 +199,7 @@ def _declare(rank: int, attrs_class: type[Attrs], compute: Any, schedule: Any) -
         inputs=("data", "weight"),
         attrs_type=attrs_class,
         pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
+        in_float32=True,
         infer_type=lambda types, attrs, solver: _infer(types, attrs, solver, rank),
         evaluate=lambda attrs, inputs: _evaluate(attrs, inputs, rank),
         strategy=strategy,

@@ -126,6 +126,7 @@ class Dense(OpDef):
     inputs = ("data", "weight")
     attrs_type = DenseAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    in_float32 = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -164,7 +165,8 @@ class Dense(OpDef):
             return None
         rows, units = int(data.shape[0]), int(weight.shape[0])
         once = rows == 1 and not isinstance(inputs[1], Constant)
-        block = None if once else topi.cpu.dense_block(rows, units, int(data.shape[1]), data.dtype, target)
+        sums = attrs.out_dtype or data.dtype  # what registers hold
+        block = None if once else topi.cpu.dense_block(rows, units, int(data.shape[1]), sums, target)
         if block is None:
             return _vector_product(attrs, inputs, rows) if 1 in (rows, units) else None
         fast = strassen_call(inputs, rows, data.dtype, target) if attrs.out_dtype in ("", data.dtype) else None
@@ -205,6 +207,7 @@ class Matmul(OpDef):
     inputs = ("tensor_a", "tensor_b")
     attrs_type = MatmulAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    in_float32 = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -234,6 +237,7 @@ class DensePack(OpDef):
     inputs = ("data", "weight")
     attrs_type = DensePackAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    in_float32 = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -295,6 +299,7 @@ class BatchMatmul(OpDef):
     inputs = ("tensor_a", "tensor_b")
     attrs_type = BatchMatmulAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    in_float32 = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:

@@ -45,6 +45,7 @@ def _declare(name: str, doc: str, log: Any, log_array: Any) -> None:
         doc,
         inputs=("predictions", "targets"),
         pattern=OpPattern.OPAQUE,
+        in_float32=True,
         infer_type=_loss_type,
         compute=compute,
         evaluate=evaluate,

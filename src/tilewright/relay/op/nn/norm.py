@@ -146,6 +146,7 @@ class BatchNorm(OpDef):
     inputs = ("data", "gamma", "beta", "moving_mean", "moving_var")
     attrs_type = BatchNormAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    in_float32 = True
 
     infer_correct_layout = staticmethod(layout_rules.axis_attr(lambda rank: 3))
 
@@ -198,6 +199,7 @@ class LayerNorm(OpDef):
     inputs = ("data", "gamma", "beta")
     attrs_type = LayerNormAttrs
     pattern = OpPattern.COMM_REDUCE
+    in_float32 = True
 
     infer_type = staticmethod(_channel_norm_type)
 
@@ -225,6 +227,7 @@ class InstanceNorm(OpDef):
     inputs = ("data", "gamma", "beta")
     attrs_type = InstanceNormAttrs
     pattern = OpPattern.OPAQUE
+    in_float32 = True
 
     infer_type = staticmethod(_channel_norm_type)
 
@@ -260,6 +263,7 @@ class GroupNorm(OpDef):
     inputs = ("data", "gamma", "beta")
     attrs_type = GroupNormAttrs
     pattern = OpPattern.OPAQUE
+    in_float32 = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -295,6 +299,7 @@ class L2Normalize(OpDef):
     inputs = ("data",)
     attrs_type = L2NormalizeAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    in_float32 = True
 
     infer_type = staticmethod(relations.identity)
 
@@ -319,6 +324,7 @@ class LRN(OpDef):
     inputs = ("data",)
     attrs_type = LRNAttrs
     pattern = OpPattern.OPAQUE
+    in_float32 = True
 
     infer_type = staticmethod(relations.identity)
     schedule = staticmethod(wrap_topi_schedule(topi.generic.schedule_lrn))

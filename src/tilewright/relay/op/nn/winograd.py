@@ -133,6 +133,7 @@ class ContribConv2DWinogradNCHWc(OpDef):
     inputs = ("data", "weight")
     attrs_type = Conv2DWinogradAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    in_float32 = True
 
     strategy = staticmethod(_strategy)
 

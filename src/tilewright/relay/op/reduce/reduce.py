@@ -58,7 +58,9 @@ def _reduce_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
     return None if data is None else TensorType(reduced_shape(data, attrs), data.dtype)
 
 
-def _declare_reduction(name: str, doc: str, compute: Callable[..., Any], evaluate: Callable[..., Any]) -> None:
+def _declare_reduction(
+    name: str, doc: str, compute: Callable[..., Any], evaluate: Callable[..., Any], in_float32: bool = False
+) -> None:
     def run(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         found = reduce_axes(attrs, len(inputs[0].shape))
         return [compute(inputs[0], found, attrs.keepdims) if found else topi.identity(inputs[0])]
@@ -76,6 +78,7 @@ def _declare_reduction(name: str, doc: str, compute: Callable[..., Any], evaluat
         inputs=("data",),
         attrs_type=ReduceAttrs,
         pattern=OpPattern.COMM_REDUCE,
+        in_float32=in_float32,
         infer_type=_reduce_type,
         compute=run,
         evaluate=meaning,
@@ -91,13 +94,13 @@ def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
     return np.asarray(np.mean(data, axis=axis, keepdims=keepdims))
 
 
-_declare_reduction("sum", "Sum over axes.", topi.sum, np.sum)
-_declare_reduction("prod", "Product over axes.", topi.prod, np.prod)
+_declare_reduction("sum", "Sum over axes.", topi.sum, np.sum, in_float32=True)
+_declare_reduction("prod", "Product over axes.", topi.prod, np.prod, in_float32=True)
 _declare_reduction("max", "Maximum over axes.", topi.max, np.max)
 _declare_reduction("min", "Minimum over axes.", topi.min, np.min)
 _declare_reduction("all", "Whether all are true.", topi.all, np.all)
 _declare_reduction("any", "Whether some is true.", topi.any, np.any)
-_declare_reduction("mean", "Mean over axes.", topi.mean, _mean)
+_declare_reduction("mean", "Mean over axes.", topi.mean, _mean, in_float32=True)
 
 
 class Variance(OpDef):
@@ -107,6 +110,7 @@ class Variance(OpDef):
     inputs = ("data", "mean")
     attrs_type = VarianceAttrs
     pattern = OpPattern.COMM_REDUCE
+    in_float32 = True
 
     infer_type = staticmethod(_reduce_type)
 

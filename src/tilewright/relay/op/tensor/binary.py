@@ -53,8 +53,10 @@ _COMPARISONS: tuple[_Entry, ...] = (
     ("greater_equal", "lhs >= rhs", topi.greater_equal, np.greater_equal),
 )
 
+_IN_SEVERAL_STEPS = ("floor_divide", "mod", "floor_mod", "power")
+
 for _name, _doc, _compute, _evaluate in _ARITHMETIC:
-    declare_binary(_name, _doc, _compute, _evaluate)
+    declare_binary(_name, _doc, _compute, _evaluate, in_float32=_name in _IN_SEVERAL_STEPS)
 for _name, _doc, _compute, _evaluate in _COMPARISONS:
     declare_binary(_name, _doc, _compute, _evaluate, relations.broadcast_compare)
 

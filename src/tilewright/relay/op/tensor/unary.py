@@ -83,7 +83,7 @@ _UNARY: tuple[tuple[str, str, Callable[[Any], Any], Callable[[Array], Any]], ...
 )  # fmt: skip
 
 for _name, _doc, _compute, _evaluate in _UNARY:
-    declare_unary(_name, _doc, _compute, _evaluate)
+    declare_unary(_name, _doc, _compute, _evaluate, in_float32=_name == "rsqrt")  # of two steps
 
 declare_unary("isnan", "Whether data is not a number.", topi.isnan, np.isnan, _to_bool)
 declare_unary("isfinite", "Whether data is finite.", topi.isfinite, np.isfinite, _to_bool)

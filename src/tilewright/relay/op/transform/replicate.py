@@ -173,6 +173,7 @@ class CollapseSumTo(OpDef):
     inputs = ("data", "shape")
     attrs_type = InitOpAttrs
     pattern = OpPattern.COMM_REDUCE
+    in_float32 = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -197,6 +198,7 @@ class CollapseSumLike(OpDef):
     name = "collapse_sum_like"
     inputs = ("data", "collapse_type")
     pattern = OpPattern.COMM_REDUCE
+    in_float32 = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:

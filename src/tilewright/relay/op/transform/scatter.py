@@ -87,6 +87,7 @@ class ScatterAdd(Scatter):
     """As scatter, but the updates are added."""
 
     name = "scatter_add"
+    in_float32 = True
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
@@ -115,6 +116,11 @@ class ScatterND(OpDef):
     pattern = OpPattern.OPAQUE
 
     schedule = staticmethod(_schedule)
+
+    @staticmethod
+    def in_float32(attrs: Any) -> bool:
+        """What is added or multiplied."""
+        return attrs.mode in ("add", "mul")
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:

@@ -198,6 +198,7 @@ def _declare_scan(name: str, doc: str, compute: Any, total: Any, start: int) -> 
         inputs=("data",),
         attrs_type=ScanopAttrs,
         pattern=OpPattern.OPAQUE,
+        in_float32=True,
         infer_type=_scan_type,
         compute=run,
         schedule=_schedule,

@@ -74,6 +74,7 @@ class ROIAlign(OpDef):
     inputs = ("data", "rois")
     attrs_type = ROIAlignAttrs
     pattern = OpPattern.OPAQUE
+    in_float32 = True
 
     infer_type = staticmethod(_roi_type)
     schedule = staticmethod(_schedule)
