@@ -1,9 +1,8 @@
-"""Entry point of the ``tilewright`` command. Every failure is one message and a non-zero exit status."""
+"""The commands of ``tilewright`` and their options; what each does is in the file of its name."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +11,15 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from tilewright.runtime.environment import TRACEBACK, check_environment
+from tilewright.runtime.error import TVMError
+
 app = typer.Typer(
     help="Compile neural networks to small, fast libraries, and run them.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -34,9 +36,51 @@ PassConfig = Annotated[
         "value. relay.dense.strassen=false: direct products only.",
     ),
 ]
-Model = Annotated[Path, typer.Argument(help="The ONNX file.", show_default=False)]
-Library = Annotated[Path, typer.Argument(help="A library that `tilewright compile` wrote.", show_default=False)]
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads to run on; all cores by default.")]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The ONNX file.", show_default=False)]
+Library = Annotated[
+    Path, typer.Argument(metavar="LIBRARY", help="What `tilewright compile` wrote.", show_default=False)
+]
+Inputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[NAME=]FILE",
+        help="Values of inputs: .npz, .npy, .json, a PNG or JPEG picture, or - for standard input; repeat for several.",
+    ),
+]
+Image = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="How pictures become numbers; repeat for several. range=0,1: what black and white become; "
+        "mean=0.5,0.4,0.4 and std=...: then subtracted, divided by; order=bgr; fit=crop: cut out the middle instead of "
+        "stretching.",
+    ),
+]
+CompileFirst = Annotated[
+    bool, typer.Option("--compile", help="The file is an ONNX model: compile it first, for this run alone.")
+]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but errors.")]
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print more.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        import tilewright
+
+        print(tilewright.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def before(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Compile neural networks to small, fast libraries, and run them."""
+    for line in check_environment():
+        errors.print(f"[bold yellow]warning:[/] {escape(line)}")
 
 
 @app.command()
@@ -49,41 +93,78 @@ def compile(
     dump_ir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the IR after each stage here.")] = None,
     pass_config: PassConfig = None,
     cc: Annotated[str | None, typer.Option(help="Compiler driver that links the library.")] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but errors.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
 ) -> None:
     """Compile an ONNX model to a shared library."""
-    from tilewright.driver.compile import compile_model
+    _check_verbosity(quiet, verbose, as_json)
+    from tilewright.driver.compile import CompileOptions, compile_model
 
-    compile_model(model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, quiet)
+    options = CompileOptions(model, output, target, opt_level, input_shape, dump_ir, pass_config, cc)
+    compile_model(options, quiet, verbose, as_json)
 
 
 @app.command()
 def run(
     library: Library,
-    inputs: Annotated[Path | None, typer.Option(help=".npz file with an array for each input.")] = None,
+    inputs: Inputs = None,
     fill: Annotated[str | None, typer.Option(help="Make up inputs: random, zeros or ones.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help=".npz file for the outputs.")] = None,
-    threads: Threads = None,
+    image: Image = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File for the outputs: .npz, .npy or .json.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads to run on; all cores by default.")] = None,
+    compile_first: CompileFirst = False,
+    input_shape: InputShape = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
 ) -> None:
     """Run a compiled library once."""
-    _set_threads(threads)
-    from tilewright.driver.run import run_library
+    _check_verbosity(quiet, verbose, as_json)
+    from tilewright.driver.images import parse_image_options
+    from tilewright.driver.run import RunOptions, run_library
+    from tilewright.runtime.module import set_num_threads
 
-    run_library(library, inputs, fill, output)
+    pictures = parse_image_options(image)
+    set_num_threads(threads or 0)
+    options = RunOptions(library, inputs, fill, pictures, output, compile_first, input_shape)
+    run_library(options, quiet, verbose, as_json)
 
 
 @app.command()
 def bench(
     library: Library,
-    threads: Threads = None,
+    inputs: Inputs = None,
+    image: Image = None,
+    threads: Annotated[
+        str | None, typer.Option(metavar="N[,N...]", help="Threads to run on, one after another; all cores by default.")
+    ] = None,
+    warmup: Annotated[int, typer.Option(min=0, help="Runs before measuring.")] = 1,
     repeat: Annotated[int, typer.Option(min=1, help="Number of measurements.")] = 10,
     seconds: Annotated[float, typer.Option(min=0.01, help="Least time of a measurement.")] = 0.2,
+    percentiles: Annotated[
+        str | None, typer.Option(metavar="P[,P...]", help="Time each run and give these, such as 50,90,99.")
+    ] = None,
+    profile: Annotated[bool, typer.Option("--profile", help="Give the time of each operator, too.")] = False,
+    compile_first: CompileFirst = False,
+    input_shape: InputShape = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the median alone, in ms.")] = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
 ) -> None:
     """Measure the latency of a compiled library."""
-    _set_threads(threads)
-    from tilewright.driver.run import bench_library
+    _check_verbosity(quiet, verbose, as_json)
+    from tilewright.driver.bench import BenchOptions, bench_library
+    from tilewright.driver.images import parse_image_options
+    from tilewright.driver.options import parse_percentiles, parse_threads
 
-    bench_library(library, repeat, seconds)
+    pictures, counts, wanted = parse_image_options(image), parse_threads(threads), parse_percentiles(percentiles)
+    options = BenchOptions(
+        library, inputs, pictures, counts, warmup, repeat, seconds, wanted, profile, compile_first, input_shape
+    )
+    bench_library(options, quiet, verbose, as_json)
 
 
 @app.command()
@@ -94,53 +175,75 @@ def show(
     target: Annotated[str, typer.Option(help="Target to optimize for.")] = "llvm",
 ) -> None:
     """Print the Relay text of an ONNX model."""
-    from tilewright.driver.compile import show_model
+    from tilewright.driver.show import show_model
 
     show_model(model, input_shape, opt_level, target)
 
 
 @app.command()
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove every kernel.")] = False,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Show or clear the compiled kernels that are kept on disk."""
+    from tilewright.driver.cache import clear_cache, show_cache
+
+    if clear:
+        clear_cache(quiet)
+    elif not quiet:
+        show_cache(as_json)
+
+
+@app.command()
 def version() -> None:
     """Print the version."""
-    import tilewright
-
-    print(tilewright.__version__)
+    _print_version(True)
 
 
-def _set_threads(threads: int | None) -> None:
-    """Must happen before the runtime starts its pool."""
-    if threads is not None:
-        os.environ["TVM_NUM_THREADS"] = str(threads)
+def _check_verbosity(quiet: bool, verbose: bool, as_json: bool) -> None:
+    if quiet + verbose + as_json > 1:
+        raise typer.BadParameter("--quiet, --verbose and --json exclude one another")
 
 
 def main() -> None:
-    """Run the command; turn every error into one message and exit status 1 (2 for wrong usage)."""
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    if os.environ.get("TILEWRIGHT_TRACEBACK"):
-        app()
+    """Run the command; turn every error into one message and exit status 1 (2 for wrong usage, 130 for Ctrl-C)."""
     try:
-        app()
+        try:
+            app(prog_name="tilewright")
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
-        sys.exit(130)
-    except MemoryError:
-        errors.print("[bold red]error:[/] out of memory")
-        sys.exit(1)
+        _quit(130)
+    except BrokenPipeError:  # whoever read the output has seen enough
+        _quit(1)
     except Exception as error:
-        errors.print(f"[bold red]error:[/] {escape(_message(error))}")
-        if not _expected(error):
-            errors.print("This is a defect of Tilewright. Set TILEWRIGHT_TRACEBACK=1 to see where it arose.")
-        sys.exit(1)
+        if TRACEBACK.read():
+            raise
+        _tell(error)
+        _quit(1)
+
+
+def _tell(error: Exception) -> None:
+    errors.print(f"[bold red]error:[/] {escape(_message(error))}")
+    if not isinstance(error, (TVMError, OSError, MemoryError)):
+        errors.print(f"This is a defect of Tilewright. Set {TRACEBACK.name}=1 to see where it arose.")
 
 
 def _message(error: Exception) -> str:
     text = str(error).strip()
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return text if _expected(error) else f"{type(error).__name__}: {text}"
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'writing the output'}: {error.strerror}"
+    return text if isinstance(error, (TVMError, OSError)) else f"{type(error).__name__}: {text}"
 
 
-def _expected(error: Exception) -> bool:
-    from tilewright.runtime.error import TVMError
-
-    return isinstance(error, (TVMError, OSError))
+def _quit(status: int) -> None:
+    """Exit; what stands in the buffers of closed or full outputs is dropped instead of failing once more."""
+    for stream in sys.stdout, sys.stderr:
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(status)

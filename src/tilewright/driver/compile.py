@@ -1,18 +1,19 @@
-"""``tilewright compile`` and ``tilewright show``."""
+"""``tilewright compile``."""
 
 from __future__ import annotations
 
 import contextlib
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
 from tilewright.driver.options import check_writable, format_bytes, parse_input_shapes, parse_pass_config
+from tilewright.driver.report import print_json, print_rows
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext, PassInfo
@@ -50,41 +51,62 @@ class DumpIR(PassInstrument):
         (self.folder / f"{self.count:03d}_{safe}.{suffix}").write_text(text)
 
 
-def compile_model(
-    model: Path,
-    output: Path,
-    target: str,
-    opt_level: int,
-    input_shape: list[str] | None,
-    dump_ir: Path | None,
-    pass_config: list[str] | None,
-    cc: str | None,
-    quiet: bool,
-) -> None:
-    """Compile ``model`` to ``output`` and print a summary."""
+@dataclass(frozen=True)
+class CompileOptions:
+    """What to compile, where to, and how; values as the command line gives them."""
+
+    model: Path
+    output: Path
+    target: str = "llvm"
+    opt_level: int = 3
+    input_shape: list[str] | None = None
+    dump_ir: Path | None = None
+    pass_config: list[str] | None = None
+    cc: str | None = None
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A finished library: what the build did, and the seconds from the model's file to the library's."""
+
+    options: CompileOptions
+    target: Target
+    build: BuildReport
+    seconds: float
+
+
+def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
+    """Compile a model to a library; without ``quiet``, a terminal shows how far it is."""
     start = time.perf_counter()
-    shapes, config = parse_input_shapes(input_shape), parse_pass_config(pass_config)
-    check_writable(output)
-    chosen = Target(target)
-    dump = DumpIR(dump_ir) if dump_ir is not None else None
-    console = Console(quiet=quiet, stderr=True)
-    with _progress(console):
+    shapes, config = parse_input_shapes(options.input_shape), parse_pass_config(options.pass_config)
+    check_writable(options.output)
+    target = Target(options.target)
+    dump = DumpIR(options.dump_ir) if options.dump_ir is not None else None
+    with _progress(Console(quiet=quiet, stderr=True)):
         report = BuildReport()
         with report.stage("import"):
-            mod, params = from_onnx(load_model(model), shapes)
+            mod, params = from_onnx(load_model(options.model), shapes)
         if dump:
             dump.write("import", str(mod))
-        with PassContext(opt_level=opt_level, instruments=[dump] if dump else None, config=config):
-            factory = build_module.build(mod, target=chosen, params=params)
+        with PassContext(opt_level=options.opt_level, instruments=[dump] if dump else None, config=config):
+            factory = build_module.build(mod, target=target, params=params)
         if dump:
             _dump_code(dump, factory)
         with report.stage("export"):
-            options: dict[str, Any] = {"cc": cc} if cc else {}
-            factory.export_library(str(output), **options)
+            linker: dict[str, Any] = {"cc": options.cc} if options.cc else {}
+            factory.export_library(str(options.output), **linker)
     built: BuildReport = factory.function_metadata
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
-    if not quiet:
-        _summary(Console(), model, output, built, chosen, time.perf_counter() - start)
+    return Compiled(options, target, built, time.perf_counter() - start)
+
+
+def compile_model(options: CompileOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
+    """Compile a model and report."""
+    compiled = build_library(options, quiet or as_json)
+    if as_json:
+        print_json(_json_report(compiled))
+    elif not quiet:
+        print_rows([*_summary(compiled), *(_kernel_rows(compiled.build) if verbose else ())])
 
 
 def _dump_code(dump: DumpIR, factory: Any) -> None:
@@ -95,24 +117,61 @@ def _dump_code(dump: DumpIR, factory: Any) -> None:
     dump.write("graph", factory.get_graph_json(), "json")
 
 
-def _summary(console: Console, model: Path, output: Path, report: BuildReport, target: Target, seconds: float) -> None:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_row("model", str(model))
-    table.add_row("library", f"{output}  ({format_bytes(output.stat().st_size)})")
-    table.add_row("target", str(target))
-    table.add_row("CPU features needed", ", ".join(report.cpu_features) or "none beyond the baseline")
-    table.add_row("operators", f"{report.operators}, in {report.kernel_calls} kernel calls of {report.kernels} kernels")
+def _summary(compiled: Compiled) -> list[tuple[str, str]]:
+    report, output = compiled.build, compiled.options.output
+    rows = [
+        ("model", str(compiled.options.model)),
+        ("library", f"{output}  ({format_bytes(output.stat().st_size)})"),
+        ("target", str(compiled.target)),
+        ("CPU features needed", ", ".join(report.cpu_features) or "none beyond the baseline"),
+        ("operators", f"{report.operators}, in {report.kernel_calls} kernel calls of {report.kernels} kernels"),
+    ]
     for what, counts in ("convolutions", report.convolutions), ("dense layers", report.dense_layers):
         if counts:
-            table.add_row(what, ", ".join(f"{count} {algorithm}" for algorithm, count in counts.items()))
+            rows.append((what, ", ".join(f"{count} {algorithm}" for algorithm, count in counts.items())))
     weights = format_bytes(report.parameter_bytes)
     if report.prepared_bytes:
         weights += f", and {format_bytes(report.prepared_bytes)} made of them when the library is loaded"
-    table.add_row("weights", weights)
-    table.add_row("activation memory, peak", format_bytes(report.activation_bytes))
     stages = ", ".join(f"{name} {report.stage_seconds[name]:.1f}" for name in _STAGES if name in report.stage_seconds)
-    table.add_row("time", f"{seconds:.1f} s  ({stages})")
-    console.print(table)
+    rows += [
+        ("weights", weights),
+        ("activation memory, peak", format_bytes(report.activation_bytes)),
+        ("time", f"{compiled.seconds:.1f} s  ({stages})"),
+    ]
+    return rows
+
+
+def _kernel_rows(report: BuildReport) -> list[tuple[str, str]]:
+    """How each kernel is computed."""
+    return [
+        (f"kernel {name}", " ".join(filter(None, (how, report.schedules.get(name, "")))))
+        for name, how in report.implementations.items()
+    ]
+
+
+def _json_report(compiled: Compiled) -> dict[str, Any]:
+    """All that the summary tells, in bytes and seconds, and how each kernel is computed."""
+    report, options = compiled.build, compiled.options
+    return {
+        "model": str(options.model),
+        "library": str(options.output),
+        "library_bytes": options.output.stat().st_size,
+        "target": str(compiled.target),
+        "cpu_features": list(report.cpu_features),
+        "operators": report.operators,
+        "kernel_calls": report.kernel_calls,
+        "kernels": {
+            name: {"implementation": how, "schedule": report.schedules.get(name, "")}
+            for name, how in report.implementations.items()
+        },
+        "convolutions": report.convolutions,
+        "dense_layers": report.dense_layers,
+        "weight_bytes": report.parameter_bytes,
+        "prepared_bytes": report.prepared_bytes,
+        "activation_bytes": report.activation_bytes,
+        "seconds": compiled.seconds,
+        "stage_seconds": report.stage_seconds,
+    }
 
 
 @contextlib.contextmanager
@@ -130,16 +189,3 @@ def _progress(console: Console) -> Iterator[None]:
 
         with watch(update):
             yield
-
-
-def show_model(model: Path, input_shape: list[str] | None, opt_level: int | None, target: str) -> None:
-    """Print the model's Relay text, imported or optimized."""
-    mod, params = from_onnx(load_model(model), parse_input_shapes(input_shape))
-    if opt_level is None:
-        from tilewright.relay.transform.infer_type import InferType
-
-        print(InferType()(mod).astext(show_meta_data=False))
-        return
-    with PassContext(opt_level=opt_level):
-        mod, _ = build_module.optimize(mod, target, params)
-    print(mod.astext(show_meta_data=False))

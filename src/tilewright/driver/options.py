@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import typer
 
 from tilewright.ir.transform import PassContext
+
+T = TypeVar("T")
 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
@@ -45,6 +49,14 @@ def parse_pass_config(values: list[str] | None) -> dict[str, bool | int | str]:
     return config
 
 
+def check_is_file(path: Path) -> None:
+    """Complain when ``path`` is no file that can be read."""
+    if path.is_dir():
+        raise OSError(f"{path}: is a directory, not a file")
+    if not path.exists():
+        raise OSError(f"{path}: no such file")
+
+
 def check_writable(path: Path) -> None:
     """Complain now, not after minutes of compiling, when ``path`` cannot be written."""
     folder = path.parent if str(path.parent) else Path()
@@ -68,3 +80,27 @@ def format_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.2f} GiB"
+
+
+def parse_threads(value: str | None) -> tuple[int, ...]:
+    """``1,2,4`` to numbers of threads; none for no value."""
+    return tuple(_listed(value, int, "--threads", "whole numbers from 1 on, such as 1,2", lambda n: n >= 1))
+
+
+def parse_percentiles(value: str | None) -> tuple[float, ...]:
+    """``50,90,99.9`` to percentiles; none for no value."""
+    return tuple(
+        _listed(value, float, "--percentiles", "numbers from 0 to 100, such as 50,90,99", lambda p: 0 <= p <= 100)
+    )
+
+
+def _listed(
+    value: str | None, kind: Callable[[str], T], option: str, takes: str, allowed: Callable[[T], bool]
+) -> list[T]:
+    try:
+        numbers = [kind(number) for number in value.split(",")] if value is not None else []
+    except ValueError:
+        numbers = None
+    if numbers is None or not all(map(allowed, numbers)):
+        raise typer.BadParameter(f"{option} {value}: takes {takes}") from None
+    return numbers

@@ -6,12 +6,12 @@ Nothing outside this package uses this module.
 from __future__ import annotations
 
 import ctypes
-import os
 import sysconfig
 import threading
 from pathlib import Path
 from typing import Any
 
+from . import environment
 from .error import TVMError
 
 LIBRARY_NAME = "libtilewright_runtime.so"
@@ -23,9 +23,9 @@ def find_library() -> Path:
     Raises:
         ImportError: the library has not been built.
     """
-    override = os.environ.get("TILEWRIGHT_RUNTIME_LIBRARY")
-    if override:
-        return Path(override)
+    override = environment.RUNTIME_LIBRARY.read()
+    if override is not None:
+        return override
     package = Path(__file__).resolve().parent.parent
     places = [package / "_native", Path(sysconfig.get_path("platlib")) / "tilewright" / "_native"]
     for place in places:

@@ -4,8 +4,7 @@ An entry's name is the hash of everything that the object code depends on; its c
 that a damaged entry is noticed and built again. Entries are written to a temporary file and renamed, so that processes
 may share a cache. The least recently used ones go when it grows beyond its limit.
 
-``TILEWRIGHT_CACHE_DIR`` sets the folder (``~/.cache/tilewright/kernels``), ``TILEWRIGHT_CACHE=0`` turns the cache off,
-``TILEWRIGHT_CACHE_SIZE`` is its limit in MiB (1024).
+``TILEWRIGHT_CACHE``, ``TILEWRIGHT_CACHE_DIR`` and ``TILEWRIGHT_CACHE_SIZE`` govern it (``runtime/environment.py``).
 """
 
 from __future__ import annotations
@@ -18,16 +17,17 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from tilewright.runtime import environment
+
 _MAGIC = b"TWKERN1\n"
 _DIGEST_BYTES = 32
-_DEFAULT_LIMIT_MIB = 1024
 
 
 def cache_directory() -> Path:
     """The folder of the cache."""
-    given = os.environ.get("TILEWRIGHT_CACHE_DIR")
-    if given:
-        return Path(given)
+    given = environment.CACHE_DIR.read()
+    if given is not None:
+        return given
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         folder = Path(base) if base else Path.home() / ".cache"
@@ -121,6 +121,14 @@ class KernelCache:
             if total <= self.limit_bytes * 3 // 4:
                 return
 
+    def size(self) -> tuple[int, int]:
+        """How many entries there are, and their bytes in all."""
+        try:
+            sizes = [size for _, size, _ in self._entries()]
+        except OSError:  # another process clears it
+            return 0, 0
+        return len(sizes), sum(sizes)
+
     def clear(self) -> None:
         """Remove every entry."""
         with contextlib.suppress(OSError):
@@ -131,13 +139,9 @@ class KernelCache:
 
 def current_cache() -> KernelCache | None:
     """The cache as the environment sets it; None when it is off."""
-    if os.environ.get("TILEWRIGHT_CACHE", "1") == "0":
+    if not environment.CACHE.read():
         return None
-    directory = cache_directory()
-    try:
-        limit = int(os.environ.get("TILEWRIGHT_CACHE_SIZE", _DEFAULT_LIMIT_MIB)) << 20
-    except ValueError:
-        limit = _DEFAULT_LIMIT_MIB << 20
+    directory, limit = cache_directory(), environment.CACHE_SIZE.read() << 20
     cache = _caches.get((directory, limit))
     if cache is None:
         cache = _caches[directory, limit] = KernelCache(directory, limit)

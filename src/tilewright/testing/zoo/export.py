@@ -21,6 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.runtime import environment
+
 from .catalogue import build, entry
 
 OPSET = 17
@@ -29,9 +31,9 @@ TOLERANCE = 1e-3
 
 def cache_directory() -> Path:
     """Where exports are kept: ``$TILEWRIGHT_ZOO``, or ``tilewright/zoo`` in the user's cache folder."""
-    chosen = os.environ.get("TILEWRIGHT_ZOO")
-    if chosen:
-        return Path(chosen)
+    chosen = environment.ZOO.read()
+    if chosen is not None:
+        return chosen
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tilewright" / "zoo"
 
 

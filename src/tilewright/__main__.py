@@ -1,0 +1,5 @@
+"""``python -m tilewright``: the command line."""
+
+from tilewright.driver import main
+
+main()

@@ -1,0 +1,138 @@
+"""``tilewright bench``."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tilewright.driver.images import ImageOptions
+from tilewright.driver.inputs import make_inputs
+from tilewright.driver.library import open_library
+from tilewright.driver.report import print_json, print_table
+from tilewright.runtime.device import cpu
+from tilewright.runtime.executor.graph import GraphModule
+from tilewright.runtime.module import num_threads, set_num_threads
+
+_STATISTICS = ("median", "mean", "min", "max", "std")
+_MOST_SINGLE_RUNS = 100_000
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """What to measure, on what, and how long.
+
+    ``threads`` are the numbers to measure with, one after another; none: the default. A measurement is the mean of as
+    many runs as take ``seconds``; there are ``repeat`` of them. With ``percentiles``, every run is a measurement, in
+    the same time in all.
+    """
+
+    file: Path
+    sources: list[str] | None
+    image: ImageOptions
+    threads: tuple[int, ...]
+    warmup: int
+    repeat: int
+    seconds: float
+    percentiles: tuple[float, ...]
+    profile: bool
+    compile_first: bool
+    input_shape: list[str] | None
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds of a run with a number of threads, by the name of the statistic; ``measured`` measurements."""
+
+    threads: int
+    measured: int
+    milliseconds: dict[str, float]
+
+
+@dataclass(frozen=True)
+class NodeTime:
+    """Mean milliseconds of one operator (one kernel call) of a run, and its share of them all."""
+
+    operator: str
+    milliseconds: float
+    share: float
+
+
+def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
+    """Measure and print the latency, and with ``profile`` the time of each operator."""
+    with open_library(options.file, options.compile_first, options.input_shape) as library:
+        executor = library.executor
+        # made-up values for the inputs that no file gives: a model's speed hardly depends on them
+        for name, array in make_inputs(library, options.sources, "random", options.image).items():
+            executor.set_input(name, array)
+        results, profiles = [], []
+        for threads in options.threads or (0,):
+            set_num_threads(threads)
+            results.append(_measure(executor, options))
+            if options.profile:
+                profiles.append(_profile(executor, results[-1], options))
+    if as_json:
+        print_json(_json_report(options, results, profiles))
+    elif quiet:
+        for result in results:
+            print(f"{result.milliseconds['median']:.3f}")
+    else:
+        _print_results(results, verbose or len(options.threads) > 1)
+        for result, profile in zip(results, profiles, strict=False):
+            _print_profile(result.threads, profile)
+
+
+def _measure(executor: GraphModule, options: BenchOptions) -> Latency:
+    for _ in range(options.warmup):
+        executor.run()
+    evaluate = executor.module.time_evaluator
+    if not options.percentiles:
+        taken = evaluate("run", cpu(), 1, options.repeat, int(options.seconds * 1000))()
+    else:
+        once = evaluate("run", cpu(), 1, 3)().median
+        runs = math.ceil(options.repeat * options.seconds / max(once, 1e-9))
+        taken = evaluate("run", cpu(), 1, min(max(runs, options.repeat), _MOST_SINGLE_RUNS))()
+    found = {name: getattr(taken, name) * 1e3 for name in _STATISTICS}
+    for percentile in options.percentiles:
+        found[f"p{percentile:g}"] = float(np.percentile(taken.results, percentile)) * 1e3
+    return Latency(num_threads(), len(taken.results), found)
+
+
+def _profile(executor: GraphModule, latency: Latency, options: BenchOptions) -> list[NodeTime]:
+    """The operators, the slowest first."""
+    runs = math.ceil(options.repeat * options.seconds * 1e3 / max(latency.milliseconds["median"], 1e-6))
+    times = executor.time_nodes(min(max(runs, 10), _MOST_SINGLE_RUNS))
+    total = sum(seconds for _, seconds in times)
+    nodes = [NodeTime(name.removeprefix("tvmgen_default_"), s * 1e3, s / total) for name, s in times]
+    return sorted(nodes, key=lambda node: -node.milliseconds)
+
+
+def _print_results(results: list[Latency], detailed: bool) -> None:
+    headings = [f"{name} (ms)" for name in results[0].milliseconds]
+    rows = [[f"{value:.3f}" for value in result.milliseconds.values()] for result in results]
+    if detailed:
+        headings = ["threads", *headings, "measurements"]
+        rows = [[str(r.threads), *row, str(r.measured)] for r, row in zip(results, rows, strict=True)]
+    print_table(headings, rows)
+
+
+def _print_profile(threads: int, nodes: list[NodeTime]) -> None:
+    print(f"\noperators of a run with {threads} threads")
+    rows = [[f"{n.milliseconds:.4f}", f"{n.share:.1%}", n.operator] for n in nodes]
+    print_table(["mean (ms)", "share", "operator"], rows)
+
+
+def _json_report(options: BenchOptions, results: list[Latency], profiles: list[list[NodeTime]]) -> dict[str, Any]:
+    report: dict[str, Any] = {"library": str(options.file), "results": []}
+    for index, result in enumerate(results):
+        entry: dict[str, Any] = {"threads": result.threads, "measurements": result.measured}
+        entry |= {f"{name}_ms": value for name, value in result.milliseconds.items()}
+        if profiles:
+            entry["operators"] = [
+                {"operator": n.operator, "mean_ms": n.milliseconds, "share": n.share} for n in profiles[index]
+            ]
+        report["results"].append(entry)
+    return report

@@ -1,0 +1,98 @@
+"""Loading what ``run`` and ``bench`` are given: a compiled library, or with ``--compile`` a model."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewright.driver.options import check_is_file
+from tilewright.runtime.device import cpu
+from tilewright.runtime.error import TVMError
+from tilewright.runtime.executor.graph import GraphModule
+from tilewright.runtime.module import load_module
+
+_ELF_MAGIC = b"\x7fELF"
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """Shape and data type of an input."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype} of shape {self.shape}"
+
+
+@dataclass(frozen=True)
+class Library:
+    """The executor of a library, its inputs (parameters are none), and the names of its outputs."""
+
+    path: Path
+    executor: GraphModule
+    inputs: dict[str, TensorInfo]
+    outputs: tuple[str, ...]
+
+    def describe_inputs(self) -> str:
+        """The inputs in a line."""
+        return ", ".join(f"{name} ({i.dtype} {i.shape})" for name, i in self.inputs.items()) or "none"
+
+
+@contextlib.contextmanager
+def open_library(file: Path, compile_first: bool, input_shape: list[str] | None) -> Iterator[Library]:
+    """The library in ``file``, or with ``compile_first`` the model there, compiled for as long as it is in use."""
+    check_is_file(file)
+    if not compile_first:
+        if input_shape:
+            raise TVMError("--input-shape is for --compile: a library's shapes are fixed")
+        _refuse_model(file)
+        yield load_library(file)
+        return
+    if _is_elf(file):
+        raise TVMError(f"{file}: this is a compiled library already; run it without --compile")
+    from tilewright.driver.compile import CompileOptions, build_library
+
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        output = Path(folder) / f"{file.stem}.so"
+        build_library(CompileOptions(file, output, input_shape=input_shape))
+        yield load_library(output)
+
+
+def _is_elf(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return stream.read(len(_ELF_MAGIC)) == _ELF_MAGIC
+
+
+def _refuse_model(file: Path) -> None:
+    if file.suffix == ".onnx" and not _is_elf(file):
+        raise TVMError(
+            f"{file}: this is a model, not a library; compile it first (tilewright compile {file} -o "
+            f"{file.stem}.so) or give --compile"
+        )
+
+
+def load_library(path: Path) -> Library:
+    """Load a library that ``tilewright compile`` wrote."""
+    module = load_module(str(path))
+    executor = GraphModule(module["default"](cpu(0)))
+    params = {module["get_param_name"](i) for i in range(module["get_num_params"]())}
+    outputs = tuple(f"output_{i}" for i in range(executor.get_num_outputs()))
+    return Library(path, executor, _graph_inputs(json.loads(module["get_graph_json"]()), params), outputs)
+
+
+def _graph_inputs(graph: dict[str, Any], params: set[str]) -> dict[str, TensorInfo]:
+    """Inputs that are no parameters: those that the library holds no value for."""
+    row_ptr, attrs = graph["node_row_ptr"], graph["attrs"]
+    found: dict[str, TensorInfo] = {}
+    for node in graph["arg_nodes"]:
+        name = graph["nodes"][node]["name"]
+        if name not in params:
+            entry = row_ptr[node]
+            found[name] = TensorInfo(tuple(attrs["shape"][1][entry]), attrs["dltype"][1][entry])
+    return found

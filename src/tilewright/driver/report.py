@@ -1,0 +1,40 @@
+"""What commands print: tables in columns on a terminal, lines of tab-separated values elsewhere, or one JSON object."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def print_rows(rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and what they are."""
+    _print(None, rows)
+
+
+def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; columns of numbers are aligned to the right."""
+    _print(headings, rows)
+
+
+def _print(headings: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
+    if not sys.stdout.isatty():
+        for row in ([headings] if headings else []) + list(rows):
+            print("\t".join(row))
+        return
+    table = Table(show_header=headings is not None, box=None, pad_edge=False)
+    for index, heading in enumerate(headings or ()):
+        numbers = all(row[index][:1].isdigit() for row in rows)
+        table.add_column(heading, justify="right" if numbers else "left")
+    for row in rows:
+        table.add_row(*row)
+    Console(markup=False, highlight=False).print(table)
+
+
+def print_json(report: dict[str, Any]) -> None:
+    """Print one JSON object."""
+    print(json.dumps(report, indent=2, ensure_ascii=False))

@@ -1,0 +1,142 @@
+"""The environment variables that Tilewright reads: each is declared here, once, with what it takes and what it does.
+
+A value that a variable does not take is an error wherever the variable is read, and the command line checks all of them
+before it does anything. An empty value counts as none. ``TVM_NUM_THREADS`` is read by the native runtime
+(``native/src/threadpool.c``), which takes what it cannot read for none.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from .error import TVMError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Variable(Generic[T]):
+    """One variable: ``parse`` raises ValueError for a text that is not what ``takes`` says."""
+
+    name: str
+    parse: Callable[[str], T]
+    takes: str
+    default: T
+    doc: str
+
+    def read(self) -> T:
+        """The value, or the default.
+
+        Raises:
+            TVMError: the variable holds what it does not take.
+        """
+        text = os.environ.get(self.name, "")
+        if not text:
+            return self.default
+        try:
+            return self.parse(text)
+        except ValueError:
+            raise TVMError(f"the environment variable {self.name} takes {self.takes}, not {text!r}") from None
+
+
+_FLAGS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in _FLAGS:
+        raise ValueError
+    return _FLAGS[text.lower()]
+
+
+def _whole(text: str, least: int) -> int:
+    number = int(text)
+    if number < least:
+        raise ValueError
+    return number
+
+
+def _folder(text: str) -> Path | None:
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise ValueError
+    return path
+
+
+def _file(text: str) -> Path | None:
+    path = Path(text)
+    if not path.is_file():
+        raise ValueError
+    return path
+
+
+CACHE = Variable("TILEWRIGHT_CACHE", _flag, "1 or 0", True, "whether compiled kernels are kept on disk")
+CACHE_DIR = Variable(
+    "TILEWRIGHT_CACHE_DIR", _folder, "a folder", None, "where; `~/.cache/tilewright/kernels` by default"
+)
+CACHE_SIZE = Variable(
+    "TILEWRIGHT_CACHE_SIZE",
+    lambda text: _whole(text, 0),
+    "a whole number of MiB",
+    1024,
+    "how large they may become in all, in MiB",
+)
+RUNTIME_LIBRARY = Variable(
+    "TILEWRIGHT_RUNTIME_LIBRARY",
+    _file,
+    "an existing file",
+    None,
+    "the native runtime to load in place of the installed",
+)
+TRACEBACK = Variable(
+    "TILEWRIGHT_TRACEBACK", _flag, "1 or 0", False, "whether the command line shows where errors arose"
+)
+ZOO = Variable("TILEWRIGHT_ZOO", _folder, "a folder", None, "where `tilewright.testing.zoo` keeps exported networks")
+NUM_THREADS = Variable(
+    "TVM_NUM_THREADS",
+    lambda text: _whole(text, 1),
+    "a whole number from 1 on",
+    0,
+    "threads to run on; as many as cores by default",
+)
+
+VARIABLES: tuple[Variable[bool] | Variable[int] | Variable[Path | None], ...] = (
+    CACHE,
+    CACHE_DIR,
+    CACHE_SIZE,
+    RUNTIME_LIBRARY,
+    TRACEBACK,
+    ZOO,
+    NUM_THREADS,
+)
+
+
+def check_environment() -> list[str]:
+    """Read every variable.
+
+    Returns:
+        A line for each variable whose name begins with ``TILEWRIGHT_`` and that nothing reads.
+
+    Raises:
+        TVMError: variables hold what they do not take; the message names all of them.
+    """
+    wrong = []
+    for variable in VARIABLES:
+        try:
+            variable.read()
+        except TVMError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise TVMError("\n".join(wrong))
+    known = [variable.name for variable in VARIABLES]
+    unknown = sorted(name for name in os.environ if name.startswith("TILEWRIGHT_") and name not in known)
+    return [f"nothing reads the environment variable {name}{_hint(name, known)}" for name in unknown]
+
+
+def _hint(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else f"; there are {', '.join(known)}"
