@@ -24,7 +24,7 @@ def converter(
     """Register a converter for the ONNX operators ``op_types`` from opset ``since`` on.
 
     ``in_float32``: an operator that becomes several is computed in float32 where its inputs are float16 or bfloat16,
-    and its results are rounded once; ``weights`` are inputs that operators of Relay widen themselves (ComputeInFloat32).
+    and its results are rounded once; ``weights`` are inputs that Relay's operators widen themselves (ComputeInFloat32).
     """
 
     def register(function: Converter) -> Converter:
