@@ -15,3 +15,7 @@ class TypeInferenceError(TilewrightError):
 
 class UnsupportedError(TilewrightError):
     """Valid input that uses something this version does not offer; the message says what to do instead."""
+
+
+class InvalidShapeError(TilewrightError):
+    """A tensor has a shape that the compute does not take."""

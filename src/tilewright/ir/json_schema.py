@@ -158,7 +158,7 @@ def attribute_fields(cls: type[Attrs]) -> Fields:
 
 def attribute_class(key: str) -> type[Attrs]:
     """The attributes class that TVM calls ``key``; raises ValueError when there is none."""
-    importlib.import_module("tilewright.relay.op")
+    CLASSES["relay.Call"].load()  # with Relay, whose operators bring their attributes
     name = key.removeprefix("relay.attrs.")
     waiting: list[type[Attrs]] = [Attrs]
     while waiting:

@@ -19,7 +19,7 @@ class IRModule:
     """Functions by ``GlobalVar`` and type definitions by ``GlobalTypeVar``, in insertion order."""
 
     to_text: ClassVar[Callable[..., str]]  # set by relay.text.printer
-    expr_to_function: ClassVar[Callable[[Any], BaseFunc]]  # set by relay.expr
+    expr_to_function: ClassVar[Callable[[Any], BaseFunc]]  # set by relay.analysis
 
     def __init__(
         self,

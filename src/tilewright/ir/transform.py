@@ -11,12 +11,16 @@ import importlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import BaseFunc
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
+
+
+_PACKAGES = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -36,14 +40,6 @@ class ConfigOption:
     type: type
     default: Any
     doc: str
-
-
-# Modules that declare the options of a prefix; loaded when such an option is used, so that importing this stays cheap.
-_DECLARING_MODULES = {
-    "relay": ("tilewright.relay.transform.fuse_ops", "tilewright.relay.op.nn.winograd"),
-    "target": ("tilewright.target.build",),
-    "tir": ("tilewright.tir.transform.options", "tilewright.te.lower"),
-}
 
 
 class PassContext:
@@ -73,11 +69,17 @@ class PassContext:
 
     @classmethod
     def declared(cls, name: str) -> ConfigOption:
-        """The config option of this name; raises TilewrightError where there is none."""
-        for module in _DECLARING_MODULES.get(name.split(".")[0], ()) if name not in cls.options else ():
-            importlib.import_module(module)
+        """The config option of this name; raises TilewrightError where there is none.
+
+        The options ``NAME.*`` of a package ``tilewright.NAME`` are declared by its module ``options``, which is loaded
+        when one of them is used; others (of plug-ins) by ``register_option`` before.
+        """
+        if name not in cls.options:
+            _load_options(name.split(".")[0])
         option = cls.options.get(name)
         if option is None:
+            for package in _PACKAGES.iterdir():
+                _load_options(package.name)
             known = ", ".join(sorted(cls.options))
             raise TilewrightError(f"PassContext has no config option {name!r}; it has {known}")
         return option
@@ -101,7 +103,7 @@ class PassContext:
 
     def option(self, name: str) -> Any:
         """Value of a config option, or its default."""
-        return self.config.get(name, self.options[name].default)
+        return self.config[name] if name in self.config else self.declared(name).default
 
     def __enter__(self) -> Self:
         if not hasattr(self._local, "stack"):
@@ -129,6 +131,11 @@ class PassContext:
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or self.opt_level >= info.opt_level
+
+
+def _load_options(package: str) -> None:
+    if (_PACKAGES / package / "options.py").exists():
+        importlib.import_module(f"tilewright.{package}.options")
 
 
 class Pass:

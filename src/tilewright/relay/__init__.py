@@ -28,7 +28,7 @@ from tilewright.ir.type import (
     TypeVar,
     scalar_type,
 )  # fmt: skip
-from tilewright.relay import adt, expr, op
+from tilewright.relay import adt, analysis, expr, op
 from tilewright.relay.adt import (
     Clause,
     Constructor,
@@ -55,16 +55,15 @@ from tilewright.relay.expr import (
     TupleGetItem,
     TupleWrapper,
     Var,
-    bind,
     const,
     var,
 )  # fmt: skip
 from tilewright.relay.op import *  # noqa: F403
 from tilewright.relay.op import annotation, image, nn, vision
-from tilewright.relay.visitor import ExprFunctor, ExprMutator, ExprRewriter, ExprVisitor
+from tilewright.relay.visitor import ExprFunctor, ExprMutator, ExprRewriter, ExprVisitor, bind
 
 _LAZY_MODULES = frozenset(
-    {"analysis", "backend", "build_module", "expr_functor", "frontend", "interpreter", "prelude",
+    {"backend", "build_module", "expr_functor", "frontend", "interpreter", "prelude",
      "testing", "text", "transform", "ty", "type_infer"}
 )  # fmt: skip
 _LAZY_NAMES = {
@@ -81,7 +80,7 @@ _LAZY_NAMES = {
 }
 
 if TYPE_CHECKING:
-    from tilewright.relay import analysis, backend, build_module, frontend, prelude, testing, text, transform
+    from tilewright.relay import backend, build_module, frontend, prelude, testing, text, transform
     from tilewright.relay.backend.executor import create_executor
     from tilewright.relay.build_module import build, optimize
     from tilewright.relay.prelude import Prelude
@@ -105,3 +104,4 @@ def __dir__() -> list[str]:
 
 
 importlib.import_module("tilewright.relay.text.printer")  # what str() of types, expressions and modules uses
+importlib.import_module("tilewright.relay.backend.run_primitive")  # for operators without a meaning in numpy

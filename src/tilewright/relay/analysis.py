@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tilewright.ir.errors import TilewrightError
-from tilewright.ir.expr import RelayExpr
+from tilewright.ir.expr import BaseFunc, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import IntImm
@@ -34,17 +34,10 @@ from tilewright.relay.adt import (
     pattern_vars,
 )
 from tilewright.relay.expr import Call, Function, If, Let, RefCreate, Var
-from tilewright.relay.visitor import direct_children
+from tilewright.relay.visitor import direct_children, post_order_visit
 from tilewright.tir.layout import layout
 
 _ENTER, _BIND, _LEAVE = 0, 1, 2
-
-
-def post_order_visit(expr: RelayExpr, fvisit: Callable[[RelayExpr], None]) -> None:
-    """Call ``fvisit`` on every node once, children first."""
-    from tilewright.relay.visitor import post_order_visit as visit
-
-    visit(expr, fvisit)
 
 
 def _program(root: RelayExpr | IRModule) -> list[RelayExpr]:
@@ -391,6 +384,16 @@ def context_analysis(expr: RelayExpr) -> dict[RelayExpr, Any]:
             marks[node.args[0]] = node.attrs.device_type  # type: ignore[union-attr]
     return marks
 
+
+def _as_function(value: Any) -> BaseFunc:
+    if isinstance(value, BaseFunc):
+        return value
+    if isinstance(value, RelayExpr):
+        return Function(free_vars(value), value)
+    raise TypeError(f"an IRModule holds functions and expressions, not a {type(value).__name__}")
+
+
+IRModule.expr_to_function = staticmethod(_as_function)
 
 __all__ = [
     "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "check_constant", "check_kind",

@@ -18,9 +18,9 @@ from tilewright.relay import transform
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.te_compiler import TECompiler
-from tilewright.relay.backend.views import tensor_bytes
-from tilewright.relay.expr import Call, Constant, Function, bind, const
-from tilewright.relay.visitor import post_order
+from tilewright.relay.expr import Call, Constant, Function, const
+from tilewright.relay.op.views import tensor_bytes
+from tilewright.relay.visitor import bind, post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.ndarray import NDArray
 from tilewright.target.build import ModuleBuilder

@@ -21,7 +21,6 @@ import numpy as np
 
 from tilewright.ir.attrs import Attrs, DictAttrs
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
-from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.span import Span
 from tilewright.ir.type import FuncType, TensorType, Type, TypeVar
@@ -78,10 +77,8 @@ class Expr(RelayExpr):
 
     def astype(self, dtype: str) -> Call:
         """This value converted to ``dtype`` (operator ``cast``)."""
-        from tilewright.relay.op import cast
-
-        result: Call = cast(self, dtype)
-        return result
+        cast = Op.get("cast")
+        return Call(cast, (self,), cast.get_attr("OpDef").attrs_type(dtype))
 
 
 def _binary(name: str, a: Any, b: Any) -> Call:
@@ -320,35 +317,13 @@ def scalar_value(expr: RelayExpr) -> float | int | None:
     return None
 
 
-def bind(expr: RelayExpr, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
-    """``expr`` with free variables replaced; bound parameters of a function are dropped from it."""
-    from tilewright.relay.visitor import substitute
-
-    if not isinstance(expr, Function):
-        return substitute(expr, binds)
-    body = substitute(expr.body, binds)
-    params = [p for p in expr.params if p not in binds]
-    return Function(params, body, expr.ret_type, expr.type_params, expr.attrs, expr.span)
-
-
-def _as_function(value: Any) -> BaseFunc:
-    if isinstance(value, BaseFunc):
-        return value
-    if isinstance(value, RelayExpr):
-        from tilewright.relay.analysis import free_vars
-
-        return Function(free_vars(value), value)
-    raise TypeError(f"an IRModule holds functions and expressions, not a {type(value).__name__}")
-
-
 def _make_call(op: RelayExpr, args: Sequence[RelayExpr]) -> Call:
     return Call(op, args)
 
 
 RelayExpr.make_call = staticmethod(_make_call)
-IRModule.expr_to_function = staticmethod(_as_function)
 
 __all__ = [
     "Call", "Constant", "Expr", "Function", "GlobalVar", "If", "Let", "RefCreate", "RefRead", "RefWrite",
-    "RelayExpr", "TempExpr", "Tuple", "TupleGetItem", "TupleWrapper", "Var", "bind", "const", "scalar_value", "var",
+    "RelayExpr", "TempExpr", "Tuple", "TupleGetItem", "TupleWrapper", "Var", "const", "scalar_value", "var",
 ]  # fmt: skip

@@ -19,6 +19,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
+from tilewright.ir.type import TupleType
 from tilewright.relay.adt import (
     Clause,
     Constructor,
@@ -41,7 +42,8 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
-from tilewright.relay.transform.fold_constant import evaluate_call
+from tilewright.relay.op.evaluation import evaluate_call
+from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import direct_children
 from tilewright.runtime.ndarray import NDArray
 
@@ -212,8 +214,6 @@ class Interpreter:
 
 
 def _gives_tuple(call: Call) -> bool:
-    from tilewright.ir.type import TupleType
-
     return isinstance(call.checked_type, TupleType)
 
 
@@ -257,8 +257,6 @@ def interpret(mod: IRModule, inputs: Sequence[Any] | Mapping[str, Any], entry: s
 
     Returns a numpy array, or a tuple for a tuple result.
     """
-    from tilewright.relay.transform.infer_type import InferType
-
     typed = InferType()(mod)
     func = typed[entry]
     if isinstance(inputs, Mapping):

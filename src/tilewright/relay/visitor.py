@@ -317,3 +317,12 @@ class _Substitute(ExprMutator):
 def substitute(expr: RelayExpr, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
     """``expr`` with variables replaced by expressions."""
     return _Substitute(binds).visit(expr)
+
+
+def bind(expr: RelayExpr, binds: Mapping[Var, RelayExpr]) -> RelayExpr:
+    """``expr`` with free variables replaced; bound parameters of a function are dropped from it."""
+    if not isinstance(expr, Function):
+        return substitute(expr, binds)
+    body = substitute(expr.body, binds)
+    params = [p for p in expr.params if p not in binds]
+    return Function(params, body, expr.ret_type, expr.type_params, expr.attrs, expr.span)

@@ -26,8 +26,6 @@ from tilewright.tir.transform.lower_tvm_builtin import LowerTVMBuiltin
 from tilewright.tir.transform.make_packed_api import MakePackedAPI
 from tilewright.tir.transform.transpose_loads import TransposeLoads
 
-PassContext.register_option("target.opt_level", int, 3, "LLVM's optimisation level, 0 to 3")
-
 
 def codegen_passes(target: Target) -> list[Any]:
     """The passes that bring lowered functions to the form that the code generator of ``target`` takes."""

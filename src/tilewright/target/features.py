@@ -118,6 +118,9 @@ def features(target: Target | str | None = None) -> CpuFeatures:
     return _features(str(target))
 
 
+Target.features_of = staticmethod(features)
+
+
 @functools.cache
 def host_triple() -> str:
     """LLVM's triple of this process."""

@@ -6,11 +6,14 @@ import difflib
 import json
 import shlex
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tilewright.ir.errors import TilewrightError
+
+if TYPE_CHECKING:
+    from tilewright.target.features import CpuFeatures
 
 _COMMON_OPTIONS: dict[str, type] = {
     "keys": list,
@@ -87,6 +90,7 @@ class Target:
     """
 
     _local: ClassVar[threading.local] = threading.local()
+    features_of: ClassVar[Callable[[Target], CpuFeatures]]  # set by target.features, which knows processors
 
     def __init__(
         self,
@@ -110,6 +114,11 @@ class Target:
         if host is not None:
             self.host = Target(host)
         self._text = self._print()
+
+    @property
+    def features(self) -> CpuFeatures:
+        """What the target's processor can do."""
+        return Target.features_of(self)
 
     # ---- options by name ----
     @property

@@ -1,7 +1,8 @@
 """Tensor expressions: what to compute, apart from how (the schedule).
 
 declare.py     te.placeholder, compute, extern, scan, axes     tensor.py      Tensor
-operation.py   the operations behind tensors                   tag.py         te.tag_scope
+operation.py   the operations behind tensors                   broadcast.py   A + B of whole tensors
+tag.py         te.tag_scope
 schedule/      Schedule, Stage, bound inference, loops         tensorize.py   tensor intrinsics
 lower.py       ``tvm.lower``: a schedule to TIR
 
@@ -12,6 +13,7 @@ lower.py       ``tvm.lower``: a schedule to TIR
 >>> print(tvm.lower(s, [A, B], simple_mode=True))
 """
 
+import tilewright.te.broadcast  # noqa: F401  (gives Tensor its operators)
 from tilewright.ir.prim_ops import add
 from tilewright.ir.prim_ops import mul as multiply
 from tilewright.ir.prim_ops import sub as subtract

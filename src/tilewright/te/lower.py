@@ -20,14 +20,6 @@ from tilewright.te.schedule.lower import lower_schedule
 from tilewright.te.tensor import Tensor
 from tilewright.tir.function import PrimFunc
 
-_OPTIONS = {
-    "tir.add_lower_pass": (list, [], "(phase, pass) pairs: extra passes of lower, after phase 0 to 3"),
-    "tir.disable_vectorize": (bool, False, "run vectorized loops as serial ones"),
-}
-for _name, (_type, _default, _doc) in _OPTIONS.items():
-    if _name not in PassContext.options:
-        PassContext.register_option(_name, _type, _default, _doc)
-
 
 def schedule_to_primfunc(
     sch: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, Buffer] | None = None

@@ -9,6 +9,9 @@ from typing import Any, TypeVar
 
 from tilewright.ir.errors import TilewrightError
 
+ELEMWISE = "elemwise"
+BROADCAST = "broadcast"
+
 _state = threading.local()
 _F = TypeVar("_F", bound=Callable[..., Any])
 

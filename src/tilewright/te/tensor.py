@@ -1,12 +1,11 @@
 """Tensors of tensor expressions: the symbolic outputs of operations.
 
-Whole-tensor arithmetic (``A + B``) needs broadcasting computes, which live in topi; topi installs them with
-``set_tensor_arithmetic``.
+Whole-tensor arithmetic (``A + B``) is in ``te.broadcast``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilewright.ir.errors import TilewrightError
@@ -18,29 +17,25 @@ from tilewright.tir.expr import ProducerLoad
 if TYPE_CHECKING:
     from tilewright.te.operation import Operation
 
-_arithmetic: Callable[[str, Any, Any], Any] | None = None
+# What Python's operators mean on whole tensors, by name; te.broadcast, which builds on this module, fills it.
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {}
 
 
-def set_tensor_arithmetic(function: Callable[[str, Any, Any], Any]) -> None:
+def set_tensor_arithmetic(functions: Mapping[str, Callable[[Any, Any], Any]]) -> None:
     """Install what whole-tensor arithmetic means.
 
     Parameters
     ----------
-    function : (name, lhs, rhs) -> Tensor
-        ``name`` is add, subtract, multiply, divide, floor_divide, mod, power, left_shift, right_shift,
-        bitwise_and, bitwise_or, bitwise_xor or cast (``rhs`` is the dtype); one of the sides is a Tensor, the
+    functions : name -> (lhs, rhs) -> Tensor
+        The names are add, subtract, multiply, divide, floor_divide, mod, power, left_shift, right_shift,
+        bitwise_and, bitwise_or, bitwise_xor and cast (``rhs`` is the dtype); one of the sides is a Tensor, the
         other a Tensor, a number or a scalar expression.
     """
-    global _arithmetic
-    _arithmetic = function
+    _ARITHMETIC.update(functions)
 
 
 def _apply(name: str, lhs: Any, rhs: Any) -> Any:
-    if _arithmetic is None:
-        from tilewright import topi  # noqa: F401  (importing topi installs the arithmetic)
-    if _arithmetic is None:
-        raise TilewrightError(f"arithmetic on whole tensors ({name}) needs topi; index the tensors instead")
-    return _arithmetic(name, lhs, rhs)
+    return _ARITHMETIC[name](lhs, rhs)
 
 
 class TensorSlice:

@@ -9,7 +9,6 @@ utils.py   constant shapes, walks over operations           tag.py   what kind o
 
 from tilewright.topi import cpu, generic, image, nn, tag, utils, vision
 from tilewright.topi.broadcast import *  # noqa: F403
-from tilewright.topi.generic_op_impl import install
 from tilewright.topi.indexing import *  # noqa: F403
 from tilewright.topi.math import *  # noqa: F403
 from tilewright.topi.reduction import *  # noqa: F403
@@ -18,7 +17,5 @@ from tilewright.topi.scatter import *  # noqa: F403
 from tilewright.topi.sort import *  # noqa: F403
 from tilewright.topi.transform import *  # noqa: F403
 from tilewright.topi.utils import InvalidShapeError
-
-install()
 
 __all__ = ["InvalidShapeError", "cpu", "generic", "image", "nn", "tag", "utils", "vision"]

@@ -9,6 +9,7 @@ from tilewright import te, tir
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.te.broadcast import cast
 from tilewright.topi import tag
 
 
@@ -199,13 +200,6 @@ def clip(x: te.Tensor, a_min: Any, a_max: Any) -> te.Tensor:
 
     low, high = bound(a_min), bound(a_max)
     return unary(x, lambda v: ops.maximum(ops.minimum(v, high), low), "T_clip")
-
-
-def cast(x: Any, dtype: str) -> Any:
-    """x converted to ``dtype``; a scalar expression stays one."""
-    if not isinstance(x, te.Tensor):
-        return ops.cast(dtype, x)
-    return unary(x, lambda v: ops.cast(dtype, v), "T_cast")
 
 
 def reinterpret(x: te.Tensor, dtype: str) -> te.Tensor:

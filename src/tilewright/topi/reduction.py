@@ -10,6 +10,7 @@ from tilewright import te, tir
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.te.broadcast import divide
 from tilewright.topi import tag
 from tilewright.topi.transform import normalize_axis
 from tilewright.topi.utils import as_list, ravel_index
@@ -102,8 +103,6 @@ def any(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
 
 def mean(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
     """Arithmetic mean over ``axis``; integers truncate."""
-    from tilewright.topi.broadcast import divide
-
     count: Any = 1
     for k in get_real_axis(data.ndim, axis):
         count = count * data.shape[k]

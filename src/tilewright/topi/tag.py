@@ -1,7 +1,7 @@
 """Tags that say what kind of compute a tensor's operation is; schedules decide by them what to inline."""
 
-ELEMWISE = "elemwise"
-BROADCAST = "broadcast"
+from tilewright.te.tag import BROADCAST, ELEMWISE
+
 INJECTIVE = "injective"
 COMM_REDUCE = "comm_reduce"
 COMM_REDUCE_IDX = "comm_reduce_idx"
@@ -15,3 +15,6 @@ def is_broadcast(tag: str) -> bool:
 def is_injective(tag: str) -> bool:
     """Whether the tag means a compute whose every output element reads at most one element of each input."""
     return tag.startswith((ELEMWISE, BROADCAST, INJECTIVE))
+
+
+__all__ = ["BROADCAST", "COMM_REDUCE", "COMM_REDUCE_IDX", "ELEMWISE", "INJECTIVE", "is_broadcast", "is_injective"]

@@ -8,8 +8,8 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.te.broadcast import broadcast_indices, broadcast_shape
 from tilewright.topi import tag
-from tilewright.topi.broadcast import broadcast_indices, broadcast_shape
 from tilewright.topi.utils import (
     InvalidShapeError,
     as_list,

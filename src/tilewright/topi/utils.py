@@ -7,14 +7,10 @@ from typing import Any
 
 from tilewright import te, tir
 from tilewright.arith import Analyzer
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.errors import InvalidShapeError as InvalidShapeError
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
 from tilewright.ir.prim_ops import as_expr
 from tilewright.topi import tag
-
-
-class InvalidShapeError(TilewrightError):
-    """A tensor has a shape that the compute does not take."""
 
 
 def simplify(expr: Any) -> Any:

@@ -17,11 +17,12 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.adt import Constructor
 from tilewright.relay.build_module import bind_params_by_name, build
-from tilewright.relay.expr import Call, Function, RefCreate, Tuple, Var, bind, const
+from tilewright.relay.expr import Call, Function, RefCreate, Tuple, Var, const
 from tilewright.relay.interpreter import Closure, ConstructorValue, RefValue, to_value
 from tilewright.relay.interpreter import Interpreter as Machine
 from tilewright.relay.transform.compute_in_float32 import ComputeInFloat32
 from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import bind
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.dtype import DataType

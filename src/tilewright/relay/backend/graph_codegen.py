@@ -22,8 +22,9 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.backend.memory_plan import Lifetime, Placed, plan_arena, plan_storage
 from tilewright.relay.backend.progress import report_progress
 from tilewright.relay.backend.te_compiler import LoweredFunction, TECompiler
-from tilewright.relay.backend.views import Buffers, View, tensor_bytes, view_of_kernel
+from tilewright.relay.backend.views import Buffers, view_of_kernel
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.op.views import View, tensor_bytes
 from tilewright.relay.transform.fold_constant import grows_at_load
 from tilewright.relay.visitor import ExprFunctor, direct_children, post_order
 from tilewright.runtime.ndarray import NDArray, numpy_view

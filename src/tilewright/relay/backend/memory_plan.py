@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-ALIGNMENT = 64
+from tilewright.relay.op.views import ALIGNMENT
 
 
 @dataclass(slots=True)

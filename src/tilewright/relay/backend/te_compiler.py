@@ -27,6 +27,7 @@ from tilewright.relay.backend.merge_rows import merge_rows, with_argument_types
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy
+from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import ExprFunctor
 from tilewright.runtime import ndarray as nd
 from tilewright.target.build import ModuleBuilder
@@ -275,8 +276,6 @@ def _distinct(tensors: Sequence[te.Tensor]) -> list[te.Tensor]:
 
 def run_primitive(call: Call, arguments: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
     """Compile one operator call for this machine and run it on numpy arrays (flattened arguments)."""
-    from tilewright.relay.transform.infer_type import InferType
-
     rest = iter(arguments)
     types = [_type_of_value(a.checked_type, rest) for a in call.args]
     params = [Var(f"p{i}", type_).with_checked_type(type_) for i, type_ in enumerate(types)]

@@ -1,9 +1,7 @@
 """Tensors that are parts of other tensors' memory: concatenation and splitting without copies.
 
-A concatenation along the outermost axis that has an extent (every axis before it is 1) lays its inputs one behind
-the other: when each input is written there in the first place, nothing is left to do. A split of that axis, or a
-slice of it with stride 1, is the same read backwards. ``view_of`` recognises such operators; ``Buffers`` keeps which
-tensors lie in which buffer, and where, while concatenations merge buffers.
+``relay.op.views`` says which operators need not move data; ``Buffers`` keeps which tensors lie in which buffer, and
+where, while concatenations merge buffers.
 
 Growing concatenations, as in DenseNet, share one buffer: in ``c1 = (x0, x1)``, ``c2 = (x0, x1, x2)`` the second finds
 x0 and x1 one behind the other already and takes over the buffer of c1, x2 following.
@@ -12,55 +10,12 @@ x0 and x1 one behind the other already and takes over the buffer of c1, x2 follo
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.ir import dtype as dt
-from tilewright.ir.expr import RelayExpr
-from tilewright.ir.op import Op
-from tilewright.ir.transform import PassContext
-from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.backend.memory_plan import ALIGNMENT
 from tilewright.relay.expr import Call, Function, Tuple, Var
-from tilewright.relay.op.transform.slicing import slices_of
-
-PassContext.register_option(
-    "relay.graph.storage_offset",
-    bool,
-    True,
-    "place tensors anywhere in one arena; False gives each the beginning of a storage, as TVM 0.8's executor needs",
-)
-
-
-@dataclass(frozen=True)
-class View:
-    """Where parts lie in the whole, in bytes: the inputs of a concatenation in its result (``joins``), or the
-    results of a split or slice in its input.
-    """
-
-    joins: bool
-    offsets: tuple[int, ...]
-
-
-def tensor_bytes(type_: TensorType) -> int:
-    """Size of a tensor of known shape."""
-    return math.prod(type_.concrete_shape) * dt.nbytes(type_.dtype)
-
-
-def view_of(expr: RelayExpr) -> View | None:
-    """How ``expr``, a typed call of an operator, can be done without moving data; None when it cannot."""
-    if not isinstance(expr, Call) or not isinstance(expr.op, Op):
-        return None
-    match expr.op.name:
-        case "concatenate":
-            return _join(expr.attrs, expr.args[0].checked_type, expr.checked_type)
-        case "split":
-            return _split(expr.attrs, expr.args[0].checked_type, expr.checked_type)
-        case "strided_slice" if len(expr.args) == 1:
-            return _slice(expr.attrs, expr.args[0].checked_type)
-    return None
+from tilewright.relay.op.views import ALIGNMENT, View, view_of
 
 
 def view_of_kernel(func: Function, num_inputs: int) -> tuple[View, list[int]] | None:
@@ -74,46 +29,6 @@ def view_of_kernel(func: Function, num_inputs: int) -> tuple[View, list[int]] | 
     if not isinstance(argument, Tuple) or not all(item in func.params for item in argument.fields):
         return None
     return view, [func.params.index(item) for item in argument.fields]
-
-
-def _join(attrs: Any, parts: Type, whole: Type) -> View | None:
-    if not isinstance(parts, TupleType) or not isinstance(whole, TensorType) or not _outermost(whole, attrs.axis):
-        return None
-    return _in_turn(True, parts)
-
-
-def _split(attrs: Any, whole: Type, parts: Type) -> View | None:
-    if not isinstance(parts, TupleType) or not isinstance(whole, TensorType) or not _outermost(whole, attrs.axis):
-        return None
-    return _in_turn(False, parts)
-
-
-def _slice(attrs: Any, whole: Type) -> View | None:
-    if not isinstance(whole, TensorType) or whole.is_dynamic:
-        return None
-    shape = whole.concrete_shape
-    ranges = [part.indices(extent) for part, extent in zip(slices_of(shape, attrs), shape, strict=True)]
-    cut = [i for i, (r, extent) in enumerate(zip(ranges, shape, strict=True)) if r != (0, extent, 1)]
-    if len(cut) > 1 or (cut and (ranges[cut[0]][2] != 1 or not _outermost(whole, cut[0]))):
-        return None
-    row = tensor_bytes(whole) // max(shape[cut[0]], 1) if cut else 0
-    offset = ranges[cut[0]][0] * row if cut else 0
-    return View(False, (offset,)) if offset % ALIGNMENT == 0 else None
-
-
-def _outermost(whole: TensorType, axis: int) -> bool:
-    """Whether tensors joined along ``axis`` lie one behind the other in memory."""
-    return not whole.is_dynamic and all(extent == 1 for extent in whole.concrete_shape[: axis % len(whole.shape)])
-
-
-def _in_turn(joins: bool, parts: TupleType) -> View | None:
-    offsets, end = [], 0
-    for part in parts.fields:
-        if not isinstance(part, TensorType) or part.is_dynamic or end % ALIGNMENT:
-            return None
-        offsets.append(end)
-        end += tensor_bytes(part)
-    return View(joins, tuple(offsets))
 
 
 @dataclass(slots=True)

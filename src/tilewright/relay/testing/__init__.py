@@ -30,6 +30,7 @@ from tilewright.relay.testing import (
     vgg,
 )
 from tilewright.relay.testing.init import create_workload
+from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import post_order_visit
 from tilewright.runtime import ndarray as nd
 
@@ -48,8 +49,6 @@ def run_opt_pass(expr: RelayExpr, opt_pass: Pass, import_prelude: bool = False) 
 
 def run_infer_type(expr: RelayExpr) -> Any:
     """``expr`` with its types inferred."""
-    from tilewright.relay.transform import InferType
-
     return run_opt_pass(expr, InferType())
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
+from tilewright.relay.transform.infer_type import InferType
 from tilewright.runtime import ndarray as nd
 
 Array = np.ndarray[Any, Any]
@@ -111,7 +112,6 @@ def create_workload(
         initializer: how values are made; Xavier by default.
         seed: seed of the default initializer.
     """
-    from tilewright.relay.transform import InferType
 
     mod = InferType()(IRModule.from_expr(net))
     initializer = initializer or Xavier(random=np.random.RandomState(seed))

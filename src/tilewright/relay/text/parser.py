@@ -16,6 +16,7 @@ from typing import Any
 import lark
 from lark import Lark, Token, Tree
 
+import tilewright.relay.op  # noqa: F401  (operators register themselves when this is imported)
 from tilewright.ir.diagnostics import Diagnostic, DiagnosticContext, DiagnosticError, DiagnosticLevel, SourceText
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
@@ -123,8 +124,6 @@ def _split_metadata(text: str, source_name: str) -> tuple[str, MetaTable]:
 def _run(
     text: str, source_name: str, start: str, module: IRModule, init_meta_table: MetaTable | None
 ) -> tuple[Builder, Tree[Token]]:
-    import tilewright.relay.op  # noqa: F401  (operators register themselves when this is imported)
-
     text, table = _split_metadata(text, source_name)
     source = SourceText(source_name, text)
     tree = _parse_tree(source, start)

@@ -29,18 +29,11 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, const
 from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.evaluation import evaluate_call
 from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, substitute
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.ndarray import numpy_view
-
-PassContext.register_option(
-    "relay.graph.run_once",
-    bool,
-    True,
-    "make weights ready that grow by it (Winograd's) when a library is loaded; False does so when it is compiled: the "
-    "library is larger, is ready at once, and its processes share that memory",
-)
 
 _SHAPE_OPS = frozenset({"shape_of", "ndarray_size"})
 
@@ -127,20 +120,6 @@ def _fold_shape(call: Call, typed: Call) -> RelayExpr | None:
     shape = np.array(data_type.concrete_shape, dtype="int64")
     value = shape if typed.op.name == "shape_of" else np.prod(shape)  # type: ignore[attr-defined]
     return as_constant(value, typed.checked_type)
-
-
-def evaluate_call(call: Call, arguments: Sequence[Any], out_type: Any) -> list[np.ndarray[Any, Any]]:
-    """Value of an operator call on numpy arguments (a tuple argument is a tuple of arrays)."""
-    flat: list[np.ndarray[Any, Any]] = []
-    for argument in arguments:
-        flat.extend(argument if isinstance(argument, tuple) else (argument,))
-    evaluate = call.op.get_attr("FEvaluate")  # type: ignore[attr-defined]
-    if evaluate is not None:
-        with np.errstate(all="ignore"):
-            return list(evaluate(call.attrs, flat))
-    from tilewright.relay.backend.te_compiler import run_primitive
-
-    return run_primitive(call, flat)
 
 
 def fold_constant(expr: RelayExpr) -> RelayExpr:

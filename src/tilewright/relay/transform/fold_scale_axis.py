@@ -37,6 +37,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.runtime.ndarray import numpy_view
 from tilewright.tir.layout import layout
@@ -447,8 +448,6 @@ def BackwardFoldScaleAxis() -> Pass:
 
 def FoldScaleAxis() -> Pass:
     """Fold scales both ways, with constants folded in between."""
-    from tilewright.relay.transform.fold_constant import FoldConstant
-
     steps = [BackwardFoldScaleAxis(), ForwardFoldScaleAxis(), FoldConstant()]
 
     def fold(mod: IRModule, ctx: PassContext) -> IRModule:

@@ -37,10 +37,6 @@ from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import is_closed, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
 
-PassContext.register_option(
-    "relay.FuseOps.max_depth", int, 256, "largest number of operators that one fused function may hold"
-)
-
 _SCALAR_DTYPES = frozenset({"float32", "float64", "int32", "int64", "bool"})
 
 

@@ -19,7 +19,7 @@ after::
 
 FuseOps would fuse a concatenation with what follows, and with element-wise operators before it, into one kernel that
 copies. On its own, code generation finds that its inputs can be written where the result wants them
-(``relay.backend.views``), and no kernel is left.
+(``relay.op.views``), and no kernel is left.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType
-from tilewright.relay.backend.views import tensor_bytes, view_of
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.views import tensor_bytes, view_of
 from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
 

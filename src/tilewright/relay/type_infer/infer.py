@@ -36,6 +36,7 @@ from tilewright.relay.adt import (
     PatternTuple,
     PatternVar,
 )
+from tilewright.relay.analysis import unmatched_cases
 from tilewright.relay.expr import (
     Call,
     Constant,
@@ -431,8 +432,6 @@ class _Checker:
             result = self._agree(expr, result, self.types[clause.rhs], "the clauses of a match differ in type")
         self.types[expr] = result
         if expr.complete:
-            from tilewright.relay.analysis import unmatched_cases
-
             missing = unmatched_cases(expr, self.mod)
             if missing:
                 self._report(expr, f"the match leaves out {', '.join(describe_pattern(p) for p in missing)}")

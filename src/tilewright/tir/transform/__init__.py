@@ -11,8 +11,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tilewright.tir.transform import options as _options  # noqa: F401  (declares the passes' options)
-
 _PASSES = {
     "Apply": "apply_filter",
     "BF16Legalize": "bf16_legalize",

@@ -239,9 +239,8 @@ def LowerIntrin() -> Pass:
 
     @functools.partial(function_pass, opt_level=0, name="tir.LowerIntrin", func_type=PrimFunc)
     def run(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        from tilewright.target.features import features
-
-        return lower_intrin(func, features(func.attrs.get("target")).has_fma)
+        target = func.attrs.get("target")
+        return lower_intrin(func, target is None or target.features.has_fma)
 
     made: Pass = run
     return made

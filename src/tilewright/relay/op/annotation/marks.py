@@ -14,6 +14,7 @@ from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpPattern, declare
 from tilewright.relay.op.families import Array
+from tilewright.runtime.device import device as make_device
 
 
 class OnDeviceAttrs(Attrs):
@@ -70,8 +71,6 @@ _declare("annotation.compiler_end", "A value leaves an external compiler's regio
 def on_device(data: RelayExpr, device: Any, constrain_result: bool = False, constrain_body: bool = True) -> Call:
     """``data`` on ``device`` (a Device, its name, or its DLPack type)."""
     if isinstance(device, str):
-        from tilewright.runtime.device import device as make_device
-
         device = make_device(device)
     kind = int(getattr(device, "device_type", device))
     return call("on_device", [data], OnDeviceAttrs(kind, bool(constrain_result), bool(constrain_body)))

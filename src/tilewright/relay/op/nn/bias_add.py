@@ -16,6 +16,7 @@ from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
+from tilewright.relay.op.transform.axes import expand_dims
 from tilewright.relay.type_infer.describe import describe_shape
 
 
@@ -27,8 +28,6 @@ class BiasAddAttrs(Attrs):
 
 def expand_bias_to_match_axis(bias: RelayExpr, rank: int, axis: int) -> RelayExpr:
     """A vector as a tensor that broadcasts along ``axis`` of a tensor of ``rank`` dimensions."""
-    from tilewright.relay.op.transform.axes import expand_dims
-
     behind = rank - 1 - axis % rank
     return expand_dims(bias, 1, behind) if behind else bias
 

@@ -23,6 +23,9 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.nn.conv1d import conv1d
+from tilewright.relay.op.nn.conv2d import conv2d
+from tilewright.relay.op.nn.conv3d import conv3d
 from tilewright.relay.op.nn.conv_common import SPATIAL
 from tilewright.relay.op.nn.pad import pad
 from tilewright.relay.op.transform.axes import reverse, transpose
@@ -84,8 +87,6 @@ def _phase_kernels(weight: RelayExpr, type_: TensorType, taps: Sequence[int], at
 def _convolution(
     rank: int, data: RelayExpr, weight: RelayExpr, taps: Sequence[int], channels: int, attrs: Any
 ) -> RelayExpr:
-    from tilewright.relay.op.nn import conv1d, conv2d, conv3d
-
     make = {1: conv1d, 2: conv2d, 3: conv3d}[rank]
     return make(
         data,

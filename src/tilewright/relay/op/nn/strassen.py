@@ -31,14 +31,6 @@ from tilewright.topi.cpu import strassen
 
 OPTION = "relay.dense.strassen"
 
-PassContext.register_option(
-    OPTION,
-    bool,
-    True,
-    "multiply large dense layers by Strassen's method where it is faster; rounding errors are then relative to the "
-    "larger of two neighbouring rows",
-)
-
 
 class StrassenAttrs(Attrs):
     """Columns of a block and steps of a chunk, pairs of which are taken together."""

@@ -36,15 +36,6 @@ from tilewright.topi.cpu.winograd_forms import TILE_SIZES, Form, winograd_form
 OPTION = "relay.conv2d.winograd"
 _TILE_SIZES = {"off": (), "2": (2,), "4": (2, 4), "6": (2, 4, 6)}
 
-PassContext.register_option(
-    OPTION,
-    str,
-    "4",
-    'largest tile of Winograd convolutions: "off" for none, "2" for 2x2 (rounding errors as of direct convolution), '
-    '"4" for 4x4 (up to about 2e-5 of the largest value), or "6" for 6x6 (up to about 2e-4); this is for 3x3 windows, '
-    "others have tiles of as many inputs",
-)
-
 
 class Conv2DWinogradAttrs(Attrs):
     """Those of a convolution, and the extent of the tiles that are computed at a time, if the window were 3x3."""

@@ -17,6 +17,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array, Elementwise, declare_unary
+from tilewright.runtime.ndarray import numpy_dtype
 
 
 def _to_bool(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -353,8 +354,6 @@ def _cast_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
 
 
 def _numpy_dtype(dtype: str) -> Any:
-    from tilewright.runtime.ndarray import numpy_dtype
-
     return numpy_dtype(dtype)
 
 

@@ -17,6 +17,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array, Elementwise
+from tilewright.runtime.device import device
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.topi import tag
 
@@ -218,7 +219,5 @@ def ndarray_size(data: RelayExpr, dtype: str = "int32") -> Call:
 
 def device_copy(data: RelayExpr, src_device: Any, dst_device: Any) -> Call:
     """``data`` copied from one device to another."""
-    from tilewright.runtime.device import device
-
     kinds = [int(getattr(device(d) if isinstance(d, str) else d, "device_type", d)) for d in (src_device, dst_device)]
     return call("device_copy", [data], DeviceCopyAttrs(*kinds))

@@ -1,15 +1,18 @@
-"""Options of the passes, for ``PassContext(config={...})``; the files of the passes say what each means."""
-
-from __future__ import annotations
+"""Options of TIR's passes and of ``tvm.lower``, for ``PassContext(config={...})``; their files say what each means."""
 
 from tilewright.ir.transform import PassContext
 
-_OPTIONS = {
+_OF_PASSES = {
     "tir.HoistIfThenElse": "options of HoistIfThenElse (none are needed)",
     "tir.InjectDoubleBuffer": "options of InjectDoubleBuffer (split_loop is accepted)",
     "tir.LoopPartition": "options of LoopPartition, see tir/transform/loop_partition.py",
     "tir.UnrollLoop": "options of UnrollLoop, see tir/transform/unroll_loop.py",
 }
 
-for _name, _doc in _OPTIONS.items():
+for _name, _doc in _OF_PASSES.items():
     PassContext.register_option(_name, dict, {}, _doc)
+
+PassContext.register_option(
+    "tir.add_lower_pass", list, [], "(phase, pass) pairs: extra passes of lower, after phase 0 to 3"
+)
+PassContext.register_option("tir.disable_vectorize", bool, False, "run vectorized loops as serial ones")

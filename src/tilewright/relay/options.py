@@ -1,0 +1,35 @@
+"""Options of Relay's passes, operators and back end, for ``PassContext(config={...})``."""
+
+from tilewright.ir.transform import PassContext
+
+PassContext.register_option(
+    "relay.FuseOps.max_depth", int, 256, "largest number of operators that one fused function may hold"
+)
+PassContext.register_option(
+    "relay.graph.storage_offset",
+    bool,
+    True,
+    "place tensors anywhere in one arena; False gives each the beginning of a storage, as TVM 0.8's executor needs",
+)
+PassContext.register_option(
+    "relay.graph.run_once",
+    bool,
+    True,
+    "make weights ready that grow by it (Winograd's) when a library is loaded; False does so when it is compiled: the "
+    "library is larger, is ready at once, and its processes share that memory",
+)
+PassContext.register_option(
+    "relay.dense.strassen",
+    bool,
+    True,
+    "multiply large dense layers by Strassen's method where it is faster; rounding errors are then relative to the "
+    "larger of two neighbouring rows",
+)
+PassContext.register_option(
+    "relay.conv2d.winograd",
+    str,
+    "4",
+    'largest tile of Winograd convolutions: "off" for none, "2" for 2x2 (rounding errors as of direct convolution), '
+    '"4" for 4x4 (up to about 2e-5 of the largest value), or "6" for 6x6 (up to about 2e-4); this is for 3x3 windows, '
+    "others have tiles of as many inputs",
+)
