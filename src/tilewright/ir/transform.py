@@ -19,7 +19,6 @@ from tilewright.ir.expr import BaseFunc
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 
-
 _PACKAGES = Path(__file__).parents[1]
 
 
