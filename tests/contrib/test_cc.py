@@ -41,6 +41,7 @@ def test_code_for_another_machine_takes_its_compiler(tmp_path: Path, monkeypatch
     with pytest.raises(runtime.ExportError, match=r"standalone.*for riscv64-unknown-linux-gnu"):
         module.export_library(tmp_path / "out.so", cc="gcc", standalone=True)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("tilewright.runtime.export._has_ziglang", lambda: False)
     tried = "riscv64-unknown-linux-gnu-gcc, riscv64-linux-gnu-gcc"
     with pytest.raises(runtime.ExportError, match=rf"{tried}.*apt install gcc-riscv64-linux-gnu"):
         module.export_library(tmp_path / "out.so")

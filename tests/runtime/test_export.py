@@ -18,7 +18,7 @@ import pytest
 from tests.runtime.kernels import KERNELS, ROOT, HandWrittenCode, chain_json
 
 from tilewright import runtime
-from tilewright.runtime import _ffi
+from tilewright.runtime import _ffi, export
 from tilewright.runtime.export import write_blob
 from tilewright.runtime.module import load_from_blob
 
@@ -192,7 +192,26 @@ def test_missing_compiler_is_reported(
     failing_export(factory, tmp_path / "x.so", "no-such-cc", cc="no-such-cc")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(export, "_has_ziglang", lambda: False)
+    failing_export(factory, tmp_path / "x.so", "cannot find a C compiler .*cc, gcc, clang.*pip install ziglang.*--cc")
+    monkeypatch.setenv("CC", "'")
     failing_export(factory, tmp_path / "x.so", "cannot find a C compiler")
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["found", "named"])
+@pytest.mark.parametrize("suffix", [".so", ".a", ".o"])
+def test_ziglang_links_where_there_is_no_other_compiler(
+    compiled: runtime.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, named: bool
+) -> None:
+    pytest.importorskip("ziglang")
+    if not named:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.delenv("CC", raising=False)
+    params = {"w": WEIGHT, "large": np.zeros(5_000_000, "uint8")}  # large: huge pages are asked for
+    factory = runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(2), compiled, "default", params)
+    cc = f"{sys.executable} -m ziglang cc" if named else None
+    path = factory.export_library(tmp_path / f"x{suffix}", cc=cc)
+    np.testing.assert_array_equal(run(runtime.load_module(path)), run(factory.module))
 
 
 def test_compiler_failure_is_reported_with_its_message(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,9 +12,9 @@ from tilewright.runtime.export import find_compiler, run_compiler
 
 
 def get_cc() -> str | None:
-    """Return the path of the system's C compiler, or None."""
+    """Return the command of the system's C compiler, or None."""
     try:
-        return find_compiler()
+        return shlex.join(find_compiler())
     except ExportError:
         return None
 
@@ -33,14 +34,14 @@ def create_shared(
         ExportError: there is no compiler, or it failed.
     """
     files = [objects] if isinstance(objects, str) else list(objects)
-    run_compiler([find_compiler(cc), "-shared", "-fPIC", *files, *(options or []), "-lm", "-o", output])
+    run_compiler([*find_compiler(cc), "-shared", "-fPIC", *files, *(options or []), "-lm", "-o", output])
 
 
 def get_target_by_dump_machine(compiler: str) -> Callable[[], str]:
     """Return a function that gives the target triple of a compiler."""
 
     def get_target_triple() -> str:
-        done = subprocess.run([find_compiler(compiler), "-dumpmachine"], capture_output=True, text=True, check=False)
+        done = subprocess.run([*find_compiler(compiler), "-dumpmachine"], capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ExportError(f"{compiler} -dumpmachine failed: {done.stderr.strip()}")
         return done.stdout.strip()

@@ -9,10 +9,13 @@ weights takes a second.
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
+import shlex
 import shutil
 import struct
 import subprocess
+import sys
 import tarfile
 import tempfile
 import threading
@@ -120,7 +123,8 @@ __tvm_dev_mblob:
 
 # Where addresses and offsets in the file differ by whole huge pages, the file's pages can be mapped as such, which
 # native/src/library.c asks for. A segment of code or of read-only data of its own would be padded to a huge page.
-_HUGE_PAGES = ["-Wl,-z,max-page-size=0x200000", "-Wl,-z,noseparate-code", "-Wl,-z,norelro"]
+_NO_PADDING = "-Wl,-z,noseparate-code"
+_HUGE_PAGES = ["-Wl,-z,max-page-size=0x200000", _NO_PADDING, "-Wl,-z,norelro"]
 _HUGE_PAGES_FROM = 4 << 20
 
 
@@ -128,44 +132,77 @@ def run_compiler(command: list[str]) -> None:
     """Run a compiler; its complaint becomes the error."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    except FileNotFoundError:
-        raise ExportError(
-            f"cannot find the C compiler {command[0]!r}, which links the library; install gcc "
-            '(Debian: apt install gcc) or name another with cc="..."'
-        ) from None
     except OSError as error:
         raise ExportError(f"cannot run the C compiler {command[0]!r}: {error.strerror}") from None
     if done.returncode != 0:
         message = (done.stderr or done.stdout).strip()
-        raise ExportError(f"{command[0]} failed with exit status {done.returncode}:\n{message[-2000:]}")
+        name = " ".join(command[:4]) if _is_zig(command) else command[0]
+        raise ExportError(f"{name} failed with exit status {done.returncode}:\n{message[-2000:]}")
 
 
-def find_compiler(cc: str | None = None, triple: str | None = None) -> str:
-    """Return the C compiler's path.
+def find_compiler(cc: str | None = None, triple: str | None = None) -> list[str]:
+    """Return the command that begins a call of the C compiler.
 
-    That is ``cc``, or ``$CC``, or the first of cc, gcc and clang on the PATH; for another machine's ``triple``, such
-    as aarch64-linux-gnu, its gcc: aarch64-linux-gnu-gcc.
+    That is ``cc`` or ``$CC`` (a program, or a command line such as "ccache gcc"), or the first of cc, gcc and clang on
+    the PATH, or the one in the Python package ziglang. For another machine's ``triple``, such as aarch64-linux-gnu, it
+    is its gcc, aarch64-linux-gnu-gcc, or ziglang.
 
     Raises:
         ExportError: there is none.
     """
-    package = "gcc"
+    package, zig_options = "gcc", ["-mcpu=baseline"]  # without that, zig compiles C for this very processor
     if cc:
         names = [cc]
     elif triple is not None:
         arch, *rest = triple.split("-")
-        package = f"gcc-{'-'.join([arch, *rest[-2:]])}"
-        names = [f"{arch}-{'-'.join(rest)}-gcc", f"{arch}-{'-'.join(rest[-2:])}-gcc"]
+        machine = "-".join([arch, *rest[-2:]])
+        package, zig_options = f"gcc-{machine}", ["-target", machine]
+        names = [f"{arch}-{'-'.join(rest)}-gcc", f"{machine}-gcc"]
     else:
         names = [*filter(None, [os.environ.get("CC")]), "cc", "gcc", "clang"]
     for name in names:
-        found = shutil.which(name)
+        found = _command(name)
         if found is not None:
             return found
+    if not cc and _has_ziglang():
+        return [*_ZIG, "cc", *zig_options]
+    if not cc:
+        names.append("the Python package ziglang")
     raise ExportError(
         f"cannot find a C compiler{f' for {triple}' if triple else ''} (looked for {', '.join(dict.fromkeys(names))}), "
-        f'which links the library; install gcc (Debian: apt install {package}) or name one with cc="..."'
+        "which links the library; "
+        f'install gcc (Debian: apt install {package}) or ziglang (pip install ziglang), or name one with cc="..." '
+        "(tilewright compile --cc, or the environment variable CC)"
     )
+
+
+_ZIG = [sys.executable, "-m", "ziglang"]
+
+
+def _command(text: str) -> list[str] | None:
+    """``text`` as a program on the PATH with options; None when there is no such program."""
+    for split in (lambda name: [name]), shlex.split:
+        try:
+            program, *options = split(text)
+        except ValueError:  # quotes that do not match, or nothing at all
+            continue
+        found = shutil.which(program)
+        if found is not None:
+            return [found, *options]
+    return None
+
+
+def _is_zig(command: list[str]) -> bool:
+    return "ziglang" in command or os.path.basename(command[0]) == "zig"
+
+
+def _has_ziglang() -> bool:
+    return importlib.util.find_spec("ziglang") is not None
+
+
+def _find_archiver() -> list[str]:
+    found = shutil.which("ar")
+    return [*_ZIG, "ar"] if found is None and _has_ziglang() else [found or "ar"]
 
 
 def _other_machine(root: Module) -> str | None:
@@ -174,7 +211,7 @@ def _other_machine(root: Module) -> str | None:
     return next(filter(None, found), None)
 
 
-def _write_objects(root: Module, folder: Path, compiler: str, options: list[str]) -> list[str]:
+def _write_objects(root: Module, folder: Path, compiler: list[str], options: list[str]) -> list[str]:
     """Write everything of the library as object files into a folder; returns their paths."""
     parts = _collect(root)
     files: list[str] = []
@@ -186,7 +223,7 @@ def _write_objects(root: Module, folder: Path, compiler: str, options: list[str]
             source.write_text(text)
             target = folder / f"lib{number}_{index}.o"
             flags = ["-std=gnu11", "-O2", "-fPIC", f"-I{include_dir()}"]
-            run_compiler([compiler, "-c", *flags, *options, str(source), "-o", str(target)])
+            run_compiler([*compiler, "-c", *flags, *options, str(source), "-o", str(target)])
             files.append(str(target))
         for index, data in enumerate([] if sources else code.objects()):
             target = folder / f"lib{number}_{index}.o"
@@ -196,7 +233,7 @@ def _write_objects(root: Module, folder: Path, compiler: str, options: list[str]
         blob, assembly, target = folder / "devc.bin", folder / "devc.S", folder / "devc.o"
         write_blob(root, blob)
         assembly.write_text(_BLOB_ASSEMBLY.format(path=blob))
-        run_compiler([compiler, "-c", *options, str(assembly), "-o", str(target)])
+        run_compiler([*compiler, "-c", *options, str(assembly), "-o", str(target)])
         blob.unlink()
         files.append(str(target))
     if not files:
@@ -217,20 +254,22 @@ def _runtime_archive(triple: str | None) -> list[str]:
     return ["-Wl,--whole-archive", str(archive), "-Wl,--no-whole-archive", "-lpthread", "-ldl"]
 
 
-def _combine(files: list[str], out: Path, suffix: str, compiler: str, options: list[str]) -> None:
+def _combine(files: list[str], out: Path, suffix: str, compiler: list[str], options: list[str]) -> None:
     """Make the output file from object files, of which a large one holds weights."""
     if suffix == ".tar":
         with tarfile.open(out, "w") as tar:
             for file in files:
                 tar.add(file, arcname=os.path.basename(file))
     elif suffix == ".a":
-        run_compiler([shutil.which("ar") or "ar", "rcsD", str(out), *files])
+        run_compiler([*_find_archiver(), "rcsD", str(out), *files])
     elif suffix == ".o":
-        run_compiler([compiler, "-r", "-nostdlib", *options, *files, "-o", str(out)])
+        run_compiler([*compiler, "-r", "-nostdlib", *options, *files, "-o", str(out)])
     else:
         large = any(os.path.getsize(file) >= _HUGE_PAGES_FROM for file in files if file.endswith(".o"))
         flags = ["-shared", "-fPIC", "-Wl,-z,noexecstack", *(_HUGE_PAGES if large else [])]
-        run_compiler([compiler, *flags, *files, *options, "-lm", "-o", str(out)])
+        if _is_zig(compiler):  # its linker does not pad, and does not know the option
+            flags = [flag for flag in flags if flag != _NO_PADDING]
+        run_compiler([*compiler, *flags, *files, *options, "-lm", "-o", str(out)])
 
 
 def _check_destination(target: Path, suffix: str) -> None:
@@ -266,8 +305,8 @@ def export_library(
             compiler.
         addons: further object files or libraries to link.
         workspace_dir: where intermediate files go, and stay; a temporary folder without it.
-        cc: the C compiler, for instance a cross compiler; without it ``$CC``, cc, gcc or clang, and for code of
-            another machine that machine's gcc (``aarch64-linux-gnu-gcc``).
+        cc: the C compiler, for instance a cross compiler; without it ``$CC``, cc, gcc, clang or ziglang, and
+            for code of another machine that machine's gcc (``aarch64-linux-gnu-gcc``) or ziglang.
         options: further options for it.
         standalone: whether to put the runtime itself into a ``.so``, so that a C program needs nothing else: it
             links with the library and calls ``TilewrightModLoadSelf`` (see native/include/tilewright.h).
@@ -330,5 +369,5 @@ def link_for_loading(path: Path) -> Module:
         elif path.suffix == ".a":
             files = ["-Wl,--whole-archive", *files, "-Wl,--no-whole-archive"]
         library = Path(temporary) / "linked.so"
-        run_compiler([compiler, "-shared", "-fPIC", "-Wl,-z,noexecstack", *files, "-lm", "-o", str(library)])
+        run_compiler([*compiler, "-shared", "-fPIC", "-Wl,-z,noexecstack", *files, "-lm", "-o", str(library)])
         return load_module(library)

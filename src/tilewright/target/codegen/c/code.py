@@ -107,7 +107,7 @@ class CCode:
 
         source, out = folder / "module.c", folder / result
         source.write_text(self.source)
-        run_compiler([find_compiler(), *flags, f"-I{include_dir()}", "-o", str(out), str(source), "-lm"])
+        run_compiler([*find_compiler(), *flags, f"-I{include_dir()}", "-o", str(out), str(source), "-lm"])
         return out
 
     def _load(self) -> ctypes.CDLL | LoadedObjects:
