@@ -19,8 +19,10 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 REFERENCES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "exp": np.exp,
+    "expm1": np.expm1,
     "exp2": np.exp2,
     "log": np.log,
+    "log1p": np.log1p,
     "tanh": np.tanh,
     "sigmoid": sigmoid,
     "erf": erf,

@@ -33,6 +33,11 @@ def exp(x: te.Tensor) -> te.Tensor:
     return unary(x, tir.exp, "T_exp")
 
 
+def expm1(x: te.Tensor) -> te.Tensor:
+    """e to the power x, less 1; small results keep their digits."""
+    return unary(x, tir.expm1, "T_expm1")
+
+
 def erf(x: te.Tensor) -> te.Tensor:
     """The Gauss error function."""
     return unary(x, tir.erf, "T_erf")
@@ -164,6 +169,11 @@ def log(x: te.Tensor) -> te.Tensor:
     return unary(x, tir.log, "T_log")
 
 
+def log1p(x: te.Tensor) -> te.Tensor:
+    """Natural logarithm of 1 + x; small results keep their digits."""
+    return unary(x, tir.log1p, "T_log1p")
+
+
 def log2(x: te.Tensor) -> te.Tensor:
     """Logarithm to base 2."""
     return unary(x, tir.log2, "T_log2")
@@ -266,17 +276,20 @@ def _fast(x: te.Tensor, approximation: Callable[[PrimExpr], PrimExpr], exact: Ca
 
 
 def fast_exp(x: te.Tensor) -> te.Tensor:
-    """exp by a polynomial on float32 (relative error 2e-7 within its range); exact on other types."""
+    """exp by a polynomial; other types than float32 as exp.
+
+    Relative error 1e-7 from -87.3 to 88.37; below, 1.18e-38; above, infinite.
+    """
     return _fast(x, _fast_exp, tir.exp)
 
 
 def fast_tanh(x: te.Tensor) -> te.Tensor:
-    """tanh by a rational polynomial on float32 (relative error 1e-6); exact on other types."""
+    """tanh by a rational polynomial on float32 (relative error 1e-6 above 1e-30); other types as tanh."""
     return _fast(x, _fast_tanh, tir.tanh)
 
 
 def fast_erf(x: te.Tensor) -> te.Tensor:
-    """erf by a rational polynomial on float32 (absolute error 1e-6); exact on other types."""
+    """erf by a rational polynomial on float32 (absolute error 5e-7); other types as erf."""
     return _fast(x, _fast_erf, tir.erf)
 
 
@@ -328,6 +341,7 @@ __all__ = [
     "elemwise_sum",
     "erf",
     "exp",
+    "expm1",
     "fast_erf",
     "fast_exp",
     "fast_tanh",
@@ -340,6 +354,7 @@ __all__ = [
     "isinf",
     "isnan",
     "log",
+    "log1p",
     "log2",
     "log10",
     "nearbyint",

@@ -169,8 +169,8 @@ def convert_prelu(ctx: NodeContext) -> RelayExpr:
 def convert_elu(ctx: NodeContext) -> RelayExpr:
     """X above 0, alpha * (exp(x) - 1) below."""
     data = ctx.input(0)
-    zero, one = _like(ctx, 0.0, data), _like(ctx, 1.0, data)
-    negative = relay_op.exp(relay_op.minimum(data, zero)) - one
+    zero = _like(ctx, 0.0, data)
+    negative = relay_op.expm1(relay_op.minimum(data, zero))
     return relay_op.maximum(data, zero) + _like(ctx, ctx.attr("alpha", 1.0), data) * negative
 
 
@@ -179,8 +179,8 @@ def convert_selu(ctx: NodeContext) -> RelayExpr:
     """Scaled elu."""
     data = ctx.input(0)
     alpha, gamma = ctx.attr("alpha", 1.6732632423543772), ctx.attr("gamma", 1.0507009873554805)
-    zero, one = _like(ctx, 0.0, data), _like(ctx, 1.0, data)
-    negative = _like(ctx, alpha, data) * (relay_op.exp(relay_op.minimum(data, zero)) - one)
+    zero = _like(ctx, 0.0, data)
+    negative = _like(ctx, alpha, data) * relay_op.expm1(relay_op.minimum(data, zero))
     return _like(ctx, gamma, data) * (relay_op.maximum(data, zero) + negative)
 
 
@@ -188,8 +188,8 @@ def convert_selu(ctx: NodeContext) -> RelayExpr:
 def convert_celu(ctx: NodeContext) -> RelayExpr:
     """max(0, x) + min(0, alpha * (exp(x / alpha) - 1))"""
     data = ctx.input(0)
-    alpha, zero, one = _like(ctx, ctx.attr("alpha", 1.0), data), _like(ctx, 0.0, data), _like(ctx, 1.0, data)
-    negative = alpha * (relay_op.exp(relay_op.minimum(data, zero) / alpha) - one)
+    alpha, zero = _like(ctx, ctx.attr("alpha", 1.0), data), _like(ctx, 0.0, data)
+    negative = alpha * relay_op.expm1(relay_op.minimum(data, zero) / alpha)
     return relay_op.maximum(data, zero) + relay_op.minimum(zero, negative)
 
 
@@ -221,9 +221,8 @@ def convert_hard_swish(ctx: NodeContext) -> RelayExpr:
 def convert_softplus(ctx: NodeContext) -> RelayExpr:
     """log(1 + exp(x)), without overflow."""
     data = ctx.input(0)
-    zero, one = _like(ctx, 0.0, data), _like(ctx, 1.0, data)
-    tail = relay_op.log(one + relay_op.exp(relay_op.negative(relay_op.abs(data))))
-    return relay_op.maximum(data, zero) + tail
+    tail = relay_op.log1p(relay_op.exp(relay_op.negative(relay_op.abs(data))))
+    return relay_op.maximum(data, _like(ctx, 0.0, data)) + tail
 
 
 @converter("Softsign", in_float32=True)
@@ -235,8 +234,11 @@ def convert_softsign(ctx: NodeContext) -> RelayExpr:
 
 @converter("Mish", in_float32=True)
 def convert_mish(ctx: NodeContext) -> RelayExpr:
-    """X * tanh(softplus(x))"""
-    return relay_op.multiply(ctx.input(0), relay_op.tanh(convert_softplus(ctx)))  # type: ignore[arg-type]
+    """X * tanh(softplus(x)): of m = e + e * e / 2 with e = exp(x) that is x * m / (m + 1), and x itself from 20 on."""
+    data = ctx.input(0)
+    e = relay_op.exp(relay_op.minimum(data, _like(ctx, 20.0, data)))
+    m = relay_op.add(e, relay_op.multiply(e, relay_op.multiply(e, _like(ctx, 0.5, data))))
+    return relay_op.multiply(data, relay_op.divide(m, relay_op.add(m, _like(ctx, 1.0, data))))
 
 
 @converter("Gelu", in_float32=True)

@@ -48,7 +48,9 @@ def _float_only(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
 
 _UNARY: tuple[tuple[str, str, Callable[[Any], Any], Callable[[Array], Any]], ...] = (
     ("exp", "e ** data", topi.exp, np.exp),
+    ("expm1", "e ** data - 1, also where that is small. Not in TVM 0.8.", topi.expm1, np.expm1),
     ("log", "Natural logarithm.", topi.log, np.log),
+    ("log1p", "log(1 + data), also where that is small. Not in TVM 0.8.", topi.log1p, np.log1p),
     ("log2", "Logarithm to base 2.", topi.log2, np.log2),
     ("log10", "Logarithm to base 10.", topi.log10, np.log10),
     ("sqrt", "Square root.", topi.sqrt, np.sqrt),
@@ -78,9 +80,9 @@ _UNARY: tuple[tuple[str, str, Callable[[Any], Any], Callable[[Array], Any]], ...
     ("logical_not", "Whether data is false (or 0).", topi.logical_not, np.logical_not),
     ("bitwise_not", "All bits inverted.", topi.bitwise_not, np.bitwise_not),
     ("copy", "A copy.", topi.identity, np.copy),
-    ("fast_exp", "Approximation of exp (relative error 1e-5).", topi.fast_exp, np.exp),
-    ("fast_tanh", "Approximation of tanh (relative error 1e-5).", topi.fast_tanh, np.tanh),
-    ("fast_erf", "Approximation of erf (absolute error 1e-5).", topi.fast_erf, erf_array),
+    ("fast_exp", "Approximation of exp (relative error 1e-7 from -87.3 to 88.37).", topi.fast_exp, np.exp),
+    ("fast_tanh", "Approximation of tanh (relative error 1e-6 above 1e-30).", topi.fast_tanh, np.tanh),
+    ("fast_erf", "Approximation of erf (absolute error 5e-7).", topi.fast_erf, erf_array),
 )  # fmt: skip
 
 for _name, _doc, _compute, _evaluate in _UNARY:
@@ -94,6 +96,16 @@ declare_unary("isinf", "Whether data is infinite.", topi.isinf, np.isinf, _to_bo
 def exp(data: RelayExpr) -> Call:
     """e ** data"""
     return call("exp", [data])
+
+
+def expm1(data: RelayExpr) -> Call:
+    """e ** data - 1"""
+    return call("expm1", [data])
+
+
+def log1p(data: RelayExpr) -> Call:
+    """Natural logarithm of 1 + ``data``."""
+    return call("log1p", [data])
 
 
 def log(data: RelayExpr) -> Call:

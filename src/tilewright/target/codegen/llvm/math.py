@@ -1,4 +1,4 @@
-"""exp, exp2, log, tanh, sigmoid, erf, sin and cos of float32, of any number of lanes, within 2 units in the last place.
+"""exp, expm1, exp2, log, log1p, tanh, sigmoid, erf, sin and cos of float32 vectors, within 2 units in the last place.
 
 Each is a reduction of the argument followed by a polynomial, evaluated the same way for a scalar and for a vector. The
 coefficients here are minimax fits of the functions named beside them (Lawson's iteration on Chebyshev nodes, weighted
@@ -303,6 +303,21 @@ def _exp(b: _Body, x: str, negative: bool = False) -> str:
     return _times_power_of_two(b, y, shifted, n)
 
 
+def _expm1(b: _Body, x: str) -> str:
+    """2 * (h * (exp(r) - 1) + (h - 1 / 2)) with h = 2**(n - 1) and x = n * log(2) + r."""
+    t = _no_more(b, _no_less(b, x, -18.0), 89.0)
+    shifted = b.mul_add(t, _LOG2_E, _ROUND)
+    n = b.sub(shifted, _ROUND)
+    high, low = b.mul_add(n, -_LN2_HIGH, t), b.mul(n, -_LN2_LOW)
+    r = b.add(high, low)
+    power = b.int_op("add", b.int_op("shl", b.bits(shifted), 23), _ONE_BITS - (1 << 23))
+    h = b.from_bits(power)
+    grown = b.mul_add(b.mul(r, r), b.polynomial(r, _EXP), r)
+    y = b.mul_add(h, grown, b.sub(h, 0.5))
+    # where x is small, h is 1 / 2 and nothing is added; tiny numbers must not lose bits when they are halved
+    return b.select(b.compare("oeq", n, 0.0), grown, b.add(y, y))
+
+
 def _exp2(b: _Body, x: str) -> str:
     """2**n * 2**f with x = n + f."""
     if b.can_scale():
@@ -329,6 +344,25 @@ def _log(b: _Body, x: str) -> str:
     y = b.select(b.compare("oeq", x, float("inf")), x, y)
     y = b.select(b.compare("ult", x, 0.0), float("nan"), y)
     return b.select(b.compare("oeq", x, 0.0), float("-inf"), y)
+
+
+def _log1p(b: _Body, x: str) -> str:
+    """e * log(2) + log(1 + f) with 1 + x = 2**e * (1 + f): f is x where e is 0, and is rounded once elsewhere."""
+    offset = b.int_op("sub", b.bits(b.add(x, 1.0)), _SQRT_HALF_BITS)
+    whole = b.int_op("and", offset, -(1 << 23))
+    e = b.to_float(b.int_op("ashr", offset, 23))
+    scale = b.from_bits(b.int_op("sub", _ONE_BITS, whole))  # 2**-e
+    of_sum = b.sub(b.from_bits(b.int_op("sub", b.int_op("add", offset, _SQRT_HALF_BITS), whole)), 1.0)
+    # 1 is nothing beside x from 2**25 on, and 2**-e no float32 from 2**127 on
+    f = b.select(b.compare("ogt", x, 33554432.0), of_sum, b.mul_add(x, scale, b.sub(scale, 1.0)))
+    square = b.mul(f, f)
+    y = b.mul_add(e, _LN2_LOW, b.mul(b.mul(f, square), b.polynomial(f, _LOG)))
+    y = b.mul_add(square, -0.5, y)
+    y = b.mul_add(e, _LN2_HIGH, b.add(y, f))
+    y = b.select(b.compare("oeq", x, float("inf")), x, y)
+    y = b.select(b.compare("ult", x, -1.0), float("nan"), y)
+    y = b.select(b.compare("oeq", x, 0.0), x, y)
+    return b.select(b.compare("oeq", x, -1.0), float("-inf"), y)
 
 
 def _sigmoid(b: _Body, x: str) -> str:
@@ -439,8 +473,10 @@ def _cos(b: _Body, x: str) -> str:
 
 FUNCTIONS: dict[str, Callable[[_Body, str], str]] = {
     "exp": _exp,
+    "expm1": _expm1,
     "exp2": _exp2,
     "log": _log,
+    "log1p": _log1p,
     "sigmoid": _sigmoid,
     "tanh": _tanh,
     "erf": _erf,
