@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 from pathlib import Path
@@ -210,3 +211,22 @@ def test_an_input_file_that_is_no_npz_is_refused(library: Path, tmp_path: Path) 
 def test_no_code_runs_from_a_pickled_input(library: Path, tmp_path: Path) -> None:
     np.savez(tmp_path / "x.npz", pixels=np.array([{"a": 1}], dtype=object))
     fails(tilewright("run", library, "--inputs", tmp_path / "x.npz"), "x.npz")
+
+
+def test_the_summary_says_that_quantized_operators_are_computed_in_float32(tmp_path: Path) -> None:
+    scale = [numpy_helper.from_array(np.float32(0.5), "s"), numpy_helper.from_array(np.int8(0), "z")]
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        helper.make_node("Relu", ["d"], ["r"]),
+        helper.make_node("QuantizeLinear", ["r", "s", "z"], ["p"]),
+        helper.make_node("DequantizeLinear", ["p", "s", "z"], ["y"]),
+    ]
+    onnx_model = onnx.load(model(tmp_path / "m.onnx", *nodes))
+    onnx_model.graph.initializer.extend(scale)
+    onnx.save(onnx_model, tmp_path / "m.onnx")
+    result = tilewright("compile", tmp_path / "m.onnx", "-o", tmp_path / "x.so")
+    assert "\nquantized operators\t1, computed in float32" in result.stdout
+    result = tilewright("compile", tmp_path / "m.onnx", "-o", tmp_path / "x.so", "--json")
+    assert json.loads(result.stdout)["quantized_operators_in_float32"] == 1
+    assert "quantized" not in tilewright("compile", DIGITS, "-o", tmp_path / "x.so").stdout

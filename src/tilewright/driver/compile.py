@@ -20,6 +20,7 @@ from tilewright.ir.transform import PassContext, PassInfo
 from tilewright.relay import build_module
 from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
 from tilewright.relay.frontend.onnx.importer import from_onnx, load_model
+from tilewright.relay.frontend.onnx.quantization import dequantized_operators
 from tilewright.target.target import Target
 
 _STAGES = {
@@ -67,11 +68,15 @@ class CompileOptions:
 
 @dataclass(frozen=True)
 class Compiled:
-    """A finished library: what the build did, and the seconds from the model's file to the library's."""
+    """A finished library: what the build did, and the seconds from the model's file to the library's.
+
+    ``dequantized`` operators of a quantized model are computed in float32.
+    """
 
     options: CompileOptions
     target: Target
     build: BuildReport
+    dequantized: int
     seconds: float
 
 
@@ -85,7 +90,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     with _progress(Console(quiet=quiet, stderr=True)):
         report = BuildReport()
         with report.stage("import"):
-            mod, params = from_onnx(load_model(options.model), shapes)
+            model = load_model(options.model)
+            mod, params = from_onnx(model, shapes)
         if dump:
             dump.write("import", str(mod))
         with PassContext(opt_level=options.opt_level, instruments=[dump] if dump else None, config=config):
@@ -97,7 +103,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
             factory.export_library(str(options.output), **linker)
     built: BuildReport = factory.function_metadata
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
-    return Compiled(options, target, built, time.perf_counter() - start)
+    return Compiled(options, target, built, dequantized_operators(model), time.perf_counter() - start)
 
 
 def compile_model(options: CompileOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
@@ -129,6 +135,9 @@ def _summary(compiled: Compiled) -> list[tuple[str, str]]:
     for what, counts in ("convolutions", report.convolutions), ("dense layers", report.dense_layers):
         if counts:
             rows.append((what, ", ".join(f"{count} {algorithm}" for algorithm, count in counts.items())))
+    if compiled.dequantized:
+        text = f"{compiled.dequantized}, computed in float32: slower and larger than int8, which ONNX Runtime computes"
+        rows.append(("quantized operators", text))
     weights = format_bytes(report.parameter_bytes)
     if report.prepared_bytes:
         weights += f", and {format_bytes(report.prepared_bytes)} made of them when the library is loaded"
@@ -166,6 +175,7 @@ def _json_report(compiled: Compiled) -> dict[str, Any]:
         },
         "convolutions": report.convolutions,
         "dense_layers": report.dense_layers,
+        "quantized_operators_in_float32": compiled.dequantized,
         "weight_bytes": report.parameter_bytes,
         "prepared_bytes": report.prepared_bytes,
         "activation_bytes": report.activation_bytes,

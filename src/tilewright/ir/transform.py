@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import operator
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,8 +42,15 @@ class ConfigOption:
     doc: str
 
 
+HIGHEST_OPT_LEVEL = 4
+
+
 class PassContext:
-    """Options in force while passes run; used as a context manager, the innermost one counts."""
+    """Options in force while passes run; used as a context manager, the innermost one counts.
+
+    ``opt_level`` is from 0 to 4; ``required_pass`` and ``disabled_pass`` are names of passes that run whatever the
+    level, or not at all; ``config`` holds declared options. TilewrightError for any other value.
+    """
 
     options: ClassVar[dict[str, ConfigOption]] = {}
     _local: ClassVar[threading.local] = threading.local()
@@ -55,10 +63,12 @@ class PassContext:
         instruments: Sequence[PassInstrument] | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
-        self.opt_level = int(opt_level)
-        self.required_pass = frozenset(required_pass or ())
-        self.disabled_pass = frozenset(disabled_pass or ())
+        self.opt_level = _checked_level(opt_level)
+        self.required_pass = _checked_names("required_pass", required_pass)
+        self.disabled_pass = _checked_names("disabled_pass", disabled_pass)
         self.instruments = list(instruments or ())
+        if config is not None and not isinstance(config, Mapping):
+            raise TilewrightError(f"config is a mapping of options to values, not {type(config).__name__} {config!r}")
         self.config = {name: self._checked(name, value) for name, value in (config or {}).items()}
 
     @classmethod
@@ -135,6 +145,19 @@ class PassContext:
 def _load_options(package: str) -> None:
     if (_PACKAGES / package / "options.py").exists():
         importlib.import_module(f"tilewright.{package}.options")
+
+
+def _checked_level(level: Any) -> int:
+    whole = hasattr(type(level), "__index__") and not isinstance(level, bool)
+    if not whole or not 0 <= operator.index(level) <= HIGHEST_OPT_LEVEL:
+        raise TilewrightError(f"opt_level is a whole number from 0 to {HIGHEST_OPT_LEVEL}, not {level!r}")
+    return operator.index(level)
+
+
+def _checked_names(what: str, names: Any) -> frozenset[str]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names or ()):
+        raise TilewrightError(f'{what} is a list of names of passes, such as ["FuseOps"], not {names!r}')
+    return frozenset(names or ())
 
 
 class Pass:

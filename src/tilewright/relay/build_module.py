@@ -6,6 +6,8 @@ worker processes, and a graph for the executor.
 
 from __future__ import annotations
 
+import difflib
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +28,8 @@ from tilewright.runtime.ndarray import NDArray
 from tilewright.target.build import ModuleBuilder
 from tilewright.target.features import features
 from tilewright.target.target import Target
+
+_MOST_NAMED = 5  # names of parameters in one message
 
 TargetLike = str | Target | Mapping[Any, Any]
 
@@ -124,7 +128,8 @@ def build(
     ----------
     ir_mod : the module; its ``main`` is compiled.
     target : ``"llvm"`` (this machine's CPU), ``"c"``, a ``Target``, or a mapping of device to target.
-    params : arrays for parameters of ``main`` by name; they become constants of the library.
+    params : arrays for parameters of ``main`` by name; they become constants of the library. Names
+        that main has no parameter for are warned of, once.
     mod_name : prefix of the kernels' names.
 
     Returns
@@ -163,10 +168,30 @@ def _as_module(mod: IRModule | Function, params: Mapping[str, Any] | None) -> IR
         mod = IRModule.from_expr(mod)
     if not isinstance(mod, IRModule):
         raise TilewrightError(f"relay.build takes an IRModule or a Function, got {type(mod).__name__}")
+    if params is not None and not isinstance(params, Mapping):
+        raise TilewrightError(f"params is a mapping of names to arrays, not {type(params).__name__}")
     module = mod.copy()
     if params:
+        _warn_of_unknown(module["main"], params)
         module["main"] = bind_params_by_name(module["main"], params)
     return module
+
+
+def _warn_of_unknown(func: Function, params: Mapping[str, Any]) -> None:
+    """TVM passes over names in ``params`` that ``main`` has no parameter for; a misspelt one then stays unset."""
+    names = [param.name_hint for param in func.params]
+    unknown = [name for name in params if name not in names]
+    if not unknown:
+        return
+    shown = [_with_hint(name, names) for name in unknown[:_MOST_NAMED]]
+    more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
+    text = f"main has no parameters of these names in params, which have no effect: {', '.join(shown)}{more}"
+    warnings.warn(text, UserWarning, stacklevel=4)
+
+
+def _with_hint(name: str, names: list[str]) -> str:
+    close = difflib.get_close_matches(str(name), names, n=1)
+    return f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name)
 
 
 def _single_target(target: Any, target_host: Any) -> Target:

@@ -66,7 +66,7 @@ def test_file_that_is_not_onnx_is_refused(content: bytes, tmp_path: Path) -> Non
 
 
 def test_folder_is_refused(tmp_path: Path) -> None:
-    assert "no such file" in import_message(tmp_path)
+    assert "is a directory" in import_message(tmp_path)
 
 
 def test_file_cut_short_at_any_length_is_refused(tmp_path: Path) -> None:

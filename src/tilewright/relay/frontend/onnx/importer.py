@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.span import SourceName, Span
 from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import free_vars
@@ -64,14 +66,49 @@ def from_onnx(
     OnnxImportError for a model that is not valid; UnsupportedError naming every operator and node that has no
     converter.
     """
-    if not isinstance(model, onnx.ModelProto):
+    shapes = _checked_shapes(shape)
+    if isinstance(model, (str, os.PathLike)):
         model = load_model(model)
+    elif not isinstance(model, onnx.ModelProto):
+        raise OnnxImportError(_no_model(model))
     elif not model.HasField("graph"):
         raise OnnxImportError("the model holds no graph")
     try:
-        return GraphImporter(model, shape or {}, dtype, opset).import_model(freeze_params)
+        return GraphImporter(model, shapes, dtype, opset).import_model(freeze_params)
     except UnicodeDecodeError as error:
         raise OnnxImportError(f"the model holds a name that is not UTF-8 text ({error.reason})") from None
+
+
+def _no_model(given: Any) -> str:
+    """Why ``given`` cannot be imported, and what to do with it."""
+    kind = type(given)
+    remedies = {
+        "bytes": "onnx.load_model_from_string(...) makes a model of it",
+        "GraphProto": "onnx.helper.make_model(graph) makes a model of it",
+        "InferenceSession": "give the path of the file that the session was made of",
+    }
+    remedy = remedies.get(kind.__name__, "")
+    if any(base.__module__.startswith("torch.") for base in kind.__mro__):
+        remedy = 'export it first: torch.onnx.export(module, example_inputs, "model.onnx")'
+    text = f"from_onnx takes an onnx.ModelProto or the path of a file, not {kind.__module__}.{kind.__name__}"
+    return f"{text}; {remedy}" if remedy else text
+
+
+def _checked_shapes(shape: Any) -> dict[str, list[Any]]:
+    if shape is None:
+        return {}
+    if not isinstance(shape, Mapping):
+        raise OnnxImportError(
+            f'shape is a mapping of inputs to dimensions, such as {{"x": (1, 3, 224, 224)}}, not {shape!r}'
+        )
+    for name, dims in shape.items():
+        if not isinstance(dims, Sequence) or isinstance(dims, str) or any(not _is_dim(d) for d in dims):
+            raise OnnxImportError(f"the shape of {name!r} is a sequence of whole numbers, not {dims!r}")
+    return {name: [d if isinstance(d, PrimExpr) else operator.index(d) for d in dims] for name, dims in shape.items()}
+
+
+def _is_dim(dim: Any) -> bool:
+    return isinstance(dim, PrimExpr) or (hasattr(type(dim), "__index__") and not isinstance(dim, bool))
 
 
 class GraphImporter:
@@ -85,7 +122,7 @@ class GraphImporter:
         opset: int | None,
     ) -> None:
         self.graph = model.graph
-        self.shapes = dict(shapes)
+        self.shapes = shapes
         self.dtype = dtype
         self.opset = opset or model_opset(model)
         self.nodes = checked_nodes(model, self.opset)

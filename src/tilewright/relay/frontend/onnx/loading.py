@@ -34,7 +34,7 @@ def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
     """
     file = Path(path)
     if not file.is_file():
-        raise OnnxImportError(f"{file}: no such file")
+        raise OnnxImportError(f"{file}: {'is a directory, not a file' if file.is_dir() else 'no such file'}")
     try:
         model = onnx.load(str(file), format="protobuf", load_external_data=False)
     except Exception as error:

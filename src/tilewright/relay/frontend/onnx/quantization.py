@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import onnx
+
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.frontend.onnx.attributes import dtype_of
 from tilewright.relay.frontend.onnx.context import NodeContext
 from tilewright.relay.frontend.onnx.registry import converter
+
+
+def dequantized_operators(model: onnx.ModelProto) -> int:
+    """How many operators of a quantized (QDQ) model are computed in floating point, and not in integers as meant.
+
+    That is all that read what a DequantizeLinear gives.
+    """
+    given = {name for node in model.graph.node if node.op_type == "DequantizeLinear" for name in node.output}
+    return sum(
+        node.op_type != "QuantizeLinear" and any(name in given for name in node.input) for node in model.graph.node
+    )
 
 
 def _along_axis(ctx: NodeContext, parameter: RelayExpr) -> RelayExpr:
