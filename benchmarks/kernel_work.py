@@ -11,12 +11,11 @@ from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import Op
-from tilewright.ir.structural import structural_hash
 from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.backend.merge_rows import merge_rows
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.nn.conv_common import canonical_shape, share_computed
+from tilewright.relay.transform.label_ops import hash_of
 from tilewright.relay.visitor import post_order
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
@@ -99,7 +98,7 @@ def kernels_of(factory: Any) -> Iterator[Kernel]:
     for expr in post_order(factory.ir_mod["main"].body):
         if not isinstance(expr, Call) or not isinstance(expr.op, Function):
             continue
-        digest = f"{structural_hash(expr.op) & (2**64 - 1):016x}"
+        digest = hash_of(expr.op)
         if digest in seen or digest not in names:
             continue
         seen.add(digest)
@@ -132,7 +131,7 @@ def _describe(func: Function, name: str, digest: str, calls: int, report: Any, t
         calls,
         report.implementations[name],
         report.schedules[name],
-        modelled_cost(_operators(merge_rows(func, target))[1], features(target)),
+        modelled_cost(_operators(func)[1], features(target)),
     )
 
 

@@ -151,6 +151,7 @@ def build(
         with report.stage("fuse"):
             module = Sequential([transform.IsolateViews(), transform.FuseOps()], name="relay.fuse")(module)
         with report.stage("lower"):
+            module = Sequential([transform.LabelOps(), transform.MergeRows()], name="relay.prepare")(module)
             kernels = ModuleBuilder(chosen)
             compiler = TECompiler(chosen, kernels.add, mod_name, _constant_bytes(module["main"]))
             graph = GraphCodegen(compiler).codegen(module["main"])

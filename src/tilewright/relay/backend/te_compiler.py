@@ -8,6 +8,7 @@ structurally equal share one kernel (``TECompiler``).
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,20 +22,21 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.prim_ops import const as prim_const
-from tilewright.ir.structural import structural_hash
 from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.backend.merge_rows import merge_rows, with_argument_types
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy
 from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.visitor import ExprFunctor
+from tilewright.relay.transform.label_ops import hash_of
+from tilewright.relay.transform.merge_rows import REINTERPRET
+from tilewright.relay.visitor import ExprFunctor, post_order
 from tilewright.runtime import ndarray as nd
 from tilewright.target.build import ModuleBuilder
 from tilewright.target.target import Target
 from tilewright.te.lower import lower as lower_schedule
 from tilewright.tir.function import PrimFunc
 from tilewright.topi.cpu.common import weights_of_network
+from tilewright.topi.utils import get_const_tuple
 
 _MAX_NAME_LENGTH = 80
 
@@ -213,7 +215,7 @@ class TECompiler:
 
     def lower(self, func: Function) -> LoweredFunction:
         """The kernel of a typed primitive function."""
-        digest = f"{structural_hash(func) & (2**64 - 1):016x}"
+        digest = hash_of(func)
         found = self.cache.get(digest)
         if found is None:
             found = self.cache[digest] = self._lower(func, digest)
@@ -221,14 +223,13 @@ class TECompiler:
 
     def _lower(self, func: Function, digest: str) -> LoweredFunction:
         with self.target, weights_of_network(self.weight_bytes):
-            merged = merge_rows(func, self.target)
-            inputs, outputs, schedule, builder = build_schedule(merged, self.target)
+            inputs, outputs, schedule, builder = build_schedule(func, self.target)
             name = self._unique(kernel_name(builder.names, digest))
             prim_func = lower_schedule(schedule, [*inputs, *outputs], name=name)[name]
             config = DispatchContext.current.query_of(outputs, self.target)
-        if merged is not func:
+        if func.attrs.get(REINTERPRET):
             types = [*(p.checked_type for p in func.params), func.body.checked_type]
-            prim_func = with_argument_types(prim_func, types)
+            prim_func = _with_argument_types(prim_func, types)
         self.emit(prim_func)
         implementation = builder.anchor.implementation
         return LoweredFunction(
@@ -253,11 +254,13 @@ def build_schedule(func: Function, target: Target) -> tuple[list[te.Tensor], lis
     """Inputs, outputs and schedule of a primitive function; an output that is an input is copied."""
     builder = _TensorBuilder(target)
     inputs: list[te.Tensor] = []
+    seen, body = _reinterpreted(func)
     for param in func.params:
-        tensors = _placeholders(param.checked_type, "placeholder")
-        builder.memo_map[param] = tensors
+        read = seen.get(param, param)
+        tensors = _placeholders(read.checked_type, "placeholder")
+        builder.memo_map[read] = tensors
         inputs += tensors
-    outputs = builder.visit(func.body)
+    outputs = builder.visit(body)
     outputs = [topi.identity(t) if t in inputs else t for t in outputs]
     anchor = builder.anchor
     if anchor.implementation is None:
@@ -268,6 +271,27 @@ def build_schedule(func: Function, target: Target) -> tuple[list[te.Tensor], lis
         if scalar.op in schedule.stage_map and not any(scalar.op is t.op for t in outputs):
             schedule[scalar].compute_inline()
     return inputs, outputs, schedule, builder
+
+
+def _reinterpreted(func: Function) -> tuple[dict[RelayExpr, RelayExpr], RelayExpr]:
+    """For each parameter that a function reads in another shape its reshape, and the result in the kernel's shape."""
+    if not func.attrs.get(REINTERPRET):
+        return {}, func.body
+    assert isinstance(func.body, Call)
+    calls = [e for e in post_order(func.body) if isinstance(e, Call)]
+    return {c.args[0]: c for c in calls if c.op is Op.get("reshape") and c is not func.body}, func.body.args[0]
+
+
+def _with_argument_types(prim_func: PrimFunc, types: Sequence[Type]) -> PrimFunc:
+    """``prim_func``, whose body works on flat memory, with arguments declared as of ``types``, of the same sizes."""
+    buffers = dict(prim_func.buffer_map)
+    for param, type_ in zip(prim_func.params, types, strict=True):
+        assert isinstance(type_, TensorType)
+        buffer = buffers[param]
+        assert not buffer.strides
+        assert math.prod(get_const_tuple(buffer.shape)) == math.prod(type_.concrete_shape)
+        buffers[param] = buffer.replace(shape=type_.shape)
+    return prim_func.replace(buffer_map=buffers)
 
 
 def _distinct(tensors: Sequence[te.Tensor]) -> list[te.Tensor]:

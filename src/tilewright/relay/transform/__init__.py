@@ -29,8 +29,10 @@ from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Le
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
 from tilewright.relay.transform.inline import Inline, InlineFunctions, RemoveUnusedFunctions
 from tilewright.relay.transform.isolate_views import IsolateViews
+from tilewright.relay.transform.label_ops import LabelOps
 from tilewright.relay.transform.lift_conv1d import LiftConv1D
 from tilewright.relay.transform.lift_conv3d import LiftConv3D
+from tilewright.relay.transform.merge_rows import MergeRows
 from tilewright.relay.transform.merge_transposes import MergeTransposes
 from tilewright.relay.transform.pad_channels import PadChannels
 from tilewright.relay.transform.recognize_activations import RecognizeActivations
@@ -48,8 +50,8 @@ __all__ = [
     "DefuseOps",
     "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis",
     "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews",
-    "Legalize", "LiftConv1D", "LiftConv3D", "MergeTransposes", "PadChannels", "Pass", "PassContext", "PassInfo",
-    "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm", "RemoveUnusedFunctions",
-    "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape", "ToANormalForm",
-    "ToGraphNormalForm", "function_pass", "module_pass",
+    "LabelOps", "Legalize", "LiftConv1D", "LiftConv3D", "MergeRows", "MergeTransposes", "PadChannels", "Pass",
+    "PassContext", "PassInfo", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
+    "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape",
+    "ToANormalForm", "ToGraphNormalForm", "function_pass", "module_pass",
 ]  # fmt: skip

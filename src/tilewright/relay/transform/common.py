@@ -13,7 +13,7 @@ from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprRewriter, direct_children, post_order
+from tilewright.relay.visitor import ExprMutator, ExprRewriter, direct_children, post_order
 
 
 def is_closed(func: RelayExpr) -> bool:
@@ -59,6 +59,38 @@ def use_counts(func: Function) -> Counter[RelayExpr]:
     for node in post_order(func, open_children):
         uses.update(open_children(node))
     return uses
+
+
+class TypedMutator(ExprMutator):
+    """Rebuilds typed expressions around changes that keep every type; closed functions are left alone."""
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return open_children(expr)
+
+    def dispatch(self, expr: RelayExpr) -> RelayExpr:
+        """What is rebuilt keeps its type."""
+        result = super().dispatch(expr)
+        return result if result.checked_type_or_none else result.with_checked_type(expr.checked_type_or_none)
+
+    def visit_function(self, expr: Function) -> RelayExpr:
+        """Finished kernels, and other compilers' functions, stay."""
+        return expr if is_closed(expr) else super().visit_function(expr)
+
+
+class _PrimitiveMapper(TypedMutator):
+    def __init__(self, change: Callable[[Function], Function]) -> None:
+        super().__init__()
+        self.change = change
+
+    def visit_function(self, expr: Function) -> RelayExpr:
+        if expr.attrs.get("Primitive") and not expr.attrs.get("Compiler"):
+            return self.change(expr)
+        return super().visit_function(expr)
+
+
+def map_primitives(func: Function, change: Callable[[Function], Function]) -> RelayExpr:
+    """``func`` with each primitive function in it replaced by what ``change`` makes of it, of the same type."""
+    return _PrimitiveMapper(change).visit(func)
 
 
 class Recognizer(ExprRewriter):

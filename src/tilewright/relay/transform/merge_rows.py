@@ -1,47 +1,56 @@
-"""Rows of a convolution's result taken as one, where tiles of columns fit them better.
+"""MergeRows: rows of a convolution's result taken as one, where tiles of columns fit them better.
 
 Before and after, for 7 rows and windows of single points::
 
-    fn (%x: [1, 32, 7, 7, 16], %w, %b: [1, 64, 1, 1, 16]) { relu(add(conv2d_NCHWc(%x, %w), %b)) }
+    fn (%x: [1, 32, 7, 7, 16], %w, %b: [1, 64, 1, 1, 16], Primitive=1) {
+      nn.relu(add(nn.contrib_conv2d_NCHWc(%x, %w), %b))
+    }
     ->
-    fn (%x: [1, 32, 1, 49, 16], %w, %b: [1, 64, 1, 1, 16]) { relu(add(conv2d_NCHWc(%x, %w), %b)) }
+    fn (%x: [1, 32, 7, 7, 16], %w, %b: [1, 64, 1, 1, 16], Primitive=1, Reinterpret=1) {
+      %0 = reshape(%x, newshape=[1, 32, 1, 49, 16]);
+      reshape(nn.relu(add(nn.contrib_conv2d_NCHWc(%0, %w), %b)), newshape=[1, 64, 7, 7, 16])
+    }
 
-Such a kernel does not see where a row ends, and its arguments and results have the same bytes in the same order. But
+Such a kernel does not see where a row ends, and its arguments and results have the same bytes in the same order: under
+``Reinterpret`` the reshapes of parameters, and of the result, say how the kernel sees memory; they compute nothing. But
 tiles of columns end with a row: with AVX2's 16 registers a row of 7 columns is tiles of 4 and 3, which multiply and add
 at 76 % of the peak; 49 columns are tiles of 5, at 92 %. Other windows are copied next to one another, for the kernel to
 be one of single points; here of 3x3 elements, every second of 14 rows::
 
     fn (%x: [1, 32, 14, 14, 16], %w: [64, 32, 3, 3, 16, 16]) { conv2d_NCHWc(%x, %w, strides=[2, 2]) }
     ->
-    fn (%x: [1, 32, 14, 14, 16], %w: [64, 288, 1, 1, 16, 16]) {
-      conv2d_NCHWc(conv2d_patches(%x, kernel_size=[3, 3], strides=[2, 2], rows=7), %w)          // [1, 288, 1, 49, 16]
+    fn (%x: [1, 32, 14, 14, 16], %w: [64, 32, 3, 3, 16, 16]) {
+      %0 = conv2d_patches(%x, kernel_size=[3, 3], strides=[2, 2], rows=7);  // [1, 288, 1, 49, 16]
+      reshape(conv2d_NCHWc(%0, reshape(%w, newshape=[64, 288, 1, 1, 16, 16])), newshape=[1, 64, 7, 7, 16])
     }
-
-The kernel is scheduled on the merged shape, and declares its arguments' own (``with_argument_types``).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.type import TensorType, Type
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.nn.conv2d import PatchesAttrs
 from tilewright.relay.op.nn.conv_common import share_computed
+from tilewright.relay.op.transform.reshape import reshape
+from tilewright.relay.transform.common import map_primitives, typed_function_pass
 from tilewright.relay.transform.infer_type import infer_type
+from tilewright.relay.transform.label_ops import hash_of
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.target.target import Target
-from tilewright.tir.function import PrimFunc
 from tilewright.topi.cpu.conv2d import rows_to_merge
-from tilewright.topi.utils import get_const_tuple
 
+REINTERPRET = "Reinterpret"  # attribute of a function whose reshapes of parameters and of the result compute nothing
 _CONV = "nn.contrib_conv2d_NCHWc"
 _Shape = tuple[int, ...]
 
@@ -57,23 +66,53 @@ def merge_rows(func: Function, target: Target) -> Function:
     rows = rows_to_merge(data, kernel, image, _tensor(conv).dtype, target, computed)
     if rows == 1:
         return func
-    merged = {p: Var(p.name_hint, _merged(_tensor(p), image, rows)) for p in func.params}
+    merged: dict[Var, RelayExpr] = {p: _reshaped(p, _merged(_tensor(p), image, rows)) for p in func.params}
     if not _is_pointwise(conv):
         x, w = conv.args
         assert isinstance(x, Var) and isinstance(w, Var)
         out_chunks, chunks, height, width, *blocks = kernel
         shape = (out_chunks, chunks * height * width, 1, 1, *blocks)
-        merged |= {x: Var(x.name_hint, x.checked_type), w: Var(w.name_hint, TensorType(shape, _tensor(w).dtype))}
-    body = _MergedRows(conv, rows, merged).visit(func.body)
-    typed = infer_type(Function(list(merged.values()), body, attrs=func.attrs))
+        merged |= {x: x, w: _reshaped(w, TensorType(shape, _tensor(w).dtype))}
+    body = reshape(_MergedRows(conv, rows, merged).visit(func.body), _tensor(func.body).concrete_shape, allowzero=True)
+    typed = infer_type(Function(func.params, body, func.ret_type, attrs={**func.attrs, REINTERPRET: 1}))
     assert isinstance(typed, Function)
     return typed
+
+
+def _reshaped(param: Var, type_: TensorType) -> RelayExpr:
+    if _tensor(param).concrete_shape == type_.concrete_shape:
+        return param
+    return reshape(param, type_.concrete_shape, allowzero=True)
+
+
+def MergeRows() -> Pass:
+    """Merge rows in primitive functions, as the current target's kernels like it."""
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
+        target = Target.current()
+        return func if target is None else map_primitives(func, _Merger(target))
+
+    return typed_function_pass(run, "MergeRows", 0)
+
+
+@dataclass
+class _Merger:
+    """Merges rows of functions, once for those of one label."""
+
+    target: Target
+    known: dict[str, Function] = field(default_factory=dict)
+
+    def __call__(self, func: Function) -> Function:
+        label = hash_of(func)
+        if label not in self.known:
+            self.known[label] = merge_rows(func, self.target)
+        return self.known[label]
 
 
 class _MergedRows(ExprMutator):
     """Rebuilds the body on merged rows, ``conv`` as a convolution of single points."""
 
-    def __init__(self, conv: Call, rows: int, params: Mapping[Var, Var]) -> None:
+    def __init__(self, conv: Call, rows: int, params: Mapping[Var, RelayExpr]) -> None:
         super().__init__()
         self.conv, self.rows, self.params = conv, rows, params
 
@@ -143,15 +182,3 @@ def _merged(type_: TensorType, image: _Shape, rows: int) -> TensorType:
     if len(shape) != 5 or shape[2:4] != image:
         return type_
     return TensorType((*shape[:2], image[0] // rows, rows * image[1], shape[4]), type_.dtype)
-
-
-def with_argument_types(prim_func: PrimFunc, types: Sequence[Type]) -> PrimFunc:
-    """``prim_func``, whose body works on flat memory, with arguments declared as of ``types``, of the same sizes."""
-    buffers = dict(prim_func.buffer_map)
-    for param, type_ in zip(prim_func.params, types, strict=True):
-        assert isinstance(type_, TensorType)
-        buffer = buffers[param]
-        assert not buffer.strides
-        assert math.prod(get_const_tuple(buffer.shape)) == math.prod(type_.concrete_shape)
-        buffers[param] = buffer.replace(shape=type_.shape)
-    return prim_func.replace(buffer_map=buffers)

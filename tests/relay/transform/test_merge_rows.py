@@ -12,7 +12,9 @@ import torch.nn.functional as F
 import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import graph_executor
-from tilewright.relay.backend.merge_rows import merge_rows
+from tilewright.relay.interpreter import interpret
+from tilewright.relay.transform.merge_rows import merge_rows
+from tilewright.relay.visitor import post_order
 from tilewright.target import Target
 from tilewright.topi.cpu.conv2d import rows_to_merge
 from tilewright.topi.utils import largest_divisor
@@ -37,8 +39,14 @@ def typed(body: Any) -> Any:
     ]
 
 
-def shapes(func: Any) -> list[tuple[int, ...]]:
-    return [tuple(map(int, p.checked_type.shape)) for p in func.params]
+def shape(expr: Any) -> tuple[int, ...]:
+    return tuple(map(int, expr.checked_type.shape))
+
+
+def seen_shapes(func: Any) -> list[tuple[int, ...]]:
+    """The shapes in which the body of a function reads its parameters, and that of its result."""
+    read = {e.args[0]: e for e in post_order(func.body) if isinstance(e, relay.Call) and e.op.name == "reshape"}
+    return [*(shape(read.get(p, p)) for p in func.params), shape(func.body.args[0])]
 
 
 def image(extents: tuple[int, int] = (7, 7), name: str = "x") -> Any:
@@ -53,8 +61,10 @@ def test_rows_of_data_residual_and_result_are_merged_and_what_all_points_share_i
     body = relay.nn.relu(relay.add(relay.multiply(packed_conv(image(), 64), scale), residual))
     func = typed(relay.clip(relay.add(body, relay.const(1.0)), 0, 6))
     merged = merge_rows(func, AVX2)
-    assert shapes(merged) == [(1, 4, 1, 49, 8), (8, 4, 1, 1, 8, 8), (1, 8, 1, 1, 8), (1, 8, 1, 49, 8)]
-    assert tuple(map(int, merged.body.checked_type.shape)) == (1, 8, 1, 49, 8)
+    points = (1, 8, 1, 49, 8)
+    assert seen_shapes(merged) == [(1, 4, 1, 49, 8), (8, 4, 1, 1, 8, 8), (1, 8, 1, 1, 8), points, points]
+    assert merged.attrs["Reinterpret"] == 1
+    assert merged.checked_type == func.checked_type
 
 
 @pytest.mark.parametrize(
@@ -83,9 +93,8 @@ def test_windows_are_copied_next_to_one_another() -> None:
     residual = relay.var("residual", shape=(1, 8, 7, 7, 8))
     conv = packed_conv(image((14, 14)), 64, kernel_size=(3, 3), strides=(2, 2), padding=(1, 1))
     merged = merge_rows(typed(relay.nn.relu(relay.add(conv, residual))), AVX2)
-    assert shapes(merged) == [(1, 4, 14, 14, 8), (8, 36, 1, 1, 8, 8), (1, 8, 1, 49, 8)]
-    assert tuple(map(int, merged.body.checked_type.shape)) == (1, 8, 1, 49, 8)
-    points = merged.body.args[0].args[0]
+    assert seen_shapes(merged) == [(1, 4, 14, 14, 8), (8, 36, 1, 1, 8, 8), (1, 8, 1, 49, 8), (1, 8, 1, 49, 8)]
+    points = merged.body.args[0].args[0].args[0]
     assert points.args[0].op.name == "nn.contrib_conv2d_patches"
     assert tuple(map(int, points.args[0].checked_type.shape)) == (1, 36, 1, 49, 8)
     assert tuple(map(int, points.attrs.kernel_size)) == tuple(map(int, points.attrs.strides)) == (1, 1)
@@ -127,7 +136,7 @@ def test_windows_compute_the_same(
         lambda d, k, out, *_: out[0],
         lambda d, k, out, *_: largest_divisor(out[0], out[0] - 1),
     ):
-        monkeypatch.setattr("tilewright.relay.backend.merge_rows.rows_to_merge", merge)
+        monkeypatch.setattr("tilewright.relay.transform.merge_rows.rows_to_merge", merge)
         with tvm.transform.PassContext(opt_level=3, config={"relay.conv2d.winograd": "off"}):
             library = relay.build(module, AVX2)
         executor = graph_executor.GraphModule(library["default"](tvm.cpu()))
@@ -181,3 +190,29 @@ def test_networks_compute_the_same(batch: int, extents: tuple[int, int]) -> None
     between = np.einsum("oi,nihw->nohw", weight[:, :, 0, 0], data) + bias[:, None, None] + residual
     expected = np.einsum("oi,nihw->nohw", weight.reshape(32, 48), np.maximum(between, 0))
     np.testing.assert_allclose(module.get_output(0).numpy(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("window", [1, 3])
+def test_the_pass_keeps_types_and_meaning_and_labels(window: int) -> None:
+    """Functions of one label are merged once; the interpreter, which knows nothing of kernels, agrees."""
+    rng = np.random.default_rng(0)
+    x = relay.var("x", shape=(1, 64, 7, 7))
+    weight = relay.const(rng.standard_normal((64, 64, window, window)).astype("float32"))
+    body: Any = x
+    for _ in range(2):
+        body = relay.nn.relu(relay.nn.conv2d(body, weight, kernel_size=(window, window), channels=64))
+    with tvm.transform.PassContext(opt_level=3, config={"relay.conv2d.winograd": "off"}), AVX2:
+        module, _ = relay.optimize(tvm.IRModule.from_expr(relay.Function([x], body)), AVX2)
+        passes = [relay.transform.FuseOps(), relay.transform.LabelOps(), relay.transform.MergeRows()]
+        fused = relay.transform.Sequential(passes[:2])(module)
+        merged = passes[2](fused)
+    calls = [
+        [e for e in post_order(m["main"].body) if isinstance(e, relay.Call) and isinstance(e.op, relay.Function)]
+        for m in (fused, merged)
+    ]
+    assert [c.op.attrs["hash"] for c in calls[0]] == [c.op.attrs["hash"] for c in calls[1]]
+    assert [c.checked_type for c in calls[0]] == [c.checked_type for c in calls[1]]
+    assert any(c.op.attrs.get("Reinterpret") for c in calls[1])
+    data = rng.standard_normal((1, 64, 7, 7)).astype("float32")
+    expected = interpret(fused, [data])
+    np.testing.assert_allclose(interpret(merged, [data]), expected, rtol=0, atol=1e-5 * np.abs(expected).max())
