@@ -17,9 +17,9 @@ from torch import Tensor
 
 from tilewright import relay
 from tilewright.relay.op.transform.layout import transform_array
-from tilewright.topi.cpu.strassen import transform_weight as transform_dense
-from tilewright.topi.cpu.winograd import transform_weight
-from tilewright.topi.cpu.winograd_forms import TILE_SIZES
+from tilewright.topi.nn.strassen import transform_weight as transform_dense
+from tilewright.topi.nn.winograd import transform_weight
+from tilewright.topi.nn.winograd_forms import TILE_SIZES
 
 Array = np.ndarray
 

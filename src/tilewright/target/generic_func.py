@@ -4,10 +4,13 @@
 ... def schedule_thing(outs):
 ...     return "default"
 >>> @schedule_thing.register("arm_cpu")
-... def _(outs):
+... def schedule_thing_arm_cpu(outs):
 ...     return "for ARM"
 
-A call looks through the keys of the current target (``arm_cpu``, then ``cpu``) for an implementation.
+A call looks through the keys of the current target (for a Raspberry Pi ``arm_cpu``, then ``cpu``) for an
+implementation, and takes the default if no key has one or if there is no current target. Operators' strategies
+(``relay.op.strategy``) and alterations (``topi.nn.conv2d_alter_layout``) are such functions: a target plugs in by
+registering for a key of its own.
 """
 
 from __future__ import annotations
@@ -21,66 +24,98 @@ from tilewright.target.target import Target
 
 
 class GenericFunc:
-    """A function that dispatches on the keys of the current target."""
+    """A function that dispatches on the keys of the current target.
 
-    def __init__(self, name: str, default: Callable[..., Any] | None = None) -> None:
-        self.name, self.default = name, default
-        self.dispatch: dict[str, Callable[..., Any]] = {}
+    ``fdefault`` is the default, ``dispatch_dict`` the implementations by key. With ``replaceable``, what is registered
+    for a key again replaces what was there; otherwise that is an error unless ``override=True`` says it is meant.
+    """
+
+    def __init__(self, name: str, default: Callable[..., Any] | None = None, replaceable: bool = False) -> None:
+        self.name, self.replaceable = name, replaceable
+        self.fdefault: Callable[..., Any] | None = None
+        self.dispatch_dict: dict[str, Callable[..., Any]] = {}
         if default is not None:
-            functools.update_wrapper(self, default)
+            self.set_default(default)
 
     def set_default(self, func: Callable[..., Any], allow_override: bool = False) -> None:
         """Set what is called when no key of the target has an implementation."""
-        if self.default is not None and not allow_override:
+        if self.fdefault is not None and not allow_override:
             raise TilewrightError(f"{self.name} has a default already; pass allow_override=True to replace it")
-        self.default = func
+        self.fdefault = func
+        functools.update_wrapper(self, func, updated=())
 
     def register(
         self,
-        func_or_key: Callable[..., Any] | str | Iterable[str],
-        key_list: Iterable[str] | str | None = None,
-        allow_override: bool = False,
-        override: bool = False,
+        key: str | Iterable[str] | Callable[..., Any] | None = None,
+        func: Callable[..., Any] | str | Iterable[str] | None = None,
+        override: bool | None = None,
+        *,
+        key_list: str | Iterable[str] | None = None,
+        allow_override: bool | None = None,
     ) -> Any:
-        """Register an implementation: ``register(func, keys)``, or a decorator ``register(keys)``."""
-        if not callable(func_or_key):
-            keys = [func_or_key] if isinstance(func_or_key, str) else list(func_or_key)
-            return lambda func: self.register(func, keys, allow_override, override)
-        keys = [key_list] if isinstance(key_list, str) else list(key_list or ())
-        for key in keys:
-            if key in self.dispatch and not (allow_override or override):
-                raise TilewrightError(f"{self.name} has an implementation for {key!r} already; pass override=True")
-            self.dispatch[key] = func_or_key
-        return func_or_key
+        """Register an implementation for one key or several.
+
+        A decorator, ``@f.register("cuda")``, or a call: ``f.register("cuda", func)``, or, as TVM's native functions
+        take it, ``f.register(func, ["cuda", "gpu"])``.
+
+        Parameters
+        ----------
+        key, key_list : the key or keys
+        func : the implementation; without it, a decorator is returned
+        override, allow_override : whether to replace what is registered for a key; else a second one is an error
+
+        Raises
+        ------
+        TilewrightError : if no key is given, or one has an implementation and is not to be replaced
+        """
+        if callable(key):
+            key, func = (func if not callable(func) else None), key
+        keys = key_list if key is None else key
+        chosen = [keys] if isinstance(keys, str) else list(keys or ())  # type: ignore[arg-type]
+        if not chosen:
+            raise TilewrightError(f"{self.name}: say for which target key the implementation is, such as 'cuda'")
+        replace = next((flag for flag in (override, allow_override) if flag is not None), self.replaceable)
+
+        def add(implementation: Callable[..., Any]) -> Callable[..., Any]:
+            for name in chosen:
+                if name in self.dispatch_dict and not replace:
+                    raise TilewrightError(f"{self.name} has an implementation for {name!r} already; pass override=True")
+                self.dispatch_dict[name] = implementation
+            return implementation
+
+        return add(func) if callable(func) else add
 
     def get(self, target: Target | None = None) -> Callable[..., Any]:
         """The implementation for ``target``, or for the current one."""
         chosen = target or Target.current()
         for key in chosen.keys if chosen is not None else ():
-            if key in self.dispatch:
-                return self.dispatch[key]
-        if self.default is None:
-            known = ", ".join(sorted(self.dispatch)) or "none"
+            if key in self.dispatch_dict:
+                return self.dispatch_dict[key]
+        if self.fdefault is None:
+            known = ", ".join(sorted(self.dispatch_dict)) or "none"
             raise TilewrightError(f"{self.name} has no implementation for target {chosen}; there is one for {known}")
-        return self.default
+        return self.fdefault
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the implementation for the current target."""
         return self.get()(*args, **kwargs)
 
+    def __repr__(self) -> str:
+        return f"GenericFunc({self.name}, keys={sorted(self.dispatch_dict)})"
+
 
 _named: dict[str, GenericFunc] = {}
 
 
-def generic_func(default: Callable[..., Any]) -> GenericFunc:
+def generic_func(fdefault: Callable[..., Any]) -> GenericFunc:
     """Decorator: the function is the default of a :class:`GenericFunc`."""
-    return GenericFunc(default.__name__, default)
+    return GenericFunc(fdefault.__name__, fdefault)
 
 
 def get_native_generic_func(name: str) -> GenericFunc:
     """The generic function of that name, made now if there is none."""
     if name not in _named:
-        _named[name] = GenericFunc(name)
+        _named[name] = GenericFunc(name, replaceable=True)
     return _named[name]
 
 

@@ -27,6 +27,11 @@ def largest_divisor(n: int, limit: int) -> int:
     return max((d for d in range(1, min(n, limit) + 1) if n % d == 0), default=1)
 
 
+def rounded(extent: int, step: int) -> int:
+    """``extent`` rounded up to a multiple of ``step``."""
+    return -(-extent // step) * step
+
+
 def get_const_int(expr: Any) -> int:
     """``expr`` as an int; raises ValueError when it is not a constant."""
     if isinstance(expr, int):

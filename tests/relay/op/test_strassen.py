@@ -12,7 +12,7 @@ from tilewright import relay
 from tilewright.contrib import graph_executor
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.relay.type_infer import infer_expr
-from tilewright.topi.cpu.strassen import transform_weight
+from tilewright.topi.nn.strassen import transform_weight
 
 STRASSEN = "nn.contrib_dense_strassen_without_weight_transform"
 DATA, WEIGHT = random(13, 48), random(64, 48, seed=1)

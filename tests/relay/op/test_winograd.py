@@ -15,7 +15,7 @@ from tilewright.contrib import graph_executor
 from tilewright.ir.errors import TilewrightError, TypeInferenceError
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.relay.type_infer import infer_expr
-from tilewright.topi.cpu.winograd import transform_weight
+from tilewright.topi.nn.winograd import transform_weight
 
 WINOGRAD = "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform"
 WEIGHT_TRANSFORM = "nn.contrib_conv2d_winograd_weight_transform"

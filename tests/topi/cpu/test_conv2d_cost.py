@@ -5,7 +5,7 @@ import pytest
 from tilewright.target import Target
 from tilewright.target.features import features
 from tilewright.topi.cpu import conv2d_cost
-from tilewright.topi.cpu.winograd_forms import winograd_form
+from tilewright.topi.nn.winograd_forms import winograd_form
 
 TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64", "llvm -mcpu=core-avx2 -num-cores=64"]
 

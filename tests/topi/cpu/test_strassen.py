@@ -9,8 +9,8 @@ from tests.topi.harness import compiled, random
 from tilewright import topi
 from tilewright.target import Target
 from tilewright.target.features import features
-from tilewright.topi.cpu import strassen
 from tilewright.topi.cpu.strassen import choose_strassen, dense_strassen, schedule_dense_strassen, strassen_blockings
+from tilewright.topi.nn import strassen
 from tilewright.topi.utils import InvalidShapeError
 
 TARGETS = ["llvm", "llvm -mcpu=skylake-avx512", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64"]
@@ -40,7 +40,7 @@ def check(found: np.ndarray, want: np.ndarray) -> None:
 
 
 def test_products_and_sums_make_a_product_of_blocks() -> None:
-    data, stored, forms = (np.array(m) for m in (strassen._DATA_FORMS, strassen._STORED, strassen._WEIGHT_FORMS))
+    data, stored, forms = (np.array(m) for m in (strassen._DATA_FORMS, strassen.STORED, strassen._WEIGHT_FORMS))
     weight = forms @ stored
     sums = np.array([strassen._sums(list(unit)) for unit in np.eye(7)]).T
     for i, j, k, n in itertools.product(range(2), repeat=4):

@@ -10,7 +10,8 @@ from tilewright import te, topi
 from tilewright.target import Target
 from tilewright.target.features import features
 from tilewright.topi.cpu import winograd
-from tilewright.topi.cpu.winograd_forms import Split, split_window
+from tilewright.topi.nn.winograd import convolve_tiles, transform_weight, winograd_weight_transform
+from tilewright.topi.nn.winograd_forms import Split, split_window
 from tilewright.topi.utils import InvalidShapeError
 
 TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64"]
@@ -44,7 +45,7 @@ def check(found: np.ndarray, want: np.ndarray, tile_size: int) -> None:
 def test_any_shape_agrees_with_the_convolution(shape: tuple, tile_size: int) -> None:
     n, ci, co, h, w, padding = shape
     x, weight = random(n, ci, h, w), random(co, ci, 3, 3)
-    transformed = winograd.transform_weight(pack_kernel(weight, 16, 16), tile_size)
+    transformed = transform_weight(pack_kernel(weight, 16, 16), tile_size)
     found = compiled(
         lambda a, b: winograd.conv2d_NCHWc_winograd(a, b, padding, tile_size),
         pack_channels(x, 16),
@@ -70,7 +71,7 @@ DILATED = [
 def test_dilation(shape: tuple, tile_size: int) -> None:
     n, ci, co, h, w, padding, dilation = shape
     x, weight, bias = random(n, ci, h, w), random(co, ci, 3, 3), random(co)
-    transformed = winograd.transform_weight(pack_kernel(weight, 16, 16), tile_size)
+    transformed = transform_weight(pack_kernel(weight, 16, 16), tile_size)
     want = pack_channels(convolution(x, weight, padding, dilation) + bias[:, None, None], 16)
     found = compiled(
         lambda a, k, b: winograd.conv2d_NCHWc_winograd(a, k, padding, tile_size, dilation) + b,
@@ -81,7 +82,7 @@ def test_dilation(shape: tuple, tile_size: int) -> None:
     )
     check(found, want, tile_size)
     sides, steps = (p if isinstance(p, tuple) else (p,) * k for p, k in ((padding, 4), (dilation, 2)))
-    meant = winograd.convolve_tiles(pack_channels(x, 16), transformed, sides, tile_size, steps)
+    meant = convolve_tiles(pack_channels(x, 16), transformed, sides, tile_size, steps)
     check(meant + bias.reshape(1, co // 16, 1, 1, 16), want, tile_size)
 
 
@@ -105,7 +106,7 @@ WINDOWS = [
 def test_any_window_agrees_with_the_convolution(shape: tuple, tile_size: int) -> None:
     n, h, w, window, padding, dilation = shape
     x, weight, bias = random(n, 32, h, w), random(48, 32, *window), random(48)
-    transformed = winograd.transform_weight(pack_kernel(weight, 16, 16), tile_size)
+    transformed = transform_weight(pack_kernel(weight, 16, 16), tile_size)
     want = pack_channels(convolution(x, weight, padding, dilation) + bias[:, None, None], 16)
     found = compiled(
         lambda a, k, b: winograd.conv2d_NCHWc_winograd(a, k, padding, tile_size, dilation, window) + b,
@@ -116,7 +117,7 @@ def test_any_window_agrees_with_the_convolution(shape: tuple, tile_size: int) ->
     )
     check(found, want, tile_size)
     sides, steps = (p if isinstance(p, tuple) else (p,) * k for p, k in ((padding, 4), (dilation, 2)))
-    meant = winograd.convolve_tiles(pack_channels(x, 16), transformed, sides, tile_size, steps, window)
+    meant = convolve_tiles(pack_channels(x, 16), transformed, sides, tile_size, steps, window)
     check(meant + bias.reshape(1, 3, 1, 1, 16), want, tile_size)
 
 
@@ -140,7 +141,7 @@ def test_groups_of_channels(shape: tuple, tile_size: int) -> None:
     exact = torch.tensor(x, dtype=torch.float64), torch.tensor(weight, dtype=torch.float64)
     plain = F.conv2d(*exact, padding=sides, dilation=dilation, groups=groups).numpy() + bias[:, None, None]
     want = pack_channels(plain, 16)
-    transformed = winograd.transform_weight(pack_kernel(weight, 16, 16), tile_size)
+    transformed = transform_weight(pack_kernel(weight, 16, 16), tile_size)
     rows = bias.reshape(1, -1, 1, 1, 16)
     found = compiled(
         lambda a, k, b: winograd.conv2d_NCHWc_winograd(a, k, padding, tile_size, dilation, window, groups) + b,
@@ -148,7 +149,7 @@ def test_groups_of_channels(shape: tuple, tile_size: int) -> None:
     )  # fmt: skip
     check(found, want, tile_size)
     steps = dilation if isinstance(dilation, tuple) else (dilation, dilation)
-    meant = winograd.convolve_tiles(pack_channels(x, 16), transformed, padding, tile_size, steps, window, groups)
+    meant = convolve_tiles(pack_channels(x, 16), transformed, padding, tile_size, steps, window, groups)
     check(meant + rows, want, tile_size)
 
 
@@ -157,10 +158,10 @@ def test_groups_of_channels(shape: tuple, tile_size: int) -> None:
 def test_weights_of_any_window_are_transformed_alike(window: tuple, tile_size: int) -> None:
     weight = pack_kernel(random(32, 32, *window), 16, 16)
     found = compiled(
-        lambda a: winograd.winograd_weight_transform(a, tile_size), weight,
+        lambda a: winograd_weight_transform(a, tile_size), weight,
         schedule=winograd.schedule_winograd_weight_transform,
     )  # fmt: skip
-    np.testing.assert_allclose(found, winograd.transform_weight(weight, tile_size), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found, transform_weight(weight, tile_size), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -186,7 +187,7 @@ def test_bias_residual_and_relu_run_on_each_tile(target: str, tile_size: int) ->
     found = compiled(
         lambda a, k, b, r: topi.nn.relu(winograd.conv2d_NCHWc_winograd(a, k, 1, tile_size) + b + r),
         pack_channels(x, lanes),
-        winograd.transform_weight(pack_kernel(weight, lanes, lanes), tile_size),
+        transform_weight(pack_kernel(weight, lanes, lanes), tile_size),
         bias.reshape(1, 32 // lanes, 1, 1, lanes),
         pack_channels(other, lanes),
         schedule=winograd.schedule_conv2d_NCHWc_winograd,
@@ -199,16 +200,16 @@ def test_bias_residual_and_relu_run_on_each_tile(target: str, tile_size: int) ->
 @pytest.mark.parametrize("tile_size", [2, 4, 6])
 def test_the_numpy_meaning_agrees_with_the_convolution(tile_size: int) -> None:
     x, weight = random(2, 32, 7, 10), random(48, 32, 3, 3)
-    transformed = winograd.transform_weight(pack_kernel(weight, 16, 16), tile_size)
-    found = winograd.convolve_tiles(pack_channels(x, 16), transformed, (1, 0, 2, 1), tile_size)
+    transformed = transform_weight(pack_kernel(weight, 16, 16), tile_size)
+    found = convolve_tiles(pack_channels(x, 16), transformed, (1, 0, 2, 1), tile_size)
     check(found, pack_channels(convolution(x, weight, (1, 0, 2, 1)), 16), tile_size)
 
 
 @pytest.mark.parametrize("tile_size", [2, 4, 6])
 def test_weights_that_are_no_constants_are_transformed_alike(tile_size: int) -> None:
     weight = random(5, 3, 3, 3)
-    found = compiled(lambda a: winograd.winograd_weight_transform(a, tile_size), weight)
-    want = winograd.transform_weight(weight, tile_size)
+    found = compiled(lambda a: winograd_weight_transform(a, tile_size), weight)
+    want = transform_weight(weight, tile_size)
     assert found.shape == want.shape == (5, tile_size + 2, tile_size + 2, 3)
     np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)
 

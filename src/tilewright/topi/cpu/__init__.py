@@ -4,16 +4,15 @@ injective.py reduction.py softmax.py pooling.py extern.py   by kind of compute
 layer_norm.py         rows normalised in cache
 attention.py          scores, softmax and weighted sum of a few rows at a time
 conv2d.py             channel-packed convolution, the fast path (``conv2d_layouts`` chooses the layouts)
-conv2d_patches.py     its windows copied next to one another, where that pays
+conv2d_patches.py     windows copied next to one another, where that pays
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
-winograd.py           channel-packed convolution with fewer multiplications; winograd_forms.py has its matrices
+winograd.py           channel-packed convolution with fewer multiplications
 dense.py              dense, matmul, batch_matmul             tiling.py             the choice of register tiles
-strassen.py           dense with fewer multiplications        linear_forms.py       sums of the fast methods
+strassen.py           dense with fewer multiplications
 """
 
 from tilewright.topi.cpu.attention import attention, schedule_attention
 from tilewright.topi.cpu.conv2d import Conv2dLayouts, conv2d_layouts, conv2d_NCHWc, schedule_conv2d_NCHWc
-from tilewright.topi.cpu.conv2d_patches import conv2d_patches
 from tilewright.topi.cpu.conv2d_plain import (
     conv2d_nchw,
     group_conv2d_nchw,
@@ -61,7 +60,7 @@ from tilewright.topi.cpu.winograd import conv2d_NCHWc_winograd, schedule_conv2d_
 
 __all__ = [
     "Conv2dLayouts", "attention", "batch_matmul", "conv2d_NCHWc", "conv2d_NCHWc_winograd", "conv2d_layouts",
-    "conv2d_nchw", "conv2d_patches", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack",
+    "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack",
     "dense_strassen", "depthwise_conv2d_NCHWc", "group_conv2d_nchw", "layer_norm",
     "schedule_adaptive_pool", "schedule_attention", "schedule_batch_matmul", "schedule_broadcast",
     "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv2d_NCHWc", "schedule_conv2d_NCHWc_winograd",

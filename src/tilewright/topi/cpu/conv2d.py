@@ -11,17 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright import autotvm, te, tir
+from tilewright import autotvm, te
 from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity, SplitEntity
 from tilewright.ir import dtype as dt
-from tilewright.ir import prim_ops as ops
-from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.tir.analysis import conjuncts
 from tilewright.tir.expr import IterVar
 from tilewright.tir.visitor import stmt_vars
-from tilewright.topi import tag
+from tilewright.topi import nn
 from tilewright.topi.cpu.common import (
     PARALLEL_PRODUCTS,
     PREFETCH_STEPS,
@@ -49,10 +47,10 @@ from tilewright.topi.cpu.tiling import (
     steps_to_unroll,
     tile_cost,
 )
-from tilewright.topi.nn.conv import inside, output_extent, per_dim
-from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
+from tilewright.topi.nn.conv import per_dim
+from tilewright.topi.nn.conv2d import ADDED_LANES
+from tilewright.topi.utils import get_const_tuple
 
-_ADDED = "conv2d_NCHWc_added"  # the operations that add up lanes
 _MOST_VECTORS = 3  # of a block of channels
 _WORTH_MERGING = 0.97  # of the time: rows are merged below
 _ADDING_COST = 3.0  # vector multiply-adds that adding up takes, for a vector of results and each lane after the first
@@ -179,77 +177,19 @@ def conv2d_NCHWc(
     out_layout: str = "",
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """Convolution of data (n, C, h, w, c) with kernel (O, C / groups, kh, kw, c, o) to (n, O, oh, ow, o).
-
-    The number of groups follows from the channels: the data's C over the kernel's. Where the kernel's c is smaller than
-    the data's, a block holds several groups of c channels: results o see those of channels o // c * c + (0 ... c - 1).
-    A kernel (O, C / groups, kh, kw, c / 2, o, 2) has the weights of two inputs side by side: lanes sum those of either.
-    """
-    out_dtype = out_dtype or data.dtype
-    strides, dilation = per_dim(strides, 2), per_dim(dilation, 2)
-    n, in_chunks, h, w, in_block = get_const_tuple(data.shape)
-    out_chunks, group_chunks, kh, kw, steps, out_block, *pair = get_const_tuple(kernel.shape)
-    side = pair[0] if pair else 1  # inputs whose weights lie side by side
-    kernel_block = steps * side
-    groups = in_chunks // group_chunks
-    shared = kernel_block < in_block
-    matching = in_chunks % group_chunks == 0 and out_chunks % groups == 0 and in_block % kernel_block == 0
-    if not matching or (shared and (group_chunks, out_chunks, out_block) != (1, in_chunks, in_block)):
-        raise InvalidShapeError(
-            f"conv2d_NCHWc: data {get_const_tuple(data.shape)} and kernel {get_const_tuple(kernel.shape)} do not fit"
-        )
-    top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dilation[0] + 1, (kw - 1) * dilation[1] + 1))
-    oh = output_extent(h, kh, strides[0], dilation[0], top, bottom)
-    ow = output_extent(w, kw, strides[1], dilation[1], left, right)
-    ico, ici = te.reduce_axis((0, group_chunks), name="ic_outer"), te.reduce_axis((0, steps), name="ic_inner")
-    rh, rw = te.reduce_axis((0, kh), name="kh"), te.reduce_axis((0, kw), name="kw")
-    chunks_per_group = out_chunks // groups
-
-    def body(b: PrimExpr, oc: PrimExpr, y: PrimExpr, x: PrimExpr, o: PrimExpr) -> Any:
-        chunk = ico if groups == 1 else tir.indexdiv(oc, chunks_per_group) * group_chunks + ico
-        row = y * strides[0] + rh * dilation[0] - top
-        column = x * strides[1] + rw * dilation[1] - left
-        lane: PrimExpr = ici.var
-        if pair:
-            lane = ici * side + tir.indexmod(o, side)
-        elif shared:
-            lane = tir.indexdiv(o, kernel_block) * kernel_block + ici
-        lanes = (tir.indexdiv(o, side), tir.indexmod(o, side)) if pair else (o,)
-        value, weight = data(b, chunk, row, column, lane), kernel(oc, ico, rh, rw, ici, *lanes)
-        where = inside((row, column), (h, w), (top, left), (bottom, right))
-        return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[ico, rh, rw, ici], where=where)
-
-    out = te.compute((n, out_chunks, oh, ow, out_block * side), body, name="conv2d_NCHWc", tag="conv2d_NCHWc")
-    _define_config(cfg, out, chunks_per_group, data, kernel, strides)
-    return _added_up(out, side)
+    """``topi.nn.conv2d_NCHWc``: data (n, C, h, w, c), kernel (O, C / groups, kh, kw, c, o)."""
+    out = nn.conv2d_NCHWc(data, kernel, strides, padding, dilation, layout, out_layout, out_dtype)
+    _define_config(cfg, out, data, kernel, per_dim(strides, 2))
+    return out
 
 
-def _added_up(sums: te.Tensor, side: int) -> te.Tensor:
-    """The sums of each ``side`` lanes side by side, those of two at a time."""
-    while side > 1:
-        wide, side = sums, side // 2
-        *outer, lanes = get_const_tuple(wide.shape)
-
-        def added(*index: PrimExpr, wide: te.Tensor = wide) -> PrimExpr:
-            *position, o = index
-            return wide(*position, o * 2) + wide(*position, o * 2 + 1)
-
-        sums = te.compute((*outer, lanes // 2), added, name=_ADDED, tag=tag.INJECTIVE)
-    return sums
-
-
-def _define_config(
-    cfg: ConfigSpace,
-    out: te.Tensor,
-    chunks_per_group: int,
-    data: te.Tensor,
-    kernel: te.Tensor,
-    strides: Any,
-) -> None:
+def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te.Tensor, strides: Any) -> None:
     """Open the choices of the tile and of the loop order; the fallback takes them from the model in ``tiling``."""
     cpu = features()
-    _, out_chunks, oh, ow, out_block = get_const_tuple(out.shape)
+    _, _, oh, ow, _ = get_const_tuple(out.shape)
     _, in_chunks, *_, in_block = get_const_tuple(data.shape)
+    out_chunks, group_chunks, _, _, each, out_block, *pair = get_const_tuple(kernel.shape)
+    chunks_per_group = out_chunks // (in_chunks // group_chunks)
     if not all(isinstance(d, int) for d in (oh, ow)):
         oh, ow = 1, 1
     cfg.define_split("tile_oc", max(out_chunks, 1), num_outputs=2, max_factor=8)
@@ -257,8 +197,7 @@ def _define_config(
     cfg.define_knob("channels_outer", [True, False])
     if cfg.is_fallback:
         lanes = cpu.lanes(_bits(out.dtype))
-        tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), out_block, lanes)
-        each = get_const_tuple(kernel.shape)[4]
+        tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), math.prod((out_block, *pair)), lanes)
         if kernel.ndim == 6 and each < in_block:
             # All weights of a position stay in registers, and so do its data and one choice of their lanes.
             most = max(1, cpu.vector_registers - each - 2)
@@ -361,7 +300,7 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     s = create_schedule(tensors)
     anchor = find_anchor(tensors, lambda op: op.tag == "conv2d_NCHWc")
     assert anchor is not None
-    added = [op for op in operations(tensors) if op.name == _ADDED]  # the last one first
+    added = [op for op in operations(tensors) if op.name == ADDED_LANES]  # the last one first
     last, result = tensors[0].op, added[0] if added else anchor
     follows = last is anchor or same_shape(last, result)
     halves = [op for op in added[1:] if follows]

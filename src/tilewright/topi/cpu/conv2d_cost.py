@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.topi.cpu.tiling import choose_channel_tile, divisors_up_to, step_registers, tile_cost, tile_rate
-from tilewright.topi.cpu.winograd_forms import Form, winograd_form
+from tilewright.topi.nn.winograd_forms import Form, winograd_form, winograd_tiles
+from tilewright.topi.utils import rounded
 
 # Measured: bytes that come during a multiply-add from the last-level cache; and inside of whole networks, from memory.
 # Multiply-adds per register of Winograd's weights, which are read once, below which they are late. The work of both of
@@ -79,13 +80,6 @@ class _Work:
     def input_bytes(self, tiles: int) -> int:
         """Of so many transformed input tiles, those of one group."""
         return self.positions * self.in_channels * tiles * 4
-
-
-def winograd_tiles(form: Form, out: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> tuple[int, int]:
-    """Tiles along the height and the width of results ``out``, or of one of the grids that a dilation makes of them."""
-    grid = (-(-extent // step) for extent, step in zip(out, dilation, strict=True))
-    height, width = (-(-extent // results) for extent, results in zip(grid, form.results, strict=True))
-    return height, width
 
 
 def winograd_blockings(
@@ -222,13 +216,6 @@ def choose_winograd_tile(
     return best if best is not None and costs[best] * _CLEAR_GAIN < direct else None
 
 
-def share_inside(extent: int, out: int, kernel: int, stride: int = 1, dilation: int = 1, before: int = 0) -> float:
-    """Along one dimension, the share of all elements of all windows that are not padding."""
-    starts = range(-before, out * stride - before, stride)
-    inside = sum(0 <= start + k * dilation < extent for start in starts for k in range(kernel))
-    return inside / (kernel * out) if kernel * out else 1.0
-
-
 def direct_cost(
     cpu: CpuFeatures, channels: tuple[int, int, int], out: tuple[int, int], window: int, inside: float = 1.0
 ) -> float:
@@ -249,8 +236,3 @@ def direct_cost(
     products = batch * work * out[0] * out[1] * inside * tile_cost(out[1], tile)
     memory = work * lanes * 4 / _MEMORY_BYTES
     return max(products, memory) + _DIRECT_OVERLAP_LOSS * min(products, memory)
-
-
-def rounded(extent: int, step: int) -> int:
-    """``extent`` rounded up to a multiple of ``step``."""
-    return -(-extent // step) * step

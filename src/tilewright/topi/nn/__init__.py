@@ -11,10 +11,12 @@ from tilewright.topi.nn.conv2d import (
     conv2d,
     conv2d_hwcn,
     conv2d_nchw,
+    conv2d_NCHWc,
     conv2d_nhwc,
     group_conv2d_nchw,
     group_conv2d_nhwc,
 )  # fmt: skip
+from tilewright.topi.nn.conv2d_patches import conv2d_patches
 from tilewright.topi.nn.conv2d_transpose import (
     conv1d_transpose_ncw,
     conv2d_transpose_nchw,
@@ -65,9 +67,11 @@ __all__ = [
     "conv1d_nwc",
     "conv1d_transpose_ncw",
     "conv2d",
+    "conv2d_NCHWc",
     "conv2d_hwcn",
     "conv2d_nchw",
     "conv2d_nhwc",
+    "conv2d_patches",
     "conv2d_transpose_nchw",
     "conv3d_ncdhw",
     "conv3d_ndhwc",

@@ -28,6 +28,13 @@ def output_extent(extent: Any, kernel: Any, stride: Any, dilation: Any, before: 
     return simplify(tir.indexdiv(ops.as_expr(extent + before + after - span), stride) + 1)
 
 
+def share_inside(extent: int, out: int, kernel: int, stride: int = 1, dilation: int = 1, before: int = 0) -> float:
+    """Along one dimension, the share of all elements of all windows that are not padding."""
+    starts = range(-before, out * stride - before, stride)
+    inside = sum(0 <= start + k * dilation < extent for start in starts for k in range(kernel))
+    return inside / (kernel * out) if kernel * out else 1.0
+
+
 def pad_spatial(
     data: te.Tensor, axes: Sequence[int], before: Sequence[Any], after: Sequence[Any], name: str = "pad_temp"
 ) -> te.Tensor:

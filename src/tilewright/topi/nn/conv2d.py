@@ -1,12 +1,17 @@
-"""Two-dimensional convolution in the unpacked layouts."""
+"""Two-dimensional convolution in the unpacked layouts, and of packed channels."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from tilewright import te
-from tilewright.topi.nn.conv import conv
-from tilewright.topi.utils import InvalidShapeError, get_pad_tuple
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi import tag
+from tilewright.topi.nn.conv import conv, inside, output_extent, per_dim
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_pad_tuple
+
+ADDED_LANES = "conv2d_NCHWc_added"  # the operations of conv2d_NCHWc that add up lanes
 
 
 def _spatial(kernel: te.Tensor, layout: str) -> tuple[Any, Any]:
@@ -77,3 +82,71 @@ def group_conv2d_nhwc(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding:
     pads = dilated_padding(padding, Filter, "HWIO", dilation)
     return conv(Input, Filter, stride, pads, dilation, groups, "NHWC", "HWIO", out_dtype or Input.dtype,
                 "group_conv2d_nhwc", "group_conv2d_nhwc")  # fmt: skip
+
+
+def conv2d_NCHWc(
+    data: te.Tensor,
+    kernel: te.Tensor,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    layout: str = "",
+    out_layout: str = "",
+    out_dtype: str | None = None,
+) -> te.Tensor:
+    """Convolution of data (n, C, h, w, c) with kernel (O, C / groups, kh, kw, c, o) to (n, O, oh, ow, o).
+
+    The number of groups follows from the channels: the data's C over the kernel's. Where the kernel's c is smaller than
+    the data's, a block holds several groups of c channels: results o see those of channels o // c * c + (0 ... c - 1).
+    A kernel (O, C / groups, kh, kw, c / 2, o, 2) has the weights of two inputs side by side: lanes sum those of either.
+    """
+    out_dtype = out_dtype or data.dtype
+    strides, dilation = per_dim(strides, 2), per_dim(dilation, 2)
+    n, in_chunks, h, w, in_block = get_const_tuple(data.shape)
+    out_chunks, group_chunks, kh, kw, steps, out_block, *pair = get_const_tuple(kernel.shape)
+    side = pair[0] if pair else 1  # inputs whose weights lie side by side
+    kernel_block = steps * side
+    groups = in_chunks // group_chunks
+    shared = kernel_block < in_block
+    matching = in_chunks % group_chunks == 0 and out_chunks % groups == 0 and in_block % kernel_block == 0
+    if not matching or (shared and (group_chunks, out_chunks, out_block) != (1, in_chunks, in_block)):
+        raise InvalidShapeError(
+            f"conv2d_NCHWc: data {get_const_tuple(data.shape)} and kernel {get_const_tuple(kernel.shape)} do not fit"
+        )
+    top, left, bottom, right = get_pad_tuple(padding, ((kh - 1) * dilation[0] + 1, (kw - 1) * dilation[1] + 1))
+    oh = output_extent(h, kh, strides[0], dilation[0], top, bottom)
+    ow = output_extent(w, kw, strides[1], dilation[1], left, right)
+    ico, ici = te.reduce_axis((0, group_chunks), name="ic_outer"), te.reduce_axis((0, steps), name="ic_inner")
+    rh, rw = te.reduce_axis((0, kh), name="kh"), te.reduce_axis((0, kw), name="kw")
+    chunks_per_group = out_chunks // groups
+
+    def body(b: PrimExpr, oc: PrimExpr, y: PrimExpr, x: PrimExpr, o: PrimExpr) -> Any:
+        chunk = ico if groups == 1 else tir.indexdiv(oc, chunks_per_group) * group_chunks + ico
+        row = y * strides[0] + rh * dilation[0] - top
+        column = x * strides[1] + rw * dilation[1] - left
+        lane: PrimExpr = ici.var
+        if pair:
+            lane = ici * side + tir.indexmod(o, side)
+        elif shared:
+            lane = tir.indexdiv(o, kernel_block) * kernel_block + ici
+        lanes = (tir.indexdiv(o, side), tir.indexmod(o, side)) if pair else (o,)
+        value, weight = data(b, chunk, row, column, lane), kernel(oc, ico, rh, rw, ici, *lanes)
+        where = inside((row, column), (h, w), (top, left), (bottom, right))
+        return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[ico, rh, rw, ici], where=where)
+
+    out = te.compute((n, out_chunks, oh, ow, out_block * side), body, name="conv2d_NCHWc", tag="conv2d_NCHWc")
+    return _added_up(out, side)
+
+
+def _added_up(sums: te.Tensor, side: int) -> te.Tensor:
+    """The sums of each ``side`` lanes side by side, those of two at a time."""
+    while side > 1:
+        wide, side = sums, side // 2
+        *outer, lanes = get_const_tuple(wide.shape)
+
+        def added(*index: PrimExpr, wide: te.Tensor = wide) -> PrimExpr:
+            *position, o = index
+            return wide(*position, o * 2) + wide(*position, o * 2 + 1)
+
+        sums = te.compute((*outer, lanes // 2), added, name=ADDED_LANES, tag=tag.INJECTIVE)
+    return sums

@@ -157,7 +157,7 @@ class PatchesAttrs(Attrs):
 
 
 class ContribConv2DPatches(OpDef):
-    """The windows of a packed image, as ``topi.cpu.conv2d_patches`` lays them out; only inside of kernels."""
+    """The windows of a packed image, as ``topi.nn.conv2d_patches`` lays them out; only inside of kernels."""
 
     name = "nn.contrib_conv2d_patches"
     inputs = ("data",)
@@ -196,7 +196,7 @@ class ContribConv2DPatches(OpDef):
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """What the convolution's schedule copies first."""
-        return [topi.cpu.conv2d_patches(inputs[0], *_windows(attrs), int(attrs.rows))]
+        return [topi.nn.conv2d_patches(inputs[0], *_windows(attrs), int(attrs.rows))]
 
 
 def _windows(attrs: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

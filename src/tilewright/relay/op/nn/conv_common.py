@@ -27,7 +27,7 @@ from tilewright.relay.type_infer.describe import describe_dim, describe_shape
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.tir.layout import Layout, bijective_layout
 from tilewright.tir.layout import layout as parse_layout
-from tilewright.topi.cpu.conv2d_cost import share_inside
+from tilewright.topi.nn.conv import share_inside
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 

@@ -28,6 +28,7 @@ from tilewright.relay.type_infer.describe import describe_shape
 from tilewright.target.target import Target
 from tilewright.tir.layout import Layout, layout
 from tilewright.topi.cpu import strassen
+from tilewright.topi.nn import strassen as nn_strassen
 
 OPTION = "relay.dense.strassen"
 
@@ -69,12 +70,12 @@ class ContribDenseStrassenWeightTransform(OpDef):
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """When the weight is no constant."""
-        return [strassen.strassen_weight_transform(inputs[0], int(attrs.block), int(attrs.chunk))]
+        return [nn_strassen.strassen_weight_transform(inputs[0], int(attrs.block), int(attrs.chunk))]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """In double precision, rounded once."""
-        return [strassen.transform_weight(inputs[0], int(attrs.block), int(attrs.chunk))]
+        return [nn_strassen.transform_weight(inputs[0], int(attrs.block), int(attrs.chunk))]
 
 
 class ContribDenseStrassen(OpDef):
@@ -120,7 +121,7 @@ class ContribDenseStrassen(OpDef):
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """The product in double precision, by way of the weight before its transform."""
-        return [strassen.multiply(*inputs)]
+        return [nn_strassen.multiply(*inputs)]
 
 
 def contrib_dense_strassen_weight_transform(weight: RelayExpr, block: int, chunk: int) -> Call:

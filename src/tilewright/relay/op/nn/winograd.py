@@ -31,7 +31,8 @@ from tilewright.target.target import Target
 from tilewright.tir.layout import Layout, layout
 from tilewright.topi.cpu import winograd
 from tilewright.topi.cpu.conv2d_cost import choose_winograd_tile
-from tilewright.topi.cpu.winograd_forms import TILE_SIZES, Form, winograd_form
+from tilewright.topi.nn import winograd as nn_winograd
+from tilewright.topi.nn.winograd_forms import TILE_SIZES, Form, winograd_form
 
 OPTION = "relay.conv2d.winograd"
 _TILE_SIZES = {"off": (), "2": (2,), "4": (2, 4), "6": (2, 4, 6)}
@@ -99,12 +100,12 @@ class ContribConv2DWinogradWeightTransform(OpDef):
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """Of weights in any layout."""
-        return [winograd.winograd_weight_transform(inputs[0], int(attrs.tile_size))]
+        return [nn_winograd.winograd_weight_transform(inputs[0], int(attrs.tile_size))]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """In double precision, rounded once."""
-        return [winograd.transform_weight(inputs[0], int(attrs.tile_size))]
+        return [nn_winograd.transform_weight(inputs[0], int(attrs.tile_size))]
 
 
 def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
@@ -167,7 +168,7 @@ class ContribConv2DWinogradNCHWc(OpDef):
         """By its definition, all tiles at once."""
         padding, dilation = padding_of(attrs.padding, 2), ints(attrs.dilation)
         more = dilation, attrs.window, int(attrs.groups)
-        return [winograd.convolve_tiles(inputs[0], inputs[1], padding, int(attrs.tile_size), *more)]
+        return [nn_winograd.convolve_tiles(inputs[0], inputs[1], padding, int(attrs.tile_size), *more)]
 
 
 def contrib_conv2d_winograd_weight_transform(weight: RelayExpr, tile_size: int) -> Call:

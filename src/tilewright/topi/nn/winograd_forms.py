@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tilewright.topi.cpu.linear_forms import Matrix
+from tilewright.topi.nn.linear_forms import Matrix
 
 # For a number of inputs: B^T; and of all points but infinity, which comes last, the value and what G multiplies its
 # row with.
@@ -129,3 +129,10 @@ def winograd_form(window: tuple[int, int], tile_size: int) -> Form:
     Along a dimension of one tap there is nothing to gain, and tiles have one row or column.
     """
     return Form(split_window(window[0], tile_size), split_window(window[1], tile_size))
+
+
+def winograd_tiles(form: Form, out: tuple[int, int], dilation: tuple[int, int] = (1, 1)) -> tuple[int, int]:
+    """Tiles along the height and the width of results ``out``, or of one of the grids that a dilation makes of them."""
+    grid = (-(-extent // step) for extent, step in zip(out, dilation, strict=True))
+    height, width = (-(-extent // results) for extent, results in zip(grid, form.results, strict=True))
+    return height, width
