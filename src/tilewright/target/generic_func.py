@@ -71,7 +71,7 @@ class GenericFunc:
         if callable(key):
             key, func = (func if not callable(func) else None), key
         keys = key_list if key is None else key
-        chosen = [keys] if isinstance(keys, str) else list(keys or ())  # type: ignore[arg-type]
+        chosen = [keys] if isinstance(keys, str) else list(keys or ())
         if not chosen:
             raise TilewrightError(f"{self.name}: say for which target key the implementation is, such as 'cuda'")
         replace = next((flag for flag in (override, allow_override) if flag is not None), self.replaceable)
