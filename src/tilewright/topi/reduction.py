@@ -69,12 +69,16 @@ def prod(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor
 
 
 # te's own reducers start at the largest and smallest finite numbers, above which infinities would be lost.
-_max = te.comm_reducer(ops.maximum, lambda dtype: _infinite(dtype, -math.inf, tir.min_value), name="max")
-_min = te.comm_reducer(ops.minimum, lambda dtype: _infinite(dtype, math.inf, tir.max_value), name="min")
+def _lowest(dtype: str) -> PrimExpr:
+    return ops.const(-math.inf, dtype) if dt.is_float(dtype) else tir.min_value(dtype)
 
 
-def _infinite(dtype: str, infinity: float, limit: Callable[[str], PrimExpr]) -> PrimExpr:
-    return ops.const(infinity, dtype) if dt.is_float(dtype) else limit(dtype)
+def _highest(dtype: str) -> PrimExpr:
+    return ops.const(math.inf, dtype) if dt.is_float(dtype) else tir.max_value(dtype)
+
+
+_max = te.comm_reducer(ops.maximum, _lowest, name="max")
+_min = te.comm_reducer(ops.minimum, _highest, name="min")
 
 
 def max(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
@@ -102,10 +106,12 @@ def any(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
 
 
 def mean(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """Arithmetic mean over ``axis``; integers truncate."""
+    """Arithmetic mean over ``axis``; integers truncate, and the mean of none is 0."""
     count: Any = 1
     for k in get_real_axis(data.ndim, axis):
         count = count * data.shape[k]
+    if not dt.is_float(data.dtype) and ops.is_const_int(ops.as_expr(count), 0):
+        count = 1
     return divide(sum(data, axis, keepdims), ops.cast(data.dtype, ops.as_expr(count)))
 
 
@@ -132,19 +138,25 @@ def collapse_sum(data: te.Tensor, target_shape: Sequence[Any]) -> te.Tensor:
 def _arg_reduce(
     data: te.Tensor, axis: Any, keepdims: bool, select_last_index: bool, is_max: bool, name: str
 ) -> te.Tensor:
-    """Index of the extreme element (the first such, or the last), flat over the reduced axes when there are several."""
+    """Index of the extreme element (the first such, or the last), flat over the reduced axes when there are several.
+
+    NaN is more extreme than any number, as in numpy.
+    """
 
     def combine(lhs: Any, rhs: Any) -> tuple[PrimExpr, PrimExpr]:
         better = lhs[1] > rhs[1] if is_max else lhs[1] < rhs[1]
+        same = lhs[1].equal(rhs[1])
+        if dt.is_float(lhs[1].dtype):
+            nan, other_nan = tir.isnan(lhs[1]), tir.isnan(rhs[1])
+            better, same = tir.any(better, tir.all(nan, tir.Not(other_nan))), tir.any(same, tir.all(nan, other_nan))
         earlier = lhs[0] > rhs[0] if select_last_index else lhs[0] < rhs[0]
         # The identity's index of -1 must lose against a real element of the same value.
         real = tir.any(ops.less(rhs[0], 0), tir.all(lhs[0] >= 0, earlier))
-        keep = tir.any(better, tir.all(lhs[1].equal(rhs[1]), real))
+        keep = tir.any(better, tir.all(same, real))
         return tir.Select(keep, lhs[0], rhs[0]), tir.Select(keep, lhs[1], rhs[1])
 
     def identity(index_dtype: str, dtype: str) -> tuple[PrimExpr, PrimExpr]:
-        extreme = tir.min_value(dtype) if is_max else tir.max_value(dtype)
-        return ops.const(-1, index_dtype), extreme
+        return ops.const(-1, index_dtype), _lowest(dtype) if is_max else _highest(dtype)
 
     reducer = te.comm_reducer(combine, identity, name=name)
     axes = get_real_axis(data.ndim, axis)

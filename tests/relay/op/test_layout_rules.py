@@ -143,3 +143,43 @@ def transforms(name: str, how: str = "llvm -mcpu=core-avx2") -> int:
 )  # fmt: skip
 def test_the_packed_layout_is_carried_from_the_first_convolution_to_the_last(name: str) -> None:
     assert transforms(name) <= 2
+
+
+def rows(x: Any) -> Any:
+    """A layout of rank 3, N C W, and the same shape."""
+    return relay.image.resize1d(x, (8,), method="linear")
+
+
+def planes(x: Any) -> Any:
+    return relay.nn.max_pool2d(x, (3, 3), padding=(1, 1))
+
+
+def volumes(x: Any) -> Any:
+    return relay.nn.avg_pool3d(x, (3, 3, 3), padding=(1, 1, 1))
+
+
+RANKS: dict[str, Callable[[Any, int], Any]] = {
+    "packed to rank 3": lambda x, axis: rows(relay.mean(conv(x), axis)),
+    "and added": lambda x, axis: conv(relay.add(conv(x), rows(relay.max(conv(x), 0)))),
+    "both added": lambda x, axis: relay.add(relay.sum(conv(x), axis), rows(relay.sum(x, axis))),
+    "5 to 4": lambda x, axis: planes(relay.mean(volumes(relay.expand_dims(x, 2)), axis)),
+    "5 to 4 to 5": lambda x, axis: relay.add(
+        volumes(relay.stack([x], 0)), planes(relay.sum(volumes(relay.stack([x], 0)), 0))
+    ),
+    "5 to 3": lambda x, axis: rows(relay.mean(volumes(relay.expand_dims(x, 2)), (axis, 4))),
+    "4 to 5": lambda x, axis: volumes(relay.expand_dims(conv(x), axis)),
+    "5 to 4 packed": lambda x, axis: conv(relay.min(volumes(relay.stack([x, x], axis)), axis)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, 3])
+@pytest.mark.parametrize("name", RANKS)
+def test_names_of_dimensions_do_not_outlive_a_change_of_rank(name: str, axis: int) -> None:
+    """C D H W is N C H W to what reads a sum over the batch."""
+    x = relay.var("x", shape=X.shape)
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x], RANKS[name](x, axis))))
+    for how in ("llvm -mcpu=core-avx2", "NHWC"):
+        with tvm.transform.PassContext(opt_level=3, config={"relay.conv2d.winograd": "off"}), tvm.target.Target("llvm"):
+            convert = relay.transform.ConvertLayout({"nn.conv2d": [how, "default"]})
+            after = (convert if how == "NHWC" else relay.transform.AlterOpLayout())(mod)
+        np.testing.assert_allclose(run(relay.transform.InferType()(after)), run(mod), rtol=1e-3, atol=1e-4)

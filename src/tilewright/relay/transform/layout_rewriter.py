@@ -68,6 +68,7 @@ class LayoutRewriter(ExprMutator):
         states = [s for arg in expr.args for s in self._states(arg)]
         before = infer(expr.attrs, [], [s.old_layout for s in states], types)
         old_in = before.input_layouts
+        states = [self._renamed(s, old) for s, old in zip(states, old_in, strict=True)]
         new_in = [s.new_layout if s.new_layout else old for s, old in zip(states, old_in, strict=True)]
         values = iter([s.value for s in states])
         args = [self._rebuild_argument(arg, values) for arg in expr.args]
@@ -110,6 +111,17 @@ class LayoutRewriter(ExprMutator):
         if isinstance(type_, TupleType):
             return [_Alternated(TupleGetItem(new, i), UNDEFINED, UNDEFINED) for i in range(len(type_.fields))]
         return [_Alternated(new, UNDEFINED, UNDEFINED)]
+
+    def _renamed(self, state: _Alternated, old: Layout) -> _Alternated:
+        """The state as an operator sees it that names the dimensions by ``old``.
+
+        What is C D H W to a mean over the batch is N C H W to the next operator: the letters of one say nothing to the
+        other, which gets the value as it was.
+        """
+        if not state.old_layout or not old or not (state.old_layout.is_primal and old.is_primal):
+            return state
+        names = old.sub_layout(old.ndim - state.old_layout.ndim, state.old_layout.ndim)
+        return state if names is state.old_layout else _Alternated(self._realize(state), names, names)
 
     def _rebuild_argument(self, arg: RelayExpr, values: Any) -> RelayExpr:
         if isinstance(arg.checked_type, TupleType):

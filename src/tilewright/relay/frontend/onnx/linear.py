@@ -61,10 +61,11 @@ def matmul(ctx: NodeContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
     if len(shape_a) == 1:
         out = matmul(ctx, relay_op.expand_dims(a, axis=0), b)
         return relay_op.squeeze(out, axis=[-2])
+    if 0 in (*shape_a, *shape_b):  # the result has no elements, or each is a sum of none
+        batch = np.broadcast_shapes(tuple(shape_a[:-2]), tuple(shape_b[:-2]))
+        return relay_op.zeros((*batch, shape_a[-2], shape_b[-1]), ctx.dtype(a))
     if len(shape_b) == 2:
         rows = relay_op.reshape(a, newshape=(-1, shape_a[-1])) if len(shape_a) > 2 else a
-        if 0 in shape_a:
-            rows = relay_op.reshape(a, newshape=(int(np.prod(shape_a[:-1])), shape_a[-1]))
         out = relay_op.nn.dense(rows, relay_op.transpose(b, axes=(1, 0)), units=shape_b[1])
         if len(shape_a) > 2:
             out = relay_op.reshape(out, newshape=(*shape_a[:-1], shape_b[1]))
@@ -78,7 +79,7 @@ def _batch_matmul(
     batch = np.broadcast_shapes(tuple(shape_a[:-2]), tuple(shape_b[:-2]))
 
     def flatten(x: RelayExpr, shape: Sequence[int]) -> RelayExpr:
-        if len(shape) > 1 and tuple(shape[:-2]) != batch and int(np.prod(shape[:-2])) != 1:
+        if tuple(shape[:-2]) != batch and int(np.prod(shape[:-2])) != 1:
             x = relay_op.broadcast_to(x, (*batch, *shape[-2:]))
             shape = (*batch, *shape[-2:])
         count = int(np.prod(shape[:-2], dtype=np.int64))
@@ -159,8 +160,26 @@ def _einsum_one(data: RelayExpr, term: str, out: str) -> RelayExpr:
     return relay_op.transpose(data, axes=[kept.index(c) for c in out])
 
 
+def _without_ones(
+    ctx: NodeContext, data: RelayExpr, term: str, other: RelayExpr, other_term: str
+) -> tuple[RelayExpr, str]:
+    """``data`` without the axes that are broadcast to those of ``other``: of one element, where ``other`` has more."""
+    extents = dict(zip(other_term, ctx.shape(typed(other)), strict=True))
+    ones = []
+    for i, (letter, extent) in enumerate(zip(term, ctx.shape(typed(data)), strict=True)):
+        wanted = extents.get(letter, extent)
+        if 1 not in (extent, wanted) and extent != wanted:
+            ctx.fail(f"index {letter!r} stands for the extents {extent} and {wanted}")
+        if extent == 1 != wanted:
+            ones.append(i)
+    if not ones:
+        return data, term
+    return relay_op.squeeze(data, axis=ones), "".join(c for i, c in enumerate(term) if i not in ones)
+
+
 def _einsum_two(ctx: NodeContext, a: RelayExpr, a_term: str, b: RelayExpr, b_term: str, out: str) -> RelayExpr:
     """As a batched matrix product: batch, free on the left, free on the right, summed."""
+    (a, a_term), (b, b_term) = _without_ones(ctx, a, a_term, b, b_term), _without_ones(ctx, b, b_term, a, a_term)
     for index, (term, other) in enumerate(((a_term, b_term), (b_term, a_term))):
         alone = [i for i, c in enumerate(term) if c not in other and c not in out]
         if alone:
@@ -175,6 +194,9 @@ def _einsum_two(ctx: NodeContext, a: RelayExpr, a_term: str, b: RelayExpr, b_ter
     free_a = [c for c in a_term if c not in b_term]
     free_b = [c for c in b_term if c not in a_term]
     size = dict(zip(a_term, ctx.shape(typed(a)), strict=True)) | dict(zip(b_term, ctx.shape(typed(b)), strict=True))
+
+    if 0 in size.values():  # the result has no elements, or each is a sum of none
+        return relay_op.zeros([size[c] for c in out], ctx.dtype(a))
 
     def count(letters: Sequence[str]) -> int:
         return int(np.prod([size[c] for c in letters], dtype=np.int64))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tilewright.ir import dtype as dt
@@ -30,6 +31,15 @@ def convert_instance_norm(ctx: NodeContext) -> RelayExpr:
     )
 
 
+def _one_row(ctx: NodeContext, value: RelayExpr | None, extent: int) -> RelayExpr | None:
+    """``value`` as a vector for the last dimension, or None where it varies along others."""
+    shape = () if value is None else ctx.shape(value)
+    if value is None or math.prod(shape[:-1]) != 1:
+        return None
+    row = value if len(shape) == 1 else relay_op.reshape(value, newshape=(math.prod(shape),))
+    return row if shape and shape[-1] == extent else relay_op.broadcast_to(row, (extent,))
+
+
 @converter("LayerNormalization")
 def convert_layer_norm(ctx: NodeContext) -> Any:
     """Normalization over the trailing axes from ``axis`` on."""
@@ -38,11 +48,11 @@ def convert_layer_norm(ctx: NodeContext) -> Any:
     axis = ctx.normalize_axis(ctx.attr("axis", -1), rank)
     epsilon = ctx.attr("epsilon", 1e-5)
     dtype = ctx.dtype(data)
-    if axis == rank - 1 and ctx.num_outputs == 1:
-        bias = ctx.optional(2)
-        if bias is None:
-            bias = relay_op.zeros(ctx.shape(ctx.input(1)), dtype)
-        return relay_op.nn.layer_norm(data, ctx.input(1), bias, axis=-1, epsilon=epsilon)
+    extent = ctx.shape(data)[-1]
+    scale = _one_row(ctx, ctx.input(1), extent)
+    bias = _one_row(ctx, ctx.optional(2), extent) if ctx.has_input(2) else relay_op.zeros((extent,), dtype)
+    if axis == rank - 1 and ctx.num_outputs == 1 and scale is not None and bias is not None:
+        return relay_op.nn.layer_norm(data, scale, bias, axis=-1, epsilon=epsilon)
     axes = tuple(range(axis, rank))
     if dt.is_half(dtype):  # attribute stash_type: mean and inverse are float32
         wide, _ = ctx.in_float32(())

@@ -27,7 +27,7 @@ def _pool(ctx: NodeContext, kind: str, **extra: Any) -> RelayExpr:
     pads = padding(ctx, data, kernel, strides, dilations)
     ceil_mode = bool(ctx.attr("ceil_mode", 0))
     if ceil_mode:
-        pads, ceil_mode = _without_windows_in_padding(ctx.shape(data)[2:], kernel, strides, dilations, pads)
+        data, pads, ceil_mode = _without_windows_in_padding(ctx, data, kernel, strides, dilations, pads)
     result: RelayExpr = build(
         data,
         pool_size=kernel,
@@ -41,29 +41,40 @@ def _pool(ctx: NodeContext, kind: str, **extra: Any) -> RelayExpr:
     return result
 
 
+def _count(extent: int, window: int, stride: int, before: int, after: int, ceil_mode: bool) -> int:
+    """Number of windows: with ``ceil_mode`` one that starts in the padding at the end is none, as ONNX has it."""
+    room = extent + before + after - window
+    if not ceil_mode:
+        return room // stride + 1
+    return min(-(-room // stride) + 1, -(-(extent + before) // stride))
+
+
 def _without_windows_in_padding(
-    extents: Sequence[int],
+    ctx: NodeContext,
+    data: RelayExpr,
     kernel: Sequence[int],
     strides: Sequence[int],
     dilations: Sequence[int],
     pads: tuple[int, ...],
-) -> tuple[tuple[int, ...], bool]:
-    """Padding and ceil_mode such that no window starts in the padding at the end, as ONNX has it.
+) -> tuple[RelayExpr, tuple[int, ...], bool]:
+    """Data, padding and ceil_mode for Relay, whose ceil_mode adds windows that start in the padding at the end.
 
-    Where ceil_mode would add such a window, the padding at the end shrinks to what the other windows need.
+    Where it would, the padding at the end shrinks to what the other windows need, or the data do.
     """
+    extents = ctx.shape(data)[2:]
     rank = len(extents)
-    after = list(pads[rank:])
+    after, end = list(pads[rank:]), list(extents)
     ceil_mode = False
     for i in range(rank):
         window = (kernel[i] - 1) * dilations[i] + 1
-        padded = extents[i] + pads[i]
-        count = -(-(padded + after[i] - window) // strides[i]) + 1
-        if (count - 1) * strides[i] >= padded:
-            after[i] = max((count - 2) * strides[i] + window - padded, 0)
-        elif (count - 1) * strides[i] + window > padded + after[i]:
+        reach = (_count(extents[i], window, strides[i], pads[i], after[i], True) - 1) * strides[i] + window - pads[i]
+        if reach > extents[i] + after[i]:
             ceil_mode = True
-    return (*pads[:rank], *after), ceil_mode
+        else:
+            after[i], end[i] = max(reach - extents[i], 0), min(reach, extents[i])
+    if end != list(extents):
+        data = relay_op.strided_slice(data, [0] * rank, end, axes=list(range(2, rank + 2)))
+    return data, (*pads[:rank], *after), ceil_mode
 
 
 @converter("MaxPool")
@@ -102,7 +113,7 @@ def convert_global_max_pool(ctx: NodeContext) -> RelayExpr:
 
 @converter("LpPool", in_float32=True)
 def convert_lp_pool(ctx: NodeContext) -> RelayExpr:
-    """Pooling by the p-norm: average of the powers, times the window's size."""
+    """Pooling by the p-norm: average of the powers, padding included, times the window's size."""
     p = float(ctx.attr("p", 2))
     data = ctx.input(0)
     rank = ctx.rank(data) - 2
@@ -113,13 +124,19 @@ def convert_lp_pool(ctx: NodeContext) -> RelayExpr:
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     dtype = ctx.dtype(data)
     powers = relay_op.power(relay_op.abs(data), const(p, dtype))
+    pads = padding(ctx, data, kernel, strides, dilations)
+    before, after, ceil_mode = pads[:rank], list(pads[rank:]), bool(ctx.attr("ceil_mode", 0))
+    for i, extent in enumerate(ctx.shape(data)[2:]):  # so much padding that all of each window counts
+        window = (kernel[i] - 1) * dilations[i] + 1
+        count = _count(extent, window, strides[i], before[i], after[i], ceil_mode)
+        after[i] = max((count - 1) * strides[i] + window - before[i] - extent, 0)
     mean = getattr(relay_op.nn, f"avg_pool{rank}d")(
         powers,
         pool_size=kernel,
         strides=strides,
         dilation=dilations,
-        padding=padding(ctx, data, kernel, strides, dilations),
+        padding=(*before, *after),
+        layout=_LAYOUTS[rank],
         count_include_pad=True,
-        ceil_mode=bool(ctx.attr("ceil_mode", 0)),
     )
     return relay_op.power(mean * const(float(size), dtype), const(1.0 / p, dtype))

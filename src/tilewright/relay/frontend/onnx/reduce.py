@@ -137,4 +137,10 @@ def convert_topk(ctx: NodeContext) -> Any:
     data = ctx.input(0)
     k = int(ctx.attr("k")) if ctx.attr("k") is not None else int(ctx.scalar(1))
     axis = ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(data))
+    extent = ctx.shape(data)[axis]
+    if not 0 <= k <= extent:
+        ctx.fail(f"k is {k}, but axis {axis} has {extent} elements")
+    if k == 0:  # of which Relay's topk takes all
+        nothing = relay_op.strided_slice(data, [0], [0], axes=[axis])
+        return [nothing, relay_op.cast(nothing, "int64")]
     return relay_op.topk(data, k=k, axis=axis, ret_type="both", is_ascend=not ctx.attr("largest", 1), dtype="int64")

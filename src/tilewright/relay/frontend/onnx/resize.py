@@ -98,7 +98,9 @@ def _axes_of_sizes(ctx: NodeContext, sizes: Sequence[int]) -> dict[int, Axis]:
     policy = ctx.attr("keep_aspect_ratio_policy", "stretch")
     if policy not in _POLICIES:
         ctx.unsupported(f"keep_aspect_ratio_policy {policy!r}; supported are {sorted(_POLICIES)}")
-    ratios = [size / shape[axis] for axis, size in zip(axes, sizes, strict=True)]
+    if any(shape[axis] == 0 != size for axis, size in zip(axes, sizes, strict=True)):
+        ctx.fail(f"there is nothing to resize from {shape} to the sizes {list(sizes)}")
+    ratios = [size / shape[axis] if size else 0.0 for axis, size in zip(axes, sizes, strict=True)]
     if policy != "stretch":
         ratio = min(ratios) if policy == "not_larger" else max(ratios)
         ratios = [ratio] * len(axes)
@@ -126,6 +128,9 @@ def _resize(ctx: NodeContext, axes: dict[int, Axis], settings: _Settings) -> Rel
     shape = ctx.shape(data)
     if settings.mode not in _METHODS:
         ctx.unsupported(f"mode {settings.mode!r}; supported are {sorted(_METHODS)}")
+    if any(axis.size == 0 for axis in axes.values()):
+        dtype = ctx.dtype(data)
+        return relay_op.zeros([axes[i].size if i in axes else extent for i, extent in enumerate(shape)], dtype)
     if _suits_relay(ctx, shape, axes, settings):
         return _relay_resize(data, shape, axes, settings)
     for index, axis in axes.items():

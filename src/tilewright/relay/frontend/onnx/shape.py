@@ -147,7 +147,7 @@ def _slice(
     axes: Sequence[int] | None,
     steps: Sequence[int] | None,
 ) -> RelayExpr:
-    """Numpy's slicing, worked out to in-range begins and ends."""
+    """A slice by the specification's rules, worked out to begins and ends in range."""
     data = ctx.input(0)
     shape = ctx.shape(data)
     axes = list(range(len(starts))) if axes is None else axes
@@ -155,11 +155,25 @@ def _slice(
     begin, end, stride = [0] * len(shape), list(shape), [1] * len(shape)
     for start, stop, axis, step in zip(starts, ends, axes, steps, strict=True):
         axis = ctx.normalize_axis(axis, len(shape))
-        first, last, step = slice(start, stop, step).indices(shape[axis])
-        begin[axis], stride[axis] = first, step
-        # An end of -1 with a negative step means "past the front", which strided_slice writes as -(extent + 1).
-        end[axis] = -(shape[axis] + 1) if step < 0 and last < 0 else last
+        if step == 0:
+            ctx.fail(f"the step of axis {axis} is 0")
+        begin[axis], end[axis], stride[axis] = _bounds(start, stop, step, shape[axis])
     return relay_op.strided_slice(data, begin, end, stride)
+
+
+def _bounds(start: int, stop: int, step: int, extent: int) -> tuple[int, int, int]:
+    """Begin, end and step of a slice, limited as ONNX has it.
+
+    Numpy differs where a backward slice starts in front of the first element: it takes nothing, ONNX starts there.
+    """
+    if extent == 0:
+        return 0, 0, 1
+    first, last = (v + extent if v < 0 else v for v in (start, stop))
+    if step > 0:
+        return min(max(first, 0), extent), min(max(last, 0), extent), min(step, extent)
+    first, last = min(max(first, 0), extent - 1), min(max(last, -1), extent - 1)
+    # Past the front is -1, which strided_slice would count from the end.
+    return first, last if last >= 0 else -(extent + 1), max(step, -extent)
 
 
 @converter("Gather")
