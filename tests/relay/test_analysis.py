@@ -118,3 +118,10 @@ type List[A] { Cons(A, List[A]), Nil, }
 def test_cases_that_a_match_leaves_out(clauses: str, missing: int) -> None:
     mod = fromtext(LISTS + f"def @main(%l: List[int32]) {{ match? (%l) {{ {clauses} }} }}")
     assert len(analysis.unmatched_cases(mod["main"].body, mod)) == missing
+
+
+def test_calls_are_counted_by_operator() -> None:
+    x = relay.var("x", shape=(2,))
+    func = relay.Function([x], relay.add(relay.exp(x), relay.exp(relay.exp(x))))
+    assert relay.analysis.list_op_freqs(func) == {"exp": 3, "add": 1}
+    assert relay.analysis.list_op_freqs(tvm.IRModule.from_expr(func)) == {"exp": 3, "add": 1}

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 from tilewright.ir.attrs import DictAttrs
 from tilewright.ir.node import Node
+from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.span import Span
 from tilewright.ir.type import Type
 
@@ -77,6 +78,8 @@ class BaseFunc(RelayExpr):
     def with_attr(self, key_or_map: str | Mapping[str, Any], value: Any = None) -> Self:
         """Copy of this function with one attribute, or a mapping of attributes, set."""
         changes = dict(key_or_map) if isinstance(key_or_map, Mapping) else {key_or_map: value}
+        # programs written for TVM say IntImm("int32", 1) where a number is meant
+        changes = {k: v.value if isinstance(v, IntImm) and v.dtype == "int32" else v for k, v in changes.items()}
         return self.replace(attrs=DictAttrs({**self.get_attrs(), **changes})).with_checked_type(
             self.checked_type_or_none
         )

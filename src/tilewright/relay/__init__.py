@@ -60,6 +60,7 @@ from tilewright.relay.expr import (
 )  # fmt: skip
 from tilewright.relay.op import *  # noqa: F403
 from tilewright.relay.op import annotation, image, nn, vision
+from tilewright.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from tilewright.relay.visitor import ExprFunctor, ExprMutator, ExprRewriter, ExprVisitor, bind
 
 _LAZY_MODULES = frozenset(

@@ -266,6 +266,15 @@ def detect_feature(expr: RelayExpr | IRModule, mod: IRModule | None = None) -> s
     return {type(n).__name__ for root in (expr, mod) if root is not None for n in nodes(root)}
 
 
+def list_op_freqs(root: RelayExpr | IRModule) -> dict[str, int]:
+    """How many calls of each operator a program has, by its name, in order of appearance."""
+    freqs: dict[str, int] = {}
+    for node in nodes(root):
+        if isinstance(node, Call) and isinstance(node.op, Op):
+            freqs[node.op.name] = freqs.get(node.op.name, 0) + 1
+    return freqs
+
+
 def get_total_mac_number(expr: RelayExpr) -> int:
     """Multiply-accumulates of the convolutions and matrix products in a typed expression."""
     return sum(_macs(n) for n in nodes(expr) if isinstance(n, Call) and isinstance(n.op, Op))

@@ -162,7 +162,7 @@ class ExprFunctor(Generic[R]):
 
     def default(self, expr: RelayExpr) -> R:
         """What the methods that are not overridden do."""
-        raise TypeError(f"{type(self).__name__} does not handle {type(expr).__name__}")
+        raise NotImplementedError(f"{type(self).__name__} does not handle {type(expr).__name__}")
 
 
 _METHODS: tuple[tuple[type, str], ...] = (

@@ -13,6 +13,7 @@ from tilewright.ir.transform import (
     module_pass,
 )
 from tilewright.relay.transform.alter_op_layout import AlterOpLayout
+from tilewright.relay.transform.annotate_spans import AnnotateSpans
 from tilewright.relay.transform.bubble_up_slice import BubbleUpSlice
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
 from tilewright.relay.transform.combine_parallel import CombineParallelConv2D, CombineParallelDense
@@ -45,7 +46,7 @@ from tilewright.relay.transform.to_a_normal_form import ToANormalForm
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 
 __all__ = [
-    "AlterOpLayout", "BackwardFoldScaleAxis", "BubbleUpSlice", "CanonicalizeCast", "CanonicalizeOps",
+    "AlterOpLayout", "AnnotateSpans", "BackwardFoldScaleAxis", "BubbleUpSlice", "CanonicalizeCast", "CanonicalizeOps",
     "CombineParallelConv2D", "CombineParallelDense", "ComputeInFloat32", "ConvertLayout", "DeadCodeElimination",
     "DefuseOps",
     "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis",
