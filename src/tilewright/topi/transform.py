@@ -9,6 +9,7 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.te.broadcast import broadcast_indices, broadcast_shape
+from tilewright.tir.layout import bijective_layout
 from tilewright.topi import tag
 from tilewright.topi.utils import (
     InvalidShapeError,
@@ -359,8 +360,6 @@ def layout_transform(array: te.Tensor, src_layout: str, dst_layout: str) -> te.T
     """``array`` rearranged from one layout to another, such as NCHW to NCHW16c; padding elements become 0."""
     if src_layout == dst_layout:
         return array
-    from tilewright.tir.layout import bijective_layout
-
     mapping = bijective_layout(src_layout, dst_layout)
     shape = get_const_tuple(mapping.forward_shape(array.shape))
     exact = get_const_int(prod(shape)) == get_const_int(prod(get_const_tuple(array.shape)))

@@ -24,16 +24,12 @@ from tilewright.relay.backend.progress import report_progress
 from tilewright.relay.backend.te_compiler import LoweredFunction, TECompiler
 from tilewright.relay.backend.views import Buffers, view_of_kernel
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
-from tilewright.relay.op.views import View, tensor_bytes
+from tilewright.relay.op.views import View, is_reshape, tensor_bytes
 from tilewright.relay.transform.fold_constant import grows_at_load
 from tilewright.relay.visitor import ExprFunctor, direct_children, post_order
 from tilewright.runtime.ndarray import NDArray, numpy_view
 
 Array = np.ndarray[Any, Any]
-
-_RESHAPE_OPS = frozenset(
-    {"reshape", "expand_dims", "squeeze", "nn.batch_flatten", "contrib_reverse_reshape", "reshape_like"}
-)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -238,7 +234,7 @@ class GraphCodegen(ExprFunctor[list[Entry]]):
     def _is_reshape(func: Function) -> bool:
         body, calls = func.body, 0
         while isinstance(body, Call):
-            if not isinstance(body.op, Op) or body.op.name not in _RESHAPE_OPS:
+            if not is_reshape(body):
                 return False
             body, calls = body.args[0], calls + 1
         return calls > 0 and isinstance(body, Var)

@@ -78,11 +78,6 @@ HOOKS: dict[str, str] = {
     "alter_op_layout": "FTVMAlterOpLayout",
     "convert_op_layout": "FTVMConvertOpLayout",
     "infer_correct_layout": "FInferCorrectLayout",
-    "fold_scale_forward_prep": "FScaleAxisForwardPrep",
-    "fold_scale_forward": "FScaleAxisForwardRewrite",
-    "fold_scale_backward_prep": "FScaleAxisBackwardPrep",
-    "fold_scale_backward": "FScaleAxisBackwardTransform",
-    "primal_gradient": "FPrimalGradient",
 }
 
 
@@ -98,6 +93,7 @@ class OpDef:
     grows: ClassVar[bool] = False  # makes weights ready for use, and larger: see FoldConstant
     in_float32: ClassVar[Any] = False  # of float16 and bfloat16 too, see ComputeInFloat32; or a function of attrs
     takes_injective: ClassVar[bool] = False  # its kernel may work out transposed or sliced operands as it reads them
+    reshapes: ClassVar[bool] = False  # gives the elements of its first argument, in their order, in another shape
     op: ClassVar[Op]
 
     @staticmethod
@@ -118,6 +114,7 @@ class OpDef:
         op.set_attr("TGrows", cls.grows)
         op.set_attr("TInFloat32", cls.in_float32)
         op.set_attr("TTakesInjective", cls.takes_injective)
+        op.set_attr("TReshapeOp", cls.reshapes)
         for method, key in HOOKS.items():
             if hasattr(cls, method):
                 op.set_attr(key, getattr(cls, method))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import topi
+from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.op import Op, register_op_attr
 from tilewright.relay.op.definition import OpPattern
 
@@ -84,18 +85,24 @@ def register_legalize(op_name: str, legal_op: Any = None, level: int = 10) -> _R
 
 
 def register_fake_quantization_to_integer(op_name: str, func: Any = None, level: int = 10) -> _Registered:
-    """Set the rewrite of a fake-quantized operator to integers."""
-    return register_op_attr(op_name, "FTVMFakeQuantizationToInteger", func, level)
+    """Raises UnsupportedError: there is no pass FakeQuantizationToInteger that would read the rewrite."""
+    raise _without_reader("rewrite of fake quantization", op_name, "pass FakeQuantizationToInteger")
 
 
 def register_gradient(op_name: str, fgradient: Any = None, level: int = 10) -> _Registered:
-    """Set the gradient ``(call, grad) -> [Expr]``."""
-    return register_op_attr(op_name, "FPrimalGradient", fgradient, level)
+    """Raises UnsupportedError: there is no pass ``gradient`` that would read the function."""
+    raise _without_reader("gradient", op_name, "pass gradient")
 
 
 def register_external_compiler(op_name: str, fexternal: Any = None, level: int = 10) -> _Registered:
-    """Set the external compiler hook of an operator."""
-    return register_op_attr(op_name, "FTVMExternalCompiler", fexternal, level)
+    """Raises UnsupportedError: there is no pass AnnotateTarget that would ask the function."""
+    raise _without_reader("external compiler", op_name, "pass AnnotateTarget")
+
+
+def _without_reader(what: str, op_name: str, reader: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"the {what} of {op_name} would be ignored: this version has no {reader} that reads it; leave it out"
+    )
 
 
 def schedule_injective(attrs: Any, outs: Sequence[Any], target: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Operators that need not move data: concatenation and splitting as parts of one memory.
+"""Operators that need not move data: reshapes, and concatenation and splitting as parts of one memory.
 
 A concatenation along the outermost axis that has an extent (every axis before it is 1) lays its inputs one behind
 the other: when each input is written there in the first place, nothing is left to do. A split of that axis, or a
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
@@ -19,6 +19,11 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op.transform.slicing import slices_of
 
 ALIGNMENT = 64  # bytes: where a tensor may begin
+
+
+def is_reshape(expr: RelayExpr) -> TypeGuard[Call]:
+    """Whether ``expr`` calls an operator that gives its first argument's elements, in their order, in another shape."""
+    return isinstance(expr, Call) and isinstance(expr.op, Op) and bool(expr.op.get_attr("TReshapeOp"))
 
 
 @dataclass(frozen=True)

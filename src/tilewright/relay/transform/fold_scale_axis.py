@@ -36,6 +36,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.visitor import ExprMutator, post_order
@@ -130,7 +131,7 @@ def is_all_positive(expr: RelayExpr) -> bool:
     name = _op_name(expr)
     if not isinstance(expr, Call):
         return False
-    if name in ("expand_dims", "squeeze", "reshape"):
+    if is_reshape(expr):
         return is_all_positive(expr.args[0])
     if name in ("multiply", "divide", "add"):
         return all(is_all_positive(a) for a in expr.args)

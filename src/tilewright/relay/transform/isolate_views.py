@@ -33,7 +33,7 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.op.views import tensor_bytes, view_of
+from tilewright.relay.op.views import is_reshape, tensor_bytes, view_of
 from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
 
@@ -42,7 +42,7 @@ _LEAST_BYTES = 4096  # below, a kernel call more costs as much as the copy
 
 def _is_given(expr: RelayExpr) -> bool:
     """Whether a tensor is an input or a constant, whose memory is not ours to choose."""
-    while isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in ("reshape", "expand_dims", "squeeze"):
+    while is_reshape(expr):
         expr = expr.args[0]
     return isinstance(expr, Var | Constant)
 

@@ -27,10 +27,10 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import call_of, concrete_shape, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprRewriter
 
-_MOVES = ("reshape", "transpose", "expand_dims", "squeeze")
 _LONGEST = 16  # moves that are looked at together
 
 
@@ -129,7 +129,7 @@ def _chain(expr: RelayExpr) -> list[Call]:
     """The moves that end with ``expr``, last first."""
     chain: list[Call] = []
     while len(chain) < _LONGEST:
-        call = next((c for c in (call_of(expr, name) for name in _MOVES) if c is not None), None)
+        call = expr if is_reshape(expr) else call_of(expr, "transpose")
         if call is None or not concrete_shape(call) or not concrete_shape(call.args[0]):
             break
         chain.append(call)

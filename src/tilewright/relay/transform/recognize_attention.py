@@ -39,6 +39,7 @@ from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, const
 from tilewright.relay.op.nn.attention import attention
+from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import (
     Recognizer,
     call_of,
@@ -47,7 +48,6 @@ from tilewright.relay.transform.common import (
     scalar_constant,
 )
 
-_RESHAPES = ("reshape", "expand_dims", "squeeze")
 _OVERWRITES = -1e30  # a score of at most this, added to any other, leaves nothing of it
 _MOST_STEPS = 32  # between the two products
 
@@ -74,7 +74,7 @@ class _Scores:
 
 def _source(call: Call) -> RelayExpr | None:
     """What ``call`` only reshapes or scales by a constant."""
-    if any(call_of(call, name) is not None for name in _RESHAPES):
+    if is_reshape(call):
         return call.args[0]
     if call_of(call, "multiply") is not None:
         for k in (0, 1):
@@ -99,7 +99,7 @@ class _Matcher:
                 return None
             if call_of(probabilities, "nn.softmax") is not None:
                 break
-            if not any(call_of(probabilities, name) is not None for name in _RESHAPES):
+            if not is_reshape(probabilities):
                 return None
             probabilities = probabilities.args[0]
         softmax = call_of(probabilities, "nn.softmax")

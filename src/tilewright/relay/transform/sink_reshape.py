@@ -25,16 +25,14 @@ from collections.abc import Sequence
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import concrete_shape, open_children, pattern_of, typed_function_pass
 from tilewright.relay.visitor import ExprMutator
-
-_RESHAPES = frozenset({"reshape", "expand_dims", "squeeze"})
 
 
 class _Sinker(ExprMutator):
@@ -58,7 +56,7 @@ class _Sinker(ExprMutator):
             and any(a in self.tails and concrete_shape(a) == concrete_shape(expr) for a in expr.args)
         ):
             self.tails.add(expr)
-        if isinstance(expr.op, Op) and expr.op.name in _RESHAPES:
+        if is_reshape(expr):
             self._note_reshape(expr)
         elif pattern <= OpPattern.BROADCAST and isinstance(expr.checked_type, TensorType):
             sunk = self._sink(expr)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.te.operation import Operation, PlaceholderOp, ScanOp
+from tilewright.te.schedule import primitives
 from tilewright.te.schedule.stage import AttachType, Stage
 from tilewright.te.tensor import Tensor
 from tilewright.tir.expr import IterVar
@@ -54,14 +55,10 @@ class Schedule:
 
     def normalize(self) -> Schedule:
         """The schedule with inlined stages written into their consumers and all loops starting at 0; a new object."""
-        from tilewright.te.schedule import primitives
-
         return primitives.normalize(self)
 
     def copy(self) -> Schedule:
         """A schedule of the same state, whose stages can be changed independently."""
-        from tilewright.te.schedule import primitives
-
         return primitives.copy_schedule(self)
 
     def cache_read(self, tensor: Tensor, scope: str, readers: Any) -> Tensor:
@@ -78,8 +75,6 @@ class Schedule:
             for i: B[i] = A.local[i] + 1
         returns: the copy
         """
-        from tilewright.te.schedule import primitives
-
         return primitives.cache_read(self, tensor, scope, readers)
 
     def cache_write(self, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
@@ -95,8 +90,6 @@ class Schedule:
             for i: B[i] = B.local[i]
         returns: the tensor that holds the computation (a list of them for a list)
         """
-        from tilewright.te.schedule import primitives
-
         return primitives.cache_write(self, tensor, scope)
 
     def rfactor(self, tensor: Tensor, axis: IterVar, factor_axis: int = 0) -> Any:
@@ -113,8 +106,6 @@ class Schedule:
             for i: for k.inner.v: B[i] += B.rf[k.inner.v, i]
         returns: the partial result (a list of tensors for a tuple reduction)
         """
-        from tilewright.te.schedule import primitives
-
         return primitives.rfactor(self, tensor, axis, factor_axis)
 
 

@@ -10,7 +10,7 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import tag
-from tilewright.topi.math import unary
+from tilewright.topi.math import fast_exp, negative, unary
 
 _LOG2_E = math.log2(math.e)
 
@@ -95,8 +95,6 @@ def bias_add(x: te.Tensor, bias: te.Tensor, axis: int = 1) -> te.Tensor:
 
 def fast_sigmoid(x: te.Tensor) -> te.Tensor:
     """1 / (1 + exp(-x)) with the polynomial exponential of ``topi.fast_exp``."""
-    from tilewright.topi.math import fast_exp, negative
-
     e = fast_exp(negative(x))
     one: Any = ops.const(1, x.dtype)
     return unary(e, lambda v: one / (one + v), "T_fast_sigmoid")

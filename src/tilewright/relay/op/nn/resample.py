@@ -112,6 +112,7 @@ class BatchFlatten(OpDef):
     name = "nn.batch_flatten"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    reshapes = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:

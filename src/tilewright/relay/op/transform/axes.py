@@ -73,6 +73,7 @@ class ExpandDims(OpDef):
     inputs = ("data",)
     attrs_type = ExpandDimsAttrs
     pattern = OpPattern.BROADCAST
+    reshapes = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -115,6 +116,7 @@ class Squeeze(OpDef):
     inputs = ("data",)
     attrs_type = SqueezeAttrs
     pattern = OpPattern.INJECTIVE
+    reshapes = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:

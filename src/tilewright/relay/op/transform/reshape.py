@@ -128,6 +128,7 @@ class Reshape(OpDef):
     inputs = ("data",)
     attrs_type = ReshapeAttrs
     pattern = OpPattern.INJECTIVE
+    reshapes = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -168,6 +169,7 @@ class ReverseReshape(OpDef):
     inputs = ("data",)
     attrs_type = ReshapeAttrs
     pattern = OpPattern.INJECTIVE
+    reshapes = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -198,6 +200,7 @@ class ReshapeLike(OpDef):
     inputs = ("data", "shape_like")
     attrs_type = ReshapeLikeAttrs
     pattern = OpPattern.INJECTIVE
+    reshapes = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:

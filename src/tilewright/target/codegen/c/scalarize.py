@@ -26,7 +26,7 @@ from tilewright.tir.expr import (
     Shuffle,
     Var,
 )  # fmt: skip
-from tilewright.tir.stmt import For, ForKind, LetStmt, Stmt, Store
+from tilewright.tir.stmt import For, ForKind, LetStmt, Stmt, Store, seq
 from tilewright.tir.visitor import StmtMutator
 
 
@@ -112,8 +112,6 @@ class _Scalarize(StmtMutator):
         if lanes == 1:
             return s
         if _has_shuffle(s.value):
-            from tilewright.tir.stmt import seq
-
             return seq(*[self._store(s, IntImm("int32", i)) for i in range(lanes)])
         self.count += 1
         lane = Var(f"lane{self.count}", "int32")

@@ -1,0 +1,73 @@
+"""What declarations of operators promise: traits are true, and every hook has a reader."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.op import Op
+from tilewright.relay.op.definition import HOOKS
+from tilewright.relay.op.views import is_reshape
+
+SOURCES = Path(relay.__file__).parents[1]
+
+
+def data() -> relay.Var:
+    return relay.var("x", shape=(2, 3, 1, 4))
+
+
+RESHAPES = {
+    "reshape": lambda: relay.reshape(data(), (4, -1)),
+    "contrib_reverse_reshape": lambda: relay.reverse_reshape(data(), (-1, 4)),
+    "reshape_like": lambda: relay.reshape_like(data(), relay.var("like", shape=(6, 4))),
+    "expand_dims": lambda: relay.expand_dims(data(), 1, 2),
+    "squeeze": lambda: relay.squeeze(data()),
+    "nn.batch_flatten": lambda: relay.nn.batch_flatten(data()),
+}
+
+
+def test_these_operators_are_reshapes() -> None:
+    assert {name for name, op in Op.registry.items() if op.get_attr("TReshapeOp")} == set(RESHAPES)
+
+
+@pytest.mark.parametrize("name", sorted(RESHAPES))
+def test_a_reshape_keeps_the_elements_and_their_order(name: str) -> None:
+    call = RESHAPES[name]()
+    assert is_reshape(call)
+    x = np.arange(24, dtype="float32").reshape(2, 3, 1, 4)
+    mod = tvm.IRModule.from_expr(call)
+    rest = [np.zeros([int(d) for d in p.type_annotation.shape], "float32") for p in mod["main"].params[1:]]
+    result = relay.create_executor("debug", mod=mod).evaluate()(x, *rest).numpy()
+    assert result.shape != x.shape
+    np.testing.assert_array_equal(result.ravel(), x.ravel())
+
+
+def test_moves_of_data_are_no_reshapes() -> None:
+    assert not is_reshape(relay.transpose(data()))
+    assert not is_reshape(data())
+
+
+@pytest.mark.parametrize("hook", sorted(HOOKS.values()))
+def test_every_hook_of_a_declaration_has_a_reader(hook: str) -> None:
+    files = [
+        f for f in SOURCES.rglob("*.py") if not f.as_posix().endswith(("relay/op/definition.py", "relay/op/op.py"))
+    ]
+    assert any(f'"{hook}"' in f.read_text() for f in files), f"nothing reads {hook}"
+
+
+@pytest.mark.parametrize(
+    "register",
+    [
+        relay.op.register_gradient,
+        relay.op.register_external_compiler,
+        relay.op.op.register_fake_quantization_to_integer,
+    ],
+)
+def test_registrations_that_nothing_would_read_are_refused(register: object) -> None:
+    with pytest.raises(UnsupportedError, match=r"of nn\.relu would be ignored: this version has no pass .*; leave"):
+        register("nn.relu", lambda *args: None)  # type: ignore[operator]
