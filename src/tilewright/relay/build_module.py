@@ -18,9 +18,11 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import Sequential
 from tilewright.relay import transform
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
+from tilewright.relay.backend.lower_te import LowerTE
+from tilewright.relay.backend.lowered import kernels
+from tilewright.relay.backend.plan_views import PlanViews
 from tilewright.relay.backend.progress import BuildReport
-from tilewright.relay.backend.te_compiler import TECompiler
-from tilewright.relay.expr import Call, Constant, Function, const
+from tilewright.relay.expr import Call, Function, const
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.visitor import bind, post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
@@ -28,6 +30,7 @@ from tilewright.runtime.ndarray import NDArray
 from tilewright.target.build import ModuleBuilder
 from tilewright.target.features import features
 from tilewright.target.target import Target
+from tilewright.tir.function import PrimFunc
 
 _MOST_NAMED = 5  # names of parameters in one message
 
@@ -151,13 +154,13 @@ def build(
         with report.stage("fuse"):
             module = Sequential([transform.IsolateViews(), transform.FuseOps()], name="relay.fuse")(module)
         with report.stage("lower"):
-            module = Sequential([transform.LabelOps(), transform.MergeRows()], name="relay.prepare")(module)
-            kernels = ModuleBuilder(chosen)
-            compiler = TECompiler(chosen, kernels.add, mod_name, _constant_bytes(module["main"]))
-            graph = GraphCodegen(compiler).codegen(module["main"])
+            builder = ModuleBuilder(chosen)
+            passes = [transform.LabelOps(), PlanViews(), transform.MergeRows(), LowerTE(chosen, mod_name, builder.add)]
+            lowered = Sequential(passes, name="relay.lower")(module)
+            graph = GraphCodegen(lowered).codegen()
     with report.stage("codegen"):
-        library = kernels.finish()
-    _fill_report(report, graph, chosen)
+        library = builder.finish()
+    _fill_report(report, graph, list(kernels(lowered).values()), chosen)
     factory = GraphExecutorFactoryModule(
         module, chosen, "graph", graph.to_json(), library, mod_name, graph.params, report
     )
@@ -214,12 +217,6 @@ def _count_operators(func: Function) -> int:
     return sum(isinstance(e, Call) and isinstance(e.op, Op) for e in post_order(func))
 
 
-def _constant_bytes(func: Function) -> int:
-    """Size of the constants of ``func``."""
-    sizes = {id(e.data): e.data.nbytes for e in post_order(func) if isinstance(e, Constant)}
-    return sum(sizes.values())
-
-
 def convolution_algorithm(implementation: str) -> str:
     """What the report calls the algorithm of a convolution's implementation; "" for other operators."""
     name = implementation.partition(".")[0]
@@ -242,12 +239,12 @@ def _count(algorithms: Sequence[str]) -> dict[str, int]:
     return {a: algorithms.count(a) for a in sorted(set(algorithms)) if a}
 
 
-def _fill_report(report: BuildReport, graph: Graph, target: Target) -> None:
+def _fill_report(report: BuildReport, graph: Graph, functions: Sequence[PrimFunc], target: Target) -> None:
     if target.kind.name == "llvm":  # what C source needs is up to the compiler it is given to
         report.cpu_features = features(target).names
-    report.kernels = len(graph.functions)
-    report.implementations = {f.name: f.implementation for f in graph.functions}
-    report.schedules = {f.name: f.schedule for f in graph.functions}
+    report.kernels = len(functions)
+    report.implementations = {f.attrs["global_symbol"]: f.attrs["implementation"] for f in functions}
+    report.schedules = {f.attrs["global_symbol"]: f.attrs["schedule"] for f in functions}
     calls = [n.attrs["func_name"] for n in graph.nodes if n.op != "null" and not n.alias and not n.once]
     report.kernel_calls = len(calls)
     implementations = [report.implementations[name] for name in calls]

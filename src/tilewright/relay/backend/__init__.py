@@ -1,7 +1,9 @@
 """From a fused module to what runs.
 
-te_compiler.py                            primitive functions to kernels
-graph_codegen.py views.py memory_plan.py  the graph executor's graph and its storage
-executor.py interpreter.py                ``relay.create_executor``, and values
-progress.py                               what a build tells while it runs, and afterwards
+plan_views.py views.py          what needs no kernel, since its result lies in memory that is there
+lower_te.py lowered.py          LowerTE; what a lowered module is, and its verifier
+te_compiler.py                  one primitive function to a kernel
+data_flow.py graph_codegen.py memory_plan.py  the graph executor's graph and its storage
+executor.py interpreter.py      ``relay.create_executor``, and values
+progress.py                     what a build tells while it runs, and afterwards
 """

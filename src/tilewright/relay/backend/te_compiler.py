@@ -2,14 +2,14 @@
 
 A primitive function becomes one TE computation: each operator's chosen implementation computes its tensors, and
 the schedule of the *anchor*, the operator with the heaviest pattern, schedules them all. Functions that are
-structurally equal share one kernel (``TECompiler``).
+structurally equal share one kernel.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +18,12 @@ import numpy as np
 from tilewright import te, topi
 from tilewright.autotvm.dispatch import DispatchContext
 from tilewright.ir.errors import TilewrightError, UnsupportedError
-from tilewright.ir.expr import RelayExpr
+from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
+from tilewright.ir.node import Node
 from tilewright.ir.op import Op
 from tilewright.ir.prim_ops import const as prim_const
-from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.ir.type import FuncType, TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy
@@ -31,25 +32,39 @@ from tilewright.relay.transform.label_ops import hash_of
 from tilewright.relay.transform.merge_rows import REINTERPRET
 from tilewright.relay.visitor import ExprFunctor, post_order
 from tilewright.runtime import ndarray as nd
+from tilewright.runtime.packed_func import PackedFunc
 from tilewright.target.build import ModuleBuilder
 from tilewright.target.target import Target
 from tilewright.te.lower import lower as lower_schedule
 from tilewright.tir.function import PrimFunc
-from tilewright.topi.cpu.common import weights_of_network
 from tilewright.topi.utils import get_const_tuple
 
 _MAX_NAME_LENGTH = 80
 
 
-@dataclass(frozen=True)
-class LoweredFunction:
-    """A kernel: its name, how it is computed and scheduled, and what the graph records about it."""
+class CCacheKey(Node):
+    """What a kernel is found by: the function, and the target."""
 
-    name: str
-    implementation: str
-    schedule: str
-    layout_attrs: dict[str, str]
-    hash: str
+    source_func: Function
+    target: Target
+
+
+class CachedFunc(Node):
+    """A lowered function: ``funcs`` holds the kernel under ``prim_fn_var``; its tensors and their schedule."""
+
+    target: Target
+    prim_fn_var: GlobalVar
+    inputs: tuple[te.Tensor, ...]
+    outputs: tuple[te.Tensor, ...]
+    schedule: te.Schedule
+    funcs: IRModule
+
+
+class LoweredOutput(Node):
+    """What computes an operator: its results, and the implementation that gives and schedules them."""
+
+    outputs: tuple[te.Tensor, ...]
+    implement: OpImplementation
 
 
 def get_valid_implementations(
@@ -112,6 +127,14 @@ def select_implementation(
     return best_plevel, list(best_plevel.compute(attrs, inputs, out_type))
 
 
+def lower_call(call: Call, inputs: Sequence[te.Tensor], target: Target) -> LoweredOutput:
+    """How a typed call of an operator is computed on tensors."""
+    if not isinstance(call.op, Op):
+        raise TilewrightError(f"a primitive function calls operators only, found a call of {call.op}")
+    implementation, outputs = select_implementation(call.op, call.attrs, inputs, call.checked_type, target)
+    return LoweredOutput(tuple(outputs), implementation)
+
+
 @dataclass
 class _Anchor:
     """The operator whose schedule schedules the whole kernel."""
@@ -163,11 +186,9 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
         raise TilewrightError("a primitive function holds no let; run relay.transform.ToGraphNormalForm first")
 
     def visit_call(self, expr: Call) -> list[te.Tensor]:
-        if not isinstance(expr.op, Op):
-            raise TilewrightError(f"a primitive function calls operators only, found a call of {expr.op}")
-        op = expr.op
-        inputs = [tensor for arg in expr.args for tensor in self.visit(arg)]
-        implementation, outputs = select_implementation(op, expr.attrs, inputs, expr.checked_type, self.target)
+        lowered = lower_call(expr, [tensor for arg in expr.args for tensor in self.visit(arg)], self.target)
+        op, implementation = expr.op, lowered.implement
+        assert isinstance(op, Op)
         pattern = op.get_attr("TOpPattern", OpPattern.OPAQUE)
         if pattern >= OpPattern.COMM_REDUCE and self.anchor.pattern >= OpPattern.COMM_REDUCE:
             assert self.anchor.op is not None
@@ -178,7 +199,7 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
         if expr.attrs is not None:
             fields = expr.attrs.field_values()
             self.layout_attrs.update((name, str(value)) for name, value in fields if name.endswith("layout"))
-        return outputs
+        return list(lowered.outputs)
 
 
 def _placeholders(type_: Type, name: str) -> list[te.Tensor]:
@@ -197,57 +218,100 @@ def kernel_name(operators: Sequence[str], suffix: str) -> str:
     return name
 
 
-class TECompiler:
-    """Lowers primitive functions for one target, each distinct one once; ``emit`` gets each kernel as it is ready.
+class KernelNames:
+    """Names of the kernels of one module: ``tvmgen_MODULE_NAME``, numbered where they would be the same."""
 
-    ``weight_bytes``: size of all weights of the network, by which schedules tell whether they stay in a cache.
-    """
+    def __init__(self, mod_name: str = "default") -> None:
+        self.prefix = f"tvmgen_{mod_name.replace('-', '_')}_"
+        self._taken: dict[str, None] = {}
 
-    def __init__(
-        self, target: Target, emit: Callable[[PrimFunc], None], mod_name: str = "default", weight_bytes: int = 0
-    ) -> None:
-        self.target = target
-        self.emit = emit
-        self.mod_name = mod_name
-        self.weight_bytes = weight_bytes
-        self.cache: dict[str, LoweredFunction] = {}
-        self._names: dict[str, None] = {}
-
-    def lower(self, func: Function) -> LoweredFunction:
-        """The kernel of a typed primitive function."""
-        digest = hash_of(func)
-        found = self.cache.get(digest)
-        if found is None:
-            found = self.cache[digest] = self._lower(func, digest)
-        return found
-
-    def _lower(self, func: Function, digest: str) -> LoweredFunction:
-        with self.target, weights_of_network(self.weight_bytes):
-            inputs, outputs, schedule, builder = build_schedule(func, self.target)
-            name = self._unique(kernel_name(builder.names, digest))
-            prim_func = lower_schedule(schedule, [*inputs, *outputs], name=name)[name]
-            config = DispatchContext.current.query_of(outputs, self.target)
-        if func.attrs.get(REINTERPRET):
-            types = [*(p.checked_type for p in func.params), func.body.checked_type]
-            prim_func = _with_argument_types(prim_func, types)
-        self.emit(prim_func)
-        implementation = builder.anchor.implementation
-        return LoweredFunction(
-            name,
-            implementation.name if implementation else "",
-            config.summary() if config is not None else "",
-            builder.layout_attrs,
-            digest,
-        )
-
-    def _unique(self, name: str) -> str:
-        base = f"tvmgen_{self.mod_name.replace('-', '_')}_{name}"
-        unique, count = base, 0
-        while unique in self._names:
+    def __call__(self, name: str) -> str:
+        """A name that no kernel has yet."""
+        base = unique = self.prefix + name
+        count = 0
+        while unique in self._taken:
             count += 1
             unique = f"{base}_{count}"
-        self._names[unique] = None
+        self._taken[unique] = None
         return unique
+
+
+def lower_primitive(func: Function, target: Target, names: KernelNames) -> CachedFunc:
+    """The kernel of a typed primitive function; its attributes are told in ``relay.backend.lowered``."""
+    label = hash_of(func)
+    with target:
+        inputs, outputs, schedule, builder = build_schedule(func, target)
+        name = names(kernel_name(builder.names, label))
+        prim_func = lower_schedule(schedule, [*inputs, *outputs], name=name)[name]
+        config = DispatchContext.current.query_of(outputs, target)
+    result = func.body.checked_type
+    if func.attrs.get(REINTERPRET):
+        prim_func = _with_argument_types(prim_func, [*(p.checked_type for p in func.params), result])
+    implementation = builder.anchor.implementation
+    attrs = {
+        "global_symbol": name,
+        "target": target,
+        "hash": label,
+        "implementation": implementation.name if implementation else "",
+        "schedule": config.summary() if config is not None else "",
+        "layouts": tuple(builder.layout_attrs.items()),
+    }
+    signature = FuncType([p.checked_type for p in func.params], result)
+    prim_func = prim_func.with_attr(attrs).with_checked_type(signature)
+    var = GlobalVar(name).with_checked_type(signature)
+    return CachedFunc(target, var, tuple(inputs), tuple(outputs), schedule, IRModule({var: prim_func}))
+
+
+class TECompiler:
+    """Lowers primitive functions, those that are structurally equal once for each target."""
+
+    def __init__(self) -> None:
+        self._cache: dict[tuple[str, str, str], tuple[CCacheKey, CachedFunc]] = {}
+        self._names: dict[str, KernelNames] = {}
+
+    def lower(self, source_func: Function | CCacheKey, target: Any = None, mod_name: str = "default") -> CachedFunc:
+        """The kernel of a typed function of operators, for ``target`` or the current target."""
+        key = source_func if isinstance(source_func, CCacheKey) else _cache_key(source_func, target)
+        known = (hash_of(key.source_func), str(key.target), mod_name)
+        if known not in self._cache:
+            names = self._names.setdefault(mod_name, KernelNames(mod_name))
+            self._cache[known] = key, lower_primitive(key.source_func, key.target, names)
+        return self._cache[known][1]
+
+    def jit(self, source_func: Function | CCacheKey, target: Any = None) -> PackedFunc:
+        """The kernel, compiled: a function of the arguments and then the results, which it fills."""
+        lowered = self.lower(source_func, target)
+        builder = ModuleBuilder(lowered.target)
+        builder.add(lowered.funcs)
+        return builder.finish()[lowered.prim_fn_var.name_hint]
+
+    def clear(self) -> None:
+        """Forget every kernel."""
+        self._cache.clear()
+        self._names.clear()
+
+    def items(self) -> list[tuple[CCacheKey, CachedFunc]]:
+        """What has been lowered."""
+        return list(self._cache.values())
+
+
+_compiler = TECompiler()
+
+
+def get() -> TECompiler:
+    """The compiler of this process."""
+    return _compiler
+
+
+def _cache_key(func: Any, target: Any) -> CCacheKey:
+    chosen = Target(target) if target is not None else Target.current()
+    if chosen is None:
+        raise TilewrightError('lowering needs a target: lower(func, "llvm"), or "with target:" around it')
+    if not isinstance(func, Function):
+        raise TilewrightError(f"a Relay function is lowered, found a {type(func).__name__}")
+    if func.checked_type_or_none is None:
+        raise TilewrightError("the function has no types yet; run relay.transform.InferType() on its module first")
+    return CCacheKey(func, chosen)
 
 
 def build_schedule(func: Function, target: Target) -> tuple[list[te.Tensor], list[te.Tensor], Any, _TensorBuilder]:
@@ -306,9 +370,7 @@ def run_primitive(call: Call, arguments: Sequence[np.ndarray[Any, Any]]) -> list
     body = Call(call.op, params, call.attrs, call.type_args)
     mod = InferType()(IRModule.from_expr(Function(params, body, attrs={"Primitive": 1})))
     func = mod["main"]
-    builder = ModuleBuilder(Target("llvm"))
-    lowered = TECompiler(builder.target, builder.add).lower(func)
-    kernel = builder.finish()[lowered.name]
+    kernel = TECompiler().jit(func, "llvm")
     result = func.body.checked_type
     out_types: Sequence[Any] = result.fields if isinstance(result, TupleType) else (result,)
     outputs = [nd.empty(t.concrete_shape, t.dtype) for t in out_types]

@@ -31,6 +31,11 @@ def view_of_kernel(func: Function, num_inputs: int) -> tuple[View, list[int]] | 
     return view, [func.params.index(item) for item in argument.fields]
 
 
+def moves_only(func: Function) -> bool:
+    """Whether a fused function may be a view, or copies a tensor into one."""
+    return view_of(func.body) is not None or bool(func.attrs.get("in_place"))
+
+
 @dataclass(slots=True)
 class Owner:
     """A tensor that a kernel writes: ``nbytes`` at ``start`` of its buffer."""

@@ -3,6 +3,8 @@
 A pass is a call that gives a ``Pass``: ``relay.transform.FuseOps()(mod)``.
 """
 
+import importlib
+
 from tilewright.ir.transform import (
     Pass,
     PassContext,
@@ -44,6 +46,15 @@ from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.sink_reshape import SinkReshape
 from tilewright.relay.transform.to_a_normal_form import ToANormalForm
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
+
+_OF_THE_BACK_END = {"LowerTE": "lower_te", "PlanViews": "plan_views"}
+
+
+def __getattr__(name: str) -> object:
+    if name in _OF_THE_BACK_END:
+        return getattr(importlib.import_module(f"tilewright.relay.backend.{_OF_THE_BACK_END[name]}"), name)
+    raise AttributeError(f"module 'tilewright.relay.transform' has no attribute {name!r}")
+
 
 __all__ = [
     "AlterOpLayout", "AnnotateSpans", "BackwardFoldScaleAxis", "BubbleUpSlice", "CanonicalizeCast", "CanonicalizeOps",

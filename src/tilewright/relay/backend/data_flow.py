@@ -1,0 +1,82 @@
+"""Data flow between calls: the walk that storage planning and the graph code generator share.
+
+Every input, constant and call is a step, in the order in which they run; what a step gives is one tensor or several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.op import Op
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Call, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.visitor import ExprFunctor
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Entry:
+    """Output ``index`` of step ``node``."""
+
+    node: int
+    index: int = 0
+
+
+class DataFlow(ExprFunctor[list[Entry]]):
+    """Gives for each expression the tensors that it is; subclasses say what inputs, constants and calls are."""
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        """Kernels are leaves: only their arguments are walked."""
+        if isinstance(expr, Call):
+            return expr.args
+        if isinstance(expr, Let):
+            return ()
+        return super().children(expr)
+
+    def visit_var(self, expr: Var) -> list[Entry]:
+        raise UnsupportedError(f"main uses the variable %{expr.name_hint}, which is not one of its parameters")
+
+    def visit_tuple(self, expr: Tuple) -> list[Entry]:
+        return [entry for item in expr.fields for entry in self.visit(item)]
+
+    def visit_tuple_getitem(self, expr: TupleGetItem) -> list[Entry]:
+        entries = self.visit(expr.tuple_value)
+        type_ = expr.tuple_value.checked_type
+        assert isinstance(type_, TupleType)
+        start = sum(len(tensor_types(t)) for t in type_.fields[: expr.index])
+        return entries[start : start + len(tensor_types(type_.fields[expr.index]))]
+
+    def visit_let(self, expr: Let) -> list[Entry]:
+        body: RelayExpr = expr
+        while isinstance(body, Let):
+            self.memo_map[body.var] = self.visit(body.value)
+            body = body.body
+        return self.visit(body)
+
+    def default(self, expr: RelayExpr) -> list[Entry]:
+        """Control flow, closures and data types need an executor that has them."""
+        raise UnsupportedError(
+            f"the graph executor cannot run a {type(expr).__name__} expression: it runs data flow only"
+        )
+
+
+def tensor_types(type_: Type) -> list[TensorType]:
+    """The tensors of a type, tuples flattened."""
+    if isinstance(type_, TensorType):
+        return [type_]
+    if isinstance(type_, TupleType):
+        return [t for item in type_.fields for t in tensor_types(item)]
+    raise UnsupportedError(f"the graph executor handles tensors and tuples of tensors, not {type_}")
+
+
+def refuse_callee(func: RelayExpr) -> UnsupportedError:
+    """The error for a call of anything but a kernel."""
+    if isinstance(func, GlobalVar):
+        found = f"a call of the global function @{func.name_hint}"
+    elif isinstance(func, Op):
+        found = f"the operator {func.name} outside a fused function (run relay.transform.FuseOps)"
+    else:
+        found = f"a call of a {type(func).__name__}"
+    return UnsupportedError(f"the graph executor runs fused operators only; found {found}")

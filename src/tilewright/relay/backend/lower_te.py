@@ -1,0 +1,160 @@
+"""LowerTE: from a module of primitive functions to a module of kernels.
+
+Before::
+
+    def @main(%x: Tensor[(1, 3), float32]) -> Tensor[(1, 3), float32] {
+      %0 = fn (%p0: Tensor[(1, 3), float32], Primitive=1) { nn.softmax(%p0) };
+      %0(%x)
+    }
+
+after::
+
+    def @main(%x: Tensor[(1, 3), float32]) -> Tensor[(1, 3), float32] {
+      @tvmgen_default_fused_nn_softmax(%x)
+    }
+
+    @tvmgen_default_fused_nn_softmax = primfn(placeholder_1: handle, T_softmax_1: handle) -> () ...
+
+``relay.backend.lowered`` tells the form, and verifies it. Functions of one label and target share a kernel. A function
+is lowered for the target in its attribute ``target``, or else for the pass's. ``process`` is given each kernel as soon
+as it is lowered, so that its machine code can be made while the others are lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.ir.attrs import DictAttrs
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilewright.relay.backend.lowered import CALL_MARKS, is_external, verify_lowered
+from tilewright.relay.backend.progress import report_progress
+from tilewright.relay.backend.te_compiler import KernelNames, lower_primitive
+from tilewright.relay.backend.views import moves_only
+from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.transform.common import TypedMutator, is_closed, open_children
+from tilewright.relay.transform.label_ops import hash_of
+from tilewright.relay.type_infer import infer_module
+from tilewright.relay.visitor import post_order
+from tilewright.target.target import Target
+from tilewright.tir.function import PrimFunc
+from tilewright.topi.cpu.common import weights_of_network
+
+Process = Callable[[PrimFunc], None]
+_Key = tuple[str, ...]
+
+
+def LowerTE(target: Any = None, mod_name: str = "default", process: Process | None = None) -> Pass:
+    """Lower the primitive functions of a fused module.
+
+    Parameters
+    ----------
+    target : what they are lowered for, unless their attribute ``target`` says otherwise; the current target.
+    mod_name : part of the kernels' names.
+    process : called with each kernel as soon as it is lowered.
+
+    Raises
+    ------
+    TilewrightError for operators outside of primitive functions, and for what the target has no implementation of.
+    """
+
+    def lower(mod: IRModule, ctx: PassContext) -> IRModule:
+        chosen = Target(target) if target is not None else Target.current()
+        if chosen is None:
+            raise TilewrightError('LowerTE needs a target: LowerTE("llvm"), or "with target:" around it')
+        lowered = _Lowering(infer_module(mod), chosen, KernelNames(mod_name), process or (lambda func: None)).run()
+        verify_lowered(lowered)
+        return lowered
+
+    return ModulePass(lower, PassInfo("LowerTE", 0))
+
+
+@dataclass
+class _Lowering:
+    """Lowers one module; ``found`` has the global name of each function that is called."""
+
+    mod: IRModule
+    target: Target
+    names: KernelNames
+    process: Process
+    found: dict[_Key, GlobalVar] = field(default_factory=dict)
+    functions: dict[GlobalVar, BaseFunc] = field(default_factory=dict)
+
+    def run(self) -> IRModule:
+        """The lowered module."""
+        result = self.mod.copy()
+        open_functions = {v: f for v, f in result.items() if isinstance(f, Function) and not is_closed(f)}
+        calls = [e for f in open_functions.values() for e in post_order(f.body, open_children) if isinstance(e, Call)]
+        calls = [call for call in calls if is_closed(call.op) or isinstance(call.op, Op)]
+        # what moves whole tensors comes last: their names stay the same whether they become views or kernels
+        calls.sort(key=lambda call: isinstance(call.op, Function) and moves_only(call.op))
+        with weights_of_network(_constant_bytes(open_functions)):
+            for i, call in enumerate(calls, 1):
+                report_progress("lower", i, len(calls), self._lower(call.op).name_hint)
+        for var, func in open_functions.items():
+            lowered = _Caller(self).visit(func)
+            assert isinstance(lowered, Function)
+            result[var] = lowered
+        for var, kernel in self.functions.items():
+            result[var] = kernel
+        return result
+
+    def global_var(self, func: Function) -> GlobalVar:
+        """The name of what a called function was lowered to."""
+        return self.found[self._key(func)]
+
+    def _key(self, func: Function) -> _Key:
+        return (hash_of(func), str(func.attrs.get("target", self.target)), str(func.attrs.get("view", "")))
+
+    def _lower(self, func: RelayExpr) -> GlobalVar:
+        if not isinstance(func, Function):
+            name = func.name if isinstance(func, Op) else type(func).__name__
+            raise TilewrightError(f"the operator {name} is outside a fused function; run relay.transform.FuseOps first")
+        key = self._key(func)
+        if key not in self.found:
+            self.found[key] = self._keep(func) if is_external(func) or func.attrs.get("view") else self._kernel(func)
+        return self.found[key]
+
+    def _kernel(self, func: Function) -> GlobalVar:
+        lowered = lower_primitive(func, Target(func.attrs.get("target", self.target)), self.names)
+        kernel = lowered.funcs[lowered.prim_fn_var]
+        self.functions[lowered.prim_fn_var] = kernel
+        self.process(kernel)
+        return lowered.prim_fn_var
+
+    def _keep(self, func: Function) -> GlobalVar:
+        """A function that stays as it is, under a name of its own."""
+        if is_external(func):
+            name = str(func.attrs.get("global_symbol") or self.names(str(func.attrs["Compiler"])))
+        else:
+            name = self.names(f"view_{func.attrs['view']}")
+        var = GlobalVar(name).with_checked_type(func.checked_type)
+        self.functions[var] = func.with_attr("global_symbol", name)
+        return var
+
+
+class _Caller(TypedMutator):
+    """Replaces calls of closed functions by calls of what they were lowered to."""
+
+    def __init__(self, lowering: _Lowering) -> None:
+        super().__init__()
+        self.lowering = lowering
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        if not is_closed(expr.op):
+            return super().visit_call(expr)
+        assert isinstance(expr.op, Function)
+        marks = {name: expr.op.attrs[name] for name in CALL_MARKS if name in expr.op.attrs}
+        args = [self.visit(arg) for arg in expr.args]
+        return Call(self.lowering.global_var(expr.op), args, DictAttrs(marks) if marks else None, span=expr.span)
+
+
+def _constant_bytes(functions: dict[GlobalVar, Function]) -> int:
+    """Size of the constants."""
+    constants = (e for func in functions.values() for e in post_order(func) if isinstance(e, Constant))
+    return sum({id(c.data): c.data.nbytes for c in constants}.values())

@@ -1,0 +1,119 @@
+"""What a lowered module is, and its verifier.
+
+::
+
+    def @main(%x: Tensor[(1, 3), float32]) -> Tensor[(1, 4), float32] {
+      @tvmgen_default_fused_nn_dense(%x, meta[relay.Constant][0])
+    }
+
+    @tvmgen_default_fused_nn_dense = primfn(...)
+      attr = {"global_symbol": "tvmgen_default_fused_nn_dense", "hash": "...", "target": llvm, ...}
+
+Functions that are called and are not Relay's open ones are of three kinds:
+
+- a kernel is a ``PrimFunc``. Its parameters are the tensors of the arguments, tuples flattened, then those of the
+  result. Attributes: ``global_symbol``, ``target`` (each kernel its own), ``hash`` (``LabelOps``), ``implementation``
+  and ``schedule`` (texts for reports), ``layouts`` (pairs that the graph JSON carries);
+- an external function is a Relay function with ``Compiler`` and ``global_symbol``: another code generator's work;
+- a view is a Relay function with ``view`` and ``offsets`` (``PlanViews``): no code, its result lies in memory that is
+  there.
+
+A call may have the attributes ``run_once`` and ``in_place`` (``PlanViews``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.structural import structural_equal
+from tilewright.ir.type import FuncType, TensorType, Type
+from tilewright.relay.backend.data_flow import tensor_types
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.transform.common import is_closed, open_children
+from tilewright.relay.visitor import post_order
+from tilewright.target.target import Target
+from tilewright.tir.function import PrimFunc
+
+CALL_MARKS = ("run_once", "in_place")
+
+
+def is_external(func: BaseFunc) -> bool:
+    """Whether another code generator makes the function's code."""
+    return isinstance(func, Function) and bool(func.attrs.get("Compiler"))
+
+
+def kernels(mod: IRModule) -> dict[GlobalVar, PrimFunc]:
+    """The kernels of a lowered module, in order."""
+    return {var: func for var, func in mod.items() if isinstance(func, PrimFunc)}
+
+
+def verify_lowered(mod: IRModule) -> None:
+    """Check that ``mod`` is a lowered module.
+
+    Raises:
+        TilewrightError: it is not; the message lists every problem.
+    """
+    problems: list[str] = []
+    for var, func in mod.items():
+        if isinstance(func, PrimFunc):
+            problems += _problems_of_kernel(var, func)
+        elif is_closed(func):
+            problems += _problems_of_closed(var, func)
+        elif isinstance(func, Function):
+            for expr in post_order(func.body, open_children):
+                if isinstance(expr, Call):
+                    problems += [f"in @{var.name_hint}: {text}" for text in _problems_of_call(mod, expr)]
+    if problems:
+        raise TilewrightError("the module is not lowered:\n" + "\n".join(f"  {text}" for text in problems))
+
+
+def _problems_of_kernel(var: GlobalVar, func: PrimFunc) -> list[str]:
+    problems = []
+    if not isinstance(func.attrs.get("target"), Target):
+        problems.append(f"the kernel @{var.name_hint} has no target")
+    if func.attrs.get("global_symbol") != var.name_hint:
+        found = func.attrs.get("global_symbol")
+        problems.append(f"the kernel @{var.name_hint} has the global_symbol {found!r}; expected its name")
+    return problems
+
+
+def _problems_of_closed(var: GlobalVar, func: BaseFunc) -> list[str]:
+    attrs = func.get_attrs()
+    if is_external(func):
+        named = attrs.get("global_symbol") == var.name_hint
+        return [] if named else [f"the external function @{var.name_hint} has no global_symbol of that name"]
+    return [] if attrs.get("view") else [f"the primitive function @{var.name_hint} has not been lowered"]
+
+
+def _problems_of_call(mod: IRModule, call: Call) -> list[str]:
+    if isinstance(call.op, Op):
+        return [f"the operator {call.op.name} is outside of a kernel; run relay.transform.FuseOps before LowerTE"]
+    if is_closed(call.op):
+        return ["a primitive function is called that has not been lowered"]
+    if not isinstance(call.op, GlobalVar):
+        return []
+    if call.op not in mod:
+        return [f"the module has no function @{call.op.name_hint}"]
+    callee = mod[call.op.name_hint]
+    expected, found = _signature(callee), _tensors([*(a.checked_type for a in call.args), call.checked_type])
+    if expected is None or (len(expected) == len(found) and all(map(structural_equal, expected, found))):
+        return []
+    show = ["(" + ", ".join(map(str, types)) + ")" for types in (expected, found)]
+    return [f"@{call.op.name_hint} takes and gives {show[0]}, and is called with {show[1]}"]
+
+
+def _signature(callee: RelayExpr) -> list[Type] | None:
+    """The tensors that a kernel, view or external function takes and gives; None for other functions."""
+    if isinstance(callee, PrimFunc):
+        buffers = [callee.buffer_map[p] for p in callee.params]
+        return [TensorType(b.shape, b.dtype) for b in buffers]
+    type_ = callee.checked_type_or_none
+    return _tensors([*type_.arg_types, type_.ret_type]) if is_closed(callee) and isinstance(type_, FuncType) else None
+
+
+def _tensors(types: Sequence[Type]) -> list[Type]:
+    return [t for type_ in types for t in tensor_types(type_)]
