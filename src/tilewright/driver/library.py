@@ -78,9 +78,17 @@ def _refuse_model(file: Path) -> None:
 
 
 def load_library(path: Path) -> Library:
-    """Load a library that ``tilewright compile`` wrote."""
+    """Load a library that ``tilewright compile`` wrote.
+
+    Raises:
+        TVMError: the file is no library, not for this processor, or holds code but no network.
+    """
     module = load_module(str(path))
-    executor = GraphModule(module["default"](cpu(0)))
+    try:
+        make = module["default"]
+    except AttributeError:
+        raise TVMError(f"{path}: the library has no network named 'default', as `tilewright compile` makes") from None
+    executor = GraphModule(make(cpu(0)))
     params = {module["get_param_name"](i) for i in range(module["get_num_params"]())}
     outputs = tuple(f"output_{i}" for i in range(executor.get_num_outputs()))
     return Library(path, executor, _graph_inputs(json.loads(module["get_graph_json"]()), params), outputs)

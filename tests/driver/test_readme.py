@@ -1,0 +1,78 @@
+"""README.md: its programs run in an empty folder, its transcripts are what the commands print, its commands exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from tests.driver.command import ROOT
+
+TEXT = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
+
+
+def blocks(language: str) -> list[str]:
+    found = [text for kind, text in BLOCKS if kind == language]
+    assert found
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty folder in which the programs ran, and a `tilewright` command for the transcripts."""
+    folder = tmp_path_factory.mktemp("readme")
+    for program in blocks("python"):
+        result = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True)
+        assert result.returncode == 0, result.stderr
+        for printed in re.findall(r"print\(.*\)  # (.*)", program):
+            assert printed in result.stdout
+    command = folder / "bin" / "tilewright"
+    command.parent.mkdir()
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tilewright "$@"\n')
+    command.chmod(0o755)
+    return folder
+
+
+def labels(text: str) -> list[str]:
+    """The words of headings and the first words of lines, without the numbers, which differ between machines."""
+    lines = [re.split(r"\t| {2,}|: ", line.strip()) for line in text.splitlines() if line.strip()]
+    return [cell for line in lines for cell in (line if line[0].endswith("(ms)") or line[0] == "threads" else line[:1])
+            if not cell[:1].isdigit()]  # fmt: skip
+
+
+def test_the_languages_of_the_blocks_are_those_that_are_tested() -> None:
+    assert {kind for kind, _ in BLOCKS} == {"sh", "python", "console"}
+
+
+def test_transcripts_are_what_the_commands_print(folder: Path) -> None:
+    (folder / "examples").symlink_to(ROOT / "examples")
+    env = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+    for transcript in blocks("console"):
+        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n?)*)", transcript, re.MULTILINE):
+            result = subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True)
+            assert result.returncode == 0, result.stderr
+            assert labels(result.stdout) == labels(shown), command
+
+
+def test_commands_of_the_set_up_exist() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    makefile = (ROOT / "Makefile").read_text()
+    for line in "".join(blocks("sh")).splitlines():
+        command, *words = line.partition("#")[0].split()
+        assert command in ("make", "pip")
+        if command == "make":
+            assert re.search(rf"^{words[0]}:", makefile, re.MULTILINE)
+        else:
+            assert words[0] == "install"
+    for names in re.findall(r"\[([\w,]+)\]'", TEXT):
+        assert set(names.split(",")) <= set(extras)
+
+
+def test_links_lead_to_files() -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", re.sub(r"```.*?```", "", TEXT, flags=re.DOTALL)):
+        assert (ROOT / target).exists(), target
