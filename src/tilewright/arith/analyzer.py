@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tilewright.arith.affine import Terms, add_affine, affine
 from tilewright.arith.bounds import INDEX_DTYPES, NEG_INF, POS_INF, BoundAnalyzer, ConstIntBound
 from tilewright.arith.context import Context
-from tilewright.arith.int_set import IntSet, IntSetEvaluator
 from tilewright.arith.modular import ModularAnalyzer, ModularSet
 from tilewright.arith.simplifier import Simplifier
 from tilewright.ir import prim_ops as ops
@@ -18,9 +17,14 @@ from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import EQ, GE, GT, LE, LT, NE, And, Call, FloorMod, IntImm, Not, Or, PrimExpr, Var
 from tilewright.ir.prim_functor import ExprVisitor
 
+if TYPE_CHECKING:
+    from tilewright.arith.int_set import IntSet
+
 
 class Analyzer:
     """Simplifies and bounds integer expressions under what it has been told."""
+
+    evaluate_set: ClassVar[Callable[[Analyzer, PrimExpr, Mapping[Any, Any]], IntSet]]  # set by arith.int_set
 
     def __init__(self) -> None:
         self.context = Context()
@@ -103,7 +107,7 @@ class Analyzer:
 
     def int_set(self, expr: PrimExpr, dom_map: Mapping[Any, IntSet | Range]) -> IntSet:
         """The values that ``expr`` takes when variables run over sets."""
-        return IntSetEvaluator(dom_map, self).evaluate(expr)
+        return Analyzer.evaluate_set(self, expr, dom_map)
 
     def can_prove(self, cond: Any) -> bool:
         """Whether ``cond`` is certainly true."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
 from tilewright.arith.affine import affine
+from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.bounds import INDEX_DTYPES
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.iter_var import IterVar, Range
@@ -34,9 +35,6 @@ from tilewright.ir.prim_expr import (
 )  # fmt: skip
 from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
 from tilewright.ir.prim_vars import substitute
-
-if TYPE_CHECKING:
-    from tilewright.arith.analyzer import Analyzer
 
 
 class IntSet(Node):
@@ -422,8 +420,11 @@ _HANDLERS: dict[type, Callable[[IntSetEvaluator, Any], IntSet]] = {
 
 def eval_set(e: Any, dom_map: Mapping[Any, IntSet | Range], analyzer: Analyzer | None = None) -> IntSet:
     """The values that ``e`` takes when the variables of ``dom_map`` run over their sets; other variables are fixed."""
-    if analyzer is None:
-        from tilewright.arith.analyzer import Analyzer
+    return IntSetEvaluator(dom_map, analyzer or Analyzer()).evaluate(ops.as_expr(e))
 
-        analyzer = Analyzer()
-    return IntSetEvaluator(dom_map, analyzer).evaluate(ops.as_expr(e))
+
+def _evaluate_set(analyzer: Analyzer, e: PrimExpr, dom_map: Mapping[Any, IntSet | Range]) -> IntSet:
+    return eval_set(e, dom_map, analyzer)
+
+
+Analyzer.evaluate_set = staticmethod(_evaluate_set)

@@ -1,14 +1,14 @@
 """AutoTVM's templates: what a schedule may choose (``space.py``), templates by name (``task.py``), which choice is in
-force (``dispatch.py``), and tuning records as JSON lines (``record.py``).
+force (``dispatch.py``), tuning records as JSON lines (``record.py``), and such records in force (``history.py``).
 """
 
 from tilewright.autotvm import record
 from tilewright.autotvm.dispatch import (
     ApplyConfig,
-    ApplyHistoryBest,
     DispatchContext,
     FallbackContext,
 )  # fmt: skip
+from tilewright.autotvm.history import ApplyHistoryBest
 from tilewright.autotvm.record import MeasureErrorNo, MeasureInput, MeasureResult
 from tilewright.autotvm.space import (
     AnnotateEntity,

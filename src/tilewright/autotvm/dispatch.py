@@ -1,19 +1,28 @@
-"""Which configuration a template gets: a stack of contexts, the innermost first asked.
-
->>> with autotvm.apply_history_best("records.log"):      # tuned where a record covers the workload
-...     lib = relay.build(mod, target, params=params)
-"""
+"""Which configuration a template gets: a stack of contexts, the innermost first asked."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
-from tilewright.autotvm.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
+from tilewright.autotvm.space import ConfigSpace, FallbackConfigEntity
 from tilewright.target.target import Target
 
 Workload = tuple[Any, ...]
+
+
+def workload_of(outs: Iterable[Any]) -> Workload | None:
+    """The workload of the template that computes one of ``outs``, directly or below; None when there is none."""
+    pending = [out.op for out in outs]
+    seen = set(pending)
+    for op in pending:
+        if "workload" in op.attrs:
+            found: Workload = op.attrs["workload"]
+            return found
+        new = [t.op for t in op.input_tensors if t.op not in seen]
+        seen.update(new)
+        pending.extend(new)
+    return None
 
 
 class DispatchContext:
@@ -37,8 +46,6 @@ class DispatchContext:
 
     def query_of(self, outs: Iterable[Any], target: Target | str | None) -> ConfigSpace | None:
         """The configuration for the template that computes ``outs``; None when no template does."""
-        from tilewright.autotvm.task import workload_of
-
         workload = workload_of(outs)
         return None if workload is None else self.query(target, workload)
 
@@ -95,73 +102,6 @@ class ApplyConfig(DispatchContext):
     def _query_inside(self, target: Target | str | None, workload: Workload) -> ConfigSpace:
         self.workload = workload
         return self._config
-
-
-class ApplyHistoryBest(DispatchContext):
-    """The fastest recorded configuration of each workload.
-
-    ``records`` is a file name, an open file, or (MeasureInput, MeasureResult) pairs. A record applies to targets with
-    one of its target's keys, and, where the target names a ``-model``, best to that model.
-    """
-
-    def __init__(self, records: Any) -> None:
-        super().__init__()
-        self.best_by_targetkey: dict[tuple[str, Workload], tuple[Any, Any]] = {}
-        self.best_by_model: dict[tuple[str, Workload], tuple[Any, Any]] = {}
-        self._best_user_defined: dict[tuple[str, Workload], ConfigSpace] = {}
-        if records:
-            self.load(records)
-
-    def load(self, records: Any) -> None:
-        """Take over more records."""
-        from tilewright.autotvm.record import load_from_buffer, load_from_file
-
-        if isinstance(records, (str, os.PathLike)):
-            records = load_from_file(records)
-        elif hasattr(records, "read"):
-            records = load_from_buffer(records)
-        for inp, res in records:
-            if res.error_no != 0:
-                continue
-            for key in inp.target.keys:
-                self._keep(self.best_by_targetkey, (key, inp.task.workload), inp, res)
-            if inp.target.model and inp.target.model != "unknown":
-                self._keep(self.best_by_model, (inp.target.model, inp.task.workload), inp, res)
-
-    @staticmethod
-    def _keep(
-        table: dict[tuple[str, Workload], tuple[Any, Any]], key: tuple[str, Workload], inp: Any, res: Any
-    ) -> None:
-        known = table.get(key)
-        if known is None or _mean(res.costs) < _mean(known[1].costs):
-            table[key] = (inp, res)
-
-    def _query_inside(self, target: Target | str | None, workload: Workload) -> ConfigSpace | None:
-        if target is None:
-            return None
-        target = target if isinstance(target, Target) else Target(target)
-        candidates = [(target.model, self.best_by_model)] if target.model else []
-        candidates += [(key, self.best_by_targetkey) for key in target.keys]
-        for key, table in candidates:
-            if (key, workload) in self._best_user_defined:
-                return self._best_user_defined[(key, workload)]
-            if (key, workload) in table:
-                inp, res = table[(key, workload)]
-                config: ConfigEntity = inp.config
-                config.cost = _mean(res.costs)
-                return config
-        return None
-
-    def update(self, target: Target | str | None, workload: Workload, cfg: ConfigSpace) -> None:
-        """Use ``cfg`` for ``workload`` from now on."""
-        target = target if isinstance(target, Target) else Target(target or "llvm")
-        for key in ([target.model] if target.model else []) + list(target.keys):
-            self._best_user_defined[(key, workload)] = cfg
-
-
-def _mean(costs: Iterable[float]) -> float:
-    values = list(costs)
-    return sum(values) / len(values) if values else float("inf")
 
 
 DispatchContext.current = FallbackContext()

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TextIO
 
 from tilewright.autotvm.space import ConfigEntity
+from tilewright.autotvm.task import Task
 from tilewright.ir.errors import TilewrightError
 from tilewright.target.target import Target
 
@@ -71,8 +72,6 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
 
 def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResult] | None:
     """The measurement of a record line; None for records older than version 0.2."""
-    from tilewright.autotvm.task import Task
-
     try:
         record = json.loads(row)
         if "v" in record or record.get("version", 0) < AUTOTVM_LOG_VERSION:

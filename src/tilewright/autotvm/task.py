@@ -7,17 +7,15 @@ Tensors in it stand by shape and dtype, so it is what records are looked up by.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.autotvm.dispatch import ApplyConfig, DispatchContext
+from tilewright.autotvm.dispatch import ApplyConfig, DispatchContext, Workload, workload_of
 from tilewright.autotvm.space import ConfigSpace
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import FloatImm, IntImm, PrimExpr, StringImm
 from tilewright.target.target import Target
-
-Workload = tuple[Any, ...]
 
 
 def serialize_args(args: Sequence[Any]) -> tuple[Any, ...]:
@@ -52,20 +50,6 @@ def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> Workl
     """The workload of a call of the template ``task_name``."""
     plain = serialize_args(args)
     return (task_name, *plain) if task_name is not None else plain
-
-
-def workload_of(outs: Iterable[Any]) -> Workload | None:
-    """The workload of the template that computes one of ``outs``, directly or below; None when there is none."""
-    pending = [out.op for out in outs]
-    seen = set(pending)
-    for op in pending:
-        if "workload" in op.attrs:
-            found: Workload = op.attrs["workload"]
-            return found
-        new = [t.op for t in op.input_tensors if t.op not in seen]
-        seen.update(new)
-        pending.extend(new)
-    return None
 
 
 class TaskTemplate:

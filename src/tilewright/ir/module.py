@@ -50,6 +50,15 @@ class IRModule:
         mod[mod.ensure_global_var(str(name))] = func
         return mod
 
+    def structure(self) -> dict[str, Any]:
+        """What structural equality compares: attributes, and definitions and functions by name."""
+        types = {v.name_hint: data for v, data in self.type_definitions.items()}
+        return {
+            "attrs": self.attrs,
+            "type_definitions": types,
+            "functions": {v.name_hint: func for v, func in self.functions.items()},
+        }
+
     def copy(self) -> IRModule:
         """Shallow copy: changing the copy's tables leaves this module as it is."""
         return IRModule(self.functions, self.type_definitions, self.attrs)

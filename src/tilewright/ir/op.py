@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.op_table import OPERATORS, find_op
 
 
 class Op(RelayExpr):
@@ -20,14 +20,12 @@ class Op(RelayExpr):
     name: str
     attrs: dict[str, tuple[Any, int]]
 
-    registry: ClassVar[dict[str, Op]] = {}
+    registry: ClassVar[dict[str, Op]] = OPERATORS
 
     @staticmethod
     def get(name: str) -> Op:
         """The operator ``name``; raises TilewrightError when there is none."""
-        op = Op.registry.get(name)
-        if op is None:
-            raise TilewrightError(f"operator {name!r} is not registered")
+        op: Op = find_op(name)
         return op
 
     @staticmethod

@@ -29,6 +29,7 @@ from typing import ClassVar
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.node import InternedNode, Node
+from tilewright.ir.op_table import find_op
 
 
 class PrimExpr(InternedNode):
@@ -450,7 +451,7 @@ class Call(PrimExpr):
 
     def __init__(self, dtype: str, op: AnyType, args: AnyType, span: object = None) -> None:
         if isinstance(op, str):
-            op = ops.get_op(op)
+            op = find_op(op)
         self._init(dtype, op, tuple(ops.as_expr(a) for a in args))
 
 

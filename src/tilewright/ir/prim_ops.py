@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_expr as p
+from tilewright.ir.op_table import find_op
 
 
 def as_expr(value: AnyType, dtype: str | None = None) -> p.PrimExpr:
@@ -417,16 +418,9 @@ def logical_not(a: AnyType) -> p.PrimExpr:
     return a.a if isinstance(a, p.Not) else p.Not(a)
 
 
-def get_op(name: str) -> AnyType:
-    """The registered operator of that name (see ``ir.op``)."""
-    from tilewright.ir.op import Op
-
-    return Op.get(name)
-
-
 def call_pure(name: str, dtype: str, *args: AnyType) -> p.PrimExpr:
     """Call of the intrinsic ``name`` giving ``dtype``."""
-    return p.Call(dtype, get_op(name), args)
+    return p.Call(dtype, find_op(name), args)
 
 
 def _bitwise(name: str, a: AnyType, b: AnyType, fold: Callable[[int, int], int]) -> p.PrimExpr:

@@ -15,15 +15,13 @@ from __future__ import annotations
 import enum
 import hashlib
 import struct
-from functools import cache, lru_cache
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tilewright.ir.module import IRModule
 from tilewright.ir.node import Node
-from tilewright.ir.prim_expr import IntImm
-from tilewright.ir.type import TensorType
 
 
 class _Kind(enum.Enum):
@@ -91,6 +89,21 @@ def _rule_of(cls: type) -> _Rule:
     return _Rule(_TREE, own)
 
 
+class Shortcut(NamedTuple):
+    """A quicker way for the nodes of one class; both give None where there is none."""
+
+    equal: Callable[[Any, Any], bool | None]
+    hash: Callable[[Any], int | None]
+
+
+_SHORTCUTS: dict[type, Shortcut] = {}
+
+
+def register_shortcut(cls: type, shortcut: Shortcut) -> None:
+    """Compare and hash two nodes of exactly this class by ``shortcut`` where it can."""
+    _SHORTCUTS[cls] = shortcut
+
+
 class _Parts(NamedTuple):
     """A value taken apart: a token that must be equal, and children that must correspond."""
 
@@ -134,17 +147,6 @@ def _decompose_node(node: Node) -> _Parts:
     return _Parts(rule.kind, tuple(token), children)
 
 
-def _decompose_module(mod: IRModule) -> _Parts:
-    types = {v.name_hint: data for v, data in mod.type_definitions.items()}
-    functions = {v.name_hint: func for v, func in mod.functions.items()}
-    parts = [
-        (".attrs", mod.attrs, False),
-        (".type_definitions", types, False),
-        (".functions", functions, False),
-    ]
-    return _Parts(_TREE, ("IRModule",), parts)
-
-
 def _decompose_mapping(value: dict[Any, Any]) -> _Parts:
     if all(isinstance(k, str) for k in value):
         keys = sorted(value)
@@ -164,10 +166,10 @@ def _decompose(value: Any) -> _Parts:
         return _Parts(_TREE, ("leaf", _leaf(value)), [])
     if isinstance(value, dict):
         return _decompose_mapping(value)
-    if isinstance(value, IRModule):
-        return _decompose_module(value)
     if isinstance(value, np.ndarray) or (hasattr(value, "numpy") and hasattr(value, "dtype")):
         return _Parts(_TREE, _array_token(value), [])
+    if hasattr(value, "structure"):  # no node, but says itself what it consists of (IRModule)
+        return _Parts(_TREE, (type(value).__name__,), [(f".{k}", v, False) for k, v in value.structure().items()])
     if type(value).__name__ == "Target":
         return _Parts(_TREE, ("target", str(value)), [])
     return _Parts(_NAMED, ("object", _class_name(type(value))), [])
@@ -238,8 +240,10 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
     """
     if lhs is rhs:
         return True
-    if type(lhs) is TensorType and type(rhs) is TensorType and (lhs.dtype != rhs.dtype or lhs.shape == rhs.shape):
-        return lhs.dtype == rhs.dtype
+    if type(lhs) is type(rhs) and (shortcut := _SHORTCUTS.get(type(lhs))) is not None:
+        known = shortcut.equal(lhs, rhs)
+        if known is not None:
+            return known
     return _Equality(map_free_vars).run(lhs, rhs) is None
 
 
@@ -309,11 +313,11 @@ class _Hash:
 
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:
     """Unsigned 64-bit hash that is equal for structurally equal values, in every process and on every machine."""
-    if type(node) is TensorType and all(isinstance(d, IntImm) and d.dtype == "int32" for d in node.shape):
-        return _known_tensor_hash(node.dtype, tuple(int(d) for d in node.shape))  # type: ignore[call-overload]
+    shortcut = _SHORTCUTS.get(type(node))
+    known = None if shortcut is None else shortcut.hash(node)
+    return hash_of_parts(node, map_free_vars) if known is None else known
+
+
+def hash_of_parts(node: Any, map_free_vars: bool = False) -> int:
+    """``structural_hash`` without shortcuts."""
     return int.from_bytes(_Hash(map_free_vars).run(node), "little")
-
-
-@lru_cache(maxsize=4096)
-def _known_tensor_hash(dtype: str, shape: tuple[int, ...]) -> int:
-    return int.from_bytes(_Hash(False).run(TensorType(shape, dtype)), "little")

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any as AnyType
 
 from tilewright.ir.node import Node
 from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.span import Span
+from tilewright.ir.structural import Shortcut, hash_of_parts, register_shortcut, structural_equal, structural_hash
 
 
 class TypeKind(enum.IntEnum):
@@ -39,13 +41,9 @@ class Type(Node):
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        from tilewright.ir.structural import structural_equal
-
         return isinstance(other, Type) and structural_equal(self, other)
 
     def __hash__(self) -> int:
-        from tilewright.ir.structural import structural_hash
-
         return structural_hash(self)
 
 
@@ -78,6 +76,24 @@ class TensorType(Type):
     def is_dynamic(self) -> bool:
         """Whether some dimension is not known while compiling."""
         return any(isinstance(d, Any) or not isinstance(d, IntImm) for d in self.shape)
+
+
+def _tensors_equal(a: TensorType, b: TensorType) -> bool | None:
+    return a.dtype == b.dtype if a.dtype != b.dtype or a.shape == b.shape else None
+
+
+def _tensor_hash(type_: TensorType) -> int | None:
+    if not all(isinstance(d, IntImm) and d.dtype == "int32" for d in type_.shape):
+        return None
+    return _known_tensor_hash(type_.dtype, tuple(int(d) for d in type_.shape))  # type: ignore[call-overload]
+
+
+@lru_cache(maxsize=4096)
+def _known_tensor_hash(dtype: str, shape: tuple[int, ...]) -> int:
+    return hash_of_parts(TensorType(shape, dtype))
+
+
+register_shortcut(TensorType, Shortcut(_tensors_equal, _tensor_hash))
 
 
 class TupleType(Type):

@@ -22,11 +22,13 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ._ffi import LIB, check_call, find_library, include_dir
 from .error import ExportError, TVMError
-from .module import Module, load_module
+
+if TYPE_CHECKING:
+    from .module import Module
 
 _SUFFIXES = (".so", ".o", ".a", ".tar", ".dll", ".dylib")
 
@@ -352,22 +354,21 @@ def export_library(
     return str(target)
 
 
-def link_for_loading(path: Path) -> Module:
-    """Link an exported ``.o``, ``.a`` or ``.tar`` to a temporary shared library and load that."""
+def link_for_loading(path: Path, folder: Path) -> Path:
+    """Link an exported ``.o``, ``.a`` or ``.tar`` to a shared library in ``folder``; returns the library."""
     if not path.exists():
         raise ExportError(f"cannot load {path}: no such file")
     compiler = find_compiler()
-    with tempfile.TemporaryDirectory(prefix="tilewright-") as temporary:
-        files = [str(path.absolute())]
-        if path.suffix == ".tar":
-            try:
-                with tarfile.open(path) as tar:
-                    tar.extractall(temporary, filter="data")
-            except tarfile.TarError as error:
-                raise ExportError(f"cannot load {path}: {error}") from error
-            files = sorted(map(str, Path(temporary).glob("*.o")))
-        elif path.suffix == ".a":
-            files = ["-Wl,--whole-archive", *files, "-Wl,--no-whole-archive"]
-        library = Path(temporary) / "linked.so"
-        run_compiler([*compiler, "-shared", "-fPIC", "-Wl,-z,noexecstack", *files, "-lm", "-o", str(library)])
-        return load_module(library)
+    files = [str(path.absolute())]
+    if path.suffix == ".tar":
+        try:
+            with tarfile.open(path) as tar:
+                tar.extractall(folder, filter="data")
+        except tarfile.TarError as error:
+            raise ExportError(f"cannot load {path}: {error}") from error
+        files = sorted(map(str, folder.glob("*.o")))
+    elif path.suffix == ".a":
+        files = ["-Wl,--whole-archive", *files, "-Wl,--no-whole-archive"]
+    library = folder / "linked.so"
+    run_compiler([*compiler, "-shared", "-fPIC", "-Wl,-z,noexecstack", *files, "-lm", "-o", str(library)])
+    return library

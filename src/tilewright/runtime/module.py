@@ -45,6 +45,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -467,7 +468,8 @@ def load_module(path: str | Path, fmt: str = "") -> Module:
     if file.suffix in (".o", ".a", ".tar") and not fmt:
         from .export import link_for_loading
 
-        return link_for_loading(file)
+        with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+            return load_module(link_for_loading(file, Path(folder)))
     out = ctypes.c_void_p()
     check_call(LIB.TVMModLoadFromFile(str(file).encode(), fmt.encode(), ctypes.byref(out)))
     assert out.value is not None

@@ -17,6 +17,7 @@ import tilewright.te.broadcast  # noqa: F401  (gives Tensor its operators)
 from tilewright.ir.prim_ops import add
 from tilewright.ir.prim_ops import mul as multiply
 from tilewright.ir.prim_ops import sub as subtract
+from tilewright.te import operation, tensor
 from tilewright.te.declare import (
     compute,
     const,
@@ -107,6 +108,12 @@ from tilewright.tir.op import (
     truncdiv,
     truncmod,
 )
+
+# TVM has these names in te.operation and te.tensor, too.
+for _name in ("compute", "extern", "placeholder", "reduce_axis", "scan", "thread_axis"):
+    setattr(operation, _name, globals()[_name])
+for _name in ("BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "TensorComputeOp"):
+    setattr(tensor, _name, globals()[_name])
 
 __all__ = [
     "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Schedule", "Stage", "Tensor",

@@ -14,6 +14,7 @@ from tilewright.ir.type import as_shape
 from tilewright.te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp, as_attrs
 from tilewright.te.tag import resolve_tag
 from tilewright.te.tensor import Tensor
+from tilewright.te.tensorize import TensorIntrinCall
 from tilewright.tir.expr import IterVar, IterVarType, Range
 from tilewright.tir.stmt import Evaluate, Stmt
 
@@ -71,10 +72,8 @@ def compute(
     names = _index_names(fcompute, len(dims), name, varargs_names)
     axis = [IterVar(Range(0, extent), n, IterVarType.DataPar) for n, extent in zip(names, dims, strict=False)]
     body = fcompute(*[iv.var for iv in axis])
-    if getattr(body, "is_tensor_intrin_call", False):
-        from tilewright.te.tensorize import make_tensor_compute
-
-        return make_tensor_compute(name, tag, attrs, axis, dims, body)
+    if isinstance(body, TensorIntrinCall):
+        return body.as_compute(name, tag, attrs, axis, dims)
     if len(axis) != len(dims):
         raise TilewrightError(
             f"compute {name}: the shape has {len(dims)} dimensions, the function takes {len(axis)} indices"

@@ -336,12 +336,3 @@ def _check_reductions(op: ComputeOp) -> None:
             f"compute {op.name}: a reduction stands inside a larger expression; reductions are allowed only as the "
             "whole body of a compute: give the reduction a compute of its own and use its result"
         )
-
-
-def __getattr__(name: str) -> Any:
-    """TVM has the declaring functions here too: ``te.operation.compute``."""
-    from tilewright.te import declare
-
-    if name in ("compute", "extern", "placeholder", "reduce_axis", "scan", "thread_axis"):
-        return getattr(declare, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -60,15 +60,6 @@ class TensorSlice:
         return self.tensor.dtype
 
 
-def __getattr__(name: str) -> Any:
-    """TVM also finds the operation classes here: ``te.tensor.ComputeOp``."""
-    if name in ("BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "TensorComputeOp"):
-        from tilewright.te import operation
-
-        return getattr(operation, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 def _as_tuple(indices: Any) -> tuple[Any, ...]:
     return tuple(indices) if isinstance(indices, (tuple, list)) else (indices,)
 

@@ -19,9 +19,10 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer, decl_buffer
 from tilewright.ir.node import Node
 from tilewright.ir.prim_expr import PrimExpr
-from tilewright.te.operation import Operation
+from tilewright.ir.prim_ops import as_expr
+from tilewright.te.operation import Operation, TensorComputeOp, as_attrs
 from tilewright.te.tensor import Tensor, TensorSlice
-from tilewright.tir.expr import IterVar, Range
+from tilewright.tir.expr import IterVar, IterVarType, Range
 from tilewright.tir.stmt import Evaluate, Stmt
 
 
@@ -61,15 +62,20 @@ class TensorIntrinCall(Node):
     reduce_axis: tuple[IterVar, ...]
     scalar_inputs: tuple[PrimExpr, ...]
 
-    @property
-    def is_tensor_intrin_call(self) -> bool:
-        """True: tells a compute that its body is a block."""
-        return True
+    def as_compute(self, name: str, tag: str, attrs: Any, axis: Sequence[IterVar], shape: Sequence[PrimExpr]) -> Any:
+        """The tensor, or list of tensors, of a ``te.compute`` whose body is this call: its body is a block."""
+        block = [
+            IterVar(Range(0, extent), f"ax{d}", IterVarType.Opaque)
+            for d, extent in enumerate(shape[len(axis) :], len(axis))
+        ]
+        op = TensorComputeOp(
+            name, tag, as_attrs(attrs), (*axis, *block), self.reduce_axis, len(axis), self.intrin, self.tensors,
+            self.regions, self.scalar_inputs,
+        )  # fmt: skip
+        return op.output(0) if op.num_outputs == 1 else list(op.outputs)
 
 
 def _region(piece: Any, declared: Tensor) -> tuple[Range, ...]:
-    from tilewright.ir.prim_ops import as_expr
-
     if not isinstance(piece, TensorSlice):
         raise TilewrightError(f"a tensor intrinsic takes tensor slices such as A[i, 0:16], got {type(piece).__name__}")
     ranges: list[Range] = []
@@ -118,21 +124,3 @@ def decl_tensor_intrin(
     stmts = [Evaluate(p) if isinstance(p, PrimExpr) else p for p in parts]
     stmts += [None] * (3 - len(stmts))
     return TensorIntrin(name, op, tuple(inputs), tuple(buffers), scalars, *stmts)
-
-
-def make_tensor_compute(
-    name: str, tag: str, attrs: Any, axis: Sequence[IterVar], shape: Sequence[PrimExpr], call: TensorIntrinCall
-) -> Any:
-    """The operation of a ``te.compute`` whose body is an intrinsic call."""
-    from tilewright.te.operation import TensorComputeOp, as_attrs
-    from tilewright.tir.expr import IterVarType
-
-    block = [
-        IterVar(Range(0, extent), f"ax{d}", IterVarType.Opaque)
-        for d, extent in enumerate(shape[len(axis) :], len(axis))
-    ]
-    op = TensorComputeOp(
-        name, tag, as_attrs(attrs), (*axis, *block), call.reduce_axis, len(axis), call.intrin, call.tensors,
-        call.regions, call.scalar_inputs,
-    )  # fmt: skip
-    return op.output(0) if op.num_outputs == 1 else list(op.outputs)

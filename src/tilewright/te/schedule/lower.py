@@ -13,8 +13,7 @@ Producers come first in ``Schedule.stages``, so each stage is built when those a
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping, Sequence
 
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
@@ -23,11 +22,13 @@ from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
 from tilewright.te.operation import BaseComputeOp, ComputeOp, ExternOp, PlaceholderOp, ScanOp, TensorComputeOp
 from tilewright.te.schedule.bounds import Bounds, infer_bound
 from tilewright.te.schedule.domains import bound_predicates, pass_down_mask, pass_up_index
+from tilewright.te.schedule.nest import BindBuffers, Frame, Nest, when, wrap
 from tilewright.te.schedule.schedule import Schedule
 from tilewright.te.schedule.stage import AttachType, IterVarAttr, Stage
+from tilewright.te.schedule.tensorized import find_tensorized, tensor_compute_provide, tensorized_provide
 from tilewright.te.tensor import Tensor
 from tilewright.tir.analysis import conjuncts, side_effect
-from tilewright.tir.expr import BufferLoad, IterVar, IterVarType, Load, ProducerLoad, Range, Reduce
+from tilewright.tir.expr import BufferLoad, IterVar, IterVarType, ProducerLoad, Range, Reduce
 from tilewright.tir.op import likely
 from tilewright.tir.stmt import (
     AttrStmt,
@@ -36,17 +37,12 @@ from tilewright.tir.stmt import (
     Evaluate,
     For,
     ForKind,
-    IfThenElse,
     LetStmt,
     Stmt,
-    Store,
     is_no_op,
     seq,
 )
 from tilewright.tir.visitor import ExprMutator, StmtExprMutator, stmt_vars, substitute
-
-Frame = Callable[[Stmt], Stmt]
-"""Wraps a statement into one level of a nest: a loop, an attribute, a condition."""
 
 _TRUE = IntImm("bool", 1)
 _LOOP_KINDS = {
@@ -55,18 +51,6 @@ _LOOP_KINDS = {
     IterVarType.Parallelized: ForKind.PARALLEL,
 }
 _THREAD_KEYS = {"vthread": "virtual_thread", "cthread": "virtual_thread", "pipeline": "pipeline_exec_scope"}
-
-
-def wrap(frames: Sequence[Frame], body: Stmt) -> Stmt:
-    """``body`` inside ``frames``, the first outermost."""
-    for frame in reversed(frames):
-        body = frame(body)
-    return body
-
-
-def when(conditions: Sequence[PrimExpr]) -> list[Frame]:
-    """One ``if`` for each condition."""
-    return [lambda body, c=c: IfThenElse(c, body) for c in conditions]  # type: ignore[misc]
 
 
 class LowerExpr(ExprMutator):
@@ -85,15 +69,6 @@ class LowerExpr(ExprMutator):
                 f"{e.producer.name} is an input of the schedule, but not among the arguments; add it to args"
             )
         return BufferLoad(buffer, self.visit_exprs(e.indices))
-
-
-@dataclass
-class Nest:
-    """The loops of a stage: ``levels[i]`` are the frames of leaf i; ``values`` are the axes in terms of the loops."""
-
-    levels: list[list[Frame]]
-    values: dict[IterVar, PrimExpr]
-    conditions: list[PrimExpr] = field(default_factory=list)
 
 
 class ScheduleLowering:
@@ -217,15 +192,11 @@ class ScheduleLowering:
     def _provide(self, stage: Stage) -> Stmt:
         op = stage.op
         if isinstance(op, ComputeOp):
-            from tilewright.te.schedule.tensorized import find_tensorized, tensorized_provide
-
             axis = find_tensorized(stage)
             return self._compute(stage, op) if axis is None else tensorized_provide(self, stage, op, axis)
         if isinstance(op, ScanOp):
             return self._scan(stage, op)
         if isinstance(op, TensorComputeOp):
-            from tilewright.te.schedule.tensorized import tensor_compute_provide
-
             return tensor_compute_provide(self, stage, op)
         assert isinstance(op, ExternOp)
         return self._extern(op)
@@ -430,64 +401,6 @@ def _store_together(buffers: Sequence[Buffer], values: Sequence[PrimExpr], indic
     for var, value in zip(reversed(lets), reversed(values), strict=True):
         result = LetStmt(var, value, result)
     return result
-
-
-class BindBuffers(StmtExprMutator):
-    """Puts actual buffers in the place of declared ones, with the variables that describe them."""
-
-    def __init__(self, buffers: Mapping[Buffer, Buffer]) -> None:
-        super().__init__()
-        self.regions: dict[Buffer, tuple[Buffer, tuple[Range, ...]]] = {}
-        for declared, actual in buffers.items():
-            self.regions[declared] = (actual, tuple(Range(0, extent) for extent in actual.shape))
-            pairs = [(declared.data, actual.data), (declared.elem_offset, actual.elem_offset)]
-            pairs += zip(declared.shape, actual.shape, strict=False)
-            pairs += zip(declared.strides, actual.strides or compact_strides(actual.shape), strict=False)
-            self.memo.update({d: a for d, a in pairs if isinstance(d, Var) and d is not a})
-
-    def _indices(self, buffer: Buffer, indices: Sequence[PrimExpr]) -> tuple[Buffer, list[PrimExpr]]:
-        """The actual buffer and the place in it of ``buffer[indices]``."""
-        actual, region = self.regions[buffer]
-        lead = len(region) - len(indices)
-        inner = [ops.add(r.min, self.visit_expr(i)) for i, r in zip(indices, region[lead:], strict=True)]
-        return actual, [r.min for r in region[:lead]] + inner
-
-    def visit_buffer_load(self, e: BufferLoad) -> PrimExpr:
-        """A read of the actual buffer."""
-        return (
-            BufferLoad(*self._indices(e.buffer, e.indices))
-            if e.buffer in self.regions
-            else super().visit_buffer_load(e)
-        )
-
-    def visit_buffer_store(self, s: BufferStore) -> Stmt:
-        """A store to the actual buffer."""
-        if s.buffer not in self.regions:
-            return super().visit_buffer_store(s)
-        actual, indices = self._indices(s.buffer, s.indices)
-        return BufferStore(actual, self.visit_expr(s.value), indices)
-
-    def visit_load(self, e: Load) -> PrimExpr:
-        """A flat read through the actual pointer."""
-        new = super().visit_load(e)
-        target = self.memo.get(e.buffer_var)
-        return new if target is None else new.replace(buffer_var=target)
-
-    def visit_store(self, s: Store) -> Stmt:
-        """A flat store through the actual pointer."""
-        new = super().visit_store(s)
-        target = self.memo.get(s.buffer_var)
-        return new if target is None else new.replace(buffer_var=target)
-
-
-def compact_strides(shape: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
-    """Row-major strides of ``shape``, in elements."""
-    strides: list[PrimExpr] = []
-    step: PrimExpr = ops.const(1)
-    for extent in reversed(shape):
-        strides.append(step)
-        step = step * extent
-    return tuple(reversed(strides))
 
 
 class _Finish(StmtExprMutator):

@@ -19,6 +19,7 @@ from tilewright.ir.memory import Buffer
 from tilewright.ir.prim_expr import PrimExpr, Var
 from tilewright.te.operation import ComputeOp, TensorComputeOp, producer_loads
 from tilewright.te.schedule.domains import pass_up_domain, pass_up_index
+from tilewright.te.schedule.nest import BindBuffers, Frame, Nest, compact_strides, wrap
 from tilewright.te.schedule.stage import Stage
 from tilewright.te.tensor import Tensor
 from tilewright.te.tensorize import TensorIntrin
@@ -27,7 +28,7 @@ from tilewright.tir.stmt import IfThenElse, Stmt, seq
 from tilewright.tir.visitor import ExprMutator, substitute
 
 if TYPE_CHECKING:
-    from tilewright.te.schedule.lower import Frame, Nest, ScheduleLowering
+    from tilewright.te.schedule.lower import ScheduleLowering
 
 Region = tuple[Range, ...]
 
@@ -90,8 +91,6 @@ def _assemble(
     lowering: ScheduleLowering, stage: Stage, op: ComputeOp | TensorComputeOp, intrin: TensorIntrin, nest: Nest,
     position: int, binder: _Binder,
 ) -> Stmt:  # fmt: skip
-    from tilewright.te.schedule.lower import wrap
-
     def flat(levels: Sequence[list[Frame]]) -> list[Frame]:
         return [f for level in levels for f in level]
 
@@ -277,8 +276,6 @@ class _Binder:
 
     def _layout(self, tensor: Tensor, actual: Buffer) -> tuple[list[PrimExpr], list[PrimExpr]]:
         """First index held in memory and stride, for each dimension."""
-        from tilewright.te.schedule.lower import compact_strides
-
         stage = self.lowering.sch.stage_map.get(tensor.op)
         if stage is None or stage in self.lowering.external or not self.lowering.is_computed(stage):
             return [ops.const(0)] * tensor.ndim, list(actual.strides or compact_strides(actual.shape))
@@ -330,8 +327,6 @@ class _Binder:
 
     def apply(self, stmt: Stmt | None, what: str) -> Stmt:
         """The intrinsic's statement over the actual buffers."""
-        from tilewright.te.schedule.lower import BindBuffers
-
         if stmt is None:
             raise self._fail(f"the intrinsic does not give its {what}, which is needed here")
         binder = BindBuffers({})

@@ -1,0 +1,17 @@
+"""The table of all operators and intrinsics by name (``ir.op`` defines what is in it)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir.errors import TilewrightError
+
+OPERATORS: dict[str, Any] = {}
+
+
+def find_op(name: str) -> Any:
+    """The operator ``name``; raises TilewrightError when there is none."""
+    op = OPERATORS.get(name)
+    if op is None:
+        raise TilewrightError(f"operator {name!r} is not registered")
+    return op
