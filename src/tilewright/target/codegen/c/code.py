@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _ctypes
 import ctypes
-import sys
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -22,7 +21,6 @@ from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 
 COMPILER_FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno")
-_RECURSION_LIMIT = 200_000
 
 
 @cache
@@ -32,8 +30,6 @@ def _prelude() -> str:
 
 def emit_source(funcs: Sequence[PrimFunc]) -> tuple[str, list[str]]:
     """The C text of ``funcs``, which the passes of code generation have been through, and their names."""
-    if sys.getrecursionlimit() < _RECURSION_LIMIT:
-        sys.setrecursionlimit(_RECURSION_LIMIT)
     source = Source()
     names = [print_function(f, source) for f in funcs]
     parts = ["// tilewright target: c", _prelude()]

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
 from tilewright.target import intrinsics
 from tilewright.target.codegen.c.names import Names, c_type, float_literal, int_literal, string_literal
 from tilewright.target.codegen.llvm.expr import reads_memory
@@ -74,6 +75,7 @@ class ExpressionPrinter(ABC):
         self.depth = 1
         self._shared: set[PrimExpr] = set()
         self._temporaries: dict[PrimExpr, str] = {}
+        self._nesting = 0  # expressions and statements that are being printed, one inside the other
         self.element_types: dict[Var, str] = {}  # what a pointer variable is declared to point to
 
     def put(self, text: str) -> None:
@@ -105,7 +107,11 @@ class ExpressionPrinter(ABC):
         method = self._methods.get(type(e))
         if method is None:
             raise TilewrightError(f"{self.name}: C code generation does not handle {type(e).__name__}: {e}")
+        self._nesting += 1
+        if not self._nesting % DEPTH_STEP:
+            ensure_room()
         text = method(self, e)
+        self._nesting -= 1
         if e in self._shared and not text.isidentifier():
             name = self.names.fresh("t")
             self.put(f"const {c_type(e.dtype)} {name} = {text};")

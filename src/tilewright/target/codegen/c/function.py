@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
 from tilewright.ir.type import PointerType, PrimType
 from tilewright.target.codegen.c.expr import ExpressionPrinter
 from tilewright.target.codegen.c.names import KEYWORDS, c_type, string_literal
@@ -109,7 +110,11 @@ class FunctionPrinter(ExpressionPrinter):
                     f"{self.name}: C code generation does not handle the statement {type(stmt).__name__}; "
                     "lower the function first (tvm.lower, tvm.build)"
                 )
+            self._nesting += 1
+            if not self._nesting % DEPTH_STEP:
+                ensure_room()
             stmt = method(self, stmt)
+            self._nesting -= 1
 
     def block(self, head: str, body: Stmt) -> None:
         """``head { body }``, left open for an else."""

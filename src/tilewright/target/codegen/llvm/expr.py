@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Builder, Unit
 from tilewright.tir.expr import (
@@ -75,6 +76,7 @@ class ExpressionEmitter(Builder):
         self._impure: dict[PrimExpr, str] = {}
         self.float_flags = "contract"  # multiplications and additions may fuse; more only where the schedule says so
         self._reads = 0  # grows with everything that depends on memory
+        self._nesting = 0  # expressions and statements that are being emitted, one inside the other
 
     # ---- scopes ----
     def enter_scope(self) -> tuple[int, dict[PrimExpr, str]]:
@@ -108,7 +110,11 @@ class ExpressionEmitter(Builder):
         method = self._methods.get(cls)
         if method is None:
             raise TilewrightError(f"{self.unit.name}: LLVM code generation does not handle {cls.__name__}: {e}")
+        self._nesting += 1
+        if not self._nesting % DEPTH_STEP:
+            ensure_room()
         made = method(self, e)
+        self._nesting -= 1
         if self._reads == before:
             self._pure[e] = made
             self._pure_log.append(e)

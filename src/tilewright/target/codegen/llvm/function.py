@@ -11,6 +11,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import BinaryExpr, Cast, Div, FloorDiv, FloorMod, Mod, PrimExpr
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import LIKELY, Unit
 from tilewright.target.codegen.llvm.calls import CallEmitter, is_likely
@@ -150,7 +151,11 @@ class FunctionEmitter(CallEmitter):
                     "lower the function first (tvm.lower, tvm.build)"
                 )
             self.new_statement()
+            self._nesting += 1
+            if not self._nesting % DEPTH_STEP:
+                ensure_room()
             stmt = method(self, stmt)
+            self._nesting -= 1
 
     def nested(self, stmt: Stmt) -> None:
         """Emit a statement that does not dominate what follows."""

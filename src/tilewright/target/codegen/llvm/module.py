@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +11,6 @@ from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.codegen.llvm.function import FunctionEmitter, divided_variables
 from tilewright.target.features import CpuFeatures
 from tilewright.tir.function import PrimFunc
-
-# Frames of pure-Python calls live on the heap, so the limit guards against nothing here.
-_RECURSION_LIMIT = 200_000
 
 
 @dataclass(frozen=True)
@@ -38,8 +34,6 @@ def emit_function(func: PrimFunc, features: CpuFeatures) -> UnitText:
         raise TilewrightError("a function to build needs the attribute global_symbol: its exported name")
     name = str(symbol)
     unit = Unit(features, name)
-    if sys.getrecursionlimit() < _RECURSION_LIMIT:
-        sys.setrecursionlimit(_RECURSION_LIMIT)
     emitter = FunctionEmitter(unit, name, restrict=bool(func.attrs.get("tir.noalias", False)))
     params = []
     for i, param in enumerate(func.params):
