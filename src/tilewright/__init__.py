@@ -13,8 +13,8 @@ __version__ = "0.1.0"
 
 _SUBMODULES = frozenset(
     {
-        "arith", "autotvm", "contrib", "driver", "error", "instrument", "ir", "nd", "parser", "relay", "runtime",
-        "target", "te", "testing", "tir", "topi", "transform",
+        "_ffi", "arith", "autotvm", "contrib", "driver", "error", "instrument", "ir", "nd", "parser", "relay",
+        "runtime", "target", "te", "testing", "tir", "topi", "transform",
     }
 )  # fmt: skip
 

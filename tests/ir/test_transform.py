@@ -169,3 +169,86 @@ def test_the_verifier_names_the_pass_that_broke_the_module() -> None:
     expected = pytest.raises(ValueError, match="pass breaker gave a module that is not well formed: a variable")
     with PassContext(instruments=[VerifyInstrument(reject)]), expected:
         recorder("breaker", 0, [])(tvm.IRModule())
+
+
+class Reporter(PassInstrument):
+    """Notes what it is told, and fails at ``broken``."""
+
+    def __init__(self, name: str, log: list[str], broken: str = "") -> None:
+        self.name, self.log, self.broken = name, log, broken
+
+    def note(self, event: str) -> None:
+        self.log.append(f"{self.name} {event}")
+        if event == self.broken:
+            raise RuntimeError("it broke")
+
+    def enter_pass_ctx(self) -> None:
+        self.note("enter")
+
+    def exit_pass_ctx(self) -> None:
+        self.note("exit")
+
+    def run_before_pass(self, mod: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
+        self.note("before")
+
+    def run_after_pass(self, mod: tvm.IRModule, info: tvm.transform.PassInfo) -> None:
+        self.note("after")
+
+
+@pytest.mark.parametrize(
+    ("broken", "events"),
+    [
+        ("enter", ["a enter", "b enter", "a exit"]),
+        ("exit", ["a enter", "b enter", "c enter", "a before", "b before", "c before", "p", "a after", "b after",
+                  "c after", "a exit", "b exit"]),
+        ("before", ["a enter", "b enter", "c enter", "a before", "b before", "a exit", "b exit", "c exit"]),
+        ("after", ["a enter", "b enter", "c enter", "a before", "b before", "c before", "p", "a after", "b after",
+                   "a exit", "b exit", "c exit"]),
+    ],
+)  # fmt: skip
+def test_what_instruments_see_when_one_of_them_fails(broken: str, events: list[str]) -> None:
+    """Whoever entered is left, nothing runs after the failure, and the context before is in force again."""
+    log: list[str] = []
+    instruments = [Reporter("a", log), Reporter("b", log, broken), Reporter("c", log)]
+    outer = PassContext.current()
+    with pytest.raises(tvm.TVMError, match="it broke"), PassContext(instruments=instruments):
+        recorder("p", 0, log)(tvm.IRModule())
+    assert log == events
+    assert PassContext.current() is outer
+
+
+def test_a_runtime_error_of_a_pass_is_a_tvm_error_that_names_the_pass() -> None:
+    @module_pass(opt_level=0, name="Careless")
+    def careless(mod: tvm.IRModule, ctx: PassContext) -> tvm.IRModule:
+        raise RuntimeError("it broke")
+
+    with pytest.raises(tvm.TVMError, match="pass Careless: it broke"):
+        careless(tvm.IRModule())
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyError, TilewrightError])
+def test_other_errors_of_a_pass_keep_their_type(error: type[Exception]) -> None:
+    @module_pass(opt_level=0)
+    def careless(mod: tvm.IRModule, ctx: PassContext) -> tvm.IRModule:
+        raise error("it broke")
+
+    with pytest.raises(error, match=r"^'?it broke'?$"):
+        careless(tvm.IRModule())
+
+
+def test_instruments_of_the_context_outside_of_all_stay_until_replaced() -> None:
+    timing = PassTimingInstrument()
+    PassContext.current().override_instruments([timing])
+    try:
+        relay.transform.InferType()(tvm.IRModule())
+        assert "InferType" in timing.render()
+    finally:
+        PassContext.current().override_instruments(None)
+    assert PassContext.current().instruments is None
+
+
+def test_list_configs_names_every_option_with_its_type() -> None:
+    configs = PassContext.list_configs()
+    assert configs["relay.FuseOps.max_depth"] == {"type": "IntImm"}
+    assert configs["relay.conv2d.winograd"] == {"type": "runtime.String"}
+    assert configs["tir.add_lower_pass"] == {"type": "Array"}

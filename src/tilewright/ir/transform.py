@@ -10,7 +10,8 @@ import functools
 import importlib
 import operator
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -19,6 +20,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import BaseFunc
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
+from tilewright.runtime.error import TVMError
 
 _PACKAGES = Path(__file__).parents[1]
 
@@ -45,6 +47,20 @@ class ConfigOption:
 HIGHEST_OPT_LEVEL = 4
 
 
+@contextmanager
+def reported_as_tvm_error(where: str) -> Iterator[None]:
+    """A bare RuntimeError from a pass or an instrument leaves as TVMError, as in TVM 0.8, which says where it arose.
+
+    Errors of any other type pass as they are.
+    """
+    try:
+        yield
+    except RuntimeError as error:
+        if type(error) is not RuntimeError:
+            raise
+        raise TVMError(f"{where}: {error}") from error
+
+
 class PassContext:
     """Options in force while passes run; used as a context manager, the innermost one counts.
 
@@ -63,10 +79,10 @@ class PassContext:
         instruments: Sequence[PassInstrument] | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> None:
+        self.instruments: list[PassInstrument] | None = None if instruments is None else list(instruments)
         self.opt_level = _checked_level(opt_level)
         self.required_pass = _checked_names("required_pass", required_pass)
         self.disabled_pass = _checked_names("disabled_pass", disabled_pass)
-        self.instruments = list(instruments or ())
         if config is not None and not isinstance(config, Mapping):
             raise TilewrightError(f"config is a mapping of options to values, not {type(config).__name__} {config!r}")
         self.config = {name: self._checked(name, value) for name, value in (config or {}).items()}
@@ -87,8 +103,7 @@ class PassContext:
             _load_options(name.split(".")[0])
         option = cls.options.get(name)
         if option is None:
-            for package in _PACKAGES.iterdir():
-                _load_options(package.name)
+            _load_all_options()
             known = ", ".join(sorted(cls.options))
             raise TilewrightError(f"PassContext has no config option {name!r}; it has {known}")
         return option
@@ -106,40 +121,81 @@ class PassContext:
 
     @classmethod
     def current(cls) -> PassContext:
-        """The innermost context of this thread, or one with the defaults."""
-        stack = getattr(cls._local, "stack", None)
-        return stack[-1] if stack else PassContext()
+        """The innermost context of this thread; outside of all, the thread's own, with the defaults at first."""
+        if not hasattr(cls._local, "stack"):
+            cls._local.stack = [PassContext()]
+        innermost: PassContext = cls._local.stack[-1]
+        return innermost
+
+    @classmethod
+    def list_configs(cls) -> dict[str, dict[str, str]]:
+        """Every option that ``config`` takes, with its type by TVM's name: ``{name: {"type": "IntImm"}}``."""
+        _load_all_options()
+        return {name: {"type": _TYPE_NAMES[option.type]} for name, option in sorted(cls.options.items())}
 
     def option(self, name: str) -> Any:
         """Value of a config option, or its default."""
         return self.config[name] if name in self.config else self.declared(name).default
 
     def __enter__(self) -> Self:
-        if not hasattr(self._local, "stack"):
-            self._local.stack = []
+        PassContext.current()
         self._local.stack.append(self)
-        for instrument in self.instruments:
-            instrument.enter_pass_ctx()
+        try:
+            self._enter_instruments()
+        except BaseException:
+            self._local.stack.pop()
+            raise
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for instrument in self.instruments:
-            instrument.exit_pass_ctx()
-        self._local.stack.pop()
+        try:
+            self._exit_instruments(self.instruments or ())
+        finally:
+            self._local.stack.pop()
 
     def override_instruments(self, instruments: Sequence[PassInstrument] | None) -> None:
         """Replace the instruments while the context is in force."""
-        for instrument in self.instruments:
-            instrument.exit_pass_ctx()
-        self.instruments = list(instruments or ())
-        for instrument in self.instruments:
-            instrument.enter_pass_ctx()
+        self._exit_instruments(self.instruments or ())
+        self.instruments = None if instruments is None else list(instruments)
+        self._enter_instruments()
+
+    def _enter_instruments(self) -> None:
+        """Tell each that the context is in force; where one fails, those before it are told that it is over."""
+        entered: list[PassInstrument] = []
+        try:
+            for instrument in self.instruments or ():
+                with reported_as_tvm_error(f"entering {instrument}"):
+                    instrument.enter_pass_ctx()
+                entered.append(instrument)
+        except BaseException:
+            self._exit_instruments(entered)
+            self.instruments = None
+            raise
+
+    def _exit_instruments(self, instruments: Sequence[PassInstrument]) -> None:
+        """Tell each that the context is over; the first that fails ends this, and the context has none any more."""
+        try:
+            for instrument in instruments:
+                with reported_as_tvm_error(f"leaving {instrument}"):
+                    instrument.exit_pass_ctx()
+        except BaseException:
+            self.instruments = None
+            raise
 
     def pass_enabled(self, info: PassInfo) -> bool:
         """Whether a pass of ``Sequential`` runs."""
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or self.opt_level >= info.opt_level
+
+
+# How TVM names the types that options have.
+_TYPE_NAMES = {bool: "IntImm", int: "IntImm", float: "FloatImm", str: "runtime.String", list: "Array", dict: "Map"}
+
+
+def _load_all_options() -> None:
+    for package in sorted(_PACKAGES.iterdir()):
+        _load_options(package.name)
 
 
 def _load_options(package: str) -> None:
@@ -176,14 +232,24 @@ class Pass:
                 f"pass {self.info.name} takes an IRModule, got {type(mod).__name__}; wrap it with IRModule.from_expr"
             )
         ctx = PassContext.current()
-        if not all(i.should_run(mod, self.info) for i in ctx.instruments) and self.info.name not in ctx.required_pass:
+        if not self._wanted(mod, ctx):
             return mod
-        for instrument in ctx.instruments:
-            instrument.run_before_pass(mod, self.info)
-        result = self.transform(mod, ctx)
-        for instrument in ctx.instruments:
-            instrument.run_after_pass(result, self.info)
+        self._tell(ctx, "run_before_pass", mod)
+        with reported_as_tvm_error(f"pass {self.info.name}"):
+            result = self.transform(mod, ctx)
+        self._tell(ctx, "run_after_pass", result)
         return result
+
+    def _wanted(self, mod: IRModule, ctx: PassContext) -> bool:
+        """Whether every instrument lets the pass run, or the context requires it."""
+        with reported_as_tvm_error(f"should_run of pass {self.info.name}"):
+            allowed = all(i.should_run(mod, self.info) for i in ctx.instruments or ())
+        return allowed or self.info.name in ctx.required_pass
+
+    def _tell(self, ctx: PassContext, event: str, mod: IRModule) -> None:
+        with reported_as_tvm_error(f"{event} of pass {self.info.name}"):
+            for instrument in ctx.instruments or ():
+                getattr(instrument, event)(mod, self.info)
 
     def __str__(self) -> str:
         return f"Pass {self.info.name} at the optimization level {self.info.opt_level}"
