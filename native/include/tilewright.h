@@ -1,16 +1,8 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
  * What this runtime adds to TVM's C API: the graph executor as plain C functions, modules with callbacks, and the
- * stream through which modules are saved and loaded. A whole program:
- *
- *   TVMModuleHandle lib;  TilewrightGraph* graph;
- *   if (TVMModLoadFromFile("model.so", "", &lib)) die(TVMGetLastError());
- *   if (TilewrightGraphFromModule(lib, "default", (DLDevice){kDLCPU, 0}, &graph)) die(TVMGetLastError());
- *   TilewrightGraphSetInput(graph, "data", &tensor);
- *   TilewrightGraphRun(graph);
- *   TilewrightGraphGetOutput(graph, 0, &array);      // the caller owns a reference: TVMArrayFree(array)
- *   TilewrightGraphFree(graph);  TVMModFree(lib);
- */
+ * stream through which modules are saved and loaded. A whole program is in docs/runtime.md, "In C". Functions that return
+ * an int give 0, or -1 with a message in TVMGetLastError, unless they say otherwise. */
 #ifndef TILEWRIGHT_H_
 #define TILEWRIGHT_H_
 
@@ -29,19 +21,42 @@ TVM_DLL int TilewrightGraphCreate(const char* graph_json, size_t json_size, TVMM
 /* Same, from a module exported with its graph: name is the model's name, "default" unless another was given. */
 TVM_DLL int TilewrightGraphFromModule(TVMModuleHandle lib, const char* name, DLDevice device, TilewrightGraph** out);
 TVM_DLL void TilewrightGraphFree(TilewrightGraph* graph);
-TVM_DLL int TilewrightGraphRun(TilewrightGraph* graph);
+
+/* Inputs, of which parameters (weights that the model brings) are some, in the order of the graph. */
 TVM_DLL int TilewrightGraphNumInputs(const TilewrightGraph* graph);
 TVM_DLL int TilewrightGraphNumOutputs(const TilewrightGraph* graph);
-/* -1 when there is no such input. */
+/* -1 when there is no such input or output. */
 TVM_DLL int TilewrightGraphInputIndex(const TilewrightGraph* graph, const char* name);
-/* NULL when the index is out of range. */
+TVM_DLL int TilewrightGraphOutputIndex(const TilewrightGraph* graph, const char* name);
+/* NULL when the index is out of range. An output that the model does not name is output_0, output_1, ... */
 TVM_DLL const char* TilewrightGraphInputName(const TilewrightGraph* graph, int index);
+TVM_DLL const char* TilewrightGraphOutputName(const TilewrightGraph* graph, int index);
+/* 1 for a parameter, else 0. */
+TVM_DLL int TilewrightGraphInputIsParameter(const TilewrightGraph* graph, int index);
+/* Shape and type; data is NULL, and shape is the executor's and lives as long. */
+TVM_DLL int TilewrightGraphInputInfo(const TilewrightGraph* graph, int index, DLTensor* out);
+TVM_DLL int TilewrightGraphOutputInfo(const TilewrightGraph* graph, int index, DLTensor* out);
+
+/* Sets the inputs named, runs, and gives copies of all outputs: outputs has room for TilewrightGraphNumOutputs arrays, which
+ * the caller frees (TVMArrayFree). Any thread may call this at any time: calls wait for one another. Every input that is no
+ * parameter needs a value, from this call or from one of the functions below; what this call sets counts for it alone. */
+TVM_DLL int TilewrightGraphInfer(TilewrightGraph* graph, int num_inputs, const char* const* names,
+                                 const DLTensor* const* values, TVMArrayHandle* outputs);
+
+/* What follows is for one thread at a time: a call fails when another thread is using the executor. To run a model on
+ * several threads, use the above, or an executor for each; executors from one module share its weights. */
+
+/* Inputs that nobody has set are 0; the first run with such names them on stderr. */
+TVM_DLL int TilewrightGraphRun(TilewrightGraph* graph);
+/* Fails, naming them, when inputs or parameters have no value. */
+TVM_DLL int TilewrightGraphCheckInputs(TilewrightGraph* graph);
 /* Copies the tensor's contents into the input. */
 TVM_DLL int TilewrightGraphSetInput(TilewrightGraph* graph, const char* name, const DLTensor* value);
 TVM_DLL int TilewrightGraphSetInputAt(TilewrightGraph* graph, int index, const DLTensor* value);
 /* Makes the input refer to value's memory, which must be compact, 64-byte aligned and outlive its use. */
 TVM_DLL int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* graph, int index, const DLTensor* value);
-/* The executor's own array; the caller owns a reference and sees the contents change with the next run. */
+/* The executor's own array; the caller owns a reference and sees the contents change with the next run. An input counts as
+ * set once a caller has its array. */
 TVM_DLL int TilewrightGraphGetInput(TilewrightGraph* graph, int index, TVMArrayHandle* out);
 TVM_DLL int TilewrightGraphGetOutput(TilewrightGraph* graph, int index, TVMArrayHandle* out);
 TVM_DLL int TilewrightGraphCopyOutput(TilewrightGraph* graph, int index, DLTensor* out);

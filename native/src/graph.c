@@ -5,8 +5,38 @@
  *
  * Calls that run once. Some calls read parameters only: they bring weights that are larger when they are ready for use
  * than in the file to that form. They run when the executor is made, and again before the next run when a parameter
- * that they read has changed. Executors of one library share their results. */
+ * that they read has changed. Executors of one library share their results.
+ *
+ * One user at a time. Whatever touches tensors begins with graph_begin and ends with graph_end. A second thread is told so, or
+ * waits where that is the point of the call (TilewrightGraphInfer).
+ *
+ * Memory of tensors begins as zeros: an input that nobody has set is 0, never what lay there before. */
 #include "graph.h"
+
+/* ---- one user at a time ---- */
+int graph_begin(TilewrightGraph* g, bool wait) {
+  pthread_mutex_lock(&g->lock);
+  const bool inside = g->busy && pthread_equal(g->user, pthread_self());
+  /* who waits inside a parallel loop may keep the loop that is waited for from ending */
+  while (wait && g->busy && !inside && !tw_thread()->in_parallel) pthread_cond_wait(&g->idle, &g->lock);
+  const bool mine = !g->busy;
+  if (mine) {
+    g->busy = true;
+    g->user = pthread_self();
+  }
+  pthread_mutex_unlock(&g->lock);
+  if (mine) return 0;
+  if (inside) return tw_fail("an operator uses the graph executor that is running it");
+  return tw_fail("another thread is using this graph executor; call infer, which waits, or give each thread an executor "
+                 "of its own (they share the weights of one library)");
+}
+
+void graph_end(TilewrightGraph* g) {
+  pthread_mutex_lock(&g->lock);
+  g->busy = false;
+  pthread_cond_signal(&g->idle);
+  pthread_mutex_unlock(&g->lock);
+}
 
 /* ---- life ---- */
 static void free_calls(TilewrightGraph* g) {
@@ -43,7 +73,10 @@ void TilewrightGraphFree(TilewrightGraph* g) {
   free(g->prepared);
   free(g->inputs);
   free(g->outputs);
+  tw_free_strings(g->output_names, (size_t)g->num_outputs);
   tw_module_release(g->lib);
+  pthread_mutex_destroy(&g->lock);
+  pthread_cond_destroy(&g->idle);
   free(g);
 }
 
@@ -72,8 +105,7 @@ static int find_roots(TilewrightGraph* g) {
 static int adopt_params(TilewrightGraph* g, const TwParams* params) {
   for (size_t i = 0; params != NULL && i < params->count; ++i) {
     int index = TilewrightGraphInputIndex(g, params->names[i]);
-    if (index < 0) continue;
-    if (graph_replace_input(g, g->row_pointers[g->inputs[index]], params->arrays[i], true) != 0) return -1;
+    if (index >= 0 && graph_bind_param(g, index, params->arrays[i], true) != 0) return -1;
   }
   return 0;
 }
@@ -115,7 +147,7 @@ static int allocate_prepared(TilewrightGraph* g) {
     if (nbytes > INT64_MAX / 4 || total > INT64_MAX / 2) return tw_out_of_memory(nbytes);
     total += (int64_t)tw_round_up(nbytes, TW_ALIGNMENT);
   }
-  TwArray* memory = tw_array_new(&total, 1, (DLDataType){kDLUInt, 8, 1}, g->device);
+  TwArray* memory = tw_array_zeros(&total, 1, (DLDataType){kDLUInt, 8, 1}, g->device);
   if (memory == NULL) return -1;
   uint64_t offset = 0;
   int rc = 0;
@@ -161,7 +193,7 @@ static int allocate_storage(TilewrightGraph* g) {
   for (int i = 0; rc == 0 && i < g->num_storage; ++i) {
     int64_t size = (int64_t)sizes[i];
     if (size == 0) continue;
-    g->storage[i] = tw_array_new(&size, 1, (DLDataType){kDLUInt, 8, 1}, g->device);
+    g->storage[i] = tw_array_zeros(&size, 1, (DLDataType){kDLUInt, 8, 1}, g->device);
     if (g->storage[i] == NULL) rc = -1;
   }
   free(sizes);
@@ -176,7 +208,7 @@ static int place_entry(TilewrightGraph* g, int index) {
   if (e->root != index) {
     parent = g->entries[e->root].array;
   } else if (e->nbytes == 0 && g->storage[e->storage] == NULL) {
-    e->array = tw_array_new(e->shape, e->ndim, e->type, g->device);
+    e->array = tw_array_zeros(e->shape, e->ndim, e->type, g->device);
     return e->array == NULL ? -1 : 0;
   } else {
     parent = g->storage[e->storage];
@@ -313,8 +345,7 @@ static int run_call(const TilewrightGraph* g, GraphCall* c) {
   return rc == 0 ? 0 : operator_failed(g, c, rc);
 }
 
-/* Makes the entry's memory be array's (retained), also for calls and for what lies in it. */
-static int replace_array(TilewrightGraph* g, int entry, TwArray* array, bool borrowed) {
+int graph_replace_array(TilewrightGraph* g, int entry, TwArray* array, bool borrowed) {
   GraphEntry* e = &g->entries[entry];
   char* data = (char*)array->tensor.data + array->tensor.byte_offset;
   tw_array_retain(array);
@@ -328,13 +359,12 @@ static int replace_array(TilewrightGraph* g, int entry, TwArray* array, bool bor
   return 0;
 }
 
-/* Memory of the executor's own where others may use the entry's. */
-static int own_memory(TilewrightGraph* g, int entry) {
+int graph_own_memory(TilewrightGraph* g, int entry) {
   GraphEntry* e = &g->entries[entry];
   if (!e->borrowed) return 0;
-  TwArray* own = tw_array_new(e->shape, e->ndim, e->type, g->device);
+  TwArray* own = tw_array_zeros(e->shape, e->ndim, e->type, g->device);
   if (own == NULL) return -1;
-  int rc = replace_array(g, entry, own, false);
+  int rc = graph_replace_array(g, entry, own, false);
   tw_array_release(own);
   return rc;
 }
@@ -345,7 +375,7 @@ static int run_once(TilewrightGraph* g) {
   for (int i = 0; i < g->num_once; ++i) {
     int node = g->calls[i].node;
     for (int e = g->row_pointers[node]; e < g->row_pointers[node + 1]; ++e) {
-      if (own_memory(g, e) != 0) return -1;
+      if (graph_own_memory(g, e) != 0) return -1;
     }
     if (run_call(g, &g->calls[i]) != 0) return -1;
   }
@@ -353,7 +383,7 @@ static int run_once(TilewrightGraph* g) {
   return 0;
 }
 
-int TilewrightGraphRun(TilewrightGraph* g) {
+int graph_run(TilewrightGraph* g) {
   tw_clear_error();
   if (run_once(g) != 0) return -1;
   for (int i = g->num_once; i < g->num_calls; ++i) {
@@ -362,14 +392,21 @@ int TilewrightGraphRun(TilewrightGraph* g) {
   return 0;
 }
 
+int TilewrightGraphRun(TilewrightGraph* g) {
+  if (graph_begin(g, false) != 0) return -1;
+  graph_warn_unset(g);
+  int rc = graph_run(g);
+  graph_end(g);
+  return rc;
+}
+
 int TilewrightGraphNumNodes(const TilewrightGraph* g) { return g->num_nodes; }
 
 const char* TilewrightGraphNodeName(const TilewrightGraph* g, int node_index) {
   return node_index < 0 || node_index >= g->num_nodes ? NULL : g->nodes[node_index].name;
 }
 
-int TilewrightGraphTimeNodes(TilewrightGraph* g, int number, double* seconds) {
-  if (number < 1) return tw_fail("the number of runs must be 1 or more, not %d", number);
+static int time_nodes(TilewrightGraph* g, int number, double* seconds) {
   tw_clear_error();
   for (int i = 0; i < g->num_nodes; ++i) seconds[i] = 0;
   if (run_once(g) != 0) return -1;
@@ -385,16 +422,33 @@ int TilewrightGraphTimeNodes(TilewrightGraph* g, int number, double* seconds) {
   return 0;
 }
 
-int TilewrightGraphDebugGetOutput(TilewrightGraph* g, int node_index, DLTensor* out) {
-  if (node_index < 0 || node_index >= g->num_nodes) {
-    return tw_fail("node %d is out of range: the graph has %d nodes", node_index, g->num_nodes);
-  }
+int TilewrightGraphTimeNodes(TilewrightGraph* g, int number, double* seconds) {
+  if (number < 1) return tw_fail("the number of runs must be 1 or more, not %d", number);
+  if (graph_begin(g, false) != 0) return -1;
+  graph_warn_unset(g);
+  int rc = time_nodes(g, number, seconds);
+  graph_end(g);
+  return rc;
+}
+
+static int run_to_node(TilewrightGraph* g, int node_index, DLTensor* out) {
   tw_clear_error();
   if (run_once(g) != 0) return -1;
   for (int i = g->num_once; i < g->num_calls && g->calls[i].node <= node_index; ++i) {
     if (run_call(g, &g->calls[i]) != 0) return -1;
   }
   return tw_copy(&g->entries[g->row_pointers[node_index]].array->tensor, out);
+}
+
+int TilewrightGraphDebugGetOutput(TilewrightGraph* g, int node_index, DLTensor* out) {
+  if (node_index < 0 || node_index >= g->num_nodes) {
+    return tw_fail("node %d is out of range: the graph has %d nodes", node_index, g->num_nodes);
+  }
+  if (graph_begin(g, false) != 0) return -1;
+  graph_warn_unset(g);
+  int rc = run_to_node(g, node_index, out);
+  graph_end(g);
+  return rc;
 }
 
 /* ---- making an executor ---- */
@@ -437,6 +491,8 @@ int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice 
   if (tw_check_cpu(device) != 0) return -1;
   TilewrightGraph* g = calloc(1, sizeof *g);
   if (g == NULL) return tw_out_of_memory(sizeof *g);
+  pthread_mutex_init(&g->lock, NULL);
+  pthread_cond_init(&g->idle, NULL);
   g->device = device;
   g->lib = lib == NULL ? NULL : tw_module_retain(lib);
   if (graph_read_json(g, json, json_size) != 0 || find_roots(g) != 0 || mark_feeding(g) != 0 ||
@@ -452,197 +508,4 @@ int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice 
 int TilewrightGraphCreate(const char* graph_json, size_t json_size, TVMModuleHandle lib, DLDevice device,
                           TilewrightGraph** out) {
   return tw_graph_create(graph_json, json_size, lib, device, NULL, NULL, out);
-}
-
-/* ---- inputs ---- */
-int TilewrightGraphNumInputs(const TilewrightGraph* g) { return g->num_inputs; }
-
-int TilewrightGraphNumOutputs(const TilewrightGraph* g) { return g->num_outputs; }
-
-int TilewrightGraphInputIndex(const TilewrightGraph* g, const char* name) {
-  return (int)(intptr_t)tw_map_get(&g->input_index, name) - 1;
-}
-
-const char* TilewrightGraphInputName(const TilewrightGraph* g, int index) {
-  return index < 0 || index >= g->num_inputs ? NULL : g->nodes[g->inputs[index]].name;
-}
-
-int graph_input_entry(const TilewrightGraph* g, int index, int* entry) {
-  if (index < 0 || index >= g->num_inputs) {
-    return tw_fail("input %d is out of range: the graph has %d inputs", index, g->num_inputs);
-  }
-  *entry = g->row_pointers[g->inputs[index]];
-  return 0;
-}
-
-int graph_find_input(const TilewrightGraph* g, const char* name, int* index) {
-  *index = TilewrightGraphInputIndex(g, name);
-  if (*index >= 0) return 0;
-  char names[512];
-  size_t used = 0;
-  names[0] = '\0';
-  for (int i = 0; i < g->num_inputs && used < sizeof names; ++i) {
-    used += (size_t)snprintf(names + used, sizeof names - used, i == 0 ? "%s" : ", %s", TilewrightGraphInputName(g, i));
-  }
-  return tw_fail("the graph has no input named \"%s\"; its inputs are: %s%s", name, names,
-                 used >= sizeof names ? "..." : "");
-}
-
-static int check_input(const TilewrightGraph* g, int entry, const DLTensor* value) {
-  const GraphEntry* e = &g->entries[entry];
-  DLTensor expected = {.ndim = e->ndim, .shape = e->shape, .dtype = e->type};
-  if (value->ndim == e->ndim && tw_same_shape(e->ndim, value->shape, e->shape) && tw_same_type(value->dtype, e->type)) {
-    return 0;
-  }
-  const char* name = "";
-  for (int i = 0; i < g->num_inputs; ++i) {
-    if (g->row_pointers[g->inputs[i]] == entry) name = g->nodes[g->inputs[i]].name;
-  }
-  char want[160], got[160], want_type[24], got_type[24];
-  return tw_fail("input \"%s\" takes shape %s of %s, but was given shape %s of %s", name,
-                 tw_shape_text(&expected, want, sizeof want), tw_type_name(e->type, want_type),
-                 tw_shape_text(value, got, sizeof got), tw_type_name(value->dtype, got_type));
-}
-
-int graph_replace_input(TilewrightGraph* g, int entry, TwArray* array, bool borrowed) {
-  GraphEntry* e = &g->entries[entry];
-  const DLTensor* t = &array->tensor;
-  if (check_input(g, entry, t) != 0) return -1;
-  if (!tw_is_compact(t)) return tw_fail("an input's memory must be compact (row-major without gaps)");
-  char* data = (char*)t->data + t->byte_offset;
-  if ((uintptr_t)data % TW_ALIGNMENT != 0) {
-    return tw_fail("an input's memory must be aligned to %d bytes; copy it with set_input, or allocate it with nd.empty",
-                   TW_ALIGNMENT);
-  }
-  if (e->feeds_once) g->stale = true;
-  return replace_array(g, entry, array, borrowed);
-}
-
-void graph_expose_input(TilewrightGraph* g, int entry) {
-  if (g->entries[entry].feeds_once) g->stale = g->exposed = true;
-}
-
-int TilewrightGraphSetInputAt(TilewrightGraph* g, int index, const DLTensor* value) {
-  int entry;
-  if (graph_input_entry(g, index, &entry) != 0 || check_input(g, entry, value) != 0) return -1;
-  GraphEntry* e = &g->entries[entry];
-  if (own_memory(g, entry) != 0) return -1;
-  if (e->feeds_once) g->stale = true;
-  return tw_copy(value, &e->array->tensor);
-}
-
-int TilewrightGraphSetInput(TilewrightGraph* g, const char* name, const DLTensor* value) {
-  int index;
-  return graph_find_input(g, name, &index) != 0 ? -1 : TilewrightGraphSetInputAt(g, index, value);
-}
-
-int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* g, int index, const DLTensor* value) {
-  int entry;
-  if (graph_input_entry(g, index, &entry) != 0 || check_input(g, entry, value) != 0) return -1;
-  if (tw_check_cpu(value->device) != 0) return -1;
-  /* an array that owns nothing stands for the caller's memory */
-  DLManagedTensor* managed = calloc(1, sizeof *managed);
-  if (managed == NULL) return tw_out_of_memory(sizeof *managed);
-  managed->dl_tensor = *value;
-  TVMArrayHandle array;
-  int rc = TVMArrayFromDLPack(managed, &array);
-  if (rc == 0) {
-    ((TwArray*)array)->borrowed = NULL;
-    rc = graph_replace_input(g, entry, (TwArray*)array, true);
-    graph_expose_input(g, entry);
-    TVMArrayFree(array);
-  }
-  free(managed);
-  return rc;
-}
-
-int TilewrightGraphGetInput(TilewrightGraph* g, int index, TVMArrayHandle* out) {
-  int entry;
-  if (graph_input_entry(g, index, &entry) != 0) return -1;
-  graph_expose_input(g, entry);
-  *out = &tw_array_retain(g->entries[entry].array)->tensor;
-  return 0;
-}
-
-/* ---- outputs ---- */
-static int output_entry(const TilewrightGraph* g, int index, int* entry) {
-  if (index < 0 || index >= g->num_outputs) {
-    return tw_fail("output %d is out of range: the graph has %d outputs", index, g->num_outputs);
-  }
-  *entry = g->outputs[index];
-  return 0;
-}
-
-int TilewrightGraphGetOutput(TilewrightGraph* g, int index, TVMArrayHandle* out) {
-  int entry;
-  if (output_entry(g, index, &entry) != 0) return -1;
-  *out = &tw_array_retain(g->entries[entry].array)->tensor;
-  return 0;
-}
-
-int TilewrightGraphCopyOutput(TilewrightGraph* g, int index, DLTensor* out) {
-  int entry;
-  return output_entry(g, index, &entry) != 0 ? -1 : tw_copy(&g->entries[entry].array->tensor, out);
-}
-
-/* ---- parameters ---- */
-int TilewrightGraphLoadParams(TilewrightGraph* g, const char* params, size_t size) {
-  TilewrightStream s = {.data = params, .left = size};
-  TwParams p;
-  if (tw_read_params(&s, &p) != 0) return -1;
-  /* the arrays just read become the inputs' memory: nothing is copied again */
-  int rc = 0;
-  for (size_t i = 0; rc == 0 && i < p.count; ++i) {
-    int index = TilewrightGraphInputIndex(g, p.names[i]);
-    if (index >= 0) rc = graph_replace_input(g, g->row_pointers[g->inputs[index]], p.arrays[i], false);
-  }
-  tw_free_params(&p);
-  return rc;
-}
-
-/* Takes what another executor has prepared, where all parameters that this was made of are the same arrays. */
-static int share_prepared(TilewrightGraph* g, TilewrightGraph* other) {
-  bool same = !other->stale && g->num_nodes == other->num_nodes && g->num_entries == other->num_entries;
-  for (int i = 0; same && i < g->num_entries; ++i) {
-    const GraphEntry *mine = &g->entries[i], *theirs = &other->entries[i];
-    same = mine->feeds_once == theirs->feeds_once && (!mine->feeds_once || mine->array == theirs->array);
-  }
-  same = same && g->num_prepared == other->num_prepared;
-  for (int i = 0; same && i < g->num_prepared; ++i) same = g->prepared[i] == other->prepared[i];
-  if (!same) return 0;
-  for (int i = 0; i < g->num_prepared; ++i) {
-    GraphEntry* theirs = &other->entries[g->prepared[i]];
-    theirs->borrowed = true;
-    if (replace_array(g, g->prepared[i], theirs->array, true) != 0) return -1;
-  }
-  g->stale = g->exposed;
-  return 0;
-}
-
-int TilewrightGraphShareParams(TilewrightGraph* g, TilewrightGraph* other, const char* params, size_t size) {
-  TilewrightStream s = {.data = params, .left = size};
-  TwParams p;
-  if (tw_read_params(&s, &p) != 0) return -1;
-  int rc = 0;
-  for (size_t i = 0; rc == 0 && i < p.count; ++i) {
-    int mine = TilewrightGraphInputIndex(g, p.names[i]), theirs = TilewrightGraphInputIndex(other, p.names[i]);
-    if (mine < 0 || theirs < 0) continue;
-    GraphEntry* source = &other->entries[other->row_pointers[other->inputs[theirs]]];
-    source->borrowed = true;
-    rc = graph_replace_input(g, g->row_pointers[g->inputs[mine]], source->array, true);
-  }
-  tw_free_params(&p);
-  return rc != 0 ? rc : share_prepared(g, other);
-}
-
-void TilewrightGraphMemory(const TilewrightGraph* g, uint64_t* pooled_bytes, uint64_t* input_bytes) {
-  *pooled_bytes = *input_bytes = 0;
-  for (int i = 0; i < g->num_storage; ++i) {
-    if (g->storage[i] != NULL) *pooled_bytes += (uint64_t)g->storage[i]->tensor.shape[0];
-  }
-  for (int i = 0; i < g->num_inputs; ++i) {
-    const GraphEntry* e = &g->entries[g->row_pointers[g->inputs[i]]];
-    if (e->array->parent == NULL) *input_bytes += e->nbytes;
-  }
-  for (int i = 0; i < g->num_prepared; ++i) *input_bytes += g->entries[g->prepared[i]].nbytes;
 }

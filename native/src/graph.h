@@ -18,6 +18,8 @@ typedef struct {
   TwArray* array;
   bool borrowed; /* the memory is not the executor's own: replace it before writing to it */
   bool feeds_once; /* a parameter that a call that runs once reads */
+  bool given;      /* an input that has a value */
+  bool parameter;  /* an input whose value belongs to the model */
   DLTensor** uses; /* arguments of calls that point at this memory; kept at the root */
   int num_uses;
 } GraphEntry;
@@ -53,6 +55,7 @@ struct TilewrightGraph {
   int num_inputs;
   int* outputs; /* entries */
   int num_outputs;
+  char** output_names;
   TwMap input_index; /* name to index + 1, as a pointer */
   TwArray** storage;
   int num_storage;
@@ -62,19 +65,43 @@ struct TilewrightGraph {
   int num_prepared;
   bool stale;   /* what runs once has not run since a parameter changed */
   bool exposed; /* a caller can write to such a parameter at any time */
+  bool warned;  /* a run has told which inputs nobody has set */
+  bool busy;    /* under lock, as is the thread that uses the executor then */
+  pthread_t user;
+  pthread_mutex_t lock;
+  pthread_cond_t idle;
   DLDevice device;
   TwModule* lib;
 };
 
 /* Fills the graph's structure (nodes to num_outputs, input_index); nothing is allocated for tensors yet. */
 int graph_read_json(TilewrightGraph* g, const char* json, size_t json_size);
-/* The entry of an input; fails when the index is out of range. */
-int graph_input_entry(const TilewrightGraph* g, int index, int* entry);
-/* Makes the input's memory be array's (retained); fails when shape or type differ. */
-int graph_replace_input(TilewrightGraph* g, int entry, TwArray* array, bool borrowed);
-/* A caller may write to the input's memory from now on without telling. */
-void graph_expose_input(TilewrightGraph* g, int entry);
-/* Input by name; fails naming the inputs there are. */
+
+/* The executor is this thread's until graph_end. Another's use is an error, or is waited for. */
+int graph_begin(TilewrightGraph* g, bool wait);
+void graph_end(TilewrightGraph* g);
+
+/* What follows, but for the three that set, bind or infer, is called between those. */
+int graph_run(TilewrightGraph* g);
+/* Makes the entry's memory be array's (retained), also for calls and for what lies in it. */
+int graph_replace_array(TilewrightGraph* g, int entry, TwArray* array, bool borrowed);
+/* Memory of the executor's own where others may use the entry's. */
+int graph_own_memory(TilewrightGraph* g, int entry);
+/* Names, with commas, of inputs and parameters without a value. */
+#define GRAPH_NAMES_SIZE 1024
+void graph_unset_inputs(const TilewrightGraph* g, char* names);
+/* Says on stderr, once, which inputs nobody has set. */
+void graph_warn_unset(TilewrightGraph* g);
+/* Makes array (retained) the value of a parameter. */
+int graph_bind_param(TilewrightGraph* g, int index, TwArray* array, bool borrowed);
+
+/* Makes array (retained) the input's memory, which its owner may write to at any time. */
+int graph_set_zero_copy(TilewrightGraph* g, int index, TwArray* array);
+/* Sets inputs, runs, and copies all outputs out; waits for other threads. */
+int graph_infer(TilewrightGraph* g, int count, const char* const* names, const DLTensor* const* values,
+                DLTensor* const* outputs);
+/* Input or output by name; fails naming those that there are. */
 int graph_find_input(const TilewrightGraph* g, const char* name, int* index);
+int graph_find_output(const TilewrightGraph* g, const char* name, int* index);
 
 #endif /* TILEWRIGHT_GRAPH_H_ */

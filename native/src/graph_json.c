@@ -10,7 +10,9 @@
  *   attrs          {"dltype": ["list_str", [...]], "shape": ["list_shape", [[...]...]],
  *                   "storage_id": ["list_int", [...]]}, one item an entry; optionally
  *                  "storage_offset": ["list_int64", [...]], byte offsets into the storage (ours; TVM 0.8's executor
- *                  refuses lists of this type, and does not run a graph whose offsets it does not know) */
+ *                  refuses lists of this type, and does not run a graph whose offsets it does not know)
+ *   metadata       optional: {"inputs": [names of what is no parameter], "outputs": [the outputs' names], ...} (ours;
+ *                  TVM 0.8's executor stops reading here, so this is the last member) */
 #include "graph.h"
 #include "json.h"
 
@@ -191,6 +193,48 @@ static int index_inputs(TilewrightGraph* g) {
   return 0;
 }
 
+/* metadata[key], an array of strings, or NULL: there is none. */
+static int read_names(const Json* metadata, const char* key, const Json** out) {
+  const Json* names = metadata != NULL && metadata->kind == JSON_OBJECT ? json_member(metadata, key) : NULL;
+  *out = names;
+  if (names != NULL && names->kind != JSON_ARRAY) return tw_fail("bad graph JSON: metadata[\"%s\"] must be an array", key);
+  for (const Json* name = names == NULL ? NULL : names->first; name != NULL; name = name->next) {
+    if (name->kind != JSON_STRING) return tw_fail("bad graph JSON: metadata[\"%s\"] must hold strings", key);
+  }
+  return 0;
+}
+
+/* An input that metadata knows and does not list is a parameter. */
+static int read_input_names(TilewrightGraph* g, const Json* metadata) {
+  const Json* names;
+  if (read_names(metadata, "inputs", &names) != 0) return -1;
+  for (int i = 0; names != NULL && i < g->num_inputs; ++i) g->entries[g->row_pointers[g->inputs[i]]].parameter = true;
+  for (const Json* name = names == NULL ? NULL : names->first; name != NULL; name = name->next) {
+    int index = TilewrightGraphInputIndex(g, name->text);
+    if (index < 0) return tw_fail("bad graph JSON: metadata names \"%s\", which is no input", name->text);
+    g->entries[g->row_pointers[g->inputs[index]]].parameter = false;
+  }
+  return 0;
+}
+
+/* Outputs that have no name are output_0, output_1, ... */
+static int read_output_names(TilewrightGraph* g, const Json* metadata) {
+  const Json* names;
+  if (read_names(metadata, "outputs", &names) != 0) return -1;
+  if (names != NULL && names->count != (size_t)g->num_outputs) return bad("metadata[\"outputs\"] must name each output");
+  g->output_names = zeros((size_t)g->num_outputs, sizeof(char*));
+  if (g->output_names == NULL) return -1;
+  const Json* name = names == NULL ? NULL : names->first;
+  for (int i = 0; i < g->num_outputs; ++i) {
+    char made_up[32];
+    snprintf(made_up, sizeof made_up, "output_%d", i);
+    g->output_names[i] = tw_strdup(name == NULL ? made_up : name->text);
+    if (g->output_names[i] == NULL) return tw_out_of_memory(sizeof made_up);
+    if (name != NULL) name = name->next;
+  }
+  return 0;
+}
+
 static int read_root(TilewrightGraph* g, const Json* root) {
   if (root->kind != JSON_OBJECT) return bad("it must be an object");
   const Json* nodes = array_member(root, "nodes");
@@ -207,7 +251,9 @@ static int read_root(TilewrightGraph* g, const Json* root) {
   if (arg_nodes == NULL || read_ints(arg_nodes, 0, g->num_nodes - 1, &g->inputs) != 0) return -1;
   g->num_inputs = (int)arg_nodes->count;
   if (read_tensor_attrs(g, json_member(root, "attrs")) != 0) return -1;
-  return index_inputs(g);
+  const Json* metadata = json_member(root, "metadata");
+  if (index_inputs(g) != 0 || read_input_names(g, metadata) != 0) return -1;
+  return read_output_names(g, metadata);
 }
 
 int graph_read_json(TilewrightGraph* g, const char* json, size_t json_size) {

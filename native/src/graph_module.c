@@ -3,13 +3,23 @@
  * The graph executor as a module ("GraphExecutor"), with the functions of TVM 0.8. */
 #include "graph.h"
 
-/* An input given by name or index. */
-static int input_argument(TilewrightGraph* g, TVMValue* args, int* codes, int n, const char* who, int* index) {
+/* An index; -1 for one that does not fit. */
+static int index_argument(const TVMValue* args, const int* codes, int n, const char* who, int* index) {
   int64_t i;
-  if (n > 0 && codes[0] == kTVMStr) return graph_find_input(g, args[0].v_str, index);
   if (tw_arg_int(args, codes, n, 0, who, &i) != 0) return -1;
   *index = i < 0 || i > INT32_MAX ? -1 : (int)i;
   return 0;
+}
+
+/* An input, or output, given by name or index. */
+static int input_argument(TilewrightGraph* g, TVMValue* args, int* codes, int n, const char* who, int* index) {
+  if (n > 0 && codes[0] == kTVMStr) return graph_find_input(g, args[0].v_str, index);
+  return index_argument(args, codes, n, who, index);
+}
+
+static int output_argument(TilewrightGraph* g, TVMValue* args, int* codes, int n, const char* who, int* index) {
+  if (n > 0 && codes[0] == kTVMStr) return graph_find_output(g, args[0].v_str, index);
+  return index_argument(args, codes, n, who, index);
 }
 
 static int set_input(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
@@ -22,17 +32,14 @@ static int set_input(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMR
 }
 
 static int set_input_zero_copy(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
-  int index, entry;
+  int index;
   DLTensor* value;
   (void)ret;
   if (input_argument(g, args, codes, n, "set_input_zero_copy", &index) != 0) return -1;
   if (tw_arg_tensor(args, codes, n, 1, "set_input_zero_copy", &value) != 0) return -1;
-  if (codes[1] != kTVMNDArrayHandle) return TilewrightGraphSetInputZeroCopyAt(g, index, value);
   /* an array of ours can be kept alive */
-  if (graph_input_entry(g, index, &entry) != 0 || tw_check_cpu(value->device) != 0) return -1;
-  if (graph_replace_input(g, entry, (TwArray*)value, true) != 0) return -1;
-  graph_expose_input(g, entry);
-  return 0;
+  if (codes[1] == kTVMNDArrayHandle) return graph_set_zero_copy(g, index, (TwArray*)value);
+  return TilewrightGraphSetInputZeroCopyAt(g, index, value);
 }
 
 static int return_array(TVMArrayHandle array, TVMRetValueHandle ret) {
@@ -48,16 +55,15 @@ static int get_input(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMR
 }
 
 static int get_output(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
-  int64_t index;
+  int index;
   DLTensor* out;
   TVMArrayHandle array;
-  if (tw_arg_int(args, codes, n, 0, "get_output", &index) != 0) return -1;
-  if (index < 0 || index > INT32_MAX) index = -1;
+  if (output_argument(g, args, codes, n, "get_output", &index) != 0) return -1;
   if (n > 1) {
     if (tw_arg_tensor(args, codes, n, 1, "get_output", &out) != 0) return -1;
-    return TilewrightGraphCopyOutput(g, (int)index, out);
+    return TilewrightGraphCopyOutput(g, index, out);
   }
-  return TilewrightGraphGetOutput(g, (int)index, &array) != 0 ? -1 : return_array(array, ret);
+  return TilewrightGraphGetOutput(g, index, &array) != 0 ? -1 : return_array(array, ret);
 }
 
 static int get_input_index(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
@@ -68,12 +74,61 @@ static int get_input_index(TilewrightGraph* g, TVMValue* args, int* codes, int n
 }
 
 static int get_input_name(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
-  int64_t index;
-  int entry;
-  if (tw_arg_int(args, codes, n, 0, "get_input_name", &index) != 0) return -1;
-  if (index < 0 || index > INT32_MAX) index = -1;
-  if (graph_input_entry(g, (int)index, &entry) != 0) return -1;
-  return tw_return_string(ret, TilewrightGraphInputName(g, (int)index));
+  int index;
+  DLTensor info;
+  if (index_argument(args, codes, n, "get_input_name", &index) != 0) return -1;
+  if (TilewrightGraphInputInfo(g, index, &info) != 0) return -1;
+  return tw_return_string(ret, TilewrightGraphInputName(g, index));
+}
+
+static int get_output_name(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  int index;
+  DLTensor info;
+  if (index_argument(args, codes, n, "get_output_name", &index) != 0) return -1;
+  if (TilewrightGraphOutputInfo(g, index, &info) != 0) return -1;
+  return tw_return_string(ret, TilewrightGraphOutputName(g, index));
+}
+
+static int get_output_index(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  const char* name;
+  if (tw_arg_str(args, codes, n, 0, "get_output_index", &name) != 0) return -1;
+  tw_return_int(ret, TilewrightGraphOutputIndex(g, name));
+  return 0;
+}
+
+static int is_parameter(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  int index;
+  if (input_argument(g, args, codes, n, "is_parameter", &index) != 0) return -1;
+  tw_return_int(ret, TilewrightGraphInputIsParameter(g, index));
+  return 0;
+}
+
+/* i64 code, bits and lanes of the type, then the shape. */
+static int return_info(const DLTensor* t, TVMRetValueHandle ret) {
+  const size_t size = ((size_t)t->ndim + 3) * sizeof(int64_t);
+  int64_t* numbers = malloc(size);
+  if (numbers == NULL) return tw_out_of_memory(size);
+  numbers[0] = t->dtype.code;
+  numbers[1] = t->dtype.bits;
+  numbers[2] = t->dtype.lanes;
+  for (int i = 0; i < t->ndim; ++i) numbers[3 + i] = t->shape[i];
+  int rc = tw_return_bytes(ret, numbers, size);
+  free(numbers);
+  return rc;
+}
+
+static int describe_input(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  int index;
+  DLTensor info;
+  if (input_argument(g, args, codes, n, "describe_input", &index) != 0) return -1;
+  return TilewrightGraphInputInfo(g, index, &info) != 0 ? -1 : return_info(&info, ret);
+}
+
+static int describe_output(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  int index;
+  DLTensor info;
+  if (output_argument(g, args, codes, n, "describe_output", &index) != 0) return -1;
+  return TilewrightGraphOutputInfo(g, index, &info) != 0 ? -1 : return_info(&info, ret);
 }
 
 static int get_num_inputs(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
@@ -98,6 +153,43 @@ static int run(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValu
   (void)n;
   (void)ret;
   return TilewrightGraphRun(g);
+}
+
+/* Names, with commas, of the inputs that have no value. The caller has then been told: a run says it no more. */
+static int unset_inputs(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  char names[GRAPH_NAMES_SIZE];
+  (void)args;
+  (void)codes;
+  (void)n;
+  if (graph_begin(g, false) != 0) return -1;
+  graph_unset_inputs(g, names);
+  g->warned = true;
+  graph_end(g);
+  return tw_return_string(ret, names);
+}
+
+/* infer(count, name, value, ..., output, ...): count inputs, and arrays for all outputs */
+static int infer(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  int count;
+  (void)ret;
+  if (index_argument(args, codes, n, "infer", &count) != 0) return -1;
+  if (count < 0 || count > n || n != 1 + 2 * count + g->num_outputs) {
+    return tw_fail("infer: needs the number of inputs, pairs of name and value, and an array for each output");
+  }
+  const char** names = calloc((size_t)count + 1, sizeof *names);
+  DLTensor** tensors = calloc((size_t)n + 1, sizeof *tensors);
+  int rc = names == NULL || tensors == NULL ? tw_out_of_memory((size_t)n * sizeof *tensors) : 0;
+  for (int i = 0; rc == 0 && i < count; ++i) {
+    rc = tw_arg_str(args, codes, n, 1 + 2 * i, "infer", &names[i]);
+    if (rc == 0) rc = tw_arg_tensor(args, codes, n, 2 + 2 * i, "infer", &tensors[i]);
+  }
+  for (int i = 0; rc == 0 && i < g->num_outputs; ++i) {
+    rc = tw_arg_tensor(args, codes, n, 1 + 2 * count + i, "infer", &tensors[count + i]);
+  }
+  if (rc == 0) rc = graph_infer(g, count, names, (const DLTensor* const*)tensors, tensors + count);
+  free(names);
+  free(tensors);
+  return rc;
 }
 
 static int load_params(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
@@ -173,6 +265,8 @@ static int time_nodes(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVM
 
 #define METHODS(X)                                                                                                \
   X(set_input) X(set_input_zero_copy) X(get_input) X(get_output) X(get_input_index) X(get_input_name)             \
+  X(get_output_index) X(get_output_name) X(describe_input) X(describe_output) X(is_parameter) X(unset_inputs)      \
+  X(infer)                                                                                                        \
   X(get_num_inputs) X(get_num_outputs) X(run) X(load_params) X(share_params) X(debug_get_output)                  \
   X(get_num_nodes) X(get_node_name) X(time_nodes)
 

@@ -111,7 +111,7 @@ typedef struct TwArray {
   struct TwArray* parent;    /* whose memory this is a view of */
   DLManagedTensor* borrowed; /* whose memory this wraps */
   TwMapping* mapping;        /* whose memory this is in */
-  bool owns_data;
+  void* allocation;          /* its own memory, or NULL */
   int64_t dims[];
 } TwArray;
 
@@ -128,6 +128,8 @@ char* tw_shape_text(const DLTensor* t, char* buffer, size_t size);
 int tw_parse_type(const char* text, DLDataType* out);
 int tw_copy(const DLTensor* from, DLTensor* to);
 TwArray* tw_array_new(const int64_t* shape, int ndim, DLDataType type, DLDevice device);
+/* Filled with zeros, where tw_array_new gives memory as it lies. */
+TwArray* tw_array_zeros(const int64_t* shape, int ndim, DLDataType type, DLDevice device);
 /* A view of nbytes at byte_offset of parent, which it retains. */
 TwArray* tw_array_view(TwArray* parent, uint64_t byte_offset, const int64_t* shape, int ndim, DLDataType type);
 /* An array whose elements are at data, in a mapping, which it retains. */

@@ -43,13 +43,33 @@ TwArray* tw_array_new(const int64_t* shape, int ndim, DLDataType type, DLDevice 
   }
   TwArray* a = array_header(shape, ndim, type, device);
   if (a == NULL) return NULL;
-  a->tensor.data = tw_aligned_alloc(nbytes, TW_ALIGNMENT);
-  a->owns_data = true;
+  a->tensor.data = a->allocation = tw_aligned_alloc(nbytes, TW_ALIGNMENT);
   if (a->tensor.data == NULL) {
     free(a);
     tw_out_of_memory(nbytes);
     return NULL;
   }
+  return a;
+}
+
+TwArray* tw_array_zeros(const int64_t* shape, int ndim, DLDataType type, DLDevice device) {
+  size_t nbytes;
+  if (!tw_tensor_bytes(ndim, shape, type, &nbytes) || nbytes < TW_HUGE_PAGE) {
+    TwArray* small = tw_array_new(shape, ndim, type, device);
+    if (small != NULL) memset(small->tensor.data, 0, nbytes);
+    return small;
+  }
+  /* of so much memory the system gives pages that are zero already, and that take no room until they are used */
+  TwArray* a = tw_check_cpu(device) == 0 ? array_header(shape, ndim, type, device) : NULL;
+  if (a == NULL) return NULL;
+  a->allocation = nbytes > SIZE_MAX - TW_HUGE_PAGE ? NULL : calloc(1, nbytes + TW_HUGE_PAGE);
+  if (a->allocation == NULL) {
+    free(a);
+    tw_out_of_memory(nbytes);
+    return NULL;
+  }
+  a->tensor.data = (void*)tw_round_up((uintptr_t)a->allocation, TW_HUGE_PAGE);
+  tw_advise_huge_pages(a->tensor.data, nbytes / TW_HUGE_PAGE * TW_HUGE_PAGE);
   return a;
 }
 
@@ -79,7 +99,7 @@ void tw_array_release(TwArray* array) {
   if (array->parent != NULL) tw_array_release(array->parent);
   if (array->borrowed != NULL) TVMDLManagedTensorCallDeleter(array->borrowed);
   if (array->mapping != NULL) tw_mapping_release(array->mapping);
-  if (array->owns_data) free(array->tensor.data);
+  free(array->allocation);
   free(array);
 }
 
