@@ -13,13 +13,14 @@
 #include <time.h>
 
 static const char usage[] =
-    "usage: tilewright-run MODEL.so [-n RUNS] [-o PREFIX] [INPUT=FILE]...\n"
+    "usage: tilewright-run MODEL.so [-n RUNS] [-o PREFIX] [-z] [INPUT=FILE]...\n"
     "\n"
     "MODEL.so is an exported library, or - for the model that is linked into this program (with -rdynamic).\n"
     "Runs the model and prints the outputs' types, shapes and first values, and the fastest run's time.\n"
-    "Files hold the plain values, row by row, as numpy's tofile writes them; what is not given stays 0.\n"
+    "Files hold the plain values, row by row, as numpy's tofile writes them.\n"
     "  -n RUNS     run so many times (1)\n"
     "  -o PREFIX   write the outputs to PREFIX0, PREFIX1, ...\n"
+    "  -z          inputs that are not given are 0; without it they are an error\n"
     "The environment variable TVM_NUM_THREADS sets the number of threads.\n";
 
 static _Noreturn void die(const char* format, ...) {
@@ -42,13 +43,24 @@ static size_t byte_count(const DLTensor* t) {
   return count;
 }
 
+/* The names of the inputs, each behind a space. */
+static const char* input_names(const TilewrightGraph* graph) {
+  static char names[1024];
+  size_t used = 0;
+  for (int i = 0; i < TilewrightGraphNumInputs(graph) && used < sizeof names; ++i) {
+    if (TilewrightGraphInputIsParameter(graph, i)) continue;
+    used += (size_t)snprintf(names + used, sizeof names - used, " %s", TilewrightGraphInputName(graph, i));
+  }
+  return names;
+}
+
 /* Fills the input named before the '=' of setting from the file named behind it. */
 static void set_input(TilewrightGraph* graph, char* setting) {
   char* path = strchr(setting, '=');
   if (path == NULL) die("%s is not of the form INPUT=FILE\n\n%s", setting, usage);
   *path++ = '\0';
   int index = TilewrightGraphInputIndex(graph, setting);
-  if (index < 0) die("the model has no input %s", setting);
+  if (index < 0) die("the model has no input %s; it has%s", setting, input_names(graph));
   TVMArrayHandle array;
   check(TilewrightGraphGetInput(graph, index, &array));
   FILE* file = fopen(path, "rb");
@@ -71,7 +83,7 @@ static void show_output(TilewrightGraph* graph, int index, const char* prefix) {
   TVMArrayHandle array;
   check(TilewrightGraphGetOutput(graph, index, &array));
   const size_t size = byte_count(array);
-  printf("output %d: %s%d (", index, type_name(array->dtype), array->dtype.bits);
+  printf("%s: %s%d (", TilewrightGraphOutputName(graph, index), type_name(array->dtype), array->dtype.bits);
   for (int i = 0; i < array->ndim; ++i) printf("%s%" PRId64, i == 0 ? "" : ", ", array->shape[i]);
   printf(")");
   if (array->dtype.code == kDLFloat && array->dtype.bits == 32) {
@@ -107,10 +119,13 @@ int main(int argc, char** argv) {
   check(TilewrightGraphFromModule(library, "default", (DLDevice){kDLCPU, 0}, &graph));
   const char* prefix = NULL;
   long runs = 1;
+  bool zeros = false;
   for (int i = 2; i < argc; ++i) {
     const bool option = strcmp(argv[i], "-n") == 0 || strcmp(argv[i], "-o") == 0;
     if (option && i + 1 == argc) die("%s takes a value\n\n%s", argv[i], usage);
-    if (!option) {
+    if (strcmp(argv[i], "-z") == 0) {
+      zeros = true;
+    } else if (!option) {
       set_input(graph, argv[i]);
     } else if (argv[i][1] == 'o') {
       prefix = argv[++i];
@@ -118,6 +133,7 @@ int main(int argc, char** argv) {
       die("%s is no number of runs", argv[i]);
     }
   }
+  if (TilewrightGraphCheckInputs(graph) != 0 && !zeros) die("%s", TVMGetLastError());
   double best = seconds_of_run(graph);
   for (long run = 1; run < runs; ++run) {
     const double seconds = seconds_of_run(graph);

@@ -19,13 +19,13 @@ def test_run_writes_what_the_library_computes(library: Path, tmp_path: Path) -> 
     np.savez(tmp_path / "x.npz", pixels=held["pictures"][:1, None].astype("float32") / 16)
     result = tilewright("run", library, "--inputs", tmp_path / "x.npz", "-o", tmp_path / "y.npz")
     assert result.returncode == 0, result.stderr
-    assert np.load(tmp_path / "y.npz")["output_0"].argmax() == held["labels"][0]
+    assert np.load(tmp_path / "y.npz")["probabilities"].argmax() == held["labels"][0]
 
 
 def test_run_makes_up_inputs_when_asked(library: Path) -> None:
     result = tilewright("run", library, "--fill", "random")
     assert result.returncode == 0
-    assert "output_0: float32 (1, 10)" in result.stdout
+    assert "probabilities: float32 (1, 10)" in result.stdout
 
 
 def test_bench_prints_the_latency(library: Path) -> None:

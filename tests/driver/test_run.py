@@ -15,7 +15,7 @@ from tests.driver.command import DIGITS, fails, tilewright
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
 K = np.array([1, -2, 2**40], "int64")
-EXPECTED = {"output_0": X + K.astype("float32"), "output_1": 2 * K}
+EXPECTED = {"sum": X + K.astype("float32"), "twice": 2 * K}
 
 
 @pytest.fixture(scope="session")
@@ -95,7 +95,7 @@ def test_a_file_of_one_array_serves_the_only_input(library: Path, tmp_path: Path
         ("-", json.dumps(pixels.tolist()).encode()),
     ):
         found = results(library, tmp_path, "--inputs", options, given=given)
-        np.testing.assert_array_equal(found["output_0"], expected["output_0"])
+        np.testing.assert_array_equal(found["sum"], expected["sum"])
 
 
 @pytest.mark.parametrize(
@@ -181,14 +181,14 @@ def test_outputs_are_written_by_suffix(two_inputs: Path, library: Path, tmp_path
 def test_the_report_in_json_has_the_outputs(two_inputs: Path) -> None:
     done = tilewright("run", two_inputs, "--inputs", "-", "--json", given=npz(x=X, k=K))
     report = json.loads(done.stdout)
-    assert report["outputs"]["output_1"] == {"dtype": "int64", "shape": [3], "values": (2 * K).tolist()}
+    assert report["outputs"]["twice"] == {"dtype": "int64", "shape": [3], "values": (2 * K).tolist()}
     assert report["seconds"] > 0
 
 
 def test_quiet_and_verbose(two_inputs: Path) -> None:
     assert tilewright("run", two_inputs, "--fill", "ones", "-q").stdout == ""
     lines = tilewright("run", two_inputs, "--fill", "ones", "-v").stdout.splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["x", "k", "output_0", "output_1", "time"]
+    assert [line.partition(":")[0] for line in lines] == ["x", "k", "sum", "twice", "time"]
     fails(tilewright("run", two_inputs, "--fill", "ones", "-q", "-v"), "exclude")
 
 
@@ -197,7 +197,7 @@ def test_a_model_is_compiled_first_when_asked(tmp_path: Path) -> None:
     fails(tilewright("bench", DIGITS), "digits.onnx", "compile it first", "--compile")
     done = tilewright("run", DIGITS, "--compile", "--fill", "ones")
     assert done.returncode == 0, done.stderr
-    assert "output_0: float32 (1, 10)" in done.stdout
+    assert "probabilities: float32 (1, 10)" in done.stdout
 
 
 def test_compile_is_for_models_and_input_shape_for_compile(library: Path) -> None:

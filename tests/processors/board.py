@@ -18,7 +18,7 @@ COMPILER = "aarch64-linux-gnu-gcc"
 # a processor of the first AArch64, which stops at any later instruction
 EMULATOR = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "-cpu", "cortex-a53"]
 TARGET = "llvm -mtriple=aarch64-linux-gnu"
-_OUTPUT = re.compile(r"^output \d+: (\w+) \(([\d, ]*)\)", re.MULTILINE)
+_OUTPUT = re.compile(r"^[^\n:]+: (\w+) \(([\d, ]*)\)", re.MULTILINE)
 
 
 def compile_program(target: Path, *sources: Path) -> Path:

@@ -95,7 +95,7 @@ def test_c_tests_of_the_runtime_pass(tmp_path: Path) -> None:
     flags = ["-O1", "-fPIC", "-shared", f"-I{ROOT / 'native' / 'include'}"]
     subprocess.run([COMPILER, *flags, str(kernels), "-o", str(library)], check=True)
     # all but "fork": a child that qemu forked while several threads ran may wait for qemu's own locks for ever
-    areas = ["arrays", "functions", "modules", "threads", "graph"]
+    areas = ["arrays", "functions", "modules", "threads", "graph", "serving"]
     assert emulate(program, str(ROOT / "tests" / "golden"), str(library), *areas, threads=4).endswith("ok\n")
 
 
@@ -105,18 +105,20 @@ def test_c_tests_of_the_runtime_pass(tmp_path: Path) -> None:
         ([], "usage: tilewright-run MODEL.so"),
         (["/nonexistent.so"], "cannot load /nonexistent.so"),
         (["{library}", "x"], "x is not of the form INPUT=FILE"),
-        (["{library}", "y=/dev/null"], "the model has no input y"),
+        (["{library}", "y=/dev/null"], "the model has no input y; it has x"),
+        (["{library}"], "nobody has set the inputs: x"),
         (["{library}", "x=/nonexistent"], "cannot read /nonexistent"),
         (["{library}", "x=/dev/null"], "input x takes 12 bytes, and /dev/null has fewer"),
         (["{library}", "x=/dev/zero"], "input x takes 12 bytes, and /dev/zero has more"),
         (["{library}", "-n", "none"], "none is no number of runs"),
         (["{library}", "-o"], "-o takes a value"),
-        (["{library}", "-o", "/nonexistent/out"], "cannot write /nonexistent/out0"),
+        (["{library}", "-z", "-o", "/nonexistent/out"], "cannot write /nonexistent/out0"),
     ],
 )
 def test_wrong_use_of_the_runner_is_explained(arguments: list[str], message: str, board: Board) -> None:
     x = relay.var("x", shape=(3,))
-    board.run(relay.build(tvm.IRModule.from_expr(relay.Function([x], relay.exp(x))), TARGET), {})
+    model = relay.build(tvm.IRModule.from_expr(relay.Function([x], relay.exp(x))), TARGET)
+    board.run(model, {"x": np.zeros(3, "float32")})
     filled = [a.replace("{library}", str(board.folder / "model.so")) for a in arguments]
     done = subprocess.run([*EMULATOR, str(board.program), *filled], capture_output=True, text=True, check=False)
     assert done.returncode != 0

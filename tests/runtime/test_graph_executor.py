@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -76,13 +79,159 @@ def test_wrong_inputs_are_explained(executor: runtime.GraphModule) -> None:
     with pytest.raises(runtime.TVMError, match=r'"x" takes shape \(3, 5\) of float32, but was given shape \(5,\)'):
         executor.set_input("x", np.zeros(5, "float32"))
     with pytest.raises(runtime.TVMError, match=r"\(3, 5\) of float32, but was given shape \(3, 5\) of float64"):
-        executor.set_input("x", np.zeros(SHAPE))
+        executor.set_input("x", runtime.array(np.zeros(SHAPE)))
     with pytest.raises(runtime.TVMError, match="input 2 is out of range"):
         executor.set_input(2, filled(0))
     with pytest.raises(runtime.TVMError, match="output 5 is out of range"):
         executor.get_output(5)
     with pytest.raises(runtime.TVMError, match="cannot copy an array of shape"):
         executor.get_output(0, runtime.empty((2, 2)))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "int64", "uint8", "bool"])
+def test_numbers_are_cast_to_the_inputs_dtype(executor: runtime.GraphModule, dtype: str) -> None:
+    values = (np.arange(15).reshape(SHAPE) % 2).astype(dtype)
+    executor.set_input("x", values)
+    np.testing.assert_array_equal(executor.get_input("x").numpy(), values.astype("float32"))
+
+
+def test_inputs_come_in_a_mapping(executor: runtime.GraphModule) -> None:
+    executor.set_input({"x": filled(1), "w": filled(10)})
+    executor.run()
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), filled(15))
+    executor.set_input({"x": filled(2)}, w=filled(0))
+    assert executor.get_input("x").numpy()[0, 0] == 2 and executor.get_input("w").numpy()[0, 0] == 0
+    aligned = {name: runtime.array(filled(3)) for name in ("x", "w")}
+    executor.set_input_zero_copy(aligned)
+    executor.run()
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), filled(10))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            (["x"], [1]),
+            "takes the name or the index of an input, or a mapping of names to values; not a value of type list",
+        ),
+        ((1.5, [1]), "not a value of type float"),
+        ((True, [1]), "not a value of type bool"),
+        ((None, [1]), "not None"),
+        (({2.5: [1]},), "not a value of type float"),
+        (({"x": 0}, [1]), "takes a mapping of names to values alone"),
+        (("x",), "no value is given for input 'x'"),
+        (("x", "text"), "input 'x' takes float32; a value of type str and dtype <U4 is no array of real numbers"),
+        (("x", np.zeros(SHAPE, complex)), "dtype complex128 is no array of real numbers"),
+        (("x", np.zeros(SHAPE, object)), "dtype object is no array of real numbers"),
+        (("x", [[1, 2], [3]]), "the value of input 'x' is no array of numbers"),
+    ],
+)
+def test_set_input_says_what_it_takes(executor: runtime.GraphModule, arguments: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        executor.set_input(*arguments)
+    with pytest.raises(TypeError, match="infer takes a mapping of input names to values, not a value of type list"):
+        executor.infer([1])  # type: ignore[arg-type]
+
+
+def named_chain() -> str:
+    """``chain_json(4)`` with what ``relay.build`` knows: w is a parameter, and the outputs have names."""
+    return json.dumps(json.loads(chain_json(4)) | {"metadata": {"inputs": ["x"], "outputs": ["y", "weight"]}})
+
+
+def test_outputs_have_names_and_parameters_are_no_inputs(compiled: runtime.Module) -> None:
+    executor = graph_executor.create(named_chain(), compiled, runtime.cpu())
+    assert executor.get_input_names() == ["x"] and executor.get_output_names() == ["y", "weight"]
+    assert executor.get_num_inputs() == 2 and executor.num_outputs == executor.get_num_outputs() == 2
+    assert executor.get_input_info() == ({"x": SHAPE}, {"x": "float32"})
+    assert executor.get_output_info() == ({"y": SHAPE, "weight": SHAPE}, {"y": "float32", "weight": "float32"})
+    assert executor.get_output_index("weight") == 1 and executor.get_output_index("w") == -1
+    executor.run(x=filled(1), w=filled(2))
+    np.testing.assert_array_equal(executor.get_output("y").numpy(), filled(7))
+    np.testing.assert_array_equal(executor.get_output("weight", runtime.empty(SHAPE)).numpy(), filled(2))
+    with pytest.raises(runtime.TVMError, match=r'no output named "z"; its outputs are: y, weight'):
+        executor.get_output("z")
+    with pytest.raises(runtime.TVMError, match=r'no input named "z"; its inputs are: x$'):
+        executor.set_input("z", filled(0))
+
+
+def test_outputs_without_names_are_numbered(executor: runtime.GraphModule) -> None:
+    assert executor.get_output_names() == ["output_0", "output_1"]
+
+
+@pytest.mark.parametrize("how", ["run", "benchmark", "time_nodes"])
+def test_a_run_warns_once_of_inputs_that_nobody_set(executor: runtime.GraphModule, how: str, capfd: Any) -> None:
+    assert not executor.get_output(0).numpy().any()
+    executor.set_input(x=filled(1))
+    arguments = {"benchmark": {"repeat": 1, "number": 1}, "time_nodes": {"number": 1}}.get(how, {})
+    with pytest.warns(RuntimeWarning, match="inputs that nobody has set: w$"):
+        getattr(executor, how)(**arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        executor.run()
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), filled(5))
+    assert capfd.readouterr().err == ""
+
+
+def test_a_strict_module_refuses_inputs_that_nobody_set(compiled: runtime.Module) -> None:
+    made = graph_executor.create(chain_json(4), compiled, runtime.cpu())
+    executor = runtime.GraphModule(made.module, strict=True)
+    for _ in range(2):
+        with pytest.raises(runtime.TVMError, match="nobody has set the inputs: x, w"):
+            executor.run()
+    executor.run(x=filled(1), w=filled(2))
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), filled(7))
+
+
+def test_infer_sets_runs_and_copies(compiled: runtime.Module) -> None:
+    executor = graph_executor.create(named_chain(), compiled, runtime.cpu())
+    executor.set_input("w", filled(2))
+    first = executor.infer({"x": filled(1).tolist()})
+    second = executor.infer(x=np.full(SHAPE, 10))
+    np.testing.assert_array_equal(first["y"], filled(7))
+    np.testing.assert_array_equal(second["y"], filled(16))
+    assert list(first) == ["y", "weight"] and first["y"].flags.owndata
+    with pytest.raises(runtime.TVMError, match=r"nobody has set the inputs: x$"):
+        executor.infer({})
+    with pytest.raises(runtime.TVMError, match='"w" is a parameter'):
+        executor.infer({"x": filled(1), "w": filled(1)})
+    with pytest.raises(runtime.TVMError, match=r"takes shape \(3, 5\)"):
+        executor.infer({"x": np.zeros(4)})
+
+
+def test_infer_gives_each_thread_its_own_result(compiled: runtime.Module) -> None:
+    executor = graph_executor.create(named_chain(), compiled, runtime.cpu())
+    executor.set_input("w", filled(2))
+
+    def wrong(value: int) -> bool:
+        return bool((executor.infer({"x": filled(value)})["y"] != value + 6).any())
+
+    with ThreadPoolExecutor(4) as pool:
+        assert not any(pool.map(wrong, range(400)))
+
+
+def test_a_run_while_another_thread_runs_is_refused() -> None:
+    started, may_end = threading.Event(), threading.Event()
+
+    def add_one(x: runtime.NDArray, out: runtime.NDArray) -> None:
+        started.set()
+        assert may_end.wait(60)
+        out.copyfrom(x.numpy() + 1)
+
+    def add_flat(a: runtime.NDArray, b: runtime.NDArray, out: runtime.NDArray) -> None:
+        out.copyfrom(a.numpy() + b.numpy())
+
+    module = runtime.create_module("python", {"add_one": add_one, "add_flat": add_flat}.get)
+    executor = graph_executor.create(chain_json(1), module, runtime.cpu())
+    executor.set_input(x=filled(1), w=filled(2))
+    with ThreadPoolExecutor(2) as pool:
+        running = pool.submit(executor.run)
+        assert started.wait(60)
+        with pytest.raises(runtime.TVMError, match="another thread is using this graph executor; call infer"):
+            executor.run()
+        waiting = pool.submit(executor.infer, {"x": filled(10)})
+        may_end.set()
+        running.result(60)
+        np.testing.assert_array_equal(waiting.result(60)["output_0"], filled(13))
 
 
 def test_zero_copy_input_is_read_at_each_run(executor: runtime.GraphModule) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tilewright.driver.options import check_is_file
 from tilewright.runtime.device import cpu
@@ -88,19 +86,7 @@ def load_library(path: Path) -> Library:
         make = module["default"]
     except AttributeError:
         raise TVMError(f"{path}: the library has no network named 'default', as `tilewright compile` makes") from None
-    executor = GraphModule(make(cpu(0)))
-    params = {module["get_param_name"](i) for i in range(module["get_num_params"]())}
-    outputs = tuple(f"output_{i}" for i in range(executor.get_num_outputs()))
-    return Library(path, executor, _graph_inputs(json.loads(module["get_graph_json"]()), params), outputs)
-
-
-def _graph_inputs(graph: dict[str, Any], params: set[str]) -> dict[str, TensorInfo]:
-    """Inputs that are no parameters: those that the library holds no value for."""
-    row_ptr, attrs = graph["node_row_ptr"], graph["attrs"]
-    found: dict[str, TensorInfo] = {}
-    for node in graph["arg_nodes"]:
-        name = graph["nodes"][node]["name"]
-        if name not in params:
-            entry = row_ptr[node]
-            found[name] = TensorInfo(tuple(attrs["shape"][1][entry]), attrs["dltype"][1][entry])
-    return found
+    executor = GraphModule(make(cpu(0)), strict=True)
+    shapes, dtypes = executor.get_input_info()
+    inputs = {name: TensorInfo(shape, dtypes[name]) for name, shape in shapes.items()}
+    return Library(path, executor, inputs, tuple(executor.get_output_names()))

@@ -31,6 +31,7 @@ from tilewright.target.build import ModuleBuilder
 from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
+from tilewright.version import __version__
 
 _MOST_NAMED = 5  # names of parameters in one message
 
@@ -161,6 +162,7 @@ def build(
     with report.stage("codegen"):
         library = builder.finish()
     _fill_report(report, graph, list(kernels(lowered).values()), chosen)
+    graph.metadata = _metadata(module, graph, chosen)
     factory = GraphExecutorFactoryModule(
         module, chosen, "graph", graph.to_json(), library, mod_name, graph.params, report
     )
@@ -211,6 +213,13 @@ def _single_target(target: Any, target_host: Any) -> Target:
             )
         target = targets[0]
     return Target(target, host=target_host) if target_host is not None else Target(target)
+
+
+def _metadata(module: IRModule, graph: Graph, target: Target) -> dict[str, Any]:
+    """What a library tells of itself: its outputs' names, where the importer gave them, and what made it for what."""
+    made = {"made_by": f"Tilewright {__version__}", "target": str(target)}
+    names = module.attrs.get("output_names", ())
+    return {"outputs": [str(name) for name in names]} | made if len(names) == len(graph.heads) else made
 
 
 def _count_operators(func: Function) -> int:

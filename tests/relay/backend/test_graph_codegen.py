@@ -11,6 +11,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.runtime import GraphModule
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "graph_json"
 # TVM 0.8's "llvm" means a baseline processor; ours means this machine's.
@@ -26,8 +27,9 @@ def conv_bias_relu() -> tvm.IRModule:
 
 
 def structure(text: str) -> dict[str, Any]:
-    """A graph without what may differ: hashes, and the choice of storage."""
+    """A graph without what may differ: hashes, the choice of storage, and what TVM does not write."""
     graph = json.loads(text)
+    graph.pop("metadata", None)
     for node in graph["nodes"]:
         node.get("attrs", {}).pop("hash", None)
     del graph["attrs"]["storage_id"]
@@ -42,6 +44,24 @@ def test_conv_bias_relu_gives_the_graph_of_tvm(target: str, opt_level: int) -> N
         graph, _, _ = relay.build(conv_bias_relu(), target=BASELINE[target])
     golden = (GOLDEN / f"conv_bias_relu.{target}.opt{opt_level}.json").read_text()
     assert structure(graph) == structure(golden)
+
+
+def test_the_graph_tells_inputs_outputs_and_what_made_it_where_tvm_stops_reading() -> None:
+    x, w = relay.var("x", shape=(3, 4)), relay.var("w", shape=(4,))
+    func = relay.Function([x, w], relay.Tuple([relay.add(x, w), relay.exp(x)]))
+    module = tvm.IRModule.from_expr(func).with_attr("output_names", ["sum", "power"])
+    library = relay.build(module, "llvm", params={"w": np.ones(4, "float32")})
+    graph = json.loads(library.get_graph_json())
+    assert list(graph)[-1] == "metadata"
+    assert graph["metadata"]["inputs"] == ["x"] and graph["metadata"]["outputs"] == ["sum", "power"]
+    assert graph["metadata"]["made_by"] == f"Tilewright {tvm.__version__}"
+    executor = GraphModule(library["default"](tvm.cpu(0)))
+    found = executor.infer({"x": np.zeros((3, 4), "float32")})
+    assert (found["sum"] == 1).all() and (found["power"] == 1).all()
+    assert executor.get_input_info() == ({"x": (3, 4)}, {"x": "float32"})
+    # names of another number than there are outputs are those of something else
+    other = relay.build(module.with_attr("output_names", ["sum"]), "llvm")
+    assert GraphModule(other["default"](tvm.cpu(0))).get_output_names() == ["output_0", "output_1"]
 
 
 def test_equal_constants_are_one_parameter() -> None:

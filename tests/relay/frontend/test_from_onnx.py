@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnxruntime
@@ -215,3 +217,19 @@ def test_layers_of_old_and_new_opsets_agree_with_onnx_runtime(opset: int, random
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     found = run(*relay.frontend.from_onnx(model), inputs)
     np.testing.assert_allclose(found[0], session.run(None, inputs)[0], rtol=1e-4, atol=1e-6)
+
+
+def test_the_models_output_names_reach_the_library(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["logits"]), helper.make_node("Softmax", ["logits"], ["probs"])]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("probs", "logits")]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])]
+    graph = helper.make_graph(nodes, "names", inputs, outputs)
+    mod, params = relay.frontend.from_onnx(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    relay.build(mod, "llvm", params=params).export_library(str(tmp_path / "named.so"))
+    executor = tvm.runtime.GraphModule(tvm.runtime.load_module(tmp_path / "named.so")["default"](tvm.cpu(0)))
+    x = np.array([[0, 1, 2], [-1, 5, 3]], "float32")
+    found = executor.infer({"x": x})
+    assert list(found) == ["probs", "logits"]
+    np.testing.assert_array_equal(found["logits"], np.maximum(x, 0))
+    np.testing.assert_allclose(found["probs"].sum(axis=1), 1, rtol=1e-6)
+    assert executor.get_output_info()[0] == {"probs": (2, 3), "logits": (2, 3)}

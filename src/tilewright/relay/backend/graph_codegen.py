@@ -69,6 +69,7 @@ class Graph:
     heads: list[Entry]
     params: dict[str, NDArray]
     placement: Placement
+    metadata: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """TVM 0.8's graph JSON."""
@@ -91,6 +92,9 @@ class Graph:
                 **offset_attr,
             },
             "node_row_ptr": row_ptr,
+            # TVM 0.8's executor stops reading here: the last member, and none that a run depends on
+            "metadata": {"inputs": [n.name for n in self.nodes if n.op == "null" and n.name not in self.params]}
+            | self.metadata,
         }
         return json.dumps(document, indent=2)
 

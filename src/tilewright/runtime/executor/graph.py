@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..device import Device, cpu
-from ..dtype import DataType
+from ..dtype import make_dtype
+from ..error import TVMError
 from ..module import BenchmarkResult, Module
-from ..ndarray import NDArray, numpyasarray
+from ..ndarray import NDArray, numpy_dtype, numpyasarray
 from ..packed_func import PackedFunc
 from ..registry import need_global_func
 
@@ -41,15 +44,53 @@ def _single(device: Device | Sequence[Device]) -> Device:
     return devices[0]
 
 
+def _kind(value: Any) -> str:
+    """A value's type, as messages name it."""
+    return "None" if value is None else f"a value of type {type(value).__name__}"
+
+
+def _items(
+    who: str, key: str | int | Mapping[str, Any] | None, value: Any, params: Mapping[str, Any]
+) -> list[tuple[str | int, Any]]:
+    """The inputs that a call sets, checked so far as no executor is needed for it."""
+    items: list[tuple[str | int, Any]]
+    if isinstance(key, Mapping):
+        if value is not None:
+            raise TypeError(f"{who} takes a mapping of names to values alone, or a name and a value")
+        items = list(key.items())
+    elif key is None and value is None:
+        items = []
+    else:
+        items = [(key, value)]  # type: ignore[list-item]
+    items += params.items()
+    for name, item in items:
+        if isinstance(name, bool) or not isinstance(name, (str, int, np.integer)):
+            raise TypeError(
+                f"{who} takes the name or the index of an input, or a mapping of names to values; not {_kind(name)}"
+            )
+        if item is None:
+            raise TypeError(f"{who}: no value is given for input {name!r}")
+    return items
+
+
 class GraphModule:
     """A graph that is ready to run, with its inputs, parameters and outputs.
 
-    ``GraphModule(lib["default"](dev))`` wraps the executor that an exported library makes.
+    ``GraphModule(lib["default"](dev))`` wraps the executor that an exported library makes. ``infer`` may be called from
+    any thread; everything else is for one thread at a time, and is an error while another thread uses the executor.
+
+    Args:
+        module: the executor module.
+        strict: whether a run with inputs or parameters that nobody has set is an error. They are 0; without ``strict``
+            the first such run warns and names them.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, strict: bool = False) -> None:
         """Wrap an executor module."""
         self.module = module
+        self.strict = strict
+        self._may_be_unset = True
+        self._input_dtypes: dict[str | int, np.dtype[Any]] = {}
         self._set_input = module["set_input"]
         self._run = module["run"]
         self._get_output = module["get_output"]
@@ -60,47 +101,101 @@ class GraphModule:
         self._load_params = module["load_params"]
         self._share_params = module["share_params"]
 
-    def set_input(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
+    def set_input(self, key: str | int | Mapping[str, Any] | None = None, value: Any = None, **params: Any) -> None:
         """Copy values into inputs.
 
         Args:
-            key: name or index of one input.
-            value: its value: an NDArray, numpy array, nested lists, or anything with ``__dlpack__``; shape
-                and dtype must be the input's.
+            key: name or index of one input, or a mapping of names to values.
+            value: its value: an NDArray, numpy array, nested lists, or anything with ``__dlpack__``, of the input's
+                shape. Elements of numpy arrays, numbers and lists are cast to the input's dtype, as TVM does; all else
+                must have that dtype.
             params: further inputs by name.
 
         Raises:
             TVMError: an input does not exist, or a shape or dtype differs.
+            TypeError: the key is no name, index or mapping; or the value is no array of numbers.
         """
-        if key is not None:
-            self._set_input(key, self._tensor(key, value))
-        for name, item in params.items():
+        for name, item in _items("set_input", key, value, params):
             self._set_input(name, self._tensor(name, item))
 
     def _tensor(self, key: str | int, value: Any) -> Any:
-        """Return a value as packed functions take it; Python numbers and lists get the input's dtype."""
-        if isinstance(value, (NDArray, np.ndarray)) or hasattr(value, "__dlpack__"):
+        """Return a value as packed functions take it: what numpy can make of it has the input's dtype."""
+        if isinstance(value, NDArray) or (hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray)):
             return value
-        if hasattr(value, "dtype"):
-            return np.asarray(value)
-        if isinstance(key, str) and self._get_input_index(key) < 0:
-            return np.asarray(value)  # the executor names the inputs there are
-        return np.asarray(value, DataType(self._get_input(key).dtype).to_numpy())
+        wanted = self._input_dtypes.get(key)
+        if wanted is None:
+            wanted = self._input_dtypes[key] = numpy_dtype(self._info("describe_input", key)[1])
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise TypeError(f"the value of input {key!r} is no array of numbers: {error}") from None
+        if array.dtype == wanted:
+            return array
+        if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype.names):
+            raise TypeError(
+                f"input {key!r} takes {wanted}; {_kind(value)} and dtype {array.dtype} is no array of real numbers"
+            )
+        return array.astype(wanted)
 
-    def set_input_zero_copy(self, key: str | int | None = None, value: Any = None, **params: Any) -> None:
+    def _info(self, function: str, which: int | str) -> tuple[tuple[int, ...], str]:
+        """Shape and dtype, from the native description of an input or output."""
+        code, bits, lanes, *shape = np.frombuffer(self.module[function](which), "int64").tolist()
+        return tuple(shape), str(make_dtype(code, bits, lanes))
+
+    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """Return the shapes and the dtypes of the inputs by name, without parameters."""
+        return self._infos("describe_input", self.get_input_names())
+
+    def get_output_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """Return the shapes and the dtypes of the outputs by name."""
+        return self._infos("describe_output", self.get_output_names())
+
+    def _infos(self, function: str, names: Sequence[str]) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        infos = {name: self._info(function, name) for name in names}
+        return {name: shape for name, (shape, _) in infos.items()}, {name: dtype for name, (_, dtype) in infos.items()}
+
+    def infer(self, inputs: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, np.ndarray[Any, Any]]:
+        """Set inputs, run, and return copies of all outputs, by name.
+
+        Any thread may call this at any time: calls wait for one another. (To run at the same time, make an executor
+        for each thread; those of one library share its weights.) Every input that is no parameter needs a value;
+        what a call sets counts for that call alone.
+
+        Args:
+            inputs: values by name, as :meth:`set_input` takes them.
+            more: further inputs by name.
+
+        Raises:
+            TVMError: an input has no value or does not exist, or a shape or dtype differs.
+        """
+        if inputs is not None and not isinstance(inputs, Mapping):
+            raise TypeError(f"infer takes a mapping of input names to values, not {_kind(inputs)}")
+        given = {**(inputs or {}), **more}
+        arguments = [item for name, value in given.items() for item in (name, self._tensor(name, value))]
+        outputs = [np.empty(shape, dtype) for _, shape, dtype in self._outputs]
+        self.module["infer"](len(given), *arguments, *outputs)
+        return {name: array for (name, _, _), array in zip(self._outputs, outputs, strict=True)}
+
+    @cached_property
+    def _outputs(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:
+        """Name, shape and numpy's dtype of each output."""
+        infos = [self._info("describe_output", index) for index in range(self.get_num_outputs())]
+        return [(n, shape, numpy_dtype(t)) for n, (shape, t) in zip(self.get_output_names(), infos, strict=True)]
+
+    def set_input_zero_copy(
+        self, key: str | int | Mapping[str, Any] | None = None, value: Any = None, **params: Any
+    ) -> None:
         """Let inputs use the memory of arrays instead of copying them.
 
         The memory must be row-major without gaps and aligned to 64 bytes, as that of ``tvm.nd.empty`` is. It
         stays alive as long as the executor uses it.
 
         Args:
-            key: name or index of one input.
+            key: name or index of one input, or a mapping of names to values.
             value: an NDArray, a numpy array, or anything with ``__dlpack__``.
             params: further inputs by name.
         """
-        if key is not None:
-            self._zero_copy(key, value)
-        for name, item in params.items():
+        for name, item in _items("set_input_zero_copy", key, value, params):
             self._zero_copy(name, item)
 
     def _zero_copy(self, key: str | int, value: Any) -> None:
@@ -110,15 +205,31 @@ class GraphModule:
     def run(self, **input_dict: Any) -> None:
         """Run the graph, after setting inputs by name."""
         if input_dict:
-            self.set_input(**input_dict)
+            self.set_input(input_dict)
+        if self._may_be_unset:
+            self._look_for_unset()
         self._run()
+
+    def _look_for_unset(self) -> None:
+        """Name inputs that nobody has set: once in a warning, or in an error where the module is strict."""
+        unset = self.module["unset_inputs"]()
+        if unset and self.strict:
+            raise TVMError(f"nobody has set the inputs: {unset}")
+        self._may_be_unset = False
+        if unset:
+            warnings.warn(f"the graph runs with inputs that nobody has set: {unset}", RuntimeWarning, stacklevel=3)
+
+    @property
+    def num_outputs(self) -> int:
+        """The number of outputs."""
+        return self.get_num_outputs()
 
     def get_num_outputs(self) -> int:
         """Return the number of outputs."""
         return int(self._get_num_outputs())
 
     def get_num_inputs(self) -> int:
-        """Return the number of inputs, parameters included."""
+        """Return the number of inputs, parameters included, as TVM counts them."""
         return int(self._get_num_inputs())
 
     def get_input(self, index: int | str, out: NDArray | None = None) -> NDArray:
@@ -131,15 +242,24 @@ class GraphModule:
         return int(self._get_input_index(name))
 
     def get_input_names(self) -> list[str]:
-        """Return the names of all inputs, parameters included."""
-        name_of = self.module["get_input_name"]
-        return [name_of(index) for index in range(self.get_num_inputs())]
+        """Return the names of the inputs that are no parameters."""
+        name_of, is_parameter = self.module["get_input_name"], self.module["is_parameter"]
+        return [name_of(index) for index in range(self.get_num_inputs()) if not is_parameter(index)]
 
-    def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
+    def get_output_names(self) -> list[str]:
+        """Return the names of the outputs: the model's, or output_0, output_1, ..."""
+        name_of = self.module["get_output_name"]
+        return [name_of(index) for index in range(self.get_num_outputs())]
+
+    def get_output_index(self, name: str) -> int:
+        """Return the index of an output, or -1."""
+        return int(self.module["get_output_index"](name))
+
+    def get_output(self, index: int | str, out: NDArray | None = None) -> NDArray:
         """Return an output.
 
         Args:
-            index: which one.
+            index: which one, by index or name.
             out: an array to copy it to; without it the executor's own array is returned, which the next run
                 changes.
         """
@@ -167,7 +287,7 @@ class GraphModule:
         Args:
             number: how many runs to average over; one more before them is not counted.
         """
-        self._run()
+        self.run()
         seconds = np.frombuffer(self.module["time_nodes"](number))
         name_of = self.module["get_node_name"]
         return [(name_of(index), float(spent)) for index, spent in enumerate(seconds) if spent > 0]
@@ -199,7 +319,8 @@ class GraphModule:
         """
         where = device if device is not None else cpu()
         if not end_to_end:
-            self.set_input(**kwargs)
+            self.set_input(kwargs)
+            self._look_for_unset()
             return self.module.time_evaluator(func_name, where, number, repeat, min_repeat_ms)()
         return self._benchmark_end_to_end(func_name, repeat, number, min_repeat_ms, kwargs)
 
@@ -212,7 +333,7 @@ class GraphModule:
         outputs = [self.get_output(index).copyto(cpu()) for index in range(self.get_num_outputs())]
 
         def once() -> None:
-            self.set_input(**inputs)
+            self.set_input(inputs)
             function()
             for index, out in enumerate(outputs):
                 self._get_output(index, out)

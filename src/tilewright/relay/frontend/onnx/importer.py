@@ -59,7 +59,7 @@ def from_onnx(
 
     Returns
     -------
-    The module, and the weights by name.
+    The module, whose attribute ``output_names`` has the names of the model's outputs; and the weights by name.
 
     Raises
     ------
@@ -146,7 +146,8 @@ class GraphImporter:
         used = set(free_vars(body))
         params = {v.name_hint: self.params[v.name_hint] for v in self._param_vars() if v in used}
         ordered = [*self.inputs.values(), *(v for v in self._param_vars() if v in used)]
-        return IRModule.from_expr(Function(ordered, body)), params
+        module = IRModule.from_expr(Function(ordered, body))
+        return module.with_attr("output_names", [o.name for o in self.graph.output]), params
 
     def _param_vars(self) -> list[Var]:
         return [v for name in self.params if isinstance(v := self.values.get(name), Var)]
