@@ -95,7 +95,7 @@ def test_a_file_of_one_array_serves_the_only_input(library: Path, tmp_path: Path
         ("-", json.dumps(pixels.tolist()).encode()),
     ):
         found = results(library, tmp_path, "--inputs", options, given=given)
-        np.testing.assert_array_equal(found["sum"], expected["sum"])
+        np.testing.assert_array_equal(found["probabilities"], expected["probabilities"])
 
 
 @pytest.mark.parametrize(
