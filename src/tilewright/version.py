@@ -1,3 +1,0 @@
-"""The version, which libraries carry."""
-
-__version__ = "0.1.0"
