@@ -57,3 +57,46 @@ def test_functions_by_name() -> None:
     assert same(3) == 3
     with pytest.raises(TilewrightError, match="no implementation for target None; there is one for none"):
         tvm.target.get_native_generic_func("tests.target.unknown")(1)
+
+
+def test_the_default_and_the_implementations_can_be_looked_at() -> None:
+    layout = make()
+    assert layout.fdefault(1) == "default 1"
+    assert sorted(layout.dispatch_dict) == ["arm_cpu", "cpu", "gpu"]
+    layout.set_default(lambda x: "other", allow_override=True)
+    with pytest.raises(TilewrightError, match="has a default already"):
+        layout.set_default(lambda x: "third")
+    assert layout(1) == "other"
+
+
+@pytest.mark.parametrize("native", [False, True])
+def test_an_implementation_is_registered_in_the_ways_that_tvm_has(native: bool) -> None:
+    made = tvm.target.override_native_generic_func("tests.target.ways") if native else tvm.target.generic_func
+    ways = made(lambda: "default")
+
+    @ways.register("a")
+    def _() -> str:
+        return "a"
+
+    ways.register("b", lambda: "b")
+    ways.register(lambda: "c", "c")
+    ways.register(func=lambda: "d", key_list=["d", "e"])
+    ways.register(["f"], lambda: "f", True)
+    for key, expected in [("a", "a"), ("b", "b"), ("c", "c"), ("d", "d"), ("e", "d"), ("f", "f"), ("g", "default")]:
+        with Target(f"llvm -keys={key}"):
+            assert ways() == expected
+    with pytest.raises(TilewrightError, match="say for which target key"):
+        ways.register(lambda: "nowhere")
+
+
+def test_named_functions_take_a_second_implementation_as_tvms_do() -> None:
+    @tvm.target.override_native_generic_func("tests.target.replaced")
+    def named() -> str:
+        return "default"
+
+    named.register("cpu", lambda: "first")
+    named.register("cpu", lambda: "second")
+    with Target("llvm"):
+        assert named() == "second"
+    with pytest.raises(TilewrightError, match="has an implementation for 'cpu' already"):
+        named.register("cpu", lambda: "third", override=False)

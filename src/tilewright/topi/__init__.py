@@ -4,10 +4,12 @@ broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py sc
 nn/        computes of neural networks           image/     resizing of images
 vision/    boxes and regions of interest
 cpu/       schedules for CPUs, and the packed computes that they need           generic/   schedules that fit any target
+x86/ arm_cpu/   TVM's names of what cpu/ has
 utils.py   constant shapes, walks over operations           tag.py   what kind of compute an operation is
+network.py   what schedules may know of the network
 """
 
-from tilewright.topi import cpu, generic, image, nn, tag, utils, vision
+from tilewright.topi import arm_cpu, cpu, generic, image, nn, tag, utils, vision, x86
 from tilewright.topi.broadcast import *  # noqa: F403
 from tilewright.topi.indexing import *  # noqa: F403
 from tilewright.topi.math import *  # noqa: F403
@@ -18,4 +20,4 @@ from tilewright.topi.sort import *  # noqa: F403
 from tilewright.topi.transform import *  # noqa: F403
 from tilewright.topi.utils import InvalidShapeError
 
-__all__ = ["InvalidShapeError", "cpu", "generic", "image", "nn", "tag", "utils", "vision"]
+__all__ = ["InvalidShapeError", "arm_cpu", "cpu", "generic", "image", "nn", "tag", "utils", "vision", "x86"]

@@ -14,7 +14,7 @@ from tests.topi.harness import close, compiled, pack_channels, pack_kernel, rand
 import tilewright as tvm
 from tilewright import autotvm, te, topi
 from tilewright.target import Target, features
-from tilewright.topi.cpu.common import weights_of_network
+from tilewright.topi.network import weights_of_network
 
 T = torch.tensor
 TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64"]

@@ -26,7 +26,7 @@ from tilewright.ir.prim_ops import const as prim_const
 from tilewright.ir.type import FuncType, TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.op.strategy import OpImplementation, OpStrategy
+from tilewright.relay.op.strategy import OpImplementation, OpStrategy, generic
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.label_ops import hash_of
 from tilewright.relay.transform.merge_rows import REINTERPRET
@@ -82,7 +82,8 @@ def get_valid_implementations(
 def _strategy(op: Op, attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target) -> OpStrategy:
     make = op.get_attr("FTVMStrategy")
     if make is not None:
-        strategy: OpStrategy = make(attrs, inputs, out_type, target)
+        with target:
+            strategy: OpStrategy = make(attrs, inputs, out_type, target)
         return strategy
     compute = op.get_attr("FTVMCompute")
     if compute is None:
@@ -99,10 +100,10 @@ def _strategy(op: Op, attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, t
 def _default_schedule(op: Op) -> Any:
     pattern = op.get_attr("TOpPattern", OpPattern.OPAQUE)
     if pattern <= OpPattern.INJECTIVE:
-        return lambda attrs, outs, target: topi.cpu.schedule_injective(outs)
+        return generic.schedule_injective
     if pattern == OpPattern.COMM_REDUCE:
-        return lambda attrs, outs, target: topi.cpu.schedule_reduce(outs)
-    return lambda attrs, outs, target: topi.generic.schedule_extern(outs)
+        return generic.schedule_reduce
+    return generic.schedule_extern
 
 
 def select_implementation(
@@ -328,7 +329,7 @@ def build_schedule(func: Function, target: Target) -> tuple[list[te.Tensor], lis
     outputs = [topi.identity(t) if t in inputs else t for t in outputs]
     anchor = builder.anchor
     if anchor.implementation is None:
-        schedule = topi.cpu.schedule_injective(outputs)
+        schedule = generic.schedule_injective(None, outputs, target)
     else:
         schedule = anchor.implementation.schedule(anchor.attrs, _distinct(outputs), target)
     for scalar in builder.scalars:

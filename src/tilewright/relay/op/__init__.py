@@ -1,7 +1,7 @@
 """Relay's operators: one declaration each (see ``definition``), and the functions that build calls of them.
 
 tensor/ reduce/ transform/   general tensors          nn/ image/       neural networks, images
-annotation/                  marks for passes         strategy.py      choice of implementations
+annotation/                  marks for passes         strategy/        what runs on which target
 relations.py layout_rules.py families.py attributes.py   what declarations share
 op.py                        TVM's registration functions
 """
@@ -140,6 +140,9 @@ from tilewright.relay.op.transform.reshape import contrib_reverse_reshape, resha
 from tilewright.relay.op.transform.scatter import scatter, scatter_add, scatter_nd
 from tilewright.relay.op.transform.slicing import slice_like, strided_set, strided_slice
 from tilewright.relay.op.transform.sorting import argsort, cumprod, cumsum, sort, topk
+
+# It alters layouts of operators, so it comes after them.
+from tilewright.relay.op.strategy import cpu as _cpu  # noqa: F401  # isort: skip
 
 __all__ = [
     "OpDef",

@@ -8,13 +8,13 @@ Each takes the operator's name, the value, and a priority level (10 by default);
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from tilewright import topi
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.op import Op, register_op_attr
 from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.strategy.generic import schedule_injective, schedule_reduce
 
 _Registered = Callable[[Any], Any] | Any
 
@@ -50,7 +50,7 @@ def register_injective_schedule(op_name: str, level: int = 10) -> None:
 
 
 def register_broadcast_schedule(op_name: str, level: int = 10) -> None:
-    """Schedule the operator as a broadcasting one."""
+    """Schedule the operator as a broadcasting one, which is an injective one."""
     register_schedule(op_name, schedule_injective, level)
 
 
@@ -103,15 +103,3 @@ def _without_reader(what: str, op_name: str, reader: str) -> UnsupportedError:
     return UnsupportedError(
         f"the {what} of {op_name} would be ignored: this version has no {reader} that reads it; leave it out"
     )
-
-
-def schedule_injective(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
-    """The target's injective schedule."""
-    with target:
-        return topi.cpu.schedule_injective(outs)
-
-
-def schedule_reduce(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
-    """The target's reduction schedule."""
-    with target:
-        return topi.cpu.schedule_reduce(outs)

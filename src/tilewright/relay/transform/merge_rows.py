@@ -48,7 +48,7 @@ from tilewright.relay.transform.infer_type import infer_type
 from tilewright.relay.transform.label_ops import hash_of
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.target.target import Target
-from tilewright.topi.cpu.conv2d import rows_to_merge
+from tilewright.topi.nn import conv2d_rows_to_merge
 
 REINTERPRET = "Reinterpret"  # attribute of a function whose reshapes of parameters and of the result compute nothing
 _CONV = "nn.contrib_conv2d_NCHWc"
@@ -63,7 +63,7 @@ def merge_rows(func: Function, target: Target) -> Function:
     data, kernel = (_tensor(arg).concrete_shape for arg in conv.args)
     image = _tensor(conv).concrete_shape[2:4]
     computed = share_computed(conv.attrs, data[2:4], kernel[2:4], image)
-    rows = rows_to_merge(data, kernel, image, _tensor(conv).dtype, target, computed)
+    rows = conv2d_rows_to_merge.get(target)(data, kernel, image, _tensor(conv).dtype, target, computed)
     if rows == 1:
         return func
     merged: dict[Var, RelayExpr] = {p: _reshaped(p, _merged(_tensor(p), image, rows)) for p in func.params}

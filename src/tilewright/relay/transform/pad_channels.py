@@ -38,8 +38,6 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function, const
 from tilewright.relay.transform.common import concrete_shape, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
-from tilewright.target.features import features
-from tilewright.target.target import Target
 
 # All of them are finite where their operands are 0, and again where their operands are their own results.
 _ELEMENTWISE = frozenset(
@@ -152,8 +150,8 @@ class _Estimate:
         _, in_channels, *window = _shape(conv.args[1])
 
         def time(channels: int) -> float:
-            chosen = topi.cpu.conv2d_layouts(in_channels, channels, window=math.prod(window))
-            return chosen.time if chosen else _UNPACKED
+            modelled = topi.nn.conv2d_channel_time(in_channels, channels, math.prod(window))
+            return _UNPACKED if modelled is None else float(modelled)
 
         saved = _multiply_adds(conv) / self.lanes * (time(channels) - time(wide) * wide / channels)
         pending: list[RelayExpr] = [conv]
@@ -230,10 +228,10 @@ def PadChannels() -> Pass:
     """Pad the output channels of convolutions to whole vectors where that pays."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
-        target = Target.current(allow_none=True)
-        if target is None or "cpu" not in target.keys:
+        lanes = topi.nn.conv2d_channel_lanes()
+        if lanes is None:
             return func
-        estimate = _Estimate(func, features(target).lanes(32))
+        estimate = _Estimate(func, lanes)
         return _Padder(estimate).visit(func) if estimate.possible else func
 
     return typed_function_pass(run, "PadChannels", 3)

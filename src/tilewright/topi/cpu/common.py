@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tilewright import te
@@ -18,6 +16,7 @@ from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IntImm, IterVar, ProducerLoad
 from tilewright.tir.visitor import free_vars, post_order_visit
 from tilewright.topi import tag
+from tilewright.topi.network import network_weight_bytes
 from tilewright.topi.utils import as_list, get_const_tuple, operations
 
 # Below these, threads (0.2 to 0.6 us a launch, and data in other cores' caches) cost more than they save:
@@ -36,23 +35,10 @@ def machine() -> CpuFeatures:
     return features()
 
 
-_network_weights: ContextVar[int] = ContextVar("network_weights", default=0)
-
-
-@contextmanager
-def weights_of_network(size: int) -> Iterator[None]:
-    """While kernels of a network with weights of ``size`` bytes in all are scheduled."""
-    token = _network_weights.set(size)
-    try:
-        yield
-    finally:
-        _network_weights.reset(token)
-
-
 def stays_in_cache(weight: te.Tensor) -> bool:
     """Whether the last-level cache keeps ``weight``, and with it all weights of the network, until the next run."""
     own = (element_count(weight) or 0) * dt.nbytes(weight.dtype)
-    return max(own, _network_weights.get()) <= max(machine().l2_bytes, machine().l3_bytes)
+    return max(own, network_weight_bytes()) <= max(machine().l2_bytes, machine().l3_bytes)
 
 
 def vector_lanes(dtype: str) -> int:

@@ -217,9 +217,9 @@ def _schedule_channels_last(outs: Any, tags: tuple[str, ...]) -> te.Schedule:
 
 
 _DIRECT = (
-    "conv1d_ncw", "group_conv1d_ncw", "group_conv1d_nwc", "conv2d_nchw", "group_conv2d_nchw", "conv2d_hwcn",
-    "conv3d_ncdhw", "conv1d_transpose_ncw", "conv2d_transpose_nchw", "group_conv2d_transpose_nchw",
-    "conv3d_transpose_ncdhw", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc",
+    "conv1d_ncw", "conv1d_nwc", "group_conv1d_ncw", "group_conv1d_nwc", "conv2d_nchw", "group_conv2d_nchw",
+    "conv2d_hwcn", "conv3d_ncdhw", "conv3d_ndhwc", "conv1d_transpose_ncw", "conv2d_transpose_nchw",
+    "group_conv2d_transpose_nchw", "conv3d_transpose_ncdhw", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc",
 )  # fmt: skip
 
 

@@ -1,33 +1,75 @@
-"""Schedules by the names that TVM's strategies use when nothing is known of the target; they are those of a CPU."""
+"""Schedules for any target, by TVM's names; they are what runs where a target has registered none of its own.
 
-from typing import Any
+There is one (``default.py``): loops in the order in which they are declared, no vectors and no threads, with injective
+computes inlined. It is right everywhere and says nothing about speed.
+"""
 
-from tilewright import te
-from tilewright.topi.cpu.common import create_schedule, output_tensors
-from tilewright.topi.cpu.conv2d_plain import schedule_conv2d_nchw, schedule_conv2d_nhwc, schedule_conv_direct
-from tilewright.topi.cpu.dense import schedule_batch_matmul, schedule_dense, schedule_matmul
-from tilewright.topi.cpu.extern import schedule_extern
-from tilewright.topi.cpu.injective import schedule_injective
-from tilewright.topi.cpu.pooling import schedule_adaptive_pool, schedule_pool
-from tilewright.topi.cpu.reduction import schedule_reduce
-from tilewright.topi.cpu.softmax import schedule_softmax
+from tilewright.topi.generic.default import (
+    default_schedule,
+    schedule_extern,
+    schedule_injective_from_existing,
+    schedule_pool,
+)  # fmt: skip
 
-
-def default_schedule(outs: Any, auto_inline: bool = False) -> te.Schedule:
-    """The schedule without any change: loops as declared; with ``auto_inline``, injective computes inlined."""
-    tensors = output_tensors(outs)
-    if auto_inline:
-        return schedule_extern(tensors)
-    return create_schedule(tensors)
-
-
-schedule_argsort = schedule_topk = schedule_sort = schedule_scan = schedule_scatter = schedule_extern
-schedule_lrn = schedule_l2_normalize = schedule_layer_norm = schedule_reduce
+schedule_adaptive_pool = schedule_pool
+schedule_argsort = schedule_extern
+schedule_argwhere = schedule_extern
+schedule_batch_matmul = schedule_extern
+schedule_broadcast = schedule_extern
+schedule_concatenate = schedule_extern
+schedule_conv1d_ncw = schedule_extern
+schedule_conv1d_nwc = schedule_extern
+schedule_conv1d_transpose_ncw = schedule_extern
+schedule_conv2d_hwcn = schedule_extern
+schedule_conv2d_nchw = schedule_extern
+schedule_conv2d_NCHWc = schedule_extern
+schedule_conv2d_nhwc = schedule_extern
+schedule_conv2d_transpose_nchw = schedule_extern
+schedule_conv2d_winograd_weight_transform = schedule_extern
+schedule_conv3d_ncdhw = schedule_extern
+schedule_conv3d_ndhwc = schedule_extern
+schedule_conv3d_transpose_ncdhw = schedule_extern
+schedule_conv_direct = schedule_extern
+schedule_dense = schedule_extern
+schedule_depthwise_conv2d_nchw = schedule_extern
+schedule_depthwise_conv2d_NCHWc = schedule_extern
+schedule_depthwise_conv2d_nhwc = schedule_extern
+schedule_elemwise = schedule_extern
+schedule_fast_softmax = schedule_extern
+schedule_get_valid_counts = schedule_extern
+schedule_group_conv2d_nchw = schedule_extern
+schedule_group_conv2d_nhwc = schedule_extern
+schedule_group_conv2d_transpose_nchw = schedule_extern
+schedule_injective = schedule_extern
+schedule_l2_normalize = schedule_extern
+schedule_layer_norm = schedule_extern
+schedule_lrn = schedule_extern
+schedule_matmul = schedule_extern
+schedule_nms = schedule_extern
+schedule_reduce = schedule_extern
+schedule_roi_align = schedule_extern
+schedule_roi_pool = schedule_extern
+schedule_scan = schedule_extern
+schedule_scatter = schedule_extern
+schedule_scatter_add = schedule_extern
+schedule_softmax = schedule_extern
+schedule_sort = schedule_extern
+schedule_topk = schedule_extern
+schedule_transpose = schedule_extern
+schedule_unique = schedule_extern
 
 __all__ = [
-    "default_schedule", "schedule_adaptive_pool", "schedule_argsort", "schedule_batch_matmul",
-    "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv_direct", "schedule_dense", "schedule_extern",
-    "schedule_injective", "schedule_l2_normalize", "schedule_layer_norm", "schedule_lrn", "schedule_matmul",
-    "schedule_pool", "schedule_reduce", "schedule_scan", "schedule_scatter", "schedule_softmax", "schedule_sort",
-    "schedule_topk",
+    "default_schedule", "schedule_adaptive_pool", "schedule_argsort", "schedule_argwhere", "schedule_batch_matmul",
+    "schedule_broadcast", "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv1d_nwc",
+    "schedule_conv1d_transpose_ncw", "schedule_conv2d_NCHWc", "schedule_conv2d_hwcn", "schedule_conv2d_nchw",
+    "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw", "schedule_conv2d_winograd_weight_transform",
+    "schedule_conv3d_ncdhw", "schedule_conv3d_ndhwc", "schedule_conv3d_transpose_ncdhw", "schedule_conv_direct",
+    "schedule_dense", "schedule_depthwise_conv2d_NCHWc", "schedule_depthwise_conv2d_nchw",
+    "schedule_depthwise_conv2d_nhwc", "schedule_elemwise", "schedule_extern", "schedule_fast_softmax",
+    "schedule_get_valid_counts", "schedule_group_conv2d_nchw", "schedule_group_conv2d_nhwc",
+    "schedule_group_conv2d_transpose_nchw", "schedule_injective", "schedule_injective_from_existing",
+    "schedule_l2_normalize", "schedule_layer_norm", "schedule_lrn", "schedule_matmul", "schedule_nms", "schedule_pool",
+    "schedule_reduce", "schedule_roi_align", "schedule_roi_pool", "schedule_scan", "schedule_scatter",
+    "schedule_scatter_add", "schedule_softmax", "schedule_sort", "schedule_topk", "schedule_transpose",
+    "schedule_unique",
 ]  # fmt: skip

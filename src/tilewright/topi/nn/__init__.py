@@ -3,9 +3,12 @@
 conv.py conv1d.py conv2d.py conv3d.py depthwise_conv2d.py conv2d_transpose.py   convolutions
 dense.py      matrix products          pooling.py   pooling          softmax.py norm.py   softmax, normalisations
 elemwise.py   activations, bias        pad.py       padding          mapping.py   moves between space, depth and batch
-upsampling.py flatten.py
+upsampling.py flatten.py attention.py
+winograd.py strassen.py   fast products, with their forms in winograd_forms.py and linear_forms.py
+graph.py      what a target may say about operators of the graph
 """
 
+from tilewright.topi.nn.attention import attention
 from tilewright.topi.nn.conv1d import conv1d, conv1d_ncw, conv1d_nwc, group_conv1d_ncw
 from tilewright.topi.nn.conv2d import (
     conv2d,
@@ -38,6 +41,21 @@ from tilewright.topi.nn.elemwise import (
     swish,
 )  # fmt: skip
 from tilewright.topi.nn.flatten import flatten
+from tilewright.topi.nn.graph import (
+    batch_matmul_alter_layout,
+    batch_matmul_legalize,
+    conv1d_transpose_legalize,
+    conv2d_alter_layout,
+    conv2d_channel_lanes,
+    conv2d_channel_time,
+    conv2d_legalize,
+    conv2d_rows_to_merge,
+    conv2d_transpose_legalize,
+    conv3d_transpose_legalize,
+    dense_alter_layout,
+    dense_legalize,
+    matmul_legalize,
+)  # fmt: skip
 from tilewright.topi.nn.mapping import batch_to_space_nd, depth_to_space, space_to_batch_nd, space_to_depth
 from tilewright.topi.nn.norm import batch_norm, instance_norm, l2_normalize, layer_norm, lrn
 from tilewright.topi.nn.pad import dilate, edge_pad, mirror_pad, pad
@@ -58,25 +76,38 @@ __all__ = [
     "adaptive_pool",
     "adaptive_pool1d",
     "adaptive_pool3d",
+    "attention",
     "batch_matmul",
+    "batch_matmul_alter_layout",
+    "batch_matmul_legalize",
     "batch_norm",
     "batch_to_space_nd",
     "bias_add",
     "conv1d",
     "conv1d_ncw",
     "conv1d_nwc",
+    "conv1d_transpose_legalize",
     "conv1d_transpose_ncw",
     "conv2d",
     "conv2d_NCHWc",
+    "conv2d_alter_layout",
+    "conv2d_channel_lanes",
+    "conv2d_channel_time",
     "conv2d_hwcn",
+    "conv2d_legalize",
     "conv2d_nchw",
     "conv2d_nhwc",
     "conv2d_patches",
+    "conv2d_rows_to_merge",
+    "conv2d_transpose_legalize",
     "conv2d_transpose_nchw",
     "conv3d_ncdhw",
     "conv3d_ndhwc",
+    "conv3d_transpose_legalize",
     "conv3d_transpose_ncdhw",
     "dense",
+    "dense_alter_layout",
+    "dense_legalize",
     "dense_pack",
     "depth_to_space",
     "depthwise_conv2d_NCHWc",
@@ -100,6 +131,7 @@ __all__ = [
     "log_softmax",
     "lrn",
     "matmul",
+    "matmul_legalize",
     "mirror_pad",
     "pad",
     "pool",

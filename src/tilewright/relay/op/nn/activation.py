@@ -17,8 +17,9 @@ from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern, declare
 from tilewright.relay.op.families import Array, Elementwise, declare_unary
 from tilewright.relay.op.nn.bias_add import shape_along
-from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_compute_softmax, wrap_topi_schedule
+from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.tensor.unary import erf_array
+from tilewright.target.generic_func import GenericFunc
 
 declare_unary("nn.relu", "max(data, 0)", topi.nn.relu, lambda x: np.maximum(x, np.asarray(0, x.dtype)))
 
@@ -166,11 +167,7 @@ def _softmax_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None
     return data
 
 
-def _declare_softmax(name: str, doc: str, compute: Any, evaluate: Any) -> None:
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-        schedule = wrap_topi_schedule(topi.cpu.schedule_softmax)
-        return one_implementation(wrap_compute_softmax(compute), schedule, f"{name[3:]}.cpu")
-
+def _declare_softmax(name: str, doc: str, strategy: GenericFunc, evaluate: Any) -> None:
     declare(
         name,
         doc,
@@ -184,9 +181,9 @@ def _declare_softmax(name: str, doc: str, compute: Any, evaluate: Any) -> None:
     )
 
 
-_declare_softmax("nn.softmax", "Softmax along an axis.", topi.nn.softmax, softmax_array)
-_declare_softmax("nn.fast_softmax", "Softmax with an approximate exp.", topi.nn.fast_softmax, softmax_array)
-_declare_softmax("nn.log_softmax", "Logarithm of softmax.", topi.nn.log_softmax, _log_softmax_array)
+_declare_softmax("nn.softmax", "Softmax along an axis.", strategies.softmax_strategy, softmax_array)
+_declare_softmax("nn.fast_softmax", "Softmax with an approximate exp.", strategies.fast_softmax_strategy, softmax_array)
+_declare_softmax("nn.log_softmax", "Logarithm of softmax.", strategies.log_softmax_strategy, _log_softmax_array)
 
 
 class DropoutAttrs(Attrs):

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
@@ -18,7 +17,7 @@ from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
-from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
+from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.type_infer.describe import describe_shape
 
 
@@ -89,15 +88,7 @@ class Attention(OpDef):
         context = np.matmul(powers / powers.sum(-1, keepdims=True), value)
         return [np.ascontiguousarray(np.swapaxes(context, 1, 2)).astype(query.dtype, copy=False)]
 
-    @staticmethod
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-        """One kernel."""
-
-        def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-            query, key, value, *masks = inputs
-            return [topi.cpu.attention(query, key, value, masks[0] if masks else None, float(attrs.scale))]
-
-        return one_implementation(compute, wrap_topi_schedule(topi.cpu.schedule_attention), "attention.cpu")
+    strategy = strategies.attention_strategy
 
 
 def attention(

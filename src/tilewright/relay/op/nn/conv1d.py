@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay.expr import Call
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.nn.conv_common import Conv, conv_attrs, in_any_layout
-from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
+from tilewright.relay.op.nn.conv_common import Conv, conv_attrs
+from tilewright.relay.op.strategy import generic as strategies
 
 
 class Conv1DAttrs(Attrs):
@@ -36,11 +34,7 @@ class Conv1D(Conv):
     attrs_type = Conv1DAttrs
     rank = 1
 
-    @staticmethod
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-        """One kernel; other layouts are converted."""
-        compute = in_any_layout(topi.nn.group_conv1d_ncw, 1)
-        return one_implementation(compute, wrap_topi_schedule(topi.cpu.schedule_conv1d_ncw), "conv1d_ncw.cpu")
+    strategy = strategies.conv1d_strategy
 
 
 def conv1d(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,15 +21,11 @@ from tilewright.relay.op.nn.conv_common import (
     conv_attrs,
     conv_extent,
     conv_layouts,
-    in_any_layout,
-    is_depthwise,
     windows_of,
 )
-from tilewright.relay.op.nn.winograd import winograd_call
 from tilewright.relay.op.relations import known
-from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_compute_conv2d, wrap_topi_schedule
+from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.type_infer.describe import describe_shape
-from tilewright.target.target import Target
 
 
 class Conv2DAttrs(Attrs):
@@ -48,73 +43,6 @@ class Conv2DAttrs(Attrs):
     out_dtype: str = ""
 
 
-def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
-    strategy = OpStrategy()
-    data, kernel = attrs.data_layout, attrs.kernel_layout
-    depthwise = is_depthwise(attrs, inputs[0].shape)
-
-    def add(compute: Any, schedule: Any, name: str, plevel: int = 10, has_groups: bool = False) -> None:
-        wrapped = wrap_compute_conv2d(compute, has_groups=has_groups)
-        strategy.add_implementation(wrapped, wrap_topi_schedule(schedule), name, plevel)
-
-    if data == "NCHW" and kernel == "OIHW":
-        if depthwise:
-            add(_depthwise_oihw, topi.cpu.schedule_depthwise_conv2d_nchw, "depthwise_conv2d_nchw.cpu")
-        elif attrs.groups == 1:
-            add(topi.cpu.conv2d_nchw, topi.cpu.schedule_conv2d_nchw, "conv2d_nchw.cpu")
-        else:
-            add(topi.cpu.group_conv2d_nchw, topi.cpu.schedule_group_conv2d_nchw, "group_conv2d_nchw.cpu", 10, True)
-    elif data == "NHWC" and kernel == "HWIO" and attrs.groups == 1:
-        add(topi.nn.conv2d_nhwc, topi.cpu.schedule_conv2d_nhwc, "conv2d_nhwc.cpu")
-    elif data == "NHWC" and kernel == "HWIO" and not depthwise:
-        add(topi.nn.group_conv2d_nhwc, topi.cpu.schedule_conv2d_nhwc, "group_conv2d_nhwc.cpu", 10, True)
-    elif data == "NHWC" and kernel == "HWOI" and depthwise and known(inputs[1].shape[2]) == attrs.groups:
-        add(topi.nn.depthwise_conv2d_nhwc, topi.cpu.schedule_depthwise_conv2d_nhwc, "depthwise_conv2d_nhwc.cpu")
-    elif data == "HWCN" and kernel == "HWIO" and attrs.groups == 1:
-        add(topi.nn.conv2d_hwcn, topi.cpu.schedule_conv2d_hwcn, "conv2d_hwcn.cpu")
-    else:
-        schedule = wrap_topi_schedule(topi.cpu.schedule_group_conv2d_nchw)
-        strategy.add_implementation(in_any_layout(topi.cpu.group_conv2d_nchw, 2), schedule, "conv2d_any_layout.cpu")
-    return strategy
-
-
-def _depthwise_oihw(data: Any, kernel: Any, strides: Any, padding: Any, dilation: Any, out_dtype: str) -> Any:
-    """Depthwise with a kernel (c * m, 1, kh, kw), seen as (c, m, kh, kw)."""
-    channels, (outputs, _, height, width) = data.shape[1], kernel.shape
-    if known(outputs) != known(channels):
-        kernel = topi.reshape(kernel, (channels, outputs // channels, height, width))
-    return topi.nn.depthwise_conv2d_nchw(data, kernel, strides, padding, dilation, out_dtype)
-
-
-def _alter(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any) -> RelayExpr | None:
-    """Pack channels by the vector width: NCHW to NCHW{b}c, where a packed kernel exists."""
-    target = Target.current()
-    data, weight = (t.shape for t in tinfos[:2])
-    if attrs.data_layout != "NCHW" or attrs.kernel_layout != "OIHW" or target is None or "cpu" not in target.keys:
-        return None
-    if any(known(d) is None for d in (*data[1:], *weight)):
-        return None
-    channels_in, channels_out, *size = (int(known(d) or 0) for d in (data[1], weight[0], *weight[2:]))
-    dtype, window = tinfos[0].dtype, math.prod(size)
-    chosen = topi.cpu.conv2d_layouts(channels_in, channels_out, int(attrs.groups), dtype, target, window)
-    if chosen is None:
-        return None
-    depthwise = is_depthwise(attrs, data)
-    name = "nn.contrib_depthwise_conv2d_NCHWc" if depthwise else "nn.contrib_conv2d_NCHWc"
-    packed = attrs.replace(
-        channels=channels_out,
-        kernel_size=tuple(size),
-        data_layout=chosen.data_layout,
-        kernel_layout=chosen.kernel_layout,
-        out_layout=chosen.out_layout,
-    )
-    if not depthwise and attrs.out_dtype in ("", dtype):
-        fast = winograd_call(inputs, packed, [known(data[0]), *(known(d) for d in data[1:])], target)
-        if fast is not None:
-            return fast
-    return call(name, inputs, packed.replace(kernel_layout=chosen.direct_kernel_layout))
-
-
 class Conv2D(Conv):
     """2-D convolution."""
 
@@ -122,13 +50,9 @@ class Conv2D(Conv):
     attrs_type = Conv2DAttrs
     rank = 2
 
-    strategy = staticmethod(_strategy)
-    alter_op_layout = staticmethod(_alter)
-
-
-def _packed_strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
-    compute = wrap_compute_conv2d(topi.cpu.conv2d_NCHWc, need_data_layout=True, need_out_layout=True)
-    return one_implementation(compute, wrap_topi_schedule(topi.cpu.schedule_conv2d_NCHWc), "conv2d_NCHWc.cpu")
+    strategy = strategies.conv2d_strategy
+    alter_op_layout = topi.nn.conv2d_alter_layout
+    legalize = topi.nn.conv2d_legalize
 
 
 class ContribConv2DNCHWc(OpDef):
@@ -140,7 +64,7 @@ class ContribConv2DNCHWc(OpDef):
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
 
-    strategy = staticmethod(_packed_strategy)
+    strategy = strategies.conv2d_NCHWc_strategy
     infer_correct_layout = staticmethod(conv_layouts)
     infer_type = staticmethod(Conv2D.infer_type)
     evaluate = staticmethod(Conv2D.evaluate)
@@ -204,18 +128,12 @@ def _windows(attrs: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, .
     return ints(attrs.kernel_size), ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation)
 
 
-def _packed_depthwise_strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
-    compute = wrap_compute_conv2d(topi.cpu.depthwise_conv2d_NCHWc, need_data_layout=True, need_out_layout=True)
-    schedule = wrap_topi_schedule(topi.cpu.schedule_depthwise_conv2d_NCHWc)
-    return one_implementation(compute, schedule, "depthwise_conv2d_NCHWc.cpu")
-
-
 class ContribDepthwiseConv2DNCHWc(ContribConv2DNCHWc):
     """Depthwise 2-D convolution with packed channels: data NCHW{b}c, kernel OIHW1i{b}o."""
 
     name = "nn.contrib_depthwise_conv2d_NCHWc"
 
-    strategy = staticmethod(_packed_depthwise_strategy)
+    strategy = strategies.depthwise_conv2d_NCHWc_strategy
 
 
 def conv2d(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay.expr import Call
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.nn.conv_common import Conv, conv_attrs, in_any_layout
-from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
+from tilewright.relay.op.nn.conv_common import Conv, conv_attrs
+from tilewright.relay.op.strategy import generic as strategies
 
 
 class Conv3DAttrs(Attrs):
@@ -36,11 +34,7 @@ class Conv3D(Conv):
     attrs_type = Conv3DAttrs
     rank = 3
 
-    @staticmethod
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-        """One kernel; other layouts are converted."""
-        compute = in_any_layout(topi.nn.conv3d_ncdhw, 3)
-        return one_implementation(compute, wrap_topi_schedule(topi.cpu.schedule_conv3d_ncdhw), "conv3d_ncdhw.cpu")
+    strategy = strategies.conv3d_strategy
 
 
 def conv3d(

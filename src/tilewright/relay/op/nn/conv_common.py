@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright import topi
 from tilewright.ir.errors import TilewrightError, TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import PrimExpr
@@ -21,15 +20,13 @@ from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.relations import dim_map, known
-from tilewright.relay.op.strategy import Compute, output_dtype
+from tilewright.relay.op.strategy.wrappers import SPATIAL, is_depthwise
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.relay.type_infer.describe import describe_dim, describe_shape
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.tir.layout import Layout, bijective_layout
 from tilewright.tir.layout import layout as parse_layout
 from tilewright.topi.nn.conv import share_inside
-
-SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 
 
 def canonical_shape(shape: Sequence[PrimExpr], layout: str, canonical: str, what: str) -> tuple[PrimExpr, ...]:
@@ -205,12 +202,6 @@ def kernel_layout_for(data_layout: str, depthwise: bool = False) -> str:
     return f"{spatial}OI" if depthwise else f"{spatial}IO"
 
 
-def is_depthwise(attrs: Any, data: Sequence[Any]) -> bool:
-    """Whether every input channel is a group of its own."""
-    channels = known(data[parse_layout(attrs.data_layout).index_of("C")])
-    return attrs.groups > 1 and channels == attrs.groups and "c" not in attrs.data_layout
-
-
 def conv_layouts(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
@@ -248,23 +239,6 @@ class Conv(OpDef):
         if kernel == "default":
             kernel = kernel_layout_for(data, cls.rank == 2 and is_depthwise(attrs, tinfos[0].shape))
         return call(cls.name, inputs, attrs.replace(data_layout=data, kernel_layout=kernel, out_layout=""))
-
-
-def in_any_layout(topi_compute: Any, rank: int) -> Compute:
-    """A compute in any layouts of a topi convolution that takes NC... and OI... ones: convert, compute, convert back.
-
-    It is called with ``(data, kernel, strides, padding, dilation, groups, out_dtype)``.
-    """
-    plain, plain_kernel = f"NC{SPATIAL[rank]}", f"OI{SPATIAL[rank]}"
-
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        data = topi.layout_transform(inputs[0], attrs.data_layout, plain)
-        kernel = topi.layout_transform(inputs[1], attrs.kernel_layout, plain_kernel)
-        args = ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation), int(attrs.groups)
-        result = topi_compute(data, kernel, *args, output_dtype(attrs, inputs))
-        return [topi.layout_transform(result, plain, attrs.out_layout or attrs.data_layout)]
-
-    return compute
 
 
 def conv_attrs(

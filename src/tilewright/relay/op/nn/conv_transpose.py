@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright import topi
 from tilewright.ir.attrs import Attrs
-from tilewright.ir.errors import TypeInferenceError, UnsupportedError
+from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
@@ -35,9 +35,10 @@ from tilewright.relay.op.nn.conv_common import (
 )
 from tilewright.relay.op.nn.conv_transpose_legalize import as_convolution
 from tilewright.relay.op.relations import dim_map, known
-from tilewright.relay.op.strategy import OpStrategy, one_implementation, output_dtype, wrap_topi_schedule
+from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.relay.type_infer.describe import describe_shape
+from tilewright.target.generic_func import GenericFunc
 
 
 class Conv1DTransposeAttrs(Attrs):
@@ -157,33 +158,9 @@ def _evaluate(attrs: Any, inputs: Sequence[Array], rank: int) -> list[Array]:
     return [result.astype(result_dtype(inputs[0], attrs.out_dtype), copy=False)]
 
 
-def _dilated(kernel: Any, dilation: Sequence[int]) -> Any:
-    return kernel if all(d == 1 for d in dilation) else topi.nn.dilate(kernel, (1, 1, *dilation))
-
-
-def _operands(attrs: Any, inputs: Sequence[Any], rank: int) -> tuple[Any, Any]:
+def _declare(rank: int, attrs_class: type[Attrs], strategy: GenericFunc, legalize: GenericFunc) -> None:
     spatial = SPATIAL[rank]
-    data = topi.layout_transform(inputs[0], attrs.data_layout, f"NC{spatial}")
-    kernel = topi.layout_transform(inputs[1], attrs.kernel_layout, f"IO{spatial}")
-    return data, _dilated(kernel, ints(attrs.dilation))
-
-
-def _declare(rank: int, attrs_class: type[Attrs], compute: Any, schedule: Any) -> None:
-    spatial = SPATIAL[rank]
-
-    def run(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        data, kernel = _operands(attrs, inputs, rank)
-        args = (
-            ints(attrs.strides),
-            padding_of(attrs.padding, rank),
-            output_dtype(attrs, inputs),
-            ints(attrs.output_padding),
-        )
-        result = compute(data, kernel, *args, int(attrs.groups))
-        return [topi.layout_transform(result, f"NC{spatial}", attrs.out_layout or attrs.data_layout)]
-
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-        return one_implementation(run, wrap_topi_schedule(schedule), f"conv{rank}d_transpose.cpu")
+    legalize.set_default(lambda attrs, args, types: as_convolution(rank, attrs, args, types), allow_override=True)
 
     def convert(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired: Sequence[str]) -> RelayExpr:
         data, kernel = (*desired, "default")[:2]
@@ -203,25 +180,15 @@ def _declare(rank: int, attrs_class: type[Attrs], compute: Any, schedule: Any) -
         infer_type=lambda types, attrs, solver: _infer(types, attrs, solver, rank),
         evaluate=lambda attrs, inputs: _evaluate(attrs, inputs, rank),
         strategy=strategy,
-        legalize=lambda attrs, args, types: as_convolution(rank, attrs, args, types),
+        legalize=legalize,
         infer_correct_layout=conv_layouts,
         convert_op_layout=convert,
     )
 
 
-def _ungrouped(kernel: Any) -> Any:
-    def compute(data: Any, weight: Any, *args: Any) -> Any:
-        *rest, groups = args
-        if groups != 1:
-            raise UnsupportedError("grouped transposed convolution has a kernel in 2-D only; reshape to 2-D")
-        return kernel(data, weight, *rest)
-
-    return compute
-
-
-_declare(1, Conv1DTransposeAttrs, _ungrouped(topi.nn.conv1d_transpose_ncw), topi.cpu.schedule_conv_direct)
-_declare(2, Conv2DTransposeAttrs, topi.cpu.conv2d_transpose_nchw, topi.cpu.schedule_conv2d_transpose_nchw)
-_declare(3, Conv3DTransposeAttrs, _ungrouped(topi.nn.conv3d_transpose_ncdhw), topi.cpu.schedule_conv_direct)
+_declare(1, Conv1DTransposeAttrs, strategies.conv1d_transpose_strategy, topi.nn.conv1d_transpose_legalize)
+_declare(2, Conv2DTransposeAttrs, strategies.conv2d_transpose_strategy, topi.nn.conv2d_transpose_legalize)
+_declare(3, Conv3DTransposeAttrs, strategies.conv3d_transpose_strategy, topi.nn.conv3d_transpose_legalize)
 
 
 def _transpose_call(

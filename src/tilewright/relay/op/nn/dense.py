@@ -7,32 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import te, topi
+from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.op import Op
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call, Constant
+from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import accumulation_dtype, canonical_shape, result_dtype, shape_in_layout
-from tilewright.relay.op.nn.strassen import strassen_call
 from tilewright.relay.op.relations import known
-from tilewright.relay.op.strategy import (
-    OpStrategy,
-    one_implementation,
-    wrap_compute_batch_matmul,
-    wrap_compute_dense,
-    wrap_topi_schedule,
-)
+from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.relay.type_infer.describe import describe_shape
-from tilewright.target.target import Target
 from tilewright.tir.layout import Layout, layout
 
 
@@ -104,21 +95,6 @@ def _product(a: Array, b: Array, attrs: Any) -> Array:
     return result.astype(result_dtype(a, attrs.out_dtype), copy=False)
 
 
-def _flat_rows(compute: Any) -> Any:
-    """Data of other than two dimensions is computed as a matrix."""
-
-    def run(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        data = inputs[0]
-        if len(data.shape) == 2:
-            return list(compute(attrs, inputs, out_type))
-        rows = relations.dim_mul(*data.shape[:-1])
-        flat = topi.reshape(data, (rows, data.shape[-1]))
-        result = compute(attrs, [flat, inputs[1]], out_type)
-        return [topi.reshape(result[0], out_type.shape)]
-
-    return run
-
-
 class Dense(OpDef):
     """data (..., k) times weight (n, k) transposed."""
 
@@ -138,11 +114,9 @@ class Dense(OpDef):
         """numpy.matmul"""
         return [_product(inputs[0], inputs[1].T, attrs)]
 
-    @staticmethod
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-        """The kernel for a weight as it is."""
-        compute = _flat_rows(wrap_compute_dense(topi.cpu.dense_nopack))
-        return one_implementation(compute, wrap_topi_schedule(topi.cpu.schedule_dense), "dense_nopack.cpu")
+    strategy = strategies.dense_strategy
+    alter_op_layout = topi.nn.dense_alter_layout
+    legalize = topi.nn.dense_legalize
 
     @staticmethod
     def infer_correct_layout(
@@ -150,54 +124,6 @@ class Dense(OpDef):
     ) -> InferCorrectLayoutOutput:
         """Matrices in row-major order."""
         return InferCorrectLayoutOutput([layout("NC"), layout("NC")], [layout("NC")], attrs)
-
-    @staticmethod
-    def alter_op_layout(
-        attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any
-    ) -> RelayExpr | None:
-        """Strassen's method where it is faster, else a weight packed by the vector width: NC to NC{b}n.
-
-        A matrix that is read only once, since the other operand is a vector, is read as it is.
-        """
-        target = Target.current()
-        data, weight = tinfos[:2]
-        if target is None or "cpu" not in target.keys or data.is_dynamic or weight.is_dynamic or len(data.shape) != 2:
-            return None
-        rows, units = int(data.shape[0]), int(weight.shape[0])
-        once = rows == 1 and not isinstance(inputs[1], Constant)
-        sums = attrs.out_dtype or data.dtype  # what registers hold
-        block = None if once else topi.cpu.dense_block(rows, units, int(data.shape[1]), sums, target)
-        if block is None:
-            return _vector_product(attrs, inputs, rows) if 1 in (rows, units) else None
-        fast = strassen_call(inputs, rows, data.dtype, target) if attrs.out_dtype in ("", data.dtype) else None
-        if fast is not None:
-            return fast
-        packed = DensePackAttrs(units, attrs.out_dtype, f"NC{block}n")
-        return call("nn.contrib_dense_pack", inputs, packed)
-
-
-def _vector_product(attrs: Any, inputs: Sequence[RelayExpr], rows: int) -> RelayExpr | None:
-    """One row or one column of outputs, without the transposition of the matrix; None where there is none."""
-    data, weight = inputs
-    matrix = _transposed(weight if rows == 1 else data, (1, 0))
-    if matrix is None:
-        return None
-    operands = [data, matrix] if rows == 1 else [matrix, weight]
-    return call("nn.matmul", operands, MatmulAttrs(attrs.units, attrs.out_dtype, rows != 1, rows != 1))
-
-
-def _transposed(expr: RelayExpr, axes: tuple[int, ...]) -> RelayExpr | None:
-    """What ``expr`` is a transposition by ``axes`` of."""
-    if not isinstance(expr, Call) or not isinstance(expr.op, Op) or expr.op.name != "transpose":
-        return None
-    found: Any = expr.attrs
-    order = found.axes or range(len(axes) - 1, -1, -1)
-    return expr.args[0] if tuple(int(a) % len(axes) for a in order) == axes else None
-
-
-def _matmul_compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-    dtype = attrs.out_dtype or inputs[0].dtype
-    return [topi.nn.matmul(inputs[0], inputs[1], None, dtype, bool(attrs.transpose_a), bool(attrs.transpose_b))]
 
 
 class Matmul(OpDef):
@@ -220,11 +146,8 @@ class Matmul(OpDef):
         a = inputs[0].T if attrs.transpose_a else inputs[0]
         return [_product(a, inputs[1].T if attrs.transpose_b else inputs[1], attrs)]
 
-    @staticmethod
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-        """One kernel."""
-        compute = _flat_rows(_matmul_compute)
-        return one_implementation(compute, wrap_topi_schedule(topi.cpu.schedule_matmul), "matmul.cpu")
+    strategy = strategies.matmul_strategy
+    legalize = topi.nn.matmul_legalize
 
 
 class DensePack(OpDef):
@@ -279,17 +202,7 @@ class DensePack(OpDef):
         """The weight in its packed layout."""
         return InferCorrectLayoutOutput([layout("NC"), layout(attrs.weight_layout)], [layout("NC")], attrs)
 
-    @staticmethod
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-        """The packed kernel, and the columns that are no padding."""
-
-        def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-            (product,) = wrap_compute_dense(topi.cpu.dense_pack)(attrs, inputs, out_type)
-            if known(product.shape[1]) == known(out_type.shape[1]):
-                return [product]
-            return [te.compute(out_type.shape, lambda i, j: product(i, j), name="T_dense_cut", tag="injective")]
-
-        return one_implementation(compute, wrap_topi_schedule(topi.cpu.schedule_dense_pack), "dense_pack.cpu")
+    strategy = strategies.dense_pack_strategy
 
 
 class BatchMatmul(OpDef):
@@ -324,24 +237,9 @@ class BatchMatmul(OpDef):
         a = np.swapaxes(inputs[0], 1, 2) if attrs.transpose_a else inputs[0]
         return [_product(a, np.swapaxes(inputs[1], 1, 2) if attrs.transpose_b else inputs[1], attrs)]
 
-    @staticmethod
-    def alter_op_layout(
-        attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any
-    ) -> RelayExpr | None:
-        """Transposed matrices are read as they are: packing, or a product with a vector, takes any order."""
-        a, b = inputs
-        vector = 1 in [known(d) for d in out_type.shape[1:]]
-        plain_a, plain_b = _transposed(a, (0, 2, 1)) if vector else None, _transposed(b, (0, 2, 1))
-        if plain_a is None and plain_b is None:
-            return None
-        flags = (bool(attrs.transpose_a) != (plain_a is not None), bool(attrs.transpose_b) != (plain_b is not None))
-        return call("nn.batch_matmul", [plain_a or a, plain_b or b], BatchMatmulAttrs(attrs.out_dtype, *flags))
-
-    @staticmethod
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-        """One kernel."""
-        compute = wrap_compute_batch_matmul(topi.cpu.batch_matmul, need_out_dtype=True)
-        return one_implementation(compute, wrap_topi_schedule(topi.cpu.schedule_batch_matmul), "batch_matmul.cpu")
+    strategy = strategies.batch_matmul_strategy
+    alter_op_layout = topi.nn.batch_matmul_alter_layout
+    legalize = topi.nn.batch_matmul_legalize
 
 
 def dense(data: RelayExpr, weight: RelayExpr, units: int | None = None, out_dtype: str = "") -> Call:

@@ -24,7 +24,7 @@ from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.bias_add import expand_bias_to_match_axis, shape_along
 from tilewright.relay.op.reduce.reduce import mean, sum, variance
 from tilewright.relay.op.relations import known
-from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
+from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.tensor.binary import add, divide, maximum, multiply, subtract
 from tilewright.relay.op.tensor.unary import negative, sqrt
 from tilewright.relay.op.transform.reshape import reshape
@@ -187,11 +187,6 @@ class BatchNorm(OpDef):
 BatchNorm.op.set_attr("TSimplifiesFirstField", True)
 
 
-def _layer_norm(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-    gamma, beta = inputs[1] if attrs.scale else None, inputs[2] if attrs.center else None
-    return [topi.cpu.layer_norm(inputs[0], gamma, beta, attrs.axis, attrs.epsilon)]
-
-
 class LayerNorm(OpDef):
     """Normalise over ``axis``, then scale and shift."""
 
@@ -214,10 +209,7 @@ class LayerNorm(OpDef):
         out = _normalize(args[0], (attrs.axis,), attrs.epsilon, typed)
         return _scale_and_shift(out, args[1], args[2], attrs, _rank(typed))
 
-    @staticmethod
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
-        """One kernel, which RecognizeLayerNorm asks for."""
-        return one_implementation(_layer_norm, wrap_topi_schedule(topi.cpu.schedule_layer_norm), "layer_norm.cpu")
+    strategy = strategies.layer_norm_strategy
 
 
 class InstanceNorm(OpDef):
@@ -327,7 +319,7 @@ class LRN(OpDef):
     in_float32 = True
 
     infer_type = staticmethod(relations.identity)
-    schedule = staticmethod(wrap_topi_schedule(topi.generic.schedule_lrn))
+    schedule = strategies.schedule_lrn
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:

@@ -22,6 +22,7 @@ from tilewright.relay.op.definition import OpPattern, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import SPATIAL
 from tilewright.relay.op.relations import dim_map, known
+from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.type_infer.describe import describe_dim
 from tilewright.tir.layout import layout as parse_layout
 
@@ -181,20 +182,10 @@ def _declare_pool(kind: str, rank: int) -> None:
         in_float32=kind == "avg",
         infer_type=lambda types, attrs, solver: _pool_type(types, attrs, solver, rank),
         compute=compute,
-        schedule=_schedule_pool,
+        schedule=strategies.schedule_pool,
         evaluate=lambda attrs, inputs: _evaluate_pool(attrs, inputs, rank, kind == "avg"),
         infer_correct_layout=layout_rules.with_layout_attr("layout", SPATIAL[rank]),
     )
-
-
-def _schedule_pool(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
-    with target:
-        return topi.cpu.schedule_pool(outs, attrs.layout)
-
-
-def _schedule_adaptive(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
-    with target:
-        return topi.cpu.schedule_adaptive_pool(outs, attrs.layout)
 
 
 def _adaptive_size(attrs: Any, shape: Sequence[Any], axes: Sequence[int]) -> list[Any]:
@@ -251,7 +242,7 @@ def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: Any, topi_na
         in_float32=kind == "avg",
         infer_type=lambda types, attrs, solver: _adaptive_type(types, attrs, solver, rank),
         compute=compute,
-        schedule=_schedule_adaptive,
+        schedule=strategies.schedule_adaptive_pool,
         evaluate=lambda attrs, inputs: _evaluate_adaptive(attrs, inputs, rank, kind == "avg"),
         infer_correct_layout=layout_rules.with_layout_attr("layout", SPATIAL[rank]),
     )

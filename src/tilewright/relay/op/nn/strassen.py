@@ -1,7 +1,7 @@
 """Dense layers by Strassen's method: the product with a transformed weight, and the transform of the weight.
 
-AlterOpLayout chooses them for layers of constant weights that are faster so (``choose_strassen`` in
-``topi.cpu.strassen``); FoldConstant then transforms the weights. The option ``relay.dense.strassen`` turns them off.
+AlterOpLayout chooses them for layers of constant weights that are faster so on the target (``relay.op.strategy.cpu``);
+FoldConstant then transforms the weights. The option ``relay.dense.strassen`` turns them off.
 """
 
 from __future__ import annotations
@@ -13,22 +13,18 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
-from tilewright.ir.transform import PassContext
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call, Constant
+from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
-from tilewright.relay.op.op import schedule_injective
 from tilewright.relay.op.relations import known
-from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
+from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.type_infer.describe import describe_shape
-from tilewright.target.target import Target
 from tilewright.tir.layout import Layout, layout
-from tilewright.topi.cpu import strassen
-from tilewright.topi.nn import strassen as nn_strassen
+from tilewright.topi.nn import strassen
 
 OPTION = "relay.dense.strassen"
 
@@ -47,7 +43,7 @@ class ContribDenseStrassenWeightTransform(OpDef):
     inputs = ("weight",)
     attrs_type = StrassenAttrs
     pattern = OpPattern.OPAQUE
-    schedule = staticmethod(schedule_injective)
+    schedule = strategies.schedule_injective
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -70,12 +66,12 @@ class ContribDenseStrassenWeightTransform(OpDef):
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """When the weight is no constant."""
-        return [nn_strassen.strassen_weight_transform(inputs[0], int(attrs.block), int(attrs.chunk))]
+        return [strassen.strassen_weight_transform(inputs[0], int(attrs.block), int(attrs.chunk))]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """In double precision, rounded once."""
-        return [nn_strassen.transform_weight(inputs[0], int(attrs.block), int(attrs.chunk))]
+        return [strassen.transform_weight(inputs[0], int(attrs.block), int(attrs.chunk))]
 
 
 class ContribDenseStrassen(OpDef):
@@ -102,14 +98,7 @@ class ContribDenseStrassen(OpDef):
             )
         return TensorType((data.shape[0], relations.dim_mul(as_expr(2), pairs, block)), data.dtype)
 
-    @staticmethod
-    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
-        """One kernel."""
-
-        def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-            return [strassen.dense_strassen(*inputs)]
-
-        return one_implementation(compute, wrap_topi_schedule(strassen.schedule_dense_strassen), "dense_strassen.cpu")
+    strategy = strategies.dense_strassen_strategy
 
     @staticmethod
     def infer_correct_layout(
@@ -121,7 +110,7 @@ class ContribDenseStrassen(OpDef):
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """The product in double precision, by way of the weight before its transform."""
-        return [nn_strassen.multiply(*inputs)]
+        return [strassen.multiply(*inputs)]
 
 
 def contrib_dense_strassen_weight_transform(weight: RelayExpr, block: int, chunk: int) -> Call:
@@ -134,18 +123,9 @@ def contrib_dense_strassen_without_weight_transform(data: RelayExpr, weight: Rel
     return call(ContribDenseStrassen.name, [data, weight])
 
 
-def strassen_call(inputs: Sequence[RelayExpr], rows: int, dtype: str, target: Target) -> Call | None:
-    """The form of a dense layer of ``rows`` rows that Strassen's method takes; None where another way is faster."""
-    weight = inputs[1]
-    if not PassContext.current().option(OPTION) or not isinstance(weight, Constant):
-        return None
-    units, inner = (int(d) for d in weight.data.shape)
-    if (
-        str(weight.data.dtype) != dtype
-        or (found := strassen.choose_strassen(rows, units, inner, dtype, target)) is None
-    ):
-        return None
-    transformed = contrib_dense_strassen_weight_transform(weight, *found)
+def strassen_call(inputs: Sequence[RelayExpr], block: int, chunk: int) -> Call:
+    """The form of a dense layer that Strassen's method takes."""
+    transformed = contrib_dense_strassen_weight_transform(inputs[1], block, chunk)
     return contrib_dense_strassen_without_weight_transform(inputs[0], transformed)
 
 

@@ -1,7 +1,7 @@
 """Winograd convolution of packed channels: the convolution of transformed weights, and the transform of the weights.
 
-AlterOpLayout chooses them for convolutions of constant weights that are faster so (``choose_winograd_tile`` in
-``topi.cpu.conv2d_cost``). The weights are transformed when the library is loaded (``OpDef.grows``). The option
+AlterOpLayout chooses them for convolutions of constant weights that are faster so on the target
+(``relay.op.strategy.cpu``). The weights are transformed when the library is loaded (``OpDef.grows``). The option
 ``relay.conv2d.winograd`` bounds the rounding error.
 """
 
@@ -16,22 +16,19 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call, Constant
+from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
-from tilewright.relay.op.nn.conv_common import conv_extent, share_computed
+from tilewright.relay.op.nn.conv_common import conv_extent
 from tilewright.relay.op.relations import known
-from tilewright.relay.op.strategy import OpStrategy, one_implementation, wrap_topi_schedule
+from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.transform.layout import layout_transform
-from tilewright.target.target import Target
 from tilewright.tir.layout import Layout, layout
-from tilewright.topi.cpu import winograd
-from tilewright.topi.cpu.conv2d_cost import choose_winograd_tile
-from tilewright.topi.nn import winograd as nn_winograd
+from tilewright.topi.nn import winograd
 from tilewright.topi.nn.winograd_forms import TILE_SIZES, Form, winograd_form
 
 OPTION = "relay.conv2d.winograd"
@@ -79,7 +76,7 @@ class ContribConv2DWinogradWeightTransform(OpDef):
     attrs_type = WinogradWeightTransformAttrs
     pattern = OpPattern.OPAQUE
     grows = True
-    schedule = staticmethod(wrap_topi_schedule(winograd.schedule_winograd_weight_transform))
+    schedule = strategies.schedule_conv2d_winograd_weight_transform
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -100,22 +97,12 @@ class ContribConv2DWinogradWeightTransform(OpDef):
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """Of weights in any layout."""
-        return [nn_winograd.winograd_weight_transform(inputs[0], int(attrs.tile_size))]
+        return [winograd.winograd_weight_transform(inputs[0], int(attrs.tile_size))]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """In double precision, rounded once."""
-        return [nn_winograd.transform_weight(inputs[0], int(attrs.tile_size))]
-
-
-def _strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Target) -> OpStrategy:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        padding, dilation = ints(attrs.padding), ints(attrs.dilation)
-        more = dilation, attrs.window, int(attrs.groups)
-        return [winograd.conv2d_NCHWc_winograd(*inputs, padding, int(attrs.tile_size), *more)]
-
-    schedule = wrap_topi_schedule(winograd.schedule_conv2d_NCHWc_winograd)
-    return one_implementation(compute, schedule, f"conv2d_NCHWc_winograd{attrs.form}.cpu")
+        return [winograd.transform_weight(inputs[0], int(attrs.tile_size))]
 
 
 class ContribConv2DWinogradNCHWc(OpDef):
@@ -127,7 +114,7 @@ class ContribConv2DWinogradNCHWc(OpDef):
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
 
-    strategy = staticmethod(_strategy)
+    strategy = strategies.conv2d_winograd_NCHWc_without_weight_transform_strategy
 
     @staticmethod
     def infer_correct_layout(
@@ -168,7 +155,7 @@ class ContribConv2DWinogradNCHWc(OpDef):
         """By its definition, all tiles at once."""
         padding, dilation = padding_of(attrs.padding, 2), ints(attrs.dilation)
         more = dilation, attrs.window, int(attrs.groups)
-        return [nn_winograd.convolve_tiles(inputs[0], inputs[1], padding, int(attrs.tile_size), *more)]
+        return [winograd.convolve_tiles(inputs[0], inputs[1], padding, int(attrs.tile_size), *more)]
 
 
 def contrib_conv2d_winograd_weight_transform(weight: RelayExpr, tile_size: int) -> Call:
@@ -207,39 +194,22 @@ def contrib_conv2d_winograd_nchwc_without_weight_transform(
     return call(ContribConv2DWinogradNCHWc.name, [data, weight], attrs)
 
 
-def winograd_call(inputs: Sequence[RelayExpr], attrs: Any, shape: Sequence[Any], target: Target) -> Call | None:
-    """The Winograd form of a packed convolution, given its inputs before packing; None where another way is faster.
-
-    Parameters
-    ----------
-    attrs : of ``nn.contrib_conv2d_NCHWc``: packed layouts, channels and kernel_size
-    shape : (n, c, h, w) of the data, n None when it is not known
-    """
+def allowed_tile_sizes() -> tuple[int, ...]:
+    """The tile sizes that the option ``relay.conv2d.winograd`` allows."""
     level = PassContext.current().option(OPTION)
     if level not in _TILE_SIZES:
         raise TilewrightError(f"config option {OPTION} takes {', '.join(map(repr, _TILE_SIZES))}, got {level!r}")
-    dilation, window = ((pair[0], pair[1]) for pair in (ints(attrs.dilation), ints(attrs.kernel_size)))
-    groups = int(attrs.groups)
-    if {*ints(attrs.strides)} != {1} or window == (1, 1) or not isinstance(inputs[1], Constant):
-        return None
-    batch, channels, height, width = (1 if d is None else int(d) for d in shape)
-    top, left, bottom, right = padding_of(attrs.padding, 2)
-    reach = (window[0] - 1) * dilation[0], (window[1] - 1) * dilation[1]
-    out = height + top + bottom - reach[0], width + left + right - reach[1]
-    if min(out) < 1:
-        return None
-    inside = share_computed(attrs, (height, width), window, out)
-    dtype = str(inputs[1].data.dtype)
-    extents = batch, channels // groups, int(attrs.channels)
-    tile = choose_winograd_tile(extents, out, inside, dtype, _TILE_SIZES[level], target, dilation, window, groups)
-    if tile is None:
-        return None
+    return _TILE_SIZES[level]
+
+
+def winograd_call(inputs: Sequence[RelayExpr], attrs: Any, tile_size: int) -> Call:
+    """The Winograd form of a packed convolution with ``attrs``, given its inputs before packing."""
     packed = layout_transform(inputs[1], "OIHW", attrs.kernel_layout)
-    weight = contrib_conv2d_winograd_weight_transform(packed, tile)
-    values = Conv2DWinogradAttrs(tile_size=tile, **dict(attrs.field_values()))
+    weight = contrib_conv2d_winograd_weight_transform(packed, tile_size)
+    values = Conv2DWinogradAttrs(tile_size=tile_size, **dict(attrs.field_values()))
     return call(ContribConv2DWinogradNCHWc.name, [inputs[0], weight], values)
 
 
-__all__ = ["Conv2DWinogradAttrs", "WinogradWeightTransformAttrs",
+__all__ = ["Conv2DWinogradAttrs", "WinogradWeightTransformAttrs", "allowed_tile_sizes",
            "contrib_conv2d_winograd_nchwc_without_weight_transform", "contrib_conv2d_winograd_weight_transform",
            "winograd_call"]  # fmt: skip

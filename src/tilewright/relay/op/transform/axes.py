@@ -19,6 +19,7 @@ from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy.generic import schedule_transpose
 
 
 class TransposeAttrs(Attrs):
@@ -34,6 +35,8 @@ class Transpose(OpDef):
     inputs = ("data",)
     attrs_type = TransposeAttrs
     pattern = OpPattern.INJECTIVE
+
+    schedule = schedule_transpose
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:

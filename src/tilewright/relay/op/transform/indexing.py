@@ -18,8 +18,8 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, tuple_operand
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.op import schedule_injective, schedule_reduce
 from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy.generic import schedule_injective, schedule_reduce
 from tilewright.runtime.ndarray import numpy_dtype
 
 
@@ -232,7 +232,7 @@ class OneHot(OpDef):
     attrs_type = OneHotAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
 
-    schedule = staticmethod(schedule_injective)
+    schedule = schedule_injective
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -338,7 +338,7 @@ class InvertPermutation(OpDef):
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
 
-    schedule = staticmethod(schedule_reduce)  # the kernel searches
+    schedule = schedule_reduce  # the kernel searches
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:

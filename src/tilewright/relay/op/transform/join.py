@@ -22,6 +22,7 @@ from tilewright.relay.op.attributes import call, ints, tuple_operand
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy.generic import schedule_concatenate
 from tilewright.relay.type_infer.describe import describe_dim, describe_shape
 from tilewright.tir.layout import Layout, convertible
 
@@ -39,6 +40,8 @@ class Concatenate(OpDef):
     inputs = ("data",)
     attrs_type = ConcatenateAttrs
     pattern = OpPattern.INJECTIVE
+
+    schedule = schedule_concatenate
 
     infer_correct_layout = staticmethod(layout_rules.concatenation)
 

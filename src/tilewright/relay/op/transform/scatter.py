@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import Type
@@ -17,7 +16,7 @@ from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
-from tilewright.relay.op.strategy import wrap_topi_schedule
+from tilewright.relay.op.strategy import generic as strategies
 
 
 class ScatterAttrs(Attrs):
@@ -46,9 +45,6 @@ def _elements_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | Non
     return data
 
 
-_schedule = wrap_topi_schedule(topi.generic.schedule_scatter)
-
-
 def _places(indices: Array, axis: int, extent: int) -> tuple[Array, ...]:
     places: list[Array] = list(np.indices(indices.shape))
     places[axis] = np.where(indices < 0, indices + extent, indices).astype(np.int64)
@@ -64,12 +60,7 @@ class Scatter(OpDef):
     pattern = OpPattern.OPAQUE
 
     infer_type = staticmethod(_elements_type)
-    schedule = staticmethod(_schedule)
-
-    @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """topi's kernel."""
-        return [topi.scatter(inputs[0], inputs[1], inputs[2], attrs.axis)]
+    strategy = strategies.scatter_strategy
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -87,12 +78,9 @@ class ScatterAdd(Scatter):
     """As scatter, but the updates are added."""
 
     name = "scatter_add"
-    in_float32 = True
 
-    @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """topi's kernel."""
-        return [topi.scatter_add(inputs[0], inputs[1], inputs[2], attrs.axis)]
+    strategy = strategies.scatter_add_strategy
+    in_float32 = True
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -115,7 +103,7 @@ class ScatterND(OpDef):
     attrs_type = ScatterNDAttrs
     pattern = OpPattern.OPAQUE
 
-    schedule = staticmethod(_schedule)
+    strategy = strategies.scatter_nd_strategy
 
     @staticmethod
     def in_float32(attrs: Any) -> bool:
@@ -138,11 +126,6 @@ class ScatterND(OpDef):
             for i, (a, b) in enumerate(zip(expected, updates.shape, strict=True)):
                 solver.assert_equal(a, b, f"dimension {i} of the updates")
         return data
-
-    @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """topi's kernel."""
-        return [topi.scatter_nd(inputs[0], inputs[1], inputs[2], attrs.mode)]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
@@ -18,8 +17,9 @@ from tilewright.relay.op.attributes import call, static_ints
 from tilewright.relay.op.definition import OpDef, OpPattern, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
-from tilewright.relay.op.strategy import wrap_topi_schedule
+from tilewright.relay.op.strategy import generic as strategies
 from tilewright.runtime.ndarray import numpy_dtype
+from tilewright.target.generic_func import GenericFunc
 
 
 class ArgsortAttrs(Attrs):
@@ -57,9 +57,6 @@ def sorted_indices(data: Array, axis: int, ascending: bool) -> Array:
     return np.asarray(data.shape[axis] - 1 - order)
 
 
-_schedule = wrap_topi_schedule(topi.generic.schedule_extern)
-
-
 def _same_shape(types: Sequence[Type], attrs: Any, solver: Any) -> TensorType | None:
     data = relations.tensor(types[0])
     if data is not None:
@@ -76,12 +73,7 @@ class Sort(OpDef):
     pattern = OpPattern.OPAQUE
 
     infer_type = staticmethod(_same_shape)
-    schedule = staticmethod(_schedule)
-
-    @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """topi's kernel."""
-        return [topi.sort(inputs[0], attrs.axis, attrs.is_ascend)]
+    strategy = strategies.sort_strategy
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -98,18 +90,13 @@ class Argsort(OpDef):
     attrs_type = ArgsortAttrs
     pattern = OpPattern.OPAQUE
 
-    schedule = staticmethod(_schedule)
+    strategy = strategies.argsort_strategy
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
         """Indices of the same shape."""
         data = _same_shape(types, attrs, solver)
         return None if data is None else TensorType(data.shape, attrs.dtype)
-
-    @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """topi's kernel."""
-        return [topi.argsort(inputs[0], None, attrs.axis, attrs.is_ascend, attrs.dtype)]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -125,7 +112,7 @@ class Topk(OpDef):
     attrs_type = TopkAttrs
     pattern = OpPattern.OPAQUE
 
-    schedule = staticmethod(_schedule)
+    strategy = strategies.topk_strategy
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -146,12 +133,6 @@ class Topk(OpDef):
             return TupleType((values, indices))
         relations.require(attrs.ret_type in ("values", "indices"), "ret_type should be both, values or indices")
         return values if attrs.ret_type == "values" else indices
-
-    @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """topi's kernel."""
-        out = topi.topk(inputs[0], attrs.k, attrs.axis, attrs.ret_type, attrs.is_ascend, attrs.dtype)
-        return list(out) if isinstance(out, (list, tuple)) else [out]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -177,10 +158,7 @@ def _scan_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
     return TensorType(data.shape, dtype)
 
 
-def _declare_scan(name: str, doc: str, compute: Any, total: Any, start: int) -> None:
-    def run(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        return [compute(inputs[0], attrs.axis, out_type.dtype, bool(attrs.exclusive))]
-
+def _declare_scan(name: str, doc: str, strategy: GenericFunc, total: Any, start: int) -> None:
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         data = inputs[0]
         dtype = numpy_dtype(attrs.dtype) if attrs.dtype else (np.int32 if data.dtype == bool else data.dtype)
@@ -200,14 +178,13 @@ def _declare_scan(name: str, doc: str, compute: Any, total: Any, start: int) -> 
         pattern=OpPattern.OPAQUE,
         in_float32=True,
         infer_type=_scan_type,
-        compute=run,
-        schedule=_schedule,
+        strategy=strategy,
         evaluate=evaluate,
     )
 
 
-_declare_scan("cumsum", "Running sum.", topi.cumsum, np.cumsum, 0)
-_declare_scan("cumprod", "Running product.", topi.cumprod, np.cumprod, 1)
+_declare_scan("cumsum", "Running sum.", strategies.cumsum_strategy, np.cumsum, 0)
+_declare_scan("cumprod", "Running product.", strategies.cumprod_strategy, np.cumprod, 1)
 
 
 def sort(data: RelayExpr, axis: int = -1, is_ascend: bool = True) -> Call:

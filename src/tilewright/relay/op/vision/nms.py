@@ -7,17 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import te, topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.prim_expr import FloatImm, IntImm
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.strategy import wrap_topi_schedule
+from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.transform.sorting import sorted_indices
 
 
@@ -40,17 +38,6 @@ class NonMaximumSuppressionAttrs(Attrs):
     invalid_to_bottom: bool = False
 
 
-def _known_number(tensor: te.Tensor) -> Any:
-    """The number that a constant scalar tensor is, or the tensor."""
-    body = getattr(tensor.op, "body", None)
-    if body and isinstance(body[0], (IntImm, FloatImm)):
-        return body[0].value
-    return tensor
-
-
-_schedule = wrap_topi_schedule(topi.generic.schedule_extern)
-
-
 class GetValidCounts(OpDef):
     """Boxes of enough score moved to the front."""
 
@@ -59,7 +46,7 @@ class GetValidCounts(OpDef):
     attrs_type = GetValidCountsAttrs
     pattern = OpPattern.OPAQUE
 
-    schedule = staticmethod(_schedule)
+    strategy = strategies.get_valid_counts_strategy
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -70,12 +57,6 @@ class GetValidCounts(OpDef):
         relations.require_rank(data, 3, "data")
         batch, n, _ = data.shape
         return TupleType((TensorType((batch,), "int32"), data, TensorType((batch, n), "int32")))
-
-    @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """topi's kernel."""
-        threshold = _known_number(inputs[1])
-        return list(topi.vision.get_valid_counts(inputs[0], threshold, attrs.id_index, attrs.score_index))
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -125,7 +106,7 @@ class NonMaximumSuppression(OpDef):
     attrs_type = NonMaximumSuppressionAttrs
     pattern = OpPattern.OPAQUE
 
-    schedule = staticmethod(_schedule)
+    strategy = strategies.nms_strategy
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -138,17 +119,6 @@ class NonMaximumSuppression(OpDef):
         if not attrs.return_indices:
             return data
         return TupleType((TensorType((batch, n), "int32"), TensorType((batch, 1), "int32")))
-
-    @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """topi's kernel."""
-        limit, threshold = _known_number(inputs[3]), _known_number(inputs[4])
-        out = topi.vision.non_max_suppression(
-            inputs[0], inputs[1], inputs[2], limit, threshold, bool(attrs.force_suppress), attrs.top_k,
-            attrs.coord_start, attrs.score_index, attrs.id_index, bool(attrs.return_indices),
-            bool(attrs.invalid_to_bottom),
-        )  # fmt: skip
-        return list(out) if isinstance(out, (list, tuple)) else [out]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:

@@ -18,7 +18,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, pair
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.strategy import wrap_topi_schedule
+from tilewright.relay.op.strategy import generic as strategies
 
 
 class ROIAlignAttrs(Attrs):
@@ -51,9 +51,6 @@ def _roi_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
     return TensorType((rois.shape[0], data.shape[1], *attrs.pooled_size), data.dtype)
 
 
-_schedule = wrap_topi_schedule(topi.generic.schedule_extern)
-
-
 def _sample(plane: Array, y: float, x: float) -> Array:
     """Interpolated values of all channels (c, h, w) at (y, x)."""
     height, width = plane.shape[1:]
@@ -77,13 +74,7 @@ class ROIAlign(OpDef):
     in_float32 = True
 
     infer_type = staticmethod(_roi_type)
-    schedule = staticmethod(_schedule)
-
-    @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """topi's kernel."""
-        args = attrs.pooled_size, attrs.spatial_scale, attrs.mode, attrs.sample_ratio
-        return [topi.vision.roi_align_nchw(inputs[0], inputs[1], *args)]
+    strategy = strategies.roi_align_strategy
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -113,7 +104,7 @@ class ROIPool(OpDef):
     pattern = OpPattern.OPAQUE
 
     infer_type = staticmethod(_roi_type)
-    schedule = staticmethod(_schedule)
+    schedule = strategies.schedule_roi_pool
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:

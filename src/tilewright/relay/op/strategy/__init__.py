@@ -1,0 +1,24 @@
+"""What operators run on which target, a file for each kind of target.
+
+implementation.py   what a strategy is           wrappers.py   topi functions as computes of operators
+generic.py          the functions that targets register with, and what runs where none has
+cpu.py              for the key "cpu"; loaded by ``relay.op``, after the operators
+"""
+
+from tilewright.relay.op.strategy.generic import *  # noqa: F403
+from tilewright.relay.op.strategy.implementation import (
+    Compute,
+    OpImplementation,
+    OpSpecialization,
+    OpStrategy,
+    Schedule,
+    SpecializedCondition,
+    one_implementation,
+)  # fmt: skip
+from tilewright.relay.op.strategy.wrappers import *  # noqa: F403
+from tilewright.target.generic_func import generic_func, override_native_generic_func
+
+__all__ = [
+    "Compute", "OpImplementation", "OpSpecialization", "OpStrategy", "Schedule", "SpecializedCondition",
+    "generic_func", "one_implementation", "override_native_generic_func",
+]  # fmt: skip

@@ -1,0 +1,285 @@
+"""What operators run on CPUs: topi.cpu's computes and schedules, and the layouts that they want.
+
+All that Relay knows of ``topi.cpu`` is here: strategies and schedules, registered for the target key "cpu", and how
+AlterOpLayout packs convolutions and products for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright import topi
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.op import Op
+from tilewright.ir.transform import PassContext
+from tilewright.relay.expr import Call, Constant
+from tilewright.relay.op.attributes import call, ints
+from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.nn import strassen, winograd
+from tilewright.relay.op.nn.conv_common import share_computed
+from tilewright.relay.op.nn.dense import BatchMatmulAttrs, DensePackAttrs, MatmulAttrs
+from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy import generic
+from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
+from tilewright.relay.op.strategy.wrappers import (
+    conv2d_form,
+    flat_rows,
+    in_any_layout,
+    is_depthwise,
+    transposed_in_any_layout,
+    ungrouped,
+    wrap_compute_attention,
+    wrap_compute_batch_matmul,
+    wrap_compute_conv2d,
+    wrap_compute_dense,
+    wrap_compute_dense_pack,
+    wrap_compute_layer_norm,
+    wrap_compute_matmul,
+    wrap_compute_softmax,
+    wrap_compute_winograd,
+    wrap_conv2d_form,
+    wrap_topi_compute,
+    wrap_topi_schedule,
+)
+from tilewright.target.generic_func import GenericFunc
+from tilewright.target.target import Target
+from tilewright.topi import cpu
+from tilewright.topi.cpu.conv2d_cost import choose_winograd_tile
+from tilewright.topi.cpu.strassen import choose_strassen
+from tilewright.topi.cpu.winograd import schedule_winograd_weight_transform
+
+# Schedules
+
+for _generic, _schedule in (
+    (generic.schedule_injective, cpu.schedule_injective),
+    (generic.schedule_reduce, cpu.schedule_reduce),
+    (generic.schedule_extern, cpu.schedule_extern),
+    (generic.schedule_lrn, cpu.schedule_reduce),
+    (generic.schedule_conv2d_winograd_weight_transform, schedule_winograd_weight_transform),
+):
+    _generic.register("cpu", wrap_topi_schedule(_schedule))
+
+
+@generic.schedule_pool.register("cpu")
+def schedule_pool_cpu(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Pooling over windows."""
+    with target:
+        return cpu.schedule_pool(outs, attrs.layout)
+
+
+@generic.schedule_adaptive_pool.register("cpu")
+def schedule_adaptive_pool_cpu(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Pooling to a given size."""
+    with target:
+        return cpu.schedule_adaptive_pool(outs, attrs.layout)
+
+
+# Strategies
+
+_CONV2D: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "conv2d_nchw": (cpu.conv2d_nchw, cpu.schedule_conv2d_nchw),
+    "group_conv2d_nchw": (cpu.group_conv2d_nchw, cpu.schedule_group_conv2d_nchw),
+    "depthwise_conv2d_nchw": (topi.nn.depthwise_conv2d_nchw, cpu.schedule_depthwise_conv2d_nchw),
+    "conv2d_nhwc": (topi.nn.conv2d_nhwc, cpu.schedule_conv2d_nhwc),
+    "group_conv2d_nhwc": (topi.nn.group_conv2d_nhwc, cpu.schedule_conv2d_nhwc),
+    "depthwise_conv2d_nhwc": (topi.nn.depthwise_conv2d_nhwc, cpu.schedule_depthwise_conv2d_nhwc),
+    "conv2d_hwcn": (topi.nn.conv2d_hwcn, cpu.schedule_conv2d_hwcn),
+    "conv2d_any_layout": (cpu.group_conv2d_nchw, cpu.schedule_group_conv2d_nchw),
+}
+
+
+@generic.conv2d_strategy.register("cpu")
+def conv2d_strategy_cpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+    """nn.conv2d, by layouts and groups."""
+    form = conv2d_form(attrs, inputs[0].shape, inputs[1].shape)
+    compute, schedule = _CONV2D[form]
+    return one_implementation(wrap_conv2d_form(form, compute), wrap_topi_schedule(schedule), f"{form}.cpu")
+
+
+@generic.conv2d_winograd_NCHWc_without_weight_transform_strategy.register("cpu")
+def conv2d_winograd_strategy_cpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+    """Winograd convolution of packed channels; the name tells its tiles."""
+    schedule = wrap_topi_schedule(cpu.schedule_conv2d_NCHWc_winograd)
+    compute = wrap_compute_winograd(cpu.conv2d_NCHWc_winograd)
+    return one_implementation(compute, schedule, f"conv2d_NCHWc_winograd{attrs.form}.cpu")
+
+
+def _register(strategy: GenericFunc, name: str, compute: Compute, schedule: Any) -> None:
+    """One implementation on CPUs, called ``name``."""
+
+    def implementation(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+        return one_implementation(compute, wrap_topi_schedule(schedule), f"{name}.cpu")
+
+    strategy.register("cpu", implementation)
+
+
+def _register_all() -> None:
+    def packed(compute: Any) -> Compute:
+        return wrap_compute_conv2d(compute, need_data_layout=True, need_out_layout=True)
+
+    conv1d, conv3d = in_any_layout(topi.nn.group_conv1d_ncw, 1), in_any_layout(topi.nn.conv3d_ncdhw, 3)
+    transposed1d = transposed_in_any_layout(ungrouped(topi.nn.conv1d_transpose_ncw), 1)
+    transposed2d = transposed_in_any_layout(cpu.conv2d_transpose_nchw, 2)
+    transposed3d = transposed_in_any_layout(ungrouped(topi.nn.conv3d_transpose_ncdhw), 3)
+    dense, matmul = wrap_compute_dense(cpu.dense_nopack), wrap_compute_matmul(topi.nn.matmul)
+    batch_matmul = wrap_compute_batch_matmul(cpu.batch_matmul, need_out_dtype=True)
+    softmax, fast_softmax, log_softmax = (
+        wrap_compute_softmax(f) for f in (topi.nn.softmax, topi.nn.fast_softmax, topi.nn.log_softmax)
+    )
+    for strategy, name, compute, schedule in (
+        (generic.conv2d_NCHWc_strategy, "conv2d_NCHWc", packed(cpu.conv2d_NCHWc), cpu.schedule_conv2d_NCHWc),
+        (generic.depthwise_conv2d_NCHWc_strategy, "depthwise_conv2d_NCHWc", packed(cpu.depthwise_conv2d_NCHWc),
+         cpu.schedule_depthwise_conv2d_NCHWc),
+        (generic.conv1d_strategy, "conv1d_ncw", conv1d, cpu.schedule_conv1d_ncw),
+        (generic.conv3d_strategy, "conv3d_ncdhw", conv3d, cpu.schedule_conv3d_ncdhw),
+        (generic.conv1d_transpose_strategy, "conv1d_transpose", transposed1d, cpu.schedule_conv_direct),
+        (generic.conv2d_transpose_strategy, "conv2d_transpose", transposed2d, cpu.schedule_conv2d_transpose_nchw),
+        (generic.conv3d_transpose_strategy, "conv3d_transpose", transposed3d, cpu.schedule_conv_direct),
+        (generic.dense_strategy, "dense_nopack", flat_rows(dense), cpu.schedule_dense),
+        (generic.matmul_strategy, "matmul", flat_rows(matmul), cpu.schedule_matmul),
+        (generic.dense_pack_strategy, "dense_pack", wrap_compute_dense_pack(cpu.dense_pack), cpu.schedule_dense_pack),
+        (generic.dense_strassen_strategy, "dense_strassen", wrap_topi_compute(cpu.dense_strassen),
+         cpu.schedule_dense_strassen),
+        (generic.batch_matmul_strategy, "batch_matmul", batch_matmul, cpu.schedule_batch_matmul),
+        (generic.softmax_strategy, "softmax", softmax, cpu.schedule_softmax),
+        (generic.fast_softmax_strategy, "fast_softmax", fast_softmax, cpu.schedule_softmax),
+        (generic.log_softmax_strategy, "log_softmax", log_softmax, cpu.schedule_softmax),
+        (generic.layer_norm_strategy, "layer_norm", wrap_compute_layer_norm(cpu.layer_norm), cpu.schedule_layer_norm),
+        (generic.attention_strategy, "attention", wrap_compute_attention(cpu.attention), cpu.schedule_attention),
+    ):  # fmt: skip
+        _register(strategy, name, compute, schedule)
+
+
+_register_all()
+
+
+# Layouts
+
+
+def _target() -> Target:
+    """The target for which a layout is chosen."""
+    target = Target.current(allow_none=False)
+    assert target is not None
+    return target
+
+
+@topi.nn.conv2d_alter_layout.register("cpu")
+def conv2d_alter_layout_cpu(
+    attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any
+) -> RelayExpr | None:
+    """Pack channels by the vector width: NCHW to NCHW{b}c, where a packed kernel exists."""
+    target, (data, weight) = _target(), (t.shape for t in tinfos[:2])
+    if attrs.data_layout != "NCHW" or attrs.kernel_layout != "OIHW":
+        return None
+    if any(known(d) is None for d in (*data[1:], *weight)):
+        return None
+    channels_in, channels_out, *size = (int(known(d) or 0) for d in (data[1], weight[0], *weight[2:]))
+    dtype, window = tinfos[0].dtype, math.prod(size)
+    chosen = cpu.conv2d_layouts(channels_in, channels_out, int(attrs.groups), dtype, target, window)
+    if chosen is None:
+        return None
+    depthwise = is_depthwise(attrs, data)
+    name = "nn.contrib_depthwise_conv2d_NCHWc" if depthwise else "nn.contrib_conv2d_NCHWc"
+    packed = attrs.replace(
+        channels=channels_out,
+        kernel_size=tuple(size),
+        data_layout=chosen.data_layout,
+        kernel_layout=chosen.kernel_layout,
+        out_layout=chosen.out_layout,
+    )
+    if not depthwise and attrs.out_dtype in ("", dtype):
+        tile = _winograd_tile(inputs[1], packed, [known(data[0]), *(known(d) for d in data[1:])], target)
+        if tile is not None:
+            return winograd.winograd_call(inputs, packed, tile)
+    return call(name, inputs, packed.replace(kernel_layout=chosen.direct_kernel_layout))
+
+
+def _winograd_tile(weight: RelayExpr, attrs: Any, shape: Sequence[Any], target: Target) -> int | None:
+    """The tile size with which Winograd's method is fastest for a packed convolution; None where another way is.
+
+    Parameters
+    ----------
+    attrs : of ``nn.contrib_conv2d_NCHWc``: packed layouts, channels and kernel_size
+    shape : (n, c, h, w) of the data, n None when it is not known
+    """
+    sizes = winograd.allowed_tile_sizes()
+    dilation, window = ((pair[0], pair[1]) for pair in (ints(attrs.dilation), ints(attrs.kernel_size)))
+    groups = int(attrs.groups)
+    if {*ints(attrs.strides)} != {1} or window == (1, 1) or not isinstance(weight, Constant):
+        return None
+    batch, channels, height, width = (1 if d is None else int(d) for d in shape)
+    top, left, bottom, right = padding_of(attrs.padding, 2)
+    reach = (window[0] - 1) * dilation[0], (window[1] - 1) * dilation[1]
+    out = height + top + bottom - reach[0], width + left + right - reach[1]
+    if min(out) < 1:
+        return None
+    inside = share_computed(attrs, (height, width), window, out)
+    extents = batch, channels // groups, int(attrs.channels)
+    dtype = str(weight.data.dtype)
+    return choose_winograd_tile(extents, out, inside, dtype, sizes, target, dilation, window, groups)
+
+
+@topi.nn.dense_alter_layout.register("cpu")
+def dense_alter_layout_cpu(
+    attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any
+) -> RelayExpr | None:
+    """Strassen's method where it is faster, else a weight packed by the vector width: NC to NC{b}n.
+
+    A matrix that is read only once, since the other operand is a vector, is read as it is.
+    """
+    target, (data, weight) = _target(), tinfos[:2]
+    if data.is_dynamic or weight.is_dynamic or len(data.shape) != 2:
+        return None
+    rows, units = int(data.shape[0]), int(weight.shape[0])
+    once = rows == 1 and not isinstance(inputs[1], Constant)
+    block = None if once else cpu.dense_block(rows, units, int(data.shape[1]), data.dtype, target)
+    if block is None:
+        return _vector_product(attrs, inputs, rows) if 1 in (rows, units) else None
+    blocking = _strassen_blocking(inputs[1], rows, data.dtype, target) if attrs.out_dtype in ("", data.dtype) else None
+    if blocking is not None:
+        return strassen.strassen_call(inputs, *blocking)
+    packed = DensePackAttrs(units, attrs.out_dtype, f"NC{block}n")
+    return call("nn.contrib_dense_pack", inputs, packed)
+
+
+def _strassen_blocking(weight: RelayExpr, rows: int, dtype: str, target: Target) -> tuple[int, int] | None:
+    """Block and chunk of the weight for a dense layer of ``rows`` rows; None where another way is faster."""
+    if not PassContext.current().option(strassen.OPTION) or not isinstance(weight, Constant):
+        return None
+    units, inner = (int(d) for d in weight.data.shape)
+    return choose_strassen(rows, units, inner, dtype, target) if str(weight.data.dtype) == dtype else None
+
+
+def _vector_product(attrs: Any, inputs: Sequence[RelayExpr], rows: int) -> RelayExpr | None:
+    """One row or one column of outputs, without the transposition of the matrix; None where there is none."""
+    data, weight = inputs
+    matrix = _transposed(weight if rows == 1 else data, (1, 0))
+    if matrix is None:
+        return None
+    operands = [data, matrix] if rows == 1 else [matrix, weight]
+    return call("nn.matmul", operands, MatmulAttrs(attrs.units, attrs.out_dtype, rows != 1, rows != 1))
+
+
+def _transposed(expr: RelayExpr, axes: tuple[int, ...]) -> RelayExpr | None:
+    """What ``expr`` is a transposition by ``axes`` of."""
+    if not isinstance(expr, Call) or not isinstance(expr.op, Op) or expr.op.name != "transpose":
+        return None
+    found: Any = expr.attrs
+    order = found.axes or range(len(axes) - 1, -1, -1)
+    return expr.args[0] if tuple(int(a) % len(axes) for a in order) == axes else None
+
+
+@topi.nn.batch_matmul_alter_layout.register("cpu")
+def batch_matmul_alter_layout_cpu(
+    attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any
+) -> RelayExpr | None:
+    """Transposed matrices are read as they are: packing, or a product with a vector, takes any order."""
+    a, b = inputs
+    vector = 1 in [known(d) for d in out_type.shape[1:]]
+    plain_a, plain_b = _transposed(a, (0, 2, 1)) if vector else None, _transposed(b, (0, 2, 1))
+    if plain_a is None and plain_b is None:
+        return None
+    flags = (bool(attrs.transpose_a) != (plain_a is not None), bool(attrs.transpose_b) != (plain_b is not None))
+    return call("nn.batch_matmul", [plain_a or a, plain_b or b], BatchMatmulAttrs(attrs.out_dtype, *flags))

@@ -1,0 +1,263 @@
+"""What operators run where a target has registered nothing of its own: computes in plain loops.
+
+Each function dispatches on the keys of the current target (``tilewright.target.generic_func``); its body is the
+default. A target registers for its key, here a schedule for all injective kernels and a strategy for convolutions::
+
+    @schedule_injective.register("my_key")
+    def schedule_injective_my_key(attrs, outs, target): ...            # -> te.Schedule
+
+    @conv2d_strategy.register("my_key")
+    def conv2d_strategy_my_key(attrs, inputs, out_type, target): ...   # -> OpStrategy
+
+The names are TVM 0.8's. Operators that have a compute, and no choice, are scheduled by what fuses with them:
+``schedule_injective``, ``schedule_reduce`` or ``schedule_extern``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright import topi
+from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
+from tilewright.relay.op.strategy.wrappers import (
+    conv2d_form,
+    flat_rows,
+    in_any_layout,
+    transposed_in_any_layout,
+    ungrouped,
+    wrap_compute_argsort,
+    wrap_compute_attention,
+    wrap_compute_batch_matmul,
+    wrap_compute_conv2d,
+    wrap_compute_dense,
+    wrap_compute_dense_pack,
+    wrap_compute_get_valid_counts,
+    wrap_compute_layer_norm,
+    wrap_compute_matmul,
+    wrap_compute_nms,
+    wrap_compute_roi_align,
+    wrap_compute_scanop,
+    wrap_compute_scatter,
+    wrap_compute_scatter_nd,
+    wrap_compute_softmax,
+    wrap_compute_sort,
+    wrap_compute_topk,
+    wrap_compute_winograd,
+    wrap_conv2d_form,
+    wrap_topi_compute,
+    wrap_topi_schedule,
+)
+from tilewright.target.generic_func import (
+    GenericFunc,
+    generic_func,
+    get_native_generic_func,
+    override_native_generic_func,
+)
+from tilewright.topi.nn.strassen import dense_strassen
+from tilewright.topi.nn.winograd import conv2d_NCHWc_winograd
+
+# Schedules
+
+
+@generic_func
+def schedule_injective(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Schedule of element-wise, broadcasting and data-moving kernels."""
+    with target:
+        return topi.generic.schedule_injective(outs)
+
+
+@generic_func
+def schedule_reduce(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Schedule of commutative reductions."""
+    with target:
+        return topi.generic.schedule_reduce(outs)
+
+
+@generic_func
+def schedule_extern(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Schedule of hand-written loops and of computes of no known kind."""
+    with target:
+        return topi.generic.schedule_extern(outs)
+
+
+@generic_func
+def schedule_concatenate(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Schedule of concatenate."""
+    return schedule_injective(attrs, outs, target)
+
+
+@generic_func
+def schedule_transpose(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Schedule of transpose."""
+    return schedule_injective(attrs, outs, target)
+
+
+@generic_func
+def schedule_pool(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Schedule of pooling over windows."""
+    with target:
+        return topi.generic.schedule_pool(outs, attrs.layout)
+
+
+@generic_func
+def schedule_adaptive_pool(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Schedule of pooling to a given size."""
+    with target:
+        return topi.generic.schedule_adaptive_pool(outs, attrs.layout)
+
+
+@generic_func
+def schedule_lrn(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Schedule of local response normalisation."""
+    with target:
+        return topi.generic.schedule_lrn(outs)
+
+
+@generic_func
+def schedule_roi_pool(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Schedule of roi_pool."""
+    return schedule_extern(attrs, outs, target)
+
+
+@generic_func
+def schedule_conv2d_winograd_weight_transform(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Schedule of the transform of Winograd's weights."""
+    with target:
+        return topi.generic.schedule_conv2d_winograd_weight_transform(outs)
+
+
+# Strategies: convolutions
+
+_loops = wrap_topi_schedule(topi.generic.schedule_extern)
+
+_CONV2D: dict[str, Callable[..., Any]] = {
+    "conv2d_nchw": topi.nn.conv2d_nchw,
+    "group_conv2d_nchw": topi.nn.group_conv2d_nchw,
+    "depthwise_conv2d_nchw": topi.nn.depthwise_conv2d_nchw,
+    "conv2d_nhwc": topi.nn.conv2d_nhwc,
+    "group_conv2d_nhwc": topi.nn.group_conv2d_nhwc,
+    "depthwise_conv2d_nhwc": topi.nn.depthwise_conv2d_nhwc,
+    "conv2d_hwcn": topi.nn.conv2d_hwcn,
+    "conv2d_any_layout": topi.nn.group_conv2d_nchw,
+}
+
+
+def _strategy(name: str, compute: Compute, doc: str) -> GenericFunc:
+    """The generic function ``name`` whose default is one implementation in plain loops."""
+
+    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+        return one_implementation(compute, _loops, f"{name.removesuffix('_strategy')}.generic")
+
+    return _named(name, strategy, doc)
+
+
+def _in_loops(name: str, operator: str, compute: Compute, doc: str) -> GenericFunc:
+    """The generic function ``name`` of an operator whose compute is hand-written loops, right for every target."""
+
+    def strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+        return one_implementation(compute, schedule_extern, f"{operator}.{target.kind.name}")
+
+    return _named(name, strategy, doc)
+
+
+def _named(name: str, default: Any, doc: str) -> GenericFunc:
+    default.__name__ = default.__qualname__ = name
+    default.__doc__ = doc
+    generic = get_native_generic_func(name)
+    generic.set_default(default, allow_override=True)
+    return generic
+
+
+@override_native_generic_func("conv2d_strategy")
+def conv2d_strategy(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+    """nn.conv2d, by layouts and groups."""
+    form = conv2d_form(attrs, inputs[0].shape, inputs[1].shape)
+    return one_implementation(wrap_conv2d_form(form, _CONV2D[form]), _loops, f"{form}.generic")
+
+
+conv2d_NCHWc_strategy = _strategy(
+    "conv2d_NCHWc_strategy",
+    wrap_compute_conv2d(topi.nn.conv2d_NCHWc, need_data_layout=True, need_out_layout=True),
+    "nn.contrib_conv2d_NCHWc",
+)
+depthwise_conv2d_NCHWc_strategy = _strategy(
+    "depthwise_conv2d_NCHWc_strategy",
+    wrap_compute_conv2d(topi.nn.depthwise_conv2d_NCHWc, need_data_layout=True, need_out_layout=True),
+    "nn.contrib_depthwise_conv2d_NCHWc",
+)
+conv2d_winograd_NCHWc_without_weight_transform_strategy = _strategy(
+    "conv2d_winograd_NCHWc_without_weight_transform_strategy",
+    wrap_compute_winograd(conv2d_NCHWc_winograd),
+    "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform",
+)
+conv1d_strategy = _strategy("conv1d_strategy", in_any_layout(topi.nn.group_conv1d_ncw, 1), "nn.conv1d")
+conv3d_strategy = _strategy("conv3d_strategy", in_any_layout(topi.nn.conv3d_ncdhw, 3), "nn.conv3d")
+conv1d_transpose_strategy = _strategy(
+    "conv1d_transpose_strategy",
+    transposed_in_any_layout(ungrouped(topi.nn.conv1d_transpose_ncw), 1),
+    "nn.conv1d_transpose",
+)
+conv2d_transpose_strategy = _strategy(
+    "conv2d_transpose_strategy",
+    transposed_in_any_layout(topi.nn.group_conv2d_transpose_nchw, 2),
+    "nn.conv2d_transpose",
+)
+conv3d_transpose_strategy = _strategy(
+    "conv3d_transpose_strategy",
+    transposed_in_any_layout(ungrouped(topi.nn.conv3d_transpose_ncdhw), 3),
+    "nn.conv3d_transpose",
+)
+
+# Strategies: products, softmax, norms
+
+dense_strategy = _strategy("dense_strategy", flat_rows(wrap_compute_dense(topi.nn.dense)), "nn.dense")
+matmul_strategy = _strategy("matmul_strategy", flat_rows(wrap_compute_matmul(topi.nn.matmul)), "nn.matmul")
+dense_pack_strategy = _strategy(
+    "dense_pack_strategy", wrap_compute_dense_pack(topi.nn.dense_pack), "nn.contrib_dense_pack"
+)
+dense_strassen_strategy = _strategy(
+    "dense_strassen_strategy",
+    wrap_topi_compute(dense_strassen),
+    "nn.contrib_dense_strassen_without_weight_transform",
+)
+batch_matmul_strategy = _strategy(
+    "batch_matmul_strategy", wrap_compute_batch_matmul(topi.nn.batch_matmul, need_out_dtype=True), "nn.batch_matmul"
+)
+softmax_strategy = _strategy("softmax_strategy", wrap_compute_softmax(topi.nn.softmax), "nn.softmax")
+fast_softmax_strategy = _strategy(
+    "fast_softmax_strategy", wrap_compute_softmax(topi.nn.fast_softmax), "nn.fast_softmax"
+)
+log_softmax_strategy = _strategy("log_softmax_strategy", wrap_compute_softmax(topi.nn.log_softmax), "nn.log_softmax")
+layer_norm_strategy = _strategy("layer_norm_strategy", wrap_compute_layer_norm(topi.nn.layer_norm), "nn.layer_norm")
+attention_strategy = _strategy("attention_strategy", wrap_compute_attention(topi.nn.attention), "nn.attention")
+
+# Strategies: hand-written loops
+
+sort_strategy = _in_loops("sort_strategy", "sort", wrap_compute_sort(topi.sort), "sort")
+argsort_strategy = _in_loops("argsort_strategy", "argsort", wrap_compute_argsort(topi.argsort), "argsort")
+topk_strategy = _in_loops("topk_strategy", "topk", wrap_compute_topk(topi.topk), "topk")
+cumsum_strategy = _in_loops("cumsum_strategy", "cumsum", wrap_compute_scanop(topi.cumsum), "cumsum")
+cumprod_strategy = _in_loops("cumprod_strategy", "cumprod", wrap_compute_scanop(topi.cumprod), "cumprod")
+scatter_strategy = _in_loops("scatter_strategy", "scatter", wrap_compute_scatter(topi.scatter), "scatter")
+scatter_add_strategy = _in_loops(
+    "scatter_add_strategy", "scatter_add", wrap_compute_scatter(topi.scatter_add), "scatter_add"
+)
+scatter_nd_strategy = _in_loops(
+    "scatter_nd_strategy", "scatter_nd", wrap_compute_scatter_nd(topi.scatter_nd), "scatter_nd"
+)
+get_valid_counts_strategy = _in_loops(
+    "get_valid_counts_strategy",
+    "vision.get_valid_counts",
+    wrap_compute_get_valid_counts(topi.vision.get_valid_counts),
+    "vision.get_valid_counts",
+)
+nms_strategy = _in_loops(
+    "non_max_suppression_strategy",
+    "vision.non_max_suppression",
+    wrap_compute_nms(topi.vision.non_max_suppression),
+    "vision.non_max_suppression",
+)
+roi_align_strategy = _in_loops(
+    "roi_align_strategy", "vision.roi_align", wrap_compute_roi_align(topi.vision.roi_align_nchw), "vision.roi_align"
+)

@@ -1,0 +1,112 @@
+"""Implementations of an operator, and the choice among them.
+
+A strategy is a list of specializations; each holds, under an optional condition on symbolic shapes, implementations
+with priorities. The back end takes the tuned implementation if there is a record, else the one of highest ``plevel``::
+
+    strategy = OpStrategy()
+    schedule = wrap_topi_schedule(topi.generic.schedule_conv2d_nchw)  # see ``wrappers``
+    strategy.add_implementation(wrap_compute_conv2d(topi.nn.conv2d_nchw), schedule, "conv2d_nchw.generic")
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from tilewright.arith import Analyzer
+from tilewright.ir import prim_ops
+from tilewright.ir.prim_expr import PrimExpr
+
+Compute = Callable[[Any, Sequence[Any], Any], Any]
+Schedule = Callable[[Any, Sequence[Any], Any], Any]
+
+
+class SpecializedCondition:
+    """A conjunction of conditions under which implementations are valid; a context manager, as in TVM.
+
+    ``with SpecializedCondition(batch > 16): strategy.add_implementation(...)``
+    """
+
+    _local: ClassVar[threading.local] = threading.local()
+
+    def __init__(self, conditions: Any) -> None:
+        clauses = list(conditions) if isinstance(conditions, (list, tuple)) else [conditions]
+        self.clauses: list[PrimExpr] = [prim_ops.as_expr(c) for c in clauses]
+
+    def holds(self) -> bool:
+        """Whether every condition is certainly true."""
+        analyzer = Analyzer()
+        return all(analyzer.can_prove(clause) for clause in self.clauses)
+
+    @classmethod
+    def current(cls) -> SpecializedCondition | None:
+        """The innermost condition in force, None when there is none."""
+        stack = getattr(cls._local, "stack", None)
+        return stack[-1] if stack else None
+
+    def __enter__(self) -> Self:
+        if not hasattr(self._local, "stack"):
+            self._local.stack = []
+        self._local.stack.append(self)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._local.stack.pop()
+
+
+@dataclass(frozen=True, eq=False)
+class OpImplementation:
+    """One way to compute an operator: a compute, its schedule, a name for logs and records, and a priority."""
+
+    fcompute: Compute
+    fschedule: Schedule
+    name: str = "default"
+    plevel: int = 10
+
+    def compute(self, attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """The output tensors."""
+        outs = self.fcompute(attrs, inputs, out_type)
+        return list(outs) if isinstance(outs, (list, tuple)) else [outs]
+
+    def schedule(self, attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+        """The schedule of a kernel whose heaviest operator this is."""
+        return self.fschedule(attrs, outs, target)
+
+
+@dataclass(eq=False)
+class OpSpecialization:
+    """Implementations that are valid under ``condition`` (None: always)."""
+
+    condition: SpecializedCondition | None = None
+    implementations: list[OpImplementation] = field(default_factory=list)
+
+    def add_implementation(self, compute: Compute, schedule: Schedule, name: str = "default", plevel: int = 10) -> None:
+        """Add one."""
+        self.implementations.append(OpImplementation(compute, schedule, name, plevel))
+
+
+@dataclass(eq=False)
+class OpStrategy:
+    """What a strategy function gives back."""
+
+    specializations: list[OpSpecialization] = field(default_factory=list)
+
+    def add_implementation(self, compute: Compute, schedule: Schedule, name: str = "default", plevel: int = 10) -> None:
+        """Add an implementation, valid under the ``SpecializedCondition`` in force."""
+        condition = SpecializedCondition.current()
+        for item in self.specializations:
+            if item.condition is condition:
+                break
+        else:
+            item = OpSpecialization(condition)
+            self.specializations.append(item)
+        item.add_implementation(compute, schedule, name, plevel)
+
+
+def one_implementation(compute: Compute, schedule: Schedule, name: str) -> OpStrategy:
+    """A strategy without a choice."""
+    strategy = OpStrategy()
+    strategy.add_implementation(compute, schedule, name)
+    return strategy

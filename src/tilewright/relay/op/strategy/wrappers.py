@@ -1,0 +1,395 @@
+"""topi functions as the computes and schedules of operators: attributes become arguments.
+
+``wrap_compute_NAME(topi_compute)`` gives a compute ``(attrs, inputs, out_type) -> [te.Tensor]`` of a topi function with
+the arguments that topi's function of that name takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright import te, topi
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.prim_expr import FloatImm, IntImm
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import ints, padding
+from tilewright.relay.op.relations import known
+from tilewright.relay.op.strategy.implementation import Compute, Schedule
+from tilewright.tir.layout import layout
+
+SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
+
+
+def wrap_topi_schedule(topi_schedule: Callable[..., Any]) -> Schedule:
+    """A schedule ``(attrs, outs, target)`` of a topi schedule ``(outs)``."""
+
+    def schedule(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+        with target:
+            return topi_schedule(outs)
+
+    return schedule
+
+
+def wrap_topi_compute(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute ``(attrs, inputs, out_type)`` of a topi function that takes only the input tensors."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [topi_compute(*inputs)]
+
+    return compute
+
+
+def output_dtype(attrs: Any, inputs: Sequence[Any]) -> str:
+    """The dtype that an accumulating operator gives: the attribute ``out_dtype``, else that of the first input."""
+    dtype: str = attrs.out_dtype or inputs[0].dtype
+    return inputs[0].dtype if dtype == "same" else dtype
+
+
+def wrap_compute_conv2d(
+    topi_compute: Callable[..., Any],
+    need_data_layout: bool = False,
+    need_out_layout: bool = False,
+    has_groups: bool = False,
+) -> Compute:
+    """A compute of a topi convolution ``(data, kernel, strides, padding, dilation, [groups, layouts,] out_dtype)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        args: list[Any] = [
+            inputs[0],
+            inputs[1],
+            ints(attrs.strides),
+            ints(attrs.padding),
+            ints(attrs.dilation),
+        ]
+        if has_groups:
+            args.append(int(attrs.groups))
+        if need_data_layout:
+            args.append(attrs.data_layout)
+        if need_out_layout:
+            args.append(attrs.out_layout or attrs.data_layout)
+        args.append(output_dtype(attrs, inputs))
+        return [topi_compute(*args)]
+
+    return compute
+
+
+def wrap_compute_conv1d(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi 1-D convolution ``(data, kernel, strides, padding, dilation, out_dtype)``."""
+    return wrap_compute_conv2d(topi_compute)
+
+
+def wrap_compute_group_conv1d(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a grouped topi 1-D convolution."""
+    return wrap_compute_conv2d(topi_compute, has_groups=True)
+
+
+def wrap_compute_conv3d(topi_compute: Callable[..., Any], need_layout: bool = False) -> Compute:
+    """A compute of a topi 3-D convolution ``(data, kernel, strides, padding, dilation, groups, out_dtype)``."""
+    return wrap_compute_conv2d(topi_compute, has_groups=True)
+
+
+def wrap_compute_conv2d_transpose(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi transposed convolution ``(data, kernel, strides, padding, out_dtype, output_padding)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        dtype, extra = output_dtype(attrs, inputs), ints(attrs.output_padding)
+        return [topi_compute(inputs[0], inputs[1], ints(attrs.strides), ints(attrs.padding), dtype, extra)]
+
+    return compute
+
+
+def wrap_compute_dense(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi dense layer ``(data, weight, bias, out_dtype)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [topi_compute(inputs[0], inputs[1], None, output_dtype(attrs, inputs))]
+
+    return compute
+
+
+def wrap_compute_batch_matmul(topi_compute: Callable[..., Any], need_out_dtype: bool = False) -> Compute:
+    """A compute of a topi batched product ``(x, y, oshape, [out_dtype, transpose_a, transpose_b])``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        args: list[Any] = [inputs[0], inputs[1], out_type.shape]
+        if need_out_dtype:
+            args += [output_dtype(attrs, inputs), bool(attrs.transpose_a), bool(attrs.transpose_b)]
+        return [topi_compute(*args)]
+
+    return compute
+
+
+def wrap_compute_softmax(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi softmax ``(data, axis)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [topi_compute(inputs[0], int(attrs.axis))]
+
+    return compute
+
+
+def wrap_compute_matmul(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi product ``(a, b, bias, out_dtype, transpose_a, transpose_b)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        flags = bool(attrs.transpose_a), bool(attrs.transpose_b)
+        return [topi_compute(inputs[0], inputs[1], None, attrs.out_dtype or inputs[0].dtype, *flags)]
+
+    return compute
+
+
+def flat_rows(compute: Compute) -> Compute:
+    """A product of matrices taken for data of other than two dimensions too: its last are the matrix's columns."""
+
+    def run(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        data = inputs[0]
+        if len(data.shape) == 2:
+            return list(compute(attrs, inputs, out_type))
+        rows = relations.dim_mul(*data.shape[:-1])
+        flat = topi.reshape(data, (rows, data.shape[-1]))
+        result = compute(attrs, [flat, inputs[1]], out_type)
+        return [topi.reshape(result[0], out_type.shape)]
+
+    return run
+
+
+def wrap_compute_dense_pack(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi packed product, less the columns that are padding of the last block."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        (product,) = wrap_compute_dense(topi_compute)(attrs, inputs, out_type)
+        if known(product.shape[1]) == known(out_type.shape[1]):
+            return [product]
+        return [te.compute(out_type.shape, lambda i, j: product(i, j), name="T_dense_cut", tag="injective")]
+
+    return compute
+
+
+def wrap_compute_attention(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi attention ``(query, key, value, mask, scale)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        query, key, value, *masks = inputs
+        return [topi_compute(query, key, value, masks[0] if masks else None, float(attrs.scale))]
+
+    return compute
+
+
+def wrap_compute_layer_norm(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi layer norm ``(data, gamma, beta, axis, epsilon)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        gamma, beta = inputs[1] if attrs.scale else None, inputs[2] if attrs.center else None
+        return [topi_compute(inputs[0], gamma, beta, attrs.axis, attrs.epsilon)]
+
+    return compute
+
+
+def wrap_compute_winograd(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi Winograd convolution ``(data, weight, padding, tile_size, dilation, window, groups)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        more = ints(attrs.dilation), attrs.window, int(attrs.groups)
+        return [topi_compute(*inputs, ints(attrs.padding), int(attrs.tile_size), *more)]
+
+    return compute
+
+
+# Convolutions in any layout
+
+
+def is_depthwise(attrs: Any, data: Sequence[Any]) -> bool:
+    """Whether every input channel is a group of its own."""
+    channels = known(data[layout(attrs.data_layout).index_of("C")])
+    return attrs.groups > 1 and channels == attrs.groups and "c" not in attrs.data_layout
+
+
+def conv2d_form(attrs: Any, data: Sequence[Any], kernel: Sequence[Any]) -> str:
+    """topi's name of the 2-D convolution of these shapes, by layouts and groups.
+
+    ``conv2d_any_layout`` is what has no name: converted to NCHW and back.
+    """
+    layouts, depthwise = (attrs.data_layout, attrs.kernel_layout), is_depthwise(attrs, data)
+    if layouts == ("NCHW", "OIHW"):
+        return "depthwise_conv2d_nchw" if depthwise else "conv2d_nchw" if attrs.groups == 1 else "group_conv2d_nchw"
+    if layouts == ("NHWC", "HWIO") and not depthwise:
+        return "conv2d_nhwc" if attrs.groups == 1 else "group_conv2d_nhwc"
+    if layouts == ("NHWC", "HWOI") and depthwise and known(kernel[2]) == attrs.groups:
+        return "depthwise_conv2d_nhwc"
+    if layouts == ("HWCN", "HWIO") and attrs.groups == 1:
+        return "conv2d_hwcn"
+    return "conv2d_any_layout"
+
+
+def wrap_conv2d_form(form: str, topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of the topi function for ``form``, one of those that ``conv2d_form`` gives."""
+    if form == "conv2d_any_layout":
+        return in_any_layout(topi_compute, 2)
+    if form == "depthwise_conv2d_nchw":
+        return wrap_compute_conv2d(_channels_apart(topi_compute))
+    return wrap_compute_conv2d(topi_compute, has_groups=form.startswith("group"))
+
+
+def _channels_apart(topi_compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A depthwise convolution with a kernel (c * m, 1, kh, kw), which topi takes as (c, m, kh, kw)."""
+
+    def compute(data: Any, kernel: Any, *args: Any) -> Any:
+        channels, (outputs, _, height, width) = data.shape[1], kernel.shape
+        if known(outputs) != known(channels):
+            kernel = topi.reshape(kernel, (channels, outputs // channels, height, width))
+        return topi_compute(data, kernel, *args)
+
+    return compute
+
+
+def in_any_layout(topi_compute: Callable[..., Any], rank: int) -> Compute:
+    """A compute in any layouts of a topi convolution that takes NC... and OI... ones: convert, compute, convert back.
+
+    It is called with ``(data, kernel, strides, padding, dilation, groups, out_dtype)``.
+    """
+    plain, plain_kernel = f"NC{SPATIAL[rank]}", f"OI{SPATIAL[rank]}"
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        data = topi.layout_transform(inputs[0], attrs.data_layout, plain)
+        kernel = topi.layout_transform(inputs[1], attrs.kernel_layout, plain_kernel)
+        args = ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation), int(attrs.groups)
+        result = topi_compute(data, kernel, *args, output_dtype(attrs, inputs))
+        return [topi.layout_transform(result, plain, attrs.out_layout or attrs.data_layout)]
+
+    return compute
+
+
+def transposed_in_any_layout(topi_compute: Callable[..., Any], rank: int) -> Compute:
+    """A compute in any layouts of a transposed convolution of NC... data with an IO... kernel.
+
+    It is called with ``(data, kernel, strides, padding, out_dtype, output_padding, groups)``.
+    """
+    plain, plain_kernel = f"NC{SPATIAL[rank]}", f"IO{SPATIAL[rank]}"
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        data = topi.layout_transform(inputs[0], attrs.data_layout, plain)
+        kernel = topi.layout_transform(inputs[1], attrs.kernel_layout, plain_kernel)
+        dilation = ints(attrs.dilation)
+        if any(d != 1 for d in dilation):
+            kernel = topi.nn.dilate(kernel, (1, 1, *dilation))
+        args = (
+            ints(attrs.strides),
+            padding(attrs.padding, rank),
+            output_dtype(attrs, inputs),
+            ints(attrs.output_padding),
+        )
+        result = topi_compute(data, kernel, *args, int(attrs.groups))
+        return [topi.layout_transform(result, plain, attrs.out_layout or attrs.data_layout)]
+
+    return compute
+
+
+def ungrouped(topi_compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A topi transposed convolution that knows no groups, called with their number as the last argument."""
+
+    def compute(data: Any, weight: Any, *args: Any) -> Any:
+        *rest, groups = args
+        if groups != 1:
+            raise UnsupportedError("grouped transposed convolution has a kernel in 2-D only; reshape to 2-D")
+        return topi_compute(data, weight, *rest)
+
+    return compute
+
+
+# Sorting, scattering, boxes
+
+
+def wrap_compute_sort(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi sort ``(data, axis, is_ascend)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [topi_compute(inputs[0], attrs.axis, attrs.is_ascend)]
+
+    return compute
+
+
+def wrap_compute_argsort(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi argsort ``(data, valid_count, axis, is_ascend, dtype)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [topi_compute(inputs[0], None, attrs.axis, attrs.is_ascend, attrs.dtype)]
+
+    return compute
+
+
+def wrap_compute_topk(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi topk ``(data, k, axis, ret_type, is_ascend, dtype)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        out = topi_compute(inputs[0], attrs.k, attrs.axis, attrs.ret_type, attrs.is_ascend, attrs.dtype)
+        return list(out) if isinstance(out, (list, tuple)) else [out]
+
+    return compute
+
+
+def wrap_compute_scanop(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi running total ``(data, axis, dtype, exclusive)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [topi_compute(inputs[0], attrs.axis, out_type.dtype, bool(attrs.exclusive))]
+
+    return compute
+
+
+def wrap_compute_scatter(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi scatter ``(data, indices, updates, axis)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [topi_compute(*inputs, attrs.axis)]
+
+    return compute
+
+
+def wrap_compute_scatter_nd(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi scatter_nd ``(data, indices, updates, mode)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [topi_compute(*inputs, attrs.mode)]
+
+    return compute
+
+
+def wrap_compute_roi_align(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi roi_align ``(data, rois, pooled_size, spatial_scale, mode, sample_ratio)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return [topi_compute(*inputs, attrs.pooled_size, attrs.spatial_scale, attrs.mode, attrs.sample_ratio)]
+
+    return compute
+
+
+def wrap_compute_get_valid_counts(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi get_valid_counts ``(data, score_threshold, id_index, score_index)``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        return list(topi_compute(inputs[0], _known_number(inputs[1]), attrs.id_index, attrs.score_index))
+
+    return compute
+
+
+def wrap_compute_nms(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi non_max_suppression; see ``topi.vision.non_max_suppression`` for its arguments."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        out = topi_compute(
+            *inputs[:3], _known_number(inputs[3]), _known_number(inputs[4]), bool(attrs.force_suppress), attrs.top_k,
+            attrs.coord_start, attrs.score_index, attrs.id_index, bool(attrs.return_indices),
+            bool(attrs.invalid_to_bottom),
+        )  # fmt: skip
+        return list(out) if isinstance(out, (list, tuple)) else [out]
+
+    return compute
+
+
+def _known_number(tensor: te.Tensor) -> Any:
+    """The number that a constant scalar tensor is, or the tensor."""
+    body = getattr(tensor.op, "body", None)
+    if body and isinstance(body[0], (IntImm, FloatImm)):
+        return body[0].value
+    return tensor

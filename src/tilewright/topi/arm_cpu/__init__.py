@@ -1,0 +1,40 @@
+"""TVM's names for what ``topi.cpu`` has for ARM processors; the target's features say which of them.
+
+``*_spatial_pack`` are TVM's names for convolutions whose kernels are packed on the fly, as these are.
+"""
+
+from tilewright.topi.cpu import (
+    conv2d_nchw,
+    conv2d_NCHWc,
+    conv2d_transpose_nchw,
+    dense_pack,
+    depthwise_conv2d_NCHWc,
+    schedule_concatenate,
+    schedule_conv2d_nchw,
+    schedule_conv2d_NCHWc,
+    schedule_conv2d_nhwc,
+    schedule_conv2d_transpose_nchw,
+    schedule_dense_pack,
+    schedule_depthwise_conv2d_nchw,
+    schedule_depthwise_conv2d_NCHWc,
+    schedule_depthwise_conv2d_nhwc,
+    schedule_injective,
+    schedule_injective_from_existing,
+)  # fmt: skip
+from tilewright.topi.nn import conv2d_nhwc as conv2d_nhwc_spatial_pack
+from tilewright.topi.nn import depthwise_conv2d_nchw
+from tilewright.topi.nn import depthwise_conv2d_nhwc as compute_depthwise_conv2d_nhwc
+
+conv2d_nchw_spatial_pack = conv2d_nchw
+schedule_conv2d_nchw_spatial_pack = schedule_conv2d_nchw
+schedule_conv2d_nhwc_spatial_pack = schedule_conv2d_nhwc
+
+__all__ = [
+    "compute_depthwise_conv2d_nhwc", "conv2d_NCHWc", "conv2d_nchw", "conv2d_nchw_spatial_pack",
+    "conv2d_nhwc_spatial_pack", "conv2d_transpose_nchw", "dense_pack", "depthwise_conv2d_NCHWc",
+    "depthwise_conv2d_nchw", "schedule_concatenate", "schedule_conv2d_NCHWc", "schedule_conv2d_nchw",
+    "schedule_conv2d_nchw_spatial_pack", "schedule_conv2d_nhwc", "schedule_conv2d_nhwc_spatial_pack",
+    "schedule_conv2d_transpose_nchw", "schedule_dense_pack", "schedule_depthwise_conv2d_NCHWc",
+    "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc", "schedule_injective",
+    "schedule_injective_from_existing",
+]  # fmt: skip

@@ -1,0 +1,115 @@
+"""What a target says about operators of the graph: other layouts, other operators, and what packing would gain.
+
+Passes of Relay call these functions under the target; the default is to leave everything as it is. A target plugs in by
+registering for its key::
+
+    @topi.nn.conv2d_alter_layout.register("my_key")
+    def conv2d_alter_layout_my_key(attrs, inputs, tinfos, out_type):
+        return relay.nn.conv2d(*inputs, data_layout="NHWC", ...)
+
+``*_alter_layout(attrs, inputs, tinfos, out_type)`` takes an operator's attributes, its arguments, their types and that
+of the result, ``*_legalize(attrs, inputs, types)`` the types with the result's as the last; both give an expression of
+the same value, or None to leave the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.target.generic_func import generic_func
+
+
+@generic_func
+def conv2d_alter_layout(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> Any:
+    """AlterOpLayout's form of ``nn.conv2d``."""
+    return None
+
+
+@generic_func
+def dense_alter_layout(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> Any:
+    """AlterOpLayout's form of ``nn.dense``."""
+    return None
+
+
+@generic_func
+def batch_matmul_alter_layout(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> Any:
+    """AlterOpLayout's form of ``nn.batch_matmul``."""
+    return None
+
+
+@generic_func
+def conv2d_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
+    """Legalize's form of ``nn.conv2d``."""
+    return None
+
+
+@generic_func
+def conv1d_transpose_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
+    """Legalize's form of ``nn.conv1d_transpose``; Relay makes a convolution of it by default."""
+    return None
+
+
+@generic_func
+def conv2d_transpose_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
+    """Legalize's form of ``nn.conv2d_transpose``; Relay makes a convolution of it by default."""
+    return None
+
+
+@generic_func
+def conv3d_transpose_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
+    """Legalize's form of ``nn.conv3d_transpose``; Relay makes a convolution of it by default."""
+    return None
+
+
+@generic_func
+def dense_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
+    """Legalize's form of ``nn.dense``."""
+    return None
+
+
+@generic_func
+def matmul_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
+    """Legalize's form of ``nn.matmul``."""
+    return None
+
+
+@generic_func
+def batch_matmul_legalize(attrs: Any, inputs: Any, types: Any) -> Any:
+    """Legalize's form of ``nn.batch_matmul``."""
+    return None
+
+
+@generic_func
+def conv2d_channel_lanes() -> int | None:
+    """Of how many channels the target's packed convolutions make one vector; None: channels are not packed."""
+    return None
+
+
+@generic_func
+def conv2d_channel_time(in_channels: int, channels: int, window: int) -> float | None:
+    """Relative time of a multiply-add of vectors of channels in a packed convolution; None: it cannot be packed.
+
+    ``window``: elements of the kernel's window.
+    """
+    return None
+
+
+@generic_func
+def conv2d_rows_to_merge(
+    data: Sequence[int],
+    kernel: Sequence[int],
+    out: Sequence[int],
+    dtype: str,
+    target: Any = None,
+    computed: float = 1.0,
+) -> int:
+    """Rows of its result that a packed convolution does well to take as one; 1: leave them as they are.
+
+    Parameters
+    ----------
+    data, kernel : (n, C, h, w, c) and (O, C / groups, kh, kw, c, o), or (..., c / 2, o, 2), as of ``conv2d_NCHWc``
+    out : height and width of the result
+    computed : share of the products that a direct convolution computes, the others being of padding
+    """
+    return 1
