@@ -131,5 +131,6 @@ def test_convolutions_choose_by_layout_and_groups(layouts: tuple[str, str], grou
     inputs = [te.placeholder(v.type_annotation.shape) for v in (x, w)]
     strategy = relay.op.get("nn.conv2d").get_attr("FTVMStrategy")
     out_type = relay.transform.InferTypeLocal(call)
-    offers = strategy(call.attrs, inputs, out_type, tvm.target.Target("llvm"))
+    with tvm.target.Target("llvm") as target:
+        offers = strategy(call.attrs, inputs, out_type, target)
     assert [i.name for s in offers.specializations for i in s.implementations] == [name]

@@ -43,7 +43,7 @@ from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
-from tilewright.topi.cpu.common import weights_of_network
+from tilewright.topi.network import weights_of_network
 
 Process = Callable[[PrimFunc], None]
 _Key = tuple[str, ...]
