@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright import __version__
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -32,6 +31,7 @@ from tilewright.target.build import ModuleBuilder
 from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
+from tilewright.version import __version__
 
 _MOST_NAMED = 5  # names of parameters in one message
 
