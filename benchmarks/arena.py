@@ -53,7 +53,7 @@ def tilewright_bytes(path: str) -> int:
     """What Tilewright's memory planner needs."""
     module, params = relay.frontend.from_onnx(path)
     with tvm.transform.PassContext(opt_level=3):
-        return int(relay.build(module, "llvm", params=params).function_metadata.activation_bytes)
+        return int(relay.build(module, "llvm", params=params).build_report.activation_bytes)
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.nn.conv_common import canonical_shape, share_computed
-from tilewright.relay.transform.label_ops import hash_of
 from tilewright.relay.visitor import post_order
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
@@ -93,17 +92,10 @@ def kernels_of(factory: Any) -> Iterator[Kernel]:
     nodes = [node for node in nodes if "run_once" not in node]
     names = {node["hash"]: node["func_name"] for node in nodes if "hash" in node}
     calls = Counter(node["func_name"] for node in nodes)
-    report, target = factory.function_metadata, Target(factory.target)
-    seen = set()
-    for expr in post_order(factory.ir_mod["main"].body):
-        if not isinstance(expr, Call) or not isinstance(expr.op, Function):
-            continue
-        digest = hash_of(expr.op)
-        if digest in seen or digest not in names:
-            continue
-        seen.add(digest)
-        name = names[digest]
-        yield _describe(expr.op, name, digest, calls[name], report, target)
+    report, target = factory.build_report, Target(factory.target)
+    for digest, name in names.items():
+        func = factory.function_metadata[name].relay_primfuncs[target]
+        yield _describe(func, name, digest, calls[name], report, target)
 
 
 def _operators(func: Function) -> tuple[list[Call], Call]:

@@ -53,7 +53,7 @@ def compile_to_library(model: Path, library: Path, target: str, opt_level: int) 
         factory = relay.build(module, target=target, params=params)
     library.parent.mkdir(parents=True, exist_ok=True)
     factory.export_library(str(library))
-    report: BuildReport = factory.function_metadata
+    report: BuildReport = factory.build_report
     return report
 
 

@@ -95,7 +95,7 @@ def test_the_families_reach_every_implementation() -> None:
         for opt_level in (0, 3)
         for name in compile_cases(
             draw_cases(family, 100, 20), TARGETS["AVX2"], opt_level
-        ).function_metadata.implementations.values()
+        ).build_report.implementations.values()
     }
     operators = (ROOT / "src" / "tilewright" / "relay" / "op").rglob("*.py")
     named = {name for path in operators for name in re.findall(r'"(\w+\.cpu)"', path.read_text())}

@@ -101,7 +101,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
         with report.stage("export"):
             linker: dict[str, Any] = {"cc": options.cc} if options.cc else {}
             factory.export_library(str(options.output), **linker)
-    built: BuildReport = factory.function_metadata
+    built: BuildReport = factory.build_report
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
     return Compiled(options, target, built, dequantized_operators(model), time.perf_counter() - start)
 

@@ -11,21 +11,23 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Sequential
 from tilewright.relay import transform
+from tilewright.relay.backend.function_metadata import FunctionInfo, function_metadata
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
 from tilewright.relay.backend.lower_te import LowerTE
-from tilewright.relay.backend.lowered import kernels
+from tilewright.relay.backend.lowered import is_external, kernels
 from tilewright.relay.backend.plan_views import PlanViews
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.expr import Call, Function, const
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.visitor import bind, post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
+from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import NDArray
 from tilewright.target.build import ModuleBuilder
 from tilewright.target.features import features
@@ -139,7 +141,8 @@ def build(
     Returns
     -------
     The executor factory: ``lib["default"](device)`` makes an executor; unpacks as ``graph, lib, params``;
-    ``lib.function_metadata`` is the ``BuildReport``.
+    ``lib.build_report`` is the ``BuildReport``, ``lib.function_metadata`` tells of each function
+    (``FunctionInfo``), ``lib.ir_mod`` is the module that was given.
 
     Raises
     ------
@@ -156,17 +159,83 @@ def build(
             module = Sequential([transform.IsolateViews(), transform.FuseOps()], name="relay.fuse")(module)
         with report.stage("lower"):
             builder = ModuleBuilder(chosen)
-            passes = [transform.LabelOps(), PlanViews(), transform.MergeRows(), LowerTE(chosen, mod_name, builder.add)]
-            lowered = Sequential(passes, name="relay.lower")(module)
+            passes = [transform.LabelOps(), PlanViews(), transform.MergeRows()]
+            module = Sequential(passes, name="relay.prepare")(module)
+            lowered = LowerTE(chosen, mod_name, builder.add)(module)
+            _refuse_external(lowered)
             graph = GraphCodegen(lowered).codegen()
     with report.stage("codegen"):
         library = builder.finish()
     _fill_report(report, graph, list(kernels(lowered).values()), chosen)
     graph.metadata = _metadata(module, graph, chosen)
+    metadata = function_metadata(module, lowered, graph, chosen)
+    given = ir_mod if isinstance(ir_mod, IRModule) else IRModule.from_expr(ir_mod)
     factory = GraphExecutorFactoryModule(
-        module, chosen, "graph", graph.to_json(), library, mod_name, graph.params, report
+        given, chosen, "graph", graph.to_json(), library, mod_name, graph.params, metadata
     )
+    factory.build_report = report
     return factory
+
+
+class BuildModule:
+    """Builds in steps, by TVM 0.8's interface: parameters are set, a module is built, results are asked for."""
+
+    def __init__(self) -> None:
+        self._params: dict[str, Any] = {}
+        self._factory: GraphExecutorFactoryModule | None = None
+
+    def set_params(self, params: Mapping[str, Any]) -> None:
+        """Parameters of main by name, for the next ``build`` or ``optimize``."""
+        self._params = dict(params)
+
+    def build(
+        self,
+        mod: IRModule,
+        target: TargetLike | None = None,
+        target_host: str | Target | None = None,
+        params: Mapping[str, Any] | None = None,
+        executor: str = "graph",
+        mod_name: str | None = None,
+    ) -> tuple[str, Module, dict[str, NDArray]]:
+        """Compile; gives the graph JSON, the library and the parameters of the graph."""
+        if executor != "graph":
+            raise UnsupportedError(f'there is no executor {executor!r} to build for; there is "graph"')
+        if params:
+            self.set_params(params)
+        self._factory = build(mod, target, target_host, self._params, mod_name or "default")
+        return self.get_graph_json(), self.get_module(), self.get_params()
+
+    def optimize(
+        self, mod: IRModule, target: TargetLike | None = None, params: Mapping[str, Any] | None = None
+    ) -> tuple[IRModule, dict[str, Any]]:
+        """``relay.optimize`` with the parameters that were set."""
+        if params:
+            self.set_params(params)
+        return optimize(mod, _single_target(target, None), self._params)
+
+    def get_graph_json(self) -> str:
+        """The graph of what was built."""
+        return self._built().get_graph_json()
+
+    get_json = get_graph_json
+
+    def get_module(self) -> Module:
+        """The compiled functions."""
+        return self._built().get_lib()
+
+    def get_params(self) -> dict[str, NDArray]:
+        """The parameters of the graph."""
+        return self._built().get_params()
+
+    def get_function_metadata(self) -> dict[str, FunctionInfo]:
+        """Each function by name, and ``__tvm_main__``."""
+        metadata: dict[str, FunctionInfo] = self._built().function_metadata
+        return metadata
+
+    def _built(self) -> GraphExecutorFactoryModule:
+        if self._factory is None:
+            raise TilewrightError("nothing has been built; call build(mod, target) first")
+        return self._factory
 
 
 def _as_module(mod: IRModule | Function, params: Mapping[str, Any] | None) -> IRModule:
@@ -220,6 +289,15 @@ def _metadata(module: IRModule, graph: Graph, target: Target) -> dict[str, Any]:
     made = {"made_by": f"Tilewright {__version__}", "target": str(target)}
     names = module.attrs.get("output_names", ())
     return {"outputs": [str(name) for name in names]} | made if len(names) == len(graph.heads) else made
+
+
+def _refuse_external(lowered: IRModule) -> None:
+    for var, func in lowered.items():
+        if is_external(func):
+            raise UnsupportedError(
+                f"@{var.name_hint} is for the external compiler {func.get_attrs()['Compiler']!r}, and building "
+                "calls none yet; leave its operators unpartitioned"
+            )
 
 
 def _count_operators(func: Function) -> int:

@@ -52,7 +52,7 @@ def prepared_nodes(factory: Any) -> list[str]:
 def test_the_graph_says_which_nodes_run_once(at_load: Any, at_compile_time: Any) -> None:
     assert len(prepared_nodes(at_load)) == 2
     assert prepared_nodes(at_compile_time) == []
-    report, other = at_load.function_metadata, at_compile_time.function_metadata
+    report, other = at_load.build_report, at_compile_time.build_report
     assert report.parameter_bytes == WEIGHT_BYTES
     assert report.prepared_bytes == other.parameter_bytes == 4 * WEIGHT_BYTES
     assert other.prepared_bytes == 0

@@ -103,7 +103,7 @@ def test_layers_agree_with_numpy(on: bool) -> None:
     func, x, want = layers()
     with tvm.transform.PassContext(opt_level=3, config={"relay.dense.strassen": on}):
         lib: Any = relay.build(tvm.IRModule.from_expr(func), "llvm -num-cores=2")
-    assert lib.function_metadata.dense_layers == {"Strassen" if on else "direct": 2}
+    assert lib.build_report.dense_layers == {"Strassen" if on else "direct": 2}
     module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
     module.run(x=x)
     assert np.abs(module.get_output(0).numpy() - want).max() <= 5e-6 * np.abs(want).max()

@@ -220,7 +220,7 @@ def test_other_windows_are_cut_into_groups_of_taps(window: tuple[int, int], leve
     body = relay.nn.conv2d(data, relay.const(weight), channels=128, kernel_size=window, padding=padding)
     with tvm.transform.PassContext(opt_level=3, config={"relay.conv2d.winograd": level}):
         lib = relay.build(tvm.IRModule.from_expr(relay.Function([data], body)), "llvm -mcpu=core-avx2")
-    assert lib.function_metadata.convolutions == {f"Winograd {algorithm}": 1}
+    assert lib.build_report.convolutions == {f"Winograd {algorithm}": 1}
     module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
     module.run(x=x)
     exact = [torch.tensor(a, dtype=torch.float64) for a in (x, weight)]

@@ -125,7 +125,7 @@ def test_built(name: str, threads: int) -> None:
     mod = numbered(module(RECOGNISED[name]))
     with PassContext(opt_level=3):
         lib = relay.build(mod, "llvm")
-    assert "attention.cpu" in lib.function_metadata.implementations.values()
+    assert "attention.cpu" in lib.build_report.implementations.values()
     run = graph_executor.GraphModule(lib["default"](tvm.cpu()))
     for key, value in zip(INPUTS, arrays(), strict=True):
         if key in [p.name_hint for p in mod["main"].params]:

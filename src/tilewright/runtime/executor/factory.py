@@ -50,6 +50,7 @@ class GraphExecutorFactoryModule:
         self.libmod_name = libmod_name
         self.params: dict[str, NDArray] = as_ndarrays(params)
         self.function_metadata = function_metadata
+        self.build_report: Any = None
         pairs = [item for pair in self.params.items() for item in pair]
         create = need_global_func("tvm.graph_executor_factory.create")
         self.module: Module = create(graph_json_str, libmod, libmod_name, *pairs)
