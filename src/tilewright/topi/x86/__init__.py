@@ -32,7 +32,14 @@ from tilewright.topi.cpu import (
     schedule_reduce,
     schedule_softmax,
 )  # fmt: skip
-from tilewright.topi.nn import conv1d_ncw, conv1d_nwc, conv3d_ncdhw, conv3d_ndhwc, depthwise_conv2d_nchw
+from tilewright.topi.nn import (
+    conv1d_ncw,
+    conv1d_nwc,
+    conv3d_ncdhw,
+    conv3d_ndhwc,
+    conv3d_transpose_ncdhw,
+    depthwise_conv2d_nchw,
+)  # fmt: skip
 from tilewright.topi.scatter import scatter_nd
 from tilewright.topi.vision import roi_align_nchw
 
@@ -40,7 +47,8 @@ schedule_conv1d_nwc = schedule_conv3d_ndhwc = schedule_conv3d_transpose_ncdhw = 
 
 __all__ = [
     "batch_matmul", "conv1d_ncw", "conv1d_nwc", "conv2d_NCHWc", "conv2d_nchw", "conv2d_transpose_nchw",
-    "conv3d_ncdhw", "conv3d_ndhwc", "dense_nopack", "dense_pack", "depthwise_conv2d_NCHWc", "depthwise_conv2d_nchw",
+    "conv3d_ncdhw", "conv3d_ndhwc", "conv3d_transpose_ncdhw", "dense_nopack", "dense_pack", "depthwise_conv2d_NCHWc",
+    "depthwise_conv2d_nchw",
     "roi_align_nchw", "scatter_nd", "schedule_adaptive_pool", "schedule_batch_matmul", "schedule_broadcast",
     "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv1d_nwc", "schedule_conv2d_NCHWc",
     "schedule_conv2d_hwcn", "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw",
