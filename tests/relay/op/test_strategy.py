@@ -113,7 +113,7 @@ def test_a_network_for_an_unknown_key_is_generic_throughout() -> None:
     out = relay.nn.softmax(relay.nn.dense(relay.nn.batch_flatten(body), relay.const(d)))
     data = random(1, 3, 9, 9, seed=2)
     lib, found = built(out, "c -keys=plain", data)
-    names = {name for name in lib.function_metadata.implementations.values() if "." in name and "nn." not in name}
+    names = {name for name in lib.build_report.implementations.values() if "." in name and "nn." not in name}
     assert names == {"conv2d_nchw.generic", "dense.generic", "softmax.generic"}
     windows = np.lib.stride_tricks.sliding_window_view(data, (3, 3), axis=(2, 3))
     hidden = np.maximum(np.einsum("nchwij,ocij->nohw", windows, w), 0).reshape(1, -1) @ d.T
@@ -170,7 +170,7 @@ def test_a_registered_strategy_is_used_for_that_key(registered: Any) -> None:
     x, w = relay.var("x", shape=(1, 2, 5, 5)), relay.var("w", shape=(3, 2, 1, 1))
     data, weight = random(1, 2, 5, 5), random(3, 2, 1, 1)
     lib, found = built(relay.nn.conv2d(x, w), OWN, data, weight)
-    assert list(lib.function_metadata.implementations.values()) == ["twice.own"]
+    assert list(lib.build_report.implementations.values()) == ["twice.own"]
     np.testing.assert_allclose(found, 2 * np.einsum("nchw,oc->nohw", data, weight[:, :, 0, 0]), rtol=1e-5, atol=1e-6)
 
 
@@ -187,7 +187,7 @@ def test_registered_layouts_and_legal_forms_are_used_for_that_key(registered: An
     data = random(1, 2, 5, 5)
     for target, name in ((OWN, "conv2d_nhwc.generic"), (PLAIN, "conv2d_nchw.generic")):
         lib, found = built(relay.nn.conv2d(x, relay.const(w)), target, data)
-        assert name in lib.function_metadata.implementations.values()
+        assert name in lib.build_report.implementations.values()
         np.testing.assert_allclose(found, np.einsum("nchw,oc->nohw", data, w[:, :, 0, 0]), rtol=1e-5, atol=1e-6)
 
     mod = tvm.IRModule.from_expr(relay.nn.dense(relay.var("a", shape=(2, 3)), relay.var("b", shape=(4, 3))))
