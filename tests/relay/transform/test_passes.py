@@ -248,22 +248,6 @@ def test_parallel_convolutions_become_one() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("transpose(transpose(%x, axes=[1, 0]), axes=[1, 0])", "%x"),
-        ("reshape(reshape(%x, newshape=[6]), newshape=[3, 2])", "reshape(%x, newshape=[3, 2])"),
-        ('cast(%x, dtype="float32")', "%x"),
-        ("add(%x, 0f)", "%x"),
-        ("multiply(1f, %x)", "%x"),
-        ("subtract(0f, %x)", "subtract(0f, %x)"),
-    ],
-)
-def test_simplify_expr_follows_its_table(before: str, after: str) -> None:
-    header = "def @main(%x: Tensor[(2, 3), float32]) {{ {} }}"
-    check(transform.SimplifyExpr(), header.format(before), header.format(after))
-
-
 def test_fast_math_runs_at_level_four_only() -> None:
     text = "def @main(%x: Tensor[(2), float32]) { exp(%x) }"
     steps = tvm.transform.Sequential([transform.FastMath()])

@@ -1,7 +1,7 @@
-"""InlineFunctions and RemoveUnusedFunctions.
+"""InlineFunctions, Inline and RemoveUnusedFunctions.
 
 InlineFunctions replaces calls of functions that are known at the call by their bodies: local closures, let-bound
-closures, and global functions marked ``Inline=1`` (all those that are not recursive, with ``all_globals``).
+closures, and global functions marked ``Inline=1``.
 
 Before::
 
@@ -15,13 +15,13 @@ after::
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.expr import Call, Function, Let, Var
-from tilewright.relay.visitor import ExprMutator, direct_children, post_order_visit
+from tilewright.relay.visitor import ExprMutator, direct_children, post_order, post_order_visit
 
 
 def _is_open(func: RelayExpr) -> bool:
@@ -116,7 +116,78 @@ def InlineFunctions() -> Pass:
     return ModulePass(inline, PassInfo("InlineFunctions", 0))
 
 
-Inline = InlineFunctions
+class _GlobalInliner(ExprMutator):
+    """Puts functions in the place of the global variables that name them."""
+
+    def __init__(self, inlined: Mapping[str, Function]) -> None:
+        super().__init__()
+        self.inlined = inlined
+
+    def visit_global_var(self, expr: GlobalVar) -> RelayExpr:
+        return self.inlined.get(expr.name_hint, expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = super().visit_call(expr)
+        callee = self.inlined.get(expr.op.name_hint) if isinstance(expr.op, GlobalVar) else None
+        if callee is None or not _is_open(callee) or not isinstance(post, Call):
+            return post
+        return _Copy(dict(zip(callee.params, post.args, strict=True))).visit(callee.body)
+
+
+def _reached(mentions: Mapping[str, Sequence[str]], start: str) -> list[str]:
+    """Every function that ``start`` leads to, those that are named before those that name them; ``start`` is last."""
+    order: list[str] = []
+    seen: set[str] = set()
+    stack = [(start, False)]
+    while stack:
+        name, ready = stack.pop()
+        if ready:
+            order.append(name)
+        elif name not in seen:
+            seen.add(name)
+            stack.append((name, True))
+            stack.extend((callee, False) for callee in mentions[name])
+    return order
+
+
+def Inline() -> Pass:
+    """Put global functions that are marked ``Inline=1`` in the place of their names, and take them out of the module.
+
+    A call becomes the body, or a call of the function itself where another compiler is to have it (``Compiler``); a
+    name that is not called becomes the function. Functions that lead to themselves stay, and so do those that no other
+    function names: they are entries.
+
+    Before::
+
+        def @double(%x: Tensor[(2), float32], Inline=1) { add(%x, %x) }
+        def @main(%y: Tensor[(2), float32]) { @double(%y) }
+
+    after::
+
+        def @main(%y: Tensor[(2), float32]) { add(%y, %y) }
+    """
+
+    def inline(mod: IRModule, ctx: PassContext) -> IRModule:
+        result = mod.copy()
+        functions = {var.name_hint: func for var, func in mod.items() if isinstance(func, Function)}
+        mentions = {
+            name: [e.name_hint for e in post_order(func) if isinstance(e, GlobalVar) and e.name_hint in functions]
+            for name, func in functions.items()
+        }
+        named = {callee for callees in mentions.values() for callee in callees}
+        inlined: dict[str, Function] = {}
+        for name in dict.fromkeys(name for root in functions for name in _reached(mentions, root)):
+            func = _GlobalInliner(inlined).visit(functions[name])
+            assert isinstance(func, Function)
+            result[mod.get_global_var(name)] = func
+            recursive = any(name in mentions[other] for other in _reached(mentions, name))
+            if func.attrs.get("Inline") and not recursive and name in named:
+                inlined[name] = func
+        for name in inlined:
+            del result[name]
+        return result
+
+    return ModulePass(inline, PassInfo("InlineGlobals", 1))
 
 
 def RemoveUnusedFunctions(entry_functions: Sequence[str] = ("main",)) -> Pass:
