@@ -9,6 +9,8 @@ import pytest
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.target import Target, features
+from tilewright.target.features import _ARM_CPUS, _X86_CPUS
+from tilewright.target.processors import families
 
 
 def test_llvm_means_this_machine() -> None:
@@ -44,6 +46,26 @@ def test_vector_units(target: str, arch: str, bits: int, registers: int, fma: bo
 )
 def test_which_processors_compute_their_vectors_in_halves(cpu: str, halves: bool) -> None:
     assert features(f"llvm -mcpu={cpu}").halves_vectors is halves
+
+
+@pytest.mark.parametrize(
+    ("target", "family"),
+    [
+        ("llvm -mcpu=znver4", "Zen 4"),
+        ("llvm -mcpu=sapphirerapids", "Intel server"),
+        ("llvm -mcpu=core-avx2", "Intel client"),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=apple-m1", "Apple"),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", "Neoverse"),
+        ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72", "default"),
+        ("llvm -mcpu=x86-64-v3", "default"),
+    ],
+)
+def test_the_record_of_a_processor_is_that_of_its_family(target: str, family: str) -> None:
+    assert features(target).processor.name == family
+
+
+def test_records_are_for_processors_that_targets_may_name() -> None:
+    assert set(families._BY_NAME) <= {*_X86_CPUS, *_ARM_CPUS}
 
 
 def test_needed_features_have_the_names_of_llvm() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.target.processors import Processor, processor_of
 from tilewright.target.target import Target
 
 _V1 = "cmov cx8 fxsr mmx sse sse2"
@@ -101,6 +102,11 @@ class CpuFeatures:
     l3_bytes: int
     cores: int
     is_host: bool
+
+    @property
+    def processor(self) -> Processor:
+        """What was measured on processors of this family."""
+        return processor_of(self.cpu)
 
     def lanes(self, dtype_bits: int = 32) -> int:
         """Lanes of a vector register for elements of ``dtype_bits``."""

@@ -51,7 +51,6 @@ _STEP_BYTES = 128  # that a step of a sum has to read where it has fewer than 4:
 # with registers of 32 bytes, of which the sums of 1024 take too many, 170, 125 and 96 with 256, 384 and 1024.
 _COLUMN_BYTES = 1024
 _STEPS_AT_ONCE = 4  # of a sum in memory: 8 take 1.6 times as long (measured)
-_ROW_BYTES = 3072  # that a few rows fetch weights ahead: 2 to 4 KiB are as good (measured)
 _LEAST_TILES = 4  # that use a chunk of weights: fewer, and it pays nothing to keep it
 _CACHE_SHARE = 0.7  # of the second-level cache, for the rows and weights of a chunk
 ROWS_FOR_CORES = 26  # times the square of the cores: rows for which every core can read all weights (see _row_groups)
@@ -194,13 +193,14 @@ def _fetch_next_block(
 def _fetch_ahead(stage: te.Stage, weight: te.Tensor, axis: IterVar, step: int) -> None:
     """Fetch ``weight`` a little before it is used, where no core's cache holds it; ``axis`` takes ``step`` elements.
 
-    A single row takes 17 % less time from the last-level cache (118 of the 125 GB/s that it gives here). Weights that
+    A single row takes 17 % less time from the last-level cache (Zen 5: 118 of the 125 GB/s that it gives). Weights that
     come from memory in every run would push all other data out of that cache, and be gone themselves when they are
-    read again: not to keep them takes 4 to 7 % off the time of a decoding step of GPT-2.
+    read again: processors that can fetch past it at full speed do.
     """
-    size = dt.nbytes(weight.dtype)
+    size, memory = dt.nbytes(weight.dtype), machine().processor.memory
     if (element_count(weight) or 0) * size > machine().cores * machine().l2_bytes:
-        stage.prefetch(weight, axis, _ROW_BYTES // (step * size), stream=not stays_in_cache(weight))
+        stream = memory.streams_past_caches and not stays_in_cache(weight)
+        stage.prefetch(weight, axis, memory.row_bytes_ahead // (step * size), stream=stream)
 
 
 @dataclass(frozen=True)

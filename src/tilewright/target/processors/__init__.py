@@ -1,0 +1,10 @@
+"""Records of processors: what was measured on each family, for schedules to choose by.
+
+``record`` says what a record holds, each value with its unit and where it was measured; ``families`` has the records
+and the processors, by LLVM's names, that they are for. ``CpuFeatures.processor`` is the record of a target.
+"""
+
+from tilewright.target.processors.families import DEFAULT, processor_of
+from tilewright.target.processors.record import Memory, Processor
+
+__all__ = ["DEFAULT", "Memory", "Processor", "processor_of"]
