@@ -69,6 +69,7 @@ _LAZY_MODULES = frozenset(
 )  # fmt: skip
 _LAZY_NAMES = {
     "build": "tilewright.relay.build_module",
+    "build_config": "tilewright.relay.transform",
     "create_executor": "tilewright.relay.backend.executor",
     "optimize": "tilewright.relay.build_module",
     "fromtext": "tilewright.relay.text.parser",

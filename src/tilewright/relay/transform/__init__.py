@@ -4,6 +4,7 @@ A pass is a call that gives a ``Pass``: ``relay.transform.FuseOps()(mod)``.
 """
 
 import importlib
+from collections.abc import Sequence
 
 from tilewright.ir.transform import (
     Pass,
@@ -56,6 +57,15 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module 'tilewright.relay.transform' has no attribute {name!r}")
 
 
+def build_config(
+    opt_level: int = 2,
+    required_pass: Sequence[str] | None = None,
+    disabled_pass: Sequence[str] | None = None,
+) -> PassContext:
+    """``PassContext`` under the name that older programs use, as ``relay.build_config``."""
+    return PassContext(opt_level, required_pass, disabled_pass)
+
+
 __all__ = [
     "AlterOpLayout", "AnnotateSpans", "BackwardFoldScaleAxis", "BubbleUpSlice", "CanonicalizeCast", "CanonicalizeOps",
     "CombineParallelConv2D", "CombineParallelDense", "ComputeInFloat32", "ConvertLayout", "DeadCodeElimination",
@@ -65,5 +75,5 @@ __all__ = [
     "LabelOps", "Legalize", "LiftConv1D", "LiftConv3D", "MergeRows", "MergeTransposes", "PadChannels", "Pass",
     "PassContext", "PassInfo", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
     "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape",
-    "ToANormalForm", "ToGraphNormalForm", "function_pass", "module_pass",
+    "ToANormalForm", "ToGraphNormalForm", "build_config", "function_pass", "module_pass",
 ]  # fmt: skip
