@@ -142,7 +142,7 @@ def count(name: str, runner: Path, folder: Path) -> int:
     tool = ["valgrind", "--tool=callgrind", "--toggle-collect=TilewrightGraphRun", f"--callgrind-out-file={result}"]
     try:
         done = subprocess.run(
-            [*tool, str(runner), str(library)],
+            [*tool, str(runner), str(library), "-z"],
             env=os.environ | {"TVM_NUM_THREADS": "1"},
             capture_output=True,
             text=True,
