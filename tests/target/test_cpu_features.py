@@ -9,7 +9,7 @@ import pytest
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.target import Target, features
-from tilewright.target.features import _ARM_CPUS, _X86_CPUS
+from tilewright.target.features import _ARM_CPUS, _X86_CPUS, host_features
 from tilewright.target.processors import families
 
 
@@ -52,7 +52,8 @@ def test_which_processors_compute_their_vectors_in_halves(cpu: str, halves: bool
     ("target", "family"),
     [
         ("llvm -mcpu=znver4", "Zen 4"),
-        ("llvm -mcpu=sapphirerapids", "Intel server"),
+        ("llvm -mcpu=sapphirerapids", "Sapphire Rapids"),
+        ("llvm -mcpu=skylake-avx512", "Intel server"),
         ("llvm -mcpu=core-avx2", "Intel client"),
         ("llvm -mtriple=aarch64-linux-gnu -mcpu=apple-m1", "Apple"),
         ("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", "Neoverse"),
@@ -62,6 +63,44 @@ def test_which_processors_compute_their_vectors_in_halves(cpu: str, halves: bool
 )
 def test_the_record_of_a_processor_is_that_of_its_family(target: str, family: str) -> None:
     assert features(target).processor.name == family
+
+
+def test_a_processor_that_is_named_is_the_same_on_every_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even on one of that name, whose caches may have other sizes."""
+    zen4 = features("llvm -mcpu=znver4")
+    assert (zen4.l1_bytes, zen4.l2_bytes, zen4.l3_bytes, zen4.cores) == (32 << 10, 1 << 20, 32 << 20, 4)
+    assert features("llvm -mcpu=haswell").l2_bytes == 512 << 10
+    processors = sys.modules["tilewright.target.features"]
+    monkeypatch.setattr(processors, "_host_cpu", lambda: ("znver4", zen4.names, ""))
+    monkeypatch.setattr(processors, "_host_caches", lambda: (1, 2, 3))
+    fresh = processors._features.__wrapped__  # without what was found before
+    assert fresh("llvm -mcpu=znver4", None) == zen4
+    assert fresh("llvm -mcpu=haswell", None) == features("llvm -mcpu=haswell")
+    assert fresh("llvm", None).l2_bytes == 2
+
+
+def test_a_variable_names_the_processor_that_llvm_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CPU", "x86-64-v2")
+    found = features("llvm")
+    assert (found.cpu, found.vector_bits, found.cores) == ("x86-64-v2", 128, host_features().cores)
+    assert features("llvm -mcpu=native") == features("llvm -mcpu=x86-64-v2 -num-cores=4")
+    assert features("llvm -mcpu=haswell").cpu == "haswell"
+    assert host_features().cpu != "x86-64-v2"
+    monkeypatch.delenv("TILEWRIGHT_CPU")
+    assert features("llvm") == host_features()
+
+
+def test_llvm_stands_for_no_processor_whose_code_does_not_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    sandybridge = features("llvm -mcpu=sandybridge")
+    monkeypatch.setattr(sys.modules["tilewright.target.features"], "host_features", lambda: sandybridge)
+    monkeypatch.setenv("TILEWRIGHT_CPU", "cooperlake")
+    with pytest.raises(
+        TilewrightError, match=r"TILEWRIGHT_CPU=cooperlake .*avx2.* this machine's \(sandybridge\) lacks"
+    ):
+        features("llvm")
+    monkeypatch.setenv("TILEWRIGHT_CPU", "pentium5")
+    with pytest.raises(TilewrightError, match=r"unknown x86 processor -mcpu=pentium5"):
+        features("llvm")
 
 
 def test_records_are_for_processors_that_targets_may_name() -> None:
@@ -99,7 +138,7 @@ def test_the_current_target_counts() -> None:
 def test_llvm_knows_the_names_of_all_processors() -> None:
     program = """
 from tilewright.target import llvm_compile
-from tilewright.target.features import _ARM_CPUS, _X86_CPUS
+from tilewright.target.features import _ARM_CPUS, _X86_CPUS, host_features
 for triple, names in (("aarch64-linux-gnu", _ARM_CPUS), ("x86_64-linux-gnu", _X86_CPUS)):
     for cpu in names:
         llvm_compile.compile_ir("define void @f() { ret void }", triple, cpu, "", 0)

@@ -85,6 +85,13 @@ CACHE_SIZE = Variable(
     1024,
     "how large they may become in all, in MiB",
 )
+CPU = Variable(
+    "TILEWRIGHT_CPU",
+    str.strip,
+    "LLVM's name of a processor",
+    None,
+    "the processor that a plain `llvm` target stands for; this machine's by default",
+)
 RUNTIME_LIBRARY = Variable(
     "TILEWRIGHT_RUNTIME_LIBRARY",
     _file,
@@ -104,10 +111,11 @@ NUM_THREADS = Variable(
     "threads to run on; as many as cores by default",
 )
 
-VARIABLES: tuple[Variable[bool] | Variable[int] | Variable[Path | None], ...] = (
+VARIABLES: tuple[Variable[bool] | Variable[int] | Variable[str | None] | Variable[Path | None], ...] = (
     CACHE,
     CACHE_DIR,
     CACHE_SIZE,
+    CPU,
     RUNTIME_LIBRARY,
     TRACEBACK,
     ZOO,

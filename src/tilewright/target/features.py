@@ -1,7 +1,8 @@
 """What the processor of a target can do: vector width, registers, caches, and the features that code will need.
 
-``llvm`` without ``-mcpu`` and ``-mtriple`` means this machine. LLVM's own tables decide what instructions are used;
-the tables here say as much about each processor as schedules and the artifact's check need.
+``llvm`` without ``-mcpu`` and ``-mtriple`` means this machine, or the processor that ``TILEWRIGHT_CPU`` names. A
+processor that is named is the same on every machine. LLVM's own tables decide what instructions are used; the tables
+here say as much about each processor as schedules and the artifact's check need.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.runtime.environment import CPU
 from tilewright.target.processors import Processor, processor_of
 from tilewright.target.target import Target
 
@@ -121,7 +123,7 @@ def features(target: Target | str | None = None) -> CpuFeatures:
     """The processor of ``target``; of the current target, or this machine, when there is none."""
     if target is None:
         target = Target.current() or Target("llvm")
-    return _features(str(target))
+    return _features(str(target), CPU.read())
 
 
 Target.features_of = staticmethod(features)
@@ -145,32 +147,48 @@ def _host_cpu() -> tuple[str, tuple[str, ...], str]:
     return str(llvm.get_host_cpu_name()), enabled, str(found.flatten())
 
 
+def host_features() -> CpuFeatures:
+    """This machine, whatever ``TILEWRIGHT_CPU`` says: what runs here."""
+    return _features("llvm", None)
+
+
 @functools.cache
-def _features(text: str) -> CpuFeatures:
+def _features(text: str, stands_for_host: str | None) -> CpuFeatures:
     target = Target(text)
     triple = target.mtriple or host_triple()
     arch = architecture(triple)
-    same_machine = arch == architecture(host_triple())
-    is_host = same_machine and not target.mcpu
-    if is_host and not target.mtriple:
-        cpu, enabled, flags = _host_cpu()
-    elif is_host:  # a triple of this architecture and no -mcpu: its baseline, which any such machine runs
-        cpu, enabled, flags, is_host = "generic", (), "", False
-    else:
-        cpu, enabled, flags = target.mcpu, (), ""
-    if cpu == "native":
-        cpu, enabled, flags = _host_cpu()
-        is_host = True
+    cpu, is_host = target.mcpu, False
+    enabled: tuple[str, ...] = ()
+    flags = ""
+    if cpu == "native" or not (cpu or target.mtriple):
+        cpu = _checked_stand_in(stands_for_host) if stands_for_host else ""
+        if not cpu:
+            is_host = True
+            cpu, enabled, flags = _host_cpu()
+    elif not cpu and arch == architecture(host_triple()):
+        cpu = "generic"  # a triple of this architecture and no -mcpu: its baseline, which any such machine runs
     relevant = _names(arch, cpu, enabled, target)
     if target.mattr:
         flags = ",".join([*([flags] if flags else []), *(m if m[0] in "+-" else f"+{m}" for m in target.mattr)])
     bits, registers, fma = _vector_unit(arch, frozenset(relevant))
-    l1, l2, l3 = _host_caches() if same_machine else _typical_caches(arch)
-    if not is_host and same_machine and not (target.mcpu and target.mcpu == _host_cpu()[0]):
-        l1, l2, l3 = _typical_caches(arch)
-    cores = int(target.attrs.get("num-cores") or (core_count() if is_host else _TYPICAL_CORES))
+    l1, l2, l3 = _host_caches() if is_host else _caches_of(arch, cpu)
+    here = is_host or bool(stands_for_host and not target.mcpu and not target.mtriple)
+    cores = int(target.attrs.get("num-cores") or (core_count() if here else _TYPICAL_CORES))
     halves = _HALVED_BITS.get(cpu) == bits
     return CpuFeatures(arch, triple, cpu, flags, relevant, bits, registers, fma, halves, l1, l2, l3, cores, is_host)
+
+
+def _checked_stand_in(cpu: str) -> str:
+    """``cpu``, the value of ``TILEWRIGHT_CPU``, once it is known that this machine runs what is compiled for it."""
+    wanted = _features(f"llvm -mcpu={cpu}", None)
+    missing = [name for name in wanted.names if name not in host_features().names]
+    if missing:
+        raise TilewrightError(
+            f"the environment variable {CPU.name}={cpu} makes 'llvm' stand for a processor with {', '.join(missing)}, "
+            f"which this machine's ({host_features().cpu}) lacks; name one that it can stand for, or compile for "
+            f"another machine with -mcpu={cpu}"
+        )
+    return cpu
 
 
 def architecture(triple: str) -> str:
@@ -219,6 +237,12 @@ def _vector_unit(arch: str, names: frozenset[str]) -> tuple[int, int, bool]:
     if arch == "riscv":
         return (128, 32, True) if "v" in names else (64, 32, "f" in names or "d" in names)
     return 128, 16, False
+
+
+def _caches_of(arch: str, cpu: str) -> tuple[int, int, int]:
+    """Sizes of the data caches of a processor that is known by its name."""
+    known = processor_of(cpu).caches
+    return (known.l1_bytes, known.l2_bytes, known.l3_bytes) if known else _typical_caches(arch)
 
 
 def _typical_caches(arch: str) -> tuple[int, int, int]:

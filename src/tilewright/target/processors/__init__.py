@@ -5,6 +5,6 @@ and the processors, by LLVM's names, that they are for. ``CpuFeatures.processor`
 """
 
 from tilewright.target.processors.families import DEFAULT, processor_of
-from tilewright.target.processors.record import Memory, Processor
+from tilewright.target.processors.record import Caches, Memory, Processor
 
-__all__ = ["DEFAULT", "Memory", "Processor", "processor_of"]
+__all__ = ["DEFAULT", "Caches", "Memory", "Processor", "processor_of"]

@@ -5,20 +5,21 @@ A record names what was measured on its family. All else it takes over from ``DE
 
 from __future__ import annotations
 
-from tilewright.target.processors.record import Memory, Processor
+from tilewright.target.processors.record import Caches, Memory, Processor
 
 DEFAULT = Processor("default")
 
 _ZEN_MEMORY = Memory(streams_past_caches=True)
 
 # Measured on Zen 5 and Zen 4; older members take over what holds for those.
-_ZEN = Processor("Zen, Zen 2", _ZEN_MEMORY)
-_ZEN3 = Processor("Zen 3", _ZEN_MEMORY)
-_ZEN4 = Processor("Zen 4", _ZEN_MEMORY)
-_ZEN5 = Processor("Zen 5", _ZEN_MEMORY)
+_ZEN = Processor("Zen, Zen 2", memory=_ZEN_MEMORY)
+_ZEN3 = Processor("Zen 3", memory=_ZEN_MEMORY)
+_ZEN4 = Processor("Zen 4", Caches(32 << 10, 1 << 20, 32 << 20), _ZEN_MEMORY)
+_ZEN5 = Processor("Zen 5", Caches(48 << 10, 1 << 20, 32 << 20), _ZEN_MEMORY)
 
 # Memory was measured on Sapphire Rapids, where it agrees with the default.
 _INTEL_SERVER = Processor("Intel server")
+_SAPPHIRE_RAPIDS = Processor("Sapphire Rapids", Caches(48 << 10, 2 << 20, 60 << 20))
 
 # Nothing was measured on these: they stand for themselves as soon as somebody does.
 _INTEL_CLIENT = Processor("Intel client")
@@ -30,10 +31,8 @@ _MEMBERS: dict[Processor, tuple[str, ...]] = {
     _ZEN3: ("znver3",),
     _ZEN4: ("znver4",),
     _ZEN5: ("znver5",),
-    _INTEL_SERVER: (
-        *("skylake-avx512", "skx", "cascadelake", "cooperlake", "icelake-server"),
-        *("sapphirerapids", "emeraldrapids", "graniterapids"),
-    ),
+    _INTEL_SERVER: ("skylake-avx512", "skx", "cascadelake", "cooperlake", "icelake-server"),
+    _SAPPHIRE_RAPIDS: ("sapphirerapids", "emeraldrapids", "graniterapids"),
     _INTEL_CLIENT: (
         *("sandybridge", "corei7-avx", "ivybridge", "core-avx-i", "haswell", "core-avx2", "broadwell", "skylake"),
         *("icelake-client", "tigerlake", "rocketlake", "gracemont"),

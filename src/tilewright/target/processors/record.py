@@ -9,6 +9,16 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class Caches:
+    """Sizes of the data caches that one core sees, in bytes."""
+
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+    """Of what cores share; where models of a family differ, the least of those that are common."""
+
+
+@dataclass(frozen=True)
 class Memory:
     """How data comes from memory."""
 
@@ -32,5 +42,8 @@ class Processor:
 
     name: str
     """What the family is called."""
+
+    caches: Caches | None = None
+    """None: those that are typical of the architecture. Plain ``llvm`` takes the sizes of the machine at hand."""
 
     memory: Memory = field(default=Memory())

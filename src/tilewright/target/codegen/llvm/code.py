@@ -9,7 +9,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.target import llvm_compile
 from tilewright.target.codegen.llvm.module import UnitText
 from tilewright.target.codegen.llvm.support import CHECK_FUNCTION, check_ir, names_ir, refusing_ir, registering_ir
-from tilewright.target.features import CpuFeatures, architecture, features, host_triple
+from tilewright.target.features import CpuFeatures, architecture, host_features, host_triple
 from tilewright.target.loader import LoadedObjects, in_process
 from tilewright.target.workers import CompileJob, compile_cached
 
@@ -71,7 +71,7 @@ class LLVMCode:
 
     def missing_features(self) -> list[str]:
         """The features that the code needs and this machine lacks."""
-        host = features("llvm")
+        host = host_features()
         return [] if self.cpu.is_host else [f for f in self.cpu.names if f not in host.names]
 
     def load(self) -> LoadedObjects:
@@ -96,7 +96,7 @@ class LLVMCode:
 
     def _refusal(self) -> bytes:
         """Functions of the same names for this machine that only report why the real ones cannot run here."""
-        host = features("llvm")
+        host = host_features()
         if architecture(self.cpu.triple) == host.arch:
             lacks = ", ".join(self.missing_features()) or self.cpu.triple
             why = f"this machine lacks {lacks}"
