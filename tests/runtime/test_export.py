@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import re
 import resource
+import signal
 import struct
 import subprocess
 import sys
@@ -21,6 +24,7 @@ from tilewright import runtime
 from tilewright.runtime import _ffi, export
 from tilewright.runtime.export import write_blob
 from tilewright.runtime.module import load_from_blob
+from tilewright.runtime.ndarray import numpy_view
 
 WEIGHT = np.arange(15, dtype="float32").reshape(3, 5)
 
@@ -262,6 +266,78 @@ except runtime.TVMError as error:
     assert "reported:" in done.stdout
     assert target.read_bytes() == b"old"
     assert sorted(os.listdir(tmp_path)) == ["build", "graph.json", "x.so"]
+
+
+def test_unfinished_files_of_dead_processes_are_removed(
+    factory: runtime.GraphExecutorFactoryModule, tmp_path: Path
+) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    here = platform.node()
+    dead = [f".a.so.{here}-{ended.pid}-7.partial.so", f".b.x.tar.{here}-{ended.pid}-7.partial.tar"]
+    others = [
+        f".a.so.{here}-{os.getpid()}-7.partial.so",  # this process is alive
+        f".a.so.another-machine-{ended.pid}-7.partial.so",
+        ".notes.partial.so",
+        f"a.so.{here}-{ended.pid}-7.partial.so",
+    ]
+    for name in (*dead, *others):
+        (tmp_path / name).touch()
+    factory.export_library(tmp_path / "network.so")
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, "network.so"])
+
+
+def test_a_killed_export_leaves_nothing_after_the_next(
+    factory: runtime.GraphExecutorFactoryModule, tmp_path: Path
+) -> None:
+    def fcompile(output: str, objects: list[str], **_: Any) -> None:
+        Path(output).write_bytes(b"half")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    child = os.fork()
+    if child == 0:
+        factory.export_library(tmp_path / "network.so", fcompile)
+    assert os.WIFSIGNALED(os.waitpid(child, 0)[1])
+    assert len(os.listdir(tmp_path)) == 1
+    factory.export_library(tmp_path / "network.so")
+    assert os.listdir(tmp_path) == ["network.so"]
+
+
+def sections(library: Path) -> dict[str, tuple[int, str]]:
+    """Address and flags of each section."""
+    listing = subprocess.run(["readelf", "-SW", str(library)], check=True, capture_output=True, text=True).stdout
+    rows = re.findall(r"\] (\S+) +[A-Z]\S* +([0-9a-f]+) \S+ \S+ \S+ +([A-Za-z]*) ", listing)
+    return {name: (int(address, 16), flags) for name, address, flags in rows}
+
+
+@pytest.mark.parametrize("suffix", [".so", ".o", ".a"])
+def test_large_tables_lie_where_no_relocation_reaches(
+    factory: runtime.GraphExecutorFactoryModule, suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of models over 2 GiB do: code reaches its variables within that distance."""
+    if platform.machine() != "x86_64":
+        pytest.skip("the distance that code reaches is that of x86-64")
+    near = sections(Path(factory.export_library(tmp_path / "near.so")))
+    assert ".ldata" not in near
+    monkeypatch.setattr(export, "_FAR_FROM", 0)
+    path = factory.export_library(tmp_path / f"far{suffix}")
+    if suffix == ".so":
+        far = sections(Path(path))
+        assert "l" in far[".ldata"][1]
+        assert far[".ldata"][0] > max(address for name, (address, _) in far.items() if name != ".ldata")
+    np.testing.assert_array_equal(run(runtime.load_module(path)), WEIGHT + 3)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1200)
+def test_weights_over_2_gib_are_exported_and_loaded(compiled: runtime.Module, tmp_path: Path) -> None:
+    big = np.zeros(2_500_000_000, "uint8")
+    big[-1] = 7
+    params = {"w": WEIGHT, "big": big}
+    made = runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(2), compiled, "default", params)
+    module = runtime.load_module(made.export_library(tmp_path / "big.so"))
+    np.testing.assert_array_equal(run(module), WEIGHT + 3)
+    assert numpy_view(parameters(module)["big"])[-1] == 7
 
 
 def test_large_weights_export_fast(compiled: runtime.Module, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from tilewright.runtime.environment import TRACEBACK, check_environment
 from tilewright.runtime.error import TVMError
+from tilewright.runtime.interrupt import heard_interrupts
 
 app = typer.Typer(
     help="Compile neural networks to small, fast libraries, and run them.",
@@ -210,7 +211,8 @@ def main() -> None:
     """Run the command; turn every error into one message and exit status 1 (2 for wrong usage, 130 for Ctrl-C)."""
     try:
         try:
-            app(prog_name="tilewright")
+            with heard_interrupts():
+                app(prog_name="tilewright")
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt:

@@ -27,6 +27,7 @@ from tilewright.relay.expr import Call, Function, const
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.visitor import bind, post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
+from tilewright.runtime.interrupt import heard_interrupts
 from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import NDArray
 from tilewright.target.build import ModuleBuilder
@@ -121,6 +122,7 @@ def optimize(
         return Sequential(optimization_passes(), name="relay.optimize")(module), {}
 
 
+@heard_interrupts()
 def build(
     ir_mod: IRModule | Function,
     target: TargetLike | None = None,

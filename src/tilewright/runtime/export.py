@@ -8,9 +8,12 @@ weights takes a second.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.util
 import os
+import platform
+import re
 import shlex
 import shutil
 import struct
@@ -113,7 +116,7 @@ def write_blob(root: Module, path: Path) -> None:
 # alignment is what the padding in the table counts on (native/src/params.c).
 _BLOB_ASSEMBLY = """\
     .section .note.GNU-stack,"",%progbits
-    .section .data.tvm_dev_mblob,"aw",%progbits
+    .section {section},%progbits
     .globl __tvm_dev_mblob
     .type __tvm_dev_mblob, %object
     .balign 64
@@ -122,6 +125,10 @@ __tvm_dev_mblob:
     .size __tvm_dev_mblob, . - __tvm_dev_mblob
 """
 
+# Code reaches its variables within 2 GiB, on x86-64: a larger table lies behind them all, where the linker puts
+# large data. Nothing refers to it but the table of symbols, whose addresses have 64 bits.
+_NEAR_SECTION, _FAR_SECTION = '.data.tvm_dev_mblob,"aw"', '.ldata.tvm_dev_mblob,"awl"'
+_FAR_FROM = 1 << 30
 
 # Where addresses and offsets in the file differ by whole huge pages, the file's pages can be mapped as such, which
 # native/src/library.c asks for. A segment of code or of read-only data of its own would be padded to a huge page.
@@ -234,13 +241,20 @@ def _write_objects(root: Module, folder: Path, compiler: list[str], options: lis
     if len(parts.entries) > 1:
         blob, assembly, target = folder / "devc.bin", folder / "devc.S", folder / "devc.o"
         write_blob(root, blob)
-        assembly.write_text(_BLOB_ASSEMBLY.format(path=blob))
+        section = _blob_section(blob.stat().st_size, _other_machine(root))
+        assembly.write_text(_BLOB_ASSEMBLY.format(path=blob, section=section))
         run_compiler([*compiler, "-c", *options, str(assembly), "-o", str(target)])
         blob.unlink()
         files.append(str(target))
     if not files:
         raise ExportError(f"a module of type {root.type_key} has no code that could be exported")
     return files
+
+
+def _blob_section(nbytes: int, triple: str | None) -> str:
+    """The section of a table of that size; ``triple`` is another machine's."""
+    machine = triple.split("-")[0] if triple is not None else platform.machine()
+    return _FAR_SECTION if nbytes >= _FAR_FROM and machine in ("x86_64", "AMD64") else _NEAR_SECTION
 
 
 def _runtime_archive(triple: str | None) -> list[str]:
@@ -283,6 +297,34 @@ def _check_destination(target: Path, suffix: str) -> None:
         raise ExportError(f"cannot write {target}: the folder {target.parent} does not exist")
     if not os.access(target.parent, os.W_OK | os.X_OK):
         raise ExportError(f"cannot write {target}: no permission to write in {target.parent}")
+
+
+def _this_thread() -> str:
+    """A name for this thread, of which another process on this or another machine can tell whether it is gone."""
+    return f"{platform.node()}-{os.getpid()}-{threading.get_ident()}"
+
+
+_PARTIAL = re.compile(r"\..+\.(?P<machine>[^/]*)-(?P<process>\d+)-\d+\.partial(\.\w+)?")
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove unfinished files that processes of this machine, since ended, have left in a folder."""
+    with contextlib.suppress(OSError):
+        for path in folder.glob(".*.partial*"):
+            name = _PARTIAL.fullmatch(path.name)
+            # the name ends in the machine's, which may hold dots of its own
+            if name and f".{name['machine']}".endswith(f".{platform.node()}") and not _is_alive(int(name["process"])):
+                path.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def export_library(
@@ -329,7 +371,8 @@ def export_library(
     triple = _other_machine(root)
     compiler = find_compiler(cc or getattr(fcompile, "compiler", None), triple)
     # beside the target, so that the finished file is moved within one file system
-    partial = target.with_name(f".{target.name}.{os.getpid()}-{threading.get_ident()}.partial{suffix}")
+    partial = target.with_name(f".{target.name}.{_this_thread()}.partial{suffix}")
+    _remove_abandoned(target.parent)
     try:
         # finds out what permission bits do not tell, before the work is done
         partial.touch()

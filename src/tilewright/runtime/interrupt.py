@@ -1,0 +1,53 @@
+"""Ctrl-C that is always heard.
+
+Python drops exceptions that arise in ``__del__``, in callbacks of weak references and in callbacks from C that return
+nothing; it prints "Exception ignored". A KeyboardInterrupt that arises there is lost, and the program goes on.
+"""
+
+from __future__ import annotations
+
+import _weakrefset
+import contextlib
+import signal
+import threading
+import weakref
+from collections.abc import Iterator
+from types import FrameType
+
+_DEAF_FILES = frozenset({weakref.__file__, _weakrefset.__file__})
+_DEAF_FUNCTIONS = frozenset({"__del__", "_finalize", "_delete_capsule"})
+_AGAIN_AFTER_SECONDS = 0.01
+
+
+@contextlib.contextmanager
+def heard_interrupts() -> Iterator[None]:
+    """Let Ctrl-C raise KeyboardInterrupt, and where that would be dropped, a moment later.
+
+    Changes nothing outside the main thread, and where the program handles SIGINT itself.
+    """
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    if not _is_deaf(frame):
+        raise KeyboardInterrupt
+    again = threading.Timer(_AGAIN_AFTER_SECONDS, signal.pthread_kill, (threading.main_thread().ident, number))
+    again.daemon = True
+    again.start()
+
+
+def _is_deaf(frame: FrameType | None) -> bool:
+    """Whether an exception that arises in ``frame`` would be dropped by it or by one of its callers."""
+    while frame is not None:
+        if frame.f_code.co_name in _DEAF_FUNCTIONS or frame.f_code.co_filename in _DEAF_FILES:
+            return True
+        frame = frame.f_back
+    return False
