@@ -80,6 +80,7 @@ def optimization_passes() -> list[Any]:
     return [
         transform.InferType(),
         transform.RemoveUnusedFunctions(),
+        transform.FoldEmpty(),
         transform.ComputeInFloat32(),
         transform.Legalize(),
         transform.SimplifyInference(),

@@ -58,8 +58,9 @@ def scatter_elements(
         with ib.for_range(0, prod(moves), name="j") as j:
             at, rest, stride = ops.const(0, "int32"), j, 1
             for k in reversed(range(len(moves))):
-                coordinate = tir.indexmod(rest, moves[k])
-                rest = tir.indexdiv(rest, moves[k])
+                extent = max(moves[k], 1)  # of 0 the loop has no iterations
+                coordinate = tir.indexmod(rest, extent)
+                rest = tir.indexdiv(rest, extent)
                 where = _position(index[j], shape[k]) if k == axis else coordinate
                 at, stride = at + where * stride, stride * shape[k]
             target[at] = combine(target[at], update[j])

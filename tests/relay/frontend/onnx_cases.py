@@ -70,8 +70,6 @@ OUT_OF_SCOPE: dict[str, str] = {
     "test_if_(seq|opt)": "SequenceConstruct|not a tensor",
     # operators that Relay lacks
     "test_maxpool_with_argmax_2d_precomputed_(pads|strides)": "indices",
-    "test_scatter_elements_with_reduction_(mul|max|min)": "reduction",
-    "test_scatternd_(multiply|max|min)(_with_element_indices)?": "reduction",
     # an opset that is too old
     "test_not_[234]d": "opset 1",
 }

@@ -294,7 +294,7 @@ def test_tensors_without_elements_import_and_give_empty_results() -> None:
         ("Einsum", [(2, 3), (4, 5)], {"equation": "ij,jk->ik"}),
         ("Einsum", [(2, 3)], {"equation": "ijk->i"}),
         ("DepthToSpace", [(1, 3, 2, 2)], {"blocksize": 2}),
-        ("LRN", [(1, 3, 2, 2)], {"size": 2}),
+        ("LRN", [(1, 3, 2, 2)], {"size": 0}),
     ],
 )
 def test_shapes_and_attributes_that_do_not_fit_name_the_node(operator: str, shapes: list, attributes: dict) -> None:

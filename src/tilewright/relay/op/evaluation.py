@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call
+from tilewright.runtime.ndarray import numpy_dtype
 
 Array = np.ndarray[Any, Any]
 
@@ -24,6 +26,8 @@ def set_primitive_runner(runner: Callable[[Call, Sequence[Array]], list[Array]])
 
 def evaluate_call(call: Call, arguments: Sequence[Any], out_type: Any) -> list[Array]:
     """Value of an operator call on numpy arguments (a tuple argument is a tuple of arrays)."""
+    if isinstance(out_type, TensorType) and 0 in out_type.shape:
+        return [np.zeros(out_type.concrete_shape, numpy_dtype(out_type.dtype))]
     flat: list[Array] = []
     for argument in arguments:
         flat.extend(argument if isinstance(argument, tuple) else (argument,))

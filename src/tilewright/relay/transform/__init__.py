@@ -26,6 +26,7 @@ from tilewright.relay.transform.dead_code_elimination import DeadCodeElimination
 from tilewright.relay.transform.defuse_ops import DefuseOps
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.fold_constant import FoldConstant
+from tilewright.relay.transform.fold_empty import FoldEmpty
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
 from tilewright.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from tilewright.relay.transform.fuse_ops import FuseOps
@@ -69,11 +70,10 @@ def build_config(
 __all__ = [
     "AlterOpLayout", "AnnotateSpans", "BackwardFoldScaleAxis", "BubbleUpSlice", "CanonicalizeCast", "CanonicalizeOps",
     "CombineParallelConv2D", "CombineParallelDense", "ComputeInFloat32", "ConvertLayout", "DeadCodeElimination",
-    "DefuseOps",
-    "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldExplicitPadding", "FoldScaleAxis",
-    "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews",
-    "LabelOps", "Legalize", "LiftConv1D", "LiftConv3D", "MergeRows", "MergeTransposes", "PadChannels", "Pass",
-    "PassContext", "PassInfo", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
+    "DefuseOps", "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldEmpty", "FoldExplicitPadding",
+    "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions",
+    "IsolateViews", "LabelOps", "Legalize", "LiftConv1D", "LiftConv3D", "MergeRows", "MergeTransposes", "PadChannels",
+    "Pass", "PassContext", "PassInfo", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
     "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape",
     "ToANormalForm", "ToGraphNormalForm", "build_config", "function_pass", "module_pass",
 ]  # fmt: skip

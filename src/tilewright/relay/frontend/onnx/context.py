@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -14,6 +14,7 @@ from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Constant, Var, const
 from tilewright.relay.frontend.onnx.attributes import parse_attributes
 from tilewright.relay.op.tensor.unary import cast
@@ -89,8 +90,16 @@ class NodeContext:
         return [self.input(i) for i in range(self.num_inputs)]
 
     def attr(self, name: str, default: Any = None) -> Any:
-        """An attribute, or its default."""
-        return self.attrs.get(name, default)
+        """An attribute, or its default; attributes are float32, and so is a default."""
+        found = self.attrs.get(name, default)
+        return float(np.float32(found)) if isinstance(found, float) else found
+
+    def through_float(self, data: RelayExpr, build: Callable[[RelayExpr], RelayExpr]) -> RelayExpr:
+        """``build`` of ``data``; of integers computed in floating point, and rounded towards zero."""
+        dtype = self.dtype(data)
+        if dt.is_float(dtype):
+            return build(data)
+        return relay_op.cast(build(relay_op.cast(data, "float32" if dt.bits(dtype) <= 16 else "float64")), dtype)
 
     def required(self, name: str) -> Any:
         """An attribute that must be there."""

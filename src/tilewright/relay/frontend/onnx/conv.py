@@ -106,20 +106,27 @@ def convert_conv_transpose(ctx: NodeContext) -> RelayExpr:
         2: relay_op.nn.conv2d_transpose,
         3: relay_op.nn.conv3d_transpose,
     }[rank]
-    out = build(
-        data,
-        weight,
-        strides=strides,
-        padding=pads,
-        dilation=dilations,
-        groups=groups,
-        channels=weight_shape[1] * groups,
-        kernel_size=kernel,
-        output_padding=output_padding,
-        data_layout=_LAYOUTS[rank][0],
-        kernel_layout="IO" + _LAYOUTS[rank][1][2:],
-    )
-    return add_bias(ctx, out, 2)
+
+    def convolve(data: RelayExpr, weight: RelayExpr, groups: int) -> RelayExpr:
+        return build(
+            data,
+            weight,
+            strides=strides,
+            padding=pads,
+            dilation=dilations,
+            groups=groups,
+            channels=weight_shape[1] * groups,
+            kernel_size=kernel,
+            output_padding=output_padding,
+            data_layout=_LAYOUTS[rank][0],
+            kernel_layout="IO" + _LAYOUTS[rank][1][2:],
+        )
+
+    if groups == 1 or rank == 2:
+        return add_bias(ctx, convolve(data, weight, groups), 2)
+    # Relay groups in two dimensions only.
+    parts = zip(relay_op.split(data, groups, axis=1), relay_op.split(weight, groups, axis=0), strict=True)
+    return add_bias(ctx, relay_op.concatenate([convolve(d, w, 1) for d, w in parts], axis=1), 2)
 
 
 def _transpose_padding(

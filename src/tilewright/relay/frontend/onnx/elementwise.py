@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
+import numpy as np
+
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
@@ -16,7 +19,7 @@ from tilewright.relay.frontend.onnx.registry import converter, simple
 simple(
     Relu=relay_op.nn.relu, Sigmoid=relay_op.sigmoid, Tanh=relay_op.tanh, Exp=relay_op.exp, Log=relay_op.log,
     Sqrt=relay_op.sqrt, Abs=relay_op.abs, Neg=relay_op.negative, Floor=relay_op.floor, Ceil=relay_op.ceil,
-    Erf=relay_op.erf, Sin=relay_op.sin, Cos=relay_op.cos, Tan=relay_op.tan, Asin=relay_op.asin, Acos=relay_op.acos,
+    Sin=relay_op.sin, Cos=relay_op.cos, Tan=relay_op.tan, Asin=relay_op.asin, Acos=relay_op.acos,
     Atan=relay_op.atan, Sinh=relay_op.sinh, Cosh=relay_op.cosh, Asinh=relay_op.asinh, Acosh=relay_op.acosh,
     Atanh=relay_op.atanh, Sign=relay_op.sign, IsNaN=relay_op.isnan, Not=relay_op.logical_not,
     Add=relay_op.add, Sub=relay_op.subtract, Mul=relay_op.multiply, And=relay_op.logical_and, Or=relay_op.logical_or,
@@ -29,6 +32,12 @@ simple(
 
 def _like(ctx: NodeContext, value: float, expr: RelayExpr) -> RelayExpr:
     return const(value, ctx.dtype(expr))
+
+
+@converter("Erf")
+def convert_erf(ctx: NodeContext) -> RelayExpr:
+    """The error function; of integers, rounded towards zero."""
+    return ctx.through_float(ctx.input(0), relay_op.erf)
 
 
 @converter("Div")
@@ -99,11 +108,14 @@ def convert_reciprocal(ctx: NodeContext) -> RelayExpr:
 @converter("Shrink")
 def convert_shrink(ctx: NodeContext) -> RelayExpr:
     """Towards zero by ``bias`` beyond ``lambd`` on either side, 0 between."""
-    data = ctx.input(0)
     limit, bias = ctx.attr("lambd", 0.5), ctx.attr("bias", 0.0)
-    zero, offset = _like(ctx, 0, data), _like(ctx, bias, data)
-    above = relay_op.where(relay_op.greater(data, _like(ctx, limit, data)), relay_op.subtract(data, offset), zero)
-    return relay_op.where(relay_op.less(data, _like(ctx, -limit, data)), relay_op.add(data, offset), above)
+
+    def shrink(data: RelayExpr) -> RelayExpr:
+        zero, offset = _like(ctx, 0, data), _like(ctx, bias, data)
+        above = relay_op.where(relay_op.greater(data, _like(ctx, limit, data)), relay_op.subtract(data, offset), zero)
+        return relay_op.where(relay_op.less(data, _like(ctx, -limit, data)), relay_op.add(data, offset), above)
+
+    return ctx.through_float(ctx.input(0), shrink)
 
 
 @converter("IsInf")
@@ -213,7 +225,8 @@ def convert_hard_sigmoid(ctx: NodeContext) -> RelayExpr:
 def convert_hard_swish(ctx: NodeContext) -> RelayExpr:
     """X * clip(x / 6 + 0.5, 0, 1)"""
     data = ctx.input(0)
-    line = relay_op.add(relay_op.multiply(data, _like(ctx, 1.0 / 6.0, data)), _like(ctx, 0.5, data))
+    sixth = float(np.float32(1 / 6))  # HardSigmoid's attribute, by which the specification defines this
+    line = relay_op.add(relay_op.multiply(data, _like(ctx, sixth, data)), _like(ctx, 0.5, data))
     return relay_op.multiply(data, relay_op.clip(line, 0.0, 1.0))
 
 
@@ -262,12 +275,16 @@ def convert_clip_attributes(ctx: NodeContext) -> RelayExpr:
 
 @converter("Clip", since=11)
 def convert_clip(ctx: NodeContext) -> RelayExpr:
-    """Clip with optional limits as inputs."""
+    """Clip with optional limits as inputs, by default the least and greatest finite numbers."""
     data = ctx.input(0)
+    dtype = ctx.dtype(data)
     limits = [ctx.optional(1), ctx.optional(2)]
-    values = [None if limit is None else ctx.constant_or_none(limit) for limit in limits]
-    if dt.is_float(ctx.dtype(data)) and all(v is not None for v in values):
-        return relay_op.clip(data, float(values[0].item()), float(values[1].item()))  # type: ignore[union-attr]
+    if dt.is_float(dtype):
+        largest = float(ml_dtypes.finfo(dtype).max)
+        limits = [const(d, dtype) if v is None else v for v, d in zip(limits, (-largest, largest), strict=True)]
+        values = [ctx.constant_or_none(limit) for limit in limits if limit is not None]
+        if all(v is not None for v in values):
+            return relay_op.clip(data, *(float(v.item()) for v in values if v is not None))
     if limits[0] is not None:
         data = relay_op.maximum(data, limits[0])
     if limits[1] is not None:
@@ -295,10 +312,10 @@ def convert_where(ctx: NodeContext) -> RelayExpr:
 
 @converter("Dropout")
 def convert_dropout(ctx: NodeContext) -> Any:
-    """Nothing at inference; the mask, where asked for, is all true."""
+    """Nothing at inference; the mask, where asked for, is all true (before opset 10, of the data's type)."""
     data = ctx.input(0)
     if ctx.has_input(2) and ctx.scalar(2) and ctx.scalar(1, 0.5):
         ctx.unsupported("Dropout in training mode; export the model for inference")
     if ctx.num_outputs == 1:
         return data
-    return [data, relay_op.ones(ctx.shape(data), "bool")]
+    return [data, relay_op.ones(ctx.shape(data), "bool" if ctx.opset >= 10 else ctx.dtype(data))]

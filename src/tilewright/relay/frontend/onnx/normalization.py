@@ -7,9 +7,10 @@ from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.registry import converter
 
 
@@ -18,7 +19,9 @@ def convert_batch_norm(ctx: NodeContext) -> Any:
     """Batch normalization at inference."""
     if ctx.attr("training_mode", 0):
         ctx.unsupported("BatchNormalization in training mode; export the model for inference")
-    data, scale, bias, mean, var = (ctx.input(i) for i in range(5))
+    data, *parameters = ctx.inputs()
+    dtype = ctx.dtype(data)  # the parameters may have others
+    scale, bias, mean, var = (p if ctx.dtype(p) == dtype else relay_op.cast(p, dtype) for p in parameters)
     result = relay_op.nn.batch_norm(data, scale, bias, mean, var, axis=1, epsilon=ctx.attr("epsilon", 1e-5))
     return result[0]
 
@@ -65,7 +68,10 @@ def convert_layer_norm(ctx: NodeContext) -> Any:
     out = relay_op.multiply(relay_op.multiply(centered, inverse), ctx.input(1))
     if ctx.has_input(2):
         out = relay_op.add(out, ctx.input(2))
-    return [out, mean, inverse][: ctx.num_outputs]
+    # Of float64 too, as ONNX types them.
+    return [out, *(relay_op.cast(v, "float32") if dtype == "float64" else v for v in (mean, inverse))][
+        : ctx.num_outputs
+    ]
 
 
 @converter("GroupNormalization")
@@ -97,16 +103,22 @@ def convert_lp_norm(ctx: NodeContext) -> RelayExpr:
 def convert_lrn(ctx: NodeContext) -> RelayExpr:
     """Local response normalization across channels."""
     size = ctx.required("size")
-    if size % 2 == 0:
-        ctx.unsupported(f"LRN of the even size {size}")
-    return relay_op.nn.lrn(
-        ctx.input(0),
-        size=size,
-        axis=1,
-        bias=ctx.attr("bias", 1.0),
-        alpha=ctx.attr("alpha", 0.0001),
-        beta=ctx.attr("beta", 0.75),
-    )
+    bias, alpha, beta = ctx.attr("bias", 1.0), ctx.attr("alpha", 0.0001), ctx.attr("beta", 0.75)
+    data = ctx.input(0)
+    if size < 1:
+        ctx.fail(f"attribute 'size' is {size}; expected a positive number of channels")
+    if size % 2:
+        return relay_op.nn.lrn(data, size=size, axis=1, bias=bias, alpha=alpha, beta=beta)
+    # Relay's lrn is symmetric; of an even size, one more channel counts above than below.
+    shape, dtype = ctx.shape(data), ctx.dtype(data)
+    width = [(0, 0)] * len(shape)
+    width[1] = ((size - 1) // 2, size // 2)
+    squares = relay_op.nn.pad(relay_op.multiply(data, data), width)
+    total: Any = relay_op.zeros(shape, dtype)
+    for i in range(size):
+        total = relay_op.add(total, relay_op.strided_slice(squares, [i], [i + shape[1]], axes=[1]))
+    base = relay_op.add(relay_op.multiply(total, const(alpha / size, dtype)), const(bias, dtype))
+    return relay_op.divide(data, relay_op.power(base, const(beta, dtype)))
 
 
 def _flattened_softmax(ctx: NodeContext, build: Any) -> RelayExpr:
@@ -119,6 +131,8 @@ def _flattened_softmax(ctx: NodeContext, build: Any) -> RelayExpr:
     rows = 1
     for extent in shape[:axis]:
         rows *= extent
+    if 0 in shape:
+        return data
     flat = build(relay_op.reshape(data, newshape=(rows, -1)), axis=-1)
     return relay_op.reshape(flat, newshape=shape)
 
@@ -148,11 +162,24 @@ def convert_log_softmax(ctx: NodeContext) -> RelayExpr:
     return relay_op.nn.log_softmax(data, axis=ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(data)))
 
 
+def _hardmax(data: RelayExpr, axis: int) -> RelayExpr:
+    type_ = typed(data).checked_type
+    assert isinstance(type_, TensorType)
+    shape, dtype = type_.concrete_shape, type_.dtype
+    axis %= len(shape)
+    if 0 in shape:
+        return relay_op.zeros(shape, dtype)
+    index = relay_op.argmax(data, axis=(axis,))
+    return relay_op.one_hot(index, const(1.0, dtype), const(0.0, dtype), shape[axis], axis, dtype)
+
+
+@converter("Hardmax")
+def convert_hardmax_flat(ctx: NodeContext) -> RelayExpr:
+    """Hardmax before opset 13."""
+    return _flattened_softmax(ctx, _hardmax)
+
+
 @converter("Hardmax", since=13)
 def convert_hardmax(ctx: NodeContext) -> RelayExpr:
     """One at the first maximum along the axis, zero elsewhere."""
-    data = ctx.input(0)
-    axis = ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(data))
-    dtype = ctx.dtype(data)
-    index = relay_op.argmax(data, axis=(axis,))
-    return relay_op.one_hot(index, const(1.0, dtype), const(0.0, dtype), ctx.shape(data)[axis], axis, dtype)
+    return _hardmax(ctx.input(0), ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(ctx.input(0))))

@@ -67,7 +67,6 @@ for _name, _build in (
     ("ReduceSum", relay_op.sum),
     ("ReduceMean", relay_op.mean),
     ("ReduceProd", relay_op.prod),
-    ("ReduceLogSumExp", relay_op.logsumexp),
 ):
     _register(_name, _build)
 
@@ -81,7 +80,7 @@ def convert_l1(ctx: NodeContext) -> RelayExpr:
 @converter("ReduceL2", in_float32=True)
 def convert_l2(ctx: NodeContext) -> RelayExpr:
     """Square root of the sum of squares."""
-    return relay_op.sqrt(convert_sum_square(ctx))  # type: ignore[arg-type]
+    return ctx.through_float(ctx.input(0), lambda x: relay_op.sqrt(_reduce(ctx, relay_op.sum, relay_op.multiply(x, x))))
 
 
 @converter("ReduceSumSquare", in_float32=True)
@@ -93,13 +92,25 @@ def convert_sum_square(ctx: NodeContext) -> RelayExpr:
 @converter("ReduceLogSum", in_float32=True)
 def convert_log_sum(ctx: NodeContext) -> RelayExpr:
     """Logarithm of the sum."""
-    return relay_op.log(_reduce(ctx, relay_op.sum))
+    return ctx.through_float(ctx.input(0), lambda x: relay_op.log(_reduce(ctx, relay_op.sum, x)))
+
+
+@converter("ReduceLogSumExp", in_float32=True)
+def convert_log_sum_exp(ctx: NodeContext) -> RelayExpr:
+    """Logarithm of the sum of exponentials."""
+    out = ctx.through_float(ctx.input(0), lambda x: _reduce(ctx, relay_op.logsumexp, x))
+    dtype = ctx.dtype(out)
+    if 0 in ctx.shape(ctx.input(0)) and dt.is_float(dtype):  # the logarithm of nothing
+        return relay_op.full(const(-math.inf, dtype), ctx.shape(out), dtype)
+    return out
 
 
 def _arg(ctx: NodeContext, build: Any) -> RelayExpr:
     data = ctx.input(0)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
     keepdims = bool(ctx.attr("keepdims", 1))
+    if ctx.shape(data) and ctx.shape(data)[axis] == 0:
+        ctx.fail(f"axis {axis} of {ctx.shape(data)} has no elements, of which none is the extreme one")
     if ctx.attr("select_last_index", 0):
         extent = ctx.shape(data)[axis]
         found = build(relay_op.reverse(data, axis=axis), axis=(axis,), keepdims=keepdims)

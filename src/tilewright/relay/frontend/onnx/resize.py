@@ -18,6 +18,8 @@ from tilewright.relay.frontend.onnx.resampling import COORDINATES, ROUNDING, Axi
 
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 _RELAY_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
+# Relay interpolates in float32.
+_INTERPOLATED = ("float16", "bfloat16", "float32")
 _POLICIES = ("stretch", "not_larger", "not_smaller")
 
 
@@ -143,7 +145,7 @@ def _suits_relay(ctx: NodeContext, shape: Sequence[int], axes: dict[int, Axis], 
     """Whether Relay's resize does the same: spatial axes, whose scale is the ratio of the sizes."""
     if len(shape) not in (3, 4, 5) or settings.antialias or settings.exclude_outside:
         return False
-    if settings.coordinates not in _RELAY_COORDINATES or not dt.is_float(ctx.dtype(ctx.input(0))):
+    if settings.coordinates not in _RELAY_COORDINATES or ctx.dtype(ctx.input(0)) not in _INTERPOLATED:
         return False
     if settings.mode == "cubic" and len(shape) != 4:
         return False
@@ -180,7 +182,9 @@ def _resize_axis(ctx: NodeContext, data: RelayExpr, index: int, axis: Axis, sett
         if not dt.is_float(dtype):
             rows = relay_op.cast(rows, "float32")
         kind = dtype if dt.is_float(dtype) else "float32"
-        product = relay_op.nn.dense(rows, const(matrix.astype("float32"), kind), units=axis.size)
+        product = relay_op.nn.dense(
+            rows, const(matrix.astype("float64" if kind == "float64" else "float32"), kind), units=axis.size
+        )
         shaped = relay_op.reshape(product, newshape=(*(shape[i] for i in order[:-1]), axis.size))
         out = relay_op.transpose(shaped, axes=[order.index(i) for i in range(len(shape))])
         if kind != dtype:
@@ -204,6 +208,8 @@ def convert_space_to_depth(ctx: NodeContext) -> RelayExpr:
     if ctx.attr("mode", "DCR") == "DCR":
         return relay_op.nn.space_to_depth(data, block)
     batch, channels, height, width = ctx.shape(data)
+    if 0 in (batch, channels, height, width):  # which reshape would read as "keep"
+        return relay_op.zeros((batch, channels * block * block, height // block, width // block), ctx.dtype(data))
     blocks = relay_op.reshape(data, (batch, channels, height // block, block, width // block, block))
     moved = relay_op.transpose(blocks, axes=(0, 1, 3, 5, 2, 4))
     return relay_op.reshape(moved, (batch, channels * block * block, height // block, width // block))

@@ -213,7 +213,7 @@ def convert_gather_nd(ctx: NodeContext) -> RelayExpr:
 
 @converter("ScatterElements", "Scatter")
 def convert_scatter_elements(ctx: NodeContext) -> RelayExpr:
-    """Replace (or add to) entries along an axis."""
+    """Replace entries along an axis, or combine them with what is there."""
     data, indices, updates = ctx.input(0), ctx.input(1), ctx.input(2)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
     indices = _wrapped(ctx, indices, ctx.shape(data)[axis])
@@ -222,20 +222,37 @@ def convert_scatter_elements(ctx: NodeContext) -> RelayExpr:
         return relay_op.scatter(data, indices, updates, axis)
     if reduction == "add":
         return relay_op.scatter_add(data, indices, updates, axis)
-    ctx.unsupported(f"ScatterElements with reduction {reduction!r}; none and add are supported")
+    return relay_op.scatter_nd(data, _places(ctx, indices, axis), updates, _scatter_mode(ctx))
+
+
+def _places(ctx: NodeContext, indices: RelayExpr, axis: int) -> RelayExpr:
+    """Coordinates of the elements that ``indices`` along ``axis`` mean: a row for each axis."""
+    shape, dtype = ctx.shape(indices), ctx.dtype(indices)
+    rows = [
+        indices if i == axis else const(np.ascontiguousarray(row), dtype)
+        for i, row in enumerate(np.indices(shape, dtype))
+    ]
+    return relay_op.stack(rows, axis=0)
+
+
+_SCATTER_MODES = {"none": "update", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+def _scatter_mode(ctx: NodeContext) -> str:
+    """Relay's name of the attribute ``reduction``."""
+    reduction = ctx.attr("reduction", "none")
+    if reduction not in _SCATTER_MODES:
+        ctx.unsupported(f"reduction {reduction!r}; supported are {', '.join(_SCATTER_MODES)}")
+    return _SCATTER_MODES[reduction]
 
 
 @converter("ScatterND")
 def convert_scatter_nd(ctx: NodeContext) -> RelayExpr:
-    """Replace (or add to) slices at index tuples."""
-    reduction = ctx.attr("reduction", "none")
-    modes = {"none": "update", "add": "add"}
-    if reduction not in modes:
-        ctx.unsupported(f"ScatterND with reduction {reduction!r}; none and add are supported")
+    """Replace slices at index tuples, or combine them with what is there."""
     indices = ctx.input(1)
     rank = ctx.rank(indices)
     moved = relay_op.transpose(indices, axes=(rank - 1, *range(rank - 1)))
-    return relay_op.scatter_nd(ctx.input(0), moved, ctx.input(2), modes[reduction])
+    return relay_op.scatter_nd(ctx.input(0), moved, ctx.input(2), _scatter_mode(ctx))
 
 
 @converter("Expand")
@@ -272,6 +289,8 @@ def _pad(ctx: NodeContext, pads: Sequence[int], value: float, axes: Sequence[int
     for i, axis in enumerate(axes):
         width[axis] = (pads[i], pads[i + len(axes)])
     mode = ctx.attr("mode", "constant")
+    if not rank:
+        return data
     crop = [(max(-a, 0), max(-b, 0)) for a, b in width]
     if any(a or b for a, b in crop):
         shape = ctx.shape(data)
@@ -317,4 +336,5 @@ def convert_trilu(ctx: NodeContext) -> RelayExpr:
 def convert_non_zero(ctx: NodeContext) -> RelayExpr:
     """Indices of the non-zero entries of a constant."""
     value = ctx.constant(0, "the input of NonZero, whose output shape depends on it,")
-    return const(np.array(np.nonzero(value), dtype="int64"), "int64")
+    places = np.argwhere(value).T  # of a scalar (0, 1) or (0, 0), as the specification has it
+    return const(np.ascontiguousarray(places, dtype="int64"), "int64")
