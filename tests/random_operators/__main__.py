@@ -1,0 +1,54 @@
+"""Runs cases from the command line: ``python -m tests.random_operators --seed 1 --cases 1000 [--operator Conv ...]``.
+
+``--case N`` runs one case, shows it, and with ``--shrink`` the smallest that fails alike; ``--save`` writes the model
+and its inputs beside a script that runs them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import sys
+import time
+from pathlib import Path
+
+from tests.random_operators.check import GENERATORS, nth_case, run, smallest
+from tests.random_operators.report import report
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cases", type=int, default=300)
+    parser.add_argument("--start", type=int, default=0)
+    parser.add_argument("--case", type=int)
+    parser.add_argument("--operator", nargs="*", default=[])
+    parser.add_argument("--save", type=Path, help="folder for failures")
+    parser.add_argument("--no-shrink", action="store_true")
+    parser.add_argument("--show", action="store_true", help="the tally of each operator")
+    given = parser.parse_args()
+    operators = given.operator or sorted(GENERATORS)
+    numbers = [given.case] if given.case is not None else range(given.start, given.start + given.cases)
+    tally: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    failures, began = 0, time.monotonic()
+    for number in numbers:
+        case = nth_case(given.seed, number, operators)
+        result = run(case)
+        tally[case.operator][result.kind] += 1
+        if not result.failed:
+            continue
+        failures += 1
+        if tally[case.operator][result.kind] > 1:
+            print(f"== again {case.operator}: {result.kind} (case {number})", flush=True)
+            continue
+        small = case if given.no_shrink else smallest(case, result.kind)
+        print(report(given.seed, number, small, run(small), given.save), flush=True)
+    total = sum(tally.values(), collections.Counter())
+    if given.show:
+        for operator, counts in sorted(tally.items()):
+            print(f"{operator:22}", dict(counts))
+    print(f"seed {given.seed}: {dict(total)} in {time.monotonic() - began:.0f} s")
+    return 1 if failures else 0
+
+
+sys.exit(main())

@@ -1,0 +1,180 @@
+"""Draws cases, compiles and runs them, and compares with both oracles."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+from tests.processors.x86 import TARGETS, runs_here
+from tests.random_operators import oracles
+from tests.random_operators.case import GENERATORS, Case, Graph, Tolerance, versions
+from tests.random_operators.compare import complaint
+from tests.random_operators.draw import Array, Discard, Draw, shrink
+from tests.random_operators.families import ALL
+from tests.random_operators.known import refusal, right_oracle
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.contrib import graph_executor
+from tilewright.ir.errors import UnsupportedError
+from tilewright.relay.frontend.onnx.context import OnnxImportError
+
+assert ALL
+# Two kinds of x86 processors where this machine is one, and C.
+MACHINES = ("llvm", *(t for name, t in TARGETS.items() if name in ("SSE2", "AVX2") and runs_here(t)))
+
+
+# ONNX Runtime approximates functions, and adds up in the data's own type.
+LOOSE = {"ulp": Tolerance("rough", 2e-5), "linear": Tolerance("linear", 256), "close": Tolerance("close", 512)}
+_SINGLE = Tolerance("rough", 2e-5)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a case: ``ok``, ``refused`` for a stated reason, ``no oracle``, or a failure with its details."""
+
+    kind: str
+    details: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether something is wrong."""
+        return self.kind not in ("ok", "refused", "no oracle")
+
+
+def draw_case(draw: Draw, operator: str) -> Case:
+    """A case of an operator. Raises ``Discard`` where the choices make none."""
+    graph = Graph(draw, operator, draw.of(*versions(operator)) if operator in GENERATORS and versions(operator) else 18)
+    target = draw.of(*(t for t in MACHINES for _ in range(4)), "c")
+    opt_levels = draw.of((3,), (0,), (3,))
+    case = graph.case(GENERATORS[operator](graph))
+    case.target, case.opt_levels, case.choices = target, opt_levels, draw.choices
+    return case
+
+
+def nth_case(seed: int, number: int, operators: Sequence[str]) -> Case:
+    """Case ``number`` of a run: operators in turns, choices by the seed and the number."""
+    operator = operators[number % len(operators)]
+    for attempt in range(100):
+        try:
+            return draw_case(Draw((seed, number, attempt)), operator)
+        except Discard:
+            continue
+    raise AssertionError(f"no case of {operator} in 100 attempts")
+
+
+def run(case: Case) -> Result:
+    """Compile the case, run it, and compare."""
+    wanted, broken = [], []
+    for oracle in (oracles.reference, oracles.onnx_runtime):
+        try:
+            wanted.append(oracle(case))
+        except Exception as error:
+            wanted.append(None)
+            broken.append(f"{oracle.__name__}: {type(error).__name__}: {str(error)[:300]}")
+    if wanted == [None, None]:
+        return _without_oracle(case, "\n".join(broken))
+    for level in case.opt_levels:
+        try:
+            found = compiled(case, level)
+        except (UnsupportedError, OnnxImportError) as error:
+            reason = refusal(case, str(error))
+            return Result("refused", reason) if reason else Result("refused without need", str(error))
+        except Exception:
+            return Result("crash", traceback.format_exc())
+        result = _judge(case, found, *wanted)
+        if result.failed:
+            return Result(result.kind, f"opt level {level}: {result.details}")
+    return result
+
+
+def compiled(case: Case, opt_level: int) -> list[Array]:
+    """The outputs of the case by the compiler."""
+    module, params = relay.frontend.from_onnx(case.model)
+    with tvm.transform.PassContext(opt_level=opt_level):
+        factory = relay.build(module, case.target, params=params)
+    executor = graph_executor.GraphModule(factory["default"](tvm.cpu(0)))
+    for name, value in case.inputs.items():
+        executor.set_input(name, value)
+    executor.run()
+    return [executor.get_output(i).numpy() for i in range(executor.get_num_outputs())]
+
+
+def _without_oracle(case: Case, broken: str) -> Result:
+    """Where no oracle has an answer, the compiler must give some answer or say what is wrong."""
+    try:
+        compiled(case, case.opt_levels[0])
+    except (UnsupportedError, OnnxImportError):
+        pass
+    except Exception:
+        return Result("crash", traceback.format_exc())
+    return Result("no oracle", broken)
+
+
+def _judge(case: Case, found: list[Array], by_reference: Any, by_runtime: Any) -> Result:
+    first = _compare(case, found, by_reference, case.tolerance)
+    second = _compare(case, found, by_runtime, LOOSE.get(case.tolerance.kind, case.tolerance))
+    if first is None and second is None:
+        return Result("ok")
+    if by_reference is None or by_runtime is None:
+        bad = [c for c, w in ((first, by_reference), (second, by_runtime)) if c and w is not None]
+        trusted = right_oracle(case)
+        alone = "reference" if by_runtime is None else "onnxruntime"
+        if not bad or (trusted not in (None, alone)):
+            return Result("ok")
+        return Result("wrong", f"{alone} alone: {bad[0]}")
+    trusted = right_oracle(case)
+    if trusted == "neither" and first and second:
+        return Result("ok")
+    if trusted == "reference":
+        return Result("wrong", f"reference (listed as right): {first}") if first else Result("ok")
+    if trusted == "onnxruntime":
+        return Result("wrong", f"ONNX Runtime (listed as right): {second}") if second else Result("ok")
+    if first and second:
+        return Result("wrong", f"reference: {first}; ONNX Runtime: {second}")
+    if first:
+        return Result("disagreement", f"as ONNX Runtime, but reference: {first}")
+    return Result("disagreement", f"as the reference, but ONNX Runtime: {second}")
+
+
+def _compare(case: Case, found: list[Array], wanted: Any, tolerance: Tolerance) -> str | None:
+    if wanted is None:
+        return None
+    scales: list[Any] = [None] * len(found)
+    if tolerance.kind == "linear":
+        try:
+            scales = oracles.magnitude(case)
+        except Exception:
+            scales = []
+        if [np.shape(s) for s in scales] != [w.shape for w in wanted]:  # the reference evaluator lacks this form
+            scales = [None] * len(found)
+            tolerance = Tolerance("close", 8 * tolerance.amount)
+    if len(found) != len(wanted):
+        return f"{len(found)} outputs, expected {len(wanted)}"
+    for i, value in enumerate(case.model.graph.output):
+        dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        if tolerance in (LOOSE["ulp"], LOOSE["close"]) and str(dtype) == "float64":
+            tolerance = _SINGLE  # ONNX Runtime's constants are float32
+        if problem := complaint(found[i], np.asarray(wanted[i]), str(dtype), tolerance, scales[i]):
+            return f"output {i}: {problem}" if i else problem
+    return None
+
+
+def smallest(case: Case, kind: str) -> Case:
+    """The simplest case found that fails in the same way."""
+
+    def fails(choices: list[int]) -> bool:
+        try:
+            return run(draw_case(Draw(replay=choices), case.operator)).kind == kind
+        except (Discard, AssertionError, ValueError):
+            return False
+
+    return draw_case(Draw(replay=shrink(case.choices, fails)), case.operator)
+
+
+__all__ = ["GENERATORS", "Case", "Result", "compiled", "draw_case", "nth_case", "onnx", "run", "smallest"]

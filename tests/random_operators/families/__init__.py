@@ -1,0 +1,18 @@
+"""Generators of cases by family of operators; importing this registers all."""
+
+from tests.random_operators.families import (
+    creation,
+    elementwise,
+    linear,
+    movement,
+    normalization,
+    pooling,
+    quantization,
+    recurrent,
+    reduction,
+    resizing,
+)
+
+ALL = (
+    creation, elementwise, linear, movement, normalization, pooling, quantization, recurrent, reduction, resizing,
+)  # fmt: skip

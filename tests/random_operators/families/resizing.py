@@ -1,0 +1,96 @@
+"""Resize and Upsample."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from tests.random_operators.case import EXACT, Graph, Tolerance, generator
+from tests.random_operators.draw import FLOATS, Discard
+
+_SCALES = (1.0, 2.0, 0.5, 3.0, 1.5, 0.6, 2.5)
+
+
+@generator("Upsample")
+def upsample(g: Graph) -> Tolerance:
+    mode = g.draw.of("nearest", "linear")
+    shape = g.draw.shape(4, 4, extents=(1, 2, 3, 5)) if mode == "linear" else g.draw.shape(1, 5, extents=(1, 2, 3, 5))
+    scales = [g.draw.of(1.0, 2.0, 3.0, 1.5) for _ in shape]
+    if mode == "linear":
+        scales[:2] = [1.0, 1.0]
+    dtype = g.dtype(0, FLOATS if mode == "linear" else None)
+    names, attributes = [g.data(dtype, shape, "mild" if mode == "linear" else "any")], {"mode": mode}
+    if g.has("scales"):
+        g.emit(names, scales=scales, **attributes)
+    else:
+        g.emit([*names, g.fixed(np.array(scales, "float32"))], **attributes)
+    return EXACT if mode == "nearest" else Tolerance("close", 32)
+
+
+@generator("Resize")
+def resize(g: Graph) -> Tolerance:
+    mode = g.draw.of("nearest", "linear", "cubic") if g.opset >= 11 else g.draw.of("nearest", "linear")
+    shape, dims = _resized(g, mode)
+    dtype = g.dtype(0, FLOATS if mode != "nearest" else None)
+    data = g.data(dtype, shape, "mild" if mode != "nearest" else "any")
+    scales = [1.0 if i not in dims else g.draw.of(*_SCALES) for i in range(len(shape))]
+    tolerance = EXACT if mode == "nearest" else Tolerance("close", 64)
+    if g.opset < 11:
+        g.emit([data, g.fixed(np.array(scales, "float32"))], mode=mode)
+        return tolerance
+    attributes = _attributes(g, mode)
+    axes = list(range(len(shape)))
+    if g.has("axes") and g.draw.chance(3):
+        axes = attributes["axes"] = [d - (len(shape) if g.draw.chance(4) else 0) for d in dims]
+    crop = attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+    region = [g.draw.of(0.0, 0.25) for _ in axes] + [g.draw.of(1.0, 0.75, 1.25) for _ in axes]
+    roi = g.fixed(np.array(region, "float32")) if crop else ""
+    if roi and not attributes.get("axes"):
+        region = [v if i % len(shape) in dims else float(i >= len(shape)) for i, v in enumerate(region)]
+        g.constants[roi] = np.array(region, "float32")
+    if g.opset < 13:  # neither region nor scales may be left out
+        roi = roi or g.fixed(np.zeros(0, "float32"))
+    chosen = [scales[a] for a in axes]
+    if g.draw.of(True, False):
+        if any(math.floor(shape[a] * s) < 1 for a, s in zip(axes, chosen, strict=True)):
+            raise Discard
+        g.emit([data, roi, g.fixed(np.array(chosen, "float32"))], mode=mode, **attributes)
+        return tolerance
+    if g.has("keep_aspect_ratio_policy") and g.draw.chance(3):
+        attributes["keep_aspect_ratio_policy"] = g.draw.of("stretch", "not_larger", "not_smaller")
+    sizes = [max(math.floor(shape[a] * s), 1) for a, s in zip(axes, chosen, strict=True)]
+    empty = g.fixed(np.zeros(0, "float32")) if g.opset < 13 else ""
+    g.emit([data, roi, empty, g.ints(*sizes)], mode=mode, **attributes)
+    return tolerance
+
+
+def _resized(g: Graph, mode: str) -> tuple[tuple[int, ...], list[int]]:
+    """A shape and its axes that are resized: spatial ones, or for nearest neighbours any."""
+    extents = (2, 1, 3, 5, 7)
+    if mode == "nearest" and g.draw.chance(3):
+        shape = g.draw.shape(1, 5, extents=extents)
+        return shape, list(range(len(shape)))
+    rank = 4 if mode == "cubic" else g.draw.of(4, 3, 5)
+    shape = g.draw.shape(rank, rank, extents=extents)
+    return shape, list(range(2, rank))
+
+
+def _attributes(g: Graph, mode: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    coordinates = ["half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize"]
+    if g.opset >= 19:
+        coordinates.append("half_pixel_symmetric")
+    if g.draw.of(False, True):
+        found["coordinate_transformation_mode"] = g.draw.of(*coordinates)
+    if mode == "nearest" and g.draw.of(False, True):
+        found["nearest_mode"] = g.draw.of("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+    if mode == "cubic" and g.draw.of(False, True):
+        found["cubic_coeff_a"] = g.draw.of(-0.75, -0.5)
+    if mode != "nearest" and g.draw.chance(4):
+        found["exclude_outside"] = 1
+    if mode != "nearest" and g.has("antialias") and g.draw.chance(3):
+        found["antialias"] = g.draw.of(1, 0)
+    if found.get("coordinate_transformation_mode") == "tf_crop_and_resize" and g.draw.of(False, True):
+        found["extrapolation_value"] = g.draw.of(0.0, 10.0)
+    return found

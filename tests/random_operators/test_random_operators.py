@@ -1,0 +1,112 @@
+"""Random cases of every ONNX operator that has a converter, against ONNX's reference evaluator and ONNX Runtime.
+
+A failure prints the seed, the smallest case that fails alike, and where its model and a script that runs it lie;
+``python -m tests.random_operators --seed S --case N`` draws it again.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.random_operators.case import Case, Graph, formal_dtypes, versions
+from tests.random_operators.check import GENERATORS, draw_case, nth_case, run, smallest
+from tests.random_operators.compare import complaint
+from tests.random_operators.draw import Draw, shrink
+from tests.random_operators.known import DISAGREEMENTS, PENDING
+from tests.random_operators.report import report
+
+from tilewright.relay.frontend.onnx.registry import supported_operators
+
+OPERATORS = [name for name in sorted(GENERATORS) if name not in PENDING]
+CASES, PART = 300, 10
+SOAK, SOAK_PART = 20_000, 500
+SOAK_SEED = int(os.environ.get("TILEWRIGHT_TEST_SEED", "1"))
+
+
+def check(seed: int, numbers: range, folder: Path) -> None:
+    """None of the cases fails."""
+    reports = []
+    for number in numbers:
+        case = nth_case(seed, number, OPERATORS)
+        result = run(case)
+        if result.failed:
+            small = smallest(case, result.kind)
+            reports.append(report(seed, number, small, run(small), folder))
+    assert not reports, "\n\n".join(reports)
+
+
+@pytest.mark.parametrize("start", range(0, CASES, PART))
+def test_random_cases(start: int, tmp_path: Path) -> None:
+    check(0, range(start, start + PART), tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("start", range(0, SOAK, SOAK_PART))
+def test_many_random_cases(start: int, tmp_path: Path) -> None:
+    check(SOAK_SEED, range(start, start + SOAK_PART), tmp_path)
+
+
+def test_every_converter_has_a_generator() -> None:
+    assert sorted(GENERATORS) == supported_operators()
+
+
+def test_every_version_and_data_type_can_be_drawn() -> None:
+    for operator in GENERATORS:
+        assert versions(operator), operator
+        graph = Graph(Draw((1,)), operator, versions(operator)[0])
+        if operator != "Constant":
+            assert formal_dtypes(operator, graph.opset), operator
+
+
+def test_a_case_is_drawn_again_from_its_choices() -> None:
+    for number in range(len(OPERATORS)):
+        case = nth_case(3, number, OPERATORS)
+        again = draw_case(Draw(replay=case.choices), case.operator)
+        assert again.describe() == case.describe()
+
+
+def test_shrinking_finds_the_smallest_choices() -> None:
+    assert shrink([9, 4, 7, 120, 3], lambda c: len(c) > 1 and max(c) >= 17) == [0, 17]
+
+
+def test_a_wrong_answer_is_found_shrunk_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.random_operators import check as checker
+
+    def wrong(case: Case, opt_level: int) -> list:
+        found = honest(case, opt_level)
+        return [value + 1 for value in found] if case.inputs and next(iter(case.inputs.values())).size > 2 else found
+
+    honest = checker.compiled
+    monkeypatch.setattr(checker, "compiled", wrong)
+    case = next(c for c in (nth_case(0, n, ["Add"]) for n in range(100)) if run(c).kind == "wrong")
+    small = smallest(case, "wrong")
+    assert next(iter(small.inputs.values())).size == 3
+    text = report(0, 0, small, run(small), tmp_path)
+    assert "seed 0, case 0" in text and "Add" in text
+    (folder,) = tmp_path.iterdir()
+    assert sorted(p.name for p in folder.iterdir()) == ["inputs.npz", "model.onnx", "run.py"]
+
+
+def test_documents_list_where_the_oracles_disagree() -> None:
+    text = " ".join((Path(__file__).parents[2] / "docs" / "onnx.md").read_text().split())
+    for known in DISAGREEMENTS:
+        assert known.reason in text, known.reason
+
+
+def test_comparison_knows_ulps_infinities_and_no_numbers() -> None:
+    import numpy as np
+    from tests.random_operators.case import EXACT, Tolerance
+
+    one, four = np.array([1.0], "float32"), Tolerance("ulp", 4)
+    assert complaint(one, np.array([1 + 4 * 2.0**-23]), "float32", four) is None
+    assert complaint(one, np.array([1 + 5 * 2.0**-23]), "float32", four)
+    for value in (np.inf, -np.inf, np.nan):
+        special = np.array([value], "float32")
+        assert complaint(special, special.astype("float64"), "float32", EXACT) is None
+        assert complaint(one, special.astype("float64"), "float32", four)
+        assert complaint(special, one.astype("float64"), "float32", four)
+    assert "shape" in str(complaint(one, np.ones((1, 1)), "float32", EXACT))
+    assert "data type" in str(complaint(one, one, "float64", EXACT))
