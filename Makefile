@@ -5,9 +5,9 @@ BIN    := $(VENV)/bin
 NATIVE := CMakeLists.txt $(wildcard native/src/* native/include/* native/include/*/*)
 JOBS   ?= auto
 
-# Programs that tests of other processors and of instruction counts run, and the Debian packages that have them.
-TOOLS    := qemu-aarch64 aarch64-linux-gnu-gcc valgrind
-PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross valgrind
+# Programs that tests of other processors, of instruction counts and of C projects run, and the Debian packages that have them.
+TOOLS    := qemu-aarch64 aarch64-linux-gnu-gcc valgrind cmake pkg-config
+PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross valgrind cmake pkg-config
 
 .PHONY: demo test lint format bench soak system-packages clean help
 

@@ -5,6 +5,7 @@
 libraries, ``params.py`` parameter files, ``executor/`` executors, ``_ffi.py`` the library itself.
 """
 
+from ._ffi import native_dir
 from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, metal, opencl, rocm, vulkan
 from .dtype import DataType, DataTypeCode
 from .error import ExportError, TVMError
@@ -69,6 +70,7 @@ __all__ = [
     "load_module",
     "load_param_dict",
     "metal",
+    "native_dir",
     "num_threads",
     "numpy_dtype",
     "numpyasarray",

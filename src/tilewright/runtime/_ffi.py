@@ -37,6 +37,11 @@ def find_library() -> Path:
     )
 
 
+def native_dir() -> Path:
+    """Return the folder of the installed native runtime, which is a prefix for CMake and pkg-config."""
+    return find_library().parent
+
+
 def include_dir() -> Path:
     """Return the folder of the public C headers (for ``-I``)."""
     installed = find_library().parent / "include"
