@@ -107,6 +107,14 @@ def compile(
 
 
 @app.command()
+def info(library: Library, as_json: Json = False) -> None:
+    """Tell what a compiled library is: inputs, outputs, what it needs, what made it."""
+    from tilewright.driver.info import show_info
+
+    show_info(library, as_json)
+
+
+@app.command()
 def run(
     library: Library,
     inputs: Inputs = None,

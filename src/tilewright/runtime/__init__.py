@@ -10,6 +10,7 @@ from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, metal, opencl, 
 from .dtype import DataType, DataTypeCode
 from .error import ExportError, TVMError
 from .executor import GraphExecutorFactoryModule, GraphModule
+from .library_info import LibraryInfo, library_info
 from .module import (
     BenchmarkResult,
     CompiledCode,
@@ -45,6 +46,7 @@ __all__ = [
     "ExportError",
     "GraphExecutorFactoryModule",
     "GraphModule",
+    "LibraryInfo",
     "Module",
     "ModuleStream",
     "NDArray",
@@ -66,6 +68,7 @@ __all__ = [
     "get_global_func",
     "gpu",
     "host_cpu_features",
+    "library_info",
     "list_global_func_names",
     "load_module",
     "load_param_dict",

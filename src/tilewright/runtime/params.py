@@ -7,6 +7,7 @@ shape (i64 each), data size (i64), data.   All little-endian.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -52,8 +53,14 @@ def _array_parts(value: NDArray | np.ndarray[Any, Any]) -> list[bytes]:
     return [header, struct.pack(f"<{len(shape)}qq", *shape, data.nbytes), data.tobytes()]
 
 
-class _Reader:
-    def __init__(self, data: bytes | bytearray) -> None:
+class Reader:
+    """Reads what TVM writes: integers, strings, arrays.
+
+    Args:
+        data: the bytes, or a file's memory map.
+    """
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self.view = memoryview(data)
         self.at = 0
 
@@ -69,20 +76,30 @@ class _Reader:
         """Return the next integer."""
         return int.from_bytes(self.take(8), "little")
 
-    def array(self) -> NDArray:
-        """Return the next array."""
+    def text(self) -> str:
+        """Return the next string."""
+        return bytes(self.take(self.u64())).decode()
+
+    def texts(self) -> list[str]:
+        """Return the next vector of strings."""
+        return [self.text() for _ in range(self.u64())]
+
+    def array_header(self) -> tuple[tuple[int, ...], DataType, int]:
+        """Return shape, dtype and size in bytes of the next array, whose elements follow."""
         magic, _, _, _, ndim, code, bits, lanes = _HEADER.unpack(self.take(_HEADER.size))
         if magic != _ARRAY_MAGIC or not 0 <= ndim <= 1024:
             raise ValueError("the parameter file is damaged: an array does not begin as it should")
         *shape, nbytes = struct.unpack(f"<{ndim}qq", self.take(8 * (ndim + 1)))
         dtype = make_dtype(code, bits, lanes)
-        count = lanes
-        for extent in shape:
-            count *= extent
-        scalar = dtype.with_lanes(1).to_numpy()
-        if min(shape, default=0) < 0 or count * scalar.itemsize != nbytes:
+        if min(shape, default=0) < 0 or math.prod(shape) * lanes * dtype.with_lanes(1).to_numpy().itemsize != nbytes:
             raise ValueError("the parameter file is damaged: an array's size and shape disagree")
-        full = tuple(shape) if lanes == 1 else (*shape, lanes)
+        return tuple(shape), dtype, nbytes
+
+    def array(self) -> NDArray:
+        """Return the next array."""
+        shape, dtype, nbytes = self.array_header()
+        scalar = dtype.with_lanes(1).to_numpy()
+        full = shape if dtype.lanes == 1 else (*shape, dtype.lanes)
         return empty(shape, str(dtype)).copyfrom(np.frombuffer(self.take(nbytes), scalar).reshape(full))
 
 
@@ -92,11 +109,11 @@ def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, NDArray]:
     Raises:
         ValueError: the bytes are not a parameter file, or are cut short.
     """
-    reader = _Reader(param_bytes)
+    reader = Reader(param_bytes)
     if len(param_bytes) < 16 or reader.u64() != _PARAMS_MAGIC:
         raise ValueError("not a parameter file: it does not start as save_param_dict writes it")
     reader.u64()
-    names = [bytes(reader.take(reader.u64())).decode() for _ in range(reader.u64())]
+    names = reader.texts()
     if reader.u64() != len(names):
         raise ValueError("the parameter file is damaged: names and arrays differ in number")
     return {name: reader.array() for name in names}
@@ -113,7 +130,7 @@ def array_from_bytes(data: bytes) -> NDArray:
     Raises:
         ValueError: the bytes are damaged, or more follow.
     """
-    reader = _Reader(data)
+    reader = Reader(data)
     out = reader.array()
     if reader.at != len(data):
         raise ValueError(f"damaged array: {len(data) - reader.at} bytes follow it")

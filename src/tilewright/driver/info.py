@@ -1,0 +1,38 @@
+"""``tilewright info``: what a compiled library is, without running it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from tilewright.driver.options import check_is_file, format_bytes
+from tilewright.driver.report import print_json, print_rows
+from tilewright.runtime.library_info import LibraryInfo, TensorInfo, library_info
+
+
+def show_info(library: Path, as_json: bool) -> None:
+    """Print what the library tells of itself."""
+    check_is_file(library)
+    info = library_info(library)
+    if as_json:
+        print_json({"library": str(library)} | asdict(info))
+    else:
+        print_rows([("library", f"{library}  ({format_bytes(info.file_bytes)})"), *_rows(info)])
+
+
+def _rows(info: LibraryInfo) -> list[tuple[str, str]]:
+    rows = [("made by", info.made_by or "not told"), ("target", info.target or "not told"), ("machine", info.machine)]
+    rows.append(("CPU features needed", ", ".join(info.cpu_features) or "none beyond the baseline"))
+    rows += [("input", _tensor(name, tensor)) for name, tensor in info.inputs.items()]
+    rows += [("output", _tensor(name, tensor)) for name, tensor in info.outputs.items()]
+    rows += [
+        ("kernel calls", str(info.kernel_calls)),
+        ("code", format_bytes(info.code_bytes)),
+        ("weights", f"{format_bytes(info.parameter_bytes)} in {len(info.parameters)} tensors"),
+        ("activation memory", format_bytes(info.activation_bytes)),
+    ]
+    return rows
+
+
+def _tensor(name: str, tensor: TensorInfo) -> str:
+    return f"{name}: {tensor.dtype} {tensor.shape}"

@@ -1,0 +1,228 @@
+"""What an exported library tells of itself, read from the file: nothing of it is loaded or run.
+
+So this works for libraries of other machines too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .dtype import DataType
+from .error import TVMError
+from .params import Reader
+
+_MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv"}
+_DYNAMIC, _LOADED, _SYMBOLS, _CODE_FLAG = 3, 1, 11, 4
+_FACTORIES = frozenset({"GraphExecutorFactory", "GraphRuntimeFactory"})
+_PADDING = "__padding"  # see native/src/params.c
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """Shape and data type of an input, output or parameter."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        return math.prod(self.shape) * DataType(self.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class LibraryInfo:
+    """A library's contents; sizes are in bytes.
+
+    ``activation_bytes`` is what an executor takes beside inputs and parameters. ``made_by`` and ``target`` are "" where
+    the library does not tell.
+    """
+
+    name: str
+    made_by: str
+    target: str
+    machine: str
+    cpu_features: tuple[str, ...]
+    inputs: dict[str, TensorInfo]
+    outputs: dict[str, TensorInfo]
+    parameters: dict[str, TensorInfo]
+    kernel_calls: int
+    file_bytes: int
+    code_bytes: int
+    parameter_bytes: int
+    activation_bytes: int
+
+
+def library_info(path: str | Path) -> LibraryInfo:
+    """Read what an exported shared library holds.
+
+    Raises:
+        TVMError: the file is no shared library, is damaged, or holds no network.
+    """
+    file = Path(path)
+    try:
+        with file.open("rb") as stream:
+            view = memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+        return _describe(_Elf(view), len(view))
+    except OSError as error:
+        raise TVMError(f"{file}: {error.strerror}") from None
+    except (ValueError, struct.error, LookupError, TypeError) as error:
+        raise TVMError(f"{file}: not a library that Tilewright wrote, or damaged ({error})") from None
+
+
+def _describe(elf: _Elf, file_bytes: int) -> LibraryInfo:
+    graph, parameters, name = _read_factory(Reader(elf.symbol("__tvm_dev_mblob")))
+    metadata = graph.get("metadata") or {}
+    tensors = _Tensors(graph)
+    heads = [tensors.entry(node, index) for node, index, *_ in graph["heads"]]
+    inputs = metadata.get("inputs", [n for n in tensors.arguments if n not in parameters])
+    outputs = metadata.get("outputs", [f"output_{i}" for i in range(len(heads))])
+    features = elf.text("__tilewright_cpu_features")
+    return LibraryInfo(
+        name=name,
+        made_by=metadata.get("made_by", ""),
+        target=metadata.get("target", ""),
+        machine=elf.machine,
+        cpu_features=tuple(filter(None, features.split(","))),
+        inputs={n: tensors.info(tensors.arguments[n]) for n in inputs},
+        outputs={n: tensors.info(entry) for n, entry in zip(outputs, heads, strict=True)},
+        parameters=parameters,
+        kernel_calls=sum(_is_kernel(node) for node in graph["nodes"]),
+        file_bytes=file_bytes,
+        code_bytes=elf.code_bytes(),
+        parameter_bytes=sum(p.nbytes for p in parameters.values()),
+        activation_bytes=tensors.activation_bytes(),
+    )
+
+
+def _is_kernel(node: dict[str, Any]) -> bool:
+    attrs = node.get("attrs", {})
+    return node["op"] != "null" and attrs["func_name"] not in ("__nop", "__view") and attrs.get("run_once") != "1"
+
+
+class _Tensors:
+    """The tensors ("entries") of a graph JSON."""
+
+    def __init__(self, graph: dict[str, Any]) -> None:
+        attrs = graph["attrs"]
+        self.rows = graph["node_row_ptr"]
+        self.shapes, self.dtypes, self.storage = (attrs[key][1] for key in ("shape", "dltype", "storage_id"))
+        self.offsets = attrs["storage_offset"][1] if "storage_offset" in attrs else [0] * len(self.shapes)
+        nodes = graph["nodes"]
+        self.arguments = {nodes[i]["name"]: self.rows[i] for i in graph["arg_nodes"]}
+
+    def entry(self, node: int, index: int) -> int:
+        """The entry of a node's output."""
+        return int(self.rows[node]) + index
+
+    def info(self, entry: int) -> TensorInfo:
+        """Shape and dtype of an entry."""
+        return TensorInfo(tuple(self.shapes[entry]), self.dtypes[entry])
+
+    def activation_bytes(self) -> int:
+        """Size of the storage that is no argument's."""
+        ends: dict[int, int] = {}
+        for entry, (storage, offset) in enumerate(zip(self.storage, self.offsets, strict=True)):
+            ends[storage] = max(ends.get(storage, 0), offset + self.info(entry).nbytes)
+        arguments = {self.storage[entry] for entry in self.arguments.values()}
+        return sum(size for storage, size in ends.items() if storage not in arguments)
+
+
+def _read_factory(reader: Reader) -> tuple[dict[str, Any], dict[str, TensorInfo], str]:
+    """Graph, parameters and name of the network in a module table; see native/src/blob.c."""
+    reader.u64()
+    for _ in range(reader.u64()):
+        key = reader.text()
+        if key in _FACTORIES:
+            graph = json.loads(reader.text())
+            reader.u64()
+            arrays = [(name, _skip_array(reader)) for name in reader.texts()]
+            return graph, {name: info for name, info in arrays if name != _PADDING}, reader.text()
+        if key != "_lib":
+            break
+    raise ValueError("it holds no network")
+
+
+def _skip_array(reader: Reader) -> TensorInfo:
+    shape, dtype, nbytes = reader.array_header()
+    reader.take(nbytes)
+    return TensorInfo(shape, str(dtype))
+
+
+class _Section(NamedTuple):
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+
+
+class _Elf:
+    """A shared library in ELF's little-endian form of 64 or 32 bits."""
+
+    def __init__(self, view: memoryview) -> None:
+        self.view = view
+        if bytes(view[:4]) != b"\x7fELF":
+            raise ValueError("it does not begin as an ELF file does")
+        self.wide = view[4] == 2
+        kind, machine = struct.unpack_from("<HH", view, 16)
+        if view[5] != 1 or kind != _DYNAMIC:
+            raise ValueError("it is no shared library of a little-endian machine")
+        self.machine = _MACHINES.get(machine, f"machine {machine}")
+        header = struct.unpack_from("<QQQIHHHHHH" if self.wide else "<IIIIHHHHHH", view, 24)
+        _, self.segments, sections, _, _, self.segment_size, self.num_segments, size, count, _ = header
+        self.sections = [self._section(sections + i * size) for i in range(count)]
+
+    def _section(self, at: int) -> _Section:
+        fields = struct.unpack_from("<IIQQQQI" if self.wide else "<IIIIIII", self.view, at)
+        return _Section(*fields[1:])
+
+    def code_bytes(self) -> int:
+        """Size of the sections that are executed."""
+        return sum(s.size for s in self.sections if s.flags & _CODE_FLAG)
+
+    def _offset(self, address: int) -> tuple[int, int]:
+        """Where an address is in the file, and the end of what is mapped with it."""
+        for i in range(self.num_segments):
+            at = self.segments + i * self.segment_size
+            if self.wide:
+                kind, _, offset, start, _, size = struct.unpack_from("<IIQQQQ", self.view, at)
+            else:
+                kind, offset, start, _, size = struct.unpack_from("<IIIII", self.view, at)
+            if kind == _LOADED and start <= address < start + size:
+                return offset + address - start, offset + size
+        raise ValueError("a symbol lies outside of the file")
+
+    def _address(self, wanted: str) -> int | None:
+        symbol, size = ("<IBBHQQ", 24) if self.wide else ("<IIIBBH", 16)
+        name = wanted.encode() + b"\0"
+        for table in (s for s in self.sections if s.kind == _SYMBOLS):
+            names = self.sections[table.link].offset
+            for at in range(table.offset, table.offset + table.size, size):
+                fields = struct.unpack_from(symbol, self.view, at)
+                start = names + fields[0]
+                if bytes(self.view[start : start + len(name)]) == name:
+                    return int(fields[4] if self.wide else fields[1])
+        return None
+
+    def symbol(self, name: str) -> memoryview:
+        """The file from a symbol's place on, to the end of what is mapped with it."""
+        address = self._address(name)
+        if address is None:
+            raise ValueError(f"it has no symbol {name}")
+        start, end = self._offset(address)
+        return self.view[start:end]
+
+    def text(self, name: str) -> str:
+        """The NUL-terminated text at a symbol; "" where there is no such symbol."""
+        if self._address(name) is None:
+            return ""
+        view = self.symbol(name)
+        return bytes(view[: 1 << 16]).partition(b"\0")[0].decode()
