@@ -15,6 +15,7 @@ from typing import Any
 
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.op.attributes import call
 from tilewright.relay.op.relations import known, normalize_axes
 from tilewright.tir.layout import Layout, convertible, layout
 
@@ -89,20 +90,37 @@ def _fit(chosen: Layout, old_layout: Layout, type_: Type) -> Layout:
 
 
 def with_layout_attr(field: str = "layout", fixed_axes: str = "HW") -> LayoutRule:
-    """The rule of operators with a layout attribute that take any layout which does not split ``fixed_axes``."""
+    """The rule of operators with a layout attribute that take any layout which does not split ``fixed_axes``.
+
+    One whose layout was chosen, by ConvertLayout or with ``out_layout``, keeps it.
+    """
 
     def rule(
         attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
     ) -> InferCorrectLayoutOutput:
         current = layout(attrs[field])
         rest = [UNDEFINED] * (len(old_in_layouts) - 1)
-        if new_in_layouts and new_in_layouts[0] is not current:
+        chosen = current is not old_in_layouts[0] or bool(getattr(attrs, "out_layout", ""))
+        if new_in_layouts and new_in_layouts[0] is not current and not chosen:
             new = new_in_layouts[0]
             if convertible(current, new) and all(new.factor_of(a) < 0 for a in fixed_axes):
                 current, attrs = new, attrs.replace(**{field: new.name})
         return InferCorrectLayoutOutput([current, *rest], [current], attrs)
 
     return rule
+
+
+def convert_layout_attr(name: str) -> Callable[..., Any]:
+    """The ConvertLayout hook of the operator ``name``, whose attribute ``layout`` says how its data lie."""
+
+    def convert(attrs: Any, inputs: Sequence[Any], tinfos: Sequence[Any], desired_layouts: Sequence[str]) -> Any:
+        wanted = desired_layouts[0]
+        if wanted == "default":
+            return None
+        also_out = {"out_layout": wanted} if hasattr(attrs, "out_layout") else {}
+        return call(name, inputs, attrs.replace(layout=wanted, **also_out))
+
+    return convert
 
 
 def axis_attr(default_output: Callable[[int], int] = lambda rank: 1) -> LayoutRule:
@@ -135,8 +153,9 @@ def reduction(
         return InferCorrectLayoutOutput([UNDEFINED, *extra], [UNDEFINED], attrs)
     reduced = {old[a] for a in normalize_axes(attrs.axis, len(data.shape), attrs.exclude)}
     chosen = old
-    if new_in_layouts and new_in_layouts[0] and convertible(old, new_in_layouts[0]):
-        chosen = new_in_layouts[0]
+    new = new_in_layouts[0] if new_in_layouts else old
+    if new and new is not old and convertible(old, new):
+        chosen = new
         positions = [i for i, (letter, _) in enumerate(chosen.axes) if letter.upper() in reduced]
         attrs = attrs.replace(axis=tuple(positions), exclude=False)
     parts = []
@@ -145,6 +164,69 @@ def reduction(
         if not gone or attrs.keepdims:
             parts.append(f"{1 if gone else factor}{letter}" if factor else letter)
     return InferCorrectLayoutOutput([chosen, *extra], [layout("".join(parts))], attrs)
+
+
+def arg_reduction(
+    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+) -> InferCorrectLayoutOutput:
+    """As ``reduction``, where the reduced axes stay whole and in order: the result is a position in them."""
+    old, data = old_in_layouts[0], old_in_types[0]
+    if new_in_layouts and old and isinstance(data, TensorType):
+        reduced = [old[a] for a in normalize_axes(attrs.axis, len(data.shape), attrs.exclude)]
+        new = new_in_layouts[0]
+        moved = [letter for letter, _ in new.axes if letter in reduced]
+        if not new.is_primal or moved != sorted(reduced, key=old.index_of):
+            new_in_layouts = [old]
+    return reduction(attrs, new_in_layouts, old_in_layouts, old_in_types)
+
+
+def permutation(
+    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+) -> InferCorrectLayoutOutput:
+    """Transpose from where the axes are now to the same result, if none is split."""
+    old = old_in_layouts[0]
+    if not old or not old.is_primal:
+        return InferCorrectLayoutOutput([old], [UNDEFINED], attrs)
+    axes = list(range(old.ndim))[::-1] if attrs.axes is None else [int(a) % old.ndim for a in attrs.axes]
+    result = [old[a] for a in axes]
+    new = new_in_layouts[0] if new_in_layouts else old
+    if not new or new is old or not new.is_primal or not convertible(old, new):
+        return InferCorrectLayoutOutput([old], [layout("".join(result))], attrs)
+    moved = attrs.replace(axes=tuple(new.index_of(letter) for letter in result))
+    return InferCorrectLayoutOutput([new], [layout("".join(result))], moved)
+
+
+def cut_like(
+    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+) -> InferCorrectLayoutOutput:
+    """Cut the same axes wherever they are now, where both tensors have one layout that splits none."""
+    old = old_in_layouts[0]
+    layouts = new_in_layouts or old_in_layouts
+    if not old or not old.is_primal or any(item is not old for item in old_in_layouts):
+        return InferCorrectLayoutOutput(list(old_in_layouts), [old], attrs)
+    new = layouts[0]
+    if any(item is not new for item in layouts) or not new.is_primal or not convertible(old, new) or not attrs.axes:
+        return InferCorrectLayoutOutput([old] * 2, [old], attrs)
+    moved = attrs.replace(axes=tuple(new.index_of(old[int(a) % old.ndim]) for a in attrs.axes))
+    return InferCorrectLayoutOutput([new] * 2, [new], moved)
+
+
+def squeezing(
+    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+) -> InferCorrectLayoutOutput:
+    """Drop the same axes wherever they are now, of a layout that splits none."""
+    old, data = old_in_layouts[0], old_in_types[0]
+    if not old or not isinstance(data, TensorType) or not old.is_primal:
+        return InferCorrectLayoutOutput([old], [UNDEFINED], attrs)
+    ones = [i for i, d in enumerate(data.shape) if known(d) == 1]
+    gone = {old[a] for a in (ones if attrs.axis is None else normalize_axes(attrs.axis, len(data.shape)))}
+    chosen = old
+    new = new_in_layouts[0] if new_in_layouts else old
+    if new and new is not old and new.is_primal and convertible(old, new):
+        chosen = new
+        attrs = attrs.replace(axis=tuple(i for i, (letter, _) in enumerate(new.axes) if letter in gone))
+    rest = "".join(letter for letter, _ in chosen.axes if letter not in gone)
+    return InferCorrectLayoutOutput([chosen], [layout(rest)], attrs)
 
 
 def concatenation(

@@ -21,7 +21,7 @@ from tilewright.relay.transform.bubble_up_slice import BubbleUpSlice
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
 from tilewright.relay.transform.combine_parallel import CombineParallelConv2D, CombineParallelDense
 from tilewright.relay.transform.compute_in_float32 import ComputeInFloat32
-from tilewright.relay.transform.convert_layout import ConvertLayout
+from tilewright.relay.transform.convert_layout import ConvertLayout, LayoutConfig
 from tilewright.relay.transform.dead_code_elimination import DeadCodeElimination
 from tilewright.relay.transform.defuse_ops import DefuseOps
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
@@ -72,8 +72,8 @@ __all__ = [
     "CombineParallelConv2D", "CombineParallelDense", "ComputeInFloat32", "ConvertLayout", "DeadCodeElimination",
     "DefuseOps", "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldEmpty", "FoldExplicitPadding",
     "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions",
-    "IsolateViews", "LabelOps", "Legalize", "LiftConv1D", "LiftConv3D", "MergeRows", "MergeTransposes", "PadChannels",
-    "Pass", "PassContext", "PassInfo", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
+    "IsolateViews", "LabelOps", "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeRows", "MergeTransposes",
+    "PadChannels", "Pass", "PassContext", "PassInfo", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
     "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape",
     "ToANormalForm", "ToGraphNormalForm", "build_config", "function_pass", "module_pass",
 ]  # fmt: skip

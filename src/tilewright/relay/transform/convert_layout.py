@@ -15,7 +15,7 @@ after::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -28,6 +28,38 @@ from tilewright.relay.transform.hook_passes import CanonicalizeOps
 from tilewright.relay.transform.layout_rewriter import LayoutRewriter, RewriteHook
 
 
+class LayoutConfig:
+    """While it is in force, ConvertLayout leaves the ``nn.conv2d`` that ``skip_layers`` numbers, from 0, as they are.
+
+    ::
+
+        with LayoutConfig(skip_layers=[0]):
+            mod = ConvertLayout({"nn.conv2d": ["NHWC", "default"]})(mod)
+
+    Convolutions are counted from the inputs on, in the order of the text, through all functions of the block.
+    """
+
+    current: ClassVar[LayoutConfig | None] = None
+
+    def __init__(self, skip_layers: Sequence[int] | None = None) -> None:
+        self.skip_layers = frozenset(skip_layers or ())
+        self._seen = 0
+        self._outer: LayoutConfig | None = None
+
+    def skips_next(self) -> bool:
+        """Count one convolution more, and say whether it is to stay."""
+        self._seen += 1
+        return self._seen - 1 in self.skip_layers
+
+    def __enter__(self) -> Self:
+        self._outer, LayoutConfig.current = LayoutConfig.current, self
+        self._seen = 0
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        LayoutConfig.current = self._outer
+
+
 def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
     """Convert the operators named to the layouts given for their data, kernel, ... ("default" leaves it open)."""
 
@@ -38,6 +70,8 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
         wanted = list(desired_layouts[op.name])
 
         def hook(attrs: Any, args: list[RelayExpr], types: list[Type], call: Call) -> RelayExpr | None:
+            if op.name == "nn.conv2d" and LayoutConfig.current is not None and LayoutConfig.current.skips_next():
+                return None
             result: RelayExpr | None = convert(attrs, args, types, wanted)
             return result
 

@@ -176,6 +176,7 @@ def _declare(rank: int, attrs_class: Any) -> None:
         compute=compute,
         evaluate=evaluate,
         infer_correct_layout=layout_rules.with_layout_attr("layout", _SPATIAL[rank]),
+        convert_op_layout=layout_rules.convert_layout_attr(f"image.resize{rank}d"),
     )
 
 

@@ -195,11 +195,13 @@ def evaluate_conv(attrs: Any, inputs: Sequence[Array], rank: int) -> list[Array]
 
 
 def kernel_layout_for(data_layout: str, depthwise: bool = False) -> str:
-    """The kernel layout that goes with a data layout: OIHW with NCHW, HWIO (HWOI when depthwise) with NHWC."""
+    """The kernel layout that goes with a data layout: OIHW with NCHW, HWIO (HWOI when depthwise) with NHWC, HWOI with
+    HWNC.
+    """
     if data_layout.startswith("NC"):
         return f"OI{data_layout[2:].rstrip('0123456789c')}"
     spatial = data_layout.strip("NC")
-    return f"{spatial}OI" if depthwise else f"{spatial}IO"
+    return f"{spatial}OI" if depthwise or data_layout.endswith("NC") else f"{spatial}IO"
 
 
 def conv_layouts(

@@ -185,6 +185,7 @@ def _declare_pool(kind: str, rank: int) -> None:
         schedule=strategies.schedule_pool,
         evaluate=lambda attrs, inputs: _evaluate_pool(attrs, inputs, rank, kind == "avg"),
         infer_correct_layout=layout_rules.with_layout_attr("layout", SPATIAL[rank]),
+        convert_op_layout=layout_rules.convert_layout_attr(name),
     )
 
 
@@ -245,6 +246,7 @@ def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: Any, topi_na
         schedule=strategies.schedule_adaptive_pool,
         evaluate=lambda attrs, inputs: _evaluate_adaptive(attrs, inputs, rank, kind == "avg"),
         infer_correct_layout=layout_rules.with_layout_attr("layout", SPATIAL[rank]),
+        convert_op_layout=layout_rules.convert_layout_attr(name),
     )
 
 

@@ -14,7 +14,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import relations
+from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
@@ -37,6 +37,7 @@ class Transpose(OpDef):
     pattern = OpPattern.INJECTIVE
 
     schedule = schedule_transpose
+    infer_correct_layout = staticmethod(layout_rules.permutation)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -120,6 +121,8 @@ class Squeeze(OpDef):
     attrs_type = SqueezeAttrs
     pattern = OpPattern.INJECTIVE
     reshapes = True
+
+    infer_correct_layout = staticmethod(layout_rules.squeezing)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:

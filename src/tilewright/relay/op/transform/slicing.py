@@ -14,7 +14,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
-from tilewright.relay.op import relations
+from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints, static_ints
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
@@ -188,6 +188,8 @@ class SliceLike(OpDef):
     attrs_type = SliceLikeAttrs
     pattern = OpPattern.INJECTIVE
 
+    infer_correct_layout = staticmethod(layout_rules.cut_like)
+
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
         """The other tensor's extents on these dimensions."""
@@ -224,11 +226,18 @@ class SliceLike(OpDef):
 def strided_slice(
     data: RelayExpr, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end"
 ) -> Call:
-    """``data[begin:end:strides]`` in each dimension, or in ``axes``; mode "size" takes ``end`` as sizes."""
+    """``data[begin:end:strides]`` in each dimension, or in ``axes``; mode "size" takes ``end`` as sizes.
+
+    A dimension that ``end`` names and ``begin`` does not is taken from its beginning.
+    """
+    first, last = static_ints(begin, "begin"), static_ints(end, "end")
+    steps = static_ints([1] if strides is None else strides, "strides") or (1,)
+    if axes is None:
+        first += tuple(-1 if steps[min(i, len(steps) - 1)] < 0 else 0 for i in range(len(first), len(last)))
     attrs = StridedSliceAttrs(
-        static_ints(begin, "begin"),
-        static_ints(end, "end"),
-        static_ints([1] if strides is None else strides, "strides") or (1,),
+        first,
+        last,
+        steps,
         slice_mode,
         None if axes is None else ints(axes),
     )
