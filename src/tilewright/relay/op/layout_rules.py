@@ -183,17 +183,19 @@ def arg_reduction(
 def permutation(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
-    """Transpose from where the axes are now to the same result, if none is split."""
+    """Transpose from where the axes are now to the same result, if none is split.
+
+    The result is what it was, so that its axes need no letters.
+    """
     old = old_in_layouts[0]
     if not old or not old.is_primal:
         return InferCorrectLayoutOutput([old], [UNDEFINED], attrs)
     axes = list(range(old.ndim))[::-1] if attrs.axes is None else [int(a) % old.ndim for a in attrs.axes]
-    result = [old[a] for a in axes]
     new = new_in_layouts[0] if new_in_layouts else old
     if not new or new is old or not new.is_primal or not convertible(old, new):
-        return InferCorrectLayoutOutput([old], [layout("".join(result))], attrs)
-    moved = attrs.replace(axes=tuple(new.index_of(letter) for letter in result))
-    return InferCorrectLayoutOutput([new], [layout("".join(result))], moved)
+        return InferCorrectLayoutOutput([old], [UNDEFINED], attrs)
+    moved = attrs.replace(axes=tuple(new.index_of(old[a]) for a in axes))
+    return InferCorrectLayoutOutput([new], [UNDEFINED], moved)
 
 
 def cut_like(
