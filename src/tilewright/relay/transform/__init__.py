@@ -73,7 +73,8 @@ __all__ = [
     "DefuseOps", "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldEmpty", "FoldExplicitPadding",
     "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions",
     "IsolateViews", "LabelOps", "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeRows", "MergeTransposes",
-    "PadChannels", "Pass", "PassContext", "PassInfo", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
+    "PadChannels", "Pass", "PassContext", "PassInfo", "PrintIR", "RecognizeActivations", "RecognizeAttention",
+    "RecognizeLayerNorm",
     "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape",
     "ToANormalForm", "ToGraphNormalForm", "build_config", "function_pass", "module_pass",
 ]  # fmt: skip
