@@ -16,13 +16,11 @@ from tilewright import te, tir
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.target.features import features
 from tilewright.tir import ir_builder
 from tilewright.topi.transform import normalize_axis, transpose
 from tilewright.topi.utils import InvalidShapeError, get_const_int, get_const_tuple, prod
 
-PARALLEL_ELEMENTS = 16384  # below this, starting threads costs more than it saves
-# Up to here counting, with n * n / lanes comparisons, is the faster: 190 floats take 1.2 us, 300 by digits 1.5.
-_COUNTED = 192
 _DIGIT_BITS = 8
 _LANES = 16  # of a block of comparisons: a multiple of every processor's 32-bit lanes
 # Elements that a selection tests at once: most blocks of a long row hold none of the best. 5 of 4096 take 0.9 us so,
@@ -33,7 +31,7 @@ _BLOCK = 16
 def row_kind(rows: Any, elements: Any) -> str:
     """Whether a loop over ``rows`` that touches ``elements`` is worth running on several threads."""
     known = isinstance(elements, int) and isinstance(rows, int)
-    return "parallel" if known and rows > 1 and elements >= PARALLEL_ELEMENTS else "serial"
+    return "parallel" if known and rows > 1 and elements >= features().processor.threads.least_sorted else "serial"
 
 
 def split_shape(shape: Any, axis: int) -> tuple[Any, Any, Any]:
@@ -113,7 +111,7 @@ def _padded(size: int) -> int:
 
 def _sort(row: _Row, size: int, count: Any, bits: int) -> None:
     """Sort the first ``count`` of at most ``size`` elements."""
-    if size > _COUNTED:
+    if size > features().processor.movement.most_counted:
         for shift in range(0, bits, _DIGIT_BITS):
             _sort_by_digit(row, count, shift, signed=shift + _DIGIT_BITS >= bits)
     elif size > 1:

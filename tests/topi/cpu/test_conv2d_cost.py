@@ -5,6 +5,7 @@ import pytest
 from tilewright.target import Target
 from tilewright.target.features import features
 from tilewright.topi.cpu import conv2d_cost
+from tilewright.topi.nn.conv import share_inside
 from tilewright.topi.nn.winograd_forms import winograd_form
 
 TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64", "llvm -mcpu=core-avx2 -num-cores=64"]
@@ -52,9 +53,9 @@ def test_small_images_and_large_weights_count_what_memory_takes() -> None:
 
 def test_products_with_padding_count_nothing() -> None:
     cpu = features(Target("llvm -mcpu=core-avx2"))
-    assert conv2d_cost.share_inside(7, 7, 3, before=1) == pytest.approx(19 / 21)
-    assert conv2d_cost.share_inside(8, 4, 3, stride=2, before=1) == pytest.approx(11 / 12)
-    assert conv2d_cost.share_inside(9, 5, 3, dilation=2) == 1
+    assert share_inside(7, 7, 3, before=1) == pytest.approx(19 / 21)
+    assert share_inside(8, 4, 3, stride=2, before=1) == pytest.approx(11 / 12)
+    assert share_inside(9, 5, 3, dilation=2) == 1
     whole, part = (conv2d_cost.direct_cost(cpu, (1, 64, 64), (56, 56), 9, inside) for inside in (1.0, 0.5))
     assert part < 0.6 * whole
     assert chosen(64, 56) == 4 and chosen(64, 56, inside=0.2) is None

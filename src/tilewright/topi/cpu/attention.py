@@ -24,13 +24,13 @@ from tilewright.target.features import CpuFeatures
 from tilewright.target.intrinsics import EXP2_POLYNOMIAL
 from tilewright.tir.expr import IterVar
 from tilewright.topi.cpu.common import (
-    PARALLEL_PRODUCTS,
     TUNING_CANDIDATES,
     constant_extent,
     create_schedule,
     find_anchor,
     inline_injective,
     machine,
+    measured,
     output_tensors,
     reduce_in_lanes,
     split_vector,
@@ -42,10 +42,6 @@ from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.tiling import RegisterTile, fits, tile_cost
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple
 
-_FEW_ROWS = 4  # below, packing the keys takes longer than it saves
-_GROUP_TILES = 4  # that share a block of keys or values in the first cache: 6 % less time in AVX2 than without
-_PARTIAL_BLOCK = 1.05  # time of the scores where the last block of columns is narrower than the others
-_MIN_TASKS = 8  # parallel iterations that occupy the cores
 _LOG2_E = 1.4426950408889634
 # Added to a number of at least -127, leaves it rounded to an integer plus 127, the bias of exponents, in the low bits.
 _ROUND = 1.5 * 2**23 + 127
@@ -71,11 +67,11 @@ def attention_tiles(cpu: CpuFeatures, rows: int, keys: int, depth: int, width: i
     lanes = cpu.lanes(bits)
 
     def time(tile_rows: int, vectors: int, blocks: int) -> float:
-        return blocks * vectors * tile_cost(rows, RegisterTile(tile_rows, vectors)) if vectors else 0.0
+        return blocks * vectors * tile_cost(cpu, rows, RegisterTile(tile_rows, vectors)) if vectors else 0.0
 
     def scores(tile_rows: int, vectors: int) -> float:
         whole, rest = divmod(-(-keys // lanes), vectors)
-        factor = _PARTIAL_BLOCK if whole and rest else 1.0
+        factor = cpu.processor.attention.partial_block_time if whole and rest else 1.0
         return factor * depth * (time(tile_rows, vectors, whole) + time(tile_rows, rest, 1))
 
     def results(tile_rows: int, vectors: int) -> float:
@@ -114,7 +110,7 @@ def attention(
     keys, width = get_const_tuple(value.shape)[2:]
     if not all(isinstance(n, int) for n in (batch, heads, rows, depth, keys, width)):
         raise InvalidShapeError("attention: the shapes have to be known while compiling")
-    if rows < _FEW_ROWS:
+    if rows < measured().attention.few_rows:
         return _attend(query, key, value, mask, scale, None)
     candidates = attention_tiles(machine(), rows, keys, depth, width, max(8, dt.bits(query.dtype)))[:TUNING_CANDIDATES]
     cfg.define_knob("tiles", [(t.rows, t.score_block, t.value_block) for t in candidates])
@@ -264,6 +260,7 @@ def _padded_mask(mask: te.Tensor | None, keys: int, columns: int) -> te.Tensor |
 @autotvm.register_topi_schedule("attention.x86")
 def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """Schedule ``attention``: the matrices of the batch in parallel, or their tiles of rows where there are few."""
+    threads = measured().threads
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
     anchor = find_anchor(tensors, lambda op: op.tag == "attention_output")
@@ -276,7 +273,7 @@ def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     products, *_ = anchor.attrs["steps"]
     work = 2 * (constant_extent(j) or 1) * _count(products)
     matrices = (constant_extent(b) or 1) * (constant_extent(h) or 1)
-    few = matrices < _MIN_TASKS and tiles is not None
+    few = matrices < threads.least_tasks and tiles is not None
     group = _group(constant_extent(i) or 1, tiles.rows, few) if tiles else 1
     rows, inner = out.split(i, factor=group)
     cut = (constant_extent(i) or 0) % group != 0
@@ -286,7 +283,7 @@ def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     split_vector(out, j, constant_extent(j), vector_lanes(anchor.output(0).dtype))
     matrix = h if few else out.fuse(b, h)
     row = h if few else rows
-    if work > PARALLEL_PRODUCTS:
+    if work > threads.least_products:
         out.parallel(rows if few else matrix)
     _schedule_rows(s, anchor, out, row, group, cut)
     for tensor in anchor.attrs["packed"]:
@@ -298,8 +295,10 @@ def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
 
 def _group(rows: int, tile: int, few: bool) -> int:
     """Rows that take a block of keys or values together, in tiles of ``tile``; ``few``: groups run in parallel."""
+    attention = measured().attention
+    threads = measured().threads
     tiles = max(1, rows // tile)
-    return tile * min(_GROUP_TILES, max(1, tiles // _MIN_TASKS) if few else tiles)
+    return tile * min(attention.group_tiles, max(1, tiles // threads.least_tasks) if few else tiles)
 
 
 def _cut(stage: te.Stage, *loops: IterVar) -> None:
@@ -332,7 +331,7 @@ def _schedule_packed(s: te.Schedule, tensor: te.Tensor, at: tuple[te.Stage, Iter
             stage.reorder(*axes[:3], vectors, axes[3], lanes)
     if at is not None:
         stage.compute_at(*at)
-    elif _count(tensor) > PARALLEL_PRODUCTS // 4:
+    elif _count(tensor) > measured().threads.least_products // 4:
         stage.parallel(stage.leaf_iter_vars[2])
 
 

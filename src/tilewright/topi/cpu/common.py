@@ -12,6 +12,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Call
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.intrinsics import FLOAT_MATH
+from tilewright.target.processors import Processor
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IntImm, IterVar, ProducerLoad
 from tilewright.tir.visitor import free_vars, post_order_visit
@@ -19,20 +20,17 @@ from tilewright.topi import tag
 from tilewright.topi.network import network_weight_bytes
 from tilewright.topi.utils import as_list, get_const_tuple, operations
 
-# Below these, threads (0.2 to 0.6 us a launch, and data in other cores' caches) cost more than they save:
-# element operations, and multiply-adds of tiles.
-PARALLEL_WORK = 1 << 16
-PARALLEL_PRODUCTS = 1 << 18
-# A multiply-add of a product with one row takes a weight of its own from a cache: longer than one in a register tile.
-PARALLEL_ROW_PRODUCTS = 1 << 16
-# How many steps of a product ahead its weights are asked for: what a load from memory takes, at some 15 cycles a step.
-PREFETCH_STEPS = 48
 TUNING_CANDIDATES = 64  # choices of a knob that tuning tries, the cheapest by the model
 
 
 def machine() -> CpuFeatures:
     """The processor of the current target."""
     return features()
+
+
+def measured() -> Processor:
+    """The record of the current target's processor."""
+    return machine().processor
 
 
 def stays_in_cache(weight: te.Tensor) -> bool:
@@ -63,8 +61,13 @@ def reduction_size(op: Any) -> int:
     return math.prod(constant_extent(a) or 1 for a in getattr(op, "reduce_axis", ()))
 
 
-def worth_threads(op: Any, limit: int = PARALLEL_WORK) -> bool:
-    """Whether the operation takes more than ``limit`` element operations; where the shape is unknown, yes."""
+def worth_threads(op: Any, limit: int | None = None) -> bool:
+    """Whether the operation takes more than ``limit`` element operations; where the shape is unknown, yes.
+
+    ``limit``: the record's ``threads.least_work`` by default.
+    """
+    if limit is None:
+        limit = measured().threads.least_work
     elements = element_count(op.output(0))
     return elements is None or elements * reduction_size(op) > limit
 

@@ -21,8 +21,6 @@ from tilewright.tir.expr import IterVar
 from tilewright.tir.visitor import stmt_vars
 from tilewright.topi import nn
 from tilewright.topi.cpu.common import (
-    PARALLEL_PRODUCTS,
-    PREFETCH_STEPS,
     constant_extent,
     create_schedule,
     element_count,
@@ -30,6 +28,7 @@ from tilewright.topi.cpu.common import (
     fuse_all,
     inline_injective,
     machine,
+    measured,
     operations,
     output_tensors,
     vector_lanes,
@@ -52,12 +51,6 @@ from tilewright.topi.nn.conv2d import ADDED_LANES
 from tilewright.topi.utils import get_const_tuple
 
 _MOST_VECTORS = 3  # of a block of channels
-_WORTH_MERGING = 0.97  # of the time: rows are merged below
-_ADDING_COST = 3.0  # vector multiply-adds that adding up takes, for a vector of results and each lane after the first
-_LONE_REGISTER_COST = 1.4  # a multiply-add takes one value from memory by itself, but no pair
-_WORTH_ADDING = 0.97  # of the time, above which fewer lanes to add up are as good
-_COPY_COST = 4.0  # vector multiply-adds that copying a vector of a window takes
-_WORTH_COLUMNS = 0.9  # of the time, below which tasks of columns are worth running through all weights
 
 
 @dataclass(frozen=True)
@@ -118,7 +111,7 @@ def conv2d_layouts(
     in_block, out_block = channel_block(each, lanes), channel_block(out_channels // groups, lanes)
     chunks = out_channels // groups // out_block
     times = _times(cpu, each * window, in_block, chunks, out_block, lanes, most=lanes if shuffles else 1)
-    side = next(side for side in times if _WORTH_ADDING * times[side] <= min(times.values()))
+    side = next(side for side in times if cpu.processor.convolution.worth_adding * times[side] <= min(times.values()))
     if out_block % min(4, lanes) and (not shuffles or (side == 1 and 2 * out_block < lanes)):
         return None
     layouts = f"NCHW{in_block}c", f"OIHW{in_block}i{out_block}o", f"NCHW{out_block}c"
@@ -147,12 +140,13 @@ def _times(
     lanes with pairs, instead of half of the second of two; and those of one or seven registers make tiles of two
     registers. The lanes are added up at the end. Only x86 broadcasts a pair.
     """
+    convolution = cpu.processor.convolution
 
     def time(side: int) -> float:
         rate = channel_rate(cpu, chunks, side * out_block, lanes)
         if side > 1 and block_vectors(side * out_block, lanes) == 1:
-            rate *= _LONE_REGISTER_COST
-        return rate + _ADDING_COST * (side - 1) / max(products, 1)
+            rate *= convolution.lone_register_time
+        return rate + convolution.adding_time * (side - 1) / max(products, 1)
 
     if cpu.arch != "x86" or not cpu.has_fma:
         most = 1
@@ -253,6 +247,7 @@ def rows_to_merge(
     computed : share of the products that a direct convolution computes, the others being of padding
     """
     cpu, lanes = features(target), features(target).lanes(_bits(dtype))
+    convolution = cpu.processor.convolution
     images, in_chunks, *image, in_block = data
     out_chunks, group_chunks, kh, kw, steps, out_block, side = (*kernel, 1)[:7]
     height, width = out
@@ -261,13 +256,13 @@ def rows_to_merge(
     registers = block_vectors(out_block * side, lanes)
     chunks_per_group = out_chunks * group_chunks // in_chunks
     copied = (kh, kw) != (1, 1) or image != [height, width]
-    copying = _COPY_COST / (chunks_per_group * out_block) if copied else 0.0
+    copying = convolution.copy_time / (chunks_per_group * out_block) if copied else 0.0
 
     def cost(rows: int) -> float:
         tile = choose_channel_tile(cpu, rows * width, chunks_per_group, out_block * side, lanes)
         tasks = images * (height // rows) * (out_chunks // tile.vectors)
         idle = -(-tasks // cpu.cores) * cpu.cores / tasks
-        rate = tile_cost(rows * width, RegisterTile(tile.spatial, tile.vectors * registers))
+        rate = tile_cost(cpu, rows * width, RegisterTile(tile.spatial, tile.vectors * registers))
         return idle * rate * computed if rows == 1 else idle * rate + copying
 
     size = dt.nbytes(dtype)
@@ -279,7 +274,7 @@ def rows_to_merge(
     else:
         choices = divisors_up_to(height, max(1, cpu.l2_bytes // 4 // row_bytes))
     best = min(choices, key=lambda rows: (cost(rows), rows))
-    return best if cost(best) < _WORTH_MERGING * cost(1) else 1
+    return best if cost(best) < convolution.worth_merging * cost(1) else 1
 
 
 def same_shape(a: Any, b: Any) -> bool:
@@ -310,6 +305,7 @@ def schedule_padding(s: te.Schedule, op: Any) -> None:
 @autotvm.register_topi_schedule("conv2d_NCHWc.x86")
 def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     """Schedule ``conv2d_NCHWc`` with injective computes after it, which run on each tile as it is done."""
+    threads = measured().threads
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
     anchor = find_anchor(tensors, lambda op: op.tag == "conv2d_NCHWc")
@@ -335,7 +331,7 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         accumulators = conv
         s[conv].set_scope("local")
         out = s[last]
-    tile_at = _schedule_tile(s, cfg, out, accumulators, parallel=worth_threads(anchor, PARALLEL_PRODUCTS))
+    tile_at = _schedule_tile(s, cfg, out, accumulators, parallel=worth_threads(anchor, threads.least_products))
     for op in halves:
         stage = s[op]
         stage.set_scope("local")
@@ -377,7 +373,7 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     if group_loop is not None:
         _fetch_next_group(cfg, tile, weights, ici, out, group_loop)
     elif _takes_time_to_fetch(weights):
-        tile.prefetch(weights, ici, PREFETCH_STEPS)
+        tile.prefetch(weights, ici, measured().memory.steps_ahead)
     if tests_columns(tile.op):
         tile.pragma(rw, "loop_partition_hint", 1)
     data = tile.op.input_tensors[0]
@@ -395,6 +391,7 @@ def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> boo
     Every task then runs through all weights, so they have to stay in the cache of a core. The tiles at the ends of
     rows are apart from the parallel loop (see ``loop_partition_hint``), and counted as done by one core.
     """
+    convolution = measured().convolution
     size = element_count(weights)
     images, chunks, oh, ow = (constant_extent(axis) or 0 for axis in out.axis[:4])
     if size is None or size * dt.nbytes(weights.dtype) > machine().l2_bytes:
@@ -402,7 +399,7 @@ def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> boo
     cores = machine().cores
     rows = images * (chunks // cfg["tile_oc"].size[-1]) * oh
     tiles = -(-ow // cfg["tile_ow"].size[-1])
-    return bool((-(-(tiles - 2) // cores) + 2) * rows < _WORTH_COLUMNS * -(-rows // cores) * tiles)
+    return bool((-(-(tiles - 2) // cores) + 2) * rows < convolution.worth_columns * -(-rows // cores) * tiles)
 
 
 def _takes_time_to_fetch(weights: te.Tensor) -> bool:

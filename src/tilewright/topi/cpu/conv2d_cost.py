@@ -16,19 +16,6 @@ from tilewright.topi.cpu.tiling import choose_channel_tile, divisors_up_to, step
 from tilewright.topi.nn.winograd_forms import Form, winograd_form, winograd_tiles
 from tilewright.topi.utils import rounded
 
-# Measured: bytes that come during a multiply-add from the last-level cache; and inside of whole networks, from memory.
-# Multiply-adds per register of Winograd's weights, which are read once, below which they are late. The work of both of
-# Winograd's transforms on one position of one tile and vector, by the number of positions. And what of the time of the
-# faster of two things that are done at a time is not hidden by the slower one, with Winograd and in the direct method.
-_CACHE_BYTES = 13.0
-_MEMORY_BYTES = 2.75
-_WEIGHT_REUSE = 6.0
-_TRANSFORM = {4: 5.0, 6: 8.0, 8: 12.0, 16: 4.0, 36: 7.0, 64: 12.0}
-_OVERLAP_LOSS = 0.25
-_DIRECT_OVERLAP_LOSS = 0.5
-_CLEAR_GAIN = 1.1  # by how much Winograd must be faster than the direct way, its weights being larger
-_MOST_PARTS = 4  # for each core
-
 
 @dataclass(frozen=True)
 class Blocking:
@@ -99,13 +86,16 @@ def winograd_blockings(
     in_channels : those that an output channel sums
     out_chunks : output channels, in vector registers
     """
+    winograd = cpu.processor.winograd
     work = _Work(cpu, form.positions, tiles, form.groups * in_channels, out_chunks, batch, groups)
     candidates = [
         _cost(work, (block_h, block_w), register_tile, parts)
         for register_tile in _register_tiles(work)
         for block_w in _block_extents(tiles[1], register_tile[1])
         for block_h in _block_extents(tiles[0], register_tile[0])
-        for parts in divisors_up_to(groups if groups > 1 else out_chunks // register_tile[2], _MOST_PARTS * cpu.cores)
+        for parts in divisors_up_to(
+            groups if groups > 1 else out_chunks // register_tile[2], winograd.most_parts * cpu.cores
+        )
     ]
     return sorted(candidates, key=lambda blocking: blocking.cost)
 
@@ -127,12 +117,12 @@ def winograd_ways(
 
 def _register_tiles(work: _Work) -> list[tuple[int, int, int]]:
     """For each number of channel vectors, the rows and columns of tiles that lose least at the edges of an image."""
-    chosen = []
-    (tiles_h, tiles_w), registers = work.tiles, work.cpu.vector_registers - step_registers(work.cpu)
+    cpu, chosen = work.cpu, []
+    (tiles_h, tiles_w), registers = work.tiles, cpu.vector_registers - step_registers(cpu)
     for vectors in divisors_up_to(work.out_chunks // work.groups, 4):
         limit = max(1, registers // vectors - 1)
         times = {
-            (rows, columns): _rate(rows * columns, vectors) * rounded(tiles_h, rows) * rounded(tiles_w, columns)
+            (rows, columns): _rate(cpu, rows * columns, vectors) * rounded(tiles_h, rows) * rounded(tiles_w, columns)
             for columns in range(min(tiles_w, limit), 0, -1)
             for rows in range(1, min(tiles_h, limit // columns) + 1)
         }
@@ -141,9 +131,9 @@ def _register_tiles(work: _Work) -> list[tuple[int, int, int]]:
     return chosen
 
 
-def _rate(tiles: int, vectors: int) -> float:
+def _rate(cpu: CpuFeatures, tiles: int, vectors: int) -> float:
     """Time of one multiply-add of the products."""
-    return tile_rate(tiles, vectors, _WEIGHT_REUSE)
+    return tile_rate(cpu, tiles, vectors, cpu.processor.winograd.weight_reuse)
 
 
 def _block_extents(extent: int, step: int) -> list[int]:
@@ -155,30 +145,32 @@ def _block_extents(extent: int, step: int) -> list[int]:
 def _cost(work: _Work, block: tuple[int, int], register_tile: tuple[int, int, int], parts: int) -> Blocking:
     """What a blocking takes: the products, the weights and inputs that are read meanwhile, and the transforms."""
     cpu, (rows, columns, vectors) = work.cpu, register_tile
+    winograd = cpu.processor.winograd
     lanes, groups = cpu.lanes(32), work.out_chunks // vectors
     blocks = work.batch * math.prod(-(-extent // size) for extent, size in zip(work.tiles, block, strict=True))
     tiles = block[0] * block[1]
     steps = blocks * tiles * work.positions
-    products = steps * work.in_channels * work.out_chunks * _rate(rows * columns, vectors)
+    products = steps * work.in_channels * work.out_chunks * _rate(cpu, rows * columns, vectors)
     input_bytes = work.input_bytes(tiles)
-    memory = work.weight_bytes / _MEMORY_BYTES
+    memory = work.weight_bytes / winograd.memory_bytes
     moved = (blocks - 1) * work.weight_bytes * _time_of_bytes(cpu, work.weight_bytes)
     moved += blocks * groups * input_bytes * _time_of_bytes(cpu, input_bytes)
     slower, faster = max(products, memory + moved), min(products, memory + moved)
     # Parts of the channels of one group transform the same inputs; parts that are groups have inputs of their own.
     transformed = (parts if work.groups == 1 else work.groups) * work.in_channels
-    transforms = steps * (transformed / lanes + work.out_chunks) * _TRANSFORM[work.positions]
+    transforms = steps * (transformed / lanes + work.out_chunks) * dict(winograd.transform_times)[work.positions]
     tasks = blocks * parts
     balance = -(-tasks // cpu.cores) * cpu.cores / tasks
-    cost = (slower + _OVERLAP_LOSS * faster + transforms) * balance
+    cost = (slower + winograd.overlap_loss * faster + transforms) * balance
     return Blocking(*block, rows, columns, vectors, parts, cost)
 
 
 def _time_of_bytes(cpu: CpuFeatures, size: int) -> float:
     """Time to read a byte of ``size`` bytes that are read again and again; 0 in the core's own caches."""
+    winograd = cpu.processor.winograd
     if size <= cpu.l2_bytes:
         return 0.0
-    return 1 / _CACHE_BYTES if size <= cpu.l3_bytes // 2 else 1 / _MEMORY_BYTES
+    return 1 / winograd.cache_bytes if size <= cpu.l3_bytes // 2 else 1 / winograd.memory_bytes
 
 
 def choose_winograd_tile(
@@ -213,7 +205,7 @@ def choose_winograd_tile(
     }
     best = min(costs, key=lambda m: costs[m], default=None)
     direct = direct_cost(cpu, channels, out, math.prod(window), inside)
-    return best if best is not None and costs[best] * _CLEAR_GAIN < direct else None
+    return best if best is not None and costs[best] * cpu.processor.winograd.clear_gain < direct else None
 
 
 def direct_cost(
@@ -228,11 +220,12 @@ def direct_cost(
     window : elements of the kernel's window
     inside : share of the products that are not with padding, which are left out
     """
+    winograd = cpu.processor.winograd
     lanes = cpu.lanes(32)
     batch, in_channels, out_channels = channels
     chunks = max(1, out_channels // lanes)
     tile = choose_channel_tile(cpu, out[1], chunks, lanes, lanes)
     work = window * in_channels * chunks
-    products = batch * work * out[0] * out[1] * inside * tile_cost(out[1], tile)
-    memory = work * lanes * 4 / _MEMORY_BYTES
-    return max(products, memory) + _DIRECT_OVERLAP_LOSS * min(products, memory)
+    products = batch * work * out[0] * out[1] * inside * tile_cost(cpu, out[1], tile)
+    memory = work * lanes * 4 / winograd.memory_bytes
+    return max(products, memory) + winograd.direct_overlap_loss * min(products, memory)

@@ -9,13 +9,13 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir.expr import IterVar
 from tilewright.topi.cpu.common import (
-    PARALLEL_PRODUCTS,
     constant_extent,
     create_schedule,
     find_anchor,
     fuse_all,
     inline_injective,
     machine,
+    measured,
     output_tensors,
     split_vector,
     vector_lanes,
@@ -112,7 +112,7 @@ def schedule_conv2d_nchw(outs: Any) -> te.Schedule:
         return s
     if unpack is not None and unpack not in s.outputs:
         s[unpack].compute_inline()
-    parallel = worth_threads(vec, PARALLEL_PRODUCTS)
+    parallel = worth_threads(vec, measured().threads.least_products)
     if _unpacks_by_rows(vec, unpack, tensors[0].op):
         row = _schedule_unpacking(s, tensors[0], constant_extent(vec.axis[-1]) or 1, parallel)
         _schedule_vec(s, vec, parallel=False, at=(s[tensors[0]], row))
@@ -205,7 +205,7 @@ def _schedule_channels_last(outs: Any, tags: tuple[str, ...]) -> te.Schedule:
         out.pragma(ow_outer, "loop_partition_hint", 1)
     out.reorder(*axes[:-2], ow_outer, oc_outer, ow_inner, oc_inner)
     fused = fuse_all(out, axes[:-2])
-    if fused is not None and worth_threads(anchor, PARALLEL_PRODUCTS):
+    if fused is not None and worth_threads(anchor, measured().threads.least_products):
         out.parallel(fused)
     unroll_and_vectorize(out, [ow_inner], oc_inner)
     inner = s[accumulators]

@@ -18,8 +18,6 @@ from tilewright.tir.expr import IterVar, ProducerLoad
 from tilewright.tir.visitor import free_vars
 from tilewright.topi import nn, tag
 from tilewright.topi.cpu.common import (
-    PARALLEL_PRODUCTS,
-    PARALLEL_ROW_PRODUCTS,
     calls_functions,
     constant_extent,
     create_schedule,
@@ -28,6 +26,7 @@ from tilewright.topi.cpu.common import (
     fuse_all,
     inline_injective,
     machine,
+    measured,
     output_tensors,
     stays_in_cache,
     vector_lanes,
@@ -39,21 +38,7 @@ from tilewright.topi.cpu.reduction import schedule_row_reduction
 from tilewright.topi.cpu.tiling import RegisterTile, even_tile, packed_rate, row_tile, steps_to_unroll
 from tilewright.topi.utils import get_const_tuple, largest_divisor
 
-_MIN_TASKS = 8  # parallel iterations that occupy the cores
 _LINE_BYTES = 64  # of a cache line
-_LEAST_STEPS = 512  # of a chunk of the sum: fewer, and loading and storing accumulators shows (measured)
-_PADDING_COST = 1.05  # of a last block that is no whole one
-_FEW_ROWS = 4  # that wait for their weights; more are kept busy (measured)
-_ROW_VECTORS = (4, 5, 6, 7, 8, 3, 2)  # accumulators of a single row, the best first
-_LONG_SUM = 16  # steps from which on a dot product in vectors is faster than columns of padding
-_STEP_BYTES = 128  # that a step of a sum has to read where it has fewer than 4: 2 of 32 bytes read 69 of 124 GB/s
-# Of a row of a matrix that are multiplied at once: 1x768x3072 take 131, 106, 87 and 90 us with 256, 512, 1024 and 1536;
-# with registers of 32 bytes, of which the sums of 1024 take too many, 170, 125 and 96 with 256, 384 and 1024.
-_COLUMN_BYTES = 1024
-_STEPS_AT_ONCE = 4  # of a sum in memory: 8 take 1.6 times as long (measured)
-_LEAST_TILES = 4  # that use a chunk of weights: fewer, and it pays nothing to keep it
-_CACHE_SHARE = 0.7  # of the second-level cache, for the rows and weights of a chunk
-ROWS_FOR_CORES = 26  # times the square of the cores: rows for which every core can read all weights (see _row_groups)
 
 
 def dense_block(
@@ -67,20 +52,23 @@ def dense_block(
     they are. So do columns that fill no vector: they are dot products of rows.
     """
     cpu = features(target)
+    dense = cpu.processor.dense
     lanes = cpu.lanes(max(8, dt.bits(dtype)))
-    if columns < lanes and inner >= _LONG_SUM:
+    if columns < lanes and inner >= dense.long_sum:
         return None
     if rows == 1:
         size = dt.nbytes(dtype)
-        blocks = (lanes * n for n in _ROW_VECTORS if n >= _ROW_VECTORS[0] or lanes * n * size >= _STEP_BYTES)
+        blocks = (
+            lanes * n for n in dense.row_vectors if n >= dense.row_vectors[0] or lanes * n * size >= dense.step_bytes
+        )
         return next((block for block in blocks if columns % block == 0), None)
-    candidates = [n for n in (1, 2, 3) if n < 3 or columns >= _MIN_TASKS * lanes * n]
-    if rows <= _FEW_ROWS:  # padding is read from memory, too
+    candidates = [n for n in (1, 2, 3) if n < 3 or columns >= cpu.processor.threads.least_tasks * lanes * n]
+    if rows <= dense.few_rows:  # padding is read from memory, too
         candidates = [n for n in candidates if n > 1 and columns % (lanes * n) == 0] or candidates
 
     def cost(registers: int) -> float:
         block = lanes * registers
-        padding = _PADDING_COST if columns % block else 1.0
+        padding = dense.padding_time if columns % block else 1.0
         return -(-columns // block) * registers * packed_rate(cpu, rows, registers, inner * dt.nbytes(dtype)) * padding
 
     return lanes * min(candidates, key=cost)
@@ -123,7 +111,7 @@ def _row_groups(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> tup
     every core reads them from memory, which takes ``cores * weights / bandwidth``. It may take half of the computing
     time, ``2 * rows * weights / (cores * peak)``, where a core computes 6.5 operations while memory gives a byte.
     """
-    if cpu.cores > 1 and rows >= ROWS_FOR_CORES * cpu.cores**2:
+    if cpu.cores > 1 and rows >= cpu.processor.dense.rows_for_cores * cpu.cores**2:
         tile = row_tile(cpu, -(-rows // cpu.cores), registers, stride)
         if -(-rows // tile) % cpu.cores == 0:
             return cpu.cores, tile
@@ -136,10 +124,11 @@ def _chunk(rows: int, tile_m: int, inner: int, block: int, size: int) -> int:
     A chunk of the rows and two of a block's weights stay in a core's cache. All steps where they do so anyway, or where
     chunks would be too short, or used too seldom.
     """
-    if rows < _LEAST_TILES * tile_m:
+    dense = measured().dense
+    if rows < dense.least_tiles * tile_m:
         return inner
-    chunk = largest_divisor(inner, max(1, int(_CACHE_SHARE * machine().l2_bytes) // ((rows + 2 * block) * size)))
-    return chunk if chunk >= _LEAST_STEPS else inner
+    chunk = largest_divisor(inner, max(1, int(dense.cache_share * machine().l2_bytes) // ((rows + 2 * block) * size)))
+    return chunk if chunk >= dense.least_steps else inner
 
 
 @autotvm.register_topi_schedule("dense_pack.x86")
@@ -177,7 +166,7 @@ def _fetch_next_block(
     size = dt.nbytes(weight.dtype)
     rows = constant_extent(stage.op.axis[-2]) or 1
     tiles = -(-rows // chosen.tile_m) // chosen.row_groups
-    if tiles == 1 and rows <= _FEW_ROWS:
+    if tiles == 1 and rows <= measured().dense.few_rows:
         _fetch_ahead(stage, weight, axis, chosen.block)
         return
     lines = -(-chosen.block * size // _LINE_BYTES)
@@ -226,6 +215,7 @@ def _schedule_product(
 
     Returns the stage of the tiles, its loop over the sum, and the loop whose iterations read weights of their own.
     """
+    threads = measured().threads
     out, accumulators = _tiles_of(s, tensors, anchor)
     *batch, m, n = out.op.axis
     m_outer, m_inner = out.split(m, factor=chosen.tile_m)
@@ -242,11 +232,11 @@ def _schedule_product(
     out.reorder(*batch, *outer, m_inner, n_inner)
     # A partial last block is cut off its loop, which cannot be done once the loop is fused with the batch.
     whole = whole_columns if chosen.columns_outer else whole_rows
-    many = bool(batch) and (constant_extent(batch[0]) or 1) >= _MIN_TASKS
+    many = bool(batch) and (constant_extent(batch[0]) or 1) >= threads.least_tasks
     apart = grouped or (many and not whole)
     fused = fuse_all(out, batch if apart else [*batch, outer[0]])
     assert fused is not None
-    if worth_threads(anchor, PARALLEL_ROW_PRODUCTS if constant_extent(m) == 1 else PARALLEL_PRODUCTS):
+    if worth_threads(anchor, threads.least_row_products if constant_extent(m) == 1 else threads.least_products):
         out.parallel(fused)
     # Functions take so many instructions that they are not written out for every row.
     unroll_and_vectorize(out, [] if calls_functions(tensors, anchor) else [m_inner], n_inner)
@@ -350,14 +340,15 @@ def _schedule_vector_product(s: te.Schedule, tensors: list[te.Tensor], anchor: A
             schedule_injective_from_existing(s, tensors[0])
     else:
         stage, tasks = _schedule_column_tiles(s, tensors, anchor)
-    if worth_threads(anchor, PARALLEL_ROW_PRODUCTS):
+    if worth_threads(anchor, measured().threads.least_row_products):
         stage.parallel(_parallel_axis(tasks))
 
 
 def _parallel_axis(tasks: Sequence[IterVar]) -> IterVar:
     """The outermost of the axes that occupies the cores, or else the longest: inner ones launch anew for each outer."""
-    extents = [constant_extent(a) or _MIN_TASKS for a in tasks]
-    many = next((a for a, n in zip(tasks, extents, strict=True) if n >= _MIN_TASKS), None)
+    threads = measured().threads
+    extents = [constant_extent(a) or threads.least_tasks for a in tasks]
+    many = next((a for a, n in zip(tasks, extents, strict=True) if n >= threads.least_tasks), None)
     return many or tasks[extents.index(max(extents))]
 
 
@@ -375,12 +366,13 @@ def _schedule_column_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any
 
     Sums that do not fit half of the registers are loaded and stored for several steps at once.
     """
+    dense = measured().dense
     out, accumulators = _tiles_of(s, tensors, anchor)
     position = -2 if constant_extent(anchor.axis[-1]) == 1 else -1
     extent = constant_extent(anchor.axis[position]) or 1
     lanes = min(vector_lanes(anchor.output(0).dtype), 1 << (extent.bit_length() - 1))
     vector_bytes = lanes * dt.nbytes(anchor.output(0).dtype)
-    count = even_tile(-(-extent // lanes), _COLUMN_BYTES // vector_bytes)
+    count = even_tile(-(-extent // lanes), dense.column_bytes // vector_bytes)
     tile, in_registers = count * lanes, count <= machine().vector_registers // 2
     tiles, inside = out.split(out.op.axis[position], factor=tile)
     out.reorder(*(a for a in out.leaf_iter_vars if a is not inside), inside)
@@ -395,7 +387,7 @@ def _schedule_column_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any
             stage.unroll(vectors)
         elif stage is accumulate:
             k = accumulate.op.reduce_axis[0]
-            steps = accumulate.split(k, factor=largest_divisor(constant_extent(k) or 1, _STEPS_AT_ONCE))[1]
+            steps = accumulate.split(k, factor=largest_divisor(constant_extent(k) or 1, dense.steps_at_once))[1]
             accumulate.reorder(vectors, steps, vector)
             accumulate.unroll(steps)
         if extent % lanes:

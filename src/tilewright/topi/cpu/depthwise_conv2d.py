@@ -14,6 +14,7 @@ from tilewright.topi.cpu.common import (
     find_anchor,
     inline_injective,
     machine,
+    measured,
     output_tensors,
     vector_lanes,
     worth_threads,
@@ -23,10 +24,6 @@ from tilewright.topi.cpu.conv2d_plain import schedule_conv_direct
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.tiling import block_vectors, even_tile
 from tilewright.topi.utils import get_const_tuple
-
-_MOST_ROWS = 8  # of a band: the rows at both ends are read twice
-MOST_TAPS = 32  # of a window that is written out
-_NARROW = 3  # columns of a window below which tiles of 8 positions keep the units busy (measured)
 
 
 @autotvm.register_topi_compute("depthwise_conv2d_NCHWc.x86")
@@ -100,16 +97,17 @@ def accumulate_windows(stage: te.Stage, at: te.Stage, loop: IterVar, written_out
     """Reduce a tile of packed windows (n, c, oh, ow, block) in registers, in ``loop`` of ``at``.
 
     The tile's columns are written out; with ``written_out`` the window's columns too, and its rows, while that makes no
-    more than MOST_TAPS elements.
+    more elements than the record's ``most_taps``.
     """
+    convolution = measured().convolution
     stage.set_scope("local")
     stage.compute_at(at, loop)
     n, c, oh, ow, block = stage.op.axis
     stage.reorder(n, c, oh, *stage.op.reduce_axis, ow, block)
     unrolled, taps = [ow], 1
     for axis in reversed(stage.op.reduce_axis):
-        taps *= constant_extent(axis) or MOST_TAPS
-        if not written_out or taps > MOST_TAPS:
+        taps *= constant_extent(axis) or convolution.most_taps
+        if not written_out or taps > convolution.most_taps:
             break
         unrolled.insert(0, axis)
     unroll_and_vectorize(stage, unrolled, block)
@@ -135,14 +133,14 @@ def tile_windows(out: te.Stage, tile: tuple[int, int], parallel: bool) -> tuple[
 
 def _band_height(rows: int) -> int:
     """Rows that one thread computes of a channel block at a time: few, of bands that two threads can share."""
-    fitting = [d for d in range(1, _MOST_ROWS + 1) if rows % d == 0]
+    fitting = [d for d in range(1, measured().convolution.most_band_rows + 1) if rows % d == 0]
     return max([d for d in fitting if rows // d % 2 == 0] or fitting)
 
 
 def _tile_width(columns: int, window: int, vectors: int) -> int:
     """Positions of a row to work on at a time: tiles of like size, each with registers to spare for what it loads."""
     most = max(1, machine().vector_registers // 2 // vectors)
-    return even_tile(columns, min(most, 8) if window <= _NARROW else most)
+    return even_tile(columns, min(most, 8) if window <= measured().convolution.narrow_window else most)
 
 
 schedule_depthwise_conv2d_nchw = schedule_conv_direct

@@ -17,7 +17,6 @@ from tilewright.tir.transform.transpose_loads import TILE_BYTES
 from tilewright.tir.visitor import free_vars, post_order_visit, substitute
 from tilewright.topi import tag
 from tilewright.topi.cpu.common import (
-    PARALLEL_WORK,
     constant_extent,
     create_schedule,
     element_count,
@@ -25,6 +24,7 @@ from tilewright.topi.cpu.common import (
     fuse_all,
     inline_injective,
     machine,
+    measured,
     operations,
     output_tensors,
     split_vector,
@@ -33,13 +33,6 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.strides import Nest, strided_loops
 from tilewright.topi.utils import largest_divisor
 
-_MIN_ROWS = 8  # outer iterations that suffice to occupy the threads
-_MANY_ROWS = 32  # outer iterations that occupy the threads evenly
-_SQUARE = 16  # rows of a square of a transposition: as many floats as a cache line holds
-_TURNED = 4  # rows, at least, that registers turn
-_SHORT = 4 * _SQUARE  # rows that are written in turns, each on from where it was left: measured, for 37 to 64 rows
-_INDEX_USES = 4  # vectors that are found by one computed index: it takes about as long as they do
-_SQUARE_WORK = 4096  # elements from which the order of a transposition matters
 _MAX_LOADS = 32  # of a fused computation, as many reads are looked at
 
 
@@ -185,7 +178,7 @@ def _schedule_rows(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) -> N
         stage.unroll(outer.pop()[0])
     elif (regular := _regular_around_computed(nest)) is not None:
         loop, times = outer[regular]
-        uses = largest_divisor(times, _INDEX_USES)
+        uses = largest_divisor(times, measured().movement.index_uses)
         loop, inner = stage.split(loop, factor=uses)
         outer[regular] = (loop, times // uses)
         stage.reorder(*(each for each, _ in outer[regular:]), inner, blocks)
@@ -207,8 +200,9 @@ def _share_out(stage: te.Stage, loops: Sequence[tuple[IterVar, int]]) -> None:
 
     The innermost one stays apart if it can: joined, it would take the others' indices anew in every iteration.
     """
+    movement = measured().movement
     count, iterations = 0, 1
-    while count < len(loops) and iterations < (_MANY_ROWS if count < len(loops) - 1 else _MIN_ROWS):
+    while count < len(loops) and iterations < (movement.many_rows if count < len(loops) - 1 else movement.least_rows):
         iterations *= loops[count][1]
         count += 1
     fused = fuse_all(stage, [loop for loop, _ in loops[:count]])
@@ -222,6 +216,7 @@ def _schedule_turned(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) ->
     A long loop takes squares, so that cache lines are used whole. A short one, such as the packed channels of a layout,
     is cut in as many rows as registers turn at once: rows of the result are written one after the other.
     """
+    movement = measured().movement
     turned = _turned_loop(nest)
     assert turned is not None
     *others, (row, width) = _joined_loops(stage, nest)
@@ -230,20 +225,20 @@ def _schedule_turned(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) ->
     blocks, vector = split_vector(stage, row, width, lanes)
     within = [] if vector is None else [vector]
     columns = [] if vector is blocks else [blocks]
-    if height > _SHORT:
-        outer, rows = stage.split(rows, factor=_SQUARE)
-        if height % _SQUARE:
+    if height > movement.short:
+        outer, rows = stage.split(rows, factor=movement.square)
+        if height % movement.square:
             stage.pragma(outer, "loop_partition_hint", 1)
-        others.append((outer, -(-height // _SQUARE)))
+        others.append((outer, -(-height // movement.square)))
     else:
-        read_bytes = max(height, _SQUARE) * lanes * dt.nbytes(dtype)  # by a vector of columns
+        read_bytes = max(height, movement.square) * lanes * dt.nbytes(dtype)  # by a vector of columns
         if columns and width % lanes == 0:
             chunk = largest_divisor(width // lanes, max(1, machine().l1_bytes // 2 // read_bytes))
             outer, blocks = stage.split(blocks, factor=chunk)
             # Inside of the other loops: threads that share all rows of a result fetch the ends of each other's pieces.
             others.append((outer, width // lanes // chunk))
             columns = [blocks]
-        tile = max(_TURNED, TILE_BYTES // dt.nbytes(dtype))
+        tile = max(movement.turned, TILE_BYTES // dt.nbytes(dtype))
         if height % tile == 0:
             outer, rows = stage.split(rows, factor=tile)
             others.append((outer, height // tile))
@@ -259,11 +254,12 @@ def _in_order(nest: Nest) -> bool:
 
 def _turns(nest: Nest) -> bool:
     """Whether registers can turn what is read; few columns only where rows of the result follow one another."""
+    movement = measured().movement
     turned = _turned_loop(nest)
     if turned is None:
         return False
-    least = _TURNED if turned == len(nest.loops) - 2 else _SQUARE // 2
-    return nest.loops[turned].extent >= _TURNED and nest.loops[-1].extent >= least
+    least = movement.turned if turned == len(nest.loops) - 2 else movement.square // 2
+    return nest.loops[turned].extent >= movement.turned and nest.loops[-1].extent >= least
 
 
 def _schedule_strided(stage: te.Stage, dtype: str, parallel: bool, kept: Collection[Any]) -> bool:
@@ -296,7 +292,7 @@ def _stop_over(op: Any) -> Any | None:
         return nest is not None and (_in_order(nest) or _turns(nest))
 
     work = element_count(op.output(0))
-    if work is None or work < _SQUARE_WORK or easy(strided_loops(op.axis, _outer_loads(op))):
+    if work is None or work < measured().movement.square_work or easy(strided_loops(op.axis, _outer_loads(op))):
         return None
     for other in operations([op.output(0)]):
         if (
@@ -317,6 +313,8 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
     Trailing axes that all inputs share in full become one contiguous loop, which is vectorised; the axes before
     them become one loop, which runs in parallel when there is enough work. Transpositions work in squares.
     """
+    movement = measured().movement
+    threads = measured().threads
     axes = list(s[out].op.axis)
     extents = [constant_extent(a) for a in axes]
     if not axes or any(e == 0 for e in extents):
@@ -324,7 +322,11 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
     stage = s[out]
     work = _product(extents)
     kept = {each.op for each in s.stages if each.attach_type is not AttachType.INLINE}
-    if work is not None and work >= _SQUARE_WORK and _schedule_strided(stage, out.dtype, work >= PARALLEL_WORK, kept):
+    if (
+        work is not None
+        and work >= movement.square_work
+        and _schedule_strided(stage, out.dtype, work >= threads.least_work, kept)
+    ):
         return s
     count = fusable_suffix(stage.op)
     period = _period(stage.op) if count == 1 else None
@@ -335,7 +337,7 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
     inner = fuse_all(stage, axes[lead:])
     inner_extent = _product(extents[lead:])
     for _ in range(1 if len(axes) == len(stage.op.axis) else 2):
-        if lead > 1 and (_product(extents[: lead - 1]) or 0) >= _MANY_ROWS:
+        if lead > 1 and (_product(extents[: lead - 1]) or 0) >= movement.many_rows:
             lead -= 1  # a loop of its own: the indices of what is broadcast along it are computed once
     outer = fuse_all(stage, axes[:lead])
     outer_extent = _product(extents[:lead])
@@ -347,7 +349,7 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
     else:
         blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype))
     _partition_border(stage, bordered, inner, outer, blocks)
-    if work is not None and work < PARALLEL_WORK:
+    if work is not None and work < threads.least_work:
         return s
     parallel = _parallel_axis(stage, outer, outer_extent, blocks, vector)
     if parallel is not None:
@@ -367,7 +369,7 @@ def _partition_border(
 def _parallel_axis(
     stage: te.Stage, outer: IterVar | None, outer_extent: int | None, blocks: IterVar, vector: IterVar | None
 ) -> IterVar | None:
-    if outer is not None and (outer_extent is None or outer_extent >= _MIN_ROWS):
+    if outer is not None and (outer_extent is None or outer_extent >= measured().movement.least_rows):
         return outer
     if blocks is vector:  # the whole inner loop is one vector
         return outer

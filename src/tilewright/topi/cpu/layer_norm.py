@@ -11,12 +11,12 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.topi import nn, tag
 from tilewright.topi.cpu.common import (
-    PARALLEL_WORK,
     constant_extent,
     create_schedule,
     find_anchor,
     fuse_all,
     machine,
+    measured,
     operations,
     output_tensors,
     reduce_in_lanes,
@@ -30,7 +30,6 @@ from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import is_reduction, schedule_reduce
 from tilewright.topi.nn.norm import moments
 
-_FETCHED_AHEAD = 6144  # bytes between what is normalised and what is fetched
 _LEAST_BLOCK, _MOST_BLOCK = 4, 8  # vectors whose moments are taken together, in registers
 
 
@@ -99,6 +98,7 @@ def schedule_layer_norm(outs: Any) -> te.Schedule:
     What computes the data is run once for each row, into a buffer of a row's size; what uses the result has loops of
     its own. Norms over other axes than the last are scheduled as the reductions that they are.
     """
+    memory = measured().memory
     tensors = output_tensors(outs)
     anchor = find_anchor(tensors, lambda op: op.tag == "layer_norm")
     rows = [] if anchor is None else list(anchor.axis[:-1])
@@ -119,7 +119,7 @@ def schedule_layer_norm(outs: Any) -> te.Schedule:
     blocks = [op for op in steps if op.tag == "layer_norm_blocks"]
     if not blocks and vector not in (None, outer) and isinstance(data, te.PlaceholderOp):
         # Three passes over a row leave memory idle for the time of two, unless the rows to come are fetched meanwhile.
-        stage.prefetch(data.output(0), outer, _FETCHED_AHEAD // (lanes * dt.nbytes(data.output(0).dtype)))
+        stage.prefetch(data.output(0), outer, memory.norm_bytes_ahead // (lanes * dt.nbytes(data.output(0).dtype)))
     # A row has few blocks; more partial sums of theirs take no less time, and 10 % more from memory (measured).
     registers = 1 if blocks else sum_registers()
     of_block = [t.op for op in blocks for t in op.input_tensors]
@@ -137,7 +137,7 @@ def schedule_layer_norm(outs: Any) -> te.Schedule:
             reduce_in_lanes(s, op.output(0), registers)
         elif op is data:
             split_vector(s[op], op.axis[-1], constant_extent(column), vector_lanes(data.output(0).dtype))
-    if worth_threads(anchor, PARALLEL_WORK // 4):
+    if worth_threads(anchor, measured().threads.least_work // 4):
         stage.parallel(row)
     if tensors[0].op is not anchor:
         schedule_injective_from_existing(s, tensors[0])

@@ -18,6 +18,7 @@ from tilewright.topi.cpu.common import (
     find_anchor,
     fuse_all,
     machine,
+    measured,
     operations,
     output_tensors,
     split_vector,
@@ -26,7 +27,6 @@ from tilewright.topi.cpu.common import (
 )
 from tilewright.topi.cpu.conv2d import unroll_and_vectorize
 from tilewright.topi.cpu.depthwise_conv2d import (
-    MOST_TAPS,
     accumulate_windows,
     schedule_windows,
     tile_windows,
@@ -35,14 +35,6 @@ from tilewright.topi.cpu.depthwise_conv2d import (
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import innermost_is_reduced, schedule_reduce
 from tilewright.topi.cpu.tiling import even_tile
-
-_LEAST_BLOCK = 4  # packed channels that are worth a vector
-_LONG_BAND = 256 * 1024  # bytes of a band of rows that is read at nearly full speed
-_BANDS_PER_CORE = 4  # at least, for cores to share the work evenly
-_WIDEST_TILE = 18  # windows of a row that are written out,
-_MOST_WRITTEN_OUT = 192  # and elements of all of these
-_LARGE_WINDOWS = 8  # a tile of windows whose elements are not written out
-_PASS_TILE = 2  # windows of a row that are written out in a pass over one of their rows
 
 
 def _is_pool(op: Any) -> bool:
@@ -90,7 +82,7 @@ def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     stage = s[out.op] if follows else s[pool]
     axes = list(stage.op.axis)
     windows = bool(shared) or len(pool.reduce_axis) == 2
-    if packed and windows and len(axes) == 5 and (constant_extent(axes[-1]) or 0) >= _LEAST_BLOCK:
+    if packed and windows and len(axes) == 5 and (constant_extent(axes[-1]) or 0) >= measured().pooling.least_block:
         sums = pool.output(0) if follows else s.cache_write(pool.output(0), "local")
         if passes:
             _schedule_passes(s, stage, s[sums], passes, shared, worth_threads(pool))
@@ -145,8 +137,9 @@ def _reads_past_border(columns: Any, dtype: str) -> bool:
 
     LLVM vectorises the inside of a row, at any alignment, but writes rows out that are shorter than two vectors.
     """
+    convolution = measured().convolution
     width = constant_extent(columns.axis[-1]) or 0
-    few = (constant_extent(columns.reduce_axis[0]) or MOST_TAPS) <= MOST_TAPS
+    few = (constant_extent(columns.reduce_axis[0]) or convolution.most_taps) <= convolution.most_taps
     fits = _plane_bytes(columns, len(columns.axis) - 2) <= machine().l1_bytes
     return few and fits and width > 2 * vector_lanes(dtype)
 
@@ -162,12 +155,17 @@ def _schedule_direct_columns(columns: te.Stage, leading: int) -> None:
 
 def _schedule_sums(out: te.Stage, sums: te.Stage, inner: list[IterVar], dtype: str) -> None:
     """Add up columns in registers, a vector of the result at a time."""
+    convolution = measured().convolution
     blocks, vector = _split_row(out, inner[-1], dtype)
     sums.set_scope("local")
     sums.compute_at(out, inner[-2] if blocks is vector else blocks)
     *lead, row = sums.op.axis
     sums.reorder(*lead, *sums.op.reduce_axis, row)
-    taps = [axis for axis in sums.op.reduce_axis if (constant_extent(axis) or MOST_TAPS) <= MOST_TAPS]
+    taps = [
+        axis
+        for axis in sums.op.reduce_axis
+        if (constant_extent(axis) or convolution.most_taps) <= convolution.most_taps
+    ]
     unroll_and_vectorize(sums, taps, row)
 
 
@@ -178,9 +176,10 @@ def _schedule_shared_columns(out: te.Stage, sums: te.Stage, columns: te.Stage, p
     of a window, and loads and stores alternate. Bursts of loads leave memory idle in between: of 3x3 windows one apart,
     in no cache, 77 instead of 91 % of the bandwidth of a copy, and 55 % where each window reads all of its elements.
     """
+    pooling = measured().pooling
     taps = prod(constant_extent(stage.op.reduce_axis[0]) or 1 for stage in (columns, sums))
-    small = taps <= MOST_TAPS
-    most = min(_WIDEST_TILE, _MOST_WRITTEN_OUT // taps) if small else _LARGE_WINDOWS
+    small = taps <= measured().convolution.most_taps
+    most = min(pooling.widest_tile, pooling.most_written_out // taps) if small else pooling.large_windows
     row, tiles, column = tile_windows(out, _band_tile(out.op, columns.op.input_tensors[0], most), parallel)
     out.pragma(row, "loop_partition_hint", 1)
     accumulate_windows(sums, out, column if small else tiles)
@@ -196,7 +195,7 @@ def _schedule_passes(s: te.Schedule, out: te.Stage, sums: te.Stage, passes: list
     """
     below = passes[0].input_tensors[0].op
     data = (below if below in columns else passes[0]).input_tensors[0]
-    tile = _band_tile(out.op, data, _PASS_TILE)
+    tile = _band_tile(out.op, data, measured().pooling.pass_tile)
     row, tiles, _ = tile_windows(out, tile, parallel)
     out.pragma(row, "loop_partition_hint", 1)
     out.pragma(tiles, "no_unroll", 1)
@@ -219,9 +218,10 @@ def _band_tile(out: Any, data: te.Tensor, most: int) -> tuple[int, int]:
     A thread that starts anew elsewhere in memory waits for some 0.8 us. So threads take whole planes, unless these are
     large or few.
     """
+    pooling = measured().pooling
     planes, (rows, width) = prod(constant_extent(a) or 1 for a in out.axis[:2]), out.axis[2:4]
     plane = (element_count(data) or 0) * dt.nbytes(data.dtype) // planes
-    bands, missing = plane // _LONG_BAND, -(-_BANDS_PER_CORE * machine().cores // planes)
+    bands, missing = plane // pooling.long_band, -(-pooling.bands_per_core * machine().cores // planes)
     bands = 1 if max(bands, missing) <= 1 else 2 * -(-max(bands, missing) // 2)
     return -(-(constant_extent(rows) or 1) // bands), even_tile(constant_extent(width) or 1, most)
 

@@ -7,12 +7,12 @@ from typing import Any
 from tilewright import te
 from tilewright.tir.expr import IterVar
 from tilewright.topi.cpu.common import (
-    PARALLEL_WORK,
     constant_extent,
     create_schedule,
     find_anchor,
     fuse_all,
     inline_injective,
+    measured,
     operations,
     output_tensors,
     split_vector,
@@ -59,7 +59,7 @@ def schedule_softmax(outs: Any) -> te.Schedule:
             s[op].compute_at(stage, row)
         _vectorize_pass(s, op, axis)
     _vectorize_row(stage, row_axes)
-    if row is not None and worth_threads(stage_op, PARALLEL_WORK // 8):
+    if row is not None and worth_threads(stage_op, measured().threads.least_work // 8):
         stage.parallel(row)
     if not same_shape and last is not anchor:
         schedule_injective_from_existing(s, tensors[0])

@@ -31,12 +31,12 @@ from tilewright.topi.cpu.common import (
     create_schedule,
     find_anchor,
     inline_injective,
+    measured,
     output_tensors,
     split_vector,
     vector_lanes,
 )
 from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
-from tilewright.topi.cpu.dense import ROWS_FOR_CORES
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.tiling import RegisterTile, fits, packed_rate, rows_in_cache, tile_rate
 from tilewright.topi.nn import strassen
@@ -44,16 +44,6 @@ from tilewright.topi.nn.strassen import PRODUCTS, STORED
 from tilewright.topi.utils import get_const_tuple, largest_divisor
 
 _FLOAT_BYTES = 4
-_UNROLLED_STEPS = 2  # of the sum: more, and seven loops leave the cache of decoded instructions (measured)
-_LEAST_CHUNK = 64  # steps of the sum of a product: fewer, and adding up the products takes what they save
-_LEAST_TILE = 6  # rows of a tile: fewer, and the weight, of which ten blocks are read for seven, is late (measured)
-_MOST_PAIRS = 64  # of rows in a group
-_WHOLE_SHARE = 0.95  # of the second-level cache, for the data's forms and the weight of two pairs of blocks
-_CHUNK_SHARE = 0.5  # likewise, where these are of a part of the sum
-_LEAST_ROWS = 64  # for each core: fewer, and it waits for the weight (measured)
-_FORM_COST = 0.375  # vector multiply-adds that an element of the data's forms takes (measured, as those below)
-_SUM_COST = 1.5  # for adding up the products to an element of the result
-_CLEAR_GAIN = 1.02  # of the direct product's modelled time over this method's
 
 
 @dataclass(frozen=True)
@@ -83,16 +73,17 @@ def strassen_blockings(
 
     ``layout``: the block and the chunk, where these are given.
     """
+    record = cpu.processor.strassen
     lanes, pairs = cpu.lanes(32), max(1, -(-rows // 2))
-    most = min(cpu.vector_registers - 1, max(_LEAST_TILE, rows_in_cache(cpu, 2 * inner * _FLOAT_BYTES)))
-    groups = cpu.cores * -(-pairs // (cpu.cores * _MOST_PAIRS))
+    most = min(cpu.vector_registers - 1, max(record.least_tile, rows_in_cache(cpu, 2 * inner * _FLOAT_BYTES)))
+    groups = cpu.cores * -(-pairs // (cpu.cores * record.most_pairs))
     found = []
     for block in [lanes, 2 * lanes, 3 * lanes] if layout is None else [layout[0]]:
         chunk = _chunk(cpu, -(-pairs // groups), block, inner) if layout is None else layout[1]
         if columns % (2 * block) or inner % (2 * chunk):
             continue
         registers = max(1, block // lanes)
-        for tile_m in range(min(_LEAST_TILE, pairs), most + 1):
+        for tile_m in range(min(record.least_tile, pairs), most + 1):
             if fits(cpu, RegisterTile(tile_m, registers), added=True):
                 tiles = -(-pairs // (tile_m * groups))
                 if tiles == 1 and rows % (2 * tile_m) and groups > 1:
@@ -108,18 +99,20 @@ def _chunk(cpu: CpuFeatures, pairs: int, block: int, inner: int) -> int:
 
     All at once where that is possible: parts of the result are neither stored nor loaded then.
     """
+    record = cpu.processor.strassen
     half, step_bytes = inner // 2, len(STORED) * (pairs + 2 * block) * _FLOAT_BYTES
-    if half * step_bytes <= _WHOLE_SHARE * cpu.l2_bytes:
+    if half * step_bytes <= record.whole_share * cpu.l2_bytes:
         return max(1, half)
-    return largest_divisor(half, max(1, int(_CHUNK_SHARE * cpu.l2_bytes) // step_bytes))
+    return largest_divisor(half, max(1, int(record.chunk_share * cpu.l2_bytes) // step_bytes))
 
 
 def _cost(cpu: CpuFeatures, pairs: int, columns: int, inner: int, way: tuple[int, int, int]) -> float:
     """Products by the rate of their register tile, the forms of the data, and the sums of products."""
+    record = cpu.processor.strassen
     chunk, tile_m, registers = way
-    products = PRODUCTS * pairs * (inner / 2) * (columns / 2 / cpu.lanes(32)) * tile_rate(tile_m, registers)
-    forms = _FORM_COST * PRODUCTS * pairs * (inner / 2)
-    sums = _SUM_COST * 2 * pairs * columns * (inner / (2 * chunk))
+    products = PRODUCTS * pairs * (inner / 2) * (columns / 2 / cpu.lanes(32)) * tile_rate(cpu, tile_m, registers)
+    forms = record.form_time * PRODUCTS * pairs * (inner / 2)
+    sums = record.sum_time * 2 * pairs * columns * (inner / (2 * chunk))
     return products + (forms + sums) * _other_time(cpu)
 
 
@@ -135,16 +128,17 @@ def choose_strassen(rows: int, columns: int, inner: int, dtype: str, target: Tar
     fused multiply-adds the additions are what takes the time, and the method adds some.
     """
     cpu = features(target)
-    least = max(_LEAST_ROWS, ROWS_FOR_CORES * cpu.cores) * _other_time(cpu)
+    record = cpu.processor.strassen
+    least = max(record.least_rows, cpu.processor.dense.rows_for_cores * cpu.cores) * _other_time(cpu)
     if dtype != "float32" or not cpu.has_fma or rows < least * cpu.cores:
         return None
-    ways = [way for way in strassen_blockings(cpu, rows, columns, inner) if way.chunk >= _LEAST_CHUNK]
+    ways = [way for way in strassen_blockings(cpu, rows, columns, inner) if way.chunk >= record.least_chunk]
     if not ways:
         return None
     share = -(-rows // cpu.cores)
     direct = min(packed_rate(cpu, share, registers, inner * _FLOAT_BYTES) for registers in (1, 2, 3))
     gain = rows * columns * inner / cpu.lanes(32) * direct / ways[0].cost
-    return (ways[0].block, ways[0].chunk) if gain >= _CLEAR_GAIN else None
+    return (ways[0].block, ways[0].chunk) if gain >= record.clear_gain else None
 
 
 @autotvm.register_topi_compute("dense_strassen.x86")
@@ -235,7 +229,7 @@ def _schedule_products(s: te.Schedule, products: te.Tensor, sums: te.Stage, tile
     c, p, form, rows, lanes = stage.op.axis
     k = stage.op.reduce_axis[0]
     stage.reorder(c, p, form, k, rows, lanes)
-    k, steps = stage.split(k, factor=_UNROLLED_STEPS)
+    k, steps = stage.split(k, factor=measured().strassen.unrolled_steps)
     weight = next(t for t in stage.op.input_tensors if t.ndim == 5)
     stage.prefetch(weight, k, 1, ahead=pair)
     unroll_and_vectorize(stage, [steps, rows], lanes)

@@ -13,12 +13,9 @@ from dataclasses import dataclass
 from tilewright.target.features import CpuFeatures
 from tilewright.topi.utils import largest_divisor
 
-_LATENCY_COVER = 10  # independent multiply-adds that keep the pipelines full
-_MOST_CHUNKS = 5  # of channels in a tile: 5, so that 80 channels are tiles of 5 x 5 and not of 25 x 1 (6 % less time)
 _CLEAN_STEPS = 4  # of a sum written out together, from which on LLVM keeps tiles in registers
 _MIXED_REGISTERS = 3  # for LLVM's copies in narrower ones: 20 lanes of AVX2 by 3, not 4 (2.5 times as fast)
 _FEW_REGISTERS = 16  # with 32 it makes none
-_WEIGHT_REUSE = 4.5  # multiply-adds per weight register below which the second-level cache cannot keep up (measured)
 _REUSE_LANES = 16  # floats of a register where that was measured
 _PAGE_BYTES = 4096
 
@@ -79,24 +76,27 @@ def steps_to_unroll(cpu: CpuFeatures, tile: RegisterTile, extent: int, most: int
     return steps if steps >= _CLEAN_STEPS or spare > 1 else 1
 
 
-def tile_rate(spatial: int, vectors: int, reuse: float = _WEIGHT_REUSE) -> float:
+def tile_rate(cpu: CpuFeatures, spatial: int, vectors: int, reuse: float | None = None) -> float:
     """Time of one multiply-add in a loop over such tiles, in units of the machine's peak.
 
-    ``reuse``: multiply-adds per weight register below which the weights are late.
+    ``reuse``: multiply-adds per weight register below which the weights are late; the record's by default.
     """
-    accumulators = spatial * vectors
+    model, accumulators = cpu.processor.tiles, spatial * vectors
     loads = (spatial + vectors) / accumulators
-    return max(1.0, _LATENCY_COVER / accumulators, loads, reuse / spatial) + 0.15 * loads
+    return (
+        max(1.0, model.latency_cover / accumulators, loads, (reuse or model.weight_reuse) / spatial)
+        + model.load_time * loads
+    )
 
 
-def tile_cost(extent: int, tile: RegisterTile) -> float:
+def tile_cost(cpu: CpuFeatures, extent: int, tile: RegisterTile) -> float:
     """Time of one multiply-add over ``extent`` positions under ``tile``; what is left over gets a shorter tile."""
     spatial = min(tile.spatial, extent)
     rest = extent % spatial
-    cost = (extent - rest) * tile_rate(spatial, tile.vectors)
+    cost = (extent - rest) * tile_rate(cpu, spatial, tile.vectors)
     if rest:
-        cost += rest * tile_rate(rest, tile.vectors)
-    return cost / extent + (0.05 if rest else 0.0)
+        cost += rest * tile_rate(cpu, rest, tile.vectors)
+    return cost / extent + (cpu.processor.tiles.rest_time if rest else 0.0)
 
 
 def choose_tile(
@@ -119,7 +119,7 @@ def choose_tile(
     candidates = _fitting(cpu, min(extent, most or extent), vector_counts, registers_per_vector, mixed)
     candidates = candidates or [RegisterTile(1, min(vector_counts))]
     scaled = [RegisterTile(t.spatial, t.vectors * registers_per_vector) for t in candidates]
-    costs = [tile_cost(extent, t) for t in scaled]
+    costs = [tile_cost(cpu, extent, t) for t in scaled]
     return candidates[costs.index(min(costs))]
 
 
@@ -141,7 +141,7 @@ def block_vectors(block: int, lanes: int) -> int:
 
 def choose_channel_tile(cpu: CpuFeatures, columns: int, chunks: int, block: int, lanes: int) -> RegisterTile:
     """``choose_tile`` for a row of a convolution, of as many of ``chunks`` blocks of channels as divide them."""
-    counts = divisors_up_to(chunks, _MOST_CHUNKS)
+    counts = divisors_up_to(chunks, cpu.processor.tiles.most_chunks)
     return choose_tile(cpu, columns, counts, block_vectors(block, lanes), _is_mixed(block, lanes))
 
 
@@ -150,10 +150,11 @@ def channel_rate(cpu: CpuFeatures, chunks: int, block: int, lanes: int) -> float
 
     In units of the machine's peak: in two registers of 16 lanes, 24 channels take 1.33 times as long as 32.
     """
-    registers, counts = block_vectors(block, lanes), divisors_up_to(chunks, _MOST_CHUNKS)
+    model = cpu.processor.tiles
+    registers, counts = block_vectors(block, lanes), divisors_up_to(chunks, model.most_chunks)
     tiles = _fitting(cpu, cpu.vector_registers, counts, registers, _is_mixed(block, lanes))
-    reuse = _WEIGHT_REUSE * lanes / _REUSE_LANES
-    rate = min((tile_rate(t.spatial, t.vectors * registers, reuse) for t in tiles), default=math.inf)
+    reuse = model.weight_reuse * lanes / _REUSE_LANES
+    rate = min((tile_rate(cpu, t.spatial, t.vectors * registers, reuse) for t in tiles), default=math.inf)
     return rate * registers * lanes / max(block, 1)
 
 
@@ -169,7 +170,7 @@ def row_tile(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> int:
 
 def packed_rate(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> float:
     """Time of one multiply-add of a product of such rows."""
-    return tile_cost(rows, RegisterTile(row_tile(cpu, rows, registers, stride), registers))
+    return tile_cost(cpu, rows, RegisterTile(row_tile(cpu, rows, registers, stride), registers))
 
 
 def even_tile(extent: int, most: int) -> int:

@@ -20,12 +20,12 @@ from tilewright import autotvm, te
 from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity
 from tilewright.target.features import features
 from tilewright.topi.cpu.common import (
-    PREFETCH_STEPS,
     TUNING_CANDIDATES,
     constant_extent,
     create_schedule,
     find_anchor,
     inline_injective,
+    measured,
     output_tensors,
     vector_lanes,
     worth_threads,
@@ -172,7 +172,7 @@ def _schedule_steps(
     b, tc, th, ti, tj, tw, lanes = tile.op.axis
     ico, ici = tile.op.reduce_axis
     tile.reorder(ti, tj, b, ico, ici, th, tw, tc, lanes)
-    tile.prefetch(tile.op.input_tensors[1], ici, PREFETCH_STEPS)
+    tile.prefetch(tile.op.input_tensors[1], ici, measured().memory.steps_ahead)
     unroll_and_vectorize(tile, [th, tw, tc], lanes)
 
     step = s[inputs]
