@@ -265,3 +265,12 @@ def test_hash_is_the_same_in_another_process() -> None:
     }  # fmt: skip
     value = (TupleType([TensorType((2, 3)), TypeVar("t")]), DictAttrs({"a": "b", "c": 1.5}))
     assert seen == {f"{structural_hash(value)}\n"}
+
+
+def test_empty_tuples_are_equal_however_they_are_shared() -> None:
+    unit = Tuple([])
+    shared, apart = Tuple([unit, unit]), Tuple([Tuple([]), Tuple([])])
+    assert structural_equal(shared, apart)
+    assert structural_hash(shared) == structural_hash(apart)
+    one = Tuple([unit])
+    assert not structural_equal(Tuple([one, one]), Tuple([one, Tuple([unit])]))

@@ -151,3 +151,10 @@ def test_functions_work_from_several_threads() -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_convert_leaves_nodes_as_they_are() -> None:
+    from tilewright import relay
+
+    call = relay.exp(relay.var("x"))
+    assert convert([call])[0] is call

@@ -7,9 +7,10 @@ from outside, as in TVM.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op_table import OPERATORS, find_op
 
@@ -21,6 +22,8 @@ class Op(RelayExpr):
     attrs: dict[str, tuple[Any, int]]
 
     registry: ClassVar[dict[str, Op]] = OPERATORS
+    # Type relations by the names that TVM gives them, for ``add_type_rel``: (types, attrs, solver) -> type or None.
+    type_relations: ClassVar[dict[str, Callable[..., Any]]] = {}
 
     @staticmethod
     def get(name: str) -> Op:
@@ -59,6 +62,42 @@ class Op(RelayExpr):
     def reset_attr(self, attr_name: str) -> None:
         """Remove the attribute."""
         self.attrs.pop(attr_name, None)
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """Names of the arguments, as declared or added; empty where their number is open."""
+        names: tuple[str, ...] = getattr(self.get_attr("OpDef"), "inputs", None) or self.get_attr("TArguments", ())
+        return names
+
+    @property
+    def num_inputs(self) -> int:
+        """How many arguments the operator takes; -1 where that is open."""
+        inputs = getattr(self.get_attr("OpDef"), "inputs", None)
+        count: int = self.get_attr("TNumInputs", -1 if inputs is None else len(inputs))
+        return count
+
+    def set_num_inputs(self, n: int) -> None:
+        """Say how many arguments the operator takes."""
+        self.set_attr("TNumInputs", n)
+
+    def add_argument(self, name: str, type: str, description: str) -> None:
+        """Name the next argument, for messages; ``type`` and ``description`` are for who reads the program."""
+        self.set_attr("TArguments", (*self.get_attr("TArguments", ()), name))
+
+    def add_type_rel(self, rel_name: str, type_rel_func: Callable[[Sequence[Any], Any], Any] | None = None) -> None:
+        """Say which type the result has: by a relation that has a name, or by ``type_rel_func(arg_types, attrs)``.
+
+        The names are ``Identity``, ``Broadcast`` and ``BroadcastComp``; TilewrightError for another without a function.
+        """
+        if type_rel_func is not None:
+            self.set_attr("FInferType", lambda types, attrs, solver: type_rel_func(types, attrs))
+        elif rel_name in Op.type_relations:
+            self.set_attr("FInferType", Op.type_relations[rel_name])
+        else:
+            known = ", ".join(sorted(Op.type_relations))
+            raise TilewrightError(
+                f"there is no type relation {rel_name!r} for {self.name}; there are {known}; or give type_rel_func"
+            )
 
     def __call__(self, *args: Any) -> Any:
         """Call the operator without attributes: a Relay ``Call`` node."""

@@ -144,7 +144,9 @@ def _decompose_node(node: Node) -> _Parts:
             token.append(_leaf(value))
         else:
             children.append((f".{name}", value, defines))
-    return _Parts(rule.kind, tuple(token), children)
+    # One () is as good as another: a node without parts is not told apart by how it is shared.
+    kind = _TREE if rule.kind is _GRAPH and all(child == () for _, child, _ in children) else rule.kind
+    return _Parts(kind, tuple(token), children)
 
 
 def _decompose_mapping(value: dict[Any, Any]) -> _Parts:

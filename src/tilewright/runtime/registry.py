@@ -75,11 +75,14 @@ def list_global_func_names() -> list[str]:
 
 
 def convert(value: Any) -> Any:
-    """Convert a Python value for the runtime: callables become PackedFunc, also inside containers."""
+    """Convert a Python value for the runtime: callables become PackedFunc, also inside containers.
+
+    Nodes, some of which build a call when they are called, stay what they are.
+    """
     if isinstance(value, (list, tuple)):
         return type(value)(convert(item) for item in value)
     if isinstance(value, dict):
         return {key: convert(item) for key, item in value.items()}
-    if callable(value) and not isinstance(value, type):
+    if callable(value) and not isinstance(value, type) and not hasattr(value, "checked_type_or_none"):
         return convert_to_packed(value)
     return value

@@ -205,3 +205,18 @@ def test_long_lines_are_cut_around_the_place() -> None:
     found = problems(text).split("\n")
     assert len(found[3]) < 140
     assert found[3][found[4].index("^") : found[4].rindex("^") + 1] == "%y"
+
+
+def test_comparisons_bind_more_tightly_than_equality() -> None:
+    parsed = parse_expr("fn (%x) { %x == %x < %x }")
+    x = Var("x")
+    assert_structural_equal(parsed, Function([x], Call(Op.get("equal"), [x, Call(Op.get("less"), [x, x])])))
+
+
+def test_the_type_wildcard_says_nothing() -> None:
+    assert parse_expr("fn (%x: _) { %x }").params[0].type_annotation is None
+
+
+def test_an_extern_type_may_have_parameters() -> None:
+    text = '#[version = "0.0.5"]\nextern type T[A, B]\n\ndef @main(%x: T[int32, float32]) {\n  %x\n}'
+    assert str(parse(text.split("\n", 1)[1])).strip() == text.split("\n", 1)[1]

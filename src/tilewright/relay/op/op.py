@@ -64,6 +64,11 @@ def register_pattern(op_name: str, pattern: int, level: int = 10) -> None:
     register_op_attr(op_name, "TOpPattern", OpPattern(pattern), level)
 
 
+def register_stateful(op_name: str, stateful: bool, level: int = 10) -> None:
+    """Say whether calls of the operator differ from one another, so that they are neither merged nor removed."""
+    register_op_attr(op_name, "TOpIsStateful", stateful, level)
+
+
 def register_alter_op_layout(op_name: str, alter_layout: Any = None, level: int = 10) -> _Registered:
     """Set the AlterOpLayout hook ``(attrs, inputs, tinfos, out_type) -> Expr | None``."""
     return register_op_attr(op_name, "FTVMAlterOpLayout", alter_layout, level)

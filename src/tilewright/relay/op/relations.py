@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from tilewright.ir import prim_ops
 from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
 from tilewright.ir.type import IncompleteType, TensorType, TupleType, Type
 from tilewright.relay.type_infer.describe import describe, describe_dim, describe_shape
@@ -185,6 +186,9 @@ def broadcast_compare(types: Sequence[Type], attrs: AnyType, solver: AnyType) ->
     """Two tensors of one dtype, broadcast; the result is bool."""
     result = broadcast(types, attrs, solver)
     return TensorType(result.shape, "bool") if isinstance(result, TensorType) else None
+
+
+Op.type_relations.update({"Identity": identity, "Broadcast": broadcast, "BroadcastComp": broadcast_compare})
 
 
 def static_shape(values: Iterable[AnyType]) -> list[PrimExpr]:

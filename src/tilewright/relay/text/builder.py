@@ -19,6 +19,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.span import Span
 from tilewright.ir.trampoline import Steps
+from tilewright.ir.type import IncompleteType
 from tilewright.relay import adt
 from tilewright.relay import expr as relay
 from tilewright.relay.text.attributes import make_attributes, suggestion
@@ -36,7 +37,8 @@ from tilewright.runtime import ndarray as nd
 _INFIX = (
     {"*": "multiply", "/": "divide"},
     {"+": "add", "-": "subtract"},
-    {"<": "less", ">": "greater", "<=": "less_equal", ">=": "greater_equal", "==": "equal", "!=": "not_equal"},
+    {"<": "less", ">": "greater", "<=": "less_equal", ">=": "greater_equal"},
+    {"==": "equal", "!=": "not_equal"},
 )
 
 
@@ -63,7 +65,8 @@ class Builder(TypeBuilder):
                 self.type_definition(item)
             elif item.data == "extern_type":
                 header = self.global_type_var(str(item.children[0]))
-                self.module.add_type(header, adt.TypeData(header, [], [], self.span(item)))
+                with self.type_variables(item.children[1] if len(item.children) > 1 else None) as variables:
+                    self.module.add_type(header, adt.TypeData(header, variables, [], self.span(item)))
             elif item.data == "function_def":
                 functions.append(item)
         for item in functions:
@@ -103,8 +106,9 @@ class Builder(TypeBuilder):
     # Scopes
 
     def declare(self, tree: Node) -> Steps[relay.Var]:
-        """``%x: type``"""
+        """``%x: type``; the type ``_`` says nothing."""
         annotation = (yield self.type(tree.children[1])) if len(tree.children) > 1 else None
+        annotation = None if isinstance(annotation, IncompleteType) else annotation
         name = local_name(tree.children[0])
         var = relay.Var(name, annotation, self.span(tree))
         self.scopes[-1][name] = var

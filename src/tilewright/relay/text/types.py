@@ -180,9 +180,9 @@ def _type_list(values: Sequence[Type], meta: MetaTable, exact: bool) -> Steps[li
 
 def _type_data(data: TypeData, meta: MetaTable, exact: bool) -> Steps[str]:
     name = data.header.name_hint
-    if not data.constructors:
-        return f"extern type {name}"
     variables = f"[{', '.join(v.name_hint for v in data.type_vars)}]" if data.type_vars else ""
+    if not data.constructors:
+        return f"extern type {name}{variables}"
     lines = []
     for constructor in data.constructors:
         inputs = yield _type_list(constructor.inputs, meta, exact)

@@ -118,6 +118,8 @@ def _check_form(call: Call, op: Op) -> None:
         raise TypeInferenceError(
             f"takes {len(names)} argument{'s' * (len(names) != 1)} ({', '.join(names)}), got {len(call.args)}"
         )
+    if names is None and op.num_inputs not in (-1, len(call.args)):
+        raise TypeInferenceError(f"takes {op.num_inputs} arguments, got {len(call.args)}")
     expected = getattr(declared, "attrs_type", None)
     if expected is not None and not isinstance(call.attrs, expected):
         found = "none" if call.attrs is None else type(call.attrs).__name__

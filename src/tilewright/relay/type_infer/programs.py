@@ -28,7 +28,7 @@ def describe_call(call: Call, arg_types: Sequence[Type]) -> str:
     """An operator call with its arguments by name and type."""
     op = call.op
     assert isinstance(op, Op)
-    names = getattr(op.get_attr("OpDef"), "inputs", None) or ()
+    names = op.argument_names
     parts = [
         f"{names[i]}: {describe(t)}" if len(names) == len(arg_types) else describe(t) for i, t in enumerate(arg_types)
     ]
