@@ -80,6 +80,16 @@ class Op(RelayExpr):
         """Say how many arguments the operator takes."""
         self.set_attr("TNumInputs", n)
 
+    @property
+    def support_level(self) -> int:
+        """How central the operator is, from 1 on, as whoever registered it said; 10 where nobody did."""
+        level: int = self.get_attr("TSupportLevel", 10)
+        return level
+
+    def set_support_level(self, level: int) -> None:
+        """Say how central the operator is."""
+        self.set_attr("TSupportLevel", level)
+
     def add_argument(self, name: str, type: str, description: str) -> None:
         """Name the next argument, for messages; ``type`` and ``description`` are for who reads the program."""
         self.set_attr("TArguments", (*self.get_attr("TArguments", ()), name))

@@ -44,7 +44,8 @@ def test_the_number_of_arguments_is_checked_and_they_are_named(own: Op) -> None:
     own.add_argument("left", "Tensor", "One.")
     own.add_argument("right", "Tensor", "Another.")
     own.add_type_rel("Broadcast")
-    assert own.num_inputs == 2
+    own.set_support_level(1)
+    assert (own.num_inputs, own.support_level) == (2, 1)
     with pytest.raises(tvm.TVMError, match="takes 2 arguments, got 1"):
         infer(own, (3,))
     with pytest.raises(tvm.TVMError, match=r"left: Tensor.*right: Tensor"):

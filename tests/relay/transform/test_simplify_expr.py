@@ -6,10 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-from tests.relay.transform.texts import check
+from tests.relay.transform.texts import check, parse
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.contrib.graph_executor import GraphModule
 from tilewright.relay import transform
 from tilewright.relay.interpreter import interpret
 
@@ -65,6 +66,14 @@ def test_the_table(before: str, after: str) -> None:
         "%i: Tensor[(2, 3), int8]) {{ {} }}"
     )
     check(transform.SimplifyExpr(), header.format(before), header.format(after))
+    all_is_typed(transform.SimplifyExpr()(parse(header.format(before))))
+
+
+def all_is_typed(mod: tvm.IRModule) -> None:
+    """Passes that follow ask every operand for its type."""
+    nodes: list[relay.Expr] = []
+    relay.analysis.post_order_visit(mod["main"], nodes.append)
+    assert [n for n in nodes if n.checked_type_or_none is None and not isinstance(n, tvm.ir.Op)] == []
 
 
 def test_collapse_sum_like_takes_the_shape_alone() -> None:
@@ -72,6 +81,12 @@ def test_collapse_sum_like_takes_the_shape_alone() -> None:
     mod = tvm.IRModule.from_expr(relay.Function([x, like], relay.collapse_sum_like(x, like)))
     body = transform.SimplifyExpr()(mod)["main"].body
     assert body.op.name == "collapse_sum_to"
+    all_is_typed(transform.SimplifyExpr()(mod))
+    lib = relay.build(mod, "llvm")
+    data = np.arange(9, dtype="float32").reshape(3, 1, 3)
+    module = GraphModule(lib["default"](tvm.cpu()))
+    module.run(x=data, like=np.zeros(3, "float32"))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), data.sum((0, 1)))
     assert body.args[0].name_hint == "x"
 
 

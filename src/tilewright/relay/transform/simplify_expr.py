@@ -174,6 +174,14 @@ def _like(make: Callable[[Call, TensorType], RelayExpr]) -> Rule:
     return rule
 
 
+def _collapse_concretely(call: Call, type_: TensorType) -> RelayExpr:
+    result = relay_op.collapse_sum_to(call.args[0], type_.concrete_shape)
+    shape = result.args[1]
+    assert isinstance(shape, Constant)
+    shape.with_checked_type(shape.tensor_type)
+    return result
+
+
 def _cast_concretely(call: Call, type_: Type) -> RelayExpr | None:
     return relay_op.cast(call.args[0], type_.dtype) if isinstance(type_, TensorType) else None
 
@@ -240,7 +248,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "zeros_like": (_like(lambda call, t: relay_op.zeros(t.concrete_shape, t.dtype)),),
     "ones_like": (_like(lambda call, t: relay_op.ones(t.concrete_shape, t.dtype)),),
     "full_like": (_like(lambda call, t: relay_op.full(call.args[1], t.concrete_shape, t.dtype)),),
-    "collapse_sum_like": (_like(lambda call, t: relay_op.collapse_sum_to(call.args[0], t.concrete_shape)),),
+    "collapse_sum_like": (_like(_collapse_concretely),),
     "broadcast_to_like": (_like(lambda call, t: relay_op.broadcast_to(call.args[0], t.concrete_shape)),),
 }
 
