@@ -9,6 +9,11 @@ JOBS   ?= auto
 TOOLS    := qemu-aarch64 aarch64-linux-gnu-gcc valgrind cmake pkg-config
 PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross valgrind cmake pkg-config
 
+# Processors for which the tests that look at what schedules choose run once more; this machine may lack the features of
+# some, and they are skipped then.
+PROCESSORS := haswell skylake-avx512 znver4 sapphirerapids
+CHOICES    := $(addprefix tests/topi/cpu/test_,tiling.py conv2d_cost.py strides.py)
+
 .PHONY: demo test lint format bench soak system-packages clean help
 
 help:
@@ -58,6 +63,8 @@ system-packages:
 
 test: system-packages $(VENV)/.develop
 	$(BIN)/python -m pytest -q -n $(JOBS) tests
+	@for cpu in $(PROCESSORS); do echo "==> choices for $$cpu"; \
+	  TILEWRIGHT_CPU=$$cpu $(BIN)/python -m pytest -q -n $(JOBS) $(CHOICES) || exit 1; done
 
 lint: $(VENV)/.develop
 	$(BIN)/ruff check src tests examples benchmarks
