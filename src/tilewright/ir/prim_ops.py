@@ -309,19 +309,23 @@ def floormod(a: AnyType, b: AnyType) -> p.PrimExpr:
 
 
 def minimum(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """min(a, b)"""
+    """min(a, b); NaN where one of them is."""
     a, b = _arith_operands(a, b)
     if a is b:
         return a
-    return folded if (folded := _fold(a, b, min, min)) is not None else p.Min(a, b)
+    return (
+        folded if (folded := _fold(a, b, min, lambda x, y: x if x <= y or x != x else y)) is not None else p.Min(a, b)
+    )
 
 
 def maximum(a: AnyType, b: AnyType) -> p.PrimExpr:
-    """max(a, b)"""
+    """max(a, b); NaN where one of them is."""
     a, b = _arith_operands(a, b)
     if a is b:
         return a
-    return folded if (folded := _fold(a, b, max, max)) is not None else p.Max(a, b)
+    return (
+        folded if (folded := _fold(a, b, max, lambda x, y: x if x >= y or x != x else y)) is not None else p.Max(a, b)
+    )
 
 
 def neg(a: AnyType) -> p.PrimExpr:

@@ -152,9 +152,9 @@ class Compiler:
         op = ARITH[type(e)]
         if isinstance(e, Div) and dt.is_float(dtype):
             return lambda env: a(env) / b(env)
+        if isinstance(e, (Min, Max)) and (dt.lanes(dtype) > 1 or dt.is_float(dtype)):  # which let NaN through
+            op = np.minimum if isinstance(e, Min) else np.maximum
         if dt.lanes(dtype) > 1:
-            if isinstance(e, (Min, Max)):
-                op = np.minimum if isinstance(e, Min) else np.maximum
             kind = numpy_dtype(dt.element(dtype))
             return lambda env: np.asarray(op(a(env), b(env))).astype(kind)
         if dt.is_float(dtype):

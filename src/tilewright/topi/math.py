@@ -133,13 +133,13 @@ def round(x: te.Tensor) -> te.Tensor:
 
 
 def sign(x: te.Tensor) -> te.Tensor:
-    """-1, 0 or 1."""
+    """-1, 0 or 1; NaN of NaN."""
 
     def body(v: PrimExpr) -> PrimExpr:
         zero, one = ops.const(0, v.dtype), ops.const(1, v.dtype)
         if not dt.is_float(v.dtype) and not dt.is_signed(v.dtype):
             return tir.Select(v > zero, one, zero)
-        return tir.Select(v > zero, one, tir.Select(v < zero, ops.const(-1, v.dtype), zero))
+        return tir.Select(v > zero, one, tir.Select(v < zero, ops.const(-1, v.dtype), v))
 
     return unary(x, body, "T_sign")
 

@@ -28,11 +28,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Function, Tuple
+from tilewright.relay.expr import Call, Function, Tuple, const
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.reduce.reduce import reduce_axes
@@ -134,6 +136,9 @@ class _Lifter(Lifter):
         if starts[-1] + (result[2] - 1) * strides[0] >= shape[2]:  # ceil_mode reaches behind the last slice
             return None
         value, *others = self._neighbours(expr.args[0], shape, (0, 0), starts, strides[0], result[2])
+        kind = expr.checked_type
+        if others and isinstance(kind, TensorType) and dt.is_float(kind.dtype):
+            value, *others = (_numbers(part) for part in (value, *others))
         for other in others:
             value = relay_op.maximum(value, other)
         return relay_op.nn.max_pool2d(
@@ -170,6 +175,12 @@ class _Lifter(Lifter):
             return None
         mean = relay_op.mean(data, axis=[0, 2, 3], keepdims=True)
         return mean if attrs.keepdims else relay_op.reshape(mean, result)
+
+
+def _numbers(value: RelayExpr) -> RelayExpr:
+    """NaN, which pools skip and maxima let through, as the number that loses to all."""
+    lowest = relay_op.full_like(value, relay_op.cast_like(const(float("-inf"), "float32"), value))
+    return relay_op.where(relay_op.isnan(value), lowest, value)
 
 
 def LiftConv3D() -> Pass:

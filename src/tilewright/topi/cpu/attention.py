@@ -40,6 +40,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d import unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.tiling import RegisterTile, fits, tile_cost
+from tilewright.topi.reduction import greatest_number
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple
 
 _LOG2_E = 1.4426950408889634
@@ -184,7 +185,10 @@ def _attend(
     scores = te.compute(products.shape, score, name="attention_scores", tag="attention_scores")
     t = te.reduce_axis((0, columns), name="t")
     maximum = te.compute(
-        (batch, heads, rows), lambda *i: te.max(scores(*i, t.var), axis=t), name="attention_maximum", tag="attention"
+        (batch, heads, rows),
+        lambda *i: greatest_number(scores(*i, t.var), axis=t),
+        name="attention_maximum",
+        tag="attention",
     )
 
     def power(*i: PrimExpr) -> PrimExpr:

@@ -12,6 +12,7 @@ from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.topi import tag
 from tilewright.topi.nn.conv import inside
 from tilewright.topi.nn.pad import pad
+from tilewright.topi.reduction import greatest, greatest_number, lowest
 from tilewright.topi.utils import InvalidShapeError, as_list, simplify
 
 _SMALL_WINDOW = 4  # elements of unpacked data: to share columns then costs as much as it saves (measured)
@@ -75,7 +76,7 @@ def pool_nd(
     if pool_type not in ("max", "avg"):
         raise InvalidShapeError(f"pool_type is 'max' or 'avg', found {pool_type!r}")
     reducer, outside, name = (
-        (te.max, tir.min_value(data.dtype), "pool_max") if pool_type == "max" else (te.sum, 0, "pool_sum")
+        (greatest_number, lowest(data.dtype), "pool_max") if pool_type == "max" else (te.sum, 0, "pool_sum")
     )
 
     def reduced(
@@ -253,7 +254,7 @@ def _adaptive(data: te.Tensor, output_size: Sequence[Any], pool_type: str, axes:
         return te.compute(shape, body, name=name, tag=name)
 
     if pool_type == "max":
-        return reduce(te.max, tir.min_value(data.dtype), "adaptive_pool_max")
+        return reduce(greatest, lowest(data.dtype), "adaptive_pool_max")
     if pool_type != "avg":
         raise InvalidShapeError(f"pool_type is 'max' or 'avg', found {pool_type!r}")
     total = reduce(te.sum, ops.const(0, data.dtype), "adaptive_pool_sum")

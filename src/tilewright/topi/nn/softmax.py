@@ -8,6 +8,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi.math import _fast_exp
+from tilewright.topi.reduction import greatest_number
 from tilewright.topi.transform import normalize_axis
 
 
@@ -29,7 +30,7 @@ def _reduce(
 
 def _softmax(x: te.Tensor, axis: int, exponential: Callable[[PrimExpr], Any], name: str, tag: str) -> te.Tensor:
     axis = normalize_axis(axis, x.ndim)
-    maximum = _reduce(x, axis, te.max, "T_softmax_maxelem", lambda i: x(*i))
+    maximum = _reduce(x, axis, greatest_number, "T_softmax_maxelem", lambda i: x(*i))
     powers = te.compute(x.shape, lambda *i: exponential(x(*i) - maximum(*_remove(i, axis))), name="T_softmax_exp")
     total = _reduce(x, axis, te.sum, "T_softmax_expsum", lambda i: powers(*i))
     return te.compute(
@@ -51,7 +52,7 @@ def fast_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
 def log_softmax(x: te.Tensor, axis: int = -1) -> te.Tensor:
     """x - max x - log sum exp(x - max x) along ``axis``."""
     axis = normalize_axis(axis, x.ndim)
-    maximum = _reduce(x, axis, te.max, "T_softmax_maxelem", lambda i: x(*i))
+    maximum = _reduce(x, axis, greatest_number, "T_softmax_maxelem", lambda i: x(*i))
     total = _reduce(x, axis, te.sum, "T_softmax_expsum", lambda i: tir.exp(x(*i) - maximum(*_remove(i, axis))))
     return te.compute(
         x.shape,

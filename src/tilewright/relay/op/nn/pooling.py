@@ -150,6 +150,7 @@ def _evaluate_pool(attrs: Any, inputs: Sequence[Array], rank: int, average: bool
     last = tuple(range(-rank, 0))
     if not average:
         lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
+        x = x if x.dtype.kind in "iu" else np.where(np.isnan(x), np.asarray(lowest, x.dtype), x)
         return [np.ascontiguousarray(_windows(x, axes, attrs, lowest).max(axis=last))]
     total = _windows(x.astype(np.float64), axes, attrs, 0).sum(axis=last)
     pads = padding_of(attrs.padding, rank)

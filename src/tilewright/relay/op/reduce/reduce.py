@@ -20,7 +20,8 @@ from tilewright.relay.op.attributes import axes, call
 from tilewright.relay.op.definition import OpDef, OpPattern, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.binary import add, subtract
-from tilewright.relay.op.tensor.unary import exp, log, sqrt
+from tilewright.relay.op.tensor.creation import where, zeros_like
+from tilewright.relay.op.tensor.unary import exp, isinf, log, sqrt
 
 
 class ReduceAttrs(Attrs):
@@ -210,11 +211,14 @@ def mean_std(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude:
 
 
 def logsumexp(data: RelayExpr, axis: Any = None, keepdims: bool = False) -> Call:
-    """log(sum(exp(data))) over ``axis``, without overflow."""
+    """log(sum(exp(data))) over ``axis``, without overflow; where the largest is infinite, that."""
+
+    def finite(largest: RelayExpr) -> RelayExpr:
+        return where(isinf(largest), zeros_like(largest), largest)
+
     largest = max(data, axis, True)
-    total = sum(exp(subtract(data, largest)), axis, keepdims)
-    shift = largest if keepdims else max(data, axis, keepdims)
-    return add(shift, log(total))
+    total = sum(exp(subtract(data, finite(largest))), axis, keepdims)
+    return add(finite(largest if keepdims else max(data, axis, keepdims)), log(total))
 
 
 __all__ = [

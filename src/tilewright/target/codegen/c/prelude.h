@@ -171,8 +171,13 @@ TW_MIN_MAX(uint8_t, uint8)
 TW_MIN_MAX(uint16_t, uint16)
 TW_MIN_MAX(uint32_t, uint32)
 TW_MIN_MAX(uint64_t, uint64)
-TW_MIN_MAX(float, float32)
-TW_MIN_MAX(double, float64)
+
+/* NaN where one of them is. */
+#define TW_FLOAT_MIN_MAX(T, NAME)                                                  \
+  static inline T tw_min_##NAME(T a, T b) { return a <= b || a != a ? a : b; }     \
+  static inline T tw_max_##NAME(T a, T b) { return a >= b || a != a ? a : b; }
+TW_FLOAT_MIN_MAX(float, float32)
+TW_FLOAT_MIN_MAX(double, float64)
 
 #define TW_FLOOR_DIVISION(T, NAME)                                                             \
   static inline T tw_floordiv_##NAME(T a, T b) {                                               \

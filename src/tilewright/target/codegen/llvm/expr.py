@@ -211,7 +211,10 @@ class ExpressionEmitter(Builder):
         return self.min_max(e.dtype, isinstance(e, Max), a, b)
 
     def min_max(self, dtype: str, is_max: bool, a: str, b: str) -> str:
-        """The larger or smaller value; where ``a`` is not a number, ``a``: one instruction on x86."""
+        """The larger or smaller value; NaN where one of them is. The sign of a zero is that of either.
+
+        With a literal that is one instruction on x86, else three: a comparison and a blend for a NaN in ``b``.
+        """
         if ty.is_bfloat(dtype):
             return self._in_float32(dtype, [a, b], lambda x, y: self.min_max(_f32(dtype), is_max, x, y))
         reg = ty.register(dtype)
@@ -220,9 +223,9 @@ class ExpressionEmitter(Builder):
             name = f"llvm.{sign}{'max' if is_max else 'min'}.{overload(dtype)}"
             self.unit.declare(name, reg, f"{reg}, {reg}")
             return self.emit(f"call {reg} @{name}({reg} {a}, {reg} {b})")
-        flags = ty.register(dt.make("bool", 1, dt.lanes(dtype)))
-        keep = self.emit(f"fcmp {'uge' if is_max else 'ule'} {reg} {a}, {b}")
-        return self.emit(f"select {flags} {keep}, {reg} {a}, {reg} {b}")
+        name = f"llvm.{'max' if is_max else 'min'}imum.{overload(dtype)}"
+        self.unit.declare(name, reg, f"{reg}, {reg}")
+        return self.emit(f"call nsz {reg} @{name}({reg} {b}, {reg} {a})")
 
     def _compare(self, e: BinaryExpr) -> str:
         a, b = self.value(e.a), self.value(e.b)
