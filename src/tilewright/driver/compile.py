@@ -19,7 +19,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext, PassInfo
 from tilewright.relay import build_module
 from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
-from tilewright.relay.frontend.onnx.importer import from_onnx, load_model
+from tilewright.relay.frontend.onnx.importer import from_onnx, open_model
 from tilewright.relay.frontend.onnx.quantization import dequantized_operators
 from tilewright.target.target import Target
 
@@ -90,8 +90,10 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     with _progress(Console(quiet=quiet, stderr=True)):
         report = BuildReport()
         with report.stage("import"):
-            model = load_model(options.model)
+            model = open_model(options.model)
             mod, params = from_onnx(model, shapes)
+            dequantized = dequantized_operators(model.proto)
+            del model  # it may hold the weights once more
         if dump:
             dump.write("import", str(mod))
         with PassContext(opt_level=options.opt_level, instruments=[dump] if dump else None, config=config):
@@ -103,7 +105,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
             factory.export_library(str(options.output), **linker)
     built: BuildReport = factory.build_report
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
-    return Compiled(options, target, built, dequantized_operators(model), time.perf_counter() - start)
+    return Compiled(options, target, built, dequantized, time.perf_counter() - start)
 
 
 def compile_model(options: CompileOptions, quiet: bool, verbose: bool, as_json: bool) -> None:

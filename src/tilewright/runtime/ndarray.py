@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -251,23 +252,44 @@ def numpyasarray(np_data: np.ndarray[Any, Any]) -> NDArray:
 
 
 class _Memory:
-    """The memory of an array as numpy takes it over; numpy keeps this, and with it the array, alive."""
+    """Memory that numpy is to take over; numpy keeps this, and with it the owner, alive."""
 
-    def __init__(self, owner: NDArray, shape: tuple[int, ...], itemsize: int, writable: bool) -> None:
+    def __init__(self, owner: object, interface: dict[str, Any], itemsize: int) -> None:
         self.owner = owner
-        address = (owner._tensor.data or 0) + owner._tensor.byte_offset
-        bits = np.dtype(f"u{itemsize}").str
-        self.__array_interface__ = {"version": 3, "shape": shape, "typestr": bits, "data": (address, not writable)}
+        self.__array_interface__ = {"version": 3, "typestr": np.dtype(f"u{itemsize}").str, **interface}
 
 
 def numpy_view(array: NDArray, writable: bool = False) -> np.ndarray[Any, Any]:
-    """Return a numpy array on the memory of an NDArray, which stays alive with it; only a strided one is copied."""
-    dtype = from_native(array._tensor.dtype)
-    if not array.is_contiguous or 0 in array.shape:
+    """Return a numpy array on the memory of an NDArray, which stays alive with it."""
+    tensor = array._tensor
+    dtype = from_native(tensor.dtype)
+    if 0 in array.shape:
         return array.numpy()
     scalar = dtype.with_lanes(1).to_numpy()
     shape = array.shape if dtype.lanes == 1 else (*array.shape, dtype.lanes)
-    return np.asarray(_Memory(array, shape, scalar.itemsize, writable)).view(scalar)
+    if array.is_contiguous:
+        strides = tuple(scalar.itemsize * math.prod(shape[i + 1 :]) for i in range(len(shape)))
+    else:
+        steps = [s * dtype.lanes for s in tensor.strides[: tensor.ndim]] + [1] * (dtype.lanes != 1)
+        strides = tuple(s * scalar.itemsize for s in steps)
+    address = (tensor.data or 0) + tensor.byte_offset
+    interface = {"data": (address, not writable), "shape": shape, "strides": strides}
+    return np.asarray(_Memory(array, interface, scalar.itemsize)).view(scalar)
+
+
+def share_memory(values: np.ndarray[Any, Any]) -> NDArray:
+    """Return an array on the memory of a numpy array, also of one that must not be written to: nobody may then."""
+    interface = {"data": (values.ctypes.data, False), "shape": values.shape, "strides": values.strides}
+    return numpyasarray(np.asarray(_Memory(values, interface, values.itemsize)).view(values.dtype))
+
+
+def compact(array: NDArray) -> NDArray:
+    """Return the array, or where its elements do not lie in row-major order, a copy in which they do."""
+    if array.is_contiguous:
+        return array
+    copy = empty(array.shape, array.dtype, array.device)
+    np.copyto(numpy_view(copy, writable=True), numpy_view(array))
+    return copy
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:

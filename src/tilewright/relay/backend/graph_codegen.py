@@ -26,7 +26,7 @@ from tilewright.relay.backend.views import Buffers
 from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.common import is_closed
-from tilewright.runtime.ndarray import NDArray, numpy_view
+from tilewright.runtime.ndarray import NDArray, compact, numpy_view
 from tilewright.tir.function import PrimFunc
 
 Array = np.ndarray[Any, Any]
@@ -144,7 +144,7 @@ class GraphCodegen(DataFlow):
             if _same_bytes(array, other):
                 return [entry]
         name = self._unique(f"p{len(self.params)}")
-        self.params[name] = expr.data
+        self.params[name] = compact(expr.data)
         self.nodes.append(GraphNode("null", name, (expr.tensor_type,)))
         known.append((Entry(len(self.nodes) - 1), array))
         return [known[-1][0]]

@@ -35,6 +35,10 @@ from tilewright.relay.visitor import ExprMutator, substitute
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.ndarray import numpy_view
 
+# A transposed weight of that size is a view of the weight: it is copied when it is packed, or becomes a parameter, and
+# three copies of all weights never exist.
+_SHARED_BYTES = 1 << 20
+
 _SHAPE_OPS = frozenset({"shape_of", "ndarray_size"})
 
 
@@ -53,10 +57,18 @@ def as_constant(value: Any, type_: Any) -> RelayExpr:
     if isinstance(type_, TupleType):
         fields = [as_constant(v, t) for v, t in zip(value, type_.fields, strict=True)]
         return Tuple(fields).with_checked_type(type_)
+    values = np.reshape(value, type_.concrete_shape)
+    if values.nbytes >= _SHARED_BYTES and values.dtype == nd.numpy_dtype(type_.dtype) and _is_permuted(values):
+        return const(nd.share_memory(values)).with_checked_type(type_)
     data = nd.empty(type_.concrete_shape, type_.dtype)
-    # what the operator gave may be a view: a transposed weight is copied once, to its place
-    np.copyto(numpy_view(data, writable=True), np.reshape(value, type_.concrete_shape), casting="unsafe")
+    np.copyto(numpy_view(data, writable=True), values, casting="unsafe")
     return const(data).with_checked_type(type_)
+
+
+def _is_permuted(values: np.ndarray[Any, Any]) -> bool:
+    """Whether an array is another, whole one with its axes in another order."""
+    order = sorted(range(values.ndim), key=lambda axis: -values.strides[axis])
+    return not values.flags.c_contiguous and values.transpose(order).flags.c_contiguous
 
 
 def grows_at_load(op: Op) -> bool:

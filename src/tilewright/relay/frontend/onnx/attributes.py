@@ -68,8 +68,13 @@ def _value(attribute: onnx.AttributeProto) -> Any:
             return attribute
 
 
+def has_plain_elements(tensor: onnx.TensorProto) -> bool:
+    """Whether a tensor's bytes are those of an array as it lies in memory."""
+    return tensor.data_type in _RAW_DTYPES and sys.byteorder == "little"
+
+
 def to_array(tensor: onnx.TensorProto) -> np.ndarray[Any, Any]:
     """The numpy array of a tensor; perhaps a read-only view of the tensor's bytes."""
-    if tensor.HasField("raw_data") and tensor.data_type in _RAW_DTYPES and sys.byteorder == "little":
+    if tensor.HasField("raw_data") and has_plain_elements(tensor):
         return np.frombuffer(tensor.raw_data, _DTYPES[tensor.data_type]).reshape(tuple(tensor.dims))
     return np.asarray(numpy_helper.to_array(tensor))

@@ -23,7 +23,15 @@ from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleWrapper, Var, const
 from tilewright.relay.frontend.onnx.attributes import dtype_of, to_array
 from tilewright.relay.frontend.onnx.context import MAX_CONSTANT_BYTES, NodeContext, OnnxImportError, describe, typed
-from tilewright.relay.frontend.onnx.loading import checked_nodes, first_line, load_model, model_opset
+from tilewright.relay.frontend.onnx.loading import (
+    ModelFile,
+    Weight,
+    checked_nodes,
+    first_line,
+    load_model,
+    model_opset,
+    open_model,
+)
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
 from tilewright.relay.transform.fold_constant import constant_value, fold_constant
 from tilewright.relay.visitor import substitute
@@ -39,7 +47,7 @@ _TYPE_ONLY_INPUTS = {"CastLike": (1,)}
 
 
 def from_onnx(
-    model: onnx.ModelProto | str | os.PathLike[str],
+    model: onnx.ModelProto | ModelFile | str | os.PathLike[str],
     shape: Mapping[str, Sequence[Any]] | None = None,
     dtype: str | Mapping[str, str] = "float32",
     opset: int | None = None,
@@ -50,7 +58,7 @@ def from_onnx(
 
     Parameters
     ----------
-    model : a ``ModelProto``, or the path of a file.
+    model : a ``ModelProto``, the path of a file, or what ``open_model`` gives for that.
     shape : shapes of inputs by name; overrides the model's, and gives what the model leaves open.
     dtype : data type of inputs that the model gives none for, for all or by name.
     opset : operator set to assume instead of the model's own.
@@ -68,13 +76,16 @@ def from_onnx(
     """
     shapes = _checked_shapes(shape)
     if isinstance(model, (str, os.PathLike)):
-        model = load_model(model)
+        model = open_model(model)
+    weights: Mapping[str, Weight] = {}
+    if isinstance(model, ModelFile):
+        model, weights = model.proto, model.weights
     elif not isinstance(model, onnx.ModelProto):
         raise OnnxImportError(_no_model(model))
     elif not model.HasField("graph"):
         raise OnnxImportError("the model holds no graph")
     try:
-        return GraphImporter(model, shapes, dtype, opset).import_model(freeze_params)
+        return GraphImporter(model, shapes, dtype, opset, weights).import_model(freeze_params)
     except UnicodeDecodeError as error:
         raise OnnxImportError(f"the model holds a name that is not UTF-8 text ({error.reason})") from None
 
@@ -120,8 +131,10 @@ class GraphImporter:
         shapes: Mapping[str, Sequence[Any]],
         dtype: str | Mapping[str, str],
         opset: int | None,
+        weights: Mapping[str, Weight],
     ) -> None:
         self.graph = model.graph
+        self.weights = weights
         self.shapes = shapes
         self.dtype = dtype
         self.opset = opset or model_opset(model)
@@ -178,13 +191,15 @@ class GraphImporter:
         where = f"initializer {tensor.name!r}"
         dtype_of(tensor.data_type, where)
         try:
-            array = to_array(tensor)
+            if tensor.name in self.weights:
+                data = self.weights[tensor.name].read(tensor.dims, dtype_of(tensor.data_type, where))
+            else:
+                data = nd.array(to_array(tensor))
         except Exception as error:
             raise OnnxImportError(f"{where} of shape {tuple(tensor.dims)}: {first_line(error)}") from None
-        self._add_param(tensor.name, array)
+        self._add_param(tensor.name, data)
 
-    def _add_param(self, name: str, array: np.ndarray[Any, Any]) -> None:
-        data = nd.array(array)
+    def _add_param(self, name: str, data: nd.NDArray) -> None:
         self.params[name] = data
         self.values[name] = typed(Var(name, TensorType(data.shape, str(data.dtype))))
 
@@ -355,4 +370,4 @@ def _with_span(expr: RelayExpr, span: Span) -> RelayExpr:
     return expr
 
 
-__all__ = ["GraphImporter", "from_onnx", "load_model"]
+__all__ = ["GraphImporter", "from_onnx", "load_model", "open_model"]

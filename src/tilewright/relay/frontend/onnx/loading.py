@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+import onnx.external_data_helper
 import onnx.inliner
 import onnx.shape_inference
 
 from tilewright.ir.errors import UnsupportedError
+from tilewright.relay.frontend.onnx.attributes import has_plain_elements
 from tilewright.relay.frontend.onnx.context import OnnxImportError
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, find_converter
+from tilewright.runtime.ndarray import NDArray, empty, numpy_view
 
 _OLDEST_OPSET = 7
 # Protobuf cannot serialise more, and the checker works on the serialised form.
@@ -26,12 +31,64 @@ _MAX_FUNCTION_DEPTH = 8
 _OWN_DOMAIN = "tilewright.written_out"
 
 
+@dataclass(frozen=True)
+class Weight:
+    """Elements of an initializer, in a file beside the model."""
+
+    file: Path
+    offset: int
+    nbytes: int
+
+    def read(self, shape: Sequence[int], dtype: str) -> NDArray:
+        """The array, read to its place: no other copy of it is made."""
+        array = empty(shape, dtype)
+        if array.nbytes != self.nbytes:
+            raise ValueError(f"its data has {self.nbytes} bytes, and its shape takes {array.nbytes}")
+        with self.file.open("rb") as stream:
+            stream.seek(self.offset)
+            view = numpy_view(array, writable=True).reshape(-1).view(np.uint8)
+            if stream.readinto(view.data) != self.nbytes:
+                raise ValueError(f"{self.file.name} has become shorter")
+        return array
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A model whose large weights are still in the files beside it; ``weights`` says where, by initializer."""
+
+    proto: onnx.ModelProto
+    weights: Mapping[str, Weight]
+
+
 def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
-    """Read an ONNX file and the external data beside it.
+    """Read an ONNX file and the external data beside it; see :func:`open_model`."""
+    model, folder = _read_model(path)
+    for tensor in _all_tensors(model):
+        _load_external(tensor, folder)
+    return model
+
+
+def open_model(path: str | os.PathLike[str]) -> ModelFile:
+    """Read an ONNX file, but for large weights in files beside it.
 
     Raises ``OnnxImportError`` for a file that is missing, is no ONNX model, is cut short, or names data outside
     its own folder.
     """
+    model, folder = _read_model(path)
+    weights: dict[str, Weight] = {}
+    kept = {id(t): t for t in model.graph.initializer if _is_external(t) and _is_large(t) and has_plain_elements(t)}
+    for tensor in _all_tensors(model):
+        if id(tensor) not in kept:
+            _load_external(tensor, folder)
+    for tensor in kept.values():
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        file, offset = (folder / entries["location"]).resolve(), int(entries.get("offset", "0"))
+        weights[tensor.name] = Weight(file, offset, int(entries.get("length", file.stat().st_size - offset)))
+    return ModelFile(model, weights)
+
+
+def _read_model(path: str | os.PathLike[str]) -> tuple[onnx.ModelProto, Path]:
+    """A model without its external data, which is checked, and the folder of that."""
     file = Path(path)
     if not file.is_file():
         raise OnnxImportError(f"{file}: {'is a directory, not a file' if file.is_dir() else 'no such file'}")
@@ -42,11 +99,25 @@ def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise OnnxImportError(f"{file}: not an ONNX model, or cut short: it holds no graph")
     _check_external_data(model, file)
+    return model, file.parent
+
+
+def _is_external(tensor: onnx.TensorProto) -> bool:
+    return bool(tensor.data_location == onnx.TensorProto.EXTERNAL)
+
+
+def _load_external(tensor: onnx.TensorProto, folder: Path) -> None:
+    """Make external data the tensor's own."""
+    if not _is_external(tensor):
+        return
     try:
-        onnx.load_external_data_for_model(model, str(file.parent))
+        onnx.external_data_helper.load_external_data_for_tensor(tensor, str(folder))
     except Exception as error:
-        raise OnnxImportError(f"{file}: cannot read the model's external data: {first_line(error)}") from None
-    return model
+        raise OnnxImportError(
+            f"cannot read the model's external data: tensor {tensor.name!r}: {first_line(error)}"
+        ) from None
+    tensor.data_location = onnx.TensorProto.DEFAULT
+    del tensor.external_data[:]
 
 
 def _all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
@@ -74,7 +145,7 @@ def _check_external_data(model: onnx.ModelProto, file: Path) -> None:
     """External data lies inside the model's folder, links followed, and is as long as the model says."""
     folder = file.parent.resolve()
     for tensor in _all_tensors(model):
-        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+        if not _is_external(tensor):
             continue
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
@@ -257,7 +328,7 @@ def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def _is_large(tensor: onnx.TensorProto) -> bool:
     # Asking for the length of raw_data would copy it.
-    return tensor.HasField("raw_data") and math.prod(tensor.dims) > _CHECKED_ELEMENTS
+    return (tensor.HasField("raw_data") or _is_external(tensor)) and math.prod(tensor.dims) > _CHECKED_ELEMENTS
 
 
 def _copy_field(message: object, name: str, value: object) -> None:

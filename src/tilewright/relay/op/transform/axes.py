@@ -59,8 +59,8 @@ class Transpose(OpDef):
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
-        """numpy.transpose"""
-        return [np.ascontiguousarray(np.transpose(inputs[0], attrs.axes))]
+        """numpy.transpose: a view, so that a weight is not copied before it is packed."""
+        return [np.transpose(inputs[0], attrs.axes)]
 
 
 class ExpandDimsAttrs(Attrs):
