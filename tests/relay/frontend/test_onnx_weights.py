@@ -61,9 +61,7 @@ def test_a_weight_of_another_size_than_its_shape_is_refused(tmp_path: Path) -> N
     tensor = next(t for t in model.graph.initializer if t.name == "large")
     tensor.dims[0] = 39
     path.write_bytes(model.SerializeToString())
-    with pytest.raises(
-        OnnxImportError, match=r"'large'.* its data has 8000 bytes, and its shape takes 7800"
-    ):
+    with pytest.raises(OnnxImportError, match=r"'large'.* its data has 8000 bytes, and its shape takes 7800"):
         relay.frontend.from_onnx(path)
 
 
