@@ -31,9 +31,10 @@ def test_ctrl_c_ends_the_command_with_status_130(delay: float, tmp_path: Path) -
     time.sleep(delay)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the worker processes get it, too
     out, err = process.communicate(timeout=60)
-    assert process.returncode in (130, 0), out + err
+    done = process.returncode in (0, -signal.SIGINT)  # by the signal itself: main was over, and Python was ending
+    assert done or process.returncode == 130, out + err
     assert "Traceback" not in err and "Error" not in err, err
-    assert [p.name for p in tmp_path.iterdir()] == (["x.so"] if process.returncode == 0 else [])
+    assert [p.name for p in tmp_path.iterdir()] == (["x.so"] if done else [])
 
 
 @pytest.mark.parametrize("arguments", [["show", DIGITS], ["show", DIGITS, "--opt-level", "0"], ["--help"]])
