@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.random_operators.check import GENERATORS, nth_case, run, smallest
+from tests.random_operators.check import CHAIN, GENERATORS, nth_case, run, smallest
 from tests.random_operators.report import report
 
 
@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--show", action="store_true", help="the tally of each operator")
     given = parser.parse_args()
-    operators = given.operator or sorted(GENERATORS)
+    operators = given.operator or [*sorted(GENERATORS), CHAIN]
     numbers = [given.case] if given.case is not None else range(given.start, given.start + given.cases)
     tally: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     failures, began = 0, time.monotonic()

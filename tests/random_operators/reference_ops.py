@@ -13,6 +13,8 @@ import numpy as np
 from onnx.reference.op_run import OpRun
 
 Array = np.ndarray[Any, Any]
+# Attributes are float32, and so are their defaults.
+_SINGLE_1E4, _SINGLE_1E5 = float(np.float32(1e-4)), float(np.float32(1e-5))
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
@@ -39,10 +41,82 @@ class GlobalMaxPool(OpRun):
         return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
 
 
+class GlobalAveragePool(OpRun):
+    """The evaluator divides by zero where there are no samples."""
+
+    def _run(self, x: Array) -> tuple[Array]:
+        return (x.mean(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+
+class CumSum(OpRun):
+    """The evaluator takes no axis in a list of one."""
+
+    def _run(self, x: Array, axis: Array, exclusive: int = 0, reverse: int = 0) -> tuple[Array]:
+        at = int(np.reshape(axis, ()))
+        x = np.flip(x, at) if reverse else x
+        total = np.cumsum(x, at, dtype=x.dtype)
+        if exclusive and x.size:
+            first = np.zeros_like(np.take(x, [0], at))
+            total = np.concatenate([first, np.take(total, np.arange(x.shape[at] - 1), at)], at)
+        return (np.flip(total, at) if reverse else total,)
+
+
+class OneHot(OpRun):
+    """The evaluator takes no depth in a list of one."""
+
+    def _run(self, indices: Array, depth: Array, values: Array, axis: int = -1) -> tuple[Array]:
+        size = int(np.reshape(depth, ()))
+        places = indices.astype("int64")
+        on = np.expand_dims(np.where(places < 0, places + size, places), axis)
+        along = np.arange(size).reshape([-1 if i == axis % on.ndim else 1 for i in range(on.ndim)])
+        return (np.where(on == along, values[1], values[0]),)
+
+
+class ConvTranspose(OpRun):
+    """The evaluator's groups work for one sample and equal channels only."""
+
+    def _run(
+        self, x: Array, w: Array, b: Array | None = None, auto_pad: str = "NOTSET", dilations: Any = None,
+        group: int = 1, kernel_shape: Any = None, output_padding: Any = None, output_shape: Any = None,
+        pads: Any = None, strides: Any = None,
+    ) -> tuple[Array]:  # fmt: skip
+        rank = x.ndim - 2
+        ones, none = [1] * rank, [0] * rank
+        strides, dilations, extra = strides or ones, dilations or ones, output_padding or none
+        reach = [
+            s * (e - 1) + (k - 1) * d + 1
+            for s, e, k, d in zip(strides, x.shape[2:], w.shape[2:], dilations, strict=False)
+        ]
+        before, after = (list(pads[:rank]), list(pads[rank:])) if pads and auto_pad == "NOTSET" else (none, none)
+        if auto_pad.startswith("SAME"):
+            total = [max(r + o - s * e, 0) for r, o, s, e in zip(reach, extra, strides, x.shape[2:], strict=False)]
+            small, large = [t // 2 for t in total], [t - t // 2 for t in total]
+            before, after = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
+        channels, inputs = w.shape[1], x.shape[1] // group
+        out = np.zeros((x.shape[0], channels * group, *(r + o for r, o in zip(reach, extra, strict=False))), x.dtype)
+        for g in range(group):
+            data, weight = x[:, g * inputs : (g + 1) * inputs], w[g * inputs : (g + 1) * inputs]
+            for tap in np.ndindex(*w.shape[2:]):
+                at = tuple(slice(t * d, t * d + s * (e - 1) + 1, s)
+                           for t, d, s, e in zip(tap, dilations, strides, x.shape[2:], strict=False))  # fmt: skip
+                product = np.einsum("ni...,io->no...", data, weight[(slice(None), slice(None), *tap)])
+                out[(slice(None), slice(g * channels, (g + 1) * channels), *at)] += product
+        out = out[
+            (
+                slice(None),
+                slice(None),
+                *(slice(p, r + o - q) for p, q, r, o in zip(before, after, reach, extra, strict=False)),
+            )
+        ]
+        return (out if b is None else out + b.reshape([-1] + [1] * rank),)
+
+
 class LRN(OpRun):
     """The evaluator looks at as many channels as there are samples."""
 
-    def _run(self, x: Array, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int = 1) -> tuple[Array]:
+    def _run(
+        self, x: Array, alpha: float = _SINGLE_1E4, beta: float = 0.75, bias: float = 1.0, size: int = 1
+    ) -> tuple[Array]:
         total = np.zeros_like(x)
         for c in range(x.shape[1]):
             low, high = max(0, c - (size - 1) // 2), min(x.shape[1] - 1, c + size // 2)
@@ -63,7 +137,7 @@ class BatchNormalization(OpRun):
 
     def _run(
         self, x: Array, scale: Array, bias: Array, mean: Array, var: Array,
-        epsilon: float = 1e-5, momentum: float = 0.9, training_mode: int = 0, spatial: int = 1,
+        epsilon: float = _SINGLE_1E5, momentum: float = 0.9, training_mode: int = 0, spatial: int = 1,
     ) -> tuple[Array]:  # fmt: skip
         shape = (1, -1) + (1,) * (x.ndim - 2)
         scale, bias, mean, var = (v.reshape(shape) for v in (scale, bias, mean, var))
@@ -91,6 +165,26 @@ class QuantizeLinear(OpRun):
         whole = np.rint((x / scale).astype("float64")) + zero.astype("float64")
         info = np.iinfo(dtype)
         return (np.clip(whole, info.min, info.max).astype(dtype),)
+
+
+class Slice(OpRun):
+    """The evaluator slices as numpy, which takes nothing where a backward slice starts before the first element."""
+
+    def _run(self, x: Array, *inputs: Array | None, axes: Any = None, starts: Any = None, ends: Any = None) -> Any:
+        if inputs:
+            given = [None if v is None else [int(n) for n in v] for v in inputs]
+            starts, ends, axes, steps = (*given, None, None)[:4]
+        else:
+            steps = None
+        axes = range(len(starts)) if axes is None else axes
+        for start, end, axis, step in zip(starts, ends, axes, steps or [1] * len(starts), strict=True):
+            extent = x.shape[axis]
+            start, end = (v + extent if v < 0 else v for v in (start, end))
+            low, high = (0, extent) if step > 0 else (0, extent - 1)
+            first, last = min(max(start, low), high), min(max(end, low if step > 0 else -1), high)
+            chosen = list(range(first, last, step)) if extent else []
+            x = np.take(x, np.array(chosen, dtype="int64"), axis=axis)
+        return (x,)
 
 
 def _flat(build: Callable[[Array], Array]) -> Callable[..., tuple[Array]]:
@@ -222,9 +316,21 @@ class LSTM(_Recurrent):
         return self._steps(x, given, activations, direction, hidden_size, layout or 0)
 
 
-_ALWAYS = [Erf, Gelu, GlobalMaxPool, LRN, LpNormalization, BatchNormalization, QuantizeLinear, RNN, GRU, LSTM]
+class LogSoftmax(OpRun):
+    """The evaluator takes the logarithm of what may have become 0."""
+
+    def _run(self, x: Array, axis: int = -1) -> tuple[Array]:
+        moved = np.moveaxis(x, axis, -1)
+        rows = _log_softmax(moved.reshape(-1, moved.shape[-1])) if x.size else moved
+        return (np.moveaxis(rows.reshape(moved.shape), -1, axis),)
+
+
+_ALWAYS = [
+    BatchNormalization, ConvTranspose, CumSum, Erf, GRU, Gelu, GlobalAveragePool, GlobalMaxPool, LRN, LSTM,
+    LpNormalization, OneHot, QuantizeLinear, RNN, Slice,
+]  # fmt: skip
 
 
 def operators(opset: int) -> list[type[OpRun]]:
     """What to give the evaluator for a model of an opset."""
-    return _ALWAYS + (_FLAT if opset < 13 else [])
+    return [*_ALWAYS, *(_FLAT if opset < 13 else [LogSoftmax])]

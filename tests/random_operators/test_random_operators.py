@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.random_operators.case import Case, Graph, formal_dtypes, versions
-from tests.random_operators.check import GENERATORS, draw_case, nth_case, run, smallest
+from tests.random_operators.check import CHAIN, GENERATORS, draw_case, nth_case, run, smallest
 from tests.random_operators.compare import complaint
 from tests.random_operators.draw import Draw, shrink
 from tests.random_operators.known import DISAGREEMENTS, PENDING
@@ -19,7 +19,8 @@ from tests.random_operators.report import report
 
 from tilewright.relay.frontend.onnx.registry import supported_operators
 
-OPERATORS = [name for name in sorted(GENERATORS) if name not in PENDING]
+# A tenth of the cases are chains.
+OPERATORS = [*(name for name in sorted(GENERATORS) if name not in PENDING), *[CHAIN] * 13]
 CASES, PART = 300, 10
 SOAK, SOAK_PART = 20_000, 500
 SOAK_SEED = int(os.environ.get("TILEWRIGHT_TEST_SEED", "1"))

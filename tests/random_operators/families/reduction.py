@@ -61,7 +61,8 @@ def cumsum(g: Graph) -> Tolerance:
     if g.draw.of(True, False):
         g.constants[axis] = g.constants[axis].reshape(())
     attributes = {name: g.draw.of(0, 1) for name in g.draw.some(("exclusive", "reverse"))}
-    g.emit([g.data(dtype, shape), axis], **attributes)
+    # Where sums overflow depends on the order.
+    g.emit([g.data(dtype, shape, "mild"), axis], **attributes)
     return Tolerance("linear", 32) if dtype in FLOATS else EXACT
 
 

@@ -101,6 +101,7 @@ def convert_conv_transpose(ctx: NodeContext) -> RelayExpr:
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     output_padding = spatial(ctx, "output_padding", rank, 0)
     pads, output_padding = _transpose_padding(ctx, data, kernel, strides, dilations, output_padding)
+    pads, output_padding, beyond = _within_strides(pads, output_padding, strides)
     build = {
         1: relay_op.nn.conv1d_transpose,
         2: relay_op.nn.conv2d_transpose,
@@ -123,10 +124,29 @@ def convert_conv_transpose(ctx: NodeContext) -> RelayExpr:
         )
 
     if groups == 1 or rank == 2:
-        return add_bias(ctx, convolve(data, weight, groups), 2)
-    # Relay groups in two dimensions only.
-    parts = zip(relay_op.split(data, groups, axis=1), relay_op.split(weight, groups, axis=0), strict=True)
-    return add_bias(ctx, relay_op.concatenate([convolve(d, w, 1) for d, w in parts], axis=1), 2)
+        out = convolve(data, weight, groups)
+    else:  # Relay groups in two dimensions only
+        parts = zip(relay_op.split(data, groups, axis=1), relay_op.split(weight, groups, axis=0), strict=True)
+        out = relay_op.concatenate([convolve(d, w, 1) for d, w in parts], axis=1)
+    if any(beyond):
+        out = relay_op.nn.pad(out, [(0, 0), (0, 0), *((0, zeros) for zeros in beyond)])
+    return add_bias(ctx, out, 2)
+
+
+def _within_strides(
+    pads: Sequence[int], output_padding: Sequence[int], strides: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Padding, output padding below the strides (as Relay has it), and zeros to add behind the result.
+
+    Output padding undoes padding at the end; what is left of it lies where no input reaches.
+    """
+    rank = len(strides)
+    after, extra, beyond = list(pads[rank:]), list(output_padding), [0] * rank
+    for i in range(rank):
+        if extra[i] >= strides[i]:
+            beyond[i] = max(extra[i] - after[i], 0)
+            after[i], extra[i] = max(after[i] - extra[i], 0), 0
+    return (*pads[:rank], *after), tuple(extra), tuple(beyond)
 
 
 def _transpose_padding(
