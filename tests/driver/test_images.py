@@ -12,8 +12,8 @@ import typer
 from tests.driver.command import DIGITS, tilewright
 
 from tilewright.driver.images import image_layout, parse_image_options, read_image
-from tilewright.driver.library import TensorInfo
 from tilewright.runtime.error import TVMError
+from tilewright.runtime.library_info import TensorInfo
 
 Image = pytest.importorskip("PIL.Image")
 

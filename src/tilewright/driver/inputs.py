@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from tilewright.driver.images import ImageOptions, image_layout, is_image, read_image
-from tilewright.driver.library import Library, TensorInfo
+from tilewright.driver.library import Library
 from tilewright.driver.options import check_is_file
 from tilewright.runtime.error import TVMError
+from tilewright.runtime.library_info import TensorInfo
 from tilewright.runtime.ndarray import numpy_dtype
 
 Array = np.ndarray[Any, Any]

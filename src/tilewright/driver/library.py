@@ -12,20 +12,10 @@ from tilewright.driver.options import check_is_file
 from tilewright.runtime.device import cpu
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.graph import GraphModule
+from tilewright.runtime.library_info import TensorInfo
 from tilewright.runtime.module import load_module
 
 _ELF_MAGIC = b"\x7fELF"
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """Shape and data type of an input."""
-
-    shape: tuple[int, ...]
-    dtype: str
-
-    def __str__(self) -> str:
-        return f"{self.dtype} of shape {self.shape}"
 
 
 @dataclass(frozen=True)

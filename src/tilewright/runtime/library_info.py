@@ -30,6 +30,9 @@ class TensorInfo:
     shape: tuple[int, ...]
     dtype: str
 
+    def __str__(self) -> str:
+        return f"{self.dtype} of shape {self.shape}"
+
     @property
     def nbytes(self) -> int:
         """Size in bytes."""
