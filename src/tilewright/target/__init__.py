@@ -5,6 +5,7 @@ codegen/llvm   TIR to LLVM IR                              codegen/c     TIR to 
 workers.py     compiling in processes                      cache.py      compiled kernels on disk
 llvm_compile.py  what a worker runs                        loader.py     object code into this process
 build.py       ``tvm.build``                               intrinsics.py mathematical functions
+code_generator.py  how code generators are registered, ``register_code_generator``
 generic_func.py  functions that dispatch on the target
 """
 

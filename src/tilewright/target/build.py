@@ -1,7 +1,6 @@
 """``tvm.build``: from schedules or TIR to a runtime module.
 
-    inputs -> te.lower -> TransposeLoads (LLVM), MakePackedAPI, LowerTVMBuiltin, LowerIntrin
-           -> LLVM IR or C -> object code -> runtime.Module
+    inputs -> te.lower -> the code generator of each function's target (code_generator.py) -> runtime.Module
 
 Each function is a compilation unit of its own, so that the units of a large module compile in parallel.
 """
@@ -11,97 +10,79 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.ir.errors import TilewrightError, UnsupportedError
+import tilewright.target.codegen.c.generator
+import tilewright.target.codegen.llvm.generator  # noqa: F401  (these two register themselves)
+from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
-from tilewright.ir.transform import PassContext
-from tilewright.runtime.module import Module, from_compiled
-from tilewright.target.codegen.llvm.code import LLVMCode
-from tilewright.target.codegen.llvm.module import UnitText, emit_function
-from tilewright.target.features import features
+from tilewright.runtime.module import Module
+from tilewright.target.code_generator import CodeGenerator, code_generator, find_code_generator, functions_of
 from tilewright.target.target import Target
-from tilewright.target.workers import Batch, CompileJob, pool
 from tilewright.tir.function import PrimFunc
-from tilewright.tir.transform.lower_intrin import LowerIntrin
-from tilewright.tir.transform.lower_tvm_builtin import LowerTVMBuiltin
-from tilewright.tir.transform.make_packed_api import MakePackedAPI
-from tilewright.tir.transform.transpose_loads import TransposeLoads
-
-
-def codegen_passes(target: Target) -> list[Any]:
-    """The passes that bring lowered functions to the form that the code generator of ``target`` takes."""
-    in_registers = [TransposeLoads()] if target.kind.name == "llvm" else []  # C has no vectors
-    return [*in_registers, MakePackedAPI(), LowerTVMBuiltin(), LowerIntrin()]
 
 
 class ModuleBuilder:
-    """Builds one runtime module from functions that come one after another.
+    """Builds one runtime module from functions that come one after another, for one target or several.
 
-    A function starts to compile as soon as it is added, while the caller goes on lowering the next one::
+    A function goes to the code generator of its own target (its attribute ``target``; else the builder's), which may
+    start to compile it while the caller goes on lowering the next one::
 
         builder = ModuleBuilder(target)
         for func in functions:
             builder.add(func)
         module = builder.finish()
+
+    Parameters
+    ----------
+    target : the target of functions that do not name their own; its ``host``, or else the target itself, is what the
+        module that ``finish`` gives is for
+    target_host : another host for it
+
+    Raises
+    ------
+    UnsupportedError : the target's kind has no code generator
     """
 
-    def __init__(self, target: Target | str) -> None:
-        self.target = Target(target)
-        if self.target.kind.name not in ("llvm", "c"):
-            raise UnsupportedError(
-                f"there is no code generator for the target kind {self.target.kind.name!r}; use llvm or c"
-            )
-        self._cpu = features(self.target)
-        self._level = int(self.target.attrs.get("opt-level", PassContext.current().option("target.opt_level")))
-        self._functions: list[PrimFunc] = []
-        self._units: list[UnitText] = []
-        self._batch = Batch(pool())
+    def __init__(self, target: Target | str, target_host: Target | str | None = None) -> None:
+        self.target = Target(target).with_host(target_host)
+        find_code_generator(self.target)  # said now, not after everything was lowered
+        self._names: set[str] = set()
+        self._generators: dict[Target, CodeGenerator] = {}
 
-    def add(self, func: PrimFunc | IRModule) -> None:
-        """Add a lowered function, or every function of a module."""
-        if isinstance(func, PrimFunc):
+    def add(self, func: PrimFunc | IRModule, target: Target | None = None) -> None:
+        """Add a lowered function, or every function of a module; for ``target``, whatever their attributes say."""
+        mod = func
+        if isinstance(mod, PrimFunc):
             mod = IRModule()
             mod[str(func.attrs.get("global_symbol", "main"))] = func
-        else:
-            mod = func
-        for var, item in mod.items():
-            if not isinstance(item, PrimFunc):
-                raise TilewrightError(
-                    f"{var.name_hint} is a {type(item).__name__}, not a TIR function; "
-                    "build a Relay module with relay.build"
-                )
-        bound = IRModule()
-        for var, item in mod.items():
-            named = item if "global_symbol" in item.get_attrs() else item.with_attr("global_symbol", var.name_hint)
-            bound[var] = named.with_attr("target", self.target)
-        for step in codegen_passes(self.target):
-            bound = step(bound)
-        for item in bound.functions.values():
-            if isinstance(item, PrimFunc):
-                self._add_lowered(item)
+        for item in functions_of(mod, target or self.target, override=target is not None):
+            self._add(item)
 
-    def _add_lowered(self, func: PrimFunc) -> None:
-        if self.target.kind.name == "c":
-            self._functions.append(func)
-            return
-        unit = emit_function(func, self._cpu)
-        if any(unit.name == u.name for u in self._units):
-            raise TilewrightError(f"the module has two functions named {unit.name}")
-        self._units.append(unit)
-        self._batch.add(CompileJob(unit.name, unit.text, self._cpu, self._level))
+    def _add(self, func: PrimFunc) -> None:
+        name = str(func.attrs["global_symbol"])
+        if name in self._names:
+            raise TilewrightError(f"the module has two functions named {name}")
+        self._names.add(name)
+        self._generator(func.attrs["target"]).add(func)
+
+    def _generator(self, target: Target) -> CodeGenerator:
+        if target not in self._generators:
+            self._generators[target] = code_generator(target)
+        return self._generators[target]
 
     def finish(self) -> Module:
-        """The module; the function added first is its entry."""
-        if self.target.kind.name == "c":
-            from tilewright.target.codegen.c.code import CCode
+        """The module; the function added first is its entry.
 
-            code = CCode(self._functions, self.target)
-            module = from_compiled(code, "c")
-            code.module_handle = module.handle
-            return module
-        system_lib = bool(self.target.attrs.get("system-lib", False))
-        compiled = LLVMCode(self._units, self._batch.results(), self._cpu, self._level, system_lib)
-        compiled.load()  # now, because an error has no way out of the runtime's look-up
-        return from_compiled(compiled, "llvm")
+        With several targets it is the host's module, or the first target's when the host has no function, and imports
+        the others.
+        """
+        if not self._generators:
+            self._generator(self.target)
+        host = self.target.host or self.target
+        in_order = sorted(self._generators, key=lambda target: target != host)
+        module, *others = [self._generators[target].finish() for target in in_order]
+        for other in others:
+            module.import_module(other)
+        return module
 
 
 def build(
@@ -116,38 +97,41 @@ def build(
 
     Parameters
     ----------
-    inputs : a schedule (with ``args``), a PrimFunc, an IRModule of PrimFuncs, or {target: IRModule} of functions that
-        are lowered already
+    inputs : a schedule (with ``args``), a PrimFunc, an IRModule of PrimFuncs, a list of these, or {target: IRModule} of
+        functions that are lowered already
     args : tensors, buffers and scalar variables, in the order of the function's parameters
-    target : a target or its text; the current target, or "llvm", when it is not given
-    target_host : accepted as in TVM; the host code of a CPU target is the target's own
+    target : a target or its text, for functions without an attribute ``target``; the current target, or "llvm", when
+        it is not given
+    target_host : the target of the code that launches kernels; a target that is a CPU's is its own
     name : name of the function that a schedule becomes
     binds : buffers of tensors
 
     Returns
     -------
-    A module of type ``llvm`` or ``c``; ``module(...)`` calls the entry function, ``module["name"]`` gives one by name.
+    A module of the target's type (``llvm``, ``c``, ...); ``module(...)`` calls the entry function, ``module["name"]``
+    gives one by name. Of several targets' modules it imports all others.
     """
     from tilewright.te.lower import lower
 
     if isinstance(inputs, Mapping):
-        parts = [(Target(t), mod) for t, mod in inputs.items()]
-        if not parts:
-            raise TilewrightError("build was given an empty dictionary of targets")
-    else:
-        chosen = Target(target) if target is not None else Target.current() or Target("llvm")
-        if isinstance(inputs, (list, tuple)):
-            merged = IRModule()
-            for item in inputs:
-                merged.update(item if isinstance(item, IRModule) else lower(item))
-            inputs = merged
-        with chosen:
-            parts = [(chosen, lower(inputs, args, name=name, binds=binds))]
-    modules = []
-    for part_target, mod in parts:
-        builder = ModuleBuilder(part_target.with_host(target_host))
-        builder.add(mod)
-        modules.append(builder.finish())
-    for extra in modules[1:]:
-        modules[0].import_module(extra)
-    return modules[0]
+        return _build_parts({Target(t): mod for t, mod in inputs.items()}, target_host)
+    chosen = Target(target) if target is not None else Target.current() or Target("llvm")
+    if isinstance(inputs, (list, tuple)):
+        merged = IRModule()
+        for item in inputs:
+            merged.update(item if isinstance(item, IRModule) else lower(item))
+        inputs = merged
+    builder = ModuleBuilder(chosen, target_host)
+    with chosen:
+        builder.add(lower(inputs, args, name=name, binds=binds))
+    return builder.finish()
+
+
+def _build_parts(parts: Mapping[Target, Any], target_host: Any) -> Module:
+    """Lowered functions by target; the host is the one that is given, or else the first target."""
+    if not parts:
+        raise TilewrightError("build was given an empty dictionary of targets")
+    builder = ModuleBuilder(next(iter(parts)), target_host)
+    for target, mod in parts.items():
+        builder.add(mod, target)
+    return builder.finish()

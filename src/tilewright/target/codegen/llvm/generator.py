@@ -1,0 +1,39 @@
+"""The code generator of the kind ``llvm``: each function is a unit that compiles while the next ones are lowered."""
+
+from __future__ import annotations
+
+from tilewright.ir.transform import PassContext
+from tilewright.runtime.module import Module, from_compiled
+from tilewright.target.code_generator import register_code_generator, to_packed_form
+from tilewright.target.codegen.llvm.code import LLVMCode
+from tilewright.target.codegen.llvm.module import UnitText, emit_function
+from tilewright.target.features import features
+from tilewright.target.target import Target
+from tilewright.target.workers import Batch, CompileJob, pool
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.transform.transpose_loads import TransposeLoads
+
+
+@register_code_generator("llvm")
+class LLVMGenerator:
+    """LLVM IR text, which worker processes turn into objects, and ``finish`` brings into this process."""
+
+    def __init__(self, target: Target) -> None:
+        self._cpu = features(target)
+        self._level = int(target.attrs.get("opt-level", PassContext.current().option("target.opt_level")))
+        self._system_lib = bool(target.attrs.get("system-lib", False))
+        self._units: list[UnitText] = []
+        self._batch = Batch(pool())
+
+    def add(self, func: PrimFunc) -> None:
+        """Write the function's IR, and have it compiled."""
+        for packed in to_packed_form(func, [TransposeLoads()]):
+            unit = emit_function(packed, self._cpu)
+            self._units.append(unit)
+            self._batch.add(CompileJob(unit.name, unit.text, self._cpu, self._level))
+
+    def finish(self) -> Module:
+        """Wait for the objects; a module of type ``llvm``."""
+        compiled = LLVMCode(self._units, self._batch.results(), self._cpu, self._level, self._system_lib)
+        compiled.load()  # now, because an error has no way out of the runtime's look-up
+        return from_compiled(compiled, "llvm")
