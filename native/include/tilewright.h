@@ -55,6 +55,9 @@ TVM_DLL int TilewrightGraphSetInput(TilewrightGraph* graph, const char* name, co
 TVM_DLL int TilewrightGraphSetInputAt(TilewrightGraph* graph, int index, const DLTensor* value);
 /* Makes the input refer to value's memory, which must be compact, 64-byte aligned and outlive its use. */
 TVM_DLL int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* graph, int index, const DLTensor* value);
+/* Makes runs write the output to value's memory, under the same conditions; it lasts until the next such call. An output that
+ * shares its memory with another tensor (an input, a part of a concatenation, another output) is copied there instead. */
+TVM_DLL int TilewrightGraphSetOutputZeroCopyAt(TilewrightGraph* graph, int index, const DLTensor* value);
 /* The executor's own array; the caller owns a reference and sees the contents change with the next run. An input counts as
  * set once a caller has its array. */
 TVM_DLL int TilewrightGraphGetInput(TilewrightGraph* graph, int index, TVMArrayHandle* out);
@@ -66,6 +69,10 @@ TVM_DLL int TilewrightGraphLoadParams(TilewrightGraph* graph, const char* params
 TVM_DLL int TilewrightGraphShareParams(TilewrightGraph* graph, TilewrightGraph* other, const char* params, size_t size);
 /* Runs up to and including node_index, then copies that node's first output. */
 TVM_DLL int TilewrightGraphDebugGetOutput(TilewrightGraph* graph, int node_index, DLTensor* out);
+/* Runs up to and including node_index, from the node after the one that the last such call ended with where that is earlier;
+ * then that node's outputs, copied, to the CPU. A run in between begins anew. */
+TVM_DLL int TilewrightGraphExecuteNode(TilewrightGraph* graph, int node_index);
+TVM_DLL int TilewrightGraphGetNodeOutput(TilewrightGraph* graph, int node_index, int output, TVMArrayHandle* out);
 TVM_DLL int TilewrightGraphNumNodes(const TilewrightGraph* graph);
 /* NULL when the index is out of range. */
 TVM_DLL const char* TilewrightGraphNodeName(const TilewrightGraph* graph, int node_index);

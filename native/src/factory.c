@@ -60,6 +60,15 @@ static int make_executor(TVMValue* args, int* codes, int n, TVMRetValueHandle re
   return 0;
 }
 
+/* debug_create(name, device): TVM's way to an executor that can be looked into, as every one here can. */
+static int debug_create(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  const Factory* f = ((TwModule*)resource)->data;
+  const char* name;
+  if (tw_arg_str(args, codes, n, 0, "debug_create", &name) != 0) return -1;
+  if (strcmp(name, f->name) != 0) return tw_fail("debug_create: there is no model \"%s\"; the module has \"%s\"", name, f->name);
+  return make_executor(args + 1, codes + 1, n - 1, ret, resource);
+}
+
 static int get_graph_json(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   const Factory* f = ((TwModule*)resource)->data;
   (void)args;
@@ -110,7 +119,7 @@ static int factory_function(TwModule* self, const char* name, TwFunc** out) {
     TVMPackedCFunc callback;
   } methods[] = {{"get_graph_json", get_graph_json}, {"get_num_params", get_num_params},
                  {"get_param_name", get_param_name}, {"get_param", get_param},
-                 {"remove_params", remove_params}};
+                 {"remove_params", remove_params}, {"debug_create", debug_create}};
   const Factory* f = self->data;
   TVMPackedCFunc callback = strcmp(name, f->name) == 0 ? make_executor : NULL;
   for (size_t i = 0; callback == NULL && i < sizeof methods / sizeof methods[0]; ++i) {

@@ -65,6 +65,7 @@ void TilewrightGraphFree(TilewrightGraph* g) {
     free(g->nodes[i].inputs);
   }
   for (int i = 0; i < g->num_storage && g->storage != NULL; ++i) tw_array_release(g->storage[i]);
+  for (int i = 0; i < g->num_outputs && g->targets != NULL; ++i) tw_array_release(g->targets[i].array);
   tw_map_clear(&g->input_index, NULL);
   free(g->storage);
   free(g->entries);
@@ -73,6 +74,7 @@ void TilewrightGraphFree(TilewrightGraph* g) {
   free(g->prepared);
   free(g->inputs);
   free(g->outputs);
+  free(g->targets);
   tw_free_strings(g->output_names, (size_t)g->num_outputs);
   tw_module_release(g->lib);
   pthread_mutex_destroy(&g->lock);
@@ -99,6 +101,27 @@ static int find_roots(TilewrightGraph* g) {
     g->entries[entry].root = g->entries[from].root;
   }
   return 0;
+}
+
+static bool is_part(const TilewrightGraph* g, const GraphNode* node, int entry) {
+  const int first = g->row_pointers[node - g->nodes], end = g->row_pointers[node - g->nodes + 1];
+  for (int e = first; e < end; ++e) {
+    if (g->entries[e].root == entry) return true;
+  }
+  for (int i = 0; i < node->num_inputs; ++i) {
+    if (g->entries[node->inputs[i]].root == entry) return true;
+  }
+  return false;
+}
+
+bool graph_is_movable(const TilewrightGraph* g, int entry) {
+  for (int i = 0; i < g->num_nodes; ++i) {
+    const GraphNode* node = &g->nodes[i];
+    const bool made_here = g->row_pointers[i] <= entry && entry < g->row_pointers[i + 1];
+    if (made_here && (node->function == NULL || node->once)) return false;
+    if (is_view(node) && is_part(g, node, entry)) return false;
+  }
+  return true;
 }
 
 /* Gives parameters their place before storage is allocated, so that none is allocated for them. */
@@ -332,7 +355,7 @@ static int operator_failed(const TilewrightGraph* g, const GraphCall* c, int rc)
   return -1;
 }
 
-static int run_call(const TilewrightGraph* g, GraphCall* c) {
+int graph_run_call(const TilewrightGraph* g, GraphCall* c) {
   TVMValue ret;
   int ret_code = kTVMNullptr, rc;
   if (c->direct != NULL) {
@@ -369,15 +392,14 @@ int graph_own_memory(TilewrightGraph* g, int entry) {
   return rc;
 }
 
-/* Runs what runs once where that is due. */
-static int run_once(TilewrightGraph* g) {
+int graph_run_once(TilewrightGraph* g) {
   if (!g->stale) return 0;
   for (int i = 0; i < g->num_once; ++i) {
     int node = g->calls[i].node;
     for (int e = g->row_pointers[node]; e < g->row_pointers[node + 1]; ++e) {
       if (graph_own_memory(g, e) != 0) return -1;
     }
-    if (run_call(g, &g->calls[i]) != 0) return -1;
+    if (graph_run_call(g, &g->calls[i]) != 0) return -1;
   }
   g->stale = g->exposed;
   return 0;
@@ -385,68 +407,18 @@ static int run_once(TilewrightGraph* g) {
 
 int graph_run(TilewrightGraph* g) {
   tw_clear_error();
-  if (run_once(g) != 0) return -1;
+  if (graph_run_once(g) != 0) return -1;
   for (int i = g->num_once; i < g->num_calls; ++i) {
-    if (run_call(g, &g->calls[i]) != 0) return -1;
+    if (graph_run_call(g, &g->calls[i]) != 0) return -1;
   }
-  return 0;
+  g->executed = -1;
+  return g->num_copied == 0 ? 0 : graph_copy_outputs(g);
 }
 
 int TilewrightGraphRun(TilewrightGraph* g) {
   if (graph_begin(g, false) != 0) return -1;
   graph_warn_unset(g);
   int rc = graph_run(g);
-  graph_end(g);
-  return rc;
-}
-
-int TilewrightGraphNumNodes(const TilewrightGraph* g) { return g->num_nodes; }
-
-const char* TilewrightGraphNodeName(const TilewrightGraph* g, int node_index) {
-  return node_index < 0 || node_index >= g->num_nodes ? NULL : g->nodes[node_index].name;
-}
-
-static int time_nodes(TilewrightGraph* g, int number, double* seconds) {
-  tw_clear_error();
-  for (int i = 0; i < g->num_nodes; ++i) seconds[i] = 0;
-  if (run_once(g) != 0) return -1;
-  for (int run = 0; run < number; ++run) {
-    double start = tw_now();
-    for (int i = g->num_once; i < g->num_calls; ++i) {
-      if (run_call(g, &g->calls[i]) != 0) return -1;
-      double end = tw_now();
-      seconds[g->calls[i].node] += (end - start) / number;
-      start = end;
-    }
-  }
-  return 0;
-}
-
-int TilewrightGraphTimeNodes(TilewrightGraph* g, int number, double* seconds) {
-  if (number < 1) return tw_fail("the number of runs must be 1 or more, not %d", number);
-  if (graph_begin(g, false) != 0) return -1;
-  graph_warn_unset(g);
-  int rc = time_nodes(g, number, seconds);
-  graph_end(g);
-  return rc;
-}
-
-static int run_to_node(TilewrightGraph* g, int node_index, DLTensor* out) {
-  tw_clear_error();
-  if (run_once(g) != 0) return -1;
-  for (int i = g->num_once; i < g->num_calls && g->calls[i].node <= node_index; ++i) {
-    if (run_call(g, &g->calls[i]) != 0) return -1;
-  }
-  return tw_copy(&g->entries[g->row_pointers[node_index]].array->tensor, out);
-}
-
-int TilewrightGraphDebugGetOutput(TilewrightGraph* g, int node_index, DLTensor* out) {
-  if (node_index < 0 || node_index >= g->num_nodes) {
-    return tw_fail("node %d is out of range: the graph has %d nodes", node_index, g->num_nodes);
-  }
-  if (graph_begin(g, false) != 0) return -1;
-  graph_warn_unset(g);
-  int rc = run_to_node(g, node_index, out);
   graph_end(g);
   return rc;
 }
@@ -482,7 +454,7 @@ void tw_free_prepared(TwPrepared* prepared) {
 /* Runs what runs once, unless another executor has. */
 static int prepare_params(TilewrightGraph* g, TwPrepared* prepared) {
   if (!g->stale || !has_prepared_params(g)) return 0;
-  if (run_once(g) != 0) return -1;
+  if (graph_run_once(g) != 0) return -1;
   return prepared == NULL ? 0 : lend_prepared(g, prepared);
 }
 
@@ -493,6 +465,7 @@ int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice 
   if (g == NULL) return tw_out_of_memory(sizeof *g);
   pthread_mutex_init(&g->lock, NULL);
   pthread_cond_init(&g->idle, NULL);
+  g->executed = -1;
   g->device = device;
   g->lib = lib == NULL ? NULL : tw_module_retain(lib);
   if (graph_read_json(g, json, json_size) != 0 || find_roots(g) != 0 || mark_feeding(g) != 0 ||

@@ -45,6 +45,12 @@ typedef struct {
   int node;
 } GraphCall;
 
+/* The caller's array that an output goes to. */
+typedef struct {
+  TwArray* array; /* NULL: no caller has given one */
+  bool copied;    /* a run copies to it: the output's own memory is shared with other tensors of the graph */
+} GraphTarget;
+
 struct TilewrightGraph {
   GraphNode* nodes;
   int num_nodes;
@@ -56,6 +62,8 @@ struct TilewrightGraph {
   int* outputs; /* entries */
   int num_outputs;
   char** output_names;
+  GraphTarget* targets; /* [num_outputs] */
+  int num_copied;       /* of targets */
   TwMap input_index; /* name to index + 1, as a pointer */
   TwArray** storage;
   int num_storage;
@@ -66,6 +74,7 @@ struct TilewrightGraph {
   bool stale;   /* what runs once has not run since a parameter changed */
   bool exposed; /* a caller can write to such a parameter at any time */
   bool warned;  /* a run has told which inputs nobody has set */
+  int executed; /* the node up to which graph_execute_node has run, -1 after a run */
   bool busy;    /* under lock, as is the thread that uses the executor then */
   pthread_t user;
   pthread_mutex_t lock;
@@ -83,6 +92,12 @@ void graph_end(TilewrightGraph* g);
 
 /* What follows, but for the three that set, bind or infer, is called between those. */
 int graph_run(TilewrightGraph* g);
+/* Parts of a run: what runs once, where that is due; and one operator. */
+int graph_run_once(TilewrightGraph* g);
+int graph_run_call(const TilewrightGraph* g, GraphCall* c);
+/* Whether the entry's memory is its own alone, so that it may be put elsewhere: it is the result of an operator that runs
+ * at each run, and no part of a concatenation or split. */
+bool graph_is_movable(const TilewrightGraph* g, int entry);
 /* Makes the entry's memory be array's (retained), also for calls and for what lies in it. */
 int graph_replace_array(TilewrightGraph* g, int entry, TwArray* array, bool borrowed);
 /* Memory of the executor's own where others may use the entry's. */
@@ -97,6 +112,10 @@ int graph_bind_param(TilewrightGraph* g, int index, TwArray* array, bool borrowe
 
 /* Makes array (retained) the input's memory, which its owner may write to at any time. */
 int graph_set_zero_copy(TilewrightGraph* g, int index, TwArray* array);
+/* Makes runs write the output to array (retained). */
+int graph_set_output_zero_copy(TilewrightGraph* g, int index, TwArray* array);
+/* Copies outputs to the callers' arrays that they could not be put into. */
+int graph_copy_outputs(const TilewrightGraph* g);
 /* Sets inputs, runs, and copies all outputs out; waits for other threads. */
 int graph_infer(TilewrightGraph* g, int count, const char* const* names, const DLTensor* const* values,
                 DLTensor* const* outputs);

@@ -143,33 +143,38 @@ void graph_warn_unset(TilewrightGraph* g) {
 }
 
 /* ---- inputs ---- */
-static int check_input(const TilewrightGraph* g, int entry, const DLTensor* value) {
+static int check_tensor(const TilewrightGraph* g, int entry, const DLTensor* value, const char* what, const char* name) {
   const GraphEntry* e = &g->entries[entry];
   const DLTensor expected = description(g, entry);
   if (value->ndim == e->ndim && tw_same_shape(e->ndim, value->shape, e->shape) && tw_same_type(value->dtype, e->type)) {
     return 0;
   }
+  char want[160], got[160], want_type[24], got_type[24];
+  return tw_fail("%s \"%s\" takes shape %s of %s, but was given shape %s of %s", what, name,
+                 tw_shape_text(&expected, want, sizeof want), tw_type_name(e->type, want_type),
+                 tw_shape_text(value, got, sizeof got), tw_type_name(value->dtype, got_type));
+}
+
+static int check_input(const TilewrightGraph* g, int entry, const DLTensor* value) {
   const char* name = "";
   for (int i = 0; i < g->num_inputs; ++i) {
     if (g->row_pointers[g->inputs[i]] == entry) name = g->nodes[g->inputs[i]].name;
   }
-  char want[160], got[160], want_type[24], got_type[24];
-  return tw_fail("input \"%s\" takes shape %s of %s, but was given shape %s of %s", name,
-                 tw_shape_text(&expected, want, sizeof want), tw_type_name(e->type, want_type),
-                 tw_shape_text(value, got, sizeof got), tw_type_name(value->dtype, got_type));
+  return check_tensor(g, entry, value, "input", name);
+}
+
+/* Whether calls can work on a caller's memory; what and copy, for the message: "input", "set_input". */
+static int check_memory(const DLTensor* t, const char* what, const char* copy) {
+  if (!tw_is_compact(t)) return tw_fail("an %s's memory must be compact (row-major without gaps)", what);
+  if ((uintptr_t)((char*)t->data + t->byte_offset) % TW_ALIGNMENT == 0) return 0;
+  return tw_fail("an %s's memory must be aligned to %d bytes; copy it with %s, or allocate it with nd.empty", what,
+                 TW_ALIGNMENT, copy);
 }
 
 /* Makes the input's memory be array's (retained); fails when shape or type differ. */
 static int replace_input(TilewrightGraph* g, int entry, TwArray* array, bool borrowed) {
   GraphEntry* e = &g->entries[entry];
-  const DLTensor* t = &array->tensor;
-  if (check_input(g, entry, t) != 0) return -1;
-  if (!tw_is_compact(t)) return tw_fail("an input's memory must be compact (row-major without gaps)");
-  char* data = (char*)t->data + t->byte_offset;
-  if ((uintptr_t)data % TW_ALIGNMENT != 0) {
-    return tw_fail("an input's memory must be aligned to %d bytes; copy it with set_input, or allocate it with nd.empty",
-                   TW_ALIGNMENT);
-  }
+  if (check_input(g, entry, &array->tensor) != 0 || check_memory(&array->tensor, "input", "set_input") != 0) return -1;
   e->given = true;
   if (e->feeds_once) g->stale = true;
   return graph_replace_array(g, entry, array, borrowed);
@@ -217,14 +222,19 @@ int graph_set_zero_copy(TilewrightGraph* g, int index, TwArray* array) {
   return rc;
 }
 
-int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* g, int index, const DLTensor* value) {
-  /* an array that owns nothing stands for the caller's memory */
+/* An array that owns nothing, and stands for the caller's memory. */
+static TwArray* callers_array(const DLTensor* value) {
   DLManagedTensor managed = {.dl_tensor = *value};
   TVMArrayHandle array;
-  if (TVMArrayFromDLPack(&managed, &array) != 0) return -1;
+  if (TVMArrayFromDLPack(&managed, &array) != 0) return NULL;
   ((TwArray*)array)->borrowed = NULL;
-  int rc = graph_set_zero_copy(g, index, (TwArray*)array);
-  TVMArrayFree(array);
+  return (TwArray*)array;
+}
+
+int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* g, int index, const DLTensor* value) {
+  TwArray* array = callers_array(value);
+  int rc = array == NULL ? -1 : graph_set_zero_copy(g, index, array);
+  tw_array_release(array);
   return rc;
 }
 
@@ -252,6 +262,62 @@ int TilewrightGraphCopyOutput(TilewrightGraph* g, int index, DLTensor* out) {
   int rc = tw_copy(&g->entries[entry].array->tensor, out);
   graph_end(g);
   return rc;
+}
+
+/* Whether another output is in a caller's memory, and this one in the same. */
+static bool is_taken(const TilewrightGraph* g, int index) {
+  const int root = g->entries[g->outputs[index]].root;
+  for (int i = 0; i < g->num_outputs; ++i) {
+    const GraphTarget* t = &g->targets[i];
+    if (i != index && t->array != NULL && !t->copied && g->entries[g->outputs[i]].root == root) return true;
+  }
+  return false;
+}
+
+/* Puts the output, and what it is another shape of, into array. */
+static int move_output(TilewrightGraph* g, int root, TwArray* array) {
+  const GraphEntry* e = &g->entries[root];
+  TwArray* view = tw_array_view(array, 0, e->shape, e->ndim, e->type);
+  int rc = view == NULL ? -1 : graph_replace_array(g, root, view, true);
+  tw_array_release(view);
+  return rc;
+}
+
+static int set_target(TilewrightGraph* g, int index, TwArray* array) {
+  const int entry = g->outputs[index], root = g->entries[entry].root;
+  GraphTarget* target = &g->targets[index];
+  if (check_tensor(g, entry, &array->tensor, "output", g->output_names[index]) != 0) return -1;
+  if (check_memory(&array->tensor, "output", "get_output") != 0) return -1;
+  const bool copied = is_taken(g, index) || !graph_is_movable(g, root);
+  if (!copied && move_output(g, root, array) != 0) return -1;
+  g->num_copied += copied - (target->array != NULL && target->copied);
+  tw_array_retain(array);
+  tw_array_release(target->array);
+  *target = (GraphTarget){array, copied};
+  return 0;
+}
+
+int graph_set_output_zero_copy(TilewrightGraph* g, int index, TwArray* array) {
+  int entry;
+  if (output_entry(g, index, &entry) != 0 || tw_check_cpu(array->tensor.device) != 0 || graph_begin(g, false) != 0) return -1;
+  int rc = set_target(g, index, array);
+  graph_end(g);
+  return rc;
+}
+
+int TilewrightGraphSetOutputZeroCopyAt(TilewrightGraph* g, int index, const DLTensor* value) {
+  TwArray* array = callers_array(value);
+  int rc = array == NULL ? -1 : graph_set_output_zero_copy(g, index, array);
+  tw_array_release(array);
+  return rc;
+}
+
+int graph_copy_outputs(const TilewrightGraph* g) {
+  for (int i = 0; i < g->num_outputs; ++i) {
+    const GraphTarget* t = &g->targets[i];
+    if (t->copied && tw_copy(&g->entries[g->outputs[i]].array->tensor, &t->array->tensor) != 0) return -1;
+  }
+  return 0;
 }
 
 /* ---- a whole run ---- */

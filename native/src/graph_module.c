@@ -42,6 +42,16 @@ static int set_input_zero_copy(TilewrightGraph* g, TVMValue* args, int* codes, i
   return TilewrightGraphSetInputZeroCopyAt(g, index, value);
 }
 
+static int set_output_zero_copy(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  int index;
+  DLTensor* value;
+  (void)ret;
+  if (output_argument(g, args, codes, n, "set_output_zero_copy", &index) != 0) return -1;
+  if (tw_arg_tensor(args, codes, n, 1, "set_output_zero_copy", &value) != 0) return -1;
+  if (codes[1] == kTVMNDArrayHandle) return graph_set_output_zero_copy(g, index, (TwArray*)value);
+  return TilewrightGraphSetOutputZeroCopyAt(g, index, value);
+}
+
 static int return_array(TVMArrayHandle array, TVMRetValueHandle ret) {
   tw_return_handle(ret, array, kTVMNDArrayHandle);
   return 0;
@@ -155,6 +165,39 @@ static int run(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValu
   return TilewrightGraphRun(g);
 }
 
+/* A copy of an output on a device, or NULL. */
+static TwArray* output_on(TilewrightGraph* g, int index, DLDevice device) {
+  const GraphEntry* e = &g->entries[g->outputs[index]];
+  TwArray* copy = tw_array_new(e->shape, e->ndim, e->type, device);
+  if (copy == NULL || TilewrightGraphCopyOutput(g, index, &copy->tensor) == 0) return copy;
+  tw_array_release(copy);
+  return NULL;
+}
+
+/* run_from_inputs(device_type, device_id, name, value, ...): sets inputs, runs, copies all outputs to that device. A packed
+ * function gives one value: the copy of the first output. */
+static int run_from_inputs(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  DLDevice device;
+  int used;
+  if (tw_arg_device(args, codes, n, 0, "run_from_inputs", &device, &used) != 0) return -1;
+  if ((n - used) % 2 != 0) return tw_fail("run_from_inputs: inputs come as pairs of name and value");
+  for (int i = used; i < n; i += 2) {
+    if (set_input(g, args + i, codes + i, 2, ret) != 0) return -1;
+  }
+  if (TilewrightGraphRun(g) != 0) return -1;
+  TwArray* first = NULL;
+  for (int i = 0; i < g->num_outputs; ++i) {
+    TwArray* copy = output_on(g, i, device);
+    if (copy == NULL) {
+      tw_array_release(first);
+      return -1;
+    }
+    if (i == 0) first = copy;
+    if (i != 0) tw_array_release(copy);
+  }
+  return first == NULL ? 0 : return_array(&first->tensor, ret);
+}
+
 /* Names, with commas, of the inputs that have no value. The caller has then been told: a run says it no more. */
 static int unset_inputs(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
   char names[GRAPH_NAMES_SIZE];
@@ -210,7 +253,8 @@ static int share_params(TilewrightGraph* g, TVMValue* args, int* codes, int n, T
   return TilewrightGraphShareParams(g, source, bytes.data, bytes.size);
 }
 
-static int node_argument(TilewrightGraph* g, TVMValue* args, int* codes, int n, int* node) {
+/* ---- looking into it ---- */
+static int node_argument(TilewrightGraph* g, TVMValue* args, int* codes, int n, const char* who, int* node) {
   if (n > 0 && codes[0] == kTVMStr) {
     for (int i = 0; i < g->num_nodes; ++i) {
       if (strcmp(g->nodes[i].name, args[0].v_str) == 0) {
@@ -220,19 +264,32 @@ static int node_argument(TilewrightGraph* g, TVMValue* args, int* codes, int n, 
     }
     return tw_fail("the graph has no node named \"%s\"", args[0].v_str);
   }
-  int64_t i;
-  if (tw_arg_int(args, codes, n, 0, "debug_get_output", &i) != 0) return -1;
-  *node = i < 0 || i > INT32_MAX ? -1 : (int)i;
-  return 0;
+  return index_argument(args, codes, n, who, node);
 }
 
 static int debug_get_output(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
   int node;
   DLTensor* out;
   (void)ret;
-  if (node_argument(g, args, codes, n, &node) != 0) return -1;
+  if (node_argument(g, args, codes, n, "debug_get_output", &node) != 0) return -1;
   if (tw_arg_tensor(args, codes, n, 1, "debug_get_output", &out) != 0) return -1;
   return TilewrightGraphDebugGetOutput(g, node, out);
+}
+
+static int execute_node(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  int node;
+  (void)ret;
+  return node_argument(g, args, codes, n, "execute_node", &node) != 0 ? -1 : TilewrightGraphExecuteNode(g, node);
+}
+
+static int get_node_output(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  int node;
+  int64_t output;
+  TVMArrayHandle array;
+  if (node_argument(g, args, codes, n, "get_node_output", &node) != 0) return -1;
+  if (tw_arg_int(args, codes, n, 1, "get_node_output", &output) != 0) return -1;
+  if (output > INT32_MAX) output = -1;
+  return TilewrightGraphGetNodeOutput(g, node, (int)output, &array) != 0 ? -1 : return_array(array, ret);
 }
 
 static int get_num_nodes(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
@@ -263,10 +320,49 @@ static int time_nodes(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVM
   return rc;
 }
 
+/* Mean seconds of each node over `number` runs, or more that take min_repeat_ms in all. */
+static int time_for(TilewrightGraph* g, int64_t number, int64_t min_repeat_ms, double* seconds) {
+  for (;;) {
+    const double start = tw_now();
+    if (TilewrightGraphTimeNodes(g, (int)number, seconds) != 0) return -1;
+    const double spent = (tw_now() - start) * 1e3;
+    if (spent >= (double)min_repeat_ms || number > INT32_MAX / 2) return 0;
+    const double wanted = (double)min_repeat_ms / (spent / (double)number + 1e-9) + 1;
+    number = wanted < 2 * (double)number ? 2 * number : wanted > INT32_MAX / 2 ? INT32_MAX / 2 : (int64_t)wanted;
+  }
+}
+
+/* run_individual(number, repeat, min_repeat_ms) -> seconds of each node, with commas; of the last repetition, as in TVM */
+static int run_individual(TilewrightGraph* g, TVMValue* args, int* codes, int n, TVMRetValueHandle ret) {
+  int64_t settings[3]; /* number, repeat, min_repeat_ms */
+  for (int i = 0; i < 3; ++i) {
+    if (tw_arg_int(args, codes, n, i, "run_individual", &settings[i]) != 0) return -1;
+    if (settings[i] < (i < 2) || settings[i] > INT32_MAX) {
+      return tw_fail("run_individual: number and repeat must be 1 or more, min_repeat_ms 0 or more");
+    }
+  }
+  enum { kWidth = 25 }; /* of "%.9g," and more */
+  double* seconds = malloc(sizeof(double) * (size_t)g->num_nodes + 1);
+  char* text = malloc(kWidth * (size_t)g->num_nodes + 1);
+  int rc = seconds == NULL || text == NULL ? tw_out_of_memory(kWidth * (size_t)g->num_nodes) : TilewrightGraphRun(g);
+  for (int64_t i = 0; rc == 0 && i < settings[1]; ++i) rc = time_for(g, settings[0], settings[2], seconds);
+  size_t used = 0;
+  for (int i = 0; rc == 0 && i < g->num_nodes; ++i) {
+    used += (size_t)snprintf(text + used, kWidth, "%.9g,", seconds[i]);
+  }
+  if (rc == 0) {
+    text[used] = '\0';
+    rc = tw_return_string(ret, text);
+  }
+  free(seconds);
+  free(text);
+  return rc;
+}
+
 #define METHODS(X)                                                                                                \
   X(set_input) X(set_input_zero_copy) X(get_input) X(get_output) X(get_input_index) X(get_input_name)             \
   X(get_output_index) X(get_output_name) X(describe_input) X(describe_output) X(is_parameter) X(unset_inputs)      \
-  X(infer)                                                                                                        \
+  X(infer) X(set_output_zero_copy) X(run_from_inputs) X(execute_node) X(get_node_output) X(run_individual)        \
   X(get_num_inputs) X(get_num_outputs) X(run) X(load_params) X(share_params) X(debug_get_output)                  \
   X(get_num_nodes) X(get_node_name) X(time_nodes)
 
@@ -325,5 +421,6 @@ static int create(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void
 
 void tw_register_graph_functions(void) {
   tw_register_builtin("tvm.graph_executor.create", create);
+  tw_register_builtin("tvm.graph_executor_debug.create", create); /* every executor can be looked into */
   tw_register_factory_functions();
 }

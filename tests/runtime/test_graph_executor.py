@@ -75,7 +75,7 @@ def test_wrong_inputs_are_explained(executor: runtime.GraphModule) -> None:
     with pytest.raises(runtime.TVMError, match=r'no input named "z"; its inputs are: x, w'):
         executor.set_input("z", filled(0))
     with pytest.raises(runtime.TVMError, match=r'no input named "z"'):
-        executor.set_input(z=[1])
+        executor.set_input({"z": [1]})
     with pytest.raises(runtime.TVMError, match=r'"x" takes shape \(3, 5\) of float32, but was given shape \(5,\)'):
         executor.set_input("x", np.zeros(5, "float32"))
     with pytest.raises(runtime.TVMError, match=r"\(3, 5\) of float32, but was given shape \(3, 5\) of float64"):
@@ -261,6 +261,61 @@ def test_zero_copy_of_unaligned_memory_is_refused(executor: runtime.GraphModule)
     start = -buffer.ctypes.data % 64 // 4 + 1
     with pytest.raises(runtime.TVMError, match="aligned to 64 bytes"):
         executor.set_input_zero_copy("x", buffer[start : start + 15].reshape(SHAPE))
+
+
+def test_names_of_no_input_are_passed_over_with_a_warning(executor: runtime.GraphModule) -> None:
+    with pytest.warns(
+        RuntimeWarning, match=r"no inputs of these names, whose values have no effect: z, v; its inputs are: x, w"
+    ):
+        executor.set_input(z=[1], x=filled(1), v=filled(2), w=filled(0))
+    with pytest.warns(RuntimeWarning, match="names, whose values have no effect: z"):
+        executor.run(z=filled(1))
+    assert executor.get_output(0).numpy()[0, 0] == 5
+
+
+def test_runs_write_outputs_to_the_callers_memory(executor: runtime.GraphModule) -> None:
+    first, second = runtime.empty(SHAPE), runtime.empty(SHAPE)
+    executor.set_output_zero_copy(0, first)
+    executor.set_output_zero_copy("output_1", second)  # w itself
+    executor.run(x=filled(1), w=filled(10))
+    np.testing.assert_array_equal(first.numpy(), filled(15))
+    np.testing.assert_array_equal(second.numpy(), filled(10))
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), filled(15))
+    third = runtime.empty(SHAPE)
+    executor.set_output_zero_copy(0, third)
+    executor.run(x=filled(2))
+    np.testing.assert_array_equal(third.numpy(), filled(16))
+    np.testing.assert_array_equal(first.numpy(), filled(15))
+    assert executor.infer(x=filled(3), w=filled(0))["output_0"][0, 0] == 7
+
+
+def test_an_output_given_to_runs_is_checked(executor: runtime.GraphModule) -> None:
+    with pytest.raises(
+        runtime.TVMError, match=r'output "output_0" takes shape \(3, 5\) of float32, but was given shape'
+    ):
+        executor.set_output_zero_copy(0, runtime.empty((5, 3)))
+    with pytest.raises(runtime.TVMError, match=r"was given shape \(3, 5\) of int32"):
+        executor.set_output_zero_copy(0, runtime.empty(SHAPE, "int32"))
+    buffer = np.zeros(15 + 17, "float32")
+    start = -buffer.ctypes.data % 64 // 4 + 1
+    with pytest.raises(
+        runtime.TVMError, match="an output's memory must be aligned to 64 bytes; copy it with get_output"
+    ):
+        executor.set_output_zero_copy(0, buffer[start : start + 15].reshape(SHAPE))
+    with pytest.raises(runtime.TVMError, match="compact"):
+        executor.set_output_zero_copy(0, np.zeros(SHAPE[::-1], "float32").T)
+    with pytest.raises(runtime.TVMError, match='no output named "y"; its outputs are: output_0, output_1'):
+        executor.set_output_zero_copy("y", runtime.empty(SHAPE))
+
+
+def test_run_from_inputs_gives_copies_of_the_outputs(executor: runtime.GraphModule) -> None:
+    outputs = executor.run_from_inputs(runtime.cpu(), x=filled(1), w=filled(10))
+    executor.run(x=filled(0), w=filled(0))
+    assert [out.numpy()[0, 0] for out in outputs] == [15, 10]
+    packed = executor["run_from_inputs"]
+    assert packed(1, 0, "x", runtime.array(filled(1)), 1, runtime.array(filled(2))).numpy()[0, 0] == 7
+    with pytest.raises(runtime.TVMError, match="pairs of name and value"):
+        packed(1, 0, "x")
 
 
 def test_debug_get_output_stops_at_a_node(executor: runtime.GraphModule) -> None:

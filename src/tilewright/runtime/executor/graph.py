@@ -49,6 +49,11 @@ def _kind(value: Any) -> str:
     return "None" if value is None else f"a value of type {type(value).__name__}"
 
 
+def _shared(value: Any) -> Any:
+    """A value's memory, as packed functions take it."""
+    return numpyasarray(value) if isinstance(value, np.ndarray) else value
+
+
 def _items(
     who: str, key: str | int | Mapping[str, Any] | None, value: Any, params: Mapping[str, Any]
 ) -> list[tuple[str | int, Any]]:
@@ -109,14 +114,24 @@ class GraphModule:
             value: its value: an NDArray, numpy array, nested lists, or anything with ``__dlpack__``, of the input's
                 shape. Elements of numpy arrays, numbers and lists are cast to the input's dtype, as TVM does; all else
                 must have that dtype.
-            params: further inputs by name.
+            params: further inputs by name. Names of no input are passed over, with a warning: compiling may have folded
+                a parameter.
 
         Raises:
             TVMError: an input does not exist, or a shape or dtype differs.
             TypeError: the key is no name, index or mapping; or the value is no array of numbers.
         """
-        for name, item in _items("set_input", key, value, params):
+        for name, item in _items("set_input", key, value, self._known(params)):
             self._set_input(name, self._tensor(name, item))
+
+    def _known(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those of ``params`` that are inputs; the names of others are warned of: TVM passes over them."""
+        unknown = [name for name in params if self._get_input_index(name) < 0]
+        if unknown:
+            names = ", ".join(self.get_input_names())
+            text = f"the graph has no inputs of these names, whose values have no effect: {', '.join(unknown)}; "
+            warnings.warn(f"{text}its inputs are: {names}", RuntimeWarning, stacklevel=3)
+        return {name: value for name, value in params.items() if name not in unknown}
 
     def _tensor(self, key: str | int, value: Any) -> Any:
         """Return a value as packed functions take it: what numpy can make of it has the input's dtype."""
@@ -199,16 +214,42 @@ class GraphModule:
             self._zero_copy(name, item)
 
     def _zero_copy(self, key: str | int, value: Any) -> None:
-        shared = numpyasarray(value) if isinstance(value, np.ndarray) else value
-        self.module["set_input_zero_copy"](key, shared)
+        self.module["set_input_zero_copy"](key, _shared(value))
+
+    def set_output_zero_copy(self, key: str | int, value: Any) -> None:
+        """Let runs write an output into an array.
+
+        An output that shares its memory with another tensor (an input, a part of a concatenation, another output) is
+        copied there at the end of each run instead.
+
+        Args:
+            key: name or index of the output.
+            value: an NDArray, a numpy array, or anything with ``__dlpack__``; of the output's shape and dtype, row-
+                major without gaps and aligned to 64 bytes. It stays alive as long as the executor uses it.
+
+        Raises:
+            TVMError: the output does not exist, or the array is not of that kind.
+        """
+        self.module["set_output_zero_copy"](key, _shared(value))
 
     def run(self, **input_dict: Any) -> None:
         """Run the graph, after setting inputs by name."""
         if input_dict:
-            self.set_input(input_dict)
+            self.set_input(**input_dict)
         if self._may_be_unset:
             self._look_for_unset()
         self._run()
+
+    def run_from_inputs(self, device: Device | None = None, **inputs: Any) -> list[NDArray]:
+        """Set inputs by name, run, and return copies of all outputs.
+
+        Args:
+            device: where the copies shall lie; the CPU by default.
+            inputs: values, as :meth:`set_input` takes them.
+        """
+        self.run(**inputs)
+        where = device if device is not None else cpu()
+        return [self.get_output(index).copyto(where) for index in range(self.get_num_outputs())]
 
     def _look_for_unset(self) -> None:
         """Name inputs that nobody has set: once in a warning, or in an error where the module is strict."""
@@ -314,36 +355,15 @@ class GraphModule:
             repeat: how many times to measure.
             number: runs a measurement.
             min_repeat_ms: a measurement is prolonged until it takes as many milliseconds.
-            end_to_end: whether setting the inputs and copying the outputs out are part of a run.
+            end_to_end: whether setting the inputs and copying the outputs out are part of a run (``func_name`` is not
+                used then).
             kwargs: inputs to set before measuring (with ``end_to_end``: in each run).
         """
         where = device if device is not None else cpu()
+        inputs = self._known(kwargs)
+        self.set_input(inputs)
+        self._look_for_unset()
         if not end_to_end:
-            self.set_input(kwargs)
-            self._look_for_unset()
             return self.module.time_evaluator(func_name, where, number, repeat, min_repeat_ms)()
-        return self._benchmark_end_to_end(func_name, repeat, number, min_repeat_ms, kwargs)
-
-    def _benchmark_end_to_end(
-        self, func_name: str, repeat: int, number: int, min_repeat_ms: int, inputs: dict[str, Any]
-    ) -> BenchmarkResult:
-        from time import perf_counter
-
-        function = self.module[func_name]
-        outputs = [self.get_output(index).copyto(cpu()) for index in range(self.get_num_outputs())]
-
-        def once() -> None:
-            self.set_input(inputs)
-            function()
-            for index, out in enumerate(outputs):
-                self._get_output(index, out)
-
-        once()
-        results = []
-        for _ in range(repeat):
-            runs, start = 0, perf_counter()
-            while runs < number or perf_counter() - start < min_repeat_ms / 1000:
-                once()
-                runs += 1
-            results.append((perf_counter() - start) / runs)
-        return BenchmarkResult.of(tuple(results))
+        pairs = [item for name, value in inputs.items() for item in (name, self._tensor(name, value))]
+        return self.module.time_evaluator("run_from_inputs", where, number, repeat, min_repeat_ms)(where, *pairs)

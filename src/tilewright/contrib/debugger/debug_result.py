@@ -1,0 +1,10 @@
+"""What debugging finds, under TVM 0.8's name."""
+
+from tilewright.runtime.executor.debug_result import (
+    CHROME_TRACE_FILE_NAME,
+    GRAPH_DUMP_FILE_NAME,
+    ChromeTraceEvent,
+    DebugResult,
+)
+
+__all__ = ["CHROME_TRACE_FILE_NAME", "GRAPH_DUMP_FILE_NAME", "ChromeTraceEvent", "DebugResult"]
