@@ -2,7 +2,8 @@
 
 ``dtype.py`` element types, ``device.py`` devices, ``ndarray.py`` arrays, ``packed_func.py`` and
 ``registry.py`` functions, ``module.py`` modules (with the protocol for compiled code), ``export.py`` writing
-libraries, ``params.py`` parameter files, ``profiling.py`` reports, ``executor/`` executors, ``_ffi.py`` the library itself.
+libraries, ``params.py`` parameter files, ``profiling.py`` reports, ``executor/`` executors, ``_ffi.py`` the library
+itself.
 """
 
 from ._ffi import native_dir
