@@ -18,5 +18,5 @@ def show_model(model: Path, input_shape: list[str] | None, opt_level: int | None
         print(InferType()(mod).astext(show_meta_data=False))
         return
     with PassContext(opt_level=opt_level):
-        mod, _ = build_module.optimize(mod, target, params)
+        mod, _ = build_module.optimize(mod, target, params, fuse=False)
     print(mod.astext(show_meta_data=False))

@@ -8,33 +8,28 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from tilewright.ir.errors import TilewrightError, UnsupportedError
+import tilewright.relay.backend.graph_executor  # noqa: F401  (registers itself)
+from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Sequential
 from tilewright.relay import transform
-from tilewright.relay.backend.function_metadata import FunctionInfo, function_metadata
-from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
+from tilewright.relay.backend.executors import DEFAULT_EXECUTOR, LoweredProgram, codegen_for
+from tilewright.relay.backend.function_metadata import FunctionInfo
 from tilewright.relay.backend.lower_te import LowerTE
-from tilewright.relay.backend.lowered import is_external, kernels
-from tilewright.relay.backend.plan_views import PlanViews
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.expr import Call, Function, const
-from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.visitor import bind, post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.interrupt import heard_interrupts
 from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import NDArray
 from tilewright.target.build import ModuleBuilder
-from tilewright.target.features import features
 from tilewright.target.target import Target
-from tilewright.tir.function import PrimFunc
-from tilewright.version import __version__
 
 _MOST_NAMED = 5  # names of parameters in one message
 
@@ -113,14 +108,36 @@ def optimization_passes() -> list[Any]:
     ]
 
 
+def fusion_passes() -> list[Any]:
+    """The passes of a build that make primitive functions, each of which becomes a kernel."""
+    return [transform.IsolateViews(), transform.FuseOps()]
+
+
 def optimize(
-    mod: IRModule | Function, target: TargetLike = "llvm", params: Mapping[str, Any] | None = None
+    mod: IRModule | Function,
+    target: TargetLike | None = None,
+    params: Mapping[str, Any] | None = None,
+    fuse: bool = True,
 ) -> tuple[IRModule, dict[str, Any]]:
-    """The module after the graph passes, before fusion; ``params`` are bound as constants."""
+    """The module after the graph passes.
+
+    Parameters
+    ----------
+    mod : the module, or ``main``.
+    target : what will be compiled for; the current target by default.
+    params : arrays for parameters of ``main`` by name; they become constants.
+    fuse : whether operators are fused to the functions that become kernels, as in TVM; without it the module is that
+        before fusion.
+
+    Returns
+    -------
+    The module, and an empty dictionary: the parameters are in the module.
+    """
     chosen = _single_target(target, None)
     module = _as_module(mod, params)
+    passes = optimization_passes() + (fusion_passes() if fuse else [])
     with chosen:
-        return Sequential(optimization_passes(), name="relay.optimize")(module), {}
+        return Sequential(passes, name="relay.optimize")(module), {}
 
 
 @heard_interrupts()
@@ -130,7 +147,8 @@ def build(
     target_host: str | Target | None = None,
     params: Mapping[str, Any] | None = None,
     mod_name: str = "default",
-) -> GraphExecutorFactoryModule:
+    executor: str | None = None,
+) -> Any:
     """Compile a model.
 
     Parameters
@@ -140,44 +158,46 @@ def build(
     params : arrays for parameters of ``main`` by name; they become constants of the library. Names
         that main has no parameter for are warned of, once.
     mod_name : prefix of the kernels' names.
+    executor : what it will run on (``relay.backend.executors``); by default the target's ``-executor=``, or "graph".
 
     Returns
     -------
-    The executor factory: ``lib["default"](device)`` makes an executor; unpacks as ``graph, lib, params``;
-    ``lib.build_report`` is the ``BuildReport``, ``lib.function_metadata`` tells of each function
-    (``FunctionInfo``), ``lib.ir_mod`` is the module that was given.
+    What the executor makes. For "graph" it is the executor factory: ``lib["default"](device)`` makes an executor;
+    unpacks as ``graph, lib, params``; ``lib.build_report`` is the ``BuildReport``, ``lib.function_metadata`` tells of
+    each function (``FunctionInfo``), ``lib.ir_mod`` is the module that was given.
 
     Raises
     ------
-    TilewrightError for a module that does not type-check or uses what the target cannot run.
+    TilewrightError for a module that does not type-check or uses what the target cannot run; UnsupportedError for an
+    executor that there is none of.
     """
     chosen = _single_target(target, target_host)
+    codegen = codegen_for(executor or _executor_of(chosen))
     report = BuildReport()
     module = _as_module(ir_mod, params)
     with chosen:
         with report.stage("optimize"):
-            module = Sequential(optimization_passes(), name="relay.optimize")(module)
+            passes = codegen.optimization_passes(optimization_passes())
+            module = Sequential(passes, name="relay.optimize")(module)
         report.operators = _count_operators(module["main"])
         with report.stage("fuse"):
-            module = Sequential([transform.IsolateViews(), transform.FuseOps()], name="relay.fuse")(module)
+            module = Sequential(fusion_passes(), name="relay.fuse")(module)
         with report.stage("lower"):
             builder = ModuleBuilder(chosen)
-            passes = [transform.LabelOps(), PlanViews(), transform.MergeRows()]
-            module = Sequential(passes, name="relay.prepare")(module)
+            module = Sequential(codegen.prepare_passes(), name="relay.prepare")(module)
             lowered = LowerTE(chosen, mod_name, builder.add)(module)
-            _refuse_external(lowered)
-            graph = GraphCodegen(lowered).codegen()
+            given = ir_mod if isinstance(ir_mod, IRModule) else IRModule.from_expr(ir_mod)
+            program = LoweredProgram(given, module, lowered, chosen, builder, mod_name, report)
+            finish = codegen.generate(program)
     with report.stage("codegen"):
         library = builder.finish()
-    _fill_report(report, graph, list(kernels(lowered).values()), chosen)
-    graph.metadata = _metadata(module, graph, chosen)
-    metadata = function_metadata(module, lowered, graph, chosen)
-    given = ir_mod if isinstance(ir_mod, IRModule) else IRModule.from_expr(ir_mod)
-    factory = GraphExecutorFactoryModule(
-        given, chosen, "graph", graph.to_json(), library, mod_name, graph.params, metadata
-    )
-    factory.build_report = report
-    return factory
+    return finish(library)
+
+
+def _executor_of(target: Target) -> str:
+    """The executor that a target, or its host, asks for."""
+    asked = [t.attrs["executor"] for t in (target.host, target) if t is not None and "executor" in t.attrs]
+    return str(asked[0]) if asked else DEFAULT_EXECUTOR
 
 
 class BuildModule:
@@ -197,15 +217,21 @@ class BuildModule:
         target: TargetLike | None = None,
         target_host: str | Target | None = None,
         params: Mapping[str, Any] | None = None,
-        executor: str = "graph",
+        executor: str | None = None,
         mod_name: str | None = None,
     ) -> tuple[str, Module, dict[str, NDArray]]:
-        """Compile; gives the graph JSON, the library and the parameters of the graph."""
-        if executor != "graph":
-            raise UnsupportedError(f'there is no executor {executor!r} to build for; there is "graph"')
+        """Compile; gives the graph JSON, the library and the parameters of the graph.
+
+        ``build`` serves executors that make other things.
+        """
         if params:
             self.set_params(params)
-        self._factory = build(mod, target, target_host, self._params, mod_name or "default")
+        made = build(mod, target, target_host, self._params, mod_name or "default", executor)
+        if not isinstance(made, GraphExecutorFactoryModule):
+            raise TilewrightError(
+                f"BuildModule is for graphs; relay.build gives the {type(made).__name__} of {executor!r}"
+            )
+        self._factory = made
         return self.get_graph_json(), self.get_module(), self.get_params()
 
     def optimize(
@@ -287,59 +313,5 @@ def _single_target(target: Any, target_host: Any) -> Target:
     return Target(target, host=target_host) if target_host is not None else Target(target)
 
 
-def _metadata(module: IRModule, graph: Graph, target: Target) -> dict[str, Any]:
-    """What a library tells of itself: its outputs' names, where the importer gave them, and what made it for what."""
-    made = {"made_by": f"Tilewright {__version__}", "target": str(target)}
-    names = module.attrs.get("output_names", ())
-    return {"outputs": [str(name) for name in names]} | made if len(names) == len(graph.heads) else made
-
-
-def _refuse_external(lowered: IRModule) -> None:
-    for var, func in lowered.items():
-        if is_external(func):
-            raise UnsupportedError(
-                f"@{var.name_hint} is for the external compiler {func.get_attrs()['Compiler']!r}, and building "
-                "calls none yet; leave its operators unpartitioned"
-            )
-
-
 def _count_operators(func: Function) -> int:
     return sum(isinstance(e, Call) and isinstance(e.op, Op) for e in post_order(func))
-
-
-def convolution_algorithm(implementation: str) -> str:
-    """What the report calls the algorithm of a convolution's implementation; "" for other operators."""
-    name = implementation.partition(".")[0]
-    if "conv" not in name:
-        return ""
-    _, winograd, tile = name.partition("_winograd")
-    if winograd:
-        return f"Winograd F({tile})"
-    return next((kind for kind in ("depthwise", "transpose") if kind in name), "direct")
-
-
-def dense_algorithm(implementation: str) -> str:
-    """What the report calls the algorithm of a dense layer's implementation; "" for other operators."""
-    if not implementation.startswith("dense"):
-        return ""
-    return "Strassen" if implementation.startswith("dense_strassen") else "direct"
-
-
-def _count(algorithms: Sequence[str]) -> dict[str, int]:
-    return {a: algorithms.count(a) for a in sorted(set(algorithms)) if a}
-
-
-def _fill_report(report: BuildReport, graph: Graph, functions: Sequence[PrimFunc], target: Target) -> None:
-    if target.kind.name == "llvm":  # what C source needs is up to the compiler it is given to
-        report.cpu_features = features(target).names
-    report.kernels = len(functions)
-    report.implementations = {f.attrs["global_symbol"]: f.attrs["implementation"] for f in functions}
-    report.schedules = {f.attrs["global_symbol"]: f.attrs["schedule"] for f in functions}
-    calls = [n.attrs["func_name"] for n in graph.nodes if n.op != "null" and not n.alias and not n.once]
-    report.kernel_calls = len(calls)
-    implementations = [report.implementations[name] for name in calls]
-    report.convolutions = _count([convolution_algorithm(name) for name in implementations])
-    report.dense_layers = _count([dense_algorithm(name) for name in implementations])
-    report.activation_bytes = graph.placement.activation_bytes
-    report.parameter_bytes = sum(p.nbytes for p in graph.params.values())
-    report.prepared_bytes = sum(tensor_bytes(t) for n in graph.nodes if n.once for t in n.types)

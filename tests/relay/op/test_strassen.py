@@ -79,7 +79,7 @@ def layers(rows: int = 256) -> tuple[Any, np.ndarray, np.ndarray]:
 def dense_operators(func: Any, on: bool | None, target: str = "llvm -mcpu=skylake-avx512 -num-cores=2") -> list[Any]:
     config = {} if on is None else {"relay.dense.strassen": on}
     with tvm.transform.PassContext(opt_level=3, config=config):
-        mod = relay.optimize(tvm.IRModule.from_expr(func), target)[0]
+        mod = relay.optimize(tvm.IRModule.from_expr(func), target, fuse=False)[0]
     calls: list[Any] = []
     relay.analysis.post_order_visit(mod["main"], lambda e: calls.append(e) if isinstance(e, relay.Call) else None)
     return [c for c in calls if "dense" in c.op.name]

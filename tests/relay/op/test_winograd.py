@@ -161,7 +161,7 @@ def optimized(func: Any, level: str | None, **options: bool) -> list[Any]:
     if level is not None:
         config["relay.conv2d.winograd"] = level
     with tvm.transform.PassContext(opt_level=3, config=config):
-        mod = relay.optimize(tvm.IRModule.from_expr(func), "llvm -mcpu=core-avx2")[0]
+        mod = relay.optimize(tvm.IRModule.from_expr(func), "llvm -mcpu=core-avx2", fuse=False)[0]
     calls: list[Any] = []
     relay.analysis.post_order_visit(mod["main"], lambda e: calls.append(e) if isinstance(e, relay.Call) else None)
     return [c for c in calls if "conv2d" in c.op.name and c.op.name != WEIGHT_TRANSFORM]

@@ -4,6 +4,7 @@ plan_views.py views.py          what needs no kernel, since its result lies in m
 lower_te.py lowered.py          LowerTE; what a lowered module is, and its verifier
 te_compiler.py                  one primitive function to a kernel; compile_engine.py is its older name
 data_flow.py graph_codegen.py memory_plan.py  the graph executor's graph and its storage
+executors.py graph_executor.py   what a network is compiled for, by name; the graph executor's part
 graph_executor_codegen.py function_metadata.py  TVM's interface to it; what is known of each function
 executor.py interpreter.py      ``relay.create_executor``, and values
 progress.py                     what a build tells while it runs, and afterwards

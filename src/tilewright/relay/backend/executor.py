@@ -16,6 +16,7 @@ from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.adt import Constructor
+from tilewright.relay.backend.executors import Evaluator, evaluator_of, register_executor
 from tilewright.relay.build_module import bind_params_by_name, build
 from tilewright.relay.expr import Call, Function, RefCreate, Tuple, Var, const
 from tilewright.relay.interpreter import Closure, ConstructorValue, RefValue, to_value
@@ -110,8 +111,8 @@ def create_executor(
     device: Device | None = None,
     target: Any = "llvm",
     params: Mapping[str, Any] | None = None,
-) -> Executor:
-    """An executor of kind "debug" (interprets every construct) or "graph" (compiles data flow).
+) -> Evaluator:
+    """An executor of kind "debug" (interprets every construct), "graph" (compiles data flow), or a registered one.
 
     Parameters
     ----------
@@ -121,18 +122,14 @@ def create_executor(
 
     Raises
     ------
-    UnsupportedError for "vm", which there is none of yet; TilewrightError for other kinds.
+    UnsupportedError for kinds that nobody has registered (``relay.backend.executors``).
     """
-    kinds: dict[str, type[Executor]] = {"debug": Interpreter, "graph": GraphExecutor}
-    if kind == "vm":
-        raise UnsupportedError('there is no virtual machine yet: kind="debug" interprets what "graph" cannot run')
-    if kind not in kinds:
-        raise TilewrightError(f"there is no executor of kind {kind!r}; there are {', '.join(sorted(kinds))}")
+    make = evaluator_of(kind)
     module = mod if mod is not None else IRModule()
     if params:
         module = module.copy()
         module["main"] = bind_params_by_name(module["main"], params)
-    return kinds[kind](module, device if device is not None else cpu(), target)
+    return make(module, device if device is not None else cpu(), target)
 
 
 def _in_order(func: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -197,3 +194,7 @@ def _flat(values: Any) -> Iterator[np.ndarray[Any, Any]]:
 def _unflatten(tensors: Iterator[Any], type_: Type) -> Any:
     """The tensors in the shape of ``type_``: a list for a tuple, as in TVM."""
     return [_unflatten(tensors, item) for item in type_.fields] if isinstance(type_, TupleType) else next(tensors)
+
+
+register_executor("debug", evaluator=Interpreter)
+register_executor("graph", evaluator=GraphExecutor)

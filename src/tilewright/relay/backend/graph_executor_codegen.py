@@ -9,12 +9,10 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Sequential
 from tilewright.relay.backend.graph_codegen import GraphCodegen
+from tilewright.relay.backend.graph_executor import GraphExecutorBuild
 from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.lowered import kernels
-from tilewright.relay.backend.plan_views import PlanViews
 from tilewright.relay.expr import Function
-from tilewright.relay.transform.label_ops import LabelOps
-from tilewright.relay.transform.merge_rows import MergeRows
 from tilewright.runtime.ndarray import NDArray
 from tilewright.target.target import Target
 
@@ -31,7 +29,7 @@ class GraphExecutorCodegen:
     def codegen(self, func: Function) -> tuple[str, dict[Target, IRModule], dict[str, NDArray]]:
         """The graph of a fused function (``relay.transform.FuseOps``), its kernels by target, and its parameters."""
         with self.target:
-            passes = [LabelOps(), PlanViews(), MergeRows(), LowerTE(self.target)]
+            passes = [*GraphExecutorBuild().prepare_passes(), LowerTE(self.target)]
             lowered = Sequential(passes, name="relay.lower")(IRModule.from_expr(func))
         graph = GraphCodegen(lowered).codegen()
         by_target: dict[Target, IRModule] = {}

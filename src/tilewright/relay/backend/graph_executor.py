@@ -1,0 +1,117 @@
+"""The graph executor: how ``relay.build`` compiles for it.
+
+Data flow between tensors of known shapes: a list of calls, in memory laid out beforehand (``graph_codegen.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass
+from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
+from tilewright.relay.backend.function_metadata import function_metadata
+from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
+from tilewright.relay.backend.lowered import is_external, kernels
+from tilewright.relay.backend.plan_views import PlanViews
+from tilewright.relay.backend.progress import BuildReport
+from tilewright.relay.op.views import tensor_bytes
+from tilewright.relay.transform.label_ops import LabelOps
+from tilewright.relay.transform.merge_rows import MergeRows
+from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
+from tilewright.runtime.module import Module
+from tilewright.target.features import features
+from tilewright.target.target import Target
+from tilewright.tir.function import PrimFunc
+from tilewright.version import __version__
+
+
+class GraphExecutorBuild(ExecutorCodegen):
+    """Makes a ``GraphExecutorFactoryModule``."""
+
+    def prepare_passes(self) -> list[Pass]:
+        """Labels, what needs no kernel, and rows that share a kernel."""
+        return [LabelOps(), PlanViews(), MergeRows()]
+
+    def generate(self, program: LoweredProgram) -> Callable[[Module], GraphExecutorFactoryModule]:
+        """The graph, its report and its metadata; of the library, the factory."""
+        _refuse_external(program.lowered)
+        graph = GraphCodegen(program.lowered).codegen()
+        graph.metadata = _metadata(program.fused, graph, program.target)
+
+        def finish(library: Module) -> GraphExecutorFactoryModule:
+            functions = list(kernels(program.lowered).values())
+            _fill_report(program.report, graph, functions, program.target)
+            factory = GraphExecutorFactoryModule(
+                program.source,
+                program.target,
+                "graph",
+                graph.to_json(),
+                library,
+                program.name,
+                graph.params,
+                function_metadata(program.fused, program.lowered, graph, program.target),
+            )
+            factory.build_report = program.report
+            return factory
+
+        return finish
+
+
+def _metadata(module: IRModule, graph: Graph, target: Target) -> dict[str, Any]:
+    """What a library tells of itself: its outputs' names, where the importer gave them, and what made it for what."""
+    made = {"made_by": f"Tilewright {__version__}", "target": str(target)}
+    names = module.attrs.get("output_names", ())
+    return {"outputs": [str(name) for name in names]} | made if len(names) == len(graph.heads) else made
+
+
+def _refuse_external(lowered: IRModule) -> None:
+    for var, func in lowered.items():
+        if is_external(func):
+            raise UnsupportedError(
+                f"@{var.name_hint} is for the external compiler {func.get_attrs()['Compiler']!r}, and building "
+                "calls none yet; leave its operators unpartitioned"
+            )
+
+
+def convolution_algorithm(implementation: str) -> str:
+    """What the report calls the algorithm of a convolution's implementation; "" for other operators."""
+    name = implementation.partition(".")[0]
+    if "conv" not in name:
+        return ""
+    _, winograd, tile = name.partition("_winograd")
+    if winograd:
+        return f"Winograd F({tile})"
+    return next((kind for kind in ("depthwise", "transpose") if kind in name), "direct")
+
+
+def dense_algorithm(implementation: str) -> str:
+    """What the report calls the algorithm of a dense layer's implementation; "" for other operators."""
+    if not implementation.startswith("dense"):
+        return ""
+    return "Strassen" if implementation.startswith("dense_strassen") else "direct"
+
+
+def _count(algorithms: Sequence[str]) -> dict[str, int]:
+    return {a: algorithms.count(a) for a in sorted(set(algorithms)) if a}
+
+
+def _fill_report(report: BuildReport, graph: Graph, functions: Sequence[PrimFunc], target: Target) -> None:
+    if target.kind.name == "llvm":  # what C source needs is up to the compiler it is given to
+        report.cpu_features = features(target).names
+    report.kernels = len(functions)
+    report.implementations = {f.attrs["global_symbol"]: f.attrs["implementation"] for f in functions}
+    report.schedules = {f.attrs["global_symbol"]: f.attrs["schedule"] for f in functions}
+    calls = [n.attrs["func_name"] for n in graph.nodes if n.op != "null" and not n.alias and not n.once]
+    report.kernel_calls = len(calls)
+    implementations = [report.implementations[name] for name in calls]
+    report.convolutions = _count([convolution_algorithm(name) for name in implementations])
+    report.dense_layers = _count([dense_algorithm(name) for name in implementations])
+    report.activation_bytes = graph.placement.activation_bytes
+    report.parameter_bytes = sum(p.nbytes for p in graph.params.values())
+    report.prepared_bytes = sum(tensor_bytes(t) for n in graph.nodes if n.once for t in n.types)
+
+
+register_executor("graph", codegen=GraphExecutorBuild)
