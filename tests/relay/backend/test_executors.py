@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
-import tilewright.relay.backend.executor  # noqa: F401  (registers those that are there from the start)
+import tilewright.relay.backend.executor
 from tilewright import relay
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import GlobalVar
