@@ -87,6 +87,9 @@ TVM_DLL int TilewrightStreamRead(TilewrightStream* stream, void* data, size_t nb
 TVM_DLL int TilewrightStreamWrite(TilewrightStream* stream, const void* data, size_t nbytes);
 
 /* ---- modules with callbacks ---- */
+/* A module of a kind of its own. In an exported library it is its type key and what save wrote; loading the library calls
+ * the global function "runtime.module.loadbinary_KEY" (TVMFuncRegisterGlobal) with the stream, a kTVMOpaqueHandle, and takes
+ * the module that it returns. A file by itself is loaded by "runtime.module.loadfile_FORMAT"(path, format). */
 typedef struct {
   /* Address of a compiled function (TVMBackendPackedCFunc), or NULL. May be NULL itself. */
   void* (*resolve)(void* ctx, const char* name);
@@ -97,6 +100,8 @@ typedef struct {
   /* Sets *ret through TVMCFuncSetReturn to a string. May be NULL itself. */
   int (*get_source)(void* ctx, const char* format, TVMRetValueHandle ret);
   void (*finalize)(void* ctx);
+  /* Writes a file with the module's code in a format ("" for the one that the path's suffix says). May be NULL itself. */
+  int (*save_file)(void* ctx, const char* path, const char* format);
 } TilewrightModuleCallbacks;
 
 TVM_DLL int TilewrightModCreate(const char* type_key, const TilewrightModuleCallbacks* callbacks, void* ctx,
@@ -111,6 +116,8 @@ TVM_DLL int TilewrightModNumImports(TVMModuleHandle mod);
 TVM_DLL int TilewrightModGetImport(TVMModuleHandle mod, int index, TVMModuleHandle* out);
 /* Text of the module through *ret_val (kTVMStr, thread-local). */
 TVM_DLL int TilewrightModGetSource(TVMModuleHandle mod, const char* format, TVMValue* ret_val, int* ret_code);
+/* Writes the module's own code to a file, in a format ("": the one that the suffix says). */
+TVM_DLL int TilewrightModSave(TVMModuleHandle mod, const char* path, const char* format);
 /* Appends the module's own payload to a file. */
 TVM_DLL int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path);
 /* Reads a blob (u64 size + module table), as found in __tvm_dev_mblob. lib stands for its "_lib" entry. */

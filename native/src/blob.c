@@ -5,7 +5,7 @@
  *   u64 number of entries, then each entry: its type key, then what its loader reads
  *     "_lib"          nothing; stands for the library itself
  *     "_import_tree"  two vectors of u64: row pointers, and child indices into the other entries
- *     any other key   the payload of that type */
+ *     any other key   the payload that the loader of that key reads (loaders.c) */
 #include "internal.h"
 
 typedef struct {
@@ -31,42 +31,18 @@ static int read_u64_vector(TilewrightStream* s, uint64_t** out, size_t* count) {
   return 0;
 }
 
-static int load_registered(const char* key, TilewrightStream* s, TwModule** out) {
-  char name[128];
-  snprintf(name, sizeof name, "runtime.module.loadbinary_%.64s", key);
-  TwFunc* loader = tw_find_global(name);
-  if (loader == NULL) {
-    return tw_fail("the library holds a module of type \"%s\", and nothing here can load it (%s is not registered)", key,
-                   name);
-  }
-  TVMValue arg = {.v_handle = s}, ret;
-  int arg_code = kTVMOpaqueHandle, code;
-  int rc = TVMFuncCall(loader, &arg, &arg_code, 1, &ret, &code);
-  tw_func_release(loader);
-  if (rc != 0) return -1;
-  if (code != kTVMModuleHandle) return tw_fail("%s did not return a module", name);
-  *out = ret.v_handle;
-  return 0;
-}
-
 static int load_entry(TilewrightStream* s, const char* key, TwModule* lib, Table* t) {
   if (strcmp(key, "_import_tree") == 0) {
     if (read_u64_vector(s, &t->rows, &t->num_rows) != 0) return -1;
     return read_u64_vector(s, &t->children, &t->num_children);
   }
   TwModule* m = NULL;
-  int rc = 0;
   if (strcmp(key, "_lib") == 0) {
     if (lib == NULL) return tw_fail("the module table refers to a library, and none was given");
     m = tw_module_retain(lib);
-  } else if (strcmp(key, "GraphExecutorFactory") == 0 || strcmp(key, "GraphRuntimeFactory") == 0) {
-    rc = tw_load_factory(s, &m);
-  } else if (strcmp(key, "metadata") == 0 || strcmp(key, "const_loader") == 0) {
-    rc = tw_load_metadata(s, &m);
-  } else {
-    rc = load_registered(key, s, &m);
+  } else if (tw_load_binary(key, s, &m) != 0) {
+    return -1;
   }
-  if (rc != 0) return -1;
   t->modules[t->num_modules++] = m;
   return 0;
 }

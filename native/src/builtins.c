@@ -1,6 +1,6 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
- * Global functions that every process has: timing, the system library. */
+ * Global functions that every process has: timing, and those of other files. */
 #include "internal.h"
 
 /* ---- timing ---- */
@@ -103,21 +103,10 @@ static int time_evaluator(TVMValue* args, int* codes, int n, TVMRetValueHandle r
   return 0;
 }
 
-/* ---- others ---- */
-static int system_lib(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
-  (void)args;
-  (void)codes;
-  (void)n;
-  (void)resource;
-  TwModule* m = tw_system_lib();
-  if (m == NULL) return -1;
-  tw_return_handle(ret, m, kTVMModuleHandle);
-  return 0;
-}
-
 void tw_register_builtins(void) {
   tw_register_builtin("runtime.RPCTimeEvaluator", time_evaluator);
-  tw_register_builtin("runtime.SystemLib", system_lib);
+  tw_register_library_functions();
+  tw_register_factory_functions();
   tw_register_thread_functions();
   tw_register_graph_functions();
 }

@@ -138,7 +138,8 @@ static int factory_save(TwModule* self, TilewrightStream* s) {
 
 static void factory_destroy(TwModule* self) { free_factory(self->data); }
 
-static const TwModuleClass factory_class = {factory_function, factory_save, NULL, factory_destroy};
+static const TwModuleClass factory_class = {
+    .get_function = factory_function, .save = factory_save, .destroy = factory_destroy};
 
 /* Takes f over. */
 static TwModule* factory_module(Factory* f) {
@@ -183,7 +184,11 @@ static int remove_params(TVMValue* args, int* codes, int n, TVMRetValueHandle re
   return 0;
 }
 
-int tw_load_factory(TilewrightStream* s, TwModule** out) {
+/* runtime.module.loadbinary_GraphExecutorFactory(stream) */
+static int load_factory(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  TilewrightStream* s;
+  (void)resource;
+  if (tw_loader_stream(args, codes, n, "runtime.module.loadbinary_GraphExecutorFactory", &s) != 0) return -1;
   Factory* f = empty_factory();
   if (f == NULL) return -1;
   int rc = tw_read_string(s, &f->json, &f->json_size);
@@ -193,8 +198,10 @@ int tw_load_factory(TilewrightStream* s, TwModule** out) {
     free_factory(f);
     return -1;
   }
-  *out = factory_module(f);
-  return *out == NULL ? -1 : 0;
+  TwModule* m = factory_module(f);
+  if (m == NULL) return -1;
+  tw_return_handle(ret, m, kTVMModuleHandle);
+  return 0;
 }
 
 /* tvm.graph_executor_factory.create(graph_json, lib, name, param_name, param, ...) */
@@ -340,7 +347,8 @@ static int metadata_save(TwModule* self, TilewrightStream* s) {
 
 static void metadata_destroy(TwModule* self) { metadata_free(self->data); }
 
-static const TwModuleClass metadata_class = {metadata_function, metadata_save, NULL, metadata_destroy};
+static const TwModuleClass metadata_class = {
+    .get_function = metadata_function, .save = metadata_save, .destroy = metadata_destroy};
 
 static int read_symbols(Metadata* d, TilewrightStream* s) {
   uint64_t count;
@@ -370,7 +378,11 @@ static int read_constants(Metadata* d, TilewrightStream* s) {
   return 0;
 }
 
-int tw_load_metadata(TilewrightStream* s, TwModule** out) {
+/* runtime.module.loadbinary_metadata(stream) */
+static int load_metadata(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  TilewrightStream* s;
+  (void)resource;
+  if (tw_loader_stream(args, codes, n, "runtime.module.loadbinary_metadata", &s) != 0) return -1;
   Metadata* d = calloc(1, sizeof *d);
   if (d == NULL) return tw_out_of_memory(sizeof *d);
   pthread_mutex_init(&d->lock, NULL);
@@ -380,7 +392,7 @@ int tw_load_metadata(TilewrightStream* s, TwModule** out) {
     metadata_free(d);
     return -1;
   }
-  *out = m;
+  tw_return_handle(ret, m, kTVMModuleHandle);
   return 0;
 }
 
@@ -395,4 +407,8 @@ int TilewrightGraphFromModule(TVMModuleHandle lib, const char* name, DLDevice de
 
 void tw_register_factory_functions(void) {
   tw_register_builtin("tvm.graph_executor_factory.create", create_factory);
+  tw_register_builtin("runtime.module.loadbinary_GraphExecutorFactory", load_factory);
+  tw_register_builtin("runtime.module.loadbinary_GraphRuntimeFactory", load_factory); /* its name before TVM 0.8 */
+  tw_register_builtin("runtime.module.loadbinary_metadata", load_metadata);
+  tw_register_builtin("runtime.module.loadbinary_const_loader", load_metadata); /* its name from TVM 0.9 on */
 }

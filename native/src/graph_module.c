@@ -389,7 +389,7 @@ static int executor_function(TwModule* self, const char* name, TwFunc** out) {
 
 static void executor_destroy(TwModule* self) { TilewrightGraphFree(self->data); }
 
-static const TwModuleClass executor_class = {executor_function, NULL, NULL, executor_destroy};
+static const TwModuleClass executor_class = {.get_function = executor_function, .destroy = executor_destroy};
 
 TilewrightGraph* tw_module_graph(TwModule* m) { return m->cls == &executor_class ? m->data : NULL; }
 
@@ -422,5 +422,4 @@ static int create(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void
 void tw_register_graph_functions(void) {
   tw_register_builtin("tvm.graph_executor.create", create);
   tw_register_builtin("tvm.graph_executor_debug.create", create); /* every executor can be looked into */
-  tw_register_factory_functions();
 }

@@ -203,6 +203,7 @@ typedef struct {
   int (*save)(TwModule* self, TilewrightStream* stream);
   int (*get_source)(TwModule* self, const char* format, TVMRetValueHandle ret);
   void (*destroy)(TwModule* self);
+  int (*save_file)(TwModule* self, const char* path, const char* format);
 } TwModuleClass;
 
 struct TwModule {
@@ -233,14 +234,19 @@ int tw_elf_check(const char* path);
 int tw_load_blob(const char* blob, size_t nbytes, TwMapping* mapping, TwModule* lib, TwModule** out);
 TwModule* tw_system_lib(void);
 
+/* ---- loaders (loaders.c) ---- */
+/* Reads the payload of a module by the loader of its type key. */
+int tw_load_binary(const char* key, TilewrightStream* s, TwModule** out);
+/* What a loader "runtime.module.loadbinary_KEY" reads from; fails with a message that names it. */
+int tw_loader_stream(const TVMValue* args, const int* codes, int n, const char* who, TilewrightStream** out);
+
 /* ---- executor modules (graph_module.c) ---- */
-int tw_load_factory(TilewrightStream* s, TwModule** out);
-int tw_load_metadata(TilewrightStream* s, TwModule** out);
 TilewrightGraph* tw_module_graph(TwModule* m);
 /* Takes graph over. */
 TwModule* tw_graph_module(TilewrightGraph* graph);
 void tw_register_graph_functions(void);
 void tw_register_factory_functions(void);
+void tw_register_library_functions(void);
 void tw_register_thread_functions(void);
 
 /* Results of a graph's calls that run once, in the order of its nodes; none before the first executor has them. */

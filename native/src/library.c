@@ -132,7 +132,7 @@ static void library_destroy(TwModule* self) {
   free(lib);
 }
 
-static const TwModuleClass library_class = {library_function, NULL, NULL, library_destroy};
+static const TwModuleClass library_class = {.get_function = library_function, .destroy = library_destroy};
 
 /* A module for a mapped library; takes the mapping over. */
 static TwModule* wrap_library(TwMapping* mapping) {
@@ -240,7 +240,7 @@ static int system_function(TwModule* self, const char* name, TwFunc** out) {
   return *out == NULL ? -1 : 0;
 }
 
-static const TwModuleClass system_class = {system_function, NULL, NULL, NULL};
+static const TwModuleClass system_class = {.get_function = system_function};
 
 /* A new reference to the module of everything registered so far. */
 TwModule* tw_system_lib(void) {
@@ -260,34 +260,31 @@ int TVMBackendRegisterSystemLibSymbol(const char* name, void* ptr) {
   return ok ? 0 : tw_out_of_memory(strlen(name));
 }
 
-/* ---- loading by file name ---- */
-static const char* extension_of(const char* path) {
-  const char* slash = strrchr(path, '/');
-  const char* dot = strrchr(slash == NULL ? path : slash, '.');
-  return dot == NULL ? "" : dot + 1;
+/* ---- loaders ---- */
+/* runtime.module.loadfile_so(path, format) */
+static int load_file(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  const char* path;
+  TwModule* m;
+  (void)resource;
+  if (tw_arg_str(args, codes, n, 0, "runtime.module.loadfile_so", &path) != 0) return -1;
+  if (tw_library_open(path, &m) != 0) return -1;
+  tw_return_handle(ret, m, kTVMModuleHandle);
+  return 0;
 }
 
-int TVMModLoadFromFile(const char* file_name, const char* format, TVMModuleHandle* out) {
-  if (format == NULL || format[0] == '\0') format = extension_of(file_name);
-  TwModule* m = NULL;
-  if (strcmp(format, "so") == 0 || strcmp(format, "dll") == 0 || strcmp(format, "dylib") == 0) {
-    if (tw_library_open(file_name, &m) != 0) return -1;
-    *out = m;
-    return 0;
-  }
-  char name[96];
-  snprintf(name, sizeof name, "runtime.module.loadfile_%.48s", format);
-  TwFunc* loader = tw_find_global(name);
-  if (loader == NULL) {
-    return tw_fail("cannot load %s: there is no loader for files of format \"%s\" (%s is not registered)", file_name,
-                   format, name);
-  }
-  TVMValue args[2] = {{.v_str = file_name}, {.v_str = format}}, ret;
-  int codes[2] = {kTVMStr, kTVMStr}, code;
-  int rc = TVMFuncCall(loader, args, codes, 2, &ret, &code);
-  tw_func_release(loader);
-  if (rc != 0) return -1;
-  if (code != kTVMModuleHandle) return tw_fail("%s did not return a module", name);
-  *out = ret.v_handle;
+/* runtime.SystemLib() */
+static int system_lib(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  (void)args;
+  (void)codes;
+  (void)n;
+  (void)resource;
+  TwModule* m = tw_system_lib();
+  if (m == NULL) return -1;
+  tw_return_handle(ret, m, kTVMModuleHandle);
   return 0;
+}
+
+void tw_register_library_functions(void) {
+  tw_register_builtin("runtime.module.loadfile_so", load_file);
+  tw_register_builtin("runtime.SystemLib", system_lib);
 }

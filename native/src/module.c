@@ -114,6 +114,15 @@ int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path) {
   return rc;
 }
 
+static int no_file(const TwModule* m) {
+  return tw_fail("a module of type %s has no code to save in a file of its own; use export_library", m->type_key);
+}
+
+int TilewrightModSave(TVMModuleHandle mod, const char* path, const char* format) {
+  TwModule* m = mod;
+  return m->cls->save_file == NULL ? no_file(m) : m->cls->save_file(m, path, format);
+}
+
 /* ---- modules with callbacks ---- */
 typedef struct {
   TilewrightModuleCallbacks callbacks;
@@ -147,13 +156,20 @@ static int custom_get_source(TwModule* self, const char* format, TVMRetValueHand
   return c->callbacks.get_source(c->ctx, format, ret);
 }
 
+static int custom_save_file(TwModule* self, const char* path, const char* format) {
+  const Custom* c = self->data;
+  return c->callbacks.save_file == NULL ? no_file(self) : c->callbacks.save_file(c->ctx, path, format);
+}
+
 static void custom_destroy(TwModule* self) {
   Custom* c = self->data;
   if (c->callbacks.finalize != NULL) c->callbacks.finalize(c->ctx);
   free(c);
 }
 
-static const TwModuleClass custom_class = {custom_get_function, custom_save, custom_get_source, custom_destroy};
+static const TwModuleClass custom_class = {.get_function = custom_get_function, .save = custom_save,
+                                           .get_source = custom_get_source, .destroy = custom_destroy,
+                                           .save_file = custom_save_file};
 
 int TilewrightModCreate(const char* type_key, const TilewrightModuleCallbacks* callbacks, void* ctx,
                         TVMModuleHandle* out) {

@@ -2,10 +2,11 @@
 
 ``dtype.py`` element types, ``device.py`` devices, ``ndarray.py`` arrays, ``packed_func.py`` and
 ``registry.py`` functions, ``module.py`` modules (with the protocol for compiled code), ``export.py`` writing
-libraries, ``params.py`` parameter files, ``profiling.py`` reports, ``executor/`` executors, ``_ffi.py`` the library
-itself.
+libraries, ``loaders.py`` reading them, ``plugins.py`` installed packages that add to it, ``params.py`` parameter files,
+``profiling.py`` reports, ``executor/`` executors, ``_ffi.py`` the library itself.
 """
 
+from . import loaders as loaders  # registers what reads modules from files
 from ._ffi import native_dir
 from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, metal, opencl, rocm, vulkan
 from .dtype import DataType, DataTypeCode

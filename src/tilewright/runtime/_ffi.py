@@ -124,6 +124,7 @@ Resolve = ctypes.CFUNCTYPE(_Handle, _Handle, ctypes.c_char_p)
 GetFunction = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, _Out)
 Save = ctypes.CFUNCTYPE(_Int, _Handle, _Handle)
 GetSource = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, _Handle)
+SaveFile = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, ctypes.c_char_p)
 
 
 class ModuleCallbacks(ctypes.Structure):
@@ -135,6 +136,7 @@ class ModuleCallbacks(ctypes.Structure):
         ("save", Save),
         ("get_source", GetSource),
         ("finalize", Finalizer),
+        ("save_file", SaveFile),
     ]
 
 
@@ -172,6 +174,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "TilewrightModNumImports": (_Handle,),
     "TilewrightModGetImport": (_Handle, _Int, _Out),
     "TilewrightModGetSource": (_Handle, ctypes.c_char_p, _Values, _Codes),
+    "TilewrightModSave": (_Handle, ctypes.c_char_p, ctypes.c_char_p),
     "TilewrightModSaveToFile": (_Handle, ctypes.c_char_p),
     "TilewrightModFromBlob": (_Handle, ctypes.c_size_t, _Handle, _Out),
     "TilewrightFuncCallback": (_Handle, _Out, _Out),

@@ -44,8 +44,8 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import os
 import struct
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -61,6 +61,7 @@ from ._ffi import (
     ModuleCallbacks,
     Resolve,
     Save,
+    SaveFile,
     TVMValue,
     check_call,
     set_last_error,
@@ -224,24 +225,13 @@ class Module:
         check_call(LIB.TilewrightModGetSource(self.handle, fmt.encode(), value, code))
         return str(unpack_return(value, code.value))
 
-    def save(self, file_name: str, fmt: str = "") -> None:
-        """Write the module's own code to a file: an object for ".o", else its text in that format."""
-        code = self.compiled_code
-        if code is None:
-            raise RuntimeError(f"a module of type {self.type_key} has no code to save; use export_library")
-        path = Path(file_name)
-        kind = fmt or path.suffix.removeprefix(".")
-        render = getattr(code, "render", None)
-        if render is not None:
-            path.write_bytes(render(kind))
-            return
-        if kind not in ("o", "obj"):
-            path.write_text(code.get_source(kind))
-            return
-        objects = code.objects()
-        if len(objects) != 1:
-            raise RuntimeError(f"the module consists of {len(objects)} objects; use export_library to link them")
-        path.write_bytes(objects[0])
+    def save(self, file_name: str | Path, fmt: str = "") -> None:
+        """Write the module's own code to a file: an object for ".o", else its text in that format.
+
+        Raises:
+            TVMError: modules of this type have no code outside of an exported library.
+        """
+        check_call(LIB.TilewrightModSave(self.handle, os.fsencode(file_name), fmt.encode()))
 
     def export_library(
         self,
@@ -307,8 +297,9 @@ class _PythonModule:
         find: Callable[[str], Callable[..., Any] | None],
         save: Callable[[], bytes] | None,
         source: Callable[[str], str] | None,
+        save_file: Callable[[str, str], None] | None,
     ) -> None:
-        self.find, self.save, self.source = find, save, source
+        self.find, self.save, self.source, self.save_file = find, save, source, save_file
 
     def get_source(self, fmt: str) -> str:
         if self.source is None:
@@ -366,6 +357,36 @@ def _get_source(ctx: int, fmt: bytes, ret: int) -> int:
     return 0
 
 
+@SaveFile
+def _save_file(ctx: int, path: bytes, fmt: bytes) -> int:
+    try:
+        context, name = _contexts[ctx], os.fsdecode(path)
+        kind = fmt.decode() or Path(name).suffix.removeprefix(".")
+        if isinstance(context, _PythonModule):
+            assert context.save_file is not None
+            context.save_file(name, kind)
+        else:
+            _save_code(context, Path(name), kind)
+    except BaseException as error:
+        set_last_error(error)
+        return -1
+    return 0
+
+
+def _save_code(code: CompiledCode, path: Path, kind: str) -> None:
+    render = getattr(code, "render", None)
+    if render is not None:
+        path.write_bytes(render(kind))
+        return
+    if kind not in ("o", "obj"):
+        path.write_text(code.get_source(kind))
+        return
+    objects = code.objects()
+    if len(objects) != 1:
+        raise RuntimeError(f"the module consists of {len(objects)} objects; use export_library to link them")
+    path.write_bytes(objects[0])
+
+
 @Finalizer
 def _finalize(ctx: int) -> None:
     _contexts.pop(ctx, None)
@@ -390,7 +411,7 @@ def from_compiled(code: CompiledCode, type_key: str) -> Module:
         code: the code generator's object.
         type_key: "llvm" or "c".
     """
-    callbacks = ModuleCallbacks(_resolve, GetFunction(), Save(), _get_source, _finalize)
+    callbacks = ModuleCallbacks(_resolve, GetFunction(), Save(), _get_source, _finalize, _save_file)
     module, number = _create(type_key, callbacks, code)
     _code_of_handle[module.handle] = code
     _handle_of_context[number] = module.handle
@@ -402,8 +423,9 @@ def create_module(
     find: Callable[[str], Callable[..., Any] | None],
     save: Callable[[], bytes] | None = None,
     get_source: Callable[[str], str] | None = None,
+    save_file: Callable[[str, str], None] | None = None,
 ) -> Module:
-    """Return a module implemented in Python, for instance by a BYOC code generator.
+    """Return a module implemented in Python, for instance by a code generator of a plug-in.
 
     Args:
         type_key: its kind; an exported library is read back by the global function
@@ -412,9 +434,18 @@ def create_module(
         find: gives the function of a name, or None.
         save: gives the bytes that the loader reads; without it the module cannot be exported.
         get_source: gives the text in a format.
+        save_file: ``Module.save``: writes a file, given its path and format; ``load_module`` reads a file of the format
+            F by the global function ``runtime.module.loadfile_<F>``, given its path and F.
     """
-    callbacks = ModuleCallbacks(Resolve(), _get_function, _save if save is not None else Save(), _get_source, _finalize)
-    return _create(type_key, callbacks, _PythonModule(find, save, get_source))[0]
+    callbacks = ModuleCallbacks(
+        Resolve(),
+        _get_function,
+        _save if save is not None else Save(),
+        _get_source,
+        _finalize,
+        _save_file if save_file is not None else SaveFile(),
+    )
+    return _create(type_key, callbacks, _PythonModule(find, save, get_source, save_file))[0]
 
 
 class ModuleStream:
@@ -459,19 +490,16 @@ def context_symbols() -> dict[str, int]:
 
 
 def load_module(path: str | Path, fmt: str = "") -> Module:
-    """Load an exported library (".so"; ".o", ".a" and ".tar" files are linked first).
+    """Load an exported library (".so"; ".o", ".a" and ".tar" files are linked first), or a file of another format.
+
+    The global function ``runtime.module.loadfile_<format>`` loads it; the format is ``fmt``, or the file's suffix.
 
     Raises:
-        TVMError: the file is missing, damaged, for another machine, or needs absent CPU features.
+        TVMError: the file is missing, damaged, for another machine, or needs absent CPU features, or nothing here loads
+            files of its format, or a module in it.
     """
-    file = Path(path)
-    if file.suffix in (".o", ".a", ".tar") and not fmt:
-        from .export import link_for_loading
-
-        with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-            return load_module(link_for_loading(file, Path(folder)))
     out = ctypes.c_void_p()
-    check_call(LIB.TVMModLoadFromFile(str(file).encode(), fmt.encode(), ctypes.byref(out)))
+    check_call(LIB.TVMModLoadFromFile(os.fsencode(path), fmt.encode(), ctypes.byref(out)))
     assert out.value is not None
     return Module(out.value)
 

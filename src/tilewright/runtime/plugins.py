@@ -5,36 +5,43 @@
     [project.entry-points."tilewright.executors"]
     mine = "my_package:register"
 
-A group is loaded when a name is asked for that is not registered yet; what is never asked for costs nothing.
+A group is loaded when a name is asked for that is not registered yet; what is never asked for costs nothing. A plug-in
+that fails is told of in a warning that names its package, and what it would have registered is absent.
 """
 
 from __future__ import annotations
 
 import threading
-from importlib.metadata import entry_points
-
-from .error import TVMError
+import warnings
+from importlib.metadata import EntryPoint, entry_points
 
 _loaded: set[tuple[str, str]] = set()
 _lock = threading.RLock()
 
 
-def load_plugins(group: str) -> None:
+def load_plugins(group: str, name: str | None = None) -> None:
     """Call the functions that installed packages name under an entry-point group, each once in a process.
 
-    Raises:
-        TVMError: one cannot be loaded or fails; the message names it and its package.
+    Args:
+        group: the group, such as "tilewright.targets".
+        name: only the entry points of this name.
     """
     with _lock:
         for entry in entry_points(group=group):
-            if (group, entry.value) in _loaded:
+            if (group, entry.value) in _loaded or name not in (None, entry.name):
                 continue
-            _loaded.add((group, entry.value))
-            try:
-                entry.load()()
-            except Exception as error:
-                package = entry.dist.name if entry.dist is not None else "?"
-                raise TVMError(
-                    f"the plug-in {entry.name!r} ({entry.value}) of the package {package} cannot be loaded: "
-                    f"{type(error).__name__}: {error}"
-                ) from error
+            _loaded.add((group, entry.value))  # first: what it calls may ask for plug-ins itself
+            _load(entry)
+
+
+def _load(entry: EntryPoint) -> None:
+    try:
+        entry.load()()
+    except Exception as error:
+        package = entry.dist.name if entry.dist is not None else "?"
+        warnings.warn(
+            f"the plug-in {entry.name!r} ({entry.value}) of the package {package} cannot be loaded: "
+            f"{type(error).__name__}: {error}",
+            RuntimeWarning,
+            stacklevel=4,
+        )
