@@ -6,6 +6,7 @@
 #ifndef TILEWRIGHT_H_
 #define TILEWRIGHT_H_
 
+#include <tilewright_device.h>
 #include <tvm/runtime/c_backend_api.h>
 
 #ifdef __cplusplus
@@ -123,9 +124,12 @@ TVM_DLL int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path);
 /* Reads a blob (u64 size + module table), as found in __tvm_dev_mblob. lib stands for its "_lib" entry. */
 TVM_DLL int TilewrightModFromBlob(const char* blob, size_t nbytes, TVMModuleHandle lib, TVMModuleHandle* out);
 
-/* ---- functions, threads, processor ---- */
+/* ---- functions, arrays, threads, processor ---- */
 /* The callback and resource of a function made by TVMFuncCreateFromCFunc; *func is NULL for any other. */
 TVM_DLL int TilewrightFuncCallback(TVMFunctionHandle f, TVMPackedCFunc* func, void** resource_handle);
+/* TVMArrayAlloc in one of the device's memories: mem_scope is NULL, "global" or a name of the device's own. */
+TVM_DLL int TilewrightArrayAlloc(const int64_t* shape, int ndim, DLDataType type, DLDevice device, const char* mem_scope,
+                                 TVMArrayHandle* out);
 /* Takes one more reference. */
 TVM_DLL int TilewrightArrayRetain(TVMArrayHandle array);
 TVM_DLL int TilewrightNumThreads(void);

@@ -103,8 +103,52 @@ static int time_evaluator(TVMValue* args, int* codes, int n, TVMRetValueHandle r
   return 0;
 }
 
+/* ---- devices ---- */
+static int device_attribute(DLDevice device, int64_t attr, TwReturn* ret) {
+  if (attr < kTilewrightExist || attr > kTilewrightDriverVersion) {
+    return tw_fail("a device has no attribute %lld", (long long)attr);
+  }
+  if (attr != kTilewrightExist) return tw_device_attribute(device, (int)attr, ret);
+  bool exists;
+  if (tw_device_exists(device, &exists) != 0) return -1;
+  tw_return_int(ret, exists);
+  return 0;
+}
+
+int TilewrightDeviceGetAttr(DLDevice device, int attr, TVMValue* ret_val, int* ret_code) {
+  TwReturn ret = {.value = {0}, .code = kTVMNullptr};
+  if (device_attribute(device, attr, &ret) != 0) return -1;
+  *ret_val = ret.value;
+  *ret_code = ret.code;
+  return 0;
+}
+
+/* runtime.GetDeviceAttr(device type, device id, attribute), as TVM's Device asks */
+static int get_device_attr(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  static const char who[] = "runtime.GetDeviceAttr";
+  DLDevice device;
+  int64_t attr;
+  int used;
+  (void)resource;
+  if (tw_arg_device(args, codes, n, 0, who, &device, &used) != 0 || tw_arg_int(args, codes, n, used, who, &attr) != 0) {
+    return -1;
+  }
+  return device_attribute(device, attr, ret);
+}
+
+/* __tvm_set_device(device type, device id): what host code of other devices' kernels calls first */
+static int set_device(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  DLDevice device;
+  int used;
+  (void)ret;
+  (void)resource;
+  return tw_arg_device(args, codes, n, 0, "__tvm_set_device", &device, &used) != 0 ? -1 : tw_device_set(device);
+}
+
 void tw_register_builtins(void) {
   tw_register_builtin("runtime.RPCTimeEvaluator", time_evaluator);
+  tw_register_builtin("runtime.GetDeviceAttr", get_device_attr);
+  tw_register_builtin("__tvm_set_device", set_device);
   tw_register_library_functions();
   tw_register_factory_functions();
   tw_register_thread_functions();

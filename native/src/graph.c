@@ -460,7 +460,7 @@ static int prepare_params(TilewrightGraph* g, TwPrepared* prepared) {
 
 int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice device, const TwParams* params,
                     TwPrepared* prepared, TilewrightGraph** out) {
-  if (tw_check_cpu(device) != 0) return -1;
+  if (tw_device_check(device) != 0) return -1;
   TilewrightGraph* g = calloc(1, sizeof *g);
   if (g == NULL) return tw_out_of_memory(sizeof *g);
   pthread_mutex_init(&g->lock, NULL);

@@ -215,7 +215,7 @@ int TilewrightGraphSetInput(TilewrightGraph* g, const char* name, const DLTensor
 
 int graph_set_zero_copy(TilewrightGraph* g, int index, TwArray* array) {
   int entry;
-  if (input_entry(g, index, &entry) != 0 || tw_check_cpu(array->tensor.device) != 0 || graph_begin(g, false) != 0) return -1;
+  if (input_entry(g, index, &entry) != 0 || tw_device_api(array->tensor.device) == NULL || graph_begin(g, false) != 0) return -1;
   int rc = replace_input(g, entry, array, true);
   if (rc == 0) expose_input(g, entry);
   graph_end(g);

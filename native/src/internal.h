@@ -20,25 +20,16 @@
 
 /* ---- per-thread state (tls.c) ---- */
 typedef struct {
-  void* ptr;
-  size_t size;
-  bool used;
-} TwWorkspaceBlock;
-
-typedef struct {
   char* error;
   size_t error_capacity;
   char* result; /* string or bytes that the last call returned */
   size_t result_capacity;
   TVMByteArray result_bytes;
   const char** names; /* of TVMFuncListGlobalNames */
-  TwWorkspaceBlock* blocks;
-  size_t num_blocks, block_capacity;
   bool in_parallel; /* inside a task of a parallel launch */
 } TwThread;
 
 TwThread* tw_thread(void);
-void tw_workspace_release(TwThread* thread);
 
 void tw_set_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
 /* Sets the calling thread's error text and is -1, visibly to the compiler's flow analysis. */
@@ -111,7 +102,7 @@ typedef struct TwArray {
   struct TwArray* parent;    /* whose memory this is a view of */
   DLManagedTensor* borrowed; /* whose memory this wraps */
   TwMapping* mapping;        /* whose memory this is in */
-  void* allocation;          /* its own memory, or NULL */
+  void* allocation;          /* its own memory, which its device frees, or NULL */
   int64_t dims[];
 } TwArray;
 
@@ -126,6 +117,7 @@ bool tw_same_shape(int ndim, const int64_t* a, const int64_t* b);
 /* "(1, 3, 224, 224)", cut when too long; returns buffer. */
 char* tw_shape_text(const DLTensor* t, char* buffer, size_t size);
 int tw_parse_type(const char* text, DLDataType* out);
+/* Between devices as well; on the default stream. */
 int tw_copy(const DLTensor* from, DLTensor* to);
 TwArray* tw_array_new(const int64_t* shape, int ndim, DLDataType type, DLDevice device);
 /* Filled with zeros, where tw_array_new gives memory as it lies. */
@@ -152,8 +144,39 @@ int tw_read_named(TilewrightStream* s, TwParams* out);
 int tw_read_params(TilewrightStream* s, TwParams* out);
 void tw_free_params(TwParams* params);
 
-/* ---- devices (device.c) ---- */
-int tw_check_cpu(DLDevice device);
+/* ---- devices (device.c, device_cpu.c, plugin.c) ---- */
+extern const TilewrightDeviceAPI tw_cpu_device, tw_pinned_device;
+/* "npu(0)" in a buffer of TW_DEVICE_TEXT bytes, which it returns. */
+#define TW_DEVICE_TEXT 80
+char* tw_device_text(DLDevice device, char* buffer);
+/* The row of a device's type, or NULL and an error. */
+const TilewrightDeviceAPI* tw_device_api(DLDevice device);
+/* Fails when there is no such device. */
+int tw_device_check(DLDevice device);
+int tw_device_exists(DLDevice device, bool* out);
+/* Whether the host may touch memory of the device. */
+bool tw_is_host(DLDevice device);
+/* NULL and an error on failure. scope may be NULL. */
+void* tw_device_alloc(DLDevice device, size_t nbytes, size_t alignment, DLDataType hint, const char* scope);
+int tw_device_free(DLDevice device, void* ptr);
+/* A place in memory of a device. */
+typedef struct {
+  void* data;
+  size_t offset;
+  DLDevice device;
+} TwPlace;
+/* Copies between any two devices. */
+int tw_device_copy(const TwPlace* from, const TwPlace* to, size_t nbytes, DLDataType hint, TVMStreamHandle stream);
+int tw_device_zero(DLDevice device, void* data, size_t nbytes);
+/* Asks the device's get_attr, which may leave ret as it is. */
+int tw_device_attribute(DLDevice device, int attr, TVMRetValueHandle ret);
+int tw_device_set(DLDevice device);
+/* Of devices that bring functions of their own for that. */
+void* tw_device_workspace(DLDevice device, size_t nbytes, DLDataType hint);
+int tw_device_workspace_free(DLDevice device, void* ptr);
+int tw_device_synchronize(DLDevice device);
+int tw_device_executor_made(DLDevice device, TVMModuleHandle module, void** state);
+void tw_device_executor_gone(DLDevice device, void* state);
 
 /* ---- functions (registry.c) ---- */
 typedef struct TwModule TwModule;

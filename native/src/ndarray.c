@@ -34,33 +34,36 @@ static TwArray* array_header(const int64_t* shape, int ndim, DLDataType type, DL
   return a;
 }
 
-TwArray* tw_array_new(const int64_t* shape, int ndim, DLDataType type, DLDevice device) {
+static TwArray* array_in(const int64_t* shape, int ndim, DLDataType type, DLDevice device, const char* scope) {
   size_t nbytes;
-  if (tw_check_cpu(device) != 0) return NULL;
   if (!tw_tensor_bytes(ndim, shape, type, &nbytes)) {
     tw_fail("an array's shape must not be negative, nor its size overflow");
     return NULL;
   }
   TwArray* a = array_header(shape, ndim, type, device);
   if (a == NULL) return NULL;
-  a->tensor.data = a->allocation = tw_aligned_alloc(nbytes, TW_ALIGNMENT);
+  a->tensor.data = a->allocation = tw_device_alloc(device, nbytes, TW_ALIGNMENT, type, scope);
   if (a->tensor.data == NULL) {
     free(a);
-    tw_out_of_memory(nbytes);
     return NULL;
   }
   return a;
 }
 
+TwArray* tw_array_new(const int64_t* shape, int ndim, DLDataType type, DLDevice device) {
+  return array_in(shape, ndim, type, device, NULL);
+}
+
 TwArray* tw_array_zeros(const int64_t* shape, int ndim, DLDataType type, DLDevice device) {
   size_t nbytes;
-  if (!tw_tensor_bytes(ndim, shape, type, &nbytes) || nbytes < TW_HUGE_PAGE) {
-    TwArray* small = tw_array_new(shape, ndim, type, device);
-    if (small != NULL) memset(small->tensor.data, 0, nbytes);
-    return small;
+  if (!tw_tensor_bytes(ndim, shape, type, &nbytes) || nbytes < TW_HUGE_PAGE || device.device_type != kDLCPU) {
+    TwArray* filled = tw_array_new(shape, ndim, type, device);
+    if (filled == NULL || tw_device_zero(device, filled->tensor.data, nbytes) == 0) return filled;
+    tw_array_release(filled);
+    return NULL;
   }
   /* of so much memory the system gives pages that are zero already, and that take no room until they are used */
-  TwArray* a = tw_check_cpu(device) == 0 ? array_header(shape, ndim, type, device) : NULL;
+  TwArray* a = array_header(shape, ndim, type, device);
   if (a == NULL) return NULL;
   a->allocation = nbytes > SIZE_MAX - TW_HUGE_PAGE ? NULL : calloc(1, nbytes + TW_HUGE_PAGE);
   if (a->allocation == NULL) {
@@ -77,7 +80,12 @@ TwArray* tw_array_view(TwArray* parent, uint64_t byte_offset, const int64_t* sha
   TwArray* a = array_header(shape, ndim, type, parent->tensor.device);
   if (a == NULL) return NULL;
   a->parent = tw_array_retain(parent);
-  a->tensor.data = (char*)parent->tensor.data + parent->tensor.byte_offset + byte_offset;
+  a->tensor.data = parent->tensor.data;
+  a->tensor.byte_offset = parent->tensor.byte_offset + byte_offset;
+  if (tw_is_host(parent->tensor.device)) {
+    a->tensor.data = (char*)a->tensor.data + a->tensor.byte_offset;
+    a->tensor.byte_offset = 0;
+  }
   return a;
 }
 
@@ -99,7 +107,7 @@ void tw_array_release(TwArray* array) {
   if (array->parent != NULL) tw_array_release(array->parent);
   if (array->borrowed != NULL) TVMDLManagedTensorCallDeleter(array->borrowed);
   if (array->mapping != NULL) tw_mapping_release(array->mapping);
-  free(array->allocation);
+  if (array->allocation != NULL) tw_device_free(array->tensor.device, array->allocation);
   free(array);
 }
 
@@ -138,31 +146,72 @@ static int copy_strided(const DLTensor* from, DLTensor* to, size_t item) {
   return 0;
 }
 
-int tw_copy(const DLTensor* from, DLTensor* to) {
-  size_t from_bytes, to_bytes;
+/* What copying between these takes, in bytes; both are checked. */
+static int copy_size(const DLTensor* from, const DLTensor* to, size_t* nbytes) {
+  size_t to_bytes;
   char a[64], b[64];
-  if (tw_check_cpu(from->device) != 0 || tw_check_cpu(to->device) != 0) return -1;
-  if (!tw_tensor_bytes(from->ndim, from->shape, from->dtype, &from_bytes) ||
+  if (tw_device_api(from->device) == NULL || tw_device_api(to->device) == NULL) return -1;
+  if (!tw_tensor_bytes(from->ndim, from->shape, from->dtype, nbytes) ||
       !tw_tensor_bytes(to->ndim, to->shape, to->dtype, &to_bytes)) {
     return tw_fail("an array's shape must not be negative, nor its size overflow");
   }
-  if (from_bytes != to_bytes) {
-    return tw_fail("cannot copy an array of shape %s (%zu bytes) to one of shape %s (%zu bytes)",
-                   tw_shape_text(from, a, sizeof a), from_bytes, tw_shape_text(to, b, sizeof b), to_bytes);
+  if (*nbytes == to_bytes) return 0;
+  return tw_fail("cannot copy an array of shape %s (%zu bytes) to one of shape %s (%zu bytes)",
+                 tw_shape_text(from, a, sizeof a), *nbytes, tw_shape_text(to, b, sizeof b), to_bytes);
+}
+
+static int copy_compact(const DLTensor* from, DLTensor* to, size_t nbytes, TVMStreamHandle stream) {
+  const TwPlace source = {from->data, from->byte_offset, from->device}, target = {to->data, to->byte_offset, to->device};
+  return tw_device_copy(&source, &target, nbytes, from->dtype, stream);
+}
+
+/* Copies between the host and a device, where the host's side is strided: by way of a compact copy on the host. */
+static int copy_strided_to_device(const DLTensor* from, DLTensor* to, size_t nbytes) {
+  const bool out = tw_is_host(from->device);
+  const DLTensor* far_side = out ? to : from;
+  if (!tw_is_compact(far_side)) {
+    char text[TW_DEVICE_TEXT];
+    return tw_fail("an array on %s is strided, which cannot be copied from or to another device; make it compact there",
+                   tw_device_text(far_side->device, text));
   }
-  if (from_bytes == 0) return 0;
-  if (tw_is_compact(from) && tw_is_compact(to)) {
-    /* an overlapping copy (an array onto itself) is fine */
-    memmove((char*)to->data + to->byte_offset, (const char*)from->data + from->byte_offset, from_bytes);
-    return 0;
+  TwArray* between = tw_array_new(from->shape, from->ndim, from->dtype, (DLDevice){kDLCPU, 0});
+  if (between == NULL) return -1;
+  int rc = out ? copy_strided(from, &between->tensor, tw_type_bytes(from->dtype))
+               : copy_compact(from, &between->tensor, nbytes, NULL);
+  if (rc == 0) {
+    rc = out ? copy_compact(&between->tensor, to, nbytes, NULL)
+             : copy_strided(&between->tensor, to, tw_type_bytes(from->dtype));
   }
+  tw_array_release(between);
+  return rc;
+}
+
+static int copy_on(const DLTensor* from, DLTensor* to, TVMStreamHandle stream) {
+  size_t nbytes;
+  char a[64], b[64];
+  if (copy_size(from, to, &nbytes) != 0) return -1;
+  if (nbytes == 0) return 0;
+  if (tw_is_compact(from) && tw_is_compact(to)) return copy_compact(from, to, nbytes, stream);
   bool same = from->ndim == to->ndim && tw_type_bytes(from->dtype) == tw_type_bytes(to->dtype) &&
               tw_same_shape(from->ndim, from->shape, to->shape);
   if (!same) {
     return tw_fail("a strided array can be copied only to one of its own shape: %s to %s",
                    tw_shape_text(from, a, sizeof a), tw_shape_text(to, b, sizeof b));
   }
-  return copy_strided(from, to, tw_type_bytes(from->dtype));
+  const bool host = tw_is_host(from->device) && tw_is_host(to->device);
+  return host ? copy_strided(from, to, tw_type_bytes(from->dtype)) : copy_strided_to_device(from, to, nbytes);
+}
+
+int tw_copy(const DLTensor* from, DLTensor* to) { return copy_on(from, to, NULL); }
+
+int TVMDeviceCopyDataFromTo(DLTensor* from, DLTensor* to, TVMStreamHandle stream) { return copy_on(from, to, stream); }
+
+int TilewrightArrayAlloc(const int64_t* shape, int ndim, DLDataType type, DLDevice device, const char* mem_scope,
+                         TVMArrayHandle* out) {
+  TwArray* a = array_in(shape, ndim, type, device, mem_scope);
+  if (a == NULL) return -1;
+  *out = &a->tensor;
+  return 0;
 }
 
 int TVMArrayAlloc(const tvm_index_t* shape, int ndim, int dtype_code, int dtype_bits, int dtype_lanes, int device_type,
@@ -216,8 +265,7 @@ int TVMArrayCopyToBytes(TVMArrayHandle handle, void* data, size_t nbytes) {
 }
 
 int TVMArrayCopyFromTo(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream) {
-  (void)stream;
-  return tw_copy(from, to);
+  return copy_on(from, to, stream);
 }
 
 int TVMArrayFromDLPack(DLManagedTensor* from, TVMArrayHandle* out) {

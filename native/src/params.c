@@ -62,7 +62,12 @@ int tw_write_array(TilewrightStream* s, const TwArray* array) {
       TilewrightStreamWrite(s, t->shape, (size_t)t->ndim * sizeof(int64_t)) != 0 || tw_write_u64(s, nbytes) != 0) {
     return -1;
   }
-  return TilewrightStreamWrite(s, (const char*)t->data + t->byte_offset, nbytes);
+  if (tw_is_host(t->device)) return TilewrightStreamWrite(s, (const char*)t->data + t->byte_offset, nbytes);
+  TwArray* here = tw_array_new(t->shape, t->ndim, t->dtype, (DLDevice){kDLCPU, 0});
+  int rc = here == NULL ? -1 : tw_copy(t, &here->tensor);
+  if (rc == 0) rc = TilewrightStreamWrite(s, here->tensor.data, nbytes);
+  tw_array_release(here);
+  return rc;
 }
 
 static bool is_large(const TwArray* a) {

@@ -11,7 +11,6 @@ static _Thread_local TwThread* current;
 
 static void destroy_thread(void* p) {
   TwThread* t = p;
-  tw_workspace_release(t);
   free(t->error);
   free(t->result);
   free(t->names);

@@ -1,7 +1,7 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
  * usage: runtime_tests GOLDEN_FOLDER LIBRARY [AREA...]
- *   LIBRARY is kernels.c as a shared library; areas are arrays functions modules threads fork graph serving (all without). */
+ *   LIBRARY is kernels.c as a shared library; areas are arrays devices functions modules threads fork graph serving (all without). */
 #include "test.h"
 
 char* read_file(const char* path, size_t* size) {
@@ -98,6 +98,7 @@ static bool wanted(int argc, char** argv, const char* area) {
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
   if (wanted(argc, argv, "arrays")) test_arrays();
+  if (wanted(argc, argv, "devices")) test_devices(argv[2]);
   if (wanted(argc, argv, "functions")) test_functions();
   if (wanted(argc, argv, "modules")) test_modules(argv[1], argv[2]);
   if (wanted(argc, argv, "threads")) test_threads();

@@ -48,6 +48,7 @@ int kernel_add(TVMValue* args, int* codes, int n, TVMValue* ret, int* ret_code, 
 int kernel_fail(TVMValue* args, int* codes, int n, TVMValue* ret, int* ret_code, void* resource);
 
 void test_arrays(void);
+void test_devices(const char* library);
 void test_functions(void);
 void test_modules(const char* golden, const char* library);
 void test_threads(void);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilewright import runtime
+from tilewright.target import Target
 
 
 def test_names_and_numbers_give_devices() -> None:
@@ -16,10 +17,26 @@ def test_names_and_numbers_give_devices() -> None:
     assert runtime.device("cuda", 2).device_id == 2
 
 
-def test_only_the_cpu_exists() -> None:
+def test_without_plugins_only_the_cpu_exists() -> None:
     assert runtime.cpu().exist
     assert not runtime.cuda().exist
+    assert runtime.cpu().is_host and not runtime.cuda().is_host
     runtime.cpu().sync()
+
+
+def test_attributes_that_a_device_does_not_tell_are_none() -> None:
+    assert runtime.cpu().device_name is runtime.cpu().max_thread_dimensions is None
+    with pytest.raises(runtime.TVMError, match=r"cuda\(0\).* no plug-in has registered it"):
+        assert runtime.cuda().warp_size
+    ask = runtime.get_global_func("runtime.GetDeviceAttr")
+    assert ask is not None and ask(1, 0, 0) == 1 and ask(2, 0, 0) == 0 and ask(1, 0, 5) is None
+
+
+def test_a_target_gives_its_device() -> None:
+    assert runtime.device(Target("llvm"), 0) == runtime.cpu()
+    assert runtime.device(Target("c"), 0) == runtime.cpu()
+    with pytest.raises(TypeError, match="not by list"):
+        runtime.device([])
 
 
 def test_unknown_name_is_refused_with_the_known_ones() -> None:

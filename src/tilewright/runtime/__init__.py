@@ -8,7 +8,7 @@ libraries, ``loaders.py`` reading them, ``plugins.py`` installed packages that a
 
 from . import loaders as loaders  # registers what reads modules from files
 from ._ffi import native_dir
-from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, metal, opencl, rocm, vulkan
+from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, load_device_plugin, metal, opencl, rocm, vulkan
 from .dtype import DataType, DataTypeCode
 from .error import ExportError, TVMError
 from .executor import GraphExecutorFactoryModule, GraphModule
@@ -72,6 +72,7 @@ __all__ = [
     "host_cpu_features",
     "library_info",
     "list_global_func_names",
+    "load_device_plugin",
     "load_module",
     "load_param_dict",
     "metal",

@@ -1,71 +1,206 @@
-"""Devices: what kind of processor an array lives on or a function runs on."""
+"""Devices: what kind of processor an array lives on or a function runs on.
+
+The table of devices is in C (``native/include/tilewright_device.h``). Plug-ins add to it: installed packages by an
+entry point of group ``tilewright.devices``, others by :func:`load_device_plugin`.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import ctypes
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from ._ffi import LIB, check_call
+from ._ffi import LIB, DLDevice, TVMValue, TypeCode, check_call
+from .plugins import load_plugins
 
-_NAMES = {
-    1: "cpu",
-    2: "cuda",
-    3: "cuda_host",
-    4: "opencl",
-    5: "aocl",
-    6: "sdaccel",
-    7: "vulkan",
-    8: "metal",
-    9: "vpi",
-    10: "rocm",
-    12: "ext_dev",
-    14: "hexagon",
-    15: "webgpu",
-}
-_TYPES = {name: number for number, name in _NAMES.items()} | {
-    "llvm": 1,
-    "stackvm": 1,
-    "c": 1,
-    "hybrid": 1,
-    "composite": 1,
-    "nvptx": 2,
-    "cl": 4,
+GROUP = "tilewright.devices"
+LAST_SHARED_TYPE = 15  # DLPack's and TVM's numbers; those of plug-ins mean something in this process only
+_LAST_TYPE = 127
+
+# Names that TVM takes for a device beside its own: of targets, and short ones.
+_ALIASES = {
+    "llvm": "cpu",
+    "stackvm": "cpu",
+    "c": "cpu",
+    "hybrid": "cpu",
+    "composite": "cpu",
+    "cpu_pinned": "cuda_host",
+    "nvptx": "cuda",
+    "cl": "opencl",
+    "aocl_sw_emu": "aocl",
 }
 
 
 class Device(NamedTuple):
-    """A device: DLPack's device type and an index. ``str()`` is for instance ``cpu(0)``."""
+    """A device: DLPack's device type and an index. ``str()`` is for instance ``cpu(0)``.
+
+    Attributes that the device does not tell are None.
+    """
 
     device_type: int
     device_id: int
 
+    def _attribute(self, number: int) -> Any:
+        value, code = TVMValue(), ctypes.c_int()
+        device = DLDevice(self.device_type, self.device_id)
+        check_call(LIB.TilewrightDeviceGetAttr(device, number, ctypes.byref(value), ctypes.byref(code)))
+        match code.value:
+            case TypeCode.INT:
+                return value.v_int64
+            case TypeCode.STR:
+                return (value.v_str or b"").decode()
+        return None
+
     @property
     def exist(self) -> bool:
         """Whether this machine and this runtime have the device."""
-        return self.device_type == 1 and self.device_id == 0
+        _find_type(self.device_type)
+        return bool(self._attribute(0))
 
-    def sync(self) -> None:
-        """Wait until the device has done what it was given."""
-        check_call(LIB.TVMSynchronize(self.device_type, self.device_id, None))
+    @property
+    def is_host(self) -> bool:
+        """Whether the host may touch the device's memory."""
+        return bool(LIB.TilewrightDeviceIsHost(self.device_type))
+
+    @property
+    def max_threads_per_block(self) -> int | None:
+        """How many threads a block may have."""
+        return self._attribute(1)
+
+    @property
+    def warp_size(self) -> int | None:
+        """How many threads run in step."""
+        return self._attribute(2)
+
+    @property
+    def max_shared_memory_per_block(self) -> int | None:
+        """Bytes of memory that the threads of a block can share."""
+        return self._attribute(3)
+
+    @property
+    def compute_version(self) -> str | None:
+        """The version of what it computes with, as "major.minor"."""
+        return self._attribute(4)
+
+    @property
+    def device_name(self) -> str | None:
+        """What its maker calls it."""
+        return self._attribute(5)
+
+    @property
+    def max_clock_rate(self) -> int | None:
+        """Its clock in kHz."""
+        return self._attribute(6)
+
+    @property
+    def multi_processor_count(self) -> int | None:
+        """How many compute units it has."""
+        return self._attribute(7)
+
+    @property
+    def max_thread_dimensions(self) -> list[int] | None:
+        """How many threads a block may have in each dimension."""
+        text = self._attribute(8)
+        return None if text is None else json.loads(text)
+
+    @property
+    def api_version(self) -> int | str | None:
+        """The version of the interface that it is driven through."""
+        return self._attribute(11)
+
+    @property
+    def driver_version(self) -> int | str | None:
+        """The version of its driver."""
+        return self._attribute(12)
+
+    def sync(self, stream: ctypes.c_void_p | None = None) -> None:
+        """Wait until the device has done what a stream (the default one) was given."""
+        check_call(LIB.TVMSynchronize(self.device_type, self.device_id, stream))
+
+    def create_raw_stream(self) -> ctypes.c_void_p:
+        """Return a new stream; who makes one frees it."""
+        stream = ctypes.c_void_p()
+        check_call(LIB.TVMStreamCreate(self.device_type, self.device_id, ctypes.byref(stream)))
+        return stream
+
+    def free_raw_stream(self, stream: ctypes.c_void_p) -> None:
+        """Free what :meth:`create_raw_stream` returned."""
+        check_call(LIB.TVMStreamFree(self.device_type, self.device_id, stream))
+
+    def set_raw_stream(self, stream: ctypes.c_void_p) -> None:
+        """Let the calling thread's work on the device go to a stream."""
+        check_call(LIB.TVMSetStream(self.device_type, self.device_id, stream))
 
     def __str__(self) -> str:
-        return f"{_NAMES.get(self.device_type, f'device_type_{self.device_type}')}({self.device_id})"
+        return f"{_name(self.device_type) or f'device_type_{self.device_type}'}({self.device_id})"
 
     def __repr__(self) -> str:
         return str(self)
 
 
-def device(dev_type: int | str, dev_id: int = 0) -> Device:
-    """Return a device by type number, device name or target name ("llvm" and "c" mean the CPU).
+def _name(device_type: int) -> str | None:
+    name = LIB.TilewrightDeviceName(device_type)
+    return None if name is None else name.decode()
+
+
+def _find_type(device_type: int) -> bool:
+    """Whether a device type is plugged in, after looking among installed packages."""
+    if not LIB.TilewrightDeviceFind(device_type):
+        load_plugins(GROUP)
+    return bool(LIB.TilewrightDeviceFind(device_type))
+
+
+def _find_name(name: str) -> int:
+    """The type of a device or target of a name; 0 when nobody knows it."""
+    native = _ALIASES.get(name, name).encode()
+    if not LIB.TilewrightDeviceFind(LIB.TilewrightDeviceType(native)):
+        load_plugins(GROUP)
+    return int(LIB.TilewrightDeviceType(native))
+
+
+def is_plugged_in(name: str) -> bool:
+    """Whether there is code here that drives devices of a name."""
+    return bool(LIB.TilewrightDeviceFind(_find_name(name)))
+
+
+def device_names() -> list[str]:
+    """Return the names of devices, sorted: plugged in, or known to TVM."""
+    load_plugins(GROUP)
+    return sorted(name for kind in range(1, _LAST_TYPE + 1) if (name := _name(kind)) is not None)
+
+
+def load_device_plugin(path: str | Path) -> None:
+    """Load a shared library that adds devices; see docs/devices.md. A second time does nothing.
 
     Raises:
-        ValueError: the name is unknown.
+        TVMError: the file is no plug-in, or what it adds is not right or is there already.
     """
-    if isinstance(dev_type, str):
-        name = dev_type.split()[0] if dev_type.split() else dev_type
-        if name not in _TYPES:
-            raise ValueError(f"unknown device type {dev_type!r}; known: {', '.join(sorted(_TYPES))}")
-        dev_type = _TYPES[name]
-    return Device(dev_type, dev_id)
+    check_call(LIB.TilewrightLoadPlugin(str(path).encode()))
+
+
+def device(dev_type: Any, dev_id: int = 0) -> Device:
+    """Return a device.
+
+    Args:
+        dev_type: its number, its name, the name of a target ("llvm" and "c" mean the CPU), or a Target.
+        dev_id: which one of that type.
+
+    Raises:
+        ValueError: the name is unknown, also to installed plug-ins.
+    """
+    number = getattr(dev_type, "device_type", dev_type)
+    if isinstance(number, str):
+        name = number.split()[0] if number.split() else number
+        number = _find_name(name)
+        if number == 0:
+            known = ", ".join(sorted({*device_names(), *_ALIASES}))
+            raise ValueError(f"unknown device type {dev_type!r}; known: {known}")
+    elif isinstance(number, int) and not isinstance(number, bool):
+        _find_type(number)
+    else:
+        raise TypeError(f"a device is given by its number, its name or a Target, not by {type(dev_type).__name__}")
+    return Device(number, dev_id)
 
 
 def cpu(dev_id: int = 0) -> Device:

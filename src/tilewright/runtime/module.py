@@ -66,9 +66,9 @@ from ._ffi import (
     check_call,
     set_last_error,
 )
-from .device import Device
+from .device import Device, is_plugged_in
 from .packed_func import PackedFunc, convert_to_packed, set_return, unpack_return
-from .registry import get_global_func, need_global_func
+from .registry import need_global_func
 
 ENTRY_NAME = "__tvm_main__"
 
@@ -530,11 +530,9 @@ def system_lib() -> Module:
 
 
 def enabled(target: str) -> bool:
-    """Whether modules for a target can run here ("llvm", "c", "cpu", "cuda", ...)."""
+    """Whether modules for a target or device can run here ("llvm", "c", "cpu", "cuda", ...)."""
     kind = target.split()[0]
-    if kind in ("cpu", "llvm", "c", "graph_executor"):
-        return True
-    return get_global_func(f"device_api.{kind}", allow_missing=True) is not None
+    return kind == "graph_executor" or is_plugged_in(kind)
 
 
 def num_threads() -> int:

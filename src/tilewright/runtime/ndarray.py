@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ._ffi import LIB, DLTensor, check_call
-from .device import Device, cpu
-from .dtype import DataType, DataTypeCode, from_native
+from ._ffi import LIB, DLDevice, DLTensor, check_call
+from .device import LAST_SHARED_TYPE, Device, cpu
+from .dtype import DataType, DataTypeCode, from_native, to_native
+from .error import TVMError
 
 _DLPACK_NAME = b"dltensor"
 _DLPACK_USED = b"used_dltensor"
@@ -146,7 +147,13 @@ class NDArray:
         return _capsule_new(managed, _DLPACK_NAME, ctypes.cast(_delete_capsule, ctypes.c_void_p))
 
     def __dlpack__(self, stream: Any = None, *, copy: bool | None = None, **_: Any) -> Any:
-        """Return a DLPack capsule (the protocol of ``numpy.from_dlpack`` and ``torch.from_dlpack``)."""
+        """Return a DLPack capsule (the protocol of ``numpy.from_dlpack`` and ``torch.from_dlpack``).
+
+        Raises:
+            BufferError: the array is on a device that DLPack has no number for, so that nobody else knows it.
+        """
+        if self.device.device_type > LAST_SHARED_TYPE:
+            raise BufferError(f"only Tilewright knows {self.device}; copy the array with .numpy() or .copyto(cpu())")
         return (self.copyto(self.device) if copy else self).to_dlpack()
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -188,27 +195,23 @@ def empty(
         shape: its dimensions.
         dtype: element type.
         device: where to put it; the CPU by default.
-        mem_scope: accepted for TVM's signature; only None and "global" exist.
+        mem_scope: which of the device's memories; None and "global" mean the main one.
 
     Raises:
-        TVMError: no memory, or no such device.
+        TVMError: no room, or no such device or memory.
     """
     dims = [shape] if isinstance(shape, int) else [int(extent) for extent in shape]
-    if mem_scope not in (None, "global"):
-        raise ValueError(f"memory scope {mem_scope!r} does not exist on this device")
     kind = DataType(dtype)
     where = device if device is not None else cpu()
     out = ctypes.c_void_p()
     native = (ctypes.c_int64 * len(dims))(*dims)
     check_call(
-        LIB.TVMArrayAlloc(
+        LIB.TilewrightArrayAlloc(
             native,
             len(dims),
-            kind.type_code,
-            kind.bits,
-            kind.lanes,
-            where.device_type,
-            where.device_id,
+            to_native(kind),
+            DLDevice(where.device_type, where.device_id),
+            None if mem_scope is None else mem_scope.encode(),
             ctypes.byref(out),
         )
     )
@@ -230,6 +233,8 @@ def from_dlpack(source: Any) -> NDArray:
     Raises:
         ValueError: the capsule was consumed already.
     """
+    if isinstance(source, NDArray):
+        source = source.to_dlpack()
     capsule = source.__dlpack__() if hasattr(source, "__dlpack__") else source
     if not _capsule_valid(id(capsule), _DLPACK_NAME):
         raise ValueError("expected a DLPack capsule that nobody has consumed yet")
@@ -260,8 +265,16 @@ class _Memory:
 
 
 def numpy_view(array: NDArray, writable: bool = False) -> np.ndarray[Any, Any]:
-    """Return a numpy array on the memory of an NDArray, which stays alive with it."""
+    """Return a numpy array on the memory of an NDArray, which stays alive with it.
+
+    Raises:
+        TVMError: the array lives where the host cannot look.
+    """
     tensor = array._tensor
+    if not array.device.is_host:
+        raise TVMError(
+            f"the host cannot touch memory of {array.device}; copy the array with .numpy() or .copyto(cpu())"
+        )
     dtype = from_native(tensor.dtype)
     if 0 in array.shape:
         return array.numpy()

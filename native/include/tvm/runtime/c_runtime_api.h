@@ -130,6 +130,8 @@ TVM_DLL int TVMSynchronize(int device_type, int device_id, TVMStreamHandle strea
 TVM_DLL int TVMStreamStreamSynchronize(int device_type, int device_id, TVMStreamHandle src, TVMStreamHandle dst);
 TVM_DLL int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDataType type_hint,
                                     void** out_data);
+TVM_DLL int TVMDeviceAllocDataSpaceWithScope(DLDevice dev, int ndim, const int64_t* shape, DLDataType dtype,
+                                             const char* mem_scope, void** out_data);
 TVM_DLL int TVMDeviceFreeDataSpace(DLDevice dev, void* ptr);
 TVM_DLL int TVMDeviceCopyDataFromTo(DLTensor* from, DLTensor* to, TVMStreamHandle stream);
 
