@@ -299,7 +299,7 @@ static int set_target(TilewrightGraph* g, int index, TwArray* array) {
 
 int graph_set_output_zero_copy(TilewrightGraph* g, int index, TwArray* array) {
   int entry;
-  if (output_entry(g, index, &entry) != 0 || tw_check_cpu(array->tensor.device) != 0 || graph_begin(g, false) != 0) return -1;
+  if (output_entry(g, index, &entry) != 0 || tw_device_api(array->tensor.device) == NULL || graph_begin(g, false) != 0) return -1;
   int rc = set_target(g, index, array);
   graph_end(g);
   return rc;
