@@ -26,6 +26,7 @@ _NAMES = {
     "expr": ("BaseFunc", "GlobalVar", "RelayExpr"),
     "iter_var": ("Range",),
     "json": ("load_json", "save_json"),
+    "json_schema": ("make_node",),
     "module": ("IRModule",),
     "node": ("Node",),
     "op": ("Op", "register_intrin", "register_op_attr"),

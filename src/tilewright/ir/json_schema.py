@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from functools import cache
 from typing import Any, NamedTuple
 
-from tilewright.ir.attrs import Attrs
+from tilewright.ir.attrs import Attrs, DictAttrs
 
 Fields = tuple[tuple[str, str], ...]
 
@@ -167,3 +167,17 @@ def attribute_class(key: str) -> type[Attrs]:
             return cls
         waiting += cls.__subclasses__()
     raise ValueError(f"no operator has attributes of the type {key!r}")
+
+
+def make_node(type_key: str, **kwargs: Any) -> Any:
+    """The node of the class that TVM calls ``type_key``, from its fields by name.
+
+    ``make_node("DictAttrs", Composite="my.conv")`` gives attributes of any names. ValueError where no class is so
+    called.
+    """
+    if type_key == "DictAttrs":
+        return DictAttrs(kwargs)
+    if type_key not in CLASSES:
+        return attribute_class(type_key)(**kwargs)
+    info = CLASSES[type_key]
+    return info.load()(**{name: value for name, value in kwargs.items() if name not in info.derived})

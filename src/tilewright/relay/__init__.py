@@ -64,7 +64,7 @@ from tilewright.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from tilewright.relay.visitor import ExprFunctor, ExprMutator, ExprRewriter, ExprVisitor, bind
 
 _LAZY_MODULES = frozenset(
-    {"backend", "build_module", "expr_functor", "frontend", "interpreter", "prelude",
+    {"backend", "build_module", "dataflow_pattern", "expr_functor", "frontend", "interpreter", "prelude",
      "testing", "text", "transform", "ty", "type_infer"}
 )  # fmt: skip
 _LAZY_NAMES = {
@@ -82,7 +82,7 @@ _LAZY_NAMES = {
 }
 
 if TYPE_CHECKING:
-    from tilewright.relay import backend, build_module, frontend, prelude, testing, text, transform
+    from tilewright.relay import backend, build_module, dataflow_pattern, frontend, prelude, testing, text, transform
     from tilewright.relay.backend.executor import create_executor
     from tilewright.relay.build_module import build, optimize
     from tilewright.relay.prelude import Prelude

@@ -1,0 +1,54 @@
+"""Patterns of dataflow graphs: matching, rewriting and partitioning. ``tvm.relay.dataflow_pattern``.
+
+language.py        the patterns and how they are written
+matcher.py         whether an expression matches
+indexed_graph.py   order, users and dominators of an expression
+groups.py          the matches in an expression that can be replaced
+rewriter.py        replacing them by what a callback gives
+partitioner.py     replacing them by calls of functions
+"""
+
+from tilewright.relay.dataflow_pattern.language import (
+    AltPattern,
+    AttrPattern,
+    CallPattern,
+    ConstantPattern,
+    DataTypePattern,
+    DFPattern,
+    DominatorPattern,
+    ExprPattern,
+    FunctionPattern,
+    IfPattern,
+    LetPattern,
+    ShapePattern,
+    TupleGetItemPattern,
+    TuplePattern,
+    TypePattern,
+    VarPattern,
+    WildcardPattern,
+    dominates,
+    has_attr,
+    has_dtype,
+    has_shape,
+    has_type,
+    is_constant,
+    is_expr,
+    is_if,
+    is_let,
+    is_op,
+    is_tuple,
+    is_tuple_get_item,
+    is_var,
+    wildcard,
+)
+from tilewright.relay.dataflow_pattern.matcher import match
+from tilewright.relay.dataflow_pattern.partitioner import partition
+from tilewright.relay.dataflow_pattern.rewriter import DFPatternCallback, rewrite
+
+__all__ = [
+    "AltPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DFPatternCallback", "DataTypePattern",
+    "DominatorPattern", "ExprPattern", "FunctionPattern", "IfPattern", "LetPattern", "ShapePattern",
+    "TupleGetItemPattern", "TuplePattern", "TypePattern", "VarPattern", "WildcardPattern", "dominates", "has_attr",
+    "has_dtype", "has_shape", "has_type", "is_constant", "is_expr", "is_if", "is_let", "is_op", "is_tuple",
+    "is_tuple_get_item", "is_var", "match", "partition", "rewrite", "wildcard",
+]  # fmt: skip
