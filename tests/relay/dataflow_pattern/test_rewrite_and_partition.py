@@ -243,7 +243,7 @@ def long_chain(length: int) -> relay.Expr:
 
 def test_long_networks_take_seconds_at_most() -> None:
     chain = long_chain(5000)
-    begin = time.perf_counter()
+    begin = time.process_time()
     pair = is_op("nn.relu")(is_op("add")(wildcard(), wildcard()))
     assert pair.partition(chain) is not chain
     x = wildcard()
@@ -254,4 +254,4 @@ def test_long_networks_take_seconds_at_most() -> None:
     recursive = wildcard()
     recursive.redirect_to(is_op("nn.relu")(recursive) | is_op("add")(recursive, wildcard()) | is_op("nn.dense")(None))
     assert recursive.match(chain)
-    assert time.perf_counter() - begin < 30  # 2 s on two cores of a server processor
+    assert time.process_time() - begin < 30  # 1.5 s on a Sapphire Rapids core

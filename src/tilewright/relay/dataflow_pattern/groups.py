@@ -95,7 +95,7 @@ class PatternGrouper:
                 continue
             if isinstance(node, Function) and PARTITIONED in node.attrs:
                 closed.update(post_order(node.body))
-            elif self.matcher.match(self.pattern, node):
+            elif self.matcher.match(self.pattern, node, closed=True):
                 self._add(node)
 
     def _add(self, root: RelayExpr) -> None:

@@ -9,8 +9,7 @@ cycles, so that one sweep from the result to the inputs is enough.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
@@ -38,10 +37,21 @@ class IndexedGraph:
         return found
 
     @cached_property
+    def _tree(self) -> tuple[dict[RelayExpr, RelayExpr], dict[RelayExpr, int]]:
+        """The nearest dominator of each node but the root, and how far each node is from the root by them."""
+        above: dict[RelayExpr, RelayExpr] = {}
+        depth = {self.root: 0}
+        for node in reversed(self.order):
+            if node is not self.root and not isinstance(node, Op):
+                above[node] = reduce(lambda a, b: _meet(a, b, above, depth), self.users[node])
+                depth[node] = depth[above[node]] + 1
+        return above, depth
+
+    @cached_property
     def _intervals(self) -> dict[RelayExpr, tuple[int, int]]:
         """For each node the numbers of its subtree in the tree of dominators, by a walk of that tree."""
         children: dict[RelayExpr, list[RelayExpr]] = {}
-        for node, above in self._immediate().items():
+        for node, above in self._tree[0].items():
             children.setdefault(above, []).append(node)
         intervals: dict[RelayExpr, tuple[int, int]] = {}
         stack: list[tuple[RelayExpr, int | None]] = [(self.root, None)]
@@ -56,32 +66,13 @@ class IndexedGraph:
             stack.extend((child, None) for child in children.get(node, ()))
         return intervals
 
-    def _immediate(self) -> dict[RelayExpr, RelayExpr]:
-        """The nearest dominator of each node but the root: the lowest common ancestor of its users."""
-        above: dict[RelayExpr, RelayExpr] = {}
-        depth = {self.root: 0}
-        for node in reversed(self.order):
-            if node is self.root or isinstance(node, Op):
-                continue
-            above[node] = self._common(self.users[node], above, depth)
-            depth[node] = depth[above[node]] + 1
-        return above
-
-    def _common(
-        self, users: Sequence[RelayExpr], above: dict[RelayExpr, RelayExpr], depth: dict[RelayExpr, int]
-    ) -> RelayExpr:
-        common = users[0]
-        for user in users[1:]:
-            while common is not user:
-                if common is self.root:
-                    return common
-                if depth[common] > depth[user]:
-                    common = above[common]
-                elif depth[common] < depth[user]:
-                    user = above[user]
-                else:
-                    common, user = above[common], above[user]
-        return common
+    def meet(self, a: RelayExpr, b: RelayExpr) -> RelayExpr:
+        """The lowest node that dominates both, or is one of them and dominates the other."""
+        above, depth = self._tree
+        upper, lower = (a, b) if depth[a] < depth[b] else (b, a)
+        while upper is not lower and not self.dominates(upper, lower):
+            upper = above[upper]
+        return upper
 
     def position(self, node: RelayExpr) -> int | None:
         """The number of a node in the tree of dominators; None for operators."""
@@ -97,3 +88,16 @@ class IndexedGraph:
         first, last = self.span(above)
         position = self.position(below)
         return position is not None and first < position < last
+
+
+def _meet(a: RelayExpr, b: RelayExpr, above: dict[RelayExpr, RelayExpr], depth: dict[RelayExpr, int]) -> RelayExpr:
+    while a is not b:
+        if not depth[a] or not depth[b]:
+            return a if not depth[a] else b
+        if depth[a] > depth[b]:
+            a = above[a]
+        elif depth[a] < depth[b]:
+            b = above[b]
+        else:
+            a, b = above[a], above[b]
+    return a

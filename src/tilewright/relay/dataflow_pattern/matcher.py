@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from tilewright.ir.attrs import Attrs, freeze
@@ -48,6 +48,7 @@ from tilewright.relay.visitor import direct_children, post_order
 Bindings = dict[DFPattern, list[RelayExpr]]
 
 _COMMUTATIVE = ("add", "multiply")
+_NOTHING: RelayExpr = Tuple(())  # stands for no node at all
 
 
 class DFPatternMatcher:
@@ -58,6 +59,7 @@ class DFPatternMatcher:
         self.bindings: Bindings = {}
         self.furthest: tuple[int, DFPattern, RelayExpr] | None = None
         self._trail: list[DFPattern] = []
+        self._closed: RelayExpr | None = None
         self._unique = True  # off on the path of a dominator pattern, which matches many expressions
         self._prospects: dict[DominatorPattern, _Prospects] = {}
 
@@ -66,11 +68,13 @@ class DFPatternMatcher:
         """The root, indexed."""
         return IndexedGraph(self.root)
 
-    def match(self, pattern: DFPattern, expr: RelayExpr) -> bool:
+    def match(self, pattern: DFPattern, expr: RelayExpr, closed: bool = False) -> bool:
         """Whether ``expr`` matches; then ``bindings`` has what each pattern matched.
 
         Otherwise ``furthest`` is the mismatch that most had matched before: a pattern and the expression in its place.
+        ``closed`` passes over subgraphs of which something on the path is used outside of ``expr``.
         """
+        self._closed = expr if closed else None
         self.bindings = {}
         self.furthest = None
         self._trail = []
@@ -184,7 +188,9 @@ class DFPatternMatcher:
     def _match_dominator(self, pattern: DominatorPattern, expr: RelayExpr) -> Steps[bool]:
         if not (yield self._match(pattern.child, expr)):
             return False
-        if not self._prospects_of(pattern).promising(expr) or not (yield self._match_paths(pattern, expr)):
+        if not self._prospects_of(pattern).promising(expr, self._closed) or not (
+            yield self._match_paths(pattern, expr)
+        ):
             return False
         parent = self.bindings.get(pattern.parent)
         return parent is not None and self.graph.dominates(expr, parent[-1])
@@ -237,34 +243,50 @@ class _Prospects:
         self.pattern = pattern
         self.graph = graph
         self.matcher = DFPatternMatcher(graph.root)
-        self.hopeless: dict[RelayExpr, bool] = {}
+        self.known: dict[RelayExpr, RelayExpr | None] = {}
         self.parents = {node: None for node in graph.order if self.matcher.match(pattern.parent, node)}
         self.positions = sorted(n for n in map(graph.position, self.parents) if n is not None)
 
-    def promising(self, expr: RelayExpr) -> bool:
-        """Whether ``expr`` dominates a possible parent, and no way down from it leads to what is on no path."""
+    def promising(self, expr: RelayExpr, closed: RelayExpr | None) -> bool:
+        """Whether ``expr`` dominates a possible parent, and no way down from it leads to what is on no path.
+
+        With ``closed``, also whether everything on these ways is used below of ``closed`` only.
+        """
         first, last = self.graph.span(expr)
         found = bisect_right(self.positions, first)
-        has_parent = found < len(self.positions) and self.positions[found] < last
-        return has_parent and not any(map(self.is_hopeless, _operands(expr)))
+        if found == len(self.positions) or self.positions[found] >= last:
+            return False
+        tops = [self.top(below) for below in _operands(expr)]
+        return None not in tops and (closed is None or all(t is closed or self._within(closed, t) for t in tops))
 
-    def is_hopeless(self, expr: RelayExpr) -> bool:
-        """Whether some way down from ``expr`` leads to what is neither parent nor path."""
+    def _within(self, closed: RelayExpr, top: RelayExpr | None) -> bool:
+        return top is _NOTHING or (top is not None and self.graph.dominates(closed, top))
+
+    def top(self, expr: RelayExpr) -> RelayExpr | None:
+        """The lowest node that everything on the ways down from ``expr`` to possible parents goes through.
+
+        None where some way leads to what is neither parent nor path; what may be shared (constants) does not count.
+        """
         stack = [(expr, False)]
         while stack:
             node, ready = stack.pop()
-            if node in self.hopeless:
+            if node in self.known:
                 continue
             if ready:
-                self.hopeless[node] = any(self.hopeless[below] for below in _operands(node))
+                tops = [self.known[below] for below in _operands(node)]
+                self.known[node] = None if None in tops else self._meet([node, *tops])
             elif node in self.parents:
-                self.hopeless[node] = False
+                self.known[node] = _NOTHING
             elif not self.matcher.match(self.pattern.path, node):
-                self.hopeless[node] = True
+                self.known[node] = None
             else:
                 stack.append((node, True))
                 stack.extend((below, False) for below in _operands(node))
-        return self.hopeless[expr]
+        return self.known[expr]
+
+    def _meet(self, nodes: list[Any]) -> RelayExpr:
+        counted = [n for n in nodes if n is not _NOTHING and not isinstance(n, (Op, Constant, Function))]
+        return reduce(self.graph.meet, counted) if counted else _NOTHING
 
 
 def _match_expr(pattern: ExprPattern, expr: RelayExpr) -> bool:
