@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tilewright import te, topi
-from tilewright.topi.cpu.injective import _outer_loads
+from tilewright.topi.cpu.accesses import Reads
 from tilewright.topi.cpu.strides import Nest, strided_loops
 
 
 def _nest(out: te.Tensor) -> Nest:
-    nest = strided_loops(list(out.op.axis), _outer_loads(out.op))
+    nest = strided_loops(list(out.op.axis), Reads.of(out.op).reads)
     assert nest is not None
     return nest
 
@@ -49,14 +49,14 @@ def test_a_last_part_that_is_not_full_is_not_exact() -> None:
 def test_axes_apart_stay_apart() -> None:
     x = te.placeholder((6, 5, 7), name="x")
     y = topi.nn.relu(x)
-    nest = strided_loops(list(y.op.axis), _outer_loads(y.op), {y.op.axis[1].var})
+    nest = strided_loops(list(y.op.axis), Reads.of(y.op).reads, {y.op.axis[1].var})
     assert nest is not None and _extents(nest) == [6, 5, 7]
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (te.var("n"), 5)])
 def test_unknown_and_empty_shapes(shape: tuple[object, ...]) -> None:
     y = topi.nn.relu(te.placeholder(shape, name="x"))
-    assert strided_loops(list(y.op.axis), _outer_loads(y.op)) is None
+    assert strided_loops(list(y.op.axis), Reads.of(y.op).reads) is None
 
 
 def test_picked_elements_have_no_stride() -> None:

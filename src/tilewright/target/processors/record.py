@@ -286,6 +286,19 @@ class Movement:
     square_work: int = 4096
     """Elements from which on the order of a transposition matters."""
 
+    turned_time: float = 2.0
+    """Of an element that a transposition moves, in elements that are copied in order; Sapphire Rapids, as the next
+    three."""
+
+    turned_near_time: float = 1.25
+    """Likewise, where a core's cache holds what is read."""
+
+    near_time: float = 4.5
+    """Likewise of an element that is found by an index of its own, its neighbour or a cache being near."""
+
+    far_time: float = 8.0
+    """Likewise, where each is in a cache line of its own, of data that no core's cache holds: 4 to 25."""
+
     most_counted: int = 192
     """Elements up to which sorting by counting is the faster: 190 floats take 1.2 us, 300 by digits 1.5."""
 

@@ -1,6 +1,7 @@
 """Schedules for CPUs, and the computes that only these schedules want.
 
 injective.py reduction.py softmax.py pooling.py extern.py   by kind of compute
+accesses.py strides.py  what computes read, in which order, and what that costs
 layer_norm.py         rows normalised in cache
 attention.py          scores, softmax and weighted sum of a few rows at a time
 conv2d.py             channel-packed convolution, the fast path (``conv2d_layouts`` chooses the layouts)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
 from tilewright.ir import dtype as dt
-from tilewright.ir.prim_expr import Call, FloorMod, IntImm, PrimExpr, Var
-from tilewright.te.operation import producer_loads
+from tilewright.ir.prim_expr import Var
 from tilewright.te.schedule.stage import AttachType
-from tilewright.tir.expr import IterVar, ProducerLoad
-from tilewright.tir.functor import ExprVisitor
+from tilewright.tir.expr import IterVar
 from tilewright.tir.transform.transpose_loads import TILE_BYTES
-from tilewright.tir.visitor import free_vars, post_order_visit, substitute
-from tilewright.topi import tag
+from tilewright.topi.cpu.accesses import Reads, fusable_suffix, in_order, repeats, turned_loop, turns, worth_storing
 from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
-    element_count,
     evaluates_functions,
     fuse_all,
     inline_injective,
@@ -30,114 +26,8 @@ from tilewright.topi.cpu.common import (
     split_vector,
     vector_lanes,
 )
-from tilewright.topi.cpu.strides import Nest, strided_loops
+from tilewright.topi.cpu.strides import Nest
 from tilewright.topi.utils import largest_divisor
-
-_MAX_LOADS = 32  # of a fused computation, as many reads are looked at
-
-
-def fusable_suffix(op: Any) -> int:
-    """How many of the last axes of ``op`` can be fused without adding divisions to an index.
-
-    Every tensor that is read, through inlined operations too, must either have exactly these axes as its last
-    indices, in full, or not depend on them.
-    """
-    count = len(op.axis)
-    while count > 1 and not _suffix_is_contiguous(op, count):
-        count -= 1
-    return count
-
-
-def _suffix_is_contiguous(op: Any, count: int) -> bool:
-    pending, seen = [op], {op}
-    for current in pending:
-        if len(current.axis) < count:
-            return False
-        axes = current.axis[len(current.axis) - count :]
-        names = {iv.var for iv in axes}
-        for load in producer_loads(current.body):
-            used = _used(load.indices, names)
-            if not used:
-                continue
-            leading, trailing = load.indices[:-count], load.indices[-count:]
-            whole = len(trailing) == count and all(
-                index is iv.var and load.producer.shape[k - count] is iv.dom.extent
-                for k, (index, iv) in enumerate(zip(trailing, axes, strict=True))
-            )
-            if not whole or _used(leading, names):
-                return False
-            producer = load.producer.op
-            if isinstance(producer, te.ComputeOp) and tag.is_injective(producer.tag) and producer not in seen:
-                seen.add(producer)
-                pending.append(producer)
-        if any(_used([e], names) for e in current.body if not producer_loads([e])):
-            return False
-    return True
-
-
-def _used(exprs: Any, names: set[Var]) -> bool:
-    return any(v in names for e in exprs if isinstance(e, PrimExpr) for v in free_vars(e))
-
-
-class _ValuesUse(ExprVisitor):
-    """Finds the variables that a value depends on by more than what is read where."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: set[Var] = set()
-
-    def visit_var(self, e: Var) -> None:
-        self.found.add(e)
-
-    def visit_producer_load(self, e: ProducerLoad) -> None:
-        pass
-
-
-def _outer_loads(
-    op: Any, bordered: set[Var] | None = None, tested: set[Var] | None = None, kept: Collection[Any] = ()
-) -> list[tuple[te.Tensor, tuple[PrimExpr, ...]]]:
-    """What is read from memory, and where, in the axes of ``op``; inlined operations are looked through.
-
-    ``bordered`` takes the axes on which conditions depend that are marked likely, such as those of padding; ``tested``
-    those on which values depend by more than what is read. The operations ``kept`` are not looked through.
-    """
-    found: list[tuple[te.Tensor, tuple[PrimExpr, ...]]] = []
-    pending: list[tuple[Any, dict[Var, PrimExpr]]] = [(op, {})]
-
-    def note(node: Any) -> None:
-        if bordered is not None and isinstance(node, Call) and node.op.name == "tir.likely":
-            bordered.update(free_vars(substitute(node.args[0], mapping)))
-
-    while pending and len(found) < _MAX_LOADS:
-        current, mapping = pending.pop()
-        for value in current.body:
-            post_order_visit(value, note)
-            if tested is not None:
-                uses = _ValuesUse()
-                uses.visit_expr(value)
-                tested.update(v for used in uses.found for v in free_vars(mapping.get(used, used)))
-        for load in producer_loads(current.body):
-            indices = tuple(substitute(i, mapping) for i in load.indices) if mapping else load.indices
-            producer = load.producer.op
-            if isinstance(producer, te.ComputeOp) and tag.is_injective(producer.tag) and producer not in kept:
-                pending.append((producer, {iv.var: i for iv, i in zip(producer.axis, indices, strict=True)}))
-            elif indices:
-                found.append((load.producer, indices))
-    return found
-
-
-def _period(op: Any) -> int | None:
-    """After how many elements of the last axis ``op`` reads the same ones again, as ``tile`` does; None when never."""
-    axis = op.axis[-1]
-    extent = constant_extent(axis)
-    periods = {
-        int(index.b)
-        for _, load in _outer_loads(op)
-        for index in load
-        if isinstance(index, FloorMod) and index.a is axis.var and isinstance(index.b, IntImm)
-    }
-    period = periods.pop() if len(periods) == 1 else None
-    return period if period and extent and extent % period == 0 else None
 
 
 def _joined_loops(stage: te.Stage, nest: Nest) -> list[tuple[IterVar, int]]:
@@ -156,15 +46,6 @@ def _joined_loops(stage: te.Stage, nest: Nest) -> list[tuple[IterVar, int]]:
         loops.append((joined, loop.extent))
         parts = parts[loop.parts :]
     return loops
-
-
-def _turned_loop(nest: Nest) -> int | None:
-    """The number of the loop along which memory is read in order, where that is not the innermost one."""
-    last = len(nest.loops) - 1
-    for strides in zip(*(loop.strides for loop in nest.loops), strict=True):
-        if strides[last] not in (None, 0, 1) and 1 in strides:
-            return strides.index(1)
-    return None
 
 
 def _schedule_rows(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) -> None:
@@ -217,7 +98,7 @@ def _schedule_turned(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) ->
     is cut in as many rows as registers turn at once: rows of the result are written one after the other.
     """
     movement = measured().movement
-    turned = _turned_loop(nest)
+    turned = turned_loop(nest)
     assert turned is not None
     *others, (row, width) = _joined_loops(stage, nest)
     rows, height = others.pop(turned)
@@ -247,64 +128,20 @@ def _schedule_turned(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) ->
         _share_out(stage, others)
 
 
-def _in_order(nest: Nest) -> bool:
-    """Whether the innermost loop reads memory in order."""
-    return all(stride in (0, 1) for stride in nest.loops[-1].strides)
-
-
-def _turns(nest: Nest) -> bool:
-    """Whether registers can turn what is read; few columns only where rows of the result follow one another."""
-    movement = measured().movement
-    turned = _turned_loop(nest)
-    if turned is None:
-        return False
-    least = movement.turned if turned == len(nest.loops) - 2 else movement.square // 2
-    return nest.loops[turned].extent >= movement.turned and nest.loops[-1].extent >= least
-
-
-def _schedule_strided(stage: te.Stage, dtype: str, parallel: bool, kept: Collection[Any]) -> bool:
+def _schedule_strided(stage: te.Stage, reads: Reads, dtype: str, parallel: bool) -> bool:
     """Schedule what reads memory in strides that the axes do not show as they are; False when there is nothing such."""
-    axes, bordered, tested = list(stage.op.axis), set[Var](), set[Var]()
-    nest = strided_loops(axes, _outer_loads(stage.op, bordered, tested, kept), tested)
+    nest = reads.nest()
     if nest is None:
         return False
-    if _turns(nest):
+    if turns(nest):
         _schedule_turned(stage, nest, dtype, parallel)
         return True
-    known = _product([constant_extent(a) for a in axes[-fusable_suffix(stage.op) :]])
+    known = _product([constant_extent(a) for a in stage.op.axis[-fusable_suffix(stage.op) :]])
     better = known != nest.loops[-1].extent or _regular_around_computed(nest) is not None
-    last = nest.loops[-1]
-    repeats = not any(last.strides) and last.extent < vector_lanes(dtype)  # a vector has several such pieces
-    if _in_order(nest) and nest.exact and not bordered and better and not repeats:
+    if in_order(nest) and nest.exact and not reads.bordered and better and not repeats(nest, stage.op):
         _schedule_rows(stage, nest, dtype, parallel)
         return True
     return False
-
-
-def _stop_over(op: Any) -> Any | None:
-    """An operation before ``op`` to keep in memory, when elements come from far apart without it, and not with it.
-
-    Channels that are shuffled between two packed layouts come from all over the packed data, but in order from the
-    plain data in between; so do packed elements of a resized image, which is then turned.
-    """
-
-    def easy(nest: Nest | None) -> bool:
-        return nest is not None and (_in_order(nest) or _turns(nest))
-
-    work = element_count(op.output(0))
-    if work is None or work < measured().movement.square_work or easy(strided_loops(op.axis, _outer_loads(op))):
-        return None
-    for other in operations([op.output(0)]):
-        if (
-            other is not op
-            and isinstance(other, te.ComputeOp)
-            and tag.is_injective(other.tag)
-            and element_count(other.output(0)) == work
-            and easy(strided_loops(op.axis, _outer_loads(op, kept=[other])))
-            and easy(strided_loops(other.axis, _outer_loads(other)))
-        ):
-            return other
-    return None
 
 
 def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Schedule:
@@ -321,15 +158,15 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
         return s
     stage = s[out]
     work = _product(extents)
-    kept = {each.op for each in s.stages if each.attach_type is not AttachType.INLINE}
+    reads = Reads.of(stage.op, {each.op for each in s.stages if each.attach_type is not AttachType.INLINE})
     if (
         work is not None
         and work >= movement.square_work
-        and _schedule_strided(stage, out.dtype, work >= threads.least_work, kept)
+        and _schedule_strided(stage, reads, out.dtype, work >= threads.least_work)
     ):
         return s
     count = fusable_suffix(stage.op)
-    period = _period(stage.op) if count == 1 else None
+    period = reads.period() if count == 1 else None
     if period is not None and period >= vector_lanes(out.dtype):
         axes[-1:] = stage.split(axes[-1], factor=period)
         extents[-1:] = [(extents[-1] or 0) // period, period]
@@ -342,13 +179,11 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
     outer = fuse_all(stage, axes[:lead])
     outer_extent = _product(extents[:lead])
     assert inner is not None
-    bordered: set[Var] = set()
-    _outer_loads(stage.op, bordered)
-    if inner.var in bordered and not evaluates_functions(operations([out])):
+    if inner.var in reads.bordered and not evaluates_functions(operations([out])):
         blocks, vector = inner, None  # rows without their border are for LLVM: it copies them, at any alignment
     else:
         blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype))
-    _partition_border(stage, bordered, inner, outer, blocks)
+    _partition_border(stage, reads.bordered, inner, outer, blocks)
     if work is not None and work < threads.least_work:
         return s
     parallel = _parallel_axis(stage, outer, outer_extent, blocks, vector)
@@ -388,7 +223,7 @@ def schedule_injective(outs: Any) -> te.Schedule:
     tensors = output_tensors(outs)
     s = create_schedule(tensors)
     computes = [op for op in dict.fromkeys(t.op for t in tensors) if isinstance(op, te.ComputeOp)]
-    kept = [op for op in map(_stop_over, computes) if op is not None] if len(computes) == 1 else []
+    kept = worth_storing(computes[0]) if len(computes) == 1 else []
     inline_injective(s, tensors, kept)
     for op in [*kept, *computes]:
         schedule_injective_from_existing(s, op.output(0))
