@@ -224,9 +224,30 @@ def test_a_fused_product_with_remainders(target: str) -> None:
     np.testing.assert_allclose(out.numpy(), np.maximum(c * 0.5, 0) + np.exp(-c), rtol=1e-4, atol=1e-5)
 
 
+def test_c_source_begins_with_its_target_as_tvms_does() -> None:
+    source = tvm.build(*vector_add(), "c", name="add").get_source()
+    assert source.splitlines()[0] == "// tvm target: c -keys=cpu -link-params=0"
+
+
+def test_code_in_c_says_nothing_when_the_interpreter_ends() -> None:
+    program = (
+        "import numpy as np, tilewright as tvm\n"
+        "from tilewright import te\n"
+        "a = te.placeholder((3,), name='a')\n"
+        "b = te.compute((3,), lambda i: a[i] + 1.0, name='b')\n"
+        "class Keeper: pass\n"
+        "keeper = Keeper(); keeper.me = keeper\n"
+        "keeper.built = tvm.build(te.create_schedule(b.op), [a, b], 'c')\n"
+        "keeper.built(tvm.nd.array(np.zeros(3, 'float32')), tvm.nd.empty((3,)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def _c_samples():  # type: ignore[no-untyped-def]
     yield tvm.build(*vector_add(), "c", name="add")
     yield tvm.build(*tiled_product(), "c", name="product")
+    yield tvm.build(*vector_add(), "c -system-lib", name="add")
     dtypes = [
         "int8",
         "uint8",
@@ -289,13 +310,13 @@ def test_c_source_is_c_plus_plus_too(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("pieces", ["one object", "objects"])
-def test_a_system_library_registers_itself_with_the_program(tmp_path: Path, pieces: str) -> None:
+@pytest.mark.parametrize(("kind", "pieces"), [("llvm", "one object"), ("llvm", "objects"), ("c", "one object")])
+def test_a_system_library_registers_itself_with_the_program(tmp_path: Path, kind: str, pieces: str) -> None:
     from tilewright.runtime._ffi import find_library
 
-    name = f"system_add_{pieces.replace(' ', '_')}"
+    name = f"system_add_{kind}_{pieces.replace(' ', '_')}"
     s, args = vector_add()
-    built = tvm.build(s, args, "llvm -system-lib", name=name)
+    built = tvm.build(s, args, f"{kind} -system-lib", name=name)
     check_add(built)  # in this process it is a module like any other
     files = [tmp_path / "add.o"]
     if pieces == "one object":

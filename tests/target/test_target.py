@@ -66,7 +66,7 @@ def test_helpers() -> None:
     ("given", "message"),
     [
         ("", "empty"),
-        ("lvm", "unknown target kind 'lvm'; there is llvm, c, cuda"),
+        ("lvm", r"unknown target kind 'lvm' \(did you mean 'llvm'\?\); there is llvm, c, cuda"),
         ("llvm -mcp=x", "did you mean -mcpu"),
         ("llvm -mcpu=x -mcpu=y", "given twice"),
         ("llvm avx2", "expected an option"),

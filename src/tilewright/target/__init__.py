@@ -1,6 +1,7 @@
 """Targets and code generation.
 
 target.py      ``Target``                                  features.py   what its processor can do
+kind.py        kinds of targets, ``register_target_kind``  tag.py        names of whole targets
 codegen/llvm   TIR to LLVM IR                              codegen/c     TIR to C source
 workers.py     compiling in processes                      cache.py      compiled kernels on disk
 llvm_compile.py  what a worker runs                        loader.py     object code into this process
@@ -16,9 +17,22 @@ from tilewright.target.generic_func import (
     get_native_generic_func,
     override_native_generic_func,
 )  # fmt: skip
-from tilewright.target.target import Target, TargetKind, arm_cpu, create, cuda, riscv_cpu
+from tilewright.target.kind import TargetKind, register_target_kind
+from tilewright.target.tag import list_tags, register_tag
+from tilewright.target.target import (
+    Target,
+    arm_cpu,
+    bifrost,
+    create,
+    cuda,
+    intel_graphics,
+    mali,
+    riscv_cpu,
+    rocm,
+)
 
 __all__ = [
-    "CpuFeatures", "GenericFunc", "Target", "TargetKind", "arm_cpu", "create", "cuda", "features", "generic_func",
-    "get_native_generic_func", "override_native_generic_func", "riscv_cpu",
+    "CpuFeatures", "GenericFunc", "Target", "TargetKind", "arm_cpu", "bifrost", "create", "cuda", "features",
+    "generic_func", "get_native_generic_func", "intel_graphics", "list_tags", "mali", "override_native_generic_func",
+    "register_tag", "register_target_kind", "riscv_cpu", "rocm",
 ]  # fmt: skip

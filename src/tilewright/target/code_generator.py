@@ -34,7 +34,9 @@ from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass
 from tilewright.runtime.module import Module
+from tilewright.runtime.plugins import load_plugins
 from tilewright.runtime.registry import get_global_func, list_global_func_names, register_func
+from tilewright.target.kind import GROUP
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.transform.lower_intrin import LowerIntrin
@@ -123,6 +125,9 @@ def find_code_generator(target: Target) -> Callable[[IRModule, Target], Any]:
     """The function ``target.build.KIND``; raises UnsupportedError when the target's kind has none."""
     kind = target.kind.name
     found = get_global_func(f"{_PREFIX}{kind}", allow_missing=True)
+    if found is None:
+        load_plugins(GROUP)  # the kind is known, and its code generator may be an installed package's
+        found = get_global_func(f"{_PREFIX}{kind}", allow_missing=True)
     if found is None:
         names = [name for name in list_global_func_names() if name.startswith(_PREFIX)]
         known = ", ".join(name.removeprefix(_PREFIX) for name in names)

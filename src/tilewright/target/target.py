@@ -2,90 +2,27 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.target.kind import TargetKind, find_kind, list_kinds
 
 if TYPE_CHECKING:
     from tilewright.target.features import CpuFeatures
 
-_COMMON_OPTIONS: dict[str, type] = {
-    "keys": list,
-    "libs": list,
-    "device": str,
-    "model": str,
-    "tag": str,
-    "num-cores": int,
-    "from_device": int,
-}
-_CPU_OPTIONS: dict[str, type] = {
-    "mcpu": str,
-    "mattr": list,
-    "mtriple": str,
-    "mfloat-abi": str,
-    "march": str,
-    "system-lib": bool,
-    "link-params": bool,
-    "runtime": str,
-    "executor": str,
-    "unpacked-api": bool,
-    "interface-api": str,
-    "workspace-byte-alignment": int,
-    "opt-level": int,
-}
-
-
-@dataclass(frozen=True)
-class TargetKind:
-    """A kind of target: its name, default keys, the options it takes with their types, and their defaults."""
-
-    name: str
-    default_keys: tuple[str, ...]
-    options: Mapping[str, type]
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    device_type: int = 1
-
-    def __str__(self) -> str:
-        return self.name
-
-
-_KINDS: dict[str, TargetKind] = {
-    kind.name: kind
-    for kind in (
-        TargetKind("llvm", ("cpu",), _CPU_OPTIONS, {"link-params": False}),
-        TargetKind("c", ("cpu",), _CPU_OPTIONS, {"link-params": False}),
-        TargetKind(
-            "cuda",
-            ("cuda", "gpu"),
-            {
-                "mcpu": str,
-                "arch": str,
-                "system-lib": bool,
-                "max_num_threads": int,
-                "thread_warp_size": int,
-                "shared_memory_per_block": int,
-                "registers_per_block": int,
-                "max_threads_per_block": int,
-            },
-            {"max_num_threads": 1024, "thread_warp_size": 32},
-            2,
-        ),
-        TargetKind("ext_dev", (), {"system-lib": bool}, {}, 12),
-        TargetKind("hybrid", (), {"system-lib": bool}, {}, 1),
-    )
-}
+TAGS: dict[str, dict[str, Any]] = {}
+"""Configurations of targets by the names that stand for them; filled by ``tag.py``."""
 
 
 class Target:
     """What code is generated for: a kind and its options. Equal targets print the same and hash the same.
 
-    ``Target("llvm -mcpu=core-avx2")``, ``Target({"kind": "llvm", "mcpu": "core-avx2"})`` or the same as JSON text;
+    ``Target("llvm -mcpu=core-avx2")``, ``Target({"kind": "llvm", "mcpu": "core-avx2"})``, the same as JSON text, or a
+    tag that stands for one (``tag.py``);
     ``host`` is the target of the code that launches kernels. ``with target:`` makes it ``Target.current()``.
     """
 
@@ -231,7 +168,7 @@ class Target:
     @staticmethod
     def list_kinds() -> list[str]:
         """Names of the target kinds."""
-        return list(_KINDS)
+        return list_kinds()
 
     @staticmethod
     def check_and_update_host_consist(
@@ -256,6 +193,8 @@ def _config_of(target: str | Mapping[str, Any]) -> dict[str, Any]:
             f"a target is a string such as 'llvm -mcpu=core-avx2' or a dictionary, not a {type(target).__name__}"
         )
     text = target.strip()
+    if text in TAGS:
+        return {**TAGS[text], "tag": text}
     if text.startswith("{"):
         try:
             return dict(json.loads(text))
@@ -267,7 +206,7 @@ def _config_of(target: str | Mapping[str, Any]) -> dict[str, Any]:
 def _parse_options(text: str) -> dict[str, Any]:
     words = shlex.split(text)
     if not words:
-        raise TilewrightError(f"the target string is empty; kinds: {', '.join(_KINDS)}")
+        raise TilewrightError(f"the target string is empty; kinds: {', '.join(list_kinds())}")
     config: dict[str, Any] = {"kind": words[0]}
     i = 1
     while i < len(words):
@@ -288,43 +227,13 @@ def _parse_options(text: str) -> dict[str, Any]:
 
 def _kind_of(name: Any, target: Any) -> TargetKind:
     if name is None:
-        raise TilewrightError(f"the target {target!r} does not say its kind; kinds: {', '.join(_KINDS)}")
-    kind = _KINDS.get(str(name))
-    if kind is None:
-        raise TilewrightError(f"unknown target kind {str(name)!r}; there is {', '.join(_KINDS)}")
-    return kind
+        raise TilewrightError(f"the target {target!r} does not say its kind; kinds: {', '.join(list_kinds())}")
+    return find_kind(str(name))
 
 
 def _checked_options(kind: TargetKind, config: Mapping[str, Any]) -> dict[str, Any]:
-    known = {**_COMMON_OPTIONS, **kind.options}
-    checked: dict[str, Any] = {}
-    for name, value in config.items():
-        if name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            hint = f" (did you mean -{close[0]}?)" if close else ""
-            raise TilewrightError(
-                f"target kind {kind.name!r} has no option -{name}{hint}; it has {', '.join(sorted(known))}"
-            )
-        if value is None or (name == "tag" and not value):
-            continue
-        checked[name] = _convert(kind, name, value, known[name])
-    return checked
-
-
-def _convert(kind: TargetKind, name: str, value: Any, wanted: type) -> Any:
-    try:
-        if wanted is list:
-            items = value.split(",") if isinstance(value, str) else value
-            return tuple(str(v).strip() for v in items if str(v).strip())
-        if wanted is bool:
-            if isinstance(value, str):
-                return {"1": True, "true": True, "0": False, "false": False}[value.lower()]
-            return bool(value)
-        return wanted(value)
-    except (KeyError, TypeError, ValueError):
-        raise TilewrightError(
-            f"option -{name} of target kind {kind.name!r} takes {wanted.__name__}, got {value!r}"
-        ) from None
+    given = {name: value for name, value in config.items() if value is not None and (name != "tag" or value)}
+    return {name: kind.convert(name, value) for name, value in given.items()}
 
 
 def _keys_of(kind: TargetKind, options: dict[str, Any]) -> tuple[str, ...]:
@@ -360,6 +269,26 @@ def _with_options(base: str, options: str | Sequence[str] | None) -> Target:
 def cuda(model: str = "unknown", arch: str | None = None, options: str | Sequence[str] | None = None) -> Target:
     """A CUDA target of the given GPU model and architecture (``sm_80``)."""
     return _with_options(f"cuda -model={model}" + (f" -arch={arch}" if arch else ""), options)
+
+
+def rocm(model: str = "unknown", options: str | Sequence[str] | None = None) -> Target:
+    """An AMD GPU."""
+    return _with_options(f"rocm -model={model}", options)
+
+
+def mali(model: str = "unknown", options: str | Sequence[str] | None = None) -> Target:
+    """An ARM Mali GPU of the Midgard family."""
+    return _with_options(f"opencl -device=mali -model={model}", options)
+
+
+def bifrost(model: str = "unknown", options: str | Sequence[str] | None = None) -> Target:
+    """An ARM Mali GPU of the Bifrost family."""
+    return _with_options(f"opencl -device=bifrost -model={model}", options)
+
+
+def intel_graphics(model: str = "unknown", options: str | Sequence[str] | None = None) -> Target:
+    """An Intel GPU."""
+    return _with_options(f"opencl -device=intel_graphics -model={model} -thread_warp_size=16", options)
 
 
 _ARM_MODELS = {

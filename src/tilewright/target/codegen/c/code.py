@@ -5,7 +5,7 @@ from __future__ import annotations
 import _ctypes
 import ctypes
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +20,9 @@ from tilewright.target.loader import LoadedObjects
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 
+IN_PROCESS = "TILEWRIGHT_IN_PROCESS"
+"""Defined where the source is compiled for this process, which fills the pointers to the runtime's functions."""
+
 COMPILER_FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=fast", "-fno-math-errno")
 
 
@@ -28,19 +31,36 @@ def _prelude() -> str:
     return Path(__file__).with_name("prelude.h").read_text("utf-8")
 
 
-def emit_source(funcs: Sequence[PrimFunc]) -> tuple[str, list[str]]:
+def emit_source(funcs: Sequence[PrimFunc], target: Target) -> tuple[str, list[str]]:
     """The C text of ``funcs``, which the passes of code generation have been through, and their names."""
     source = Source()
     names = [print_function(f, source) for f in funcs]
-    parts = ["// tilewright target: c", _prelude()]
+    system_lib = bool(target.attrs.get("system-lib", False))
+    parts = [f"// tvm target: {target}"]
+    if system_lib:  # it is linked with the runtime, whose functions it then calls by their names
+        parts.append(f"#ifndef {IN_PROCESS}\n#define TILEWRIGHT_LINK_RUNTIME\n#endif")
+    parts.append(_prelude())
     if names:
         parts.append(
             "TVM_DLL TW_WEAK extern const char __tvm_main__[];"
             f"\nconst char __tvm_main__[] = {string_literal(names[0])};"
         )
     parts += ["\n".join(source.declarations.values()), "\n".join(source.functions)]
+    if system_lib:
+        parts.append(_registration([*names, "__tvm_module_ctx", *(["__tvm_main__"] if names else [])]))
     parts.append("#ifdef __cplusplus\n}\n#endif\n")
     return "\n".join(parts), names
+
+
+def _registration(symbols: Sequence[str]) -> str:
+    """What tells the runtime's system library of the symbols when the program that they are linked into starts."""
+    calls = [
+        f"  TVMBackendRegisterSystemLibSymbol({string_literal(name)}, "
+        f"(void*){name if name == '__tvm_main__' else f'&{name}'});"
+        for name in symbols
+    ]
+    head = f"#ifndef {IN_PROCESS}\nstatic void __attribute__((constructor)) tw_register_system_lib(void) {{"
+    return "\n".join([head, *calls, "}", "#endif"])
 
 
 class CCode:
@@ -48,14 +68,15 @@ class CCode:
 
     def __init__(self, funcs: Sequence[PrimFunc], target: Target) -> None:
         self.target = target
-        self.source, self._names = emit_source(funcs)
+        self.source, self._names = emit_source(funcs, target)
         self._library: ctypes.CDLL | LoadedObjects | None = None
         self.module_handle: int | None = None  # what __tvm_module_ctx gets
 
-    def __del__(self) -> None:
-        library = getattr(self, "_library", None)  # there is none when emitting the source failed
-        if isinstance(library, ctypes.CDLL):
-            _ctypes.dlclose(library._handle)
+    def __del__(self, _close: Callable[[int], object] = _ctypes.dlclose) -> None:
+        # the attribute is missing when emitting the source failed, the types are when the interpreter ends
+        handle = getattr(getattr(self, "_library", None), "_handle", None)
+        if handle is not None:
+            _close(handle)
 
     # ---- the protocol ----
     def lookup(self, name: str) -> int | None:
@@ -110,7 +131,7 @@ class CCode:
         if self._library is None:
             try:
                 with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
-                    path = self._compile(Path(folder), "module.so", COMPILER_FLAGS)
+                    path = self._compile(Path(folder), "module.so", [*COMPILER_FLAGS, f"-D{IN_PROCESS}"])
                     library = ctypes.CDLL(str(path))  # stays mapped when the file goes
                 self._fill(library)
                 self._library = library

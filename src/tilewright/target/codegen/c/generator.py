@@ -5,6 +5,8 @@ from __future__ import annotations
 from tilewright.runtime.module import Module, from_compiled
 from tilewright.target.code_generator import register_code_generator, to_packed_form
 from tilewright.target.codegen.c.code import CCode
+from tilewright.target.codegen.options import refuse_unsupported
+from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 
@@ -14,6 +16,7 @@ class CGenerator:
     """C source, which is compiled when somebody runs it, or exports the module."""
 
     def __init__(self, target: Target) -> None:
+        refuse_unsupported(target, features(target))
         self._target = target
         self._functions: list[PrimFunc] = []
 

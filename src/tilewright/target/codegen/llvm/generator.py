@@ -7,6 +7,7 @@ from tilewright.runtime.module import Module, from_compiled
 from tilewright.target.code_generator import register_code_generator, to_packed_form
 from tilewright.target.codegen.llvm.code import LLVMCode
 from tilewright.target.codegen.llvm.module import UnitText, emit_function
+from tilewright.target.codegen.options import refuse_unsupported
 from tilewright.target.features import features
 from tilewright.target.target import Target
 from tilewright.target.workers import Batch, CompileJob, pool
@@ -20,6 +21,7 @@ class LLVMGenerator:
 
     def __init__(self, target: Target) -> None:
         self._cpu = features(target)
+        refuse_unsupported(target, self._cpu)
         self._level = int(target.attrs.get("opt-level", PassContext.current().option("target.opt_level")))
         self._system_lib = bool(target.attrs.get("system-lib", False))
         self._units: list[UnitText] = []

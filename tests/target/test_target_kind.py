@@ -1,0 +1,215 @@
+"""Kinds of targets are registered, by whoever has one; tags stand for whole targets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint, EntryPoints
+from types import ModuleType
+
+import pytest
+from tests.target.codegen_helpers import elementwise, module
+
+import tilewright as tvm
+from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.runtime import plugins
+from tilewright.target import Target, kind, list_tags, register_tag, register_target_kind
+from tilewright.target.target import TAGS
+
+
+@pytest.fixture(autouse=True)
+def clean_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(kind, "_kinds", dict(kind._kinds))
+    monkeypatch.setattr(plugins, "_loaded", set())
+    tags = dict(TAGS)
+    yield
+    TAGS.clear()
+    TAGS.update(tags)
+
+
+def test_a_registered_kind_has_options_keys_and_a_device() -> None:
+    made = register_target_kind(
+        "npu",
+        default_keys=["npu", "accel"],
+        options={"lanes": int, "clock": float, "units": list, "fast": bool},
+        defaults={"lanes": "16", "units": "mul,add"},
+        device=12,
+    )
+    npu = Target("npu -fast -clock=1.5 -model=small")
+    assert npu.kind is made
+    assert npu.keys == ("npu", "accel")
+    assert npu.attrs == {"lanes": 16, "units": ("mul", "add"), "fast": True, "clock": 1.5, "model": "small"}
+    assert npu.device_type == 12
+    assert str(npu) == "npu -keys=npu,accel -clock=1.5 -fast=1 -lanes=16 -model=small -units=mul,add"
+    assert Target(str(npu)) == npu == Target(npu.export())
+    assert Target({"kind": "npu", "lanes": 4}).attrs["lanes"] == 4
+    assert "npu" in Target.list_kinds()
+
+
+def test_the_name_is_the_key_and_the_device_a_cpu_unless_it_is_said() -> None:
+    register_target_kind("plain")
+    assert str(Target("plain")) == "plain -keys=plain"
+    assert Target("plain").device_type == 1
+
+
+def test_what_kinds_there_are_is_told_by_their_attributes() -> None:
+    llvm = Target("llvm").kind
+    assert (llvm.name, llvm.default_keys, llvm.device_type) == ("llvm", ("cpu",), 1)
+    assert llvm.options["mcpu"] is str
+    assert llvm.defaults == {"link-params": False}
+    assert Target("nvptx").kind.device_type == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": "llvm"}, "there is a target kind 'llvm' already; pass override=True"),
+        ({"name": "two words"}, "'two words' cannot be the name of a target kind"),
+        ({"name": ""}, "'' cannot be the name"),
+        ({"name": "-x"}, "'-x' cannot be the name"),
+        ({"name": "x", "options": {"shape": tuple}}, "option -shape of target kind 'x': the types are str, int"),
+        ({"name": "x", "options": {"n": int}, "defaults": {"n": "many"}}, "option -n of target kind 'x' takes int"),
+        ({"name": "x", "options": {"lanes": int}, "defaults": {"lane": 1}}, "no option -lane .did you mean -lanes"),
+    ],
+)
+def test_what_cannot_be_registered(arguments: dict[str, object], message: str) -> None:
+    before = dict(kind._kinds)
+    with pytest.raises(TilewrightError, match=message):
+        register_target_kind(**arguments)  # type: ignore[arg-type]
+    assert kind._kinds == before
+
+
+def test_a_kind_is_replaced_where_that_is_meant() -> None:
+    register_target_kind("npu", options={"lanes": int})
+    register_target_kind("npu", options={"rows": int}, override=True)
+    assert Target("npu -rows=3").attrs == {"rows": 3}
+
+
+@pytest.mark.parametrize("given", ["npu -fast=maybe", {"kind": "npu", "libs": {"a": "b"}}, "npu -n=1.5"])
+def test_values_of_the_wrong_type_are_refused(given: object) -> None:
+    register_target_kind("npu", options={"fast": bool, "n": int})
+    with pytest.raises(TilewrightError, match="of target kind 'npu' takes "):
+        Target(given)  # type: ignore[arg-type]
+
+
+# ---- installed packages ----
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Makes a function the entry point of a package."""
+
+    def add(register: Callable[[], object]) -> None:
+        package = ModuleType("a_package_with_a_target")
+        package.register = register  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, package.__name__, package)
+        entry = EntryPoint("npu", f"{package.__name__}:register", kind.GROUP)
+        monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([entry] if group == kind.GROUP else []))
+
+    return add
+
+
+def test_a_package_brings_its_kind_when_that_is_asked_for(install: Callable[[Callable[[], object]], None]) -> None:
+    calls = []
+
+    def register() -> None:
+        calls.append(1)
+        register_target_kind("npu")
+
+    install(register)
+    Target("llvm")
+    assert calls == []
+    for _ in range(2):
+        assert Target("npu").kind.name == "npu"
+    with pytest.raises(TilewrightError, match=r"unknown target kind 'nothing'; there is llvm, .*npu"):
+        Target("nothing")
+    assert calls == [1]
+
+
+def test_kinds_are_listed_with_those_of_packages(install: Callable[[Callable[[], object]], None]) -> None:
+    install(lambda: register_target_kind("npu"))
+    assert Target.list_kinds()[-1] == "npu"
+
+
+def test_a_package_brings_the_code_generator_of_a_known_kind(
+    install: Callable[[Callable[[], object]], None],
+) -> None:
+    name = "target.build.webgpu"
+    made = tvm.runtime.create_module("made", {}.get)
+    install(lambda: tvm.register_func(name, lambda mod, target: made))
+    try:
+        func = elementwise(lambda x: x, ["float32"], "float32", 3)
+        assert tvm.build({"webgpu": module(func)}).type_key == "made"
+    finally:
+        tvm.runtime.remove_global_func(name)
+
+
+def test_a_package_that_fails_is_a_warning_and_the_kind_unknown(
+    install: Callable[[Callable[[], object]], None],
+) -> None:
+    def register() -> None:
+        raise OSError("no such board")
+
+    install(register)
+    with (
+        pytest.warns(RuntimeWarning, match=r"plug-in 'npu' \(a_package_with_a_target:register\).*no such board"),
+        pytest.raises(TilewrightError, match="unknown target kind 'npu'"),
+    ):
+        Target("npu")
+    assert Target("llvm").kind.name == "llvm"
+
+
+# ---- tags ----
+
+
+def test_a_tag_stands_for_a_target() -> None:
+    board = register_tag("acme/board", {"kind": "llvm", "mtriple": "aarch64-linux-gnu", "mcpu": "cortex-a72"})
+    assert Target("acme/board") == board
+    assert (board.mcpu, board.tag) == ("cortex-a72", "acme/board")
+    assert Target(str(board)) == board == Target(board.export())
+    assert list_tags()["acme/board"] == board
+    assert Target("cuda", host="acme/board").host == board
+    with pytest.raises(TilewrightError, match=r"'acme/board' stands for .* already; pass override=True"):
+        register_tag("acme/board", {"kind": "c"})
+    assert register_tag("acme/board", {"kind": "c"}, override=True).kind.name == "c"
+    with pytest.raises(TilewrightError, match="unknown target kind 'nothing'"):
+        register_tag("acme/other", {"kind": "nothing"})
+    assert "acme/other" not in list_tags()
+
+
+def test_known_boards_have_tags() -> None:
+    nano = Target("nvidia/jetson-nano")
+    assert (nano.kind.name, nano.attrs["arch"], nano.attrs["registers_per_block"]) == ("cuda", "sm_53", 32768)
+    assert nano.thread_warp_size == 32
+
+
+# ---- options that name what is not done ----
+
+
+@pytest.mark.parametrize("name", ["llvm", "c"])
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("-runtime=c", r"option -runtime=c of \w+: there is one runtime, c\+\+"),
+        ("-unpacked-api", "option -unpacked-api=True .* packed signature"),
+        ("-interface-api=c", "option -interface-api=c .* packed signature"),
+        ("-workspace-byte-alignment=128", "workspaces are aligned to 64 bytes"),
+        ("-workspace-byte-alignment=48", "workspaces are aligned to 64 bytes"),
+        ("-mtriple=armv7l-linux-gnueabihf -mattr=+neon -mfloat-abi=soft", "triple armv7l-linux-gnueabihf says hard"),
+    ],
+)
+def test_options_without_effect_are_refused(name: str, option: str, message: str) -> None:
+    if name == "c" and "mfloat-abi" in option:
+        message = "target kind 'c' has no option -mfloat-abi"
+    func = elementwise(lambda x: x + 1.0, ["float32"], "float32", 3)
+    with pytest.raises((UnsupportedError, TilewrightError), match=message):
+        tvm.build({f"{name} {option}": module(func)})
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["-runtime=c++", "-unpacked-api=0", "-interface-api=packed", "-workspace-byte-alignment=16", "-link-params=1"],
+)
+def test_options_that_ask_for_what_is_done_anyway_are_taken(option: str) -> None:
+    func = elementwise(lambda x: x + 1.0, ["float32"], "float32", 3)
+    assert tvm.build({f"llvm {option}": module(func)}).implements_function("f")
