@@ -29,10 +29,11 @@ from tilewright.target.target import (
     mali,
     riscv_cpu,
     rocm,
+    vta,
 )
 
 __all__ = [
     "CpuFeatures", "GenericFunc", "Target", "TargetKind", "arm_cpu", "bifrost", "create", "cuda", "features",
     "generic_func", "get_native_generic_func", "intel_graphics", "list_tags", "mali", "override_native_generic_func",
-    "register_tag", "register_target_kind", "riscv_cpu", "rocm",
+    "register_tag", "register_target_kind", "riscv_cpu", "rocm", "vta",
 ]  # fmt: skip

@@ -291,6 +291,11 @@ def intel_graphics(model: str = "unknown", options: str | Sequence[str] | None =
     return _with_options(f"opencl -device=intel_graphics -model={model} -thread_warp_size=16", options)
 
 
+def vta(model: str = "unknown", options: str | Sequence[str] | None = None) -> Target:
+    """The accelerator VTA."""
+    return _with_options(f"ext_dev -keys=vta,cpu -device=vta -model={model}", options)
+
+
 _ARM_MODELS = {
     "pixel2": "-model=snapdragon835 -mtriple=arm64-linux-android -mattr=+neon",
     "mate10": "-model=kirin970 -mtriple=arm64-linux-android -mattr=+neon",
