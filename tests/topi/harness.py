@@ -22,9 +22,9 @@ def random(*shape: int, seed: int = 0) -> Array:
     return np.random.default_rng([seed, *shape]).uniform(-1, 1, shape).astype("float32")
 
 
-def placeholders(*arrays: Array) -> list[te.Tensor]:
+def placeholders(*arrays: Array, read_between: int = 0) -> list[te.Tensor]:
     """A placeholder for each array."""
-    return [te.placeholder(a.shape, str(a.dtype), name=f"in{k}") for k, a in enumerate(arrays)]
+    return [te.placeholder(a.shape, str(a.dtype), f"in{k}", read_between) for k, a in enumerate(arrays)]
 
 
 def evaluate(
@@ -50,11 +50,12 @@ def compiled(
     *arrays: Array,
     schedule: Schedule = topi.cpu.schedule_injective,
     target: str = "llvm",
+    read_between: int = 0,
 ) -> Any:
     """What ``compute`` gives for the arrays under ``schedule``: built to machine code and run."""
     arrays = tuple(np.ascontiguousarray(a) for a in arrays)
     with Target(target):
-        inputs = placeholders(*arrays)
+        inputs = placeholders(*arrays, read_between=read_between)
         outs = compute(*inputs)
         tensors = list(outs) if isinstance(outs, (list, tuple)) else [outs]
         module = tvm.build(schedule(tensors), [*inputs, *tensors], target, name="kernel")

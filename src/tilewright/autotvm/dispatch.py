@@ -1,9 +1,14 @@
-"""Which configuration a template gets: a stack of contexts, the innermost first asked."""
+"""Which configuration a template gets: a stack of contexts, the innermost first asked.
+
+Every thread has a stack of its own, as of ``PassContext`` and ``Target``: threads may build under different contexts,
+and one that is entered in one thread is not in force in another.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 from tilewright.autotvm.space import ConfigSpace, FallbackConfigEntity
 from tilewright.target.target import Target
@@ -25,13 +30,28 @@ def workload_of(outs: Iterable[Any]) -> Workload | None:
     return None
 
 
-class DispatchContext:
-    """Base of contexts. ``DispatchContext.current`` is the one in force."""
+_local = threading.local()
 
-    current: ClassVar[DispatchContext]
 
-    def __init__(self) -> None:
-        self._old: DispatchContext | None = None
+def _stack() -> list[DispatchContext]:
+    """This thread's contexts, the innermost last."""
+    if not hasattr(_local, "stack"):
+        _local.stack = [FallbackContext()]
+    stack: list[DispatchContext] = _local.stack
+    return stack
+
+
+class _Current(type):
+    """Gives ``DispatchContext.current``."""
+
+    @property
+    def current(cls) -> DispatchContext:
+        """The context in force in this thread."""
+        return _stack()[-1]
+
+
+class DispatchContext(metaclass=_Current):
+    """Base of contexts. ``DispatchContext.current`` is the one in force in this thread."""
 
     def is_fallback(self) -> bool:
         """Whether this context knows nothing: every query gives a fallback configuration."""
@@ -39,10 +59,13 @@ class DispatchContext:
 
     def query(self, target: Target | str | None, workload: Workload) -> ConfigSpace:
         """The configuration for ``workload`` on ``target``; asks the enclosing context when this one has none."""
-        found = self._query_inside(target, workload)
-        if found is None and self._old is not None:
-            found = self._old.query(target, workload)
-        return found if found is not None else FallbackConfigEntity()
+        stack = _stack()
+        outside = next((stack[:at] for at in reversed(range(len(stack))) if stack[at] is self), [])
+        for context in (self, *reversed(outside)):
+            found = context._query_inside(target, workload)
+            if found is not None:
+                return found
+        return FallbackConfigEntity()
 
     def query_of(self, outs: Iterable[Any], target: Target | str | None) -> ConfigSpace | None:
         """The configuration for the template that computes ``outs``; None when no template does."""
@@ -57,21 +80,17 @@ class DispatchContext:
         return None
 
     def __enter__(self) -> Self:
-        self._old = DispatchContext.current
-        DispatchContext.current = self
+        _stack().append(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        if self._old is not None:
-            DispatchContext.current = self._old
-        self._old = None
+        _stack().pop()
 
 
 class FallbackContext(DispatchContext):
     """The outermost context: a fallback configuration for every workload, the same object each time."""
 
     def __init__(self) -> None:
-        super().__init__()
         self.memory: dict[tuple[str, Workload], ConfigSpace] = {}
         self.silent = True
 
@@ -95,13 +114,9 @@ class ApplyConfig(DispatchContext):
     """One configuration for every workload."""
 
     def __init__(self, config: ConfigSpace) -> None:
-        super().__init__()
         self._config = config
         self.workload: Workload | None = None
 
     def _query_inside(self, target: Target | str | None, workload: Workload) -> ConfigSpace:
         self.workload = workload
         return self._config
-
-
-DispatchContext.current = FallbackContext()

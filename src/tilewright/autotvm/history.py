@@ -24,7 +24,6 @@ class ApplyHistoryBest(DispatchContext):
     """
 
     def __init__(self, records: Any) -> None:
-        super().__init__()
         self.best_by_targetkey: dict[tuple[str, Workload], tuple[Any, Any]] = {}
         self.best_by_model: dict[tuple[str, Workload], tuple[Any, Any]] = {}
         self._best_user_defined: dict[tuple[str, Workload], ConfigSpace] = {}

@@ -7,6 +7,7 @@ Tensors in it stand by shape and dtype, so it is what records are looked up by.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -118,11 +119,19 @@ def create(task_name: str, args: Sequence[Any], target: Target | str, target_hos
 
 def get_config() -> ConfigSpace:
     """The configuration that the template being run is to use."""
-    target = Target.current()
-    return DispatchContext.current.query(target, _active[-1] if _active else ())
+    active = _active()
+    return DispatchContext.current.query(Target.current(), active[-1] if active else ())
 
 
-_active: list[Workload] = []
+_local = threading.local()
+
+
+def _active() -> list[Workload]:
+    """The workloads of this thread's templates that are being run, the innermost last."""
+    if not hasattr(_local, "active"):
+        _local.active = []
+    active: list[Workload] = _local.active
+    return active
 
 
 def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
@@ -131,11 +140,11 @@ def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
     def register(f: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(f)
         def wrapped(*args: Any) -> Any:
-            _active.append(args_to_workload(args, task_name))
+            _active().append(args_to_workload(args, task_name))
             try:
                 return f(*args)
             finally:
-                _active.pop()
+                _active().pop()
 
         _task(task_name).fcustomized = wrapped
         return wrapped
@@ -171,7 +180,7 @@ def _attach(node: Any, workload: Workload) -> Any:
     op = node.op
     attrs = {**op.attrs.data, "workload": workload}
     if isinstance(op, te.ComputeOp):
-        made = te.ComputeOp(op.name, op.tag, attrs, op.axis, op.body)
+        made = te.ComputeOp(op.name, op.tag, attrs, op.axis, op.body, parts=op.parts)
     else:
         made = op.replace(attrs=type(op.attrs)(attrs))
     return made.output(node.value_index)

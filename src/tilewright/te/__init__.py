@@ -33,6 +33,7 @@ from tilewright.te.declare import (
 from tilewright.te.operation import (
     BaseComputeOp,
     ComputeOp,
+    ComputeParts,
     ExternOp,
     Operation,
     PlaceholderOp,
@@ -116,8 +117,9 @@ for _name in ("BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "Placeholde
     setattr(tensor, _name, globals()[_name])
 
 __all__ = [
-    "BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Schedule", "Stage", "Tensor",
-    "TensorComputeOp", "TensorIntrin", "TensorSlice", "abs", "acos", "acosh", "add", "all", "any", "asin", "asinh",
+    "BaseComputeOp", "ComputeOp", "ComputeParts", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Schedule",
+    "Stage", "Tensor", "TensorComputeOp", "TensorIntrin", "TensorSlice",
+    "abs", "acos", "acosh", "add", "all", "any", "asin", "asinh",
     "atan", "atan2", "atanh", "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
     "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "exp2", "exp10", "extern", "extern_primfunc", "floor",
     "floordiv", "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite",

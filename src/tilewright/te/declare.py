@@ -11,7 +11,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer, decl_buffer
 from tilewright.ir.prim_expr import PrimExpr, SizeVar, Var
 from tilewright.ir.type import as_shape
-from tilewright.te.operation import ComputeOp, ExternOp, PlaceholderOp, ScanOp, as_attrs
+from tilewright.te.operation import ComputeOp, ComputeParts, ExternOp, PlaceholderOp, ScanOp, as_attrs
 from tilewright.te.tag import resolve_tag
 from tilewright.te.tensor import Tensor
 from tilewright.te.tensorize import TensorIntrinCall
@@ -34,15 +34,16 @@ def const(value: Any, dtype: str | None = None, span: object = None) -> PrimExpr
     return ops.const(value, dtype)
 
 
-def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
+def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder", read_between: int = 0) -> Tensor:
     """Declare an input tensor.
 
     Parameters
     ----------
     shape : int, expression, or sequence of these
     dtype : float32 by default
+    read_between : bytes that the program reads between two runs of the kernel, as far as is known
     """
-    return PlaceholderOp(name, "", as_attrs(None), as_shape(shape), dtype or "float32").output(0)
+    return PlaceholderOp(name, "", as_attrs(None), as_shape(shape), dtype or "float32", read_between).output(0)
 
 
 def compute(
@@ -52,6 +53,7 @@ def compute(
     tag: str = "",
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
+    parts: ComputeParts | None = None,
 ) -> Any:
     """Declare a tensor by the value of each of its elements.
 
@@ -62,6 +64,7 @@ def compute(
     tag : what the operation is for; schedules look for it
     attrs : further information for schedules
     varargs_names : names of the indices when ``fcompute`` takes ``*indices``
+    parts : the tensors that it is made of, for its schedule
 
     Returns
     -------
@@ -79,7 +82,7 @@ def compute(
             f"compute {name}: the shape has {len(dims)} dimensions, the function takes {len(axis)} indices"
         )
     bodies = [_as_body(name, b) for b in (body if isinstance(body, (list, tuple)) else [body])]
-    op = ComputeOp(name, tag, attrs, axis, bodies)
+    op = ComputeOp(name, tag, attrs, axis, bodies, parts=parts)
     outputs = list(op.outputs)
     return outputs[0] if len(outputs) == 1 else outputs
 

@@ -2,7 +2,7 @@
 
 Grammar::
 
-    op ::= PlaceholderOp(shape, dtype)                        an input
+    op ::= PlaceholderOp(shape, dtype, read_between)          an input
          | ComputeOp(axis*, reduce_axis*, body*)              body[k] is element ``axis`` of output k
          | TensorComputeOp(axis*, reduce_axis*, intrin, ...)  whole blocks of the output by a tensor intrinsic
          | ScanOp(scan_axis, init*, update*, state*)          state[t] from state[t-1], state[t-2], ...
@@ -85,10 +85,15 @@ class Operation(Node):
 
 
 class PlaceholderOp(Operation):
-    """An input tensor."""
+    """An input tensor.
+
+    ``read_between``: bytes that the program is known to read between two runs of the kernel that this is an input of; 0
+    for a kernel alone. What no cache holds beside them comes from memory.
+    """
 
     shape: tuple[PrimExpr, ...]
     dtype: str
+    read_between: int = 0
 
     def output_shape(self, index: int) -> tuple[PrimExpr, ...]:
         """The declared shape."""
@@ -115,10 +120,19 @@ class BaseComputeOp(Operation):
         return tuple(iv.dom.extent for iv in self.axis if iv.dom is not None)
 
 
+class ComputeParts:
+    """Base of what a compute of several steps tells its schedule: a frozen dataclass of the tensors it is made of."""
+
+
 class ComputeOp(BaseComputeOp):
-    """Outputs given element by element: ``out_k[axis] = body[k]``."""
+    """Outputs given element by element: ``out_k[axis] = body[k]``.
+
+    ``parts``, at the last of several steps, names the others for the schedule; a caller that rebuilds the operation
+    hands it on.
+    """
 
     body: tuple[PrimExpr, ...]
+    parts: ComputeParts | None
 
     def __init__(
         self,
@@ -128,19 +142,20 @@ class ComputeOp(BaseComputeOp):
         axis: Sequence[IterVar],
         body: Sequence[PrimExpr],
         reduce_axis: Sequence[IterVar] | None = None,
+        parts: ComputeParts | None = None,
     ) -> None:
         body = tuple(body)
         if not body:
             raise TilewrightError(f"compute {name}: the body is empty")
         if reduce_axis is None:
             reduce_axis = body[0].axis if isinstance(body[0], Reduce) else ()
-        self._init(name, tag, as_attrs(attrs), tuple(axis), tuple(reduce_axis), body)
+        self._init(name, tag, as_attrs(attrs), tuple(axis), tuple(reduce_axis), body, parts)
         _check_reductions(self)
 
     def with_body(self, body: Sequence[PrimExpr]) -> ComputeOp:
         """The operation with another body over the same axes, of which the caller knows that it is well formed."""
         op = object.__new__(ComputeOp)
-        op._init(self.name, self.tag, self.attrs, self.axis, self.reduce_axis, tuple(body))
+        op._init(self.name, self.tag, self.attrs, self.axis, self.reduce_axis, tuple(body), self.parts)
         return op
 
     @property

@@ -14,7 +14,6 @@ from tests.topi.harness import close, compiled, pack_channels, pack_kernel, rand
 import tilewright as tvm
 from tilewright import autotvm, te, topi
 from tilewright.target import Target, features
-from tilewright.topi.network import weights_of_network
 
 T = torch.tensor
 TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64"]
@@ -329,9 +328,9 @@ LARGE = "llvm -mcpu=haswell -num-cores=1"  # for weights that are larger than a 
 def test_large_weights_of_few_rows_are_fetched_ahead(rows: int, network_bytes: int) -> None:
     x, w = random(rows, 600), random(1024, 600) / 16
     packed = np.ascontiguousarray(w.reshape(64, 16, 600).transpose(0, 2, 1))
-    with weights_of_network(network_bytes):
-        found = compiled(topi.cpu.dense_pack, x, packed, schedule=topi.cpu.schedule_dense_pack, target=LARGE)
-        plain = compiled(topi.nn.dense, x, w, schedule=topi.cpu.schedule_dense, target=LARGE)
+    where: dict[str, Any] = {"target": LARGE, "read_between": network_bytes}
+    found = compiled(topi.cpu.dense_pack, x, packed, schedule=topi.cpu.schedule_dense_pack, **where)
+    plain = compiled(topi.nn.dense, x, w, schedule=topi.cpu.schedule_dense, **where)
     close(found, x @ w.T)
     close(plain, x @ w.T)
 
@@ -349,8 +348,8 @@ def test_caches_of_some_processors_need_not_keep_weights_that_memory_gives_in_ev
 ) -> None:
     """Zen fetches past its last-level cache at full speed; Intel's processors would at half of it."""
     data = te.placeholder((1, 600), name="x")
-    weight = te.placeholder((256, 600, 16) if pack else (4096, 600), name="w")
-    with Target(f"llvm -mcpu={cpu} -num-cores=1"), weights_of_network(network_bytes):
+    weight = te.placeholder((256, 600, 16) if pack else (4096, 600), name="w", read_between=network_bytes)
+    with Target(f"llvm -mcpu={cpu} -num-cores=1"):
         product = topi.cpu.dense_pack(data, weight) if pack else topi.nn.dense(data, weight)
         schedule = topi.cpu.schedule_dense_pack if pack else topi.cpu.schedule_dense
         lowered = str(tvm.lower(schedule([product]), [data, weight, product]))

@@ -37,6 +37,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass
 from tilewright.relay.backend.progress import BuildReport
+from tilewright.relay.transform.count_weights import CountWeights
 from tilewright.relay.transform.label_ops import LabelOps
 from tilewright.runtime.device import Device
 from tilewright.runtime.module import Module
@@ -81,7 +82,7 @@ class ExecutorCodegen:
 
     def prepare_passes(self) -> list[Pass]:
         """The passes between fusion and lowering; kernels are told apart by their labels."""
-        return [LabelOps()]
+        return [LabelOps(), CountWeights()]
 
     def generate(self, program: LoweredProgram) -> Callable[[Module], Any]:
         """What makes, of the finished library, the result of ``relay.build``."""

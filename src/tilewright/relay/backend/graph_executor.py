@@ -18,6 +18,7 @@ from tilewright.relay.backend.lowered import is_external, kernels
 from tilewright.relay.backend.plan_views import PlanViews
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.op.views import tensor_bytes
+from tilewright.relay.transform.count_weights import CountWeights
 from tilewright.relay.transform.label_ops import LabelOps
 from tilewright.relay.transform.merge_rows import MergeRows
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
@@ -32,8 +33,8 @@ class GraphExecutorBuild(ExecutorCodegen):
     """Makes a ``GraphExecutorFactoryModule``."""
 
     def prepare_passes(self) -> list[Pass]:
-        """Labels, what needs no kernel, and rows that share a kernel."""
-        return [LabelOps(), PlanViews(), MergeRows()]
+        """Labels, what needs no kernel, rows of a convolution that are taken as one, and the size of the weights."""
+        return [LabelOps(), PlanViews(), MergeRows(), CountWeights()]
 
     def generate(self, program: LoweredProgram) -> Callable[[Module], GraphExecutorFactoryModule]:
         """The graph, its report and its metadata; of the library, the factory."""

@@ -36,14 +36,13 @@ from tilewright.relay.backend.lowered import CALL_MARKS, is_external, verify_low
 from tilewright.relay.backend.progress import report_progress
 from tilewright.relay.backend.te_compiler import KernelNames, lower_primitive
 from tilewright.relay.backend.views import moves_only
-from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.expr import Call, Function
 from tilewright.relay.transform.common import TypedMutator, is_closed, open_children
 from tilewright.relay.transform.label_ops import hash_of
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
-from tilewright.topi.network import weights_of_network
 
 Process = Callable[[PrimFunc], None]
 _Key = tuple[str, ...]
@@ -93,9 +92,8 @@ class _Lowering:
         calls = [call for call in calls if is_closed(call.op) or isinstance(call.op, Op)]
         # what moves whole tensors comes last: their names stay the same whether they become views or kernels
         calls.sort(key=lambda call: isinstance(call.op, Function) and moves_only(call.op))
-        with weights_of_network(_constant_bytes(open_functions)):
-            for i, call in enumerate(calls, 1):
-                report_progress("lower", i, len(calls), self._lower(call.op).name_hint)
+        for i, call in enumerate(calls, 1):
+            report_progress("lower", i, len(calls), self._lower(call.op).name_hint)
         for var, func in open_functions.items():
             lowered = _Caller(self).visit(func)
             assert isinstance(lowered, Function)
@@ -152,9 +150,3 @@ class _Caller(TypedMutator):
         marks = {name: expr.op.attrs[name] for name in CALL_MARKS if name in expr.op.attrs}
         args = [self.visit(arg) for arg in expr.args]
         return Call(self.lowering.global_var(expr.op), args, DictAttrs(marks) if marks else None, span=expr.span)
-
-
-def _constant_bytes(functions: dict[GlobalVar, Function]) -> int:
-    """Size of the constants."""
-    constants = (e for func in functions.values() for e in post_order(func) if isinstance(e, Constant))
-    return sum({id(c.data): c.data.nbytes for c in constants}.values())

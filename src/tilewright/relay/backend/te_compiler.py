@@ -27,6 +27,7 @@ from tilewright.ir.type import FuncType, TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy, generic
+from tilewright.relay.transform.count_weights import NETWORK_WEIGHTS
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.label_ops import hash_of
 from tilewright.relay.transform.merge_rows import REINTERPRET
@@ -203,11 +204,11 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
         return list(lowered.outputs)
 
 
-def _placeholders(type_: Type, name: str) -> list[te.Tensor]:
+def _placeholders(type_: Type, read_between: int) -> list[te.Tensor]:
     if isinstance(type_, TupleType):
-        return [t for item in type_.fields for t in _placeholders(item, name)]
+        return [t for item in type_.fields for t in _placeholders(item, read_between)]
     assert isinstance(type_, TensorType)
-    return [te.placeholder(type_.shape, name=name, dtype=type_.dtype)]
+    return [te.placeholder(type_.shape, name="placeholder", dtype=type_.dtype, read_between=read_between)]
 
 
 def kernel_name(operators: Sequence[str], suffix: str) -> str:
@@ -267,13 +268,14 @@ class TECompiler:
     """Lowers primitive functions, those that are structurally equal once for each target."""
 
     def __init__(self) -> None:
-        self._cache: dict[tuple[str, str, str], tuple[CCacheKey, CachedFunc]] = {}
+        self._cache: dict[tuple[str, ...], tuple[CCacheKey, CachedFunc]] = {}
         self._names: dict[str, KernelNames] = {}
 
     def lower(self, source_func: Function | CCacheKey, target: Any = None, mod_name: str = "default") -> CachedFunc:
         """The kernel of a typed function of operators, for ``target`` or the current target."""
         key = source_func if isinstance(source_func, CCacheKey) else _cache_key(source_func, target)
-        known = (hash_of(key.source_func), str(key.target), mod_name)
+        weights = str(key.source_func.attrs.get(NETWORK_WEIGHTS, ""))
+        known = (hash_of(key.source_func), str(key.target), mod_name, weights)
         if known not in self._cache:
             names = self._names.setdefault(mod_name, KernelNames(mod_name))
             self._cache[known] = key, lower_primitive(key.source_func, key.target, names)
@@ -320,9 +322,10 @@ def build_schedule(func: Function, target: Target) -> tuple[list[te.Tensor], lis
     builder = _TensorBuilder(target)
     inputs: list[te.Tensor] = []
     seen, body = _reinterpreted(func)
+    weights = int(func.attrs.get(NETWORK_WEIGHTS, 0))
     for param in func.params:
         read = seen.get(param, param)
-        tensors = _placeholders(read.checked_type, "placeholder")
+        tensors = _placeholders(read.checked_type, weights)
         builder.memo_map[read] = tensors
         inputs += tensors
     outputs = builder.visit(body)

@@ -22,6 +22,7 @@ from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
 from tilewright.relay.transform.combine_parallel import CombineParallelConv2D, CombineParallelDense
 from tilewright.relay.transform.compute_in_float32 import ComputeInFloat32
 from tilewright.relay.transform.convert_layout import ConvertLayout, LayoutConfig
+from tilewright.relay.transform.count_weights import CountWeights
 from tilewright.relay.transform.dead_code_elimination import DeadCodeElimination
 from tilewright.relay.transform.defuse_ops import DefuseOps
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
@@ -69,7 +70,8 @@ def build_config(
 
 __all__ = [
     "AlterOpLayout", "AnnotateSpans", "BackwardFoldScaleAxis", "BubbleUpSlice", "CanonicalizeCast", "CanonicalizeOps",
-    "CombineParallelConv2D", "CombineParallelDense", "ComputeInFloat32", "ConvertLayout", "DeadCodeElimination",
+    "CombineParallelConv2D", "CombineParallelDense", "ComputeInFloat32", "ConvertLayout", "CountWeights",
+    "DeadCodeElimination",
     "DefuseOps", "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldEmpty", "FoldExplicitPadding",
     "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions",
     "IsolateViews", "LabelOps", "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeRows", "MergeTransposes",

@@ -131,13 +131,13 @@ def cache_write(sch: Schedule, tensor: Tensor | Sequence[Tensor], scope: str) ->
     if {t.value_index for t in given} != set(range(op.num_outputs)) or any(sch[t] is not stage for t in given):
         raise TilewrightError(f"cache_write: give all {op.num_outputs} outputs of {op.name} in one list")
     axis, body, where = _relayout(stage, op) if stage.relations else _plain_cache(op)
-    cache = ComputeOp(f"{op.name}.{scope}", op.tag, op.attrs, axis, body, op.reduce_axis)
+    cache = ComputeOp(f"{op.name}.{scope}", op.tag, op.attrs, axis, body, op.reduce_axis, op.parts)
     copy = [out(*where) for out in cache.outputs]
     was_at = stage.attach_type
     _insert(sch, cache, sch.stages.index(stage)).set_scope(scope)
     if was_at is AttachType.SCAN_UPDATE:
         sch[cache].attach_type, sch[cache].attach_stage = was_at, stage.attach_stage
-    _replace_op(sch, stage, ComputeOp(op.name, op.tag, op.attrs, op.axis, copy))
+    _replace_op(sch, stage, ComputeOp(op.name, op.tag, op.attrs, op.axis, copy, parts=op.parts))
     results = [cache.output(t.value_index) for t in given]
     return results[0] if isinstance(tensor, Tensor) else results
 
@@ -255,7 +255,7 @@ def _factor_op(stage: Stage, op: ComputeOp, reduce: Reduce, axis: IterVar, posit
     else:  # nothing is left to reduce: each partial result is one term, or the identity outside the domain
         identity = reduce.combiner.identity_element
         body = [if_then_else(condition, s, i) for s, i in zip(sources, identity, strict=True)]
-    return ComputeOp(f"{op.name}.rf", op.tag, op.attrs, axes, body[: op.num_outputs], rest)
+    return ComputeOp(f"{op.name}.rf", op.tag, op.attrs, axes, body[: op.num_outputs], rest, op.parts)
 
 
 def _final_op(op: ComputeOp, reduce: Reduce, factor: ComputeOp, axis: IterVar, position: int) -> ComputeOp:
@@ -264,7 +264,7 @@ def _final_op(op: ComputeOp, reduce: Reduce, factor: ComputeOp, axis: IterVar, p
     indices.insert(position, again.var)
     sources = [factor.output(k)(*indices) for k in range(factor.num_outputs)]
     body = [Reduce(reduce.combiner, sources, [again], ops.const(True), k, reduce.init) for k in range(op.num_outputs)]
-    return ComputeOp(op.name, op.tag, op.attrs, op.axis, body, [again])
+    return ComputeOp(op.name, op.tag, op.attrs, op.axis, body, [again], op.parts)
 
 
 def copy_schedule(sch: Schedule) -> Schedule:

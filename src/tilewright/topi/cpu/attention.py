@@ -12,7 +12,7 @@ so that the scores of a whole matrix are never in memory. A few rows (decoding) 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright import autotvm, te, tir
@@ -84,6 +84,27 @@ def attention_tiles(cpu: CpuFeatures, rows: int, keys: int, depth: int, width: i
         if all(n == 1 or fits(cpu, RegisterTile(tile_rows, n)) for n in (first, second))
     ]
     return [AttentionTiles(tile_rows, first * lanes, second * lanes) for _, tile_rows, first, second in sorted(choices)]
+
+
+@dataclass(frozen=True)
+class AttentionParts(te.ComputeParts):
+    """The steps of ``attention``, in order, and what they read.
+
+    With ``tiles`` keys and values are ``packed`` and the ``query`` is scaled; without them they are taken as they lie.
+    ``addend`` is the mask with more columns, where it needs them.
+    """
+
+    products: te.Tensor
+    scores: te.Tensor
+    maximum: te.Tensor
+    powers: te.Tensor
+    total: te.Tensor
+    inverse: te.Tensor
+    context: te.Tensor
+    addend: te.Tensor | None = None
+    packed: tuple[te.Tensor, ...] = ()
+    query: te.Tensor | None = None
+    tiles: AttentionTiles | None = None
 
 
 @autotvm.register_topi_compute("attention.x86")
@@ -217,19 +238,17 @@ def _attend(
         name="attention_context",
         tag="attention",
     )
-    steps = {
-        "packed": (key, value) if packing else (),
-        "query": query if packing else None,
-        "addend": addend if addend is not mask else None,
-        "tiles": packing[0] if packing else None,
-        "steps": (products, scores, maximum, powers, total, inverse, context),
-    }
+    parts = AttentionParts(
+        products, scores, maximum, powers, total, inverse, context, addend if addend is not mask else None
+    )
+    if packing:
+        parts = replace(parts, packed=(key, value), query=query, tiles=packing[0])
     return te.compute(
         (batch, rows, heads, width),
         lambda b, i, h, j: context(b, h, i, j) * inverse(b, h, i),
         name="attention",
         tag="attention_output",
-        attrs=steps,
+        parts=parts,
     )
 
 
@@ -272,10 +291,11 @@ def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     inline_injective(s, tensors)
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
-    out, tiles = s[anchor], anchor.attrs["tiles"]
+    parts = anchor.parts
+    assert isinstance(parts, AttentionParts)
+    out, tiles = s[anchor], parts.tiles
     b, i, h, j = anchor.axis
-    products, *_ = anchor.attrs["steps"]
-    work = 2 * (constant_extent(j) or 1) * _count(products)
+    work = 2 * (constant_extent(j) or 1) * _count(parts.products)
     matrices = (constant_extent(b) or 1) * (constant_extent(h) or 1)
     few = matrices < threads.least_tasks and tiles is not None
     group = _group(constant_extent(i) or 1, tiles.rows, few) if tiles else 1
@@ -289,8 +309,8 @@ def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     row = h if few else rows
     if work > threads.least_products:
         out.parallel(rows if few else matrix)
-    _schedule_rows(s, anchor, out, row, group, cut)
-    for tensor in anchor.attrs["packed"]:
+    _schedule_rows(s, parts, out, row, group, cut)
+    for tensor in parts.packed:
         _schedule_packed(s, tensor, None if few else (out, matrix))
     if tensors[0].op is not anchor:
         schedule_injective_from_existing(s, tensors[0])
@@ -339,42 +359,41 @@ def _schedule_packed(s: te.Schedule, tensor: te.Tensor, at: tuple[te.Stage, Iter
         stage.parallel(stage.leaf_iter_vars[2])
 
 
-def _schedule_rows(s: te.Schedule, anchor: Any, out: te.Stage, row: IterVar, group: int, cut: bool) -> None:
+def _schedule_rows(s: te.Schedule, parts: AttentionParts, out: te.Stage, row: IterVar, group: int, cut: bool) -> None:
     """The steps for one group of rows; ``cut``: the last one has fewer."""
-    products, scores, maximum, powers, total, inverse, context = anchor.attrs["steps"]
-    tiles = anchor.attrs["tiles"]
+    products, scores, total, tiles = parts.products, parts.scores, parts.total, parts.tiles
     lanes = vector_lanes(scores.dtype)
-    if tiles is None:
+    if parts.query is None:
         s[products].compute_at(out, row)
         reduce_in_lanes(s, products, sum_registers())
     else:
-        query = s[anchor.attrs["query"]]
+        query = s[parts.query]
         query.compute_at(out, row)
         if cut:
             _cut(query, query.op.axis[2])
         split_vector(query, query.op.axis[-1], constant_extent(query.op.axis[-1]), lanes)
-    s[context].compute_at(out, row)
-    _schedule_context(s, context, tiles, lanes, cut)
-    s[inverse].compute_at(out, row)
-    split_vector(s[inverse], s[inverse].op.axis[-1], group, lanes)
-    for step in (total, powers, maximum, scores):
+    s[parts.context].compute_at(out, row)
+    _schedule_context(s, parts.context, tiles, lanes, cut)
+    s[parts.inverse].compute_at(out, row)
+    split_vector(s[parts.inverse], s[parts.inverse].op.axis[-1], group, lanes)
+    for step in (total, parts.powers, parts.maximum, scores):
         s[step].compute_at(out, row)
         if cut and step is not scores:
             _cut(s[step], s[step].op.axis[2])
         column = s[step].op.axis[-1]
-        if step is total or step is maximum:
+        if step is total or step is parts.maximum:
             reduce_in_lanes(s, step, 2)
         elif step is scores and tiles is not None:
             _schedule_scores(s, scores, products, tiles, cut)
         else:
             split_vector(s[step], column, constant_extent(column), lanes)
-    addend = anchor.attrs["addend"]
-    if addend is not None:
-        s[addend].compute_at(out, row)
-        column = s[addend].op.axis[-1]
-        blocks, vector = split_vector(s[addend], column, constant_extent(column), lanes)
+    if parts.addend is not None:
+        addend = s[parts.addend]
+        addend.compute_at(out, row)
+        column = addend.op.axis[-1]
+        blocks, vector = split_vector(addend, column, constant_extent(column), lanes)
         if vector is not None and blocks is not vector:
-            s[addend].pragma(blocks, "loop_partition_hint", 1)
+            addend.pragma(blocks, "loop_partition_hint", 1)
 
 
 def _schedule_scores(s: te.Schedule, scores: te.Tensor, products: te.Tensor, tiles: AttentionTiles, cut: bool) -> None:

@@ -17,7 +17,6 @@ from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IntImm, IterVar, ProducerLoad
 from tilewright.tir.visitor import free_vars, post_order_visit
 from tilewright.topi import tag
-from tilewright.topi.network import network_weight_bytes
 from tilewright.topi.utils import as_list, get_const_tuple, operations
 
 TUNING_CANDIDATES = 64  # choices of a knob that tuning tries, the cheapest by the model
@@ -34,9 +33,10 @@ def measured() -> Processor:
 
 
 def stays_in_cache(weight: te.Tensor) -> bool:
-    """Whether the last-level cache keeps ``weight``, and with it all weights of the network, until the next run."""
+    """Whether the last-level cache keeps ``weight``, and with it all that is read in between, until the next run."""
     own = (element_count(weight) or 0) * dt.nbytes(weight.dtype)
-    return max(own, network_weight_bytes()) <= max(machine().l2_bytes, machine().l3_bytes)
+    between = [op.read_between for op in operations(weight) if isinstance(op, te.PlaceholderOp)]
+    return max(own, *between) <= max(machine().l2_bytes, machine().l3_bytes)
 
 
 def vector_lanes(dtype: str) -> int:

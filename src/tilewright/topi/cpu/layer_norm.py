@@ -28,7 +28,7 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.cpu.conv2d import unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.reduction import is_reduction, schedule_reduce
-from tilewright.topi.nn.norm import moments
+from tilewright.topi.nn.norm import LayerNormParts, moments
 
 _LEAST_BLOCK, _MOST_BLOCK = 4, 8  # vectors whose moments are taken together, in registers
 
@@ -102,12 +102,13 @@ def schedule_layer_norm(outs: Any) -> te.Schedule:
     tensors = output_tensors(outs)
     anchor = find_anchor(tensors, lambda op: op.tag == "layer_norm")
     rows = [] if anchor is None else list(anchor.axis[:-1])
-    if anchor is None or not rows or list(anchor.attrs["axes"]) != [len(rows)] or _is_empty(anchor):
+    if anchor is None or not rows or anchor.parts.axes != (len(rows),) or _is_empty(anchor):
         return schedule_reduce(outs)
+    parts: LayerNormParts = anchor.parts
     s = create_schedule(tensors)
-    data = anchor.attrs["data"].op
-    above = list(operations(anchor.attrs["data"]))
-    steps = [op for op in operations(anchor.attrs["factor"]) if op not in above]
+    data: Any = parts.data.op
+    above = list(operations(parts.data))
+    steps = [op for op in operations(parts.factor) if op not in above]
     for op in operations(tensors):
         if op not in (anchor, data, *steps) and op not in s.outputs and isinstance(op, te.ComputeOp):
             s[op].compute_inline()

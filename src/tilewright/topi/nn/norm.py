@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright import te, tir
@@ -42,6 +43,15 @@ def moments(x: te.Tensor, axes: Sequence[int]) -> tuple[te.Tensor, te.Tensor]:
     return mean, variance
 
 
+@dataclass(frozen=True)
+class LayerNormParts(te.ComputeParts):
+    """What ``layer_norm`` normalises, over which axes, and 1 / sqrt(variance + epsilon)."""
+
+    axes: tuple[int, ...]
+    data: te.Tensor
+    factor: te.Tensor
+
+
 def layer_norm(
     data: te.Tensor,
     gamma: te.Tensor | None,
@@ -70,8 +80,8 @@ def layer_norm(
             value = value * gamma(*normal)
         return value + beta(*normal) if beta is not None else value
 
-    attrs = {"axes": axes, "data": data, "factor": factor}
-    return te.compute(data.shape, body, name="T_layer_norm", tag="layer_norm", attrs=attrs)
+    parts = LayerNormParts(tuple(axes), data, factor)
+    return te.compute(data.shape, body, name="T_layer_norm", tag="layer_norm", parts=parts)
 
 
 def instance_norm(
