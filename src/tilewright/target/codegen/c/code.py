@@ -13,8 +13,8 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.runtime.error import TVMError
 from tilewright.target import llvm_compile
 from tilewright.target.codegen.c.function import Source, print_function
-from tilewright.target.codegen.c.names import string_literal
 from tilewright.target.codegen.llvm.support import refusing_ir
+from tilewright.target.codegen.source.names import string_literal
 from tilewright.target.features import features
 from tilewright.target.loader import LoadedObjects
 from tilewright.target.target import Target

@@ -1,8 +1,9 @@
 """TIR to LLVM IR text.
 
-``types.py``: dtypes and literals as LLVM writes them. ``function.py``: statements of one LLVM function; ``expr.py``:
-expressions; ``memory.py``: loads and stores; ``calls.py``: intrinsics and calls of the runtime. ``math.py``: exp,
-tanh, ... as polynomials. ``support.py``: what all kernels of a module share. ``module.py``: puts a module together.
+``types.py``: dtypes and literals as LLVM writes them. ``expr.py``: expressions; ``memory.py``: loads and stores;
+``calls.py``: intrinsics; ``statements.py``: statements, for any device; ``function.py``: functions of the host, which
+call the runtime. ``math.py``: exp, tanh, ... as polynomials. ``support.py``: what all kernels of a module share.
+``module.py``: puts a module together.
 
 IR is written as text, which costs a tenth of building it object by object from Python and parsing that.
 """

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tilewright.target.codegen.common.emitter import Emitter
+from tilewright.target.codegen.common.names import UniqueNames
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.features import CpuFeatures
 
@@ -25,7 +27,7 @@ class Unit:
     imports: list[str] = field(default_factory=list)  # IR of others to link in
     context: dict[str, None] = field(default_factory=dict)  # runtime pointers in use, such as TVMFuncCall
     _constants: dict[str, str] = field(default_factory=dict)
-    _names: dict[str, int] = field(default_factory=dict)
+    _names: UniqueNames = field(default_factory=lambda: UniqueNames("."))
     _metadata: list[str] = field(default_factory=list)
 
     def string(self, text: str) -> str:
@@ -43,9 +45,7 @@ class Unit:
 
     def unique(self, base: str) -> str:
         """A function name that nobody else of the unit has."""
-        count = self._names.get(base, -1) + 1
-        self._names[base] = count
-        return base if count == 0 else f"{base}.{count}"
+        return self._names.fresh(base)
 
     def declare(self, name: str, result: str, params: str, attributes: str = "") -> None:
         """Declare an external function."""
@@ -73,10 +73,13 @@ class Unit:
         return "\n".join(parts) + "\n"
 
 
-class Builder:
+class Builder(Emitter):
     """Instructions and blocks of one function, in order. Values are the text that names them (``%7``, ``3``)."""
 
+    language = "LLVM"
+
     def __init__(self, unit: Unit) -> None:
+        super().__init__(unit.name)
         self.unit = unit
         self.lines: list[str] = []
         self.entry_lines: list[str] = []  # allocas: they must stand in the entry block

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
+from tilewright.target.codegen.common.emitter import reads_memory
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Builder, Unit
 from tilewright.tir.expr import (
@@ -27,26 +27,20 @@ from tilewright.tir.expr import (
     And,
     BinaryExpr,
     Broadcast,
-    Call,
     Cast,
     Div,
     FloatImm,
     FloorDiv,
-    FloorMod,
     IntImm,
     Let,
-    Load,
     Max,
-    Min,
     Mod,
     Mul,
     Not,
-    Or,
     PrimExpr,
     Ramp,
     Select,
     Shuffle,
-    SizeVar,
     StringImm,
     Sub,
     Var,
@@ -64,8 +58,6 @@ _ALIGNED_TO_ANYTHING = 1 << 20
 class ExpressionEmitter(Builder):
     """Emits expressions; ``value(e)`` gives the text of the value."""
 
-    _methods: ClassVar[dict[type, Callable[..., str]]] = {}
-
     def __init__(self, unit: Unit) -> None:
         super().__init__(unit)
         self.variables: dict[Var, str] = {}
@@ -76,7 +68,6 @@ class ExpressionEmitter(Builder):
         self._impure: dict[PrimExpr, str] = {}
         self.float_flags = "contract"  # multiplications and additions may fuse; more only where the schedule says so
         self._reads = 0  # grows with everything that depends on memory
-        self._nesting = 0  # expressions and statements that are being emitted, one inside the other
 
     # ---- scopes ----
     def enter_scope(self) -> tuple[int, dict[PrimExpr, str]]:
@@ -90,7 +81,7 @@ class ExpressionEmitter(Builder):
             self._pure.pop(log.pop(), None)
         self._impure = mark[1]
 
-    def new_statement(self) -> None:
+    def begin_statement(self, *expressions: PrimExpr) -> None:
         """Memory may have changed: forget what was read."""
         if self._impure:
             self._impure = {}
@@ -106,15 +97,12 @@ class ExpressionEmitter(Builder):
             self._reads += 1
             return found
         before = self._reads
-        cls = type(e)
-        method = self._methods.get(cls)
-        if method is None:
-            raise TilewrightError(f"{self.unit.name}: LLVM code generation does not handle {cls.__name__}: {e}")
-        self._nesting += 1
-        if not self._nesting % DEPTH_STEP:
+        method = self._methods.get(type(e)) or self._resolve(type(e))
+        self._depth += 1
+        if not self._depth % DEPTH_STEP:
             ensure_room()
-        made = method(self, e)
-        self._nesting -= 1
+        made: str = method(self, e)
+        self._depth -= 1
         if self._reads == before:
             self._pure[e] = made
             self._pure_log.append(e)
@@ -141,25 +129,30 @@ class ExpressionEmitter(Builder):
 
     def undefined_variable(self, var: Var) -> str:
         """The value of a variable that this function does not define."""
-        raise TilewrightError(f"{self.unit.name}: the variable {var.name} is used where it is not defined")
+        raise TilewrightError(f"{self.name}: the variable {var.name} is used where it is not defined")
 
-    def _var(self, e: Var) -> str:
+    def visit_var(self, e: Var) -> str:
+        """What the variable stands for."""
         if e in self.data_variables:
             self._reads += 1
         found = self.variables.get(e)
         return self.undefined_variable(e) if found is None else found
 
-    def _int_imm(self, e: IntImm) -> str:
+    def visit_int_imm(self, e: IntImm) -> str:
+        """A literal."""
         return ty.int_literal(e.dtype, e.value)
 
-    def _float_imm(self, e: FloatImm) -> str:
+    def visit_float_imm(self, e: FloatImm) -> str:
+        """A literal."""
         return ty.float_literal(e.dtype, e.value)
 
-    def _string_imm(self, e: StringImm) -> str:
+    def visit_string_imm(self, e: StringImm) -> str:
+        """A constant of the unit."""
         return self.unit.string(e.value)
 
     # ---- arithmetic ----
-    def _arith(self, e: BinaryExpr) -> str:
+    def visit_arith(self, e: BinaryExpr) -> str:
+        """``a + b``, ``a - b``, ``a * b``."""
         before = self._reads
         a, b = self.value(e.a), self.value(e.b)
         dtype = e.dtype
@@ -178,15 +171,17 @@ class ExpressionEmitter(Builder):
         wide = [self.cast(v, dtype, _f32(dtype)) for v in operands]
         return self.cast(op(*wide), _f32(dtype), dtype)
 
-    def _divide(self, e: BinaryExpr) -> str:
+    def visit_div(self, e: BinaryExpr) -> str:
         """C's division and remainder."""
         if dt.is_float(e.dtype):
-            return self._arith(e)
+            return self.visit_arith(e)
         a, b = self.value(e.a), self.value(e.b)
         sign = "s" if dt.is_signed(e.dtype) else "u"
         return self.emit(f"{sign}{'div' if isinstance(e, Div) else 'rem'} {ty.register(e.dtype)} {a}, {b}")
 
-    def _floor_divide(self, e: BinaryExpr) -> str:
+    visit_mod = visit_div
+
+    def visit_floor_div(self, e: BinaryExpr) -> str:
         """Division that rounds down, or its remainder, for operands of any sign."""
         a, b = self.value(e.a), self.value(e.b)
         reg, quotient = ty.register(e.dtype), isinstance(e, FloorDiv)
@@ -206,9 +201,14 @@ class ExpressionEmitter(Builder):
         more = self.emit(f"add {reg} {rem}, {b}")
         return self.emit(f"select {flags} {adjust}, {reg} {more}, {reg} {rem}")
 
-    def _min_max(self, e: BinaryExpr) -> str:
+    visit_floor_mod = visit_floor_div
+
+    def visit_min(self, e: BinaryExpr) -> str:
+        """``min(a, b)``, ``max(a, b)``."""
         a, b = self.value(e.a), self.value(e.b)
         return self.min_max(e.dtype, isinstance(e, Max), a, b)
+
+    visit_max = visit_min
 
     def min_max(self, dtype: str, is_max: bool, a: str, b: str) -> str:
         """The larger or smaller value; NaN where one of them is. The sign of a zero is that of either.
@@ -227,7 +227,8 @@ class ExpressionEmitter(Builder):
         self.unit.declare(name, reg, f"{reg}, {reg}")
         return self.emit(f"call nsz {reg} @{name}({reg} {b}, {reg} {a})")
 
-    def _compare(self, e: BinaryExpr) -> str:
+    def visit_compare(self, e: BinaryExpr) -> str:
+        """``a == b``, ``a < b``, ..."""
         a, b = self.value(e.a), self.value(e.b)
         dtype, (ordered, floating) = e.a.dtype, _COMPARE[type(e)]
         if ty.is_bfloat(dtype):
@@ -240,7 +241,7 @@ class ExpressionEmitter(Builder):
         return self.emit(f"icmp {ordered} {reg} {a}, {b}")
 
     # ---- logic ----
-    def _logical(self, e: BinaryExpr) -> str:
+    def visit_logical(self, e: BinaryExpr) -> str:
         """And, Or. When the second operand reads memory the first one guards it, as in C."""
         is_and = isinstance(e, And)
         a = self.value(e.a)
@@ -263,15 +264,18 @@ class ExpressionEmitter(Builder):
         self.start(done)
         return self.emit(f"phi {type_text} [ {value}, %{end} ], [ {otherwise}, %{origin} ]")
 
-    def _not(self, e: Not) -> str:
+    def visit_not(self, e: Not) -> str:
+        """``not a``."""
         return self.emit(f"xor {ty.register(e.dtype)} {self.value(e.a)}, {self.literal(e.dtype, 1)}")
 
-    def _select(self, e: Select) -> str:
+    def visit_select(self, e: Select) -> str:
+        """Both values, and the chosen one."""
         flag, yes, no = self.typed(e.condition), self.typed(e.true_value), self.typed(e.false_value)
         return self.emit(f"select {flag}, {yes}, {no}")
 
     # ---- vectors ----
-    def _ramp(self, e: Ramp) -> str:
+    def visit_ramp(self, e: Ramp) -> str:
+        """``base, base + stride, ...``"""
         reg, element = ty.register(e.dtype), ty.scalar(e.dtype)
         base = self.value(e.base)
         if isinstance(e.stride, IntImm):
@@ -285,10 +289,12 @@ class ExpressionEmitter(Builder):
             offsets = self.emit(f"mul {reg} {self.splat(e.dtype, self.value(e.stride))}, {count}")
         return self.emit(f"add {reg} {self.splat(e.dtype, base)}, {offsets}")
 
-    def _broadcast(self, e: Broadcast) -> str:
+    def visit_broadcast(self, e: Broadcast) -> str:
+        """One value in all lanes."""
         return self.splat(e.dtype, self.value(e.value))
 
-    def _shuffle(self, e: Shuffle) -> str:
+    def visit_shuffle(self, e: Shuffle) -> str:
+        """Lanes of vectors, picked by number."""
         picks = [int(i) for i in e.indices]  # type: ignore[call-overload]
         count, first = len(e.vectors), e.vectors[0].dtype
         if dt.lanes(first) > 1 and len(picks) > 1 and all(v.dtype == first for v in e.vectors):
@@ -327,7 +333,8 @@ class ExpressionEmitter(Builder):
         return [self.emit(f"extractelement {reg} {whole}, i64 {i}") for i in range(count)]
 
     # ---- conversion, binding ----
-    def _cast(self, e: Cast) -> str:
+    def visit_cast(self, e: Cast) -> str:
+        """A conversion."""
         return self.cast(self.value(e.value), e.value.dtype, e.dtype)
 
     def cast(self, value: str, source: str, dest: str) -> str:
@@ -378,7 +385,8 @@ class ExpressionEmitter(Builder):
         chosen = self.emit(f"select {flags} {is_nan}, {reg} {quiet}, {reg} {even}")
         return self.emit(f"trunc {reg} {chosen} to {ty.register(u16)}")
 
-    def _let(self, e: Let) -> str:
+    def visit_let(self, e: Let) -> str:
+        """The variable, then the body."""
         self.bind(e.var, e.value)
         return self.value(e.body)
 
@@ -431,46 +439,3 @@ def overload(dtype: str) -> str:
     prefix = "f" if info.kind == "float" else "i"
     element = f"{prefix}{info.bits}"
     return element if info.lanes == 1 else f"v{info.lanes}{element}"
-
-
-def reads_memory(e: PrimExpr) -> bool:
-    """Whether evaluating ``e`` reads memory or has an effect, so that a guard before it counts."""
-    seen: set[PrimExpr] = set()
-    stack: list[Any] = [e]
-    while stack:
-        node = stack.pop()
-        if node in seen or not isinstance(node, PrimExpr):
-            continue
-        seen.add(node)
-        if isinstance(node, Load):
-            return True
-        if isinstance(node, Call) and node.op.get_attr("TCallEffectKind", "opaque") != "pure":
-            return True
-        for _, child in node.field_values():
-            if isinstance(child, tuple):
-                stack.extend(child)
-            else:
-                stack.append(child)
-    return False
-
-
-ExpressionEmitter._methods = {
-    Var: ExpressionEmitter._var,
-    SizeVar: ExpressionEmitter._var,
-    IntImm: ExpressionEmitter._int_imm,
-    FloatImm: ExpressionEmitter._float_imm,
-    StringImm: ExpressionEmitter._string_imm,
-    **dict.fromkeys((Add, Sub, Mul), ExpressionEmitter._arith),
-    **dict.fromkeys((Div, Mod), ExpressionEmitter._divide),
-    **dict.fromkeys((FloorDiv, FloorMod), ExpressionEmitter._floor_divide),
-    **dict.fromkeys((Min, Max), ExpressionEmitter._min_max),
-    **dict.fromkeys((EQ, NE, LT, LE, GT, GE), ExpressionEmitter._compare),
-    **dict.fromkeys((And, Or), ExpressionEmitter._logical),
-    Not: ExpressionEmitter._not,
-    Select: ExpressionEmitter._select,
-    Ramp: ExpressionEmitter._ramp,
-    Broadcast: ExpressionEmitter._broadcast,
-    Shuffle: ExpressionEmitter._shuffle,
-    Cast: ExpressionEmitter._cast,
-    Let: ExpressionEmitter._let,
-}

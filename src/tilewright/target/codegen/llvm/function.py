@@ -1,110 +1,95 @@
-"""Statements of one LLVM function. The bodies of parallel loops, and the part of a packed function behind its argument
-checks, become functions of their own whose pointer parameters are ``noalias``: that tells LLVM which buffers differ.
+"""Functions of the host in LLVM IR: they call the runtime, and check what it gives.
+
+The bodies of parallel loops, and the part of a packed function behind its argument checks, become functions of their
+own whose pointer parameters are ``noalias``: that tells LLVM which buffers differ.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 from tilewright.ir import dtype as dt
-from tilewright.ir import prim_ops as ops
-from tilewright.ir.errors import TilewrightError
-from tilewright.ir.prim_expr import BinaryExpr, Cast, Div, FloorDiv, FloorMod, Mod, PrimExpr
-from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.target.codegen.common.emitter import exported_name
+from tilewright.target.codegen.common.host import (
+    ARRAY_ADDRESS,
+    ARRAY_BYTE_OFFSET,
+    ARRAY_DATA,
+    ARRAY_DEVICE_ID,
+    ARRAY_DEVICE_TYPE,
+    ARRAY_NDIM,
+    ARRAY_SHAPE,
+    ARRAY_STRIDES,
+    ARRAY_TYPE_BITS,
+    ARRAY_TYPE_CODE,
+    ARRAY_TYPE_LANES,
+    VALUE_CONTENT,
+    Argument,
+    HostEmitter,
+    PackedCall,
+    is_workspace,
+)
 from tilewright.target.codegen.llvm import types as ty
-from tilewright.target.codegen.llvm.builder import LIKELY, Unit
-from tilewright.target.codegen.llvm.calls import CallEmitter, is_likely
-from tilewright.target.codegen.llvm.support import emit_argument_check
-from tilewright.target.codegen.llvm.vectors import split_store
+from tilewright.target.codegen.llvm.builder import LIKELY, UNLIKELY, Unit
+from tilewright.target.codegen.llvm.statements import StatementEmitter, divided_variables
+from tilewright.target.codegen.llvm.support import argument_check
 from tilewright.tir.expr import Call, IntImm, StringImm, Var
-from tilewright.tir.stmt import (
-    Allocate,
-    AssertStmt,
-    AttrStmt,
-    Evaluate,
-    For,
-    ForKind,
-    IfThenElse,
-    LetStmt,
-    SeqStmt,
-    Stmt,
-    Store,
-    While,
-)  # fmt: skip
-from tilewright.tir.visitor import StmtExprVisitor, free_vars
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.stmt import AttrStmt, For, Stmt
 
 _PARALLEL_ENV = "{ ptr, i32 }"
+# The C API's structs; offsets follow from the target's data layout.
+TENSOR = "{ ptr, { i32, i32 }, i32, { i8, i8, i16 }, ptr, ptr, i64 }"
+
+_FIELD_PATHS: dict[int, tuple[str, str]] = {
+    ARRAY_DATA: ("i32 0", "ptr"),
+    ARRAY_DEVICE_TYPE: ("i32 1, i32 0", "i32"),
+    ARRAY_DEVICE_ID: ("i32 1, i32 1", "i32"),
+    ARRAY_NDIM: ("i32 2", "i32"),
+    ARRAY_TYPE_CODE: ("i32 3, i32 0", "i8"),
+    ARRAY_TYPE_BITS: ("i32 3, i32 1", "i8"),
+    ARRAY_TYPE_LANES: ("i32 3, i32 2", "i16"),
+    ARRAY_SHAPE: ("i32 4", "ptr"),
+    ARRAY_STRIDES: ("i32 5", "ptr"),
+    ARRAY_BYTE_OFFSET: ("i32 6", "i64"),
+}
+_FIELD_DTYPES = {"ptr": "handle", "i8": "uint8", "i16": "uint16", "i32": "int32", "i64": "uint64"}
 
 
-class _Divided(StmtExprVisitor):
-    """Collects variables that integer divisions, remainders, shifts, masks and narrow casts take.
-
-    LLVM's loop vectorizer can mistake ``i % 4`` for ``i``: it assumes that the 2-bit count does not wrap, and the test
-    of that which it makes passes (LLVM 22; ``tests/target/test_codegen_memory.py`` has the case). Loops over such
-    variables are not for it.
-    """
-
-    _OPERATORS = frozenset(f"tir.{name}" for name in ("shift_right", "shift_left", "bitwise_and"))
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: dict[Var, None] = {}
-
-    def _take(self, e: PrimExpr) -> None:
-        self.found.update(dict.fromkeys(free_vars(e)))
-
-    def visit_binary(self, e: BinaryExpr) -> None:
-        if isinstance(e, FloorMod | FloorDiv | Mod | Div):
-            self._take(e.a)
-        super().visit_binary(e)
-
-    def visit_cast(self, e: Cast) -> None:
-        if dt.is_int(e.dtype) and dt.bits(e.dtype) < dt.bits(e.value.dtype):
-            self._take(e.value)
-        super().visit_cast(e)
-
-    def visit_call(self, e: Call) -> None:
-        if e.op.name in self._OPERATORS:
-            for argument in e.args:
-                self._take(argument)
-        super().visit_call(e)
-
-
-def divided_variables(stmt: Stmt) -> frozenset[Var]:
-    """The variables of ``stmt`` that LLVM's loop vectorizer must not see change."""
-    visitor = _Divided()
-    visitor.visit_stmt(stmt)
-    return frozenset(visitor.found)
-
-
-class FunctionEmitter(CallEmitter):
-    """Emits the statements of one function.
+class FunctionEmitter(StatementEmitter, HostEmitter):
+    """Emits one function.
 
     ``parent`` is the function around this one: variables that are not defined here become parameters that the parent
-    passes. ``restrict`` says that distinct pointers name distinct memory. The pragma ``reassociate`` of a schedule
-    lets LLVM reorder the additions of the loops under it, which vectorises reductions; ``no_unroll`` keeps LLVM from
-    writing out the iterations of a loop.
+    passes. ``restrict`` says that distinct pointers name distinct memory.
     """
 
-    _statements: ClassVar[dict[type, Callable[..., Stmt | None]]] = {}
-
-    def __init__(self, unit: Unit, name: str, parent: FunctionEmitter | None = None, restrict: bool = True) -> None:
+    def __init__(self, unit: Unit, parent: FunctionEmitter | None = None, restrict: bool = True) -> None:
         super().__init__(unit)
-        self.name, self.parent, self.restrict = name, parent, restrict
+        self.parent, self.restrict = parent, restrict
         self.captured: dict[Var, str] = {}
-        self.workspaces: list[Call] = []  # calls that free the live ones
         self.task: tuple[str, str, str] | None = None  # task number, number of tasks, environment
-        self._allocations: dict[Var, tuple[str, str]] = {}  # type and memory, shared by the copies of an unrolled loop
         self.spread_loop: str | None = None  # how the next parallel loop is shared out inside a launch
-        self.stays_loop = False  # the next loop is not written out
-        self.divided: frozenset[Var] = frozenset()  # variables in what divisions, remainders and narrow casts take
         if parent is not None:
+            self.in_task = parent.in_task
             self.factors = parent.factors
-            self.pointer_alignment = parent.pointer_alignment
+            self.alignments = parent.alignments
             self.data_variables = parent.data_variables
             self.float_flags = parent.float_flags
             self.divided = parent.divided
+
+    def signature(self, func: PrimFunc) -> str:
+        """A packed function, whose parameters are ``%p0``, ``%p1``, ..."""
+        params = []
+        for i, param in enumerate(func.params):
+            self.variables[param] = f"%p{i}"
+            params.append(f"{ty.register(param.dtype)} %p{i}")
+        self.divided = divided_variables(func.body)
+        return f'define i32 @"{exported_name(func)}"({", ".join(params)}) nounwind'
+
+    def finish(self, head: str) -> None:
+        """Close the function and add it to the unit."""
+        self.do("ret i32 0")
+        self.unit.functions.append(f"{head} {{\n{self.body_text()}\n}}")
 
     # ---- variables of the function around ----
     def undefined_variable(self, var: Var) -> str:
@@ -123,254 +108,210 @@ class FunctionEmitter(CallEmitter):
     def _pointer_attributes(self, var: Var) -> str:
         if var.dtype != "handle":
             return ""
-        align = self.pointer_alignment.get(var)
+        align = self.alignments.get(var)
         if align is None:  # not the memory of a buffer, for instance the arguments themselves
             return ""
         return f"{' noalias' if self.restrict else ''} align {align}"
 
     # ---- leaving ----
-    def fail(self) -> None:
-        """Free workspaces and return -1."""
-        for call in reversed(self.workspaces):
-            self._free_workspace(call)
+    def leave(self) -> None:
+        """Return -1: the current block ends here."""
         self.do("ret i32 -1")
 
-    def finish(self, header: str) -> None:
-        """Close the function and add it to the unit."""
-        self.do("ret i32 0")
-        self.unit.functions.append(f"{header} {{\n{self.body_text()}\n}}")
+    def _effect_ret(self, e: Call) -> None:
+        self.do(f"ret i32 {self.value(e.args[0])}")
+        self.start(self.new_label("dead"))
 
-    # ---- statements ----
-    def statement(self, stmt: Stmt | None) -> None:
-        """Emit ``stmt``. A method gives back the statement to go on with, so that long nests need no recursion."""
-        while stmt is not None:
-            method = self._statements.get(type(stmt))
-            if method is None:
-                raise TilewrightError(
-                    f"{self.unit.name}: LLVM code generation does not handle the statement {type(stmt).__name__}; "
-                    "lower the function first (tvm.lower, tvm.build)"
-                )
-            self.new_statement()
-            self._nesting += 1
-            if not self._nesting % DEPTH_STEP:
-                ensure_room()
-            stmt = method(self, stmt)
-            self._nesting -= 1
+    def _effect_tvm_throw_last_error(self, e: Call) -> None:
+        self.fail()
+        self.start(self.new_label("dead"))
 
-    def nested(self, stmt: Stmt) -> None:
-        """Emit a statement that does not dominate what follows."""
-        mark = self.enter_scope()
-        self.statement(stmt)
-        self.leave_scope(mark)
-
-    def _seq(self, s: SeqStmt) -> Stmt | None:
-        for item in s.seq[:-1]:
-            self.statement(item)
-        return s.seq[-1] if s.seq else None
-
-    def _let_stmt(self, s: LetStmt) -> Stmt | None:
-        self.bind(s.var, s.value)
-        if self.parent is None:  # unpacked arguments, such as dimensions, do not change
-            self.data_variables.discard(s.var)
-        if isinstance(s.value, Call) and s.value.op.name == "tir.TVMBackendAllocWorkspace":
-            self._pure.pop(s.value, None)  # another workspace of the same size is another call
-            return self._with_workspace(s, s.value)
-        return s.body
-
-    def _with_workspace(self, s: LetStmt, call: Call) -> Stmt | None:
-        """The body, during which a failure frees the workspace."""
-        self.pointer_alignment[s.var] = 64
-        device_type, device_id = call.args[:2]
-        steps = s.body.seq if isinstance(s.body, SeqStmt) else (s.body,)
-        self.statement(steps[0])  # the test whether there is one
-        self.workspaces.append(Call("int32", "tir.TVMBackendFreeWorkspace", (device_type, device_id, s.var)))
-        for step in steps[1:]:
-            self.statement(step)
-        self.workspaces.pop()
-        return None
-
-    def _store(self, s: Store) -> None:
-        if dt.lanes(s.index.dtype) == 1:
-            self.store(s)
-            return
-        for part in split_store(s, self.unit.features.vector_bits):
-            self.store(part)
-            self.new_statement()
-
-    def _allocate(self, s: Allocate) -> Stmt | None:
-        count = 1
-        for extent in s.extents:
-            if not isinstance(extent, IntImm):
-                raise TilewrightError(
-                    f"{self.unit.name}: the size of {s.buffer_var.name} is not a constant; run LowerTVMBuiltin first"
-                )
-            count *= extent.value
-        shape = f"[{max(count, 1)} x {ty.memory(s.dtype)}]"
-        known = self._allocations.get(s.buffer_var)
-        if known is None or known[0] != shape:
-            known = (shape, self.stack(shape, max(64, dt.nbytes(s.dtype))))
-            self._allocations[s.buffer_var] = known
-        self.define(s.buffer_var, known[1])
-        self.pointer_alignment[s.buffer_var] = 64
-        return s.body
-
-    def _if(self, s: IfThenElse) -> Stmt | None:
-        done, yes = self.new_label("endif"), self.new_label("then")
-        no = done if s.else_case is None else self.new_label("else")
-        self.branch(self.value(s.condition), yes, no, LIKELY if is_likely(s.condition) else "")
-        self.start(yes)
-        self.nested(s.then_case)
-        self.jump(done)
-        if s.else_case is not None:
-            self.start(no)
-            self.nested(s.else_case)
-            self.jump(done)
-        self.start(done)
-        return None
-
-    def _while(self, s: While) -> Stmt | None:
-        head, body, done = self.new_label("while"), self.new_label("do"), self.new_label("done")
-        self.jump(head)
-        self.start(head)
-        mark = self.enter_scope()
-        self._impure = {}
-        self.branch(self.value(s.condition), body, done)
-        self.start(body)
-        self.nested(s.body)
-        self.jump(head)
-        self.leave_scope(mark)
-        self.new_statement()
-        self.start(done)
-        return None
-
-    def _assert(self, s: AssertStmt) -> Stmt | None:
+    def check(self, condition: PrimExpr, message: str) -> None:
+        """A branch to a block that sets the message."""
         failed, passed = self.new_label("fail"), self.new_label("ok")
-        self.branch(self.value(s.condition), passed, failed, LIKELY)
+        self.branch(self.value(condition), passed, failed, LIKELY)
         self.start(failed)
-        message = s.message.value if isinstance(s.message, StringImm) else str(s.message)
         self.runtime_call("TVMAPISetLastError", "void", f"ptr {self.unit.string(message)}")
         self.fail()
         self.start(passed)
-        return s.body
 
-    def _evaluate(self, s: Evaluate) -> Stmt | None:
-        call = s.value
-        if not isinstance(call, Call):
-            return None
-        if call.op.name == "tir.ret":
-            self.do(f"ret i32 {self.value(call.args[0])}")
-            self.start(self.new_label("dead"))
-        elif call.op.name == "tir.tvm_check_arguments":
-            emit_argument_check(self, call)
+    def check_arguments(self, function: str, given: Sequence[PrimExpr], wanted: Sequence[Argument]) -> None:
+        """By the function that all kernels share."""
+        values, codes, count = given
+        check = argument_check(self.unit, function, wanted)
+        args = f"ptr {self.value(values)}, ptr {self.value(codes)}, i32 {self.value(count)}"
+        self.check_zero(self.emit(f"{check}, {args})"))
+
+    def let(self, var: Var, value: PrimExpr) -> None:
+        """The variable is the value's register."""
+        self.bind(var, value)
+        if self.parent is None:  # unpacked arguments, such as dimensions, do not change
+            self.data_variables.discard(var)
+        if is_workspace(value):
+            self._pure.pop(value, None)  # another workspace of the same size is another call
+            self.alignments[var] = 64
+
+    # ---- structs of the C API ----
+    def _field_address(self, struct: PrimExpr, index: PrimExpr, kind: int) -> str:
+        base, at = self.value(struct), self.value(index)
+        if kind == VALUE_CONTENT:
+            return (
+                self.emit(f"getelementptr inbounds i64, ptr {base}, {ty.scalar(index.dtype)} {at}")
+                if at != "0"
+                else base
+            )
+        path, _ = _FIELD_PATHS[kind]
+        return self.emit(f"getelementptr inbounds {TENSOR}, ptr {base}, {ty.scalar(index.dtype)} {at}, {path}")
+
+    def _call_tvm_struct_get(self, e: Call) -> str:
+        self._reads += 1
+        kind = int(e.args[2])  # type: ignore[call-overload]
+        if kind == ARRAY_ADDRESS:
+            base, at = self.value(e.args[0]), self.typed(e.args[1])
+            return self.emit(f"getelementptr inbounds {TENSOR}, ptr {base}, {at}")
+        where = self._field_address(e.args[0], e.args[1], kind)
+        if kind == VALUE_CONTENT:
+            stored = _value_dtype(e.dtype)
+            loaded = self.emit(f"load {ty.scalar(stored)}, ptr {where}, align 8")
+            return self.cast(loaded, stored, e.dtype)
+        _, type_text = _FIELD_PATHS[kind]
+        loaded = self.emit(f"load {type_text}, ptr {where}")
+        return self.cast(loaded, _FIELD_DTYPES[type_text], e.dtype)
+
+    def _call_tvm_struct_set(self, e: Call) -> str:
+        struct, index, kind_expr, value = e.args
+        kind = int(kind_expr)  # type: ignore[call-overload]
+        where = self._field_address(struct, index, kind)
+        if kind == VALUE_CONTENT:
+            stored = _value_dtype(value.dtype)
         else:
-            self.value(call)
-        return None
-
-    def _attr(self, s: AttrStmt) -> Stmt | None:
-        key = s.attr_key
-        if key == "storage_alignment":
-            self.pointer_alignment[s.node] = int(s.value)  # type: ignore[call-overload]
-        elif key == "compute_scope":
-            self._compute_scope(s)
-            return None
-        elif key == "pragma_import_llvm":
-            if isinstance(s.value, StringImm) and s.value.value not in self.unit.imports:
-                self.unit.imports.append(s.value.value)
-        elif key == "pragma_reassociate":
-            before, self.float_flags = self.float_flags, "reassoc nsz contract"
-            self.nested(s.body)
-            self.float_flags = before
-            return None
-        elif key == "pragma_no_unroll":
-            self.stays_loop = True
-        elif key == "pragma_parallel_launch_point":
-            self._launch(lambda child: child.statement(s.body))
-            return None
-        elif key == "pragma_parallel_stride_pattern":
-            self.spread_loop = "stride"
-        elif key == "pragma_parallel_barrier_when_finish":
-            self.statement(s.body)
-            if self.task is not None:
-                self.check_zero(
-                    self.runtime_call("TVMBackendParallelBarrier", "i32", f"i32 {self.task[0]}, ptr {self.task[2]}")
-                )
-            return None
-        return s.body
-
-    # ---- loops ----
-    def _for(self, s: For) -> Stmt | None:
-        extent = s.extent
-        stays, self.stays_loop = self.stays_loop, False
-        if isinstance(extent, IntImm) and extent.value <= 0:
-            return None
-        if isinstance(extent, IntImm) and extent.value == 1:
-            self.bind(s.loop_var, s.min)
-            return s.body
-        if s.kind == ForKind.PARALLEL:
-            if self.task is None and not self._in_task():
-                self._launch(lambda child: child.shared_out(s))
-                return None
-            if self.spread_loop is not None and self.task is not None:
-                self.shared_out(s)
-                return None
-        low = self.value(s.min)
-        count = self.value(extent)
-        high = count if low == "0" else self.value(ops.add(s.min, extent))
-        hints = ['!"llvm.loop.unroll.full"'] if s.kind == ForKind.UNROLLED else []
-        if stays:
-            hints.append('!"llvm.loop.unroll.disable"')
-        self._loop(s.loop_var, low, high, "1", s.body, not isinstance(extent, IntImm), hints)
-        return None
-
-    def _in_task(self) -> bool:
-        function: FunctionEmitter | None = self
-        while function is not None:
-            if function.task is not None:
-                return True
-            function = function.parent
-        return False
-
-    def _loop_metadata(self, var: Var, hints: Sequence[str]) -> str:
-        hints = [*hints]
-        if var in self.divided:
-            hints.append('!"llvm.loop.vectorize.enable", i1 false')
-        return self.unit.loop_metadata(hints) if hints else ""
-
-    def _loop(
-        self, var: Var, low: str, high: str, step: str, body: Stmt, may_be_empty: bool, hints: Sequence[str] = ()
-    ) -> None:
-        """``for (var = low; var < high; var += step) body``, tested at the bottom."""
-        reg = ty.register(var.dtype)
-        head, done, origin = self.new_label("for"), self.new_label("end"), self.block
-        if may_be_empty:
-            self.branch(self.emit(f"icmp slt {reg} {low}, {high}"), head, done)
+            stored = _FIELD_DTYPES[_FIELD_PATHS[kind][1]]
+        if stored == "handle" and isinstance(value, IntImm) and value.value == 0:
+            text = "null"
         else:
-            self.jump(head)
-        self.start(head)
-        index = f"%{head}.i"
-        self.lines.append("")
-        at = len(self.lines) - 1
-        self.define(var, index)
-        mark = self.enter_scope()
-        self._impure = {}
-        self.statement(body)
-        following = self.emit(f"add nsw {reg} {index}, {step}")
-        self.lines[at] = f"  {index} = phi {reg} [ {low}, %{origin} ], [ {following}, %{self.block} ]"
-        again = self.emit(f"icmp slt {reg} {following}, {high}")
-        self.branch(again, head, done, self._loop_metadata(var, hints))
-        self.leave_scope(mark)
-        self.new_statement()
-        self.start(done)
+            text = self.cast(self.value(value), value.dtype, stored)
+        self.do(f"store {ty.scalar(stored)} {text}, ptr {where}")
+        return "0"
+
+    def _call_tvm_stack_alloca(self, e: Call) -> str:
+        kind, count = e.args[0], int(e.args[1])  # type: ignore[call-overload]
+        assert isinstance(kind, StringImm)
+        type_text = {"shape": "i64", "arg_value": "i64", "arg_tcode": "i32", "array": TENSOR}[kind.value]
+        return self.stack(type_text, 16, max(count, 1))
+
+    # ---- functions of others ----
+    def runtime_call(self, name: str, result: str, args: str) -> str:
+        """Call the runtime's function ``name`` through its pointer variable."""
+        pointer = self.emit(f"load ptr, ptr {self.unit.runtime_pointer(name)}, align 8")
+        if result == "void":
+            self.do(f"call void {pointer}({args})")
+            return "0"
+        return self.emit(f"call {result} {pointer}({args})")
+
+    def check_zero(self, code: str) -> None:
+        """Leave the function with -1 when ``code`` is not zero."""
+        failed, passed = self.new_label("fail"), self.new_label("ok")
+        bad = self.emit(f"icmp ne i32 {code}, 0")
+        self.branch(bad, failed, passed, UNLIKELY)
+        self.start(failed)
+        self.fail()
+        self.start(passed)
+
+    def _call_TVMBackendAllocWorkspace(self, e: Call) -> str:
+        device_type, device_id, size, code, bits = (self.value(a) for a in e.args)
+        wide = self.cast(size, e.args[2].dtype, "uint64")
+        args = f"i32 {device_type}, i32 {device_id}, i64 {wide}, i32 {code}, i32 {bits}"
+        pointer = self.emit(f"load ptr, ptr {self.unit.runtime_pointer('TVMBackendAllocWorkspace')}, align 8")
+        return self.emit(f"call noalias ptr {pointer}({args})")
+
+    def _call_TVMBackendFreeWorkspace(self, e: Call) -> str:
+        device_type, device_id, data = (self.value(a) for a in e.args)
+        return self.runtime_call("TVMBackendFreeWorkspace", "i32", f"i32 {device_type}, i32 {device_id}, ptr {data}")
+
+    def _stacks(self, call: PackedCall) -> tuple[str, str, str]:
+        """Arguments for the runtime: values, codes and their number; then where the result goes."""
+        where = self.emit(f"getelementptr inbounds i64, ptr {self.value(call.values)}, i64 {call.begin}")
+        code = self.emit(f"getelementptr inbounds i32, ptr {self.value(call.codes)}, i64 {call.begin}")
+        result, result_code = self.stack("i64", 8), self.stack("i32", 4)
+        return f"ptr {where}, ptr {code}, i32 {call.count}", result, result_code
+
+    def call_handle(self, function: str, call: PackedCall) -> str:
+        """Through TVMFuncCall."""
+        given, result, result_code = self._stacks(call)
+        args = f"ptr {function}, {given}, ptr {result}, ptr {result_code}"
+        self.check_zero(self.runtime_call("TVMFuncCall", "i32", args))
+        if dt.parse(call.dtype).kind == "void":
+            return "0"
+        stored = _value_dtype(call.dtype)
+        return self.cast(self.emit(f"load {ty.scalar(stored)}, ptr {result}, align 8"), stored, call.dtype)
+
+    def call_symbol(self, call: PackedCall) -> str:
+        """Directly."""
+        self.unit.declare(call.name, "i32", "ptr, ptr, i32, ptr, ptr, ptr")
+        given, result, result_code = self._stacks(call)
+        status = self.emit(f"call i32 @{call.name}({given}, ptr {result}, ptr {result_code}, ptr null)")
+        self.check_zero(status)
+        return status
+
+    def find_function(self, name: str) -> str:
+        """The function ``name`` of the module's imports or of the registry; looked up at the first call."""
+        cell = f"@.func.{self.unit.name}.{name}"
+        cell = '@"' + cell[1:] + '"'
+        self.unit.globals.setdefault(cell, f"{cell} = internal global ptr null, align 8")
+        self.unit.context["__tvm_module_ctx"] = None
+        self.unit.globals.setdefault("@__tvm_module_ctx", "@__tvm_module_ctx = external global ptr, align 8")
+        known = self.emit(f"load ptr, ptr {cell}, align 8")
+        missing, found = self.new_label("lookup"), self.new_label("found")
+        self.branch(self.emit(f"icmp eq ptr {known}, null"), missing, found, UNLIKELY)
+        origin = self.block
+        self.start(missing)
+        context = self.emit("load ptr, ptr @__tvm_module_ctx, align 8")
+        out = self.stack("ptr", 8)
+        args = f"ptr {context}, ptr {self.unit.string(name)}, ptr {out}"
+        self.check_zero(self.runtime_call("TVMBackendGetFuncFromEnv", "i32", args))
+        fresh = self.emit(f"load ptr, ptr {out}, align 8")
+        self.do(f"store ptr {fresh}, ptr {cell}, align 8")
+        end = self.block
+        self.jump(found)
+        self.start(found)
+        return self.emit(f"phi ptr [ {known}, %{origin} ], [ {fresh}, %{end} ]")
 
     # ---- functions inside ----
-    def _compute_scope(self, s: AttrStmt) -> None:
+    def _attr_compute_scope(self, s: AttrStmt) -> None:
         """The body as a function of the variables it uses."""
         name = self.unit.unique(f"{self.name}.compute")
-        child = FunctionEmitter(self.unit, self.name, self, self.restrict)
-        child.statement(s.body)
+        child = FunctionEmitter(self.unit, self, self.restrict)
+        child.visit_stmt(s.body)
         child.finish(f'define internal i32 @"{name}"({", ".join(child.parameters())}) noinline nounwind')
         args = ", ".join(f"{ty.register(v.dtype)} {self.value(v)}" for v in child.captured)
         self.check_zero(self.emit(f'call i32 @"{name}"({args})'))
+
+    def _attr_pragma_parallel_launch_point(self, s: AttrStmt) -> None:
+        self._launch(lambda child: child.visit_stmt(s.body))
+
+    def _attr_pragma_parallel_stride_pattern(self, s: AttrStmt) -> Stmt:
+        self.spread_loop = "stride"
+        return s.body
+
+    def _attr_pragma_parallel_barrier_when_finish(self, s: AttrStmt) -> None:
+        self.visit_stmt(s.body)
+        if self.task is not None:
+            self.check_zero(
+                self.runtime_call("TVMBackendParallelBarrier", "i32", f"i32 {self.task[0]}, ptr {self.task[2]}")
+            )
+
+    def parallel(self, s: For) -> None:
+        """The tasks of a launch; inside one, this task's part where the schedule says so, else all iterations."""
+        if self.spread_loop is not None and self.task is not None:
+            self.begin_statement()
+            self.shared_out(s)
+        else:
+            super().parallel(s)
+
+    def launch(self, s: For) -> None:
+        """The iterations as tasks."""
+        self.stays_loop = False
+        self._launch(lambda child: child.shared_out(s))
 
     def _launch(self, body: Callable[[FunctionEmitter], None]) -> None:
         """Run ``body`` as the tasks of one parallel launch.
@@ -379,8 +320,9 @@ class FunctionEmitter(CallEmitter):
         with the body.
         """
         name = self.unit.unique(f"{self.name}.parallel")
-        child = FunctionEmitter(self.unit, self.name, self, self.restrict)
+        child = FunctionEmitter(self.unit, self, self.restrict)
         count = child.emit(f"getelementptr inbounds {_PARALLEL_ENV}, ptr %env, i32 0, i32 1")
+        child.in_task = True
         child.task = ("%task", child.emit(f"load i32, ptr {count}, align 4"), "%env")
         body(child)
         params = ", ".join(["i32 %task", "ptr %env", *child.parameters()])
@@ -413,6 +355,7 @@ class FunctionEmitter(CallEmitter):
         """The iterations of a parallel loop that this task runs: one contiguous part, or every n-th."""
         assert self.task is not None
         stride, self.spread_loop = self.spread_loop == "stride", None
+        self.stays_loop = False
         task, tasks, _ = self.task
         reg = ty.register(s.loop_var.dtype)
         task, tasks = (self.cast(v, "int32", s.loop_var.dtype) for v in (task, tasks))
@@ -420,7 +363,7 @@ class FunctionEmitter(CallEmitter):
         if stride:
             begin = self.emit(f"add nsw {reg} {low}, {task}")
             end = self.emit(f"add nsw {reg} {low}, {extent}")
-            self._loop(s.loop_var, begin, end, tasks, s.body, True)
+            self.range(s.loop_var, begin, end, tasks, s.body, True)
             return
         above = self.emit(f"add nsw {reg} {extent}, {self.emit(f'add nsw {reg} {tasks}, -1')}")
         part = self.emit(f"sdiv {reg} {above}, {tasks}")
@@ -428,19 +371,12 @@ class FunctionEmitter(CallEmitter):
         for number in (task, self.emit(f"add nsw {reg} {task}, 1")):
             limit = self.min_max(s.loop_var.dtype, False, self.emit(f"mul nsw {reg} {number}, {part}"), extent)
             bounds.append(limit if low == "0" else self.emit(f"add nsw {reg} {low}, {limit}"))
-        self._loop(s.loop_var, bounds[0], bounds[1], "1", s.body, True)
+        self.range(s.loop_var, bounds[0], bounds[1], "1", s.body, True)
 
 
-FunctionEmitter._methods = dict(CallEmitter._methods)
-FunctionEmitter._statements = {
-    SeqStmt: FunctionEmitter._seq,
-    LetStmt: FunctionEmitter._let_stmt,
-    Store: FunctionEmitter._store,
-    Allocate: FunctionEmitter._allocate,
-    IfThenElse: FunctionEmitter._if,
-    While: FunctionEmitter._while,
-    AssertStmt: FunctionEmitter._assert,
-    Evaluate: FunctionEmitter._evaluate,
-    AttrStmt: FunctionEmitter._attr,
-    For: FunctionEmitter._for,
-}
+def _value_dtype(dtype: str) -> str:
+    """How a TVMValue holds a value of ``dtype``."""
+    info = dt.parse(dtype)
+    return {"int": "int64", "uint": "int64", "bool": "int64", "float": "float64", "bfloat": "float64"}.get(
+        info.kind, "handle"
+    )

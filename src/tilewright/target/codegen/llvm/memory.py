@@ -11,7 +11,6 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.op import Op
 from tilewright.target.codegen.llvm import types as ty
-from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.codegen.llvm.expr import ExpressionEmitter
 from tilewright.tir.expr import Add, Broadcast, Call, IntImm, Load, Mul, PrimExpr, Ramp, Sub, Var
 from tilewright.tir.stmt import Store
@@ -75,10 +74,6 @@ _OF_POWERS_OF_2: dict[str, Callable[[int, int], int]] = {
 class MemoryEmitter(ExpressionEmitter):
     """Adds memory access to expressions."""
 
-    def __init__(self, unit: Unit) -> None:
-        super().__init__(unit)
-        self.pointer_alignment: dict[Var, int] = {}  # bytes, where more than an element's is known
-
     def element_address(self, buffer: str, dtype: str, index: PrimExpr) -> str:
         """Address of element ``index`` of a buffer of ``dtype``.
 
@@ -111,12 +106,13 @@ class MemoryEmitter(ExpressionEmitter):
     def alignment(self, buffer: Var, base: PrimExpr, dtype: str) -> int:
         """Bytes to which element ``base`` of the buffer is known to be aligned; a power of two."""
         size = dt.nbytes(dtype)
-        known = self.pointer_alignment.get(buffer, size)
+        known = self.alignments.get(buffer, size)
         common = math.gcd(known, self.factor(base) * size)
         return max(common & -common, 1)
 
     # ---- loads ----
-    def _load(self, e: Load) -> str:
+    def visit_load(self, e: Load) -> str:
+        """A load, in the cheapest form that its index allows."""
         self._reads += 1
         if not ops.is_const_int(e.predicate, 1):
             return self._predicated_load(e)
@@ -329,6 +325,3 @@ class MemoryEmitter(ExpressionEmitter):
             self._store_one(dtype, self._lane_address(buffer, dtype, index, s.index.dtype), lane)
             self.jump(done)
             self.start(done)
-
-
-MemoryEmitter._methods = {**ExpressionEmitter._methods, Load: MemoryEmitter._load}

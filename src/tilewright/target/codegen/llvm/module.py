@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewright.ir.errors import TilewrightError
-from tilewright.target.codegen.llvm import types as ty
+from tilewright.target.codegen.common.emitter import exported_name
 from tilewright.target.codegen.llvm.builder import Unit
-from tilewright.target.codegen.llvm.function import FunctionEmitter, divided_variables
+from tilewright.target.codegen.llvm.function import FunctionEmitter
 from tilewright.target.features import CpuFeatures
 from tilewright.tir.function import PrimFunc
 
@@ -29,19 +29,9 @@ def emit_function(func: PrimFunc, features: CpuFeatures) -> UnitText:
     Other functions of the module, the check of arguments and the runtime's pointers are external to it
     (``support.support_ir`` defines the latter two).
     """
-    symbol = func.attrs.get("global_symbol")
-    if symbol is None:
-        raise TilewrightError("a function to build needs the attribute global_symbol: its exported name")
-    name = str(symbol)
+    name = exported_name(func)
     unit = Unit(features, name)
-    emitter = FunctionEmitter(unit, name, restrict=bool(func.attrs.get("tir.noalias", False)))
-    params = []
-    for i, param in enumerate(func.params):
-        emitter.variables[param] = f"%p{i}"
-        params.append(f"{ty.register(param.dtype)} %p{i}")
-    emitter.divided = divided_variables(func.body)
-    emitter.statement(func.body)
-    emitter.finish(f'define i32 @"{name}"({", ".join(params)}) nounwind')
+    FunctionEmitter(unit, restrict=bool(func.attrs.get("tir.noalias", False))).function(func)
     text = unit.text()
     if unit.imports:
         text, unit.declarations = _linked(text, unit.imports, name)

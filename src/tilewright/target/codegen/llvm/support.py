@@ -7,55 +7,37 @@ and no compile time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tilewright.target.codegen.common.host import Argument
 from tilewright.target.codegen.llvm import types as ty
+from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.features import CpuFeatures
-from tilewright.tir.expr import Call, IntImm, StringImm
-
-if TYPE_CHECKING:
-    from tilewright.target.codegen.llvm.function import FunctionEmitter
 
 CHECK_FUNCTION = "__tilewright_check_arguments"
 _ARGUMENT = "{ ptr, ptr, i32, i32, i32, i32, i32 }"
 
 
-def _text(e: object) -> str:
-    assert isinstance(e, StringImm)
-    return e.value
-
-
-def _number(e: object) -> int:
-    assert isinstance(e, IntImm)
-    return e.value
-
-
-def emit_argument_check(emitter: FunctionEmitter, call: Call) -> None:
-    """Check the arguments as ``tir.tvm_check_arguments`` says; leave the function with -1 if they do not fit."""
-    values, codes, count = call.args[:3]
-    unit = emitter.unit
+def argument_check(unit: Unit, function: str, wanted: Sequence[Argument]) -> str:
+    """The call, up to the given arguments, that checks these; their description is a constant of the unit."""
     rows = []
-    for i, described in enumerate(call.args[4:]):
-        assert isinstance(described, Call)
-        name, dtype, device, align, flags, *dims = described.args
+    for i, argument in enumerate(wanted):
         sizes = "null"
-        if dims:
-            sizes = f'@"{emitter.name}.dims.{i}"'
-            row = ", ".join(f"i64 {_number(d)}" for d in dims)
-            unit.globals[sizes] = f"{sizes} = private unnamed_addr constant [{len(dims)} x i64] [{row}]"
-        numbers = (len(dims), ty.packed_dtype(_text(dtype)), _number(device), _number(align), _number(flags))
+        if argument.dims:
+            sizes = f'@"{unit.name}.dims.{i}"'
+            row = ", ".join(f"i64 {d}" for d in argument.dims)
+            unit.globals[sizes] = f"{sizes} = private unnamed_addr constant [{len(argument.dims)} x i64] [{row}]"
+        dtype = ty.packed_dtype(argument.dtype)
+        numbers = (len(argument.dims), dtype, argument.device_type, argument.alignment, argument.flags)
         fields = ", ".join(f"i32 {n}" for n in numbers)
-        rows.append(f"{_ARGUMENT} {{ ptr {unit.string(_text(name))}, ptr {sizes}, {fields} }}")
-    table = f'@"{emitter.name}.arguments"'
+        rows.append(f"{_ARGUMENT} {{ ptr {unit.string(argument.name)}, ptr {sizes}, {fields} }}")
+    table = f'@"{unit.name}.arguments"'
     unit.globals[table] = f"{table} = private unnamed_addr constant [{len(rows)} x {_ARGUMENT}] [{', '.join(rows)}]"
     unit.context["TVMAPISetLastError"] = None
     unit.declarations[CHECK_FUNCTION] = f"declare hidden i32 @{CHECK_FUNCTION}(ptr, ptr, i32, ptr, ptr, i32)"
-    operands = f"ptr {unit.string(_text(call.args[3]))}, ptr {table}, i32 {len(rows)}"
-    given = f"ptr {emitter.value(values)}, ptr {emitter.value(codes)}, i32 {emitter.value(count)}"
-    emitter.check_zero(emitter.emit(f"call i32 @{CHECK_FUNCTION}({operands}, {given})"))
+    return f"call i32 @{CHECK_FUNCTION}(ptr {unit.string(function)}, ptr {table}, i32 {len(rows)}"
 
 
 @cache

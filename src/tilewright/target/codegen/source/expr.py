@@ -1,4 +1,4 @@
-"""Expressions as C text.
+"""Expressions as text of C and of languages like it.
 
 What several places of one statement share becomes a local variable, so that the text stays as long as the expression
 is; what only one branch of a conditional evaluates stands in that branch.
@@ -6,17 +6,17 @@ is; what only one branch of a conditional evaluates stands in that branch.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
-from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
 from tilewright.target import intrinsics
-from tilewright.target.codegen.c.names import Names, c_type, float_literal, int_literal, string_literal
-from tilewright.target.codegen.llvm.expr import reads_memory
+from tilewright.target.codegen.common.emitter import Emitter, reads_memory
+from tilewright.target.codegen.source.names import KEYWORDS, Names, c_type, float_literal, int_literal, string_literal
 from tilewright.tir.expr import (
     EQ,
     GE,
@@ -27,60 +27,72 @@ from tilewright.tir.expr import (
     Add,
     And,
     BinaryExpr,
-    Broadcast,
     Call,
     Cast,
     ConstExpr,
     Div,
     FloatImm,
     FloorDiv,
-    FloorMod,
     IntImm,
     Let,
     Load,
     Max,
-    Min,
     Mod,
     Mul,
     Not,
-    Or,
     PrimExpr,
     Ramp,
     Select,
-    SizeVar,
     StringImm,
     Sub,
     Var,
 )  # fmt: skip
 
 _SYMBOLS = {Add: "+", Sub: "-", Mul: "*", Div: "/", Mod: "%", EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
-_BITWISE = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_left": "<<", "shift_right": ">>"}
+_BITWISE = {
+    "tir.bitwise_and": "&",
+    "tir.bitwise_or": "|",
+    "tir.bitwise_xor": "^",
+    "tir.shift_left": "<<",
+    "tir.shift_right": ">>",
+}
 
-_FIELDS = {
-    1: ("data", "void*"), 2: ("shape", "int64_t*"), 3: ("strides", "int64_t*"), 4: ("ndim", "int32_t"),
-    5: ("dtype.code", "uint8_t"), 6: ("dtype.bits", "uint8_t"), 7: ("dtype.lanes", "uint16_t"),
-    8: ("byte_offset", "uint64_t"), 9: ("device.device_id", "int"), 10: ("device.device_type", "DLDeviceType"),
-}  # fmt: skip
 
-
-class ExpressionPrinter(ABC):
+class ExpressionPrinter(Emitter):
     """Prints the expressions of one C function; statements go to ``lines``."""
 
-    _methods: ClassVar[dict[type, Callable[..., str]]] = {}
+    keywords: ClassVar[frozenset[str]] = KEYWORDS
+    """What no variable may be called."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.names = Names()
+        super().__init__(name)
+        self.names = Names(self.keywords)
         self.lines: list[str] = []
         self.depth = 1
         self._shared: set[PrimExpr] = set()
         self._temporaries: dict[PrimExpr, str] = {}
-        self._nesting = 0  # expressions and statements that are being printed, one inside the other
         self.element_types: dict[Var, str] = {}  # what a pointer variable is declared to point to
 
     def put(self, text: str) -> None:
         """Append a line at the current depth."""
         self.lines.append("  " * self.depth + text)
+
+    # ---- the dialect ----
+    def type_name(self, dtype: str) -> str:
+        """The type of one lane of a value."""
+        return c_type(dtype)
+
+    def int_literal(self, dtype: str, value: int) -> str:
+        """An integer or bool literal."""
+        return int_literal(dtype, value)
+
+    def pointer_type(self, buffer: Var, element: str) -> str:
+        """The type of a pointer into ``buffer`` to elements of the type ``element``."""
+        return f"{element}*"
+
+    @abstractmethod
+    def declare_extern(self, name: str, result: str, args: list[str]) -> None:
+        """Have the function ``name`` declared at the head of the source."""
 
     # ---- sharing ----
     def begin_statement(self, *expressions: PrimExpr) -> None:
@@ -104,17 +116,15 @@ class ExpressionPrinter(ABC):
         found = self._temporaries.get(e)
         if found is not None:
             return found
-        method = self._methods.get(type(e))
-        if method is None:
-            raise TilewrightError(f"{self.name}: C code generation does not handle {type(e).__name__}: {e}")
-        self._nesting += 1
-        if not self._nesting % DEPTH_STEP:
+        method = self._methods.get(type(e)) or self._resolve(type(e))
+        self._depth += 1
+        if not self._depth % DEPTH_STEP:
             ensure_room()
-        text = method(self, e)
-        self._nesting -= 1
+        text: str = method(self, e)
+        self._depth -= 1
         if e in self._shared and not text.isidentifier():
             name = self.names.fresh("t")
-            self.put(f"const {c_type(e.dtype)} {name} = {text};")
+            self.put(f"const {self.type_name(e.dtype)} {name} = {text};")
             self._temporaries[e] = name
             return name
         return text
@@ -131,18 +141,22 @@ class ExpressionPrinter(ABC):
         return inner, text
 
     # ---- leaves ----
-    def _var(self, e: Var) -> str:
+    def visit_var(self, e: Var) -> str:
+        """The variable's identifier."""
         return self.names.of(e)
 
-    def _int(self, e: IntImm) -> str:
-        return int_literal(e.dtype, e.value)
+    def visit_int_imm(self, e: IntImm) -> str:
+        """A literal."""
+        return self.int_literal(e.dtype, e.value)
 
-    def _float(self, e: FloatImm) -> str:
+    def visit_float_imm(self, e: FloatImm) -> str:
+        """A literal."""
         if dt.parse(e.dtype).kind == "bfloat":
             return f"tw_float_to_bfloat({float_literal('float32', e.value)})"
         return float_literal(e.dtype, e.value)
 
-    def _string(self, e: StringImm) -> str:
+    def visit_string_imm(self, e: StringImm) -> str:
+        """A literal."""
         return string_literal(e.value)
 
     # ---- arithmetic ----
@@ -150,7 +164,8 @@ class ExpressionPrinter(ABC):
         """bfloat16 operands widened, the result rounded back."""
         return f"tw_float_to_bfloat({make(*[f'tw_bfloat_to_float({o})' for o in operands])})"
 
-    def _arith(self, e: BinaryExpr) -> str:
+    def visit_arith(self, e: BinaryExpr) -> str:
+        """``a + b``, ``a - b``, ..., ``a % b``: C's division and remainder."""
         a, b, symbol = self.value(e.a), self.value(e.b), _SYMBOLS[type(e)]
         info = dt.parse(e.dtype)
         if info.kind == "bfloat":
@@ -158,19 +173,23 @@ class ExpressionPrinter(ABC):
         if info.kind == "float" and isinstance(e, Mod):
             return f"{'fmod' if info.bits == 64 else 'fmodf'}({a}, {b})"
         if info.kind in ("int", "uint") and info.bits < 32:
-            return f"(({c_type(e.dtype)})({a} {symbol} {b}))"
+            return f"(({self.type_name(e.dtype)})({a} {symbol} {b}))"
         if info.kind == "int" and symbol in "+-*" and reads_memory(e):  # data may wrap; signed arithmetic may not
             unsigned = f"uint{info.bits}_t"
-            return f"(({c_type(e.dtype)})(({unsigned}){a} {symbol} ({unsigned}){b}))"
+            return f"(({self.type_name(e.dtype)})(({unsigned}){a} {symbol} ({unsigned}){b}))"
         return f"({a} {symbol} {b})"
 
-    def _floor(self, e: BinaryExpr) -> str:
+    def visit_floor_div(self, e: BinaryExpr) -> str:
+        """Division that rounds down, or its remainder."""
         a, b = self.value(e.a), self.value(e.b)
         if not dt.is_signed(e.dtype):
-            return f"(({c_type(e.dtype)})({a} {'/' if isinstance(e, FloorDiv) else '%'} {b}))"
+            return f"(({self.type_name(e.dtype)})({a} {'/' if isinstance(e, FloorDiv) else '%'} {b}))"
         return f"tw_floor{'div' if isinstance(e, FloorDiv) else 'mod'}_{e.dtype}({a}, {b})"
 
-    def _min_max(self, e: BinaryExpr) -> str:
+    visit_floor_mod = visit_floor_div
+
+    def visit_min(self, e: BinaryExpr) -> str:
+        """``min(a, b)``, ``max(a, b)``."""
         name, (a, b), info = (
             "max" if isinstance(e, Max) else "min",
             (self.value(e.a), self.value(e.b)),
@@ -182,13 +201,17 @@ class ExpressionPrinter(ABC):
             return f"((_Float16)tw_{name}_float32((float){a}, (float){b}))"
         return f"tw_{name}_{'uint8' if info.kind == 'bool' else e.dtype}({a}, {b})"
 
-    def _compare(self, e: BinaryExpr) -> str:
+    visit_max = visit_min
+
+    def visit_compare(self, e: BinaryExpr) -> str:
+        """``a == b``, ``a < b``, ..."""
         a, b = self.value(e.a), self.value(e.b)
         if dt.parse(e.a.dtype).kind == "bfloat":
             a, b = f"tw_bfloat_to_float({a})", f"tw_bfloat_to_float({b})"
         return f"({a} {_SYMBOLS[type(e)]} {b})"
 
-    def _logical(self, e: BinaryExpr) -> str:
+    def visit_logical(self, e: BinaryExpr) -> str:
+        """``a && b``, ``a || b``; what ``b`` needs first stands under a test of ``a``."""
         symbol, a = "&&" if isinstance(e, And) else "||", self.value(e.a)
         before, b = self._aside(e.b)
         if not before:
@@ -201,13 +224,16 @@ class ExpressionPrinter(ABC):
         self.put("}")
         return name
 
-    def _not(self, e: Not) -> str:
+    def visit_not(self, e: Not) -> str:
+        """``!a``."""
         return f"(!{self.value(e.a)})"
 
-    def _select(self, e: Select) -> str:
+    def visit_select(self, e: Select) -> str:
+        """``condition ? a : b``."""
         return f"({self.value(e.condition)} ? {self.value(e.true_value)} : {self.value(e.false_value)})"
 
-    def _cast(self, e: Cast) -> str:
+    def visit_cast(self, e: Cast) -> str:
+        """A conversion."""
         return self.cast(self.value(e.value), e.value.dtype, e.dtype)
 
     def cast(self, text: str, source: str, dest: str) -> str:
@@ -221,22 +247,23 @@ class ExpressionPrinter(ABC):
             return f"tw_float_to_bfloat((float){text})"
         if b == "bool":
             return f"({text} != 0)"
-        return f"(({c_type(dest)}){text})"
+        return f"(({self.type_name(dest)}){text})"
 
-    def _let(self, e: Let) -> str:
-        self.put(f"const {c_type(e.var.dtype)} {self.names.of(e.var)} = {self.value(e.value)};")
+    def visit_let(self, e: Let) -> str:
+        """A constant, then the body."""
+        self.put(f"const {self.type_name(e.var.dtype)} {self.names.of(e.var)} = {self.value(e.value)};")
         return self.value(e.body)
 
     # ---- memory ----
     def element(self, buffer: Var, dtype: str, index: PrimExpr) -> str:
         """The element of a buffer, as something to read or assign."""
-        pointer, wanted = self.names.of(buffer), c_type(dtype)
+        pointer, wanted = self.names.of(buffer), self.type_name(dtype)
         if self.element_types.get(buffer) != wanted:
-            pointer = f"(({wanted}*){pointer})"
-        return f"{pointer}[{self._outer(self.value(index))}]"
+            pointer = f"(({self.pointer_type(buffer, wanted)}){pointer})"
+        return f"{pointer}[{self.outer(self.value(index))}]"
 
     @staticmethod
-    def _outer(text: str) -> str:
+    def outer(text: str) -> str:
         """Without parentheses around the whole."""
         if not (text.startswith("(") and text.endswith(")")):
             return text
@@ -247,31 +274,30 @@ class ExpressionPrinter(ABC):
                 return text
         return text[1:-1]
 
-    def _load(self, e: Load) -> str:
+    def visit_load(self, e: Load) -> str:
+        """An element; zero where the predicate is false."""
         text = self.element(e.buffer_var, e.dtype, e.index)
         if ops.is_const_int(e.predicate, 1):
             return text
-        return f"({self.value(e.predicate)} ? {text} : ({c_type(e.dtype)})0)"
+        return f"({self.value(e.predicate)} ? {text} : ({self.type_name(e.dtype)})0)"
 
-    def _vector(self, e: Any) -> str:
-        raise UnsupportedError(f"{self.name}: C code generation cannot place the vector {e} here")
+    def visit_ramp(self, e: Any) -> str:
+        """None: ``scalarize`` has taken vectors apart."""
+        raise UnsupportedError(f"{self.name}: {self.language} code generation cannot place the vector {e} here")
+
+    visit_broadcast = visit_ramp
+    visit_shuffle = visit_ramp
 
     # ---- calls ----
-    def _call(self, e: Call) -> str:
-        name = e.op.name if hasattr(e.op, "name") else str(e.op)
-        short = name.removeprefix("tir.")
-        method = getattr(self, f"_call_{short}", None)
-        if method is not None:
-            return str(method(e))
-        if short in _BITWISE:
-            a, b = self.value(e.args[0]), self.value(e.args[1])
-            return f"(({c_type(e.dtype)})({a} {_BITWISE[short]} {b}))"
-        if short in intrinsics.FLOAT_MATH:
-            return self._math(short, e)
-        raise TilewrightError(f"{self.name}: C code generation has no rule for the intrinsic {name}")
+    def _bitwise(self, e: Call) -> str:
+        a, b = self.value(e.args[0]), self.value(e.args[1])
+        return f"(({self.type_name(e.dtype)})({a} {_BITWISE[e.op.name]} {b}))"
 
-    def _math(self, name: str, e: Call) -> str:
-        args, info = [self.value(a) for a in e.args], dt.parse(e.dtype)
+    _call_bitwise_and = _call_bitwise_or = _call_bitwise_xor = _call_shift_left = _call_shift_right = _bitwise
+
+    def float_math(self, e: Call) -> str:
+        """A function of the language's library; the half types in float32."""
+        name, args, info = e.op.name.removeprefix("tir."), [self.value(a) for a in e.args], dt.parse(e.dtype)
         if info.bits == 16:
             wide = [self.cast(t, a.dtype, "float32") for t, a in zip(args, e.args, strict=True)]
             return self.cast(self._math_text(name, 32, wide), "float32", e.dtype)
@@ -304,19 +330,19 @@ class ExpressionPrinter(ABC):
         return f"(isfinite({self._as_float(e.args[0])}) != 0)"
 
     def _call_bitwise_not(self, e: Call) -> str:
-        return f"(({c_type(e.dtype)})~{self.value(e.args[0])})"
+        return f"(({self.type_name(e.dtype)})~{self.value(e.args[0])})"
 
     def _call_popcount(self, e: Call) -> str:
-        unsigned = f"uint{dt.bits(e.dtype)}_t"
-        return f"(({c_type(e.dtype)})__builtin_popcountll((unsigned long long)({unsigned}){self.value(e.args[0])}))"
+        bits = f"(unsigned long long)(uint{dt.bits(e.dtype)}_t){self.value(e.args[0])}"
+        return f"(({self.type_name(e.dtype)})__builtin_popcountll({bits}))"
 
     def _call_clz(self, e: Call) -> str:
         bits = dt.bits(e.args[0].dtype)
         count = f"__builtin_clzll((unsigned long long)(uint{bits}_t){self.value(e.args[0])})"
-        return f"(({c_type(e.dtype)})({count} - {64 - bits}))"
+        return f"(({self.type_name(e.dtype)})({count} - {64 - bits}))"
 
     def _call_reinterpret(self, e: Call) -> str:
-        source, dest = c_type(e.args[0].dtype), c_type(e.dtype)
+        source, dest = self.type_name(e.args[0].dtype), self.type_name(e.dtype)
         a, b = self.names.fresh("bits"), self.names.fresh("value")
         self.put(f"const {source} {a} = {self.value(e.args[0])};")
         self.put(f"{dest} {b};")
@@ -341,8 +367,8 @@ class ExpressionPrinter(ABC):
         if not before_yes and not before_no:
             return f"({test} ? {a} : {b})"
         name = self.names.fresh("chosen")
-        self.put(f"{c_type(e.dtype)} {name};")
-        self.put(f"if ({self._outer(test)}) {{")
+        self.put(f"{self.type_name(e.dtype)} {name};")
+        self.put(f"if ({self.outer(test)}) {{")
         self.lines += before_yes
         self.put(f"  {name} = {a};")
         self.put("} else {")
@@ -372,41 +398,6 @@ class ExpressionPrinter(ABC):
         hints = "".join(f", {int(a)}" for a in e.args[1:3])  # type: ignore[call-overload]
         return f"__builtin_prefetch({where}{hints})"
 
-    def _call_tvm_struct_get(self, e: Call) -> str:
-        struct, index, kind = self.value(e.args[0]), self.value(e.args[1]), int(e.args[2])  # type: ignore[call-overload]
-        if kind == 12:
-            member = {"float": "v_float64", "bfloat": "v_float64", "handle": "v_handle"}.get(
-                dt.parse(e.dtype).kind, "v_int64"
-            )
-            text = f"((TVMValue*){struct})[{index}].{member}"
-            return text if dt.parse(e.dtype).kind == "handle" else f"(({c_type(e.dtype)}){text})"
-        if kind == 0:
-            return f"(&((DLTensor*){struct})[{index}])"
-        member, member_type = _FIELDS[kind]
-        text = f"((DLTensor*){struct})[{index}].{member}"
-        return text if member_type.endswith("*") else f"(({c_type(e.dtype)}){text})"
-
-    def _call_tvm_struct_set(self, e: Call) -> str:
-        struct, index, value = self.value(e.args[0]), self.value(e.args[1]), e.args[3]
-        kind = int(e.args[2])  # type: ignore[call-overload]
-        if kind == 12:
-            group = dt.parse(value.dtype).kind
-            if isinstance(value, StringImm):
-                target, text = "v_str", self.value(value)
-            else:
-                target = {"float": "v_float64", "bfloat": "v_float64", "handle": "v_handle"}.get(group, "v_int64")
-                text = self.value(value)
-                if group == "bfloat":
-                    text = f"tw_bfloat_to_float({text})"
-            return f"((TVMValue*){struct})[{index}].{target} = {text}"
-        member, member_type = _FIELDS[kind]
-        text = (
-            "NULL"
-            if member_type.endswith("*") and ops.is_const_int(value, 0)
-            else f"({member_type}){self.value(value)}"
-        )
-        return f"((DLTensor*){struct})[{index}].{member} = {text}"
-
     def _call_call_extern(self, e: Call) -> str:
         name = e.args[0]
         assert isinstance(name, StringImm)
@@ -415,35 +406,3 @@ class ExpressionPrinter(ABC):
         return f"{name.value}({', '.join(args)})"
 
     _call_call_pure_extern = _call_call_extern
-
-    @abstractmethod
-    def declare_extern(self, name: str, result: str, args: list[str]) -> None:
-        """Have the function ``name`` declared at the head of the source."""
-
-    def _call_TVMBackendAllocWorkspace(self, e: Call) -> str:
-        device_type, device_id, size, code, bits = [self.value(a) for a in e.args]
-        return f"TVMBackendAllocWorkspace({device_type}, {device_id}, (uint64_t){size}, {code}, {bits})"
-
-    def _call_TVMBackendFreeWorkspace(self, e: Call) -> str:
-        return f"TVMBackendFreeWorkspace({', '.join([self.value(a) for a in e.args])})"
-
-
-ExpressionPrinter._methods = {
-    Var: ExpressionPrinter._var,
-    SizeVar: ExpressionPrinter._var,
-    IntImm: ExpressionPrinter._int,
-    FloatImm: ExpressionPrinter._float,
-    StringImm: ExpressionPrinter._string,
-    **dict.fromkeys((Add, Sub, Mul, Div, Mod), ExpressionPrinter._arith),
-    **dict.fromkeys((FloorDiv, FloorMod), ExpressionPrinter._floor),
-    **dict.fromkeys((Min, Max), ExpressionPrinter._min_max),
-    **dict.fromkeys((EQ, NE, LT, LE, GT, GE), ExpressionPrinter._compare),
-    **dict.fromkeys((And, Or), ExpressionPrinter._logical),
-    **dict.fromkeys((Ramp, Broadcast), ExpressionPrinter._vector),
-    Not: ExpressionPrinter._not,
-    Select: ExpressionPrinter._select,
-    Cast: ExpressionPrinter._cast,
-    Let: ExpressionPrinter._let,
-    Load: ExpressionPrinter._load,
-    Call: ExpressionPrinter._call,
-}

@@ -8,6 +8,7 @@ import re
 import numpy as np
 
 from tilewright.ir import dtype as dt
+from tilewright.target.codegen.common.names import UniqueNames
 from tilewright.tir.expr import Var
 
 KEYWORDS = frozenset(
@@ -135,12 +136,13 @@ def float_literal(dtype: str, value: float) -> str:
     return f"((_Float16){text})" if info.kind == "float" and info.bits == 16 else text
 
 
-class Names:
-    """Identifiers for variables: their own names where C allows, numbered where they repeat."""
+class Names(UniqueNames):
+    """Identifiers for variables: their own names where the language allows, numbered where they repeat."""
 
-    def __init__(self) -> None:
+    def __init__(self, keywords: frozenset[str] = KEYWORDS) -> None:
+        super().__init__()
+        self._keywords = keywords
         self._of: dict[Var, str] = {}
-        self._used: dict[str, int] = {}
 
     def of(self, var: Var) -> str:
         """The identifier of ``var``."""
@@ -149,14 +151,16 @@ class Names:
             name = self._of[var] = self.fresh(var.name)
         return name
 
-    def fresh(self, hint: str) -> str:
-        """An identifier that is not in use."""
-        base = re.sub(r"\W", "_", hint) or "v"
-        if base[0].isdigit() or base in KEYWORDS or base.startswith("__"):
+    def set(self, var: Var, name: str) -> None:
+        """Have ``var`` called ``name``."""
+        self._of[var] = name
+
+    def fresh(self, wanted: str) -> str:
+        """An identifier that is not in use, made of ``wanted``."""
+        base = re.sub(r"\W", "_", wanted) or "v"
+        if base[0].isdigit() or base in self._keywords or base.startswith("__"):
             base = f"v_{base}"
-        count = self._used.get(base)
-        self._used[base] = (count or 0) + 1
-        return base if count is None else self.fresh(f"{base}_{count}")
+        return super().fresh(base)
 
 
 def string_literal(text: str) -> str:

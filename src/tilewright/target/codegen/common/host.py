@@ -1,0 +1,165 @@
+"""What code that runs on the host has beyond kernels of a device: it fails with a message, calls functions by name,
+checks its arguments, owns workspaces of the runtime, and launches tasks.
+
+A function of the host gives 0, or -1 after it has set the runtime's last error. A workspace is freed where the function
+leaves, whichever way it does.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewright.target.codegen.common.emitter import Emitter
+from tilewright.tir.expr import Call, IntImm, PrimExpr, StringImm
+from tilewright.tir.stmt import AssertStmt, For, LetStmt, SeqStmt, Stmt
+
+# TVMStructFieldKind: what tir.tvm_struct_get and tir.tvm_struct_set name by number.
+ARRAY_ADDRESS, ARRAY_DATA, ARRAY_SHAPE, ARRAY_STRIDES, ARRAY_NDIM, ARRAY_TYPE_CODE, ARRAY_TYPE_BITS = range(7)
+ARRAY_TYPE_LANES, ARRAY_BYTE_OFFSET, ARRAY_DEVICE_ID, ARRAY_DEVICE_TYPE, _, VALUE_CONTENT = range(7, 13)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What ``tir.tvm_check_arguments`` says about one argument of a packed function.
+
+    ``flags``: 1 a tensor, 2 any strides, 4 any byte offset. ``dims``: a size, -1 for any, or -2-k for symbol k, which
+    is the same wherever it stands.
+    """
+
+    name: str
+    dtype: str
+    device_type: int
+    alignment: int
+    flags: int
+    dims: tuple[int, ...]
+
+    @staticmethod
+    def of(described: PrimExpr) -> Argument:
+        """The argument that a call in the check describes."""
+        assert isinstance(described, Call)
+        name, dtype, *numbers = described.args
+        device_type, alignment, flags, *dims = [_number(n) for n in numbers]
+        return Argument(_text(name), _text(dtype), device_type, alignment, flags, tuple(dims))
+
+
+@dataclass(frozen=True)
+class PackedCall:
+    """A call with arguments on stacks of values and of type codes: ``count`` of them from ``begin`` on."""
+
+    name: str
+    values: PrimExpr
+    codes: PrimExpr
+    begin: int
+    count: int
+    dtype: str
+
+    @staticmethod
+    def of(e: Call) -> PackedCall:
+        """What the intrinsic ``e`` calls."""
+        name, values, codes, begin, end = e.args
+        return PackedCall(_text(name), values, codes, _number(begin), _number(end) - _number(begin), e.dtype)
+
+
+def _text(e: PrimExpr) -> str:
+    assert isinstance(e, StringImm)
+    return e.value
+
+
+def _number(e: PrimExpr) -> int:
+    assert isinstance(e, IntImm)
+    return e.value
+
+
+def is_workspace(value: PrimExpr) -> bool:
+    """Whether ``value`` is a new workspace."""
+    return isinstance(value, Call) and value.op.name == "tir.TVMBackendAllocWorkspace"
+
+
+class HostEmitter(Emitter):
+    """Adds what only host code does."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.workspaces: list[Call] = []  # calls that free the live ones
+        self.in_task = False  # parallel loops inside run in order
+
+    # ---- what a back end says ----
+    @abstractmethod
+    def check(self, condition: PrimExpr, message: str) -> None:
+        """Leave the function with ``message`` unless ``condition`` holds."""
+
+    @abstractmethod
+    def leave(self) -> None:
+        """Return -1."""
+
+    @abstractmethod
+    def check_arguments(self, function: str, given: Sequence[PrimExpr], wanted: Sequence[Argument]) -> None:
+        """Check the arguments ``given`` (values, type codes, count); leave when they are not as ``wanted``."""
+
+    @abstractmethod
+    def find_function(self, name: str) -> str:
+        """The handle of a function of the registry or of the module's imports, looked up at the first call."""
+
+    @abstractmethod
+    def call_handle(self, function: str, call: PackedCall) -> str:
+        """Call a function by its handle, leave when it fails; the result as a value of ``call.dtype``."""
+
+    @abstractmethod
+    def call_symbol(self, call: PackedCall) -> str:
+        """Call a function with the packed signature by its symbol, leave when it fails."""
+
+    @abstractmethod
+    def launch(self, s: For) -> None:
+        """The iterations of a loop as the tasks of one parallel launch."""
+
+    # ---- leaving ----
+    def fail(self) -> None:
+        """Free the workspaces, the last one first, and leave; the message is set already."""
+        for call in reversed(self.workspaces):
+            self.effect(call)
+        self.leave()
+
+    def _effect_tvm_throw_last_error(self, e: Call) -> None:
+        self.fail()
+
+    def visit_assert(self, s: AssertStmt) -> Stmt | None:
+        """The check, then the body."""
+        self.begin_statement(s.condition)
+        self.check(s.condition, s.message.value if isinstance(s.message, StringImm) else str(s.message))
+        return s.body
+
+    # ---- memory of the runtime ----
+    def visit_let_stmt(self, s: LetStmt) -> Stmt | None:
+        """The variable, then the body; during that of a workspace, a failure frees it."""
+        rest = super().visit_let_stmt(s)
+        if not is_workspace(s.value):
+            return rest
+        assert isinstance(s.value, Call)
+        steps = s.body.seq if isinstance(s.body, SeqStmt) else (s.body,)
+        self.visit_stmt(steps[0])  # the test whether there is one
+        self.workspaces.append(Call("int32", "tir.TVMBackendFreeWorkspace", (*s.value.args[:2], s.var)))
+        self.visit_stmt(SeqStmt(steps[1:]))
+        self.workspaces.pop()
+        return None
+
+    # ---- functions ----
+    def _effect_tvm_check_arguments(self, e: Call) -> None:
+        values, codes, count, function, *wanted = e.args
+        self.check_arguments(_text(function), (values, codes, count), [Argument.of(w) for w in wanted])
+
+    def _call_tvm_call_packed_lowered(self, e: Call) -> str:
+        call = PackedCall.of(e)
+        return self.call_handle(self.find_function(call.name), call)
+
+    def _call_tvm_call_cpacked_lowered(self, e: Call) -> str:
+        return self.call_symbol(PackedCall.of(e))
+
+    # ---- tasks ----
+    def parallel(self, s: For) -> None:
+        """The tasks of a launch; in order inside a task."""
+        if self.in_task:
+            super().parallel(s)
+        else:
+            self.launch(s)
