@@ -21,6 +21,11 @@ TVM_DLL int TilewrightGraphCreate(const char* graph_json, size_t json_size, TVMM
                                   TilewrightGraph** out);
 /* Same, from a module exported with its graph: name is the model's name, "default" unless another was given. */
 TVM_DLL int TilewrightGraphFromModule(TVMModuleHandle lib, const char* name, DLDevice device, TilewrightGraph** out);
+/* Both for a graph whose tensors live on several devices: one of each type that it names. */
+TVM_DLL int TilewrightGraphCreateOn(const char* graph_json, size_t json_size, TVMModuleHandle lib, const DLDevice* devices,
+                                    int num_devices, TilewrightGraph** out);
+TVM_DLL int TilewrightGraphFromModuleOn(TVMModuleHandle lib, const char* name, const DLDevice* devices, int num_devices,
+                                        TilewrightGraph** out);
 TVM_DLL void TilewrightGraphFree(TilewrightGraph* graph);
 
 /* Inputs, of which parameters (weights that the model brings) are some, in the order of the graph. */

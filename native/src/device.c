@@ -179,6 +179,10 @@ bool tw_is_host(DLDevice device) {
   return row != NULL && (row->flags & TILEWRIGHT_DEVICE_HOST_MEMORY) != 0;
 }
 
+bool tw_same_memory(DLDevice a, DLDevice b) {
+  return (a.device_type == b.device_type && a.device_id == b.device_id) || (tw_is_host(a) && tw_is_host(b));
+}
+
 int tw_device_exists(DLDevice device, bool* out) {
   Row* row = TilewrightDeviceFind(device.device_type);
   int count = 0;

@@ -10,8 +10,8 @@ typedef struct {
   size_t json_size;
   char* name;
   TwParams params;
-  TwPrepared prepared; /* under lock, as is lent */
-  bool lent;           /* a caller has had a parameter and may write to it: executors to come must look again */
+  TwShared shared; /* under lock, as is lent */
+  bool lent;       /* a caller has had a parameter and may write to it: executors to come must look again */
   pthread_mutex_t lock;
 } Factory;
 
@@ -20,7 +20,7 @@ static void free_factory(Factory* f) {
   free(f->json);
   free(f->name);
   tw_free_params(&f->params);
-  tw_free_prepared(&f->prepared);
+  tw_free_shared(&f->shared);
   pthread_mutex_destroy(&f->lock);
   free(f);
 }
@@ -37,11 +37,12 @@ static Factory* empty_factory(void) {
 
 static TwModule* first_import(const TwModule* m) { return m->num_imports == 0 ? NULL : m->imports[0]; }
 
-static int new_executor(TwModule* self, DLDevice device, TilewrightGraph** out) {
+static int new_executor(TwModule* self, const DLDevice* devices, int num_devices, TilewrightGraph** out) {
   Factory* f = self->data;
   pthread_mutex_lock(&f->lock);
-  TwPrepared* prepared = f->lent ? NULL : &f->prepared;
-  int rc = tw_graph_create(f->json, f->json_size, first_import(self), device, &f->params, prepared, out);
+  TwShared* shared = f->lent ? NULL : &f->shared;
+  int rc =
+      tw_graph_create(f->json, f->json_size, first_import(self), devices, num_devices, &f->params, shared, out);
   pthread_mutex_unlock(&f->lock);
   return rc;
 }
@@ -49,18 +50,20 @@ static int new_executor(TwModule* self, DLDevice device, TilewrightGraph** out) 
 static int make_executor(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   TwModule* self = resource;
   const Factory* f = self->data;
-  DLDevice device;
+  DLDevice* devices;
   TilewrightGraph* graph;
-  int used;
-  if (tw_arg_device(args, codes, n, 0, f->name, &device, &used) != 0) return -1;
-  if (new_executor(self, device, &graph) != 0) return -1;
+  int count;
+  if (tw_arg_devices(args, codes, n, 0, f->name, &devices, &count) != 0) return -1;
+  int rc = new_executor(self, devices, count, &graph);
+  free(devices);
+  if (rc != 0) return -1;
   TwModule* m = tw_graph_module(graph);
   if (m == NULL) return -1;
   tw_return_handle(ret, m, kTVMModuleHandle);
   return 0;
 }
 
-/* debug_create(name, device): TVM's way to an executor that can be looked into, as every one here can. */
+/* debug_create(name, device, ...): TVM's way to an executor that can be looked into, as every one here can. */
 static int debug_create(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   const Factory* f = ((TwModule*)resource)->data;
   const char* name;
@@ -397,12 +400,17 @@ static int load_metadata(TVMValue* args, int* codes, int n, TVMRetValueHandle re
 }
 
 /* ---- plain C entry ---- */
-int TilewrightGraphFromModule(TVMModuleHandle lib, const char* name, DLDevice device, TilewrightGraph** out) {
+int TilewrightGraphFromModuleOn(TVMModuleHandle lib, const char* name, const DLDevice* devices, int num_devices,
+                                TilewrightGraph** out) {
   TwModule* m = lib;
   if (m->cls != &factory_class || strcmp(((const Factory*)m->data)->name, name) != 0) {
     return tw_fail("the module holds no graph named \"%s\"", name);
   }
-  return new_executor(m, device, out);
+  return new_executor(m, devices, num_devices, out);
+}
+
+int TilewrightGraphFromModule(TVMModuleHandle lib, const char* name, DLDevice device, TilewrightGraph** out) {
+  return TilewrightGraphFromModuleOn(lib, name, &device, 1, out);
 }
 
 void tw_register_factory_functions(void) {

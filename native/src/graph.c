@@ -76,6 +76,7 @@ void TilewrightGraphFree(TilewrightGraph* g) {
   free(g->outputs);
   free(g->targets);
   tw_free_strings(g->output_names, (size_t)g->num_outputs);
+  graph_leave_devices(g);
   tw_module_release(g->lib);
   pthread_mutex_destroy(&g->lock);
   pthread_cond_destroy(&g->idle);
@@ -83,6 +84,10 @@ void TilewrightGraphFree(TilewrightGraph* g) {
 }
 
 /* ---- storage ---- */
+static bool is_on(const GraphEntry* e, DLDevice device) {
+  return e->device.device_type == device.device_type && e->device.device_id == device.device_id;
+}
+
 static bool is_nop(const GraphNode* node) { return node->function != NULL && strcmp(node->function, "__nop") == 0; }
 
 /* A __view (a concatenation or a split) has nothing to do: its inputs and outputs are parts of the same storage. */
@@ -97,6 +102,9 @@ static int find_roots(TilewrightGraph* g) {
     int from = g->nodes[i].inputs[0];
     if (g->entries[from].nbytes != g->entries[entry].nbytes) {
       return tw_fail("bad graph JSON: __nop node \"%s\" changes the size of its input", g->nodes[i].name);
+    }
+    if (!tw_same_memory(g->entries[from].device, g->entries[entry].device)) {
+      return tw_fail("bad graph JSON: __nop node \"%s\" is on another device than its input", g->nodes[i].name);
     }
     g->entries[entry].root = g->entries[from].root;
   }
@@ -125,10 +133,13 @@ bool graph_is_movable(const TilewrightGraph* g, int entry) {
 }
 
 /* Gives parameters their place before storage is allocated, so that none is allocated for them. */
-static int adopt_params(TilewrightGraph* g, const TwParams* params) {
+static int adopt_params(TilewrightGraph* g, const TwParams* params, TwShared* shared) {
   for (size_t i = 0; params != NULL && i < params->count; ++i) {
     int index = TilewrightGraphInputIndex(g, params->names[i]);
-    if (index >= 0 && graph_bind_param(g, index, params->arrays[i], true) != 0) return -1;
+    if (index < 0) continue;
+    TwArray* array = params->arrays[i];
+    if (shared != NULL) array = graph_shared_param(shared, array, g->entries[g->row_pointers[g->inputs[index]]].device);
+    if (array == NULL || graph_bind_param(g, index, array, true) != 0) return -1;
   }
   return 0;
 }
@@ -162,20 +173,24 @@ static int prepared_entries(const TilewrightGraph* g, int* entries) {
   return count;
 }
 
-/* Allocates the results of calls that run once, one after the other: they share memory with nothing. */
-static int allocate_prepared(TilewrightGraph* g) {
+/* Allocates the results on one device of calls that run once, one after the other: they share memory with nothing. */
+static int allocate_prepared_on(TilewrightGraph* g, DLDevice device) {
   int64_t total = 0;
+  int count = 0;
   for (int i = 0; i < g->num_prepared; ++i) {
-    size_t nbytes = g->entries[g->prepared[i]].nbytes;
-    if (nbytes > INT64_MAX / 4 || total > INT64_MAX / 2) return tw_out_of_memory(nbytes);
-    total += (int64_t)tw_round_up(nbytes, TW_ALIGNMENT);
+    const GraphEntry* e = &g->entries[g->prepared[i]];
+    if (!is_on(e, device)) continue;
+    if (e->nbytes > INT64_MAX / 4 || total > INT64_MAX / 2) return tw_out_of_memory(e->nbytes);
+    total += (int64_t)tw_round_up(e->nbytes, TW_ALIGNMENT);
+    ++count;
   }
-  TwArray* memory = tw_array_zeros(&total, 1, (DLDataType){kDLUInt, 8, 1}, g->device);
-  if (memory == NULL) return -1;
+  TwArray* memory = count == 0 ? NULL : tw_array_zeros(&total, 1, (DLDataType){kDLUInt, 8, 1}, device);
+  if (memory == NULL) return count == 0 ? 0 : -1;
   uint64_t offset = 0;
   int rc = 0;
   for (int i = 0; rc == 0 && i < g->num_prepared; ++i) {
     GraphEntry* e = &g->entries[g->prepared[i]];
+    if (!is_on(e, device)) continue;
     e->array = tw_array_view(memory, offset, e->shape, e->ndim, e->type);
     if (e->array == NULL) rc = -1;
     offset += tw_round_up(e->nbytes, TW_ALIGNMENT);
@@ -184,42 +199,66 @@ static int allocate_prepared(TilewrightGraph* g) {
   return rc;
 }
 
+static int allocate_prepared(TilewrightGraph* g) {
+  for (int i = 0; i < g->num_devices; ++i) {
+    if (allocate_prepared_on(g, g->devices[i]) != 0) return -1;
+  }
+  return 0;
+}
+
+/* Whether another executor has left its results of calls that run once, where this one can use them. */
+static bool can_take(const TilewrightGraph* g, const TwShared* shared) {
+  if (shared == NULL || shared->num_prepared != g->num_prepared) return false;
+  for (int i = 0; i < g->num_prepared; ++i) {
+    if (!tw_same_memory(shared->prepared[i]->tensor.device, g->entries[g->prepared[i]].device)) return false;
+  }
+  return true;
+}
+
 /* Takes the results of calls that run once from another executor, or allocates them. */
-static int place_prepared(TilewrightGraph* g, const TwPrepared* prepared) {
+static int place_prepared(TilewrightGraph* g, const TwShared* shared) {
   g->prepared = calloc((size_t)g->num_entries + 1, sizeof *g->prepared);
   if (g->prepared == NULL) return tw_out_of_memory((size_t)g->num_entries * sizeof *g->prepared);
   g->num_prepared = prepared_entries(g, g->prepared);
-  g->stale = g->num_prepared > 0 && (prepared == NULL || prepared->count == 0);
+  g->stale = g->num_prepared > 0 && !can_take(g, shared);
   if (g->stale) return allocate_prepared(g);
   for (int i = 0; i < g->num_prepared; ++i) {
     GraphEntry* e = &g->entries[g->prepared[i]];
-    e->array = tw_array_retain(prepared->arrays[i]);
+    e->array = tw_array_retain(shared->prepared[i]);
     e->borrowed = true;
+  }
+  return 0;
+}
+
+/* How large each storage is, and where. */
+static int measure_storage(const TilewrightGraph* g, uint64_t* sizes, DLDevice* devices) {
+  for (int i = 0; i < g->num_entries; ++i) {
+    const GraphEntry* e = &g->entries[i];
+    if (g->entries[e->root].array != NULL) continue;
+    uint64_t end = e->storage_offset + e->nbytes;
+    if (end == 0) continue;
+    if (sizes[e->storage] == 0) devices[e->storage] = e->device;
+    if (sizes[e->storage] < end) sizes[e->storage] = end;
+    if (!is_on(e, devices[e->storage])) return tw_fail("bad graph JSON: storage %d is on two devices", e->storage);
   }
   return 0;
 }
 
 static int allocate_storage(TilewrightGraph* g) {
   uint64_t* sizes = calloc((size_t)g->num_storage + 1, sizeof(uint64_t));
+  DLDevice* devices = calloc((size_t)g->num_storage + 1, sizeof(DLDevice));
   g->storage = calloc((size_t)g->num_storage + 1, sizeof(TwArray*));
-  if (sizes == NULL || g->storage == NULL) {
-    free(sizes);
-    return tw_out_of_memory((size_t)g->num_storage * sizeof(uint64_t));
-  }
-  for (int i = 0; i < g->num_entries; ++i) {
-    const GraphEntry* e = &g->entries[i];
-    if (g->entries[e->root].array != NULL) continue;
-    uint64_t end = e->storage_offset + e->nbytes;
-    if (sizes[e->storage] < end) sizes[e->storage] = end;
-  }
-  int rc = 0;
+  int rc = sizes == NULL || devices == NULL || g->storage == NULL
+               ? tw_out_of_memory((size_t)g->num_storage * sizeof(uint64_t))
+               : measure_storage(g, sizes, devices);
   for (int i = 0; rc == 0 && i < g->num_storage; ++i) {
     int64_t size = (int64_t)sizes[i];
     if (size == 0) continue;
-    g->storage[i] = tw_array_zeros(&size, 1, (DLDataType){kDLUInt, 8, 1}, g->device);
+    g->storage[i] = tw_array_zeros(&size, 1, (DLDataType){kDLUInt, 8, 1}, devices[i]);
     if (g->storage[i] == NULL) rc = -1;
   }
   free(sizes);
+  free(devices);
   return rc;
 }
 
@@ -231,7 +270,7 @@ static int place_entry(TilewrightGraph* g, int index) {
   if (e->root != index) {
     parent = g->entries[e->root].array;
   } else if (e->nbytes == 0 && g->storage[e->storage] == NULL) {
-    e->array = tw_array_zeros(e->shape, e->ndim, e->type, g->device);
+    e->array = tw_array_zeros(e->shape, e->ndim, e->type, e->device);
     return e->array == NULL ? -1 : 0;
   } else {
     parent = g->storage[e->storage];
@@ -385,7 +424,7 @@ int graph_replace_array(TilewrightGraph* g, int entry, TwArray* array, bool borr
 int graph_own_memory(TilewrightGraph* g, int entry) {
   GraphEntry* e = &g->entries[entry];
   if (!e->borrowed) return 0;
-  TwArray* own = tw_array_zeros(e->shape, e->ndim, e->type, g->device);
+  TwArray* own = tw_array_zeros(e->shape, e->ndim, e->type, e->device);
   if (own == NULL) return -1;
   int rc = graph_replace_array(g, entry, own, false);
   tw_array_release(own);
@@ -434,43 +473,43 @@ static bool has_prepared_params(const TilewrightGraph* g) {
 }
 
 /* Leaves what has been prepared to other executors. */
-static int lend_prepared(TilewrightGraph* g, TwPrepared* prepared) {
-  prepared->arrays = calloc((size_t)g->num_prepared, sizeof *prepared->arrays);
-  if (prepared->arrays == NULL) return tw_out_of_memory((size_t)g->num_prepared * sizeof *prepared->arrays);
-  prepared->count = g->num_prepared;
+static int lend_prepared(TilewrightGraph* g, TwShared* shared) {
+  shared->prepared = calloc((size_t)g->num_prepared, sizeof *shared->prepared);
+  if (shared->prepared == NULL) return tw_out_of_memory((size_t)g->num_prepared * sizeof *shared->prepared);
+  shared->num_prepared = g->num_prepared;
   for (int i = 0; i < g->num_prepared; ++i) {
     GraphEntry* e = &g->entries[g->prepared[i]];
-    prepared->arrays[i] = tw_array_retain(e->array);
+    shared->prepared[i] = tw_array_retain(e->array);
     e->borrowed = true;
   }
   return 0;
 }
 
-void tw_free_prepared(TwPrepared* prepared) {
-  for (int i = 0; i < prepared->count; ++i) tw_array_release(prepared->arrays[i]);
-  free(prepared->arrays);
-}
-
 /* Runs what runs once, unless another executor has. */
-static int prepare_params(TilewrightGraph* g, TwPrepared* prepared) {
+static int prepare_params(TilewrightGraph* g, TwShared* shared) {
   if (!g->stale || !has_prepared_params(g)) return 0;
   if (graph_run_once(g) != 0) return -1;
-  return prepared == NULL ? 0 : lend_prepared(g, prepared);
+  return shared == NULL || shared->num_prepared != 0 ? 0 : lend_prepared(g, shared);
 }
 
-int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice device, const TwParams* params,
-                    TwPrepared* prepared, TilewrightGraph** out) {
-  if (tw_device_check(device) != 0) return -1;
+static int build_graph(TilewrightGraph* g, const char* json, size_t json_size, const DLDevice* devices, int num_devices,
+                       const TwParams* params, TwShared* shared) {
+  if (graph_take_devices(g, devices, num_devices) != 0 || graph_read_json(g, json, json_size) != 0) return -1;
+  if (graph_place_entries(g) != 0 || find_roots(g) != 0 || mark_feeding(g) != 0) return -1;
+  if (adopt_params(g, params, shared) != 0 || place_prepared(g, shared) != 0) return -1;
+  if (allocate_storage(g) != 0 || place_entries(g) != 0 || prepare_calls(g) != 0) return -1;
+  return prepare_params(g, shared);
+}
+
+int tw_graph_create(const char* json, size_t json_size, TwModule* lib, const DLDevice* devices, int num_devices,
+                    const TwParams* params, TwShared* shared, TilewrightGraph** out) {
   TilewrightGraph* g = calloc(1, sizeof *g);
   if (g == NULL) return tw_out_of_memory(sizeof *g);
   pthread_mutex_init(&g->lock, NULL);
   pthread_cond_init(&g->idle, NULL);
   g->executed = -1;
-  g->device = device;
   g->lib = lib == NULL ? NULL : tw_module_retain(lib);
-  if (graph_read_json(g, json, json_size) != 0 || find_roots(g) != 0 || mark_feeding(g) != 0 ||
-      adopt_params(g, params) != 0 || place_prepared(g, prepared) != 0 || allocate_storage(g) != 0 ||
-      place_entries(g) != 0 || prepare_calls(g) != 0 || prepare_params(g, prepared) != 0) {
+  if (build_graph(g, json, json_size, devices, num_devices, params, shared) != 0) {
     TilewrightGraphFree(g);
     return -1;
   }
@@ -478,7 +517,12 @@ int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice 
   return 0;
 }
 
+int TilewrightGraphCreateOn(const char* graph_json, size_t json_size, TVMModuleHandle lib, const DLDevice* devices,
+                            int num_devices, TilewrightGraph** out) {
+  return tw_graph_create(graph_json, json_size, lib, devices, num_devices, NULL, NULL, out);
+}
+
 int TilewrightGraphCreate(const char* graph_json, size_t json_size, TVMModuleHandle lib, DLDevice device,
                           TilewrightGraph** out) {
-  return tw_graph_create(graph_json, json_size, lib, device, NULL, NULL, out);
+  return TilewrightGraphCreateOn(graph_json, json_size, lib, &device, 1, out);
 }

@@ -12,6 +12,8 @@ typedef struct {
   int ndim;
   int64_t* shape;
   size_t nbytes;
+  int device_type;         /* where the graph wants it, or 0 */
+  DLDevice device;         /* where it lives */
   int storage;             /* which pool buffer holds it */
   uint64_t storage_offset; /* where in that buffer, in bytes */
   int root;                /* the entry whose memory this is under another shape (through __nop), or itself */
@@ -79,12 +81,25 @@ struct TilewrightGraph {
   pthread_t user;
   pthread_mutex_t lock;
   pthread_cond_t idle;
-  DLDevice device;
+  DLDevice* devices; /* that it was made on, each once */
+  int num_devices;
+  void** drivers; /* what their executor_made left */
+  int num_made;   /* of drivers */
   TwModule* lib;
 };
 
 /* Fills the graph's structure (nodes to num_outputs, input_index); nothing is allocated for tensors yet. */
 int graph_read_json(TilewrightGraph* g, const char* json, size_t json_size);
+
+/* Takes the devices and tells them; leaving undoes it (graph_devices.c). */
+int graph_take_devices(TilewrightGraph* g, const DLDevice* devices, int count);
+void graph_leave_devices(TilewrightGraph* g);
+/* Gives each entry its device. */
+int graph_place_entries(TilewrightGraph* g);
+/* A new array; NULL and an error on failure. */
+TwArray* graph_copy_to(TwArray* array, DLDevice device);
+/* The parameter where the device can use it: array itself, or the copy that all executors share, which is not the caller's. */
+TwArray* graph_shared_param(TwShared* shared, TwArray* array, DLDevice device);
 
 /* The executor is this thread's until graph_end. Another's use is an error, or is waited for. */
 int graph_begin(TilewrightGraph* g, bool wait);
@@ -107,7 +122,7 @@ int graph_own_memory(TilewrightGraph* g, int entry);
 void graph_unset_inputs(const TilewrightGraph* g, char* names);
 /* Says on stderr, once, which inputs nobody has set. */
 void graph_warn_unset(TilewrightGraph* g);
-/* Makes array (retained) the value of a parameter. */
+/* Makes array (retained), or a copy where it lives elsewhere, the value of a parameter. */
 int graph_bind_param(TilewrightGraph* g, int index, TwArray* array, bool borrowed);
 
 /* Makes array (retained) the input's memory, which its owner may write to at any time. */

@@ -15,6 +15,12 @@ static int check_node(const TilewrightGraph* g, int node_index) {
 }
 
 /* ---- time ---- */
+/* Lets the node's device end what it has begun. */
+static int wait_for(const TilewrightGraph* g, int node) {
+  const DLDevice device = g->entries[g->row_pointers[node]].device;
+  return tw_is_host(device) ? 0 : tw_device_synchronize(device);
+}
+
 static int time_nodes(TilewrightGraph* g, int number, double* seconds) {
   tw_clear_error();
   g->executed = -1;
@@ -23,7 +29,7 @@ static int time_nodes(TilewrightGraph* g, int number, double* seconds) {
   for (int run = 0; run < number; ++run) {
     double start = tw_now();
     for (int i = g->num_once; i < g->num_calls; ++i) {
-      if (graph_run_call(g, &g->calls[i]) != 0) return -1;
+      if (graph_run_call(g, &g->calls[i]) != 0 || wait_for(g, g->calls[i].node) != 0) return -1;
       double end = tw_now();
       seconds[g->calls[i].node] += (end - start) / number;
       start = end;

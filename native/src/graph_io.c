@@ -53,7 +53,7 @@ static int output_entry(const TilewrightGraph* g, int index, int* entry) {
 /* A tensor without its memory. */
 static DLTensor description(const TilewrightGraph* g, int entry) {
   const GraphEntry* e = &g->entries[entry];
-  return (DLTensor){.device = g->device, .ndim = e->ndim, .dtype = e->type, .shape = e->shape};
+  return (DLTensor){.device = e->device, .ndim = e->ndim, .dtype = e->type, .shape = e->shape};
 }
 
 int TilewrightGraphInputInfo(const TilewrightGraph* g, int index, DLTensor* out) {
@@ -166,6 +166,7 @@ static int check_input(const TilewrightGraph* g, int entry, const DLTensor* valu
 /* Whether calls can work on a caller's memory; what and copy, for the message: "input", "set_input". */
 static int check_memory(const DLTensor* t, const char* what, const char* copy) {
   if (!tw_is_compact(t)) return tw_fail("an %s's memory must be compact (row-major without gaps)", what);
+  if (!tw_is_host(t->device)) return 0; /* who knows what such an address means */
   if ((uintptr_t)((char*)t->data + t->byte_offset) % TW_ALIGNMENT == 0) return 0;
   return tw_fail("an %s's memory must be aligned to %d bytes; copy it with %s, or allocate it with nd.empty", what,
                  TW_ALIGNMENT, copy);
@@ -181,9 +182,13 @@ static int replace_input(TilewrightGraph* g, int entry, TwArray* array, bool bor
 }
 
 int graph_bind_param(TilewrightGraph* g, int index, TwArray* array, bool borrowed) {
-  if (replace_input(g, g->row_pointers[g->inputs[index]], array, borrowed) != 0) return -1;
-  input_at(g, index)->parameter = true;
-  return 0;
+  GraphEntry* e = input_at(g, index);
+  const bool here = tw_same_memory(array->tensor.device, e->device);
+  TwArray* placed = here ? tw_array_retain(array) : graph_copy_to(array, e->device);
+  int rc = placed == NULL ? -1 : replace_input(g, g->row_pointers[g->inputs[index]], placed, borrowed && here);
+  tw_array_release(placed);
+  if (rc == 0) e->parameter = true;
+  return rc;
 }
 
 /* A caller may write to the input's memory from now on without telling. */
@@ -213,10 +218,19 @@ int TilewrightGraphSetInput(TilewrightGraph* g, const char* name, const DLTensor
   return graph_find_input(g, name, &index) != 0 ? -1 : TilewrightGraphSetInputAt(g, index, value);
 }
 
+static int check_place(const TilewrightGraph* g, int index, const TwArray* array) {
+  const GraphEntry* e = input_at(g, index);
+  char here[TW_DEVICE_TEXT], there[TW_DEVICE_TEXT];
+  if (tw_same_memory(array->tensor.device, e->device)) return 0;
+  return tw_fail("input \"%s\" lives on %s, and the array on %s; copy it with set_input", TilewrightGraphInputName(g, index),
+                 tw_device_text(e->device, here), tw_device_text(array->tensor.device, there));
+}
+
 int graph_set_zero_copy(TilewrightGraph* g, int index, TwArray* array) {
   int entry;
-  if (input_entry(g, index, &entry) != 0 || tw_device_api(array->tensor.device) == NULL || graph_begin(g, false) != 0) return -1;
-  int rc = replace_input(g, entry, array, true);
+  if (input_entry(g, index, &entry) != 0 || graph_begin(g, false) != 0) return -1;
+  int rc = check_place(g, index, array);
+  if (rc == 0) rc = replace_input(g, entry, array, true);
   if (rc == 0) expose_input(g, entry);
   graph_end(g);
   return rc;
@@ -288,7 +302,8 @@ static int set_target(TilewrightGraph* g, int index, TwArray* array) {
   GraphTarget* target = &g->targets[index];
   if (check_tensor(g, entry, &array->tensor, "output", g->output_names[index]) != 0) return -1;
   if (check_memory(&array->tensor, "output", "get_output") != 0) return -1;
-  const bool copied = is_taken(g, index) || !graph_is_movable(g, root);
+  const bool here = tw_same_memory(array->tensor.device, g->entries[entry].device);
+  const bool copied = !here || is_taken(g, index) || !graph_is_movable(g, root);
   if (!copied && move_output(g, root, array) != 0) return -1;
   g->num_copied += copied - (target->array != NULL && target->copied);
   tw_array_retain(array);
@@ -356,7 +371,7 @@ int TilewrightGraphInfer(TilewrightGraph* g, int count, const char* const* names
   int rc = 0, made = 0;
   for (; rc == 0 && made < g->num_outputs; ++made) {
     const GraphEntry* e = &g->entries[g->outputs[made]];
-    TwArray* array = tw_array_new(e->shape, e->ndim, e->type, g->device);
+    TwArray* array = tw_array_new(e->shape, e->ndim, e->type, (DLDevice){kDLCPU, 0});
     outputs[made] = array == NULL ? NULL : &array->tensor;
     if (array == NULL) rc = -1;
   }
@@ -400,7 +415,10 @@ static int share_prepared(TilewrightGraph* g, TilewrightGraph* other) {
     same = mine->feeds_once == theirs->feeds_once && (!mine->feeds_once || mine->array == theirs->array);
   }
   same = same && g->num_prepared == other->num_prepared;
-  for (int i = 0; same && i < g->num_prepared; ++i) same = g->prepared[i] == other->prepared[i];
+  for (int i = 0; same && i < g->num_prepared; ++i) {
+    const int entry = g->prepared[i];
+    same = entry == other->prepared[i] && tw_same_memory(g->entries[entry].device, other->entries[entry].device);
+  }
   if (!same) return 0;
   for (int i = 0; i < g->num_prepared; ++i) {
     GraphEntry* theirs = &other->entries[g->prepared[i]];

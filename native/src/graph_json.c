@@ -9,6 +9,7 @@
  *   node_row_ptr   first entry of each node
  *   attrs          {"dltype": ["list_str", [...]], "shape": ["list_shape", [[...]...]],
  *                   "storage_id": ["list_int", [...]]}, one item an entry; optionally
+ *                  "device_index": ["list_int", [...]], the type of the device on which each lives (absent, or 0: the first), and
  *                  "storage_offset": ["list_int64", [...]], byte offsets into the storage (ours; TVM 0.8's executor
  *                  refuses lists of this type, and does not run a graph whose offsets it does not know)
  *   metadata       optional: {"inputs": [names of what is no parameter], "outputs": [the outputs' names], ...} (ours;
@@ -157,15 +158,20 @@ static int read_tensor_attrs(TilewrightGraph* g, const Json* attrs) {
   const Json* shapes = types == NULL ? NULL : entry_attr(g, attrs, "shape", "list_shape");
   const Json* ids = shapes == NULL ? NULL : entry_attr(g, attrs, "storage_id", "list_int");
   if (ids == NULL) return -1;
-  const Json* offsets = NULL;
+  const Json *offsets = NULL, *devices = NULL;
+  if (json_member(attrs, "device_index") != NULL) {
+    devices = entry_attr(g, attrs, "device_index", "list_int");
+    if (devices == NULL) return -1;
+  }
   if (json_member(attrs, "storage_offset") != NULL) {
     offsets = entry_attr(g, attrs, "storage_offset", "list_int64");
     if (offsets == NULL) return -1;
   }
-  const Json *type = types->first, *shape = shapes->first, *id = ids->first, *at = offsets ? offsets->first : NULL;
+  const Json *type = types->first, *shape = shapes->first, *id = ids->first;
+  const Json *at = offsets ? offsets->first : NULL, *device = devices ? devices->first : NULL;
   for (int i = 0; i < g->num_entries; ++i, type = type->next, shape = shape->next, id = id->next) {
     GraphEntry* e = &g->entries[i];
-    int64_t storage, offset = 0;
+    int64_t storage, offset = 0, device_type = 0;
     if (type->kind != JSON_STRING || tw_parse_type(type->text, &e->type) != 0) return bad("unknown \"dltype\"");
     if (read_shape(e, shape) != 0) return -1;
     if (!json_int(id, 0, g->num_entries - 1, &storage)) return bad("\"storage_id\" out of range");
@@ -175,6 +181,11 @@ static int read_tensor_attrs(TilewrightGraph* g, const Json* attrs) {
       }
       at = at->next;
     }
+    if (device != NULL) {
+      if (!json_int(device, 0, TILEWRIGHT_MAX_DEVICE_TYPE, &device_type)) return bad("\"device_index\" must hold device types");
+      device = device->next;
+    }
+    e->device_type = (int)device_type;
     e->storage = (int)storage;
     e->storage_offset = (uint64_t)offset;
     e->root = i;

@@ -399,20 +399,22 @@ TwModule* tw_graph_module(TilewrightGraph* graph) {
   return m;
 }
 
-/* tvm.graph_executor.create(graph_json, lib, device) */
+/* tvm.graph_executor.create(graph_json, lib, device, ...), each device in one argument or as type and id in two */
 static int create(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   static const char who[] = "tvm.graph_executor.create";
   TVMByteArray json;
   TwModule* lib;
-  DLDevice device;
+  DLDevice* devices;
   TilewrightGraph* graph;
-  int used;
+  int count;
   (void)resource;
   if (tw_arg_bytes(args, codes, n, 0, who, &json) != 0 || tw_arg_module(args, codes, n, 1, who, &lib) != 0 ||
-      tw_arg_device(args, codes, n, 2, who, &device, &used) != 0 ||
-      tw_graph_create(json.data, json.size, lib, device, NULL, NULL, &graph) != 0) {
+      tw_arg_devices(args, codes, n, 2, who, &devices, &count) != 0) {
     return -1;
   }
+  int rc = tw_graph_create(json.data, json.size, lib, devices, count, NULL, NULL, &graph);
+  free(devices);
+  if (rc != 0) return -1;
   TwModule* m = tw_graph_module(graph);
   if (m == NULL) return -1;
   tw_return_handle(ret, m, kTVMModuleHandle);

@@ -156,6 +156,8 @@ int tw_device_check(DLDevice device);
 int tw_device_exists(DLDevice device, bool* out);
 /* Whether the host may touch memory of the device. */
 bool tw_is_host(DLDevice device);
+/* Whether memory of one serves where memory of the other is wanted. */
+bool tw_same_memory(DLDevice a, DLDevice b);
 /* NULL and an error on failure. scope may be NULL. */
 void* tw_device_alloc(DLDevice device, size_t nbytes, size_t alignment, DLDataType hint, const char* scope);
 int tw_device_free(DLDevice device, void* ptr);
@@ -219,6 +221,8 @@ int tw_arg_tensor(const TVMValue* args, const int* codes, int n, int i, const ch
 int tw_arg_bytes(const TVMValue* args, const int* codes, int n, int i, const char* who, TVMByteArray* out);
 /* A device given as one argument, or as type and id in two; *used says how many. */
 int tw_arg_device(const TVMValue* args, const int* codes, int n, int i, const char* who, DLDevice* out, int* used);
+/* Devices from argument i to the last; the caller frees them. */
+int tw_arg_devices(const TVMValue* args, const int* codes, int n, int i, const char* who, DLDevice** out, int* count);
 
 /* ---- modules (module.c) ---- */
 typedef struct {
@@ -272,16 +276,17 @@ void tw_register_factory_functions(void);
 void tw_register_library_functions(void);
 void tw_register_thread_functions(void);
 
-/* Results of a graph's calls that run once, in the order of its nodes; none before the first executor has them. */
+/* What executors of one graph and its parameters share. */
 typedef struct {
-  TwArray** arrays;
-  int count;
-} TwPrepared;
+  TwArray** prepared; /* results of calls that run once, in the order of nodes; none before the first executor has them */
+  int num_prepared;
+  struct TwPlacedParam* placed; /* parameters on other devices than the host */
+} TwShared;
+void tw_free_shared(TwShared* shared);
 
-/* Creates an executor; params (may be NULL) are used in place, not copied. So is what another executor of the same graph
- * and parameters has prepared of them; the first leaves it in prepared (may be NULL). */
-int tw_graph_create(const char* json, size_t json_size, TwModule* lib, DLDevice device, const TwParams* params,
-                    TwPrepared* prepared, TilewrightGraph** out);
-void tw_free_prepared(TwPrepared* prepared);
+/* Creates an executor; params (may be NULL) are used in place, not copied, by entries on the host, and so is what shared (may
+ * be NULL) has from other executors. */
+int tw_graph_create(const char* json, size_t json_size, TwModule* lib, const DLDevice* devices, int num_devices,
+                    const TwParams* params, TwShared* shared, TilewrightGraph** out);
 
 #endif /* TILEWRIGHT_INTERNAL_H_ */

@@ -302,3 +302,20 @@ int tw_arg_device(const TVMValue* args, const int* codes, int n, int i, const ch
   *used = 2;
   return 0;
 }
+
+int tw_arg_devices(const TVMValue* args, const int* codes, int n, int i, const char* who, DLDevice** out, int* count) {
+  DLDevice* devices = calloc((size_t)n + 1, sizeof *devices);
+  if (devices == NULL) return tw_out_of_memory((size_t)n * sizeof *devices);
+  int used;
+  *count = 0;
+  do {
+    if (tw_arg_device(args, codes, n, i, who, &devices[*count], &used) != 0) {
+      free(devices);
+      return -1;
+    }
+    ++*count;
+    i += used;
+  } while (i < n);
+  *out = devices;
+  return 0;
+}

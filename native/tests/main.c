@@ -1,7 +1,7 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
  * usage: runtime_tests GOLDEN_FOLDER LIBRARY [AREA...]
- *   LIBRARY is kernels.c as a shared library; areas are arrays devices functions modules threads fork graph serving (all without). */
+ *   LIBRARY is kernels.c as a shared library; areas are arrays devices functions modules threads fork graph placement serving (all without). */
 #include "test.h"
 
 char* read_file(const char* path, size_t* size) {
@@ -104,6 +104,7 @@ int main(int argc, char** argv) {
   if (wanted(argc, argv, "threads")) test_threads();
   if (wanted(argc, argv, "fork")) test_fork();
   if (wanted(argc, argv, "graph")) test_graph(argv[1]);
+  if (wanted(argc, argv, "placement")) test_placement();
   if (wanted(argc, argv, "serving")) test_serving();
   puts("ok");
   return 0;

@@ -54,6 +54,7 @@ void test_modules(const char* golden, const char* library);
 void test_threads(void);
 void test_fork(void);
 void test_graph(const char* golden);
+void test_placement(void);
 void test_serving(void);
 
 #endif /* TILEWRIGHT_TEST_H_ */

@@ -18,7 +18,7 @@ from ..ndarray import NDArray
 from ..profiling import Report, Value
 from ..registry import need_global_func
 from .debug_result import DebugResult
-from .graph import GraphModule
+from .graph import GraphModule, as_devices
 
 _DUMP_ROOT_PREFIX = "tvmdbg_"
 _DUMP_PATH_PREFIX = "_tvmdbg_device_"
@@ -40,7 +40,7 @@ def create(
         TVMError: the text is no graph, or the module lacks functions that it calls.
     """
     text = graph_json_str if isinstance(graph_json_str, str) else graph_json_str.get_graph_json()
-    devices = [device] if isinstance(device, Device) else list(device)
+    devices = as_devices(device)
     library = libmod if isinstance(libmod, Module) else libmod.module
     module = need_global_func("tvm.graph_executor_debug.create")(text, library, *devices)
     return GraphModuleDebug(module, devices, text, dump_root)
@@ -67,7 +67,7 @@ class GraphModuleDebug(GraphModule):
         dump_root: str | Path | None = None,
     ) -> None:
         super().__init__(module)
-        self._devices = [device] if isinstance(device, Device) else list(device)
+        self._devices = as_devices(device)
         self._graph = json.loads(graph_json_str)
         self._dump_root = str(dump_root) if dump_root else tempfile.mkdtemp(prefix=_DUMP_ROOT_PREFIX)
         folder = _DUMP_PATH_PREFIX + str(self._devices[0]).upper().replace("(", "_").replace(")", "")

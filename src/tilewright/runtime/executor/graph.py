@@ -24,24 +24,23 @@ def create(graph_json_str: str, libmod: Module, device: Device | Sequence[Device
     Args:
         graph_json_str: the graph, as ``relay.build`` gives it (text, or an object with ``get_graph_json()``).
         libmod: the compiled functions.
-        device: where to run.
+        device: where to run; several for a graph whose tensors live on several, one of each type.
 
     Raises:
-        TVMError: the text is no graph, or the module lacks functions that it calls.
+        TVMError: the text is no graph, the module lacks functions that it calls, or a device is missing.
     """
     text = graph_json_str if isinstance(graph_json_str, str) else graph_json_str.get_graph_json()
     make = need_global_func("tvm.graph_executor.create")
     library = libmod if isinstance(libmod, Module) else libmod.module
-    return GraphModule(make(text, library, _single(device)))
+    return GraphModule(make(text, library, *as_devices(device)))
 
 
-def _single(device: Device | Sequence[Device]) -> Device:
-    if isinstance(device, Device):
-        return device
-    devices = list(device)
-    if len(devices) != 1:
-        raise ValueError(f"a graph runs on one device; {len(devices)} were given")
-    return devices[0]
+def as_devices(device: Device | Sequence[Device]) -> list[Device]:
+    """A device, or several, as a list."""
+    devices = [device] if isinstance(device, Device) else list(device)
+    if not all(isinstance(item, Device) for item in devices):
+        raise TypeError(f"an executor runs on devices, such as tvm.cpu(0); not on {device!r}")
+    return devices
 
 
 def _kind(value: Any) -> str:
@@ -81,8 +80,9 @@ def _items(
 class GraphModule:
     """A graph that is ready to run, with its inputs, parameters and outputs.
 
-    ``GraphModule(lib["default"](dev))`` wraps the executor that an exported library makes. ``infer`` may be called from
-    any thread; everything else is for one thread at a time, and is an error while another thread uses the executor.
+    ``GraphModule(lib["default"](dev))`` wraps the executor that an exported library makes, and
+    ``lib["default"](dev0, dev1)`` one whose tensors live on several devices. ``infer`` may be called from any thread;
+    everything else is for one thread at a time, and is an error while another thread uses the executor.
 
     Args:
         module: the executor module.
