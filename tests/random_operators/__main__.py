@@ -12,7 +12,8 @@ import sys
 import time
 from pathlib import Path
 
-from tests.random_operators.check import CHAIN, GENERATORS, nth_case, run, smallest
+from tests.random_operators.check import OPERATORS, nth_case, run, smallest
+from tests.random_operators.onnx_runtime import server
 from tests.random_operators.report import report
 
 
@@ -27,7 +28,7 @@ def main() -> int:
     parser.add_argument("--no-shrink", action="store_true")
     parser.add_argument("--show", action="store_true", help="the tally of each operator")
     given = parser.parse_args()
-    operators = given.operator or [*sorted(GENERATORS), CHAIN]
+    operators = given.operator or OPERATORS
     numbers = [given.case] if given.case is not None else range(given.start, given.start + given.cases)
     tally: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     failures, began = 0, time.monotonic()
@@ -47,7 +48,8 @@ def main() -> int:
     if given.show:
         for operator, counts in sorted(tally.items()):
             print(f"{operator:22}", dict(counts))
-    print(f"seed {given.seed}: {dict(total)} in {time.monotonic() - began:.0f} s")
+    seconds, deaths = time.monotonic() - began, server().deaths
+    print(f"seed {given.seed}: {dict(total)} in {seconds:.0f} s; ONNX Runtime died {deaths} times")
     return 1 if failures else 0
 
 

@@ -51,6 +51,8 @@ class Case:
     target: str = "llvm"
     opt_levels: tuple[int, ...] = (3,)
     choices: list[int] = field(default_factory=list)
+    undefined: Array | None = None
+    """Where the specification leaves the elements of the first output open."""
 
     @property
     def nodes(self) -> Sequence[onnx.NodeProto]:
@@ -121,6 +123,7 @@ class Graph:
         self.constants: dict[str, Array] = {}
         self.nodes: list[onnx.NodeProto] = []
         self.outputs: list[str] = []
+        self.undefined: Array | None = None
 
     def dtype(self, index: int = 0, among: Sequence[str] | None = None) -> str:
         """A data type for input ``index`` of the operator."""
@@ -182,7 +185,7 @@ class Graph:
         for value in model.graph.output:
             if not value.type.tensor_type.elem_type:
                 value.type.tensor_type.elem_type = self._declared_type()
-        return Case(self.operator, model, self.inputs, tolerance)
+        return Case(self.operator, model, self.inputs, tolerance, undefined=self.undefined)
 
     def _declared_type(self) -> int:
         """The element type of the first output by the definition, which names it like that of an input."""

@@ -6,17 +6,15 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from tests.random_operators.case import Case
 from tests.random_operators.draw import FLOATS, Array
+from tests.random_operators.onnx_runtime import server
 from tests.random_operators.reference_ops import operators
 
-onnxruntime.set_default_logger_severity(4)
 _WIDENED = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
@@ -42,26 +40,8 @@ def magnitude(case: Case) -> list[Array]:
 
 def onnx_runtime(case: Case) -> list[Array]:
     """Outputs by ONNX Runtime, unoptimized. Raises what it raises, often for what it does not implement."""
-    options = onnxruntime.SessionOptions()
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(case.model.SerializeToString(), options, ["CPUExecutionProvider"])
-    fed = {name: _ortvalue(array) for name, array in case.inputs.items()}
-    return [_from_ortvalue(v) for v in session.run_with_ort_values([o.name for o in case.model.graph.output], fed)]
-
-
-def _ortvalue(array: Array) -> Any:
-    if array.dtype == ml_dtypes.bfloat16:
-        bits = np.ascontiguousarray(array).view(np.uint16)
-        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, TensorProto.BFLOAT16)
-    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array).reshape(array.shape))
-
-
-def _from_ortvalue(value: Any) -> Array:
-    if value.element_type() == TensorProto.BFLOAT16:
-        raise NotImplementedError("ONNX Runtime gives bfloat16 to nobody")
-    return np.asarray(value.numpy())
+    outputs = [value.name for value in case.model.graph.output]
+    return server().run(case.model.SerializeToString(), case.inputs, outputs)
 
 
 def _evaluate(model: onnx.ModelProto, inputs: dict[str, Array]) -> list[Array]:

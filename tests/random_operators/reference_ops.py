@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from onnx.reference.op_run import OpRun
+from tests.random_operators.reference_pools import POOLS
 
 Array = np.ndarray[Any, Any]
 # Attributes are float32, and so are their defaults.
@@ -111,6 +112,13 @@ class ConvTranspose(OpRun):
         return (out if b is None else out + b.reshape([-1] + [1] * rank),)
 
 
+class PRelu(OpRun):
+    """The evaluator multiplies by the slope where the data are 0, which for an infinite slope is no number."""
+
+    def _run(self, x: Array, slope: Array) -> tuple[Array]:
+        return (np.where(x < 0, x * slope, x).astype(x.dtype),)
+
+
 class LRN(OpRun):
     """The evaluator looks at as many channels as there are samples."""
 
@@ -121,7 +129,7 @@ class LRN(OpRun):
         for c in range(x.shape[1]):
             low, high = max(0, c - (size - 1) // 2), min(x.shape[1] - 1, c + size // 2)
             total[:, c] = (x[:, low : high + 1] ** 2).sum(axis=1)
-        return (x / (bias + alpha / size * total) ** beta,)
+        return (x / (bias + float(alpha) / size * total) ** beta,)
 
 
 class LpNormalization(OpRun):
@@ -316,6 +324,33 @@ class LSTM(_Recurrent):
         return self._steps(x, given, activations, direction, hidden_size, layout or 0)
 
 
+class ReduceLogSumExp(OpRun):
+    """The evaluator subtracts infinities from each other."""
+
+    def _run(self, data: Array, axes: Any = None, keepdims: int = 1, noop_with_empty_axes: int = 0) -> tuple[Array]:
+        given = tuple(int(a) for a in axes) if axes is not None and len(axes) else None
+        if given is None and noop_with_empty_axes:
+            return (data,)
+        largest = data.max(axis=given, keepdims=True, initial=-np.inf)
+        shift = np.where(np.isinf(largest), 0, largest)
+        total = np.log(np.exp(data - shift).sum(axis=given, keepdims=True)) + shift
+        return (np.asarray(total if keepdims else total.squeeze(given), dtype=data.dtype),)
+
+
+class ScatterElements(OpRun):
+    """The evaluator's maxima and minima are Python's, which pass NaN or not by the order of their operands."""
+
+    def _run(self, data: Array, indices: Array, updates: Array, axis: int = 0, reduction: str = "none") -> tuple[Array]:
+        combine = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}.get(reduction)
+        out = data.copy()
+        for place in np.ndindex(*indices.shape):
+            target = list(place)
+            target[axis] = indices[place]
+            at = tuple(target)
+            out[at] = updates[place] if combine is None else combine(out[at], updates[place])
+        return (out,)
+
+
 class LogSoftmax(OpRun):
     """The evaluator takes the logarithm of what may have become 0."""
 
@@ -327,7 +362,7 @@ class LogSoftmax(OpRun):
 
 _ALWAYS = [
     BatchNormalization, ConvTranspose, CumSum, Erf, GRU, Gelu, GlobalAveragePool, GlobalMaxPool, LRN, LSTM,
-    LpNormalization, OneHot, QuantizeLinear, RNN, Slice,
+    LpNormalization, OneHot, PRelu, QuantizeLinear, RNN, ReduceLogSumExp, ScatterElements, Slice, *POOLS,
 ]  # fmt: skip
 
 

@@ -7,20 +7,20 @@ A failure prints the seed, the smallest case that fails alike, and where its mod
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+from tests.random_operators import onnx_runtime, oracles
 from tests.random_operators.case import Case, Graph, formal_dtypes, versions
-from tests.random_operators.check import CHAIN, GENERATORS, draw_case, nth_case, run, smallest
+from tests.random_operators.check import GENERATORS, OPERATORS, draw_case, nth_case, run, smallest
 from tests.random_operators.compare import complaint
 from tests.random_operators.draw import Draw, shrink
-from tests.random_operators.known import DISAGREEMENTS, PENDING
+from tests.random_operators.known import DISAGREEMENTS
 from tests.random_operators.report import report
 
 from tilewright.relay.frontend.onnx.registry import supported_operators
 
-# A tenth of the cases are chains.
-OPERATORS = [*(name for name in sorted(GENERATORS) if name not in PENDING), *[CHAIN] * 13]
 CASES, PART = 300, 10
 SOAK, SOAK_PART = 20_000, 500
 SOAK_SEED = int(os.environ.get("TILEWRIGHT_TEST_SEED", "1"))
@@ -89,6 +89,28 @@ def test_a_wrong_answer_is_found_shrunk_and_saved(tmp_path: Path, monkeypatch: p
     assert "seed 0, case 0" in text and "Add" in text
     (folder,) = tmp_path.iterdir()
     assert sorted(p.name for p in folder.iterdir()) == ["inputs.npz", "model.onnx", "run.py"]
+
+
+def test_an_oracle_that_dies_is_no_oracle_for_that_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that kills itself on its second request, and serves again after it was started anew."""
+    script = tmp_path / "mortal.py"
+    script.write_text(
+        "import os, pickle, sys\n"
+        "for turn in range(2):\n"
+        "    size = int.from_bytes(sys.stdin.buffer.read(8), 'little')\n"
+        "    model, inputs, outputs = pickle.loads(sys.stdin.buffer.read(size))\n"
+        "    if turn:\n"
+        "        os.kill(os.getpid(), 8)\n"
+        "    pickle.dump([sum(inputs.values())], sys.stdout.buffer)\n"
+        "    sys.stdout.buffer.flush()\n"
+    )
+    mortal = onnx_runtime.Server((sys.executable, str(script)))
+    monkeypatch.setattr(oracles, "server", lambda: mortal)
+    case = next(c for c in (nth_case(0, n, ["Add"]) for n in range(100)) if len(c.inputs) == 2 and run(c).kind == "ok")
+    mortal.close()
+    assert [run(case).kind for _ in range(3)] == ["ok", "ok, an oracle died", "ok"]
+    assert mortal.deaths == 1
+    assert "ended with status -8" in run(case).details
 
 
 def test_documents_list_where_the_oracles_disagree() -> None:

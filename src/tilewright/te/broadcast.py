@@ -113,19 +113,57 @@ def multiply(lhs: Operand, rhs: Operand) -> Any:
     return binary(lhs, rhs, ops.mul, "T_multiply")
 
 
+def _traps(divisor: PrimExpr) -> PrimExpr:
+    """Whether processors may trap at a division by it: by 0, or of the least number by -1."""
+    zero = ops.equal(divisor, ops.const(0, divisor.dtype))
+    return ops.logical_or(zero, ops.equal(divisor, ops.const(-1, divisor.dtype))) if _signed(divisor) else zero
+
+
+def _signed(value: PrimExpr) -> bool:
+    return dt.is_signed(value.dtype)
+
+
+def quotient(rhs: Operand, function: ScalarFunction) -> ScalarFunction:
+    """``function`` divides; where ``rhs`` is a tensor of integers, by 0 it gives 0, and by -1 the negative, wrapped."""
+
+    def total(a: Any, b: Any) -> PrimExpr:
+        a, b = ops.match_dtypes(a, b)
+        if dt.is_float(a.dtype) or not isinstance(rhs, Tensor):
+            return function(a, b)
+        zero = ops.const(0, a.dtype)
+        found = function(a, Select(_traps(b), ops.const(1, b.dtype), b))
+        if _signed(b):
+            found = Select(ops.equal(b, ops.const(-1, b.dtype)), zero - a, found)
+        return Select(ops.equal(b, zero), zero, found)
+
+    return total
+
+
+def remainder(rhs: Operand, function: ScalarFunction) -> ScalarFunction:
+    """``function`` gives a remainder; where ``rhs`` is a tensor of integers, that of a division by 0 or -1 is 0."""
+
+    def total(a: Any, b: Any) -> PrimExpr:
+        a, b = ops.match_dtypes(a, b)
+        if dt.is_float(a.dtype) or not isinstance(rhs, Tensor):
+            return function(a, b)
+        return function(a, Select(_traps(b), ops.const(1, b.dtype), b))
+
+    return total
+
+
 def divide(lhs: Operand, rhs: Operand) -> Any:
-    """lhs / rhs; integers truncate towards zero."""
-    return binary(lhs, rhs, _true_divide, "T_divide")
+    """lhs / rhs; integers truncate towards zero, and by an element that is 0 it is 0."""
+    return binary(lhs, rhs, quotient(rhs, _true_divide), "T_divide")
 
 
 def floor_divide(lhs: Operand, rhs: Operand) -> Any:
-    """lhs / rhs rounded down."""
-    return binary(lhs, rhs, ops.floordiv, "T_floor_divide")
+    """lhs / rhs rounded down; of integers by an element that is 0, it is 0."""
+    return binary(lhs, rhs, quotient(rhs, ops.floordiv), "T_floor_divide")
 
 
 def floor_mod(lhs: Operand, rhs: Operand) -> Any:
-    """Remainder of the floor division: takes the sign of rhs."""
-    return binary(lhs, rhs, ops.floormod, "T_floor_mod")
+    """Remainder of the floor division: takes the sign of rhs; of integers by an element that is 0, it is 0."""
+    return binary(lhs, rhs, remainder(rhs, ops.floormod), "T_floor_mod")
 
 
 def power(lhs: Operand, rhs: Operand) -> Any:

@@ -24,6 +24,7 @@ from tilewright.te.broadcast import (
     left_shift,
     multiply,
     power,
+    remainder,
     right_shift,
     subtract,
 )  # fmt: skip
@@ -47,8 +48,8 @@ def _trunc_mod(a: Any, b: Any) -> PrimExpr:
 
 
 def mod(lhs: Operand, rhs: Operand) -> Any:
-    """Remainder of the truncating division: takes the sign of lhs."""
-    return binary(lhs, rhs, _trunc_mod, "T_mod")
+    """Remainder of the truncating division: takes the sign of lhs; of integers by an element that is 0, it is 0."""
+    return binary(lhs, rhs, remainder(rhs, _trunc_mod), "T_mod")
 
 
 def maximum(lhs: Operand, rhs: Operand) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,9 @@ def batch_norm(g: Graph) -> Tolerance:
 def instance_norm(g: Graph) -> Tolerance:
     dtype, channels = g.dtype(), g.draw.of(1, 2, 3, 8, 17)
     names = [g.data(dtype, _volume(g, channels), "mild"), *(g.data(dtype, (channels,), "mild") for _ in range(2))]
-    g.emit(names, **_epsilon(g.draw))
-    return CLOSE
+    attributes = _epsilon(g.draw)
+    g.emit(names, **attributes)
+    return _moments(attributes)
 
 
 @generator("GroupNormalization")
@@ -61,7 +63,7 @@ def group_norm(g: Graph) -> Tolerance:
     if g.has("stash_type") and g.draw.chance(4):
         attributes["stash_type"] = 1
     g.emit(names, num_groups=groups, **attributes)
-    return _stashed(g, dtype)
+    return _stashed(g, dtype, attributes)
 
 
 @generator("LayerNormalization")
@@ -75,13 +77,19 @@ def layer_norm(g: Graph) -> Tolerance:
     if g.draw.of(True, False):
         names.append(g.data(dtype, bias, "mild"))
     attributes = {"axis": axis} if axis != -1 or g.draw.of(False, True) else {}
-    g.emit(names, g.draw.of(1, 1, 2, 3), **attributes, **_epsilon(g.draw))
-    return _stashed(g, dtype)
+    attributes |= _epsilon(g.draw)
+    g.emit(names, g.draw.of(1, 1, 2, 3), **attributes)
+    return _stashed(g, dtype, attributes)
 
 
-def _stashed(g: Graph, dtype: str) -> Tolerance:
+def _moments(attributes: dict[str, Any]) -> Tolerance:
+    """Where numbers are nearly equal, the rounding of their mean is divided by the root of epsilon."""
+    return Tolerance("close", 64 + 4 / math.sqrt(attributes.get("epsilon", 1e-5)))
+
+
+def _stashed(g: Graph, dtype: str, attributes: dict[str, Any]) -> Tolerance:
     """The moments may be float32 (attribute stash_type)."""
-    return Tolerance("rough", 1e-5) if dtype == "float64" and g.has("stash_type") else CLOSE
+    return Tolerance("rough", 1e-5) if dtype == "float64" and g.has("stash_type") else _moments(attributes)
 
 
 @generator("LpNormalization")

@@ -19,6 +19,8 @@ def reduction(g: Graph) -> Tolerance:
     kinds = "mild" if whole or g.operator == "ReduceProd" else "any"
     if whole and "Log" in g.operator:  # logarithms that are numbers
         names = [g.input(g.draw.integers(dtype, shape, 1, 40))]
+    elif whole and g.operator == "ReduceProd":
+        names = [g.input(g.draw.integers(dtype, shape, 0 if dtype.startswith("u") else -1, 3))]
     else:
         names = [g.data(dtype, shape, kinds)]
     attributes = {"keepdims": g.draw.of(0, 1)} if g.draw.of(False, True) else {}

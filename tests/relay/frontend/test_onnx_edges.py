@@ -111,6 +111,84 @@ def test_positions_of_infinities_and_nan(dtype: str, last: int) -> None:
     cases.check(cases.by_numpy_meaning(), cases.in_reference())
 
 
+EMPTY = [((0,), None), ((2, 0), (1,)), ((0, 3), (0,)), ((0, 3), None), ((2, 0, 3), (1, 2)), ((2, 0, 3), (0,))]
+
+
+@pytest.mark.parametrize("weights", [(1,), (0, 1)], ids=["fed", "folded"])
+@pytest.mark.parametrize("dtype", ["float32", "float16", "int8", "int32", "int64", "uint8", "uint64", "bool"])
+def test_extremes_of_nothing_are_the_ends_of_the_type(dtype: str, weights: tuple[int, ...]) -> None:
+    """As the text of ReduceMax and ReduceMin has it; the oracle is numpy's reduction from that end."""
+    cases, expected = Cases(opset=20), []
+    ends = (False, True) if dtype == "bool" else (-INF, INF)
+    if dtype[0] in "iu":
+        ends = (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    for shape, axes in EMPTY:
+        for op_type, function, end in (("ReduceMax", np.max, ends[0]), ("ReduceMin", np.min, ends[1])):
+            given = None if axes is None else np.array(axes)
+            cases.add(op_type, [np.zeros(shape, dtype), given], weights, keepdims=0)
+            expected.append(function(np.zeros(shape, dtype), axis=axes, initial=end).astype(dtype))
+        if dtype[0] == "f":
+            cases.add("ReduceLogSumExp", [np.zeros(shape, dtype), given], weights, keepdims=0)
+            expected.append(np.full(expected[-1].shape, -INF, dtype))
+    cases.check(cases.compiled(), [np.asarray(e) for e in expected])
+
+
+@pytest.mark.parametrize("weights", [(), (0,)], ids=["fed", "folded"])
+def test_positions_in_no_rows(weights: tuple[int, ...]) -> None:
+    """There are none, whether rows have elements or not."""
+    cases, expected = Cases(), []
+    for shape, axis, keepdims in itertools.product([(0, 0), (0, 3), (2, 0, 0)], (0, 1, -1), (0, 1)):
+        out = [1 if i == axis % len(shape) else d for i, d in enumerate(shape) if keepdims or i != axis % len(shape)]
+        if 0 in out:
+            cases.add("ArgMax", [np.zeros(shape, "float32")], weights, ["int64"], axis=axis, keepdims=keepdims)
+            expected.append(np.zeros(out, "int64"))
+    cases.check(cases.compiled(), expected)
+
+
+def test_flatten_of_nothing() -> None:
+    cases, expected = Cases(), []
+    for shape in [(0,), (0, 3), (3, 0), (2, 0, 3), (0, 0)]:
+        for axis in range(-len(shape), len(shape) + 1):
+            at = axis % len(shape) if axis < 0 else axis
+            cases.add("Flatten", [np.zeros(shape, "float32")], axis=axis)
+            expected.append(np.zeros((int(np.prod(shape[:at])), int(np.prod(shape[at:]))), "float32"))
+    cases.check(cases.compiled(), expected)
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64"])
+def test_gemm_of_sums_of_nothing(target: str) -> None:
+    cases, expected = Cases(), []
+    for rows, inner, columns, turned in itertools.product((0, 7), (0, 2), (1, 13), (0, 1)):
+        a, b = np.ones((rows, inner), "float32"), np.ones((columns, inner) if turned else (inner, columns), "float32")
+        c = np.arange(columns, dtype="float32")
+        cases.add("Gemm", [a, b], transB=turned)
+        cases.add("Gemm", [a, b, c], transB=turned)
+        expected += [np.full((rows, columns), inner, "float32"), np.full((rows, columns), inner, "float32") + c]
+    cases.check(cases.compiled(target=target), expected)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("uint32", 2**32 - 1), ("int64", -(2**63)), ("uint64", 2**64 - 1), ("float64", 0.1), ("float64", 1e300)],
+)
+def test_padding_has_the_type_of_the_data(dtype: str, value: float) -> None:
+    cases = Cases()
+    x = np.array([1, 2], dtype)
+    cases.add("Pad", [x, np.array([1, 2]), np.array(value, dtype)], (1, 2))
+    cases.check(cases.compiled(), [np.array([value, 1, 2, value, value], dtype)], 0)
+
+
+def test_constants_of_float16_are_computed_as_what_is_fed() -> None:
+    """The logistic function's powers do not fit float16, its values do."""
+    x = np.linspace(-20, 20, 401).astype("float16")
+    expected = (1 / (1 + np.exp(-x.astype("float64")))).astype("float16")
+    for weights in ((), (0,)):
+        cases = Cases()
+        cases.add("Sigmoid", [x], weights)
+        found = cases.compiled()[0]
+        assert np.all(np.abs(found.view("int16") - expected.view("int16")) <= 1)  # a unit in the last place
+
+
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_pools_have_no_window_that_starts_in_the_padding(rank: int) -> None:
     cases = Cases(opset=22)

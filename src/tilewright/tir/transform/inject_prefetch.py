@@ -92,7 +92,7 @@ def shared_prefetch(buffer: Buffer, loops: Sequence[For], var: PrimExpr, offset:
     region = domain_touched(around.body, buffer)
     extents, shape = _constants([r.extent for r in region]), _constants(buffer.shape)
     counts = _constants([loop.extent for loop in inner])
-    if extents is None or shape is None or counts is None:
+    if extents is None or shape is None or counts is None or 0 in (*extents, *counts):
         return None
     first = next((i for i, n in enumerate(extents) if n != 1), len(extents) - 1)
     if extents[first + 1 :] != shape[first + 1 :]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import ml_dtypes
@@ -254,17 +253,10 @@ def convert_mish(ctx: NodeContext) -> RelayExpr:
     return relay_op.multiply(data, relay_op.divide(m, relay_op.add(m, _like(ctx, 1.0, data))))
 
 
-@converter("Gelu", in_float32=True)
+@converter("Gelu")
 def convert_gelu(ctx: NodeContext) -> RelayExpr:
     """Gaussian error linear unit, exact or by tanh."""
-    x = ctx.input(0)
-    half, one = _like(ctx, 0.5, x), _like(ctx, 1.0, x)
-    if ctx.attr("approximate", "none") == "tanh":
-        cubic = relay_op.multiply(_like(ctx, 0.044715, x), relay_op.multiply(x, relay_op.multiply(x, x)))
-        inner = relay_op.tanh(relay_op.multiply(_like(ctx, math.sqrt(2.0 / math.pi), x), relay_op.add(x, cubic)))
-    else:
-        inner = relay_op.erf(relay_op.multiply(x, _like(ctx, math.sqrt(0.5), x)))
-    return relay_op.multiply(relay_op.multiply(half, x), relay_op.add(one, inner))
+    return relay_op.nn.gelu(ctx.input(0), ctx.attr("approximate", "none"))
 
 
 @converter("Clip")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType
@@ -103,7 +105,8 @@ def convert_lp_norm(ctx: NodeContext) -> RelayExpr:
 def convert_lrn(ctx: NodeContext) -> RelayExpr:
     """Local response normalization across channels."""
     size = ctx.required("size")
-    bias, alpha, beta = ctx.attr("bias", 1.0), ctx.attr("alpha", 0.0001), ctx.attr("beta", 0.75)
+    # Attributes are float32, and so is a default, which a float64 kernel tells from 0.0001.
+    bias, alpha, beta = ctx.attr("bias", 1.0), ctx.attr("alpha", float(np.float32(0.0001))), ctx.attr("beta", 0.75)
     data = ctx.input(0)
     if size < 1:
         ctx.fail(f"attribute 'size' is {size}; expected a positive number of channels")

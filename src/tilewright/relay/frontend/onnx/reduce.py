@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,28 +31,25 @@ def _reduce(ctx: NodeContext, build: Build, data: RelayExpr | None = None) -> Re
     return build(data, axis=axes, keepdims=bool(ctx.attr("keepdims", 1)))
 
 
-def _extremum(ctx: NodeContext, build: Build, empty: float) -> RelayExpr:
-    """Maximum or minimum; of booleans as of numbers, and ``empty`` of no floating-point numbers at all."""
+def _extremum(ctx: NodeContext, build: Build) -> RelayExpr:
+    """Maximum or minimum; of booleans as of numbers."""
     data = ctx.input(0)
     dtype = ctx.dtype(data)
     if dt.is_bool(dtype):
         return relay_op.cast(_reduce(ctx, build, relay_op.cast(data, "uint8")), dtype)
-    out = _reduce(ctx, build)
-    if 0 in ctx.shape(data) and dt.is_float(dtype):
-        return relay_op.full(const(empty, dtype), ctx.shape(out), dtype)
-    return out
+    return _reduce(ctx, build)
 
 
 @converter("ReduceMax")
 def convert_reduce_max(ctx: NodeContext) -> RelayExpr:
     """Maximum."""
-    return _extremum(ctx, relay_op.max, -math.inf)
+    return _extremum(ctx, relay_op.max)
 
 
 @converter("ReduceMin")
 def convert_reduce_min(ctx: NodeContext) -> RelayExpr:
     """Minimum."""
-    return _extremum(ctx, relay_op.min, math.inf)
+    return _extremum(ctx, relay_op.min)
 
 
 def _register(op_type: str, build: Build) -> None:
@@ -98,21 +94,21 @@ def convert_log_sum(ctx: NodeContext) -> RelayExpr:
 @converter("ReduceLogSumExp", in_float32=True)
 def convert_log_sum_exp(ctx: NodeContext) -> RelayExpr:
     """Logarithm of the sum of exponentials."""
-    out = ctx.through_float(ctx.input(0), lambda x: _reduce(ctx, relay_op.logsumexp, x))
-    dtype = ctx.dtype(out)
-    if 0 in ctx.shape(ctx.input(0)) and dt.is_float(dtype):  # the logarithm of nothing
-        return relay_op.full(const(-math.inf, dtype), ctx.shape(out), dtype)
-    return out
+    return ctx.through_float(ctx.input(0), lambda x: _reduce(ctx, relay_op.logsumexp, x))
 
 
 def _arg(ctx: NodeContext, build: Any) -> RelayExpr:
     data = ctx.input(0)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
     keepdims = bool(ctx.attr("keepdims", 1))
-    if ctx.shape(data) and ctx.shape(data)[axis] == 0:
-        ctx.fail(f"axis {axis} of {ctx.shape(data)} has no elements, of which none is the extreme one")
+    shape = ctx.shape(data)
+    if shape and shape[axis] == 0:
+        others = [1 if i == axis else extent for i, extent in enumerate(shape) if keepdims or i != axis]
+        if 0 in others:
+            return relay_op.zeros(others, "int64")
+        ctx.fail(f"axis {axis} of {shape} has no elements, of which none is the extreme one")
     if ctx.attr("select_last_index", 0):
-        extent = ctx.shape(data)[axis]
+        extent = shape[axis]
         found = build(relay_op.reverse(data, axis=axis), axis=(axis,), keepdims=keepdims)
         return relay_op.cast(const(extent - 1, "int32") - found, "int64")
     return relay_op.cast(build(data, axis=(axis,), keepdims=keepdims), "int64")

@@ -97,8 +97,8 @@ def weights(axis: Axis, mode: str, coordinates: str, a: float, antialias: bool, 
         values = kernel((taps - place) * stretch, a)
         if exclude_outside:
             values = np.where((taps < 0) | (taps >= axis.extent), 0.0, values)
-        if antialias or exclude_outside:
-            values = values / values.sum()
+        if (antialias or exclude_outside) and (total := values.sum()):
+            values = values / total
         np.add.at(matrix[row], np.clip(taps, 0, axis.extent - 1), values)
     return matrix
 

@@ -47,10 +47,14 @@ def convert_reshape(ctx: NodeContext) -> RelayExpr:
         wanted[wanted.index(-1)] = total // known if known else 0
     if int(np.prod(wanted, dtype=np.int64)) != total:
         ctx.fail(f"cannot reshape {shape} ({total} elements) to {wanted}")
-    if 0 in wanted:
-        # Relay reads a 0 as "keep this dimension"; a tensor without elements can as well be made anew.
-        return relay_op.zeros(tuple(wanted), ctx.dtype(data))
-    return relay_op.reshape(data, newshape=tuple(wanted))
+    return _reshaped(ctx, data, wanted)
+
+
+def _reshaped(ctx: NodeContext, data: RelayExpr, shape: Sequence[int]) -> RelayExpr:
+    """Exactly ``shape``: Relay reads a 0 as "keep this dimension", but a tensor without elements can be made anew."""
+    if 0 in shape:
+        return relay_op.zeros(tuple(shape), ctx.dtype(data))
+    return relay_op.reshape(data, newshape=tuple(shape))
 
 
 @converter("Flatten")
@@ -64,7 +68,7 @@ def convert_flatten(ctx: NodeContext) -> RelayExpr:
         return relay_op.nn.batch_flatten(data)
     rows = int(np.prod(shape[:axis], dtype=np.int64))
     columns = int(np.prod(shape[axis:], dtype=np.int64))
-    return relay_op.reshape(data, newshape=(rows, columns))
+    return _reshaped(ctx, data, (rows, columns))
 
 
 @converter("Transpose")
@@ -301,7 +305,7 @@ def _pad(ctx: NodeContext, pads: Sequence[int], value: float, axes: Sequence[int
         return _wrap_pad(ctx, data, width)
     if mode not in ("constant", "reflect", "edge"):
         ctx.unsupported(f"Pad in mode {mode!r}; constant, reflect, edge and wrap are supported")
-    return relay_op.nn.pad(data, width, value, pad_mode=mode)
+    return relay_op.nn.pad(data, width, const(value, ctx.dtype(data)), pad_mode=mode)
 
 
 def _wrap_pad(ctx: NodeContext, data: RelayExpr, width: Sequence[tuple[int, int]]) -> RelayExpr:

@@ -68,11 +68,12 @@ class Gelu(Elementwise):
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
-        """In numpy."""
+        """In numpy; -infinity gives the limit, 0, as the kernel does, but NaN in the form with tanh."""
         x = inputs[0].astype("float64")
         if attrs.approximate == "tanh":
             inner = np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))
         else:
+            x = np.maximum(x, np.finfo(x.dtype).min)
             inner = erf_array(x * np.sqrt(0.5))
         return [(x * 0.5 * (1 + inner)).astype(inputs[0].dtype)]
 

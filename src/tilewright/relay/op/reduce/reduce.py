@@ -88,17 +88,35 @@ def _declare_reduction(
 
 
 def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    count = int(np.prod([data.shape[a] for a in axis]))
     if data.dtype.kind in "iu":  # the kernel divides the integer sum
-        count = int(np.prod([data.shape[a] for a in axis]))
         total = np.sum(data, axis=axis, keepdims=keepdims, dtype=np.int64)
         return np.asarray(np.trunc(total / np.maximum(count, 1)))
-    return np.asarray(np.mean(data, axis=axis, keepdims=keepdims))
+    wide = np.dtype(np.float32) if data.dtype.itemsize == 2 else data.dtype
+    return np.asarray(np.sum(data, axis=axis, keepdims=keepdims, dtype=wide) / wide.type(count))  # np.mean warns of none
+
+
+def _extreme(function: Callable[..., Array], is_max: bool) -> Callable[..., Array]:
+    """Maximum or minimum; of nothing the least or greatest value of the type, as the kernels give it."""
+
+    def evaluate(data: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+        return function(data, axis=axis, keepdims=keepdims, initial=_end(data.dtype, least=is_max))
+
+    return evaluate
+
+
+def _end(dtype: np.dtype[Any], least: bool) -> Any:
+    if dtype.kind == "b":
+        return not least
+    if dtype.kind in "iu":
+        return np.iinfo(dtype).min if least else np.iinfo(dtype).max
+    return -np.inf if least else np.inf
 
 
 _declare_reduction("sum", "Sum over axes.", topi.sum, np.sum, in_float32=True)
 _declare_reduction("prod", "Product over axes.", topi.prod, np.prod, in_float32=True)
-_declare_reduction("max", "Maximum over axes.", topi.max, np.max)
-_declare_reduction("min", "Minimum over axes.", topi.min, np.min)
+_declare_reduction("max", "Maximum over axes.", topi.max, _extreme(np.max, is_max=True))
+_declare_reduction("min", "Minimum over axes.", topi.min, _extreme(np.min, is_max=False))
 _declare_reduction("all", "Whether all are true.", topi.all, np.all)
 _declare_reduction("any", "Whether some is true.", topi.any, np.any)
 _declare_reduction("mean", "Mean over axes.", topi.mean, _mean, in_float32=True)

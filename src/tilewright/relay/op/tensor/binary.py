@@ -17,8 +17,9 @@ from tilewright.relay.op.families import Array, declare_binary
 def _divide(a: Array, b: Array) -> Array:
     if a.dtype.kind not in "iu":
         return np.asarray(a / b)
-    quotient = np.abs(a.astype(np.int64)) // np.maximum(np.abs(b.astype(np.int64)), 1)  # C: towards zero
-    return np.asarray(np.where((a < 0) == (b < 0), quotient, -quotient))
+    down = np.floor_divide(a, b)  # 0 for a divisor of 0
+    inexact = (b != 0) & (down * b != a)
+    return np.asarray(down + (inexact & ((a < 0) != (b < 0))).astype(down.dtype))
 
 
 _Entry = tuple[str, str, Callable[[Any, Any], Any], Callable[[Array, Array], Any]]
@@ -27,7 +28,7 @@ _ARITHMETIC: tuple[_Entry, ...] = (
     ("add", "lhs + rhs", topi.add, np.add),
     ("subtract", "lhs - rhs", topi.subtract, np.subtract),
     ("multiply", "lhs * rhs", topi.multiply, np.multiply),
-    ("divide", "lhs / rhs; integers round towards zero.", topi.divide, _divide),
+    ("divide", "lhs / rhs; integers round towards zero, and by 0 it is 0.", topi.divide, _divide),
     ("floor_divide", "lhs / rhs rounded down.", topi.floor_divide, np.floor_divide),
     ("mod", "Remainder with the sign of lhs.", topi.mod, np.fmod),
     ("floor_mod", "Remainder with the sign of rhs.", topi.floor_mod, np.mod),

@@ -32,9 +32,10 @@ def erf_array(x: Array) -> Array:
 
 
 def sigmoid_array(x: Array) -> Array:
-    """1 / (1 + e ** -x), in the precision of ``x``."""
-    one = np.asarray(1, x.dtype)
-    return np.asarray(one / (one + np.exp(-x)))
+    """1 / (1 + e ** -x), rounded to the precision of ``x``; halves are computed in float32, where powers fit."""
+    wide = x.astype(np.float32) if x.dtype.itemsize == 2 else x
+    one = np.asarray(1, wide.dtype)
+    return np.asarray(one / (one + np.exp(-wide))).astype(x.dtype)
 
 
 def _round_away(x: Array) -> Array:
