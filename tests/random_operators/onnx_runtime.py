@@ -98,10 +98,10 @@ def _answer(runtime: Any, model: bytes, inputs: dict[str, Array], outputs: list[
 
 
 def _ortvalue(runtime: Any, array: Array) -> Any:
+    array = np.ascontiguousarray(array).reshape(array.shape)  # a scalar stays one
     if array.dtype == ml_dtypes.bfloat16:
-        bits = np.ascontiguousarray(array).view(np.uint16)
-        return runtime.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, TensorProto.BFLOAT16)
-    return runtime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array).reshape(array.shape))
+        return runtime.OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), TensorProto.BFLOAT16)
+    return runtime.OrtValue.ortvalue_from_numpy(array)
 
 
 def _from_ortvalue(value: Any) -> Array:

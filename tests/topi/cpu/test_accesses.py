@@ -75,6 +75,14 @@ ONCE_AND_IN_SQUARES: dict[str, Compute] = {
 }
 
 
+def test_a_scalar_that_is_read_too_changes_nothing() -> None:
+    def compute(image: te.Tensor) -> te.Tensor:
+        one = te.placeholder((1,), name="one")
+        return topi.multiply(resized("linear", 1)(image), topi.reshape(one, ()))
+
+    assert stored(compute, LARGE) == stored(resized("linear", 1), LARGE)
+
+
 @pytest.mark.parametrize("name", FAR_OR_OFTEN)
 def test_a_view_is_stored_where_its_elements_are_read_from_far_apart(name: str) -> None:
     assert stored(FAR_OR_OFTEN[name], LARGE) in (["T_transpose"], ["T_reshape"])

@@ -198,7 +198,8 @@ def worth_storing(op: Any) -> list[Any]:
         choices = []
         for other in dict.fromkeys(inlined):
             size = element_count(other.output(0))
-            if size is not None and size + work < time:  # else not even reads in order would take less
+            # A single element is near anyway; and else not even reads in order would take less.
+            if size is not None and size > 1 and size + work < time:
                 choices.append((_time(op, [*kept, other])[0], other))
         least, best = min(choices, key=lambda choice: choice[0], default=(time, None))
         if best is None or least >= time:

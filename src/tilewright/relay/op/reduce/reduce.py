@@ -93,7 +93,8 @@ def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
         total = np.sum(data, axis=axis, keepdims=keepdims, dtype=np.int64)
         return np.asarray(np.trunc(total / np.maximum(count, 1)))
     wide = np.dtype(np.float32) if data.dtype.itemsize == 2 else data.dtype
-    return np.asarray(np.sum(data, axis=axis, keepdims=keepdims, dtype=wide) / wide.type(count))  # np.mean warns of none
+    total = np.sum(data, axis=axis, keepdims=keepdims, dtype=wide)
+    return np.asarray(total / wide.type(count))  # of none too, where np.mean warns
 
 
 def _extreme(function: Callable[..., Array], is_max: bool) -> Callable[..., Array]:
