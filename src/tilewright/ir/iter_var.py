@@ -26,6 +26,7 @@ class Range(Node):
     extent: PrimExpr
 
     def __init__(self, begin: AnyType, end: AnyType = None, span: object = None) -> None:
+        begin, end = ops.whole(begin), ops.whole(end)
         if end is None:
             extent = ops.as_expr(begin)
             self._init(ops.const(0, extent.dtype), extent)
@@ -36,7 +37,7 @@ class Range(Node):
     @staticmethod
     def from_min_extent(min_value: AnyType, extent: AnyType, span: object = None) -> Range:
         """The range of ``extent`` integers from ``min_value``."""
-        low, size = ops.match_dtypes(min_value, extent)
+        low, size = ops.match_dtypes(ops.whole(min_value), ops.whole(extent))
         made = Range(size)
         return made.replace_min(low)
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_expr as p
+from tilewright.ir.errors import TilewrightError
 from tilewright.ir.op_table import find_op
 
 
@@ -32,6 +33,20 @@ def as_expr(value: AnyType, dtype: str | None = None) -> p.PrimExpr:
     if hasattr(value, "asobject"):  # tensor slices and iteration variables know their expression
         return as_expr(value.asobject(), dtype)
     raise TypeError(f"cannot use a {type(value).__name__} ({value!r}) as a scalar expression")
+
+
+def whole(value: AnyType) -> AnyType:
+    """``value``, a dimension or an extent; one that is given as a float, such as ``channels / 8``, as an int.
+
+    Raises:
+        TilewrightError: the float is no whole number.
+    """
+    found = value.value if isinstance(value, p.FloatImm) else value
+    if not isinstance(found, (float, np.floating)):
+        return value
+    if not np.isfinite(found) or found != int(found):
+        raise TilewrightError(f"dimensions are whole numbers, got {found}; did you mean // where / stands?")
+    return int(found)
 
 
 def const(value: AnyType, dtype: str | None = None) -> p.PrimExpr:

@@ -17,9 +17,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any as AnyType
 
+import numpy as np
+
 from tilewright.ir.node import Node
 from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
-from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.prim_ops import as_expr, whole
 from tilewright.ir.span import Span
 from tilewright.ir.structural import Shortcut, hash_of_parts, register_shortcut, structural_equal, structural_hash
 
@@ -48,10 +50,10 @@ class Type(Node):
 
 
 def as_shape(shape: AnyType) -> tuple[PrimExpr, ...]:
-    """Normalise a shape: an int or a sequence of ints and expressions, to a tuple of expressions."""
-    if isinstance(shape, (int, PrimExpr)):
+    """Normalise a shape: a number or a sequence of numbers and expressions, to a tuple of expressions."""
+    if isinstance(shape, (int, float, np.number, PrimExpr)):
         shape = (shape,)
-    return tuple(as_expr(d) for d in shape)
+    return tuple(as_expr(whole(d)) for d in shape)
 
 
 class TensorType(Type):

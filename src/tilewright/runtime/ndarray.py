@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -183,6 +183,13 @@ class NDArray:
         return str(self.numpy())
 
 
+def _dimension(extent: Any) -> int:
+    """A dimension as an int; also one that is given as a float, such as ``channels / 8``."""
+    if isinstance(extent, (float, np.floating)) and extent != int(extent):
+        raise TVMError(f"dimensions are whole numbers, got {extent}")
+    return int(extent)
+
+
 def empty(
     shape: int | Sequence[int],
     dtype: Any = "float32",
@@ -200,7 +207,7 @@ def empty(
     Raises:
         TVMError: no room, or no such device or memory.
     """
-    dims = [shape] if isinstance(shape, int) else [int(extent) for extent in shape]
+    dims = [_dimension(extent) for extent in (shape if isinstance(shape, Iterable) else (shape,))]
     kind = DataType(dtype)
     where = device if device is not None else cpu()
     out = ctypes.c_void_p()

@@ -9,6 +9,7 @@ from tilewright import te, tir
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.type import as_shape
 from tilewright.te.broadcast import (
     Operand,
     add,
@@ -33,6 +34,7 @@ from tilewright.topi import tag
 
 def broadcast_to(data: te.Tensor, shape: Sequence[Any]) -> te.Tensor:
     """``data`` repeated to ``shape`` under numpy's rules."""
+    shape = as_shape(shape)
     out_shape = broadcast_shape(data.shape, shape)
     return te.compute(
         shape,

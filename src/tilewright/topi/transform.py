@@ -8,6 +8,7 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.ir.type import as_shape
 from tilewright.te.broadcast import broadcast_indices, broadcast_shape
 from tilewright.tir.layout import bijective_layout
 from tilewright.topi import tag
@@ -92,7 +93,7 @@ def _reshape_indices(indices: Sequence[PrimExpr], old: Sequence[Any], new: Seque
 
 def reshape(a: te.Tensor, newshape: Sequence[Any]) -> te.Tensor:
     """The elements of ``a``, in row-major order, in another shape."""
-    new = get_const_tuple(newshape if isinstance(newshape, (list, tuple)) else (newshape,))
+    new = get_const_tuple(as_shape(newshape))
     old = get_const_tuple(a.shape)
     if any(isinstance(d, int) and d == 0 for d in old):
         return te.compute(new, lambda *i: ops.const(0, a.dtype), name="T_reshape", tag=tag.INJECTIVE)

@@ -11,6 +11,7 @@ from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import FloatImm, IntImm, PrimExpr
+from tilewright.ir.prim_ops import whole
 from tilewright.relay.expr import Call, Constant, TupleWrapper, const
 from tilewright.relay.expr import Tuple as TupleExpr
 
@@ -24,11 +25,16 @@ def number(value: Any) -> Any:
     return value
 
 
+def whole_int(value: Any) -> int:
+    """A whole number, however given, as an int; TilewrightError for 2.5."""
+    return int(whole(number(value)))
+
+
 def ints(values: Any) -> tuple[int, ...]:
     """Numbers, or one number, as a tuple of ints."""
     if isinstance(values, (list, tuple, np.ndarray)):
-        return tuple(int(number(v)) for v in values)
-    return (int(number(values)),)
+        return tuple(whole_int(v) for v in values)
+    return (whole_int(values),)
 
 
 def dims(values: Any) -> tuple[Any, ...]:
@@ -36,8 +42,8 @@ def dims(values: Any) -> tuple[Any, ...]:
     if isinstance(values, RelayExpr):
         return static_ints(values, "the shape")
     if isinstance(values, (list, tuple, np.ndarray)):
-        return tuple(number(v) for v in values)
-    return (number(values),)
+        return tuple(whole(number(v)) for v in values)
+    return (whole(number(values)),)
 
 
 def axes(values: Any) -> Any:

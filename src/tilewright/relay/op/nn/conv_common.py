@@ -14,7 +14,7 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import IncompleteType, TensorType, Type
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, ints, pair
+from tilewright.relay.op.attributes import call, ints, pair, whole_int
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
@@ -253,7 +253,7 @@ def conv_attrs(
         "padding": padding_of(padding, rank),
         "dilation": pair(dilation, rank),
         "groups": int(groups),
-        "channels": None if channels is None else int(channels),
+        "channels": None if channels is None else whole_int(channels),
         "kernel_size": None if kernel_size is None else pair(kernel_size, rank),
         "data_layout": data_layout,
         "kernel_layout": kernel_layout,

@@ -15,7 +15,7 @@ from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call
+from tilewright.relay.op.attributes import call, whole_int
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
@@ -244,7 +244,7 @@ class BatchMatmul(OpDef):
 
 def dense(data: RelayExpr, weight: RelayExpr, units: int | None = None, out_dtype: str = "") -> Call:
     """``data`` (..., k) times ``weight`` (units, k) transposed."""
-    return call("nn.dense", [data, weight], DenseAttrs(None if units is None else int(units), out_dtype or ""))
+    return call("nn.dense", [data, weight], DenseAttrs(None if units is None else whole_int(units), out_dtype or ""))
 
 
 def matmul(
@@ -256,7 +256,9 @@ def matmul(
     transpose_b: bool = False,
 ) -> Call:
     """``tensor_a`` (m, k) times ``tensor_b`` (k, units), each given transposed if so flagged."""
-    attrs = MatmulAttrs(None if units is None else int(units), out_dtype or "", bool(transpose_a), bool(transpose_b))
+    attrs = MatmulAttrs(
+        None if units is None else whole_int(units), out_dtype or "", bool(transpose_a), bool(transpose_b)
+    )
     return call("nn.matmul", [tensor_a, tensor_b], attrs)
 
 
@@ -264,7 +266,7 @@ def contrib_dense_pack(
     data: RelayExpr, weight: RelayExpr, weight_layout: str = "NC", units: int | None = None, out_dtype: str = ""
 ) -> Call:
     """``dense`` with a packed weight."""
-    attrs = DensePackAttrs(None if units is None else int(units), out_dtype or "", weight_layout)
+    attrs = DensePackAttrs(None if units is None else whole_int(units), out_dtype or "", weight_layout)
     return call("nn.contrib_dense_pack", [data, weight], attrs)
 
 

@@ -18,7 +18,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.expr import Tuple as TupleExpr
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, ints, tuple_operand
+from tilewright.relay.op.attributes import call, ints, tuple_operand, whole_int
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -253,7 +253,7 @@ def split(data: RelayExpr, indices_or_sections: Any, axis: int = 0) -> TupleWrap
         sections: Any = ints(indices_or_sections)
         count = len(sections) + 1
     else:
-        sections = count = int(indices_or_sections)
+        sections = count = whole_int(indices_or_sections)
     return TupleWrapper(call("split", [data], SplitAttrs(sections, int(axis))), count)
 
 
