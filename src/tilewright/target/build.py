@@ -18,6 +18,9 @@ from tilewright.runtime.module import Module
 from tilewright.target.code_generator import CodeGenerator, code_generator, find_code_generator, functions_of
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.transform.make_packed_api import CPU, make_packed_api
+from tilewright.tir.transform.split_host_device import has_device_regions, split_host_device
+from tilewright.tir.transform.verify_memory import check_memory
 
 
 class ModuleBuilder:
@@ -33,8 +36,9 @@ class ModuleBuilder:
 
     Parameters
     ----------
-    target : the target of functions that do not name their own; its ``host``, or else the target itself, is what the
-        module that ``finish`` gives is for
+    target : the target of functions that do not name their own. Its ``host``, or else the target itself when it is a
+        CPU's, or else ``llvm``, is the host: what launches functions that loop over threads of a device
+        (``SplitHostDevice``), and what the module that ``finish`` gives is for
     target_host : another host for it
 
     Raises
@@ -44,6 +48,7 @@ class ModuleBuilder:
 
     def __init__(self, target: Target | str, target_host: Target | str | None = None) -> None:
         self.target = Target(target).with_host(target_host)
+        self.host = self.target.host or (self.target if _is_host(self.target) else Target("llvm"))
         find_code_generator(self.target)  # said now, not after everything was lowered
         self._names: set[str] = set()
         self._generators: dict[Target, CodeGenerator] = {}
@@ -58,11 +63,22 @@ class ModuleBuilder:
             self._add(item)
 
     def _add(self, func: PrimFunc) -> None:
-        name = str(func.attrs["global_symbol"])
-        if name in self._names:
-            raise TilewrightError(f"the module has two functions named {name}")
-        self._names.add(name)
-        self._generator(func.attrs["target"]).add(func)
+        for part in self._parts(func):
+            name = str(part.attrs["global_symbol"])
+            if name in self._names:
+                raise TilewrightError(f"the module has two functions named {name}")
+            self._names.add(name)
+            self._generator(part.attrs["target"]).add(part)
+
+    def _parts(self, func: PrimFunc) -> list[PrimFunc]:
+        """A function of a device that has threads is the host's code and the kernels that it launches."""
+        if _is_host(func.attrs["target"]):
+            return [func]
+        check_memory(func)
+        if not has_device_regions(func):
+            return [func]
+        host, *kernels = split_host_device(make_packed_api(func))
+        return [host.with_attr("target", self.host), *kernels]
 
     def _generator(self, target: Target) -> CodeGenerator:
         if target not in self._generators:
@@ -77,12 +93,16 @@ class ModuleBuilder:
         """
         if not self._generators:
             self._generator(self.target)
-        host = self.target.host or self.target
-        in_order = sorted(self._generators, key=lambda target: target != host)
+        in_order = sorted(self._generators, key=lambda target: target != self.host)
         module, *others = [self._generators[target].finish() for target in in_order]
         for other in others:
             module.import_module(other)
         return module
+
+
+def _is_host(target: Target) -> bool:
+    """Whether the code of ``target`` is a CPU's, which needs no other code to launch it."""
+    return target.device_type == CPU and "cpu" in target.keys
 
 
 def build(

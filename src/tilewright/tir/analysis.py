@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.ir.errors import TilewrightError
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import And
-from tilewright.tir.expr import BufferLoad, Call, Load, PrimExpr, ProducerLoad
+from tilewright.tir.expr import BufferLoad, Call, Load, PrimExpr, ProducerLoad, Var
+from tilewright.tir.function import PrimFunc
 from tilewright.tir.op import effect_of
-from tilewright.tir.stmt import Stmt
+from tilewright.tir.stmt import AttrStmt, Stmt, Store
 from tilewright.tir.verify import verify_well_formed
 from tilewright.tir.visitor import StmtExprVisitor, post_order_visit, stmt_vars
 
@@ -69,6 +71,51 @@ def expr_deep_equal(a: PrimExpr, b: PrimExpr) -> bool:
 def is_intrinsic(expr: Any, name: str) -> bool:
     """Whether ``expr`` is a call of the intrinsic ``name``."""
     return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name
+
+
+class _HostAccesses(StmtExprVisitor):
+    """Arguments whose elements are read or written outside of all thread axes."""
+
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__()
+        self.arguments = {buffer.data: buffer.name for buffer in func.buffer_map.values()}
+        self.found: dict[str, None] = {}
+
+    def visit_attr(self, s: AttrStmt) -> None:
+        if s.attr_key not in ("thread_extent", "pipeline_exec_scope"):
+            super().visit_attr(s)
+
+    def visit_load(self, e: Load) -> None:
+        self._note(e.buffer_var)
+        super().visit_load(e)
+
+    def visit_store(self, s: Store) -> None:
+        self._note(s.buffer_var)
+        super().visit_store(s)
+
+    def _note(self, var: Var) -> None:
+        if var in self.arguments:
+            self.found[self.arguments[var]] = None
+
+
+def host_accesses(func: PrimFunc) -> list[str]:
+    """Names of the tensor arguments that a lowered function for a GPU or FPGA touches where no thread axis is bound.
+
+    That code is the host's, which cannot reach the device's memory. Other targets have no such code.
+    """
+    target = func.attrs.get("target")
+    if target is None:
+        raise TilewrightError("VerifyMemory needs functions with the attribute target")
+    if func.attrs.get("calling_conv") or not {"gpu", "hls"} & set(target.keys):
+        return []
+    accesses = _HostAccesses(func)
+    accesses.visit_stmt(func.body)
+    return list(accesses.found)
+
+
+def verify_memory(func: PrimFunc) -> bool:
+    """Whether the host's part of a function leaves the device's memory alone."""
+    return not host_accesses(func)
 
 
 def count_nodes(node: PrimExpr | Stmt) -> int:

@@ -6,7 +6,7 @@ from tests.tir.interpret import run
 from tests.tir.transform.texts import check
 
 from tilewright import tir
-from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.tir import ir_builder
 from tilewright.tir import transform as T
@@ -18,7 +18,6 @@ from tilewright.tir.transform.inject_prefetch import inject_prefetch
 from tilewright.tir.transform.inject_virtual_thread import inject_virtual_thread
 from tilewright.tir.transform.narrow_data_type import narrow_data_type
 from tilewright.tir.transform.rewrite_unsafe_select import rewrite_unsafe_select
-from tilewright.tir.transform.split_host_device import split_host_device
 from tilewright.tir.transform.storage_flatten import storage_flatten
 
 
@@ -323,13 +322,6 @@ def test_combine_context_call() -> None:
         }
         """,
     )
-
-
-def test_split_host_device_refuses_gpu_threads_by_name() -> None:
-    thread = tir.IterVar(tir.Range(0, 8), "t", 1, "threadIdx.x")
-    func = tir.PrimFunc([], tir.AttrStmt(thread, "thread_extent", 8, tir.Evaluate(0)), attrs={"global_symbol": "f"})
-    with pytest.raises(UnsupportedError, match=r"function f binds loops to threadIdx\.x"):
-        split_host_device(func)
 
 
 def test_apply_filter_and_prim_func_pass() -> None:

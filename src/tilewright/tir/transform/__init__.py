@@ -3,7 +3,8 @@
 In the order in which lowering runs them: inject_prefetch, storage_flatten, bf16_legalize, narrow_data_type, simplify,
 loop_partition, vectorize_loop, inject_virtual_thread, inject_double_buffer, storage_rewrite, unroll_loop, remove_no_op,
 rewrite_unsafe_select, hoist_if_then_else; then, for code generation, transpose_loads, combine_context_call,
-split_host_device, make_packed_api, lower_tvm_builtin, lower_intrin. apply_filter makes passes of functions.
+verify_memory, make_packed_api, split_host_device, lower_tvm_builtin, lower_intrin. apply_filter makes passes of
+functions.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ _PASSES = {
     "TransposeLoads": "transpose_loads",
     "UnrollLoop": "unroll_loop",
     "VectorizeLoop": "vectorize_loop",
+    "VerifyMemory": "verify_memory",
     "prim_func_pass": "apply_filter",
 }
 

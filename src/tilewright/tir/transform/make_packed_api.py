@@ -11,6 +11,7 @@ After::
       let A_1 = tir.tvm_struct_get(args, 0, 12)
       let A = tir.tvm_struct_get(A_1, 0, 1)           the data
       let n = int32(shape of A_1)[0]
+      tir.tvm_call_packed("__tvm_set_device", device type, device id)    where the device is none of the host's
       attr compute_scope "f_compute_"  body
       tir.ret(0)
 
@@ -46,6 +47,9 @@ ARRAY_DATA, ARRAY_SHAPE, ARRAY_STRIDES, ARRAY_BYTE_OFFSET, ARRAY_DEVICE_ID, VALU
 IS_TENSOR, ANY_STRIDES, ANY_OFFSET = 1, 2, 4
 """Flags of ``tvm_argument``. Its arguments are name, dtype, device type, alignment, flags, dimensions; a dimension is a
 size, -1 for any, or -2 - k for the k-th symbol."""
+
+CPU = 1
+"""DLPack's device type of the host, which needs not be made the current device."""
 
 _MAX_SYMBOLS = 32
 _MAX_ALIGNMENT = 64  # what the runtime gives its arrays
@@ -228,10 +232,11 @@ def make_packed_api(func: PrimFunc, device_type: int = 1) -> PrimFunc:
     )
     body = _ReturnValue(out_value, out_code).visit_stmt(func.body)
     body = AttrStmt(ops.const(0, "int32"), "compute_scope", StringImm(f"{name}_compute_"), body)
+    device_id = Var("dev_id", "int32")
+    if binder.device_type != CPU and not isinstance(binder.device_id, IntImm):
+        body = seq(Evaluate(tir_op.call_packed("__tvm_set_device", binder.device_type, device_id)), body)
     body = AttrStmt(StringImm("default"), "device_type", ops.const(binder.device_type, "int32"), body)
-    body = AttrStmt(StringImm("default"), "device_id", Var("dev_id", "int32"), body)
-    device_id = body.value
-    assert isinstance(device_id, Var)
+    body = AttrStmt(StringImm("default"), "device_id", device_id, body)
     for condition, message in reversed(binder.assertions):
         body = AssertStmt(condition, message, body)
     body = LetStmt(device_id, binder.device_id, body)

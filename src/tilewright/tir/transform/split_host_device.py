@@ -1,49 +1,159 @@
-"""SplitHostDevice and DecorateDeviceScope: nothing to split on a CPU, where host and device are one.
+"""SplitHostDevice: what loops over threads becomes a function of the device, which the rest, the host's code, launches.
 
-A module without thread axes stays as it is. One with a ``thread_extent`` attribute needs a device code generator, which
-this version does not have; the error names the function.
+Before, ``f`` for a target ``t`` whose host is ``h``::
+
+    @f = primfn(...)  attr {"target": t}
+      attr [IterVar(blockIdx.x)] "thread_extent" = (n + 63) // 64
+      attr [IterVar(threadIdx.x)] "thread_extent" = 64
+      B[blockIdx.x*64 + threadIdx.x] = ...A...
+
+after::
+
+    @f = primfn(...)  attr {"target": h}
+      @tir.tvm_call_packed("f_kernel0", B, A, n, (n + 63) // 64, 64)
+
+    @f_kernel0 = primfn(B, A, n)
+      attr {"calling_conv": 2, "target": t, "tir.device_thread_axis": [blockIdx.x, threadIdx.x], ...}
+      attr [IterVar(blockIdx.x)] "thread_extent" = ...
+
+A kernel's parameters are the variables that it uses: pointers first, then numbers. It is called with them, and then
+with the extents of its thread axes, in the order of ``tir.device_thread_axis``; how many blocks and threads that makes
+is up to the module that launches it. ``MakePackedAPI`` comes before, so that the host checks the arguments.
+
+Regions marked ``pipeline_exec_scope`` or ``device_scope`` (``DecorateDeviceScope``: the whole function) are split off
+too.
 """
 
 from __future__ import annotations
 
-from tilewright.ir.errors import UnsupportedError
-from tilewright.ir.transform import Pass
-from tilewright.tir.expr import IterVar
+from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilewright.ir.type import PointerType
+from tilewright.tir.expr import Call, IterVar, PrimExpr, StringImm
 from tilewright.tir.function import PrimFunc
-from tilewright.tir.stmt import AttrStmt
-from tilewright.tir.transform.common import function_pass
-from tilewright.tir.visitor import StmtVisitor
+from tilewright.tir.stmt import Allocate, AttrStmt, Evaluate, Stmt
+from tilewright.tir.transform.common import body_pass
+from tilewright.tir.visitor import StmtMutator, StmtVisitor, free_vars
+
+DEVICE_KERNEL = 2
+"""``calling_conv`` of a function that is launched on a device; 1 is the packed C signature."""
+
+_SPLIT_OFF = ("thread_extent", "pipeline_exec_scope", "device_scope")
 
 
-class _ThreadAxes(StmtVisitor):
-    def __init__(self) -> None:
+class _DeviceRegions(StmtVisitor):
+    found = False
+
+    def visit_attr(self, s: AttrStmt) -> None:
+        if s.attr_key in _SPLIT_OFF:
+            self.found = True
+        else:
+            super().visit_attr(s)
+
+
+def has_device_regions(func: PrimFunc) -> bool:
+    """Whether ``SplitHostDevice`` would split anything off."""
+    regions = _DeviceRegions()
+    regions.visit_stmt(func.body)
+    return regions.found
+
+
+class _Launch(StmtVisitor):
+    """What a kernel is launched with: its thread axes, and the size of its dynamic shared memory."""
+
+    def __init__(self, kernel: str) -> None:
         super().__init__()
-        self.tags: dict[str, None] = {}
+        self.kernel = kernel
+        self.axes: dict[str, tuple[IterVar, PrimExpr]] = {}
+        self.shared_bytes: PrimExpr | None = None
 
     def visit_attr(self, s: AttrStmt) -> None:
         if s.attr_key == "thread_extent" and isinstance(s.node, IterVar):
-            self.tags[s.node.thread_tag] = None
+            axis, extent = self.axes.setdefault(s.node.thread_tag, (s.node, s.value))
+            if extent is not s.value:
+                raise TilewrightError(
+                    f"{self.kernel} has loops over {axis.thread_tag} of {extent} and of {s.value}; what runs in one "
+                    "kernel must agree"
+                )
         super().visit_attr(s)
 
+    def visit_allocate(self, s: Allocate) -> None:
+        pointer = s.buffer_var.type_annotation
+        if isinstance(pointer, PointerType) and pointer.storage_scope == "shared.dyn":
+            if self.shared_bytes is not None:
+                raise TilewrightError(f"{self.kernel} has two allocations of shared.dyn memory; there can be one")
+            self.shared_bytes = ops.const(dt.nbytes(s.dtype) * dt.lanes(s.dtype), "int32")
+            for extent in s.extents:
+                self.shared_bytes = ops.mul(self.shared_bytes, extent)
+        super().visit_allocate(s)
 
-def split_host_device(func: PrimFunc) -> PrimFunc:
-    """``func`` itself; raises UnsupportedError when it is bound to GPU threads."""
-    axes = _ThreadAxes()
-    axes.visit_stmt(func.body)
-    tags = [t for t in axes.tags if t.startswith(("blockIdx", "threadIdx"))]
-    if tags:
-        name = func.attrs.get("global_symbol", "main")
-        raise UnsupportedError(
-            f"function {name} binds loops to {', '.join(tags)}; a CPU has no such threads: use parallel() instead"
-        )
-    return func
+
+class _Splitter(StmtMutator):
+    def __init__(self, func: PrimFunc) -> None:
+        super().__init__()
+        for name in ("global_symbol", "target"):
+            if name not in func.attrs:
+                raise TilewrightError(f"SplitHostDevice needs functions with the attribute {name}")
+        self.name = str(func.attrs["global_symbol"])
+        self.target = func.attrs["target"]
+        self.kernels: list[PrimFunc] = []
+
+    def visit_attr(self, s: AttrStmt) -> Stmt:
+        if s.attr_key not in _SPLIT_OFF:
+            return super().visit_attr(s)
+        kernel = f"{self.name}_kernel{len(self.kernels)}"
+        launch = _Launch(kernel)
+        launch.visit_stmt(s)
+        used = free_vars(s)
+        params = [v for v in used if v.dtype == "handle"] + [v for v in used if v.dtype != "handle"]
+        attrs = {
+            "calling_conv": DEVICE_KERNEL,
+            "global_symbol": kernel,
+            "target": self.target,
+            "tir.device_thread_axis": tuple(axis for axis, _ in launch.axes.values()),
+            "tir.is_global_func": True,
+            "tir.noalias": True,
+        }
+        numbers = [extent for _, extent in launch.axes.values()]
+        if launch.shared_bytes is not None:
+            attrs["tir.device_use_dyn_shared_memory"] = True
+            numbers.append(launch.shared_bytes)
+        self.kernels.append(PrimFunc(params, s, None, {}, attrs))
+        call = Call("int32", "tir.tvm_call_packed", (StringImm(kernel), *params, *numbers))
+        return Evaluate(call)
+
+
+def split_host_device(func: PrimFunc) -> list[PrimFunc]:
+    """The host's part of ``func``, and the kernels that it launches; ``func`` alone when no threads are bound."""
+    splitter = _Splitter(func)
+    body = splitter.visit_stmt(func.body)
+    if not splitter.kernels:
+        return [func]
+    host = getattr(splitter.target, "host", None)
+    rest = func.with_body(body)
+    rest = rest.without_attr("target") if host is None else rest.with_attr("target", host)
+    return [rest, *splitter.kernels]
 
 
 def SplitHostDevice() -> Pass:
-    """The pass."""
-    return function_pass("SplitHostDevice", split_host_device)
+    """The pass; kernels are functions of the module, by their names."""
+
+    def run(mod: IRModule, ctx: PassContext) -> IRModule:
+        result = mod.copy()
+        for var, func in mod.items():
+            if isinstance(func, PrimFunc) and func.attrs.get("calling_conv") != DEVICE_KERNEL:
+                result[var], *kernels = split_host_device(func)
+                for kernel in kernels:
+                    result[str(kernel.attrs["global_symbol"])] = kernel
+        return result
+
+    return ModulePass(run, PassInfo("tir.SplitHostDevice", 0))
 
 
 def DecorateDeviceScope() -> Pass:
-    """The pass that marks device functions; on a CPU there are none."""
-    return function_pass("DecorateDeviceScope", lambda func: func)
+    """The pass that marks whole functions as the device's."""
+    zero = ops.const(0, "int32")
+    return body_pass("DecorateDeviceScope", lambda body: AttrStmt(zero, "device_scope", zero, body))

@@ -1,0 +1,32 @@
+"""VerifyMemory: the host's part of a function for a GPU or FPGA must leave the device's memory alone.
+
+Refused, for a target with the key ``gpu`` or ``hls``, because no thread axis is bound::
+
+    for (i, 0, n) { B[i] = A[i] + 1 }
+"""
+
+from __future__ import annotations
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.transform import Pass
+from tilewright.tir.analysis import host_accesses
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.transform.common import function_pass
+
+
+def check_memory(func: PrimFunc) -> PrimFunc:
+    """``func``; raises TilewrightError naming the arguments that its host code would touch."""
+    names = host_accesses(func)
+    if names:
+        target, symbol = func.attrs["target"], func.attrs.get("global_symbol", "main")
+        raise TilewrightError(
+            f"Memory verification failed: the host's part of {symbol} touches {', '.join(names)}, which is memory of "
+            f"the device of {target}. Did you forget to bind loops to threads? "
+            's[stage].bind(axis, te.thread_axis("blockIdx.x"))'
+        )
+    return func
+
+
+def VerifyMemory() -> Pass:
+    """The pass; it changes nothing."""
+    return function_pass("VerifyMemory", check_memory)
