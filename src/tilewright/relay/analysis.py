@@ -1,4 +1,4 @@
-"""Questions about Relay programs: variables, well-formedness, constants, dtypes, work, missing match cases."""
+"""Questions about Relay programs: variables, well-formedness, constants, dtypes, work, match cases, devices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import BaseFunc, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
@@ -33,8 +33,8 @@ from tilewright.relay.adt import (
     TypeData,
     pattern_vars,
 )
-from tilewright.relay.expr import Call, Function, If, Let, RefCreate, Var
-from tilewright.relay.visitor import direct_children, post_order_visit
+from tilewright.relay.expr import Call, Constant, Function, If, Let, RefCreate, Tuple, TupleGetItem, Var
+from tilewright.relay.visitor import direct_children, post_order, post_order_visit
 from tilewright.tir.layout import layout
 
 _ENTER, _BIND, _LEAVE = 0, 1, 2
@@ -385,13 +385,64 @@ def _expand(pattern: Pattern, candidate: Pattern, mod: IRModule | None) -> list[
     return None
 
 
-def context_analysis(expr: RelayExpr) -> dict[RelayExpr, Any]:
-    """The device that each expression is marked with (``annotation.on_device``), by DLPack's device type."""
-    marks: dict[RelayExpr, Any] = {}
-    for node in nodes(expr):
-        if isinstance(node, Call) and isinstance(node.op, Op) and node.op.name == "on_device":
-            marks[node.args[0]] = node.attrs.device_type  # type: ignore[union-attr]
-    return marks
+def device_types(func: Function, default: int = 1) -> dict[RelayExpr, int]:
+    """The device, by DLPack's type number, of each value of a typed function that is data flow and was planned.
+
+    The result is on the function's ``result_device_type``, or on ``default`` where it has none; what an operator or
+    kernel takes is where its result is, but for ``device_copy``, which takes it from another device. That is what
+    ``PlanDevices`` leaves; its attributes and copies alone tell all. A constant that is used on several devices is on
+    one of them.
+
+    Raises:
+        UnsupportedError: the function is more than data flow.
+        TilewrightError: a value is used on two devices.
+    """
+    found: dict[RelayExpr, int] = {func.body: int(func.attrs.get("result_device_type", default))}
+    for expr in reversed(post_order(func.body, data_operands)):
+        device = found[expr]
+        if isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in ("on_device", "device_copy"):
+            attrs: Any = expr.attrs
+            device = attrs.device_type if expr.op.name == "on_device" else attrs.src_dev_type
+        for operand in data_operands(expr):
+            known = found.setdefault(operand, device)
+            if known != device and not isinstance(operand, Constant):
+                raise _on_two_devices(operand, known, device)
+    for param, stated in zip(func.params, func.attrs.get("param_device_types", ()), strict=False):
+        if found.setdefault(param, int(stated)) != int(stated):
+            raise _on_two_devices(param, found[param], int(stated))
+    return found
+
+
+def data_operands(expr: RelayExpr) -> Sequence[RelayExpr]:
+    """The values that a value of a program of data flow is made of; what is called is none.
+
+    Raises:
+        UnsupportedError: it is control flow, a closure or a data type.
+    """
+    match expr:
+        case Call():
+            return expr.args
+        case Tuple():
+            return expr.fields
+        case TupleGetItem():
+            return (expr.tuple_value,)
+        case Var() | Constant():
+            return ()
+    raise UnsupportedError(
+        f"a program on several devices is data flow: calls of operators and kernels, and tuples; found {_article(expr)}"
+    )
+
+
+def _article(expr: RelayExpr) -> str:
+    name = type(expr).__name__
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name} expression"
+
+
+def _on_two_devices(expr: RelayExpr, one: int, other: int) -> TilewrightError:
+    return TilewrightError(
+        f"a value is used on two devices, {one} and {other} (DLPack's type numbers), without a device_copy between "
+        f"them; run relay.transform.PlanDevices first:\n{expr}"
+    )
 
 
 def _as_function(value: Any) -> BaseFunc:
@@ -406,6 +457,7 @@ IRModule.expr_to_function = staticmethod(_as_function)
 
 __all__ = [
     "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "check_constant", "check_kind",
-    "check_well_formed", "context_analysis", "count_layers", "detect_feature", "free_type_vars", "free_vars",
-    "get_total_mac_number", "nodes", "post_order_visit", "unmatched_cases", "well_formed", "well_formed_problems",
+    "check_well_formed", "count_layers", "data_operands", "detect_feature", "device_types", "free_type_vars",
+    "free_vars", "get_total_mac_number", "nodes", "post_order_visit", "unmatched_cases", "well_formed",
+    "well_formed_problems",
 ]  # fmt: skip

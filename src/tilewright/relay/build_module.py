@@ -22,7 +22,9 @@ from tilewright.relay.backend.executors import DEFAULT_EXECUTOR, LoweredProgram,
 from tilewright.relay.backend.function_metadata import FunctionInfo
 from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.progress import BuildReport
+from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Call, Function, const
+from tilewright.relay.transform.for_each_device import names_devices
 from tilewright.relay.visitor import bind, post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.interrupt import heard_interrupts
@@ -133,11 +135,20 @@ def optimize(
     -------
     The module, and an empty dictionary: the parameters are in the module.
     """
-    chosen = _single_target(target, None)
+    targets = TargetMap.of(target)
     module = _as_module(mod, params)
     passes = optimization_passes() + (fusion_passes() if fuse else [])
-    with chosen:
-        return Sequential(passes, name="relay.optimize")(module), {}
+    with targets.default:
+        return targets.run(passes, "relay.optimize")(_placed(module, targets)), {}
+
+
+def _placed(mod: IRModule, targets: TargetMap) -> IRModule:
+    """The module with devices planned, and main as data flow, where there are several or the program names some."""
+    if targets.single and not names_devices(mod):
+        return mod
+    plan = [transform.RemoveUnusedFunctions(), transform.PlanDevices(targets.default_device)]
+    data_flow = [transform.InlineFunctions(), transform.ToGraphNormalForm()]
+    return Sequential([*plan, *data_flow], name="relay.plan_devices")(mod)
 
 
 @heard_interrupts()
@@ -154,7 +165,10 @@ def build(
     Parameters
     ----------
     ir_mod : the module; its ``main`` is compiled.
-    target : ``"llvm"`` (this machine's CPU), ``"c"``, a ``Target``, or a mapping of device to target.
+    target : ``"llvm"`` (this machine's CPU), ``"c"``, a ``Target``, or a mapping of devices to targets: what
+        ``relay.annotation.on_device`` marks runs on the device that it names, all else on the CPU or on the device of
+        the option ``relay.fallback_device_type``.
+    target_host : the target of the code that launches kernels; the CPU's.
     params : arrays for parameters of ``main`` by name; they become constants of the library. Names
         that main has no parameter for are warned of, once.
     mod_name : prefix of the kernels' names.
@@ -171,23 +185,23 @@ def build(
     TilewrightError for a module that does not type-check or uses what the target cannot run; UnsupportedError for an
     executor that there is none of.
     """
-    chosen = _single_target(target, target_host)
-    codegen = codegen_for(executor or _executor_of(chosen))
+    targets = TargetMap.of(target, target_host)
+    codegen = codegen_for(executor or _executor_of(targets.default))
     report = BuildReport()
     module = _as_module(ir_mod, params)
-    with chosen:
+    with targets.default:
         with report.stage("optimize"):
             passes = codegen.optimization_passes(optimization_passes())
-            module = Sequential(passes, name="relay.optimize")(module)
+            module = targets.run(passes, "relay.optimize")(_placed(module, targets))
         report.operators = _count_operators(module["main"])
         with report.stage("fuse"):
-            module = Sequential(fusion_passes(), name="relay.fuse")(module)
+            module = targets.run(fusion_passes(), "relay.fuse")(module)
         with report.stage("lower"):
-            builder = ModuleBuilder(chosen)
+            builder = ModuleBuilder(targets.default, targets.host)
             module = Sequential(codegen.prepare_passes(), name="relay.prepare")(module)
-            lowered = LowerTE(chosen, mod_name, builder.add)(module)
+            lowered = LowerTE(targets.default, mod_name, builder.add)(module)
             given = ir_mod if isinstance(ir_mod, IRModule) else IRModule.from_expr(ir_mod)
-            program = LoweredProgram(given, module, lowered, chosen, builder, mod_name, report)
+            program = LoweredProgram(given, module, lowered, targets, builder, mod_name, report)
             finish = codegen.generate(program)
     with report.stage("codegen"):
         library = builder.finish()
@@ -240,7 +254,7 @@ class BuildModule:
         """``relay.optimize`` with the parameters that were set."""
         if params:
             self.set_params(params)
-        return optimize(mod, _single_target(target, None), self._params)
+        return optimize(mod, target, self._params)
 
     def get_graph_json(self) -> str:
         """The graph of what was built."""
@@ -296,21 +310,6 @@ def _warn_of_unknown(func: Function, params: Mapping[str, Any]) -> None:
 def _with_hint(name: str, names: list[str]) -> str:
     close = difflib.get_close_matches(str(name), names, n=1)
     return f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name)
-
-
-def _single_target(target: Any, target_host: Any) -> Target:
-    if target is None:
-        target = Target.current(allow_none=True)
-        if target is None:
-            raise TilewrightError('relay.build needs a target, for example target="llvm"')
-    if isinstance(target, Mapping) and not {"kind"} & set(target):
-        targets = list(target.values())
-        if len({str(Target(t)) for t in targets}) != 1:
-            raise TilewrightError(
-                "one model runs on one target here; got " + ", ".join(str(Target(t)) for t in targets)
-            )
-        target = targets[0]
-    return Target(target, host=target_host) if target_host is not None else Target(target)
 
 
 def _count_operators(func: Function) -> int:

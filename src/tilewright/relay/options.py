@@ -6,6 +6,13 @@ PassContext.register_option(
     "relay.FuseOps.max_depth", int, 256, "largest number of operators that one fused function may hold"
 )
 PassContext.register_option(
+    "relay.fallback_device_type",
+    int,
+    0,
+    "in a build for several devices, DLPack's type of the one where all is put that no on_device puts elsewhere; 0 is "
+    "the CPU",
+)
+PassContext.register_option(
     "relay.graph.storage_offset",
     bool,
     True,

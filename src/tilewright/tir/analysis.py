@@ -1,16 +1,19 @@
-"""Questions about TIR: effects, structural equality of expressions, node counts."""
+"""Questions about TIR: effects, structural equality of expressions, node counts, workspace."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.op import Op
-from tilewright.ir.prim_expr import And
+from tilewright.ir.prim_expr import And, IntImm
 from tilewright.tir.expr import BufferLoad, Call, Load, PrimExpr, ProducerLoad, Var
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.functor import StmtVisitor
 from tilewright.tir.op import effect_of
-from tilewright.tir.stmt import AttrStmt, Stmt, Store
+from tilewright.tir.stmt import Allocate, AttrStmt, Stmt, Store
 from tilewright.tir.verify import verify_well_formed
 from tilewright.tir.visitor import StmtExprVisitor, post_order_visit, stmt_vars
 
@@ -37,6 +40,34 @@ class _Effect(StmtExprVisitor):
     def visit_producer_load(self, e: ProducerLoad) -> None:
         self.effect = max(self.effect, 1)
         super().visit_producer_load(e)
+
+
+class _Workspace(StmtVisitor):
+    """What is allocated at the statement being visited, and at most."""
+
+    def __init__(self, alignment: int) -> None:
+        super().__init__()
+        self.alignment = alignment
+        self.now = self.peak = 0
+
+    def visit_allocate(self, s: Allocate) -> None:
+        extents = [e.value for e in s.extents if isinstance(e, IntImm)]
+        nbytes = math.prod(extents) * dt.nbytes(s.dtype) if len(extents) == len(s.extents) else 0
+        nbytes = -(-nbytes // self.alignment) * self.alignment
+        self.now += nbytes
+        self.peak = max(self.peak, self.now)
+        super().visit_allocate(s)
+        self.now -= nbytes
+
+
+def calculate_workspace_bytes(func: PrimFunc, workspace_byte_alignment: int = 1) -> int:
+    """The most that a function has allocated at a time, in bytes; each allocation is rounded up to the alignment.
+
+    Allocations of unknown extents do not count.
+    """
+    visitor = _Workspace(workspace_byte_alignment)
+    visitor.visit_stmt(func.body)
+    return visitor.peak
 
 
 def side_effect(expr: PrimExpr) -> str:

@@ -137,7 +137,8 @@ CASES = [
     case("triu", lambda x: relay.trilu(x, relay.const(1)), [X], np.triu(X, 1)),
     case("tril", lambda x: relay.trilu(x, relay.const(-1), False), [X], np.tril(X, -1)),
     case("batch_flatten", relay.nn.batch_flatten, [X], X.reshape(2, 12)),
-    case("device_copy", lambda x: relay.op.device_copy(x, "cpu", "cpu"), [X], X),
+    case("device_copy", lambda x: relay.op.device_copy(x, "cpu", "cuda"), [X], X, kernel=False),
+    case("on_device", lambda x: relay.annotation.on_device(x, "cuda"), [X], X, kernel=False),
     case("stop_fusion", relay.annotation.stop_fusion, [X], X),
     case(
         "integers keep their dtype",

@@ -37,6 +37,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass
 from tilewright.relay.backend.progress import BuildReport
+from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.transform.count_weights import CountWeights
 from tilewright.relay.transform.label_ops import LabelOps
 from tilewright.runtime.device import Device
@@ -58,7 +59,7 @@ class LoweredProgram:
     source : the module that the user gave
     fused : the module of primitive functions that was lowered
     lowered : the lowered module (``relay.backend.lowered``)
-    target : what is compiled for
+    targets : what is compiled for, by device
     builder : makes the library; it has the kernels already and takes further functions
     name : the network's name, part of its functions' names
     report : to be filled with what the code generator knows
@@ -67,10 +68,15 @@ class LoweredProgram:
     source: IRModule
     fused: IRModule
     lowered: IRModule
-    target: Target
+    targets: TargetMap
     builder: ModuleBuilder
     name: str
     report: BuildReport
+
+    @property
+    def target(self) -> Target:
+        """What is compiled for, but for parts that are put on another device."""
+        return self.targets.default
 
 
 class ExecutorCodegen:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from tilewright.ir import dtype as dt
 from tilewright.ir.module import IRModule
-from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.type import TensorType
-from tilewright.relay.backend.data_flow import tensor_types
 from tilewright.relay.backend.graph_codegen import Graph
 from tilewright.relay.backend.lowered import kernels
+from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.common import is_closed, open_children
 from tilewright.relay.transform.label_ops import hash_of
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
+from tilewright.tir.analysis import calculate_workspace_bytes
 from tilewright.tir.function import PrimFunc
-from tilewright.tir.stmt import Allocate
-from tilewright.tir.stmt_functor import post_order_visit
 
 MAIN = "__tvm_main__"
 
@@ -29,8 +26,8 @@ MAIN = "__tvm_main__"
 class FunctionInfo:
     """A function by target: bytes of workspace, of inputs and outputs, and of constants; its TIR and Relay forms.
 
-    The workspace of a kernel is the sum of what it allocates; that of ``__tvm_main__`` the memory of all intermediate
-    tensors.
+    The workspace of a kernel is what it allocates, at its peak; that of ``__tvm_main__`` the memory of all intermediate
+    tensors on the target's device.
     """
 
     workspace_sizes: dict[Target, int] = field(default_factory=dict)
@@ -40,44 +37,48 @@ class FunctionInfo:
     relay_primfuncs: dict[Target, Function] = field(default_factory=dict)
 
 
-def function_metadata(mod: IRModule, lowered: IRModule, graph: Graph, target: Target) -> dict[str, FunctionInfo]:
+def function_metadata(mod: IRModule, lowered: IRModule, graph: Graph, targets: TargetMap) -> dict[str, FunctionInfo]:
     """The functions of a library by name: each kernel, and ``__tvm_main__`` for the network.
 
     Parameters
     ----------
     mod : the module of fused functions that ``lowered`` was made from
-    target : what main runs on
+    targets : what each part of main runs on
     """
     main: Function = mod["main"]
     called = (e.op for e in post_order(main.body, open_children) if isinstance(e, Call) and is_closed(e.op))
     sources = {hash_of(func): func for func in called if isinstance(func, Function)}
     info = {v.name_hint: _kernel_info(func, sources[func.attrs["hash"]]) for v, func in kernels(lowered).items()}
-    ends = [*(t for p in main.params for t in tensor_types(p.checked_type)), *tensor_types(main.body.checked_type)]
-    info[MAIN] = FunctionInfo(
-        {target: graph.placement.activation_bytes},
-        {target: sum(map(tensor_bytes, ends))},
-        {target: sum(array.nbytes for array in graph.params.values())},
-        relay_primfuncs={target: main},
-    )
+    info[MAIN] = _main_info(main, graph, targets)
     return info
+
+
+def _main_info(main: Function, graph: Graph, targets: TargetMap) -> FunctionInfo:
+    inputs = [n for n in graph.nodes if n.op == "null"]
+    ends = [n for n in inputs if n.name not in graph.params]
+    io_sizes = [(n.device, tensor_bytes(n.types[0])) for n in ends]
+    io_sizes += [(graph.nodes[e.node].device, tensor_bytes(graph.nodes[e.node].types[e.index])) for e in graph.heads]
+    constants = [(n.device, graph.params[n.name].nbytes) for n in inputs if n.name in graph.params]
+    workspace = graph.placement.bytes_by_device.items()
+    return FunctionInfo(
+        _by_target(workspace, targets),
+        _by_target(io_sizes, targets),
+        _by_target(constants, targets),
+        relay_primfuncs={targets.default: main},
+    )
+
+
+def _by_target(sizes: Iterable[tuple[int, int]], targets: TargetMap) -> dict[Target, int]:
+    """Sums of (device, bytes) for each target."""
+    found = dict.fromkeys(targets.targets.values(), 0)
+    for device, nbytes in sizes:
+        found[targets.on(device)] += nbytes
+    return found
 
 
 def _kernel_info(func: PrimFunc, source: Function) -> FunctionInfo:
     target: Target = func.attrs["target"]
     buffers = [func.buffer_map[p] for p in func.params]
     ends = sum(tensor_bytes(TensorType(b.shape, b.dtype)) for b in buffers)
-    return FunctionInfo({target: workspace_bytes(func)}, {target: ends}, {target: 0}, {target: func}, {target: source})
-
-
-def workspace_bytes(func: PrimFunc) -> int:
-    """The sum of what a function allocates, where its extents are known."""
-    sizes: list[int] = []
-
-    def visit(node: object) -> None:
-        if isinstance(node, Allocate):
-            extents = [int(e) for e in node.extents if isinstance(e, IntImm)]
-            if len(extents) == len(node.extents):
-                sizes.append(math.prod(extents) * dt.nbytes(node.dtype))
-
-    post_order_visit(func.body, visit)
-    return sum(sizes)
+    workspace = calculate_workspace_bytes(func, int(target.get_attr("workspace-byte-alignment", 1)))
+    return FunctionInfo({target: workspace}, {target: ends}, {target: 0}, {target: func}, {target: source})

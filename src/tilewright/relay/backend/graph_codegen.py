@@ -2,7 +2,8 @@
 
 A graph is a list of nodes: ``null`` nodes are inputs and parameters, ``tvm_op`` nodes call kernels. Every node
 output has an entry with shape, dtype, storage id and offset. What ``PlanViews`` found to need no kernel is a ``__nop``
-(a reshape: its output shares its input's storage) or a ``__view`` (a concatenation or split).
+(a reshape: its output shares its input's storage) or a ``__view`` (a concatenation or split). ``device_index`` is the
+device of each entry, by DLPack's type number; a ``__copy`` node copies between devices, and no two share storage.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import TensorType
+from tilewright.relay.analysis import device_types
 from tilewright.relay.backend.data_flow import DataFlow, Entry, refuse_callee, tensor_types
 from tilewright.relay.backend.memory_plan import Lifetime, Placed, plan_arena, plan_storage
 from tilewright.relay.backend.views import Buffers
 from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.op.views import tensor_bytes
-from tilewright.relay.transform.common import is_closed
+from tilewright.relay.transform.common import call_of, is_closed
 from tilewright.runtime.ndarray import NDArray, compact, numpy_view
 from tilewright.tir.function import PrimFunc
 
@@ -38,7 +40,7 @@ class GraphNode:
 
     ``alias`` marks a ``__nop`` or ``__view``, whose memory is that of other tensors; ``view`` is the function of a
     ``__view``. ``once``: one run of the kernel serves all runs of the graph. ``in_place``: the kernel writes into the
-    view that takes its result.
+    view that takes its result. ``device`` is DLPack's type of the device where the outputs are.
     """
 
     op: str
@@ -50,15 +52,21 @@ class GraphNode:
     view: Function | None = None
     once: bool = False
     in_place: bool = False
+    device: int = 1
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Storage, and offset there, of every entry; the bytes of what is neither input nor parameter."""
+    """Storage, and offset there, of every entry; the bytes of what is neither input nor parameter, by device."""
 
     storage: list[int]
     offsets: list[int] | None
-    activation_bytes: int
+    bytes_by_device: dict[int, int]
+
+    @property
+    def activation_bytes(self) -> int:
+        """The bytes on all devices."""
+        return sum(self.bytes_by_device.values())
 
 
 @dataclass
@@ -86,7 +94,7 @@ class Graph:
             "heads": [[e.node, e.index, 0] for e in self.heads],
             "attrs": {
                 "dltype": ["list_str", [t.dtype for t in types]],
-                "device_index": ["list_int", [1] * len(types)],
+                "device_index": ["list_int", [n.device for n in self.nodes for _ in n.types]],
                 "storage_id": ["list_int", self.placement.storage],
                 "shape": ["list_shape", [list(t.concrete_shape) for t in types]],
                 **offset_attr,
@@ -108,11 +116,16 @@ class Graph:
 
 
 class GraphCodegen(DataFlow):
-    """Walks ``main`` of a lowered module (``relay.backend.lowered``) and emits nodes in execution order."""
+    """Walks ``main`` of a lowered module (``relay.backend.lowered``) and emits nodes in execution order.
 
-    def __init__(self, mod: IRModule) -> None:
+    ``device`` is where everything runs, by DLPack's device type, in a module that was not planned for several.
+    """
+
+    def __init__(self, mod: IRModule, device: int = 1) -> None:
         super().__init__()
         self.mod = mod
+        self.device = device
+        self._devices: dict[RelayExpr, int] = {}
         self.nodes: list[GraphNode] = []
         self.params: dict[str, NDArray] = {}
         self._constants: dict[tuple[Any, ...], list[tuple[Entry, Array]]] = {}
@@ -122,6 +135,8 @@ class GraphCodegen(DataFlow):
     def codegen(self, name: str = "main") -> Graph:
         """The graph of a function of the module."""
         func: Function = self.mod[name]
+        if "result_device_type" in func.attrs:
+            self._devices = device_types(func)
         for param in func.params:
             self.memo_map[param] = self._input(param)
         heads = self.visit(func.body)
@@ -137,23 +152,27 @@ class GraphCodegen(DataFlow):
         return super().children(expr)
 
     def visit_constant(self, expr: Constant) -> list[Entry]:
-        """A parameter; equal constants are one."""
+        """A parameter; equal constants on one device are one."""
         array = numpy_view(expr.data)
-        known = self._constants.setdefault((expr.data.shape, str(expr.data.dtype), _sample(array)), [])
+        device = self._device_of(expr)
+        known = self._constants.setdefault((device, expr.data.shape, str(expr.data.dtype), _sample(array)), [])
         for entry, other in known:
             if _same_bytes(array, other):
                 return [entry]
         name = self._unique(f"p{len(self.params)}")
         self.params[name] = compact(expr.data)
-        self.nodes.append(GraphNode("null", name, (expr.tensor_type,)))
+        self.nodes.append(GraphNode("null", name, (expr.tensor_type,), device=device))
         known.append((Entry(len(self.nodes) - 1), array))
         return [known[-1][0]]
 
     def visit_call(self, expr: Call) -> list[Entry]:
-        if not isinstance(expr.op, GlobalVar) or not _is_lowered(callee := self.mod[expr.op]):
-            raise refuse_callee(expr.op)
         inputs = [entry for arg in expr.args for entry in self.visit(arg)]
         types = tuple(tensor_types(expr.checked_type))
+        if call_of(expr, "device_copy"):
+            node = GraphNode("tvm_op", self._unique("__copy"), types, inputs, _op_attrs("__copy", 1, 1))
+            return self._append(node, expr)
+        if not isinstance(expr.op, GlobalVar) or not _is_lowered(callee := self.mod[expr.op]):
+            raise refuse_callee(expr.op)
         view = callee.get_attrs().get("view")
         name, label = {None: (expr.op.name_hint,) * 2, "reshape": ("__nop", "reshape_nop")}.get(
             view, ("__view", "view")
@@ -166,8 +185,15 @@ class GraphCodegen(DataFlow):
             node.attrs |= dict(callee.get_attrs().get("layouts", ()))
             node.attrs |= {key: str(callee.get_attrs()[key]) for key in ("hash",) if key in callee.get_attrs()}
             node.attrs |= {"run_once": "1"} if node.once else {}
+        return self._append(node, expr)
+
+    def _append(self, node: GraphNode, expr: RelayExpr) -> list[Entry]:
+        node.device = self._device_of(expr)
         self.nodes.append(node)
-        return [Entry(len(self.nodes) - 1, i) for i in range(len(types))]
+        return [Entry(len(self.nodes) - 1, i) for i in range(len(node.types))]
+
+    def _device_of(self, expr: RelayExpr) -> int:
+        return self._devices.get(expr, self.device)
 
     def _input(self, param: Var) -> list[Entry]:
         entries: list[Entry] = []
@@ -179,7 +205,7 @@ class GraphCodegen(DataFlow):
                     "give its shape when importing the model"
                 )
             name = self._unique(param.name_hint if len(types) == 1 else f"{param.name_hint}_{i}")
-            self.nodes.append(GraphNode("null", name, (type_,)))
+            self.nodes.append(GraphNode("null", name, (type_,), device=self._device_of(param)))
             entries.append(Entry(len(self.nodes) - 1))
         return entries
 
@@ -222,21 +248,38 @@ class GraphCodegen(DataFlow):
         lifetimes = self._lifetimes(heads, buffers)
         entries = [Entry(step, i) for step, node in enumerate(self.nodes) for i in range(len(node.types))]
         if not self._use_offsets:
-            owners = [e for e in entries if e in lifetimes]
-            plan = plan_storage([lifetimes[e] for e in owners])
-            storage: dict[Any, int] = dict(zip(owners, plan.storage, strict=True))
-            arguments = {storage[e] for e in owners if lifetimes[e].dedicated}
-            activation = sum(size for i, size in enumerate(plan.sizes) if i not in arguments)
-            return Placement([storage[buffers.find(e)[0]] for e in entries], None, activation)
-        places = [buffers.find(e) for e in entries]
+            return self._in_storages(entries, lifetimes, buffers)
+        places: list[tuple[Any, int]] = [buffers.find(e) for e in entries]
         roots = list(dict.fromkeys(root for root, _ in places))
-        shared = [root for root in roots if not buffers.is_fixed(root)]
-        arena = plan_arena([[Placed(o.start, lifetimes[o.tensor]) for o in buffers.owners[root]] for root in shared])
-        start: dict[Any, int] = dict(zip(shared, arena.starts, strict=True))
-        names = ["arena" if root in start else root for root, _ in places]
+        start: dict[Any, int] = {}
+        nbytes: dict[int, int] = {}
+        for device in self._all_devices():
+            shared = [r for r in roots if not buffers.is_fixed(r) and self.nodes[r.node].device == device]
+            lives = [[Placed(o.start, lifetimes[o.tensor]) for o in buffers.owners[root]] for root in shared]
+            arena = plan_arena(lives)
+            start |= zip(shared, arena.starts, strict=True)
+            nbytes[device] = arena.nbytes
+        names = [("arena", self.nodes[root.node].device) if root in start else root for root, _ in places]
         number = {name: i for i, name in enumerate(dict.fromkeys(names))}
         offsets = [start.get(root, 0) + at for root, at in places]
-        return Placement([number[name] for name in names], offsets, arena.nbytes)
+        return Placement([number[name] for name in names], offsets, nbytes)
+
+    def _in_storages(self, entries: Sequence[Entry], lifetimes: dict[Entry, Lifetime], buffers: Buffers) -> Placement:
+        """Where each entry lives when each begins a storage."""
+        storage: dict[Any, tuple[int, int]] = {}  # by device
+        nbytes: dict[int, int] = {}
+        for device in self._all_devices():
+            owners = [e for e in entries if e in lifetimes and self.nodes[e.node].device == device]
+            plan = plan_storage([lifetimes[e] for e in owners])
+            storage |= {e: (device, number) for e, number in zip(owners, plan.storage, strict=True)}
+            arguments = {storage[e][1] for e in owners if lifetimes[e].dedicated}
+            nbytes[device] = sum(size for i, size in enumerate(plan.sizes) if i not in arguments)
+        places = [storage[buffers.find(e)[0]] for e in entries]
+        number = {place: i for i, place in enumerate(dict.fromkeys(places))}
+        return Placement([number[place] for place in places], None, nbytes)
+
+    def _all_devices(self) -> list[int]:
+        return list(dict.fromkeys(node.device for node in self.nodes))
 
     def _lifetimes(self, heads: Sequence[Entry], buffers: Buffers) -> dict[Entry, Lifetime]:
         """Lifetime of each tensor that owns memory: from its kernel to the last use of any tensor that lies there."""

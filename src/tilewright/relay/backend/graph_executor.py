@@ -17,6 +17,7 @@ from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
 from tilewright.relay.backend.lowered import is_external, kernels
 from tilewright.relay.backend.plan_views import PlanViews
 from tilewright.relay.backend.progress import BuildReport
+from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.count_weights import CountWeights
 from tilewright.relay.transform.label_ops import LabelOps
@@ -24,7 +25,6 @@ from tilewright.relay.transform.merge_rows import MergeRows
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.module import Module
 from tilewright.target.features import features
-from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 from tilewright.version import __version__
 
@@ -39,21 +39,22 @@ class GraphExecutorBuild(ExecutorCodegen):
     def generate(self, program: LoweredProgram) -> Callable[[Module], GraphExecutorFactoryModule]:
         """The graph, its report and its metadata; of the library, the factory."""
         _refuse_external(program.lowered)
-        graph = GraphCodegen(program.lowered).codegen()
-        graph.metadata = _metadata(program.fused, graph, program.target)
+        targets = program.targets
+        graph = GraphCodegen(program.lowered, targets.default_device).codegen()
+        graph.metadata = _metadata(program.fused, graph, targets)
 
         def finish(library: Module) -> GraphExecutorFactoryModule:
             functions = list(kernels(program.lowered).values())
-            _fill_report(program.report, graph, functions, program.target)
+            _fill_report(program.report, graph, functions, targets)
             factory = GraphExecutorFactoryModule(
                 program.source,
-                program.target,
+                targets.default if targets.single else targets.targets,
                 "graph",
                 graph.to_json(),
                 library,
                 program.name,
                 graph.params,
-                function_metadata(program.fused, program.lowered, graph, program.target),
+                function_metadata(program.fused, program.lowered, graph, targets),
             )
             factory.build_report = program.report
             return factory
@@ -61,9 +62,9 @@ class GraphExecutorBuild(ExecutorCodegen):
         return finish
 
 
-def _metadata(module: IRModule, graph: Graph, target: Target) -> dict[str, Any]:
+def _metadata(module: IRModule, graph: Graph, targets: TargetMap) -> dict[str, Any]:
     """What a library tells of itself: its outputs' names, where the importer gave them, and what made it for what."""
-    made = {"made_by": f"Tilewright {__version__}", "target": str(target)}
+    made = {"made_by": f"Tilewright {__version__}", "target": str(targets)}
     names = module.attrs.get("output_names", ())
     return {"outputs": [str(name) for name in names]} | made if len(names) == len(graph.heads) else made
 
@@ -99,15 +100,16 @@ def _count(algorithms: Sequence[str]) -> dict[str, int]:
     return {a: algorithms.count(a) for a in sorted(set(algorithms)) if a}
 
 
-def _fill_report(report: BuildReport, graph: Graph, functions: Sequence[PrimFunc], target: Target) -> None:
-    if target.kind.name == "llvm":  # what C source needs is up to the compiler it is given to
-        report.cpu_features = features(target).names
+def _fill_report(report: BuildReport, graph: Graph, functions: Sequence[PrimFunc], targets: TargetMap) -> None:
+    # what C source needs is up to the compiler it is given to
+    needed = [name for t in targets.targets.values() if t.kind.name == "llvm" for name in features(t).names]
+    report.cpu_features = tuple(dict.fromkeys(needed))
     report.kernels = len(functions)
     report.implementations = {f.attrs["global_symbol"]: f.attrs["implementation"] for f in functions}
     report.schedules = {f.attrs["global_symbol"]: f.attrs["schedule"] for f in functions}
-    calls = [n.attrs["func_name"] for n in graph.nodes if n.op != "null" and not n.alias and not n.once]
-    report.kernel_calls = len(calls)
-    implementations = [report.implementations[name] for name in calls]
+    names = [n.attrs["func_name"] for n in graph.nodes if n.op != "null" and not n.alias and not n.once]
+    implementations = [report.implementations[name] for name in names if name in report.implementations]
+    report.kernel_calls = len(implementations)
     report.convolutions = _count([convolution_algorithm(name) for name in implementations])
     report.dense_layers = _count([dense_algorithm(name) for name in implementations])
     report.activation_bytes = graph.placement.activation_bytes

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Sequential
 from tilewright.relay.backend.graph_codegen import GraphCodegen
 from tilewright.relay.backend.graph_executor import GraphExecutorBuild
 from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.lowered import kernels
+from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Function
 from tilewright.runtime.ndarray import NDArray
 from tilewright.target.target import Target
 
 
 class GraphExecutorCodegen:
-    """Generates graphs for one target; ``mod`` is accepted as in TVM, which asks for it and does not use it."""
+    """Generates graphs; ``mod`` is accepted as in TVM, which asks for it and does not use it.
+
+    ``target`` is a target, or a mapping of devices to targets for a function that ``PlanDevices`` has seen.
+    """
 
     def __init__(self, mod: Any, target: Any) -> None:
-        targets = list(target.values()) if isinstance(target, Mapping) else [target]
-        if len(targets) != 1:
-            raise TilewrightError(f"a graph runs on one target here; got {len(targets)}")
-        self.target = Target(targets[0])
+        self.targets = TargetMap.of(target)
 
     def codegen(self, func: Function) -> tuple[str, dict[Target, IRModule], dict[str, NDArray]]:
         """The graph of a fused function (``relay.transform.FuseOps``), its kernels by target, and its parameters."""
-        with self.target:
-            passes = [*GraphExecutorBuild().prepare_passes(), LowerTE(self.target)]
-            lowered = Sequential(passes, name="relay.lower")(IRModule.from_expr(func))
-        graph = GraphCodegen(lowered).codegen()
+        with self.targets.default:
+            mod = self.targets.run([], "relay.plain")(IRModule.from_expr(func))
+            passes = [*GraphExecutorBuild().prepare_passes(), LowerTE(self.targets.default)]
+            lowered = Sequential(passes, name="relay.lower")(mod)
+        graph = GraphCodegen(lowered, self.targets.default_device).codegen()
         by_target: dict[Target, IRModule] = {}
         for var, kernel in kernels(lowered).items():
             by_target.setdefault(kernel.attrs["target"], IRModule())[var] = kernel

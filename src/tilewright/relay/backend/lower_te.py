@@ -37,7 +37,7 @@ from tilewright.relay.backend.progress import report_progress
 from tilewright.relay.backend.te_compiler import KernelNames, lower_primitive
 from tilewright.relay.backend.views import moves_only
 from tilewright.relay.expr import Call, Function
-from tilewright.relay.transform.common import TypedMutator, is_closed, open_children
+from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, open_children
 from tilewright.relay.transform.label_ops import hash_of
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import post_order
@@ -89,7 +89,7 @@ class _Lowering:
         result = self.mod.copy()
         open_functions = {v: f for v, f in result.items() if isinstance(f, Function) and not is_closed(f)}
         calls = [e for f in open_functions.values() for e in post_order(f.body, open_children) if isinstance(e, Call)]
-        calls = [call for call in calls if is_closed(call.op) or isinstance(call.op, Op)]
+        calls = [c for c in calls if (is_closed(c.op) or isinstance(c.op, Op)) and not call_of(c, "device_copy")]
         # what moves whole tensors comes last: their names stay the same whether they become views or kernels
         calls.sort(key=lambda call: isinstance(call.op, Function) and moves_only(call.op))
         for i, call in enumerate(calls, 1):

@@ -18,7 +18,9 @@ Functions that are called and are not Relay's open ones are of three kinds:
 - a view is a Relay function with ``view`` and ``offsets`` (``PlanViews``): no code, its result lies in memory that is
   there.
 
-A call may have the attributes ``run_once`` and ``in_place`` (``PlanViews``).
+A call may have the attributes ``run_once`` and ``in_place`` (``PlanViews``). A program for several devices calls
+the operator ``device_copy`` as well; with main's ``param_device_types`` and ``result_device_type`` these tell the
+device of each value (``relay.analysis.device_types``), and each device has one target.
 """
 
 from __future__ import annotations
@@ -31,9 +33,11 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.type import FuncType, TensorType, Type
+from tilewright.relay.analysis import device_types
 from tilewright.relay.backend.data_flow import tensor_types
 from tilewright.relay.expr import Call, Function
-from tilewright.relay.transform.common import is_closed, open_children
+from tilewright.relay.transform.common import call_of, is_closed, open_children
+from tilewright.relay.transform.device_domains import device_name
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
@@ -65,8 +69,10 @@ def verify_lowered(mod: IRModule) -> None:
             problems += _problems_of_closed(var, func)
         elif isinstance(func, Function):
             for expr in post_order(func.body, open_children):
-                if isinstance(expr, Call):
+                if isinstance(expr, Call) and not call_of(expr, "device_copy"):
                     problems += [f"in @{var.name_hint}: {text}" for text in _problems_of_call(mod, expr)]
+            if "result_device_type" in func.attrs:
+                problems += [f"in @{var.name_hint}: {text}" for text in _problems_of_devices(mod, func)]
     if problems:
         raise TilewrightError("the module is not lowered:\n" + "\n".join(f"  {text}" for text in problems))
 
@@ -104,6 +110,28 @@ def _problems_of_call(mod: IRModule, call: Call) -> list[str]:
         return []
     show = ["(" + ", ".join(map(str, types)) + ")" for types in (expected, found)]
     return [f"@{call.op.name_hint} takes and gives {show[0]}, and is called with {show[1]}"]
+
+
+def _problems_of_devices(mod: IRModule, func: Function) -> list[str]:
+    try:
+        devices = device_types(func)
+    except TilewrightError as error:
+        return [str(error)]
+    targets: dict[int, Target] = {}
+    problems = []
+    for expr, device in devices.items():
+        if call_of(expr, "on_device"):
+            problems.append("a mark on_device is left; ForEachDevice removes it")
+        if copy := call_of(expr, "device_copy"):
+            to = int(copy.attrs.dst_dev_type)  # type: ignore[union-attr]
+            if to != device:
+                problems.append(f"what is copied to {device_name(to)} is used on {device_name(device)}")
+        elif isinstance(expr, Call) and isinstance(expr.op, GlobalVar) and expr.op in mod:
+            target = mod[expr.op].get_attrs().get("target")
+            if isinstance(target, Target) and targets.setdefault(device, target) != target:
+                found = f"{targets[device]} and {target}"
+                problems.append(f"kernels on {device_name(device)} have two targets: {found}")
+    return problems
 
 
 def _signature(callee: RelayExpr) -> list[Type] | None:

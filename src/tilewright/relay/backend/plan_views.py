@@ -38,7 +38,7 @@ from tilewright.relay.backend.data_flow import DataFlow, Entry, refuse_callee, t
 from tilewright.relay.backend.views import Buffers, view_of_kernel
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.views import View, is_reshape, tensor_bytes
-from tilewright.relay.transform.common import TypedMutator, is_closed, typed_function_pass
+from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, typed_function_pass
 from tilewright.relay.transform.fold_constant import grows_at_load
 from tilewright.relay.transform.infer_type import infer_type
 from tilewright.relay.transform.label_ops import labelled
@@ -78,11 +78,12 @@ class _Steps(DataFlow):
         return self._add(_Step([expr.tensor_type], constant=True))
 
     def visit_call(self, expr: Call) -> list[Entry]:
-        if not is_closed(expr.op):
-            raise refuse_callee(expr.op)
-        assert isinstance(expr.op, Function)
         inputs = [entry for arg in expr.args for entry in self.visit(arg)]
         step = _Step(tensor_types(expr.checked_type), expr, inputs)
+        if call_of(expr, "device_copy"):
+            return self._add(step)
+        if not isinstance(expr.op, Function) or not is_closed(expr.op):
+            raise refuse_callee(expr.op)
         if expr.op.attrs.get("Compiler"):
             return self._add(step)
         if len(inputs) == len(step.types) == 1 and _is_reshape(expr.op) and self.steps[inputs[0].node].call:
@@ -166,7 +167,8 @@ class _Marker(TypedMutator):
         values = [item for arg in expr.args for item in _fields(self.visit(arg))]
         found = view_of_kernel(func, len(values))
         assert found is not None
-        parts = [_copy(values[i]) if n in copied else values[i] for n, i in enumerate(found[1])]
+        target = {"target": func.attrs["target"]} if "target" in func.attrs else {}
+        parts = [_copy(values[i], target) if n in copied else values[i] for n, i in enumerate(found[1])]
         params = [Var(f"p{i}", part.checked_type) for i, part in enumerate(parts)]
         body = Call(func.body.op, [Tuple(params)] if view.joins else params, func.body.attrs)
         marks = {"Primitive": 1, "view": "join" if view.joins else "cut", "offsets": view.offsets}
@@ -184,12 +186,12 @@ def _fields(expr: RelayExpr) -> list[RelayExpr]:
     return [TupleGetItem(expr, i).with_checked_type(t) for i, t in enumerate(type_.fields)]
 
 
-def _copy(value: RelayExpr) -> RelayExpr:
-    """A call of a kernel that copies a tensor into the view that takes it."""
+def _copy(value: RelayExpr, target: dict[str, str]) -> RelayExpr:
+    """A call of a kernel (for the ``target``, where one is named) that copies a tensor into the view that takes it."""
     type_ = value.checked_type
     param = Var("p0", type_).with_checked_type(type_)
     body = Call(Op.get("copy"), [param]).with_checked_type(type_)
-    func = infer_type(labelled(Function([param], body, type_, attrs={"Primitive": 1})))
+    func = infer_type(labelled(Function([param], body, type_, attrs={"Primitive": 1} | target)))
     assert isinstance(func, Function)
     return Call(func.with_attr("in_place", 1), [value]).with_checked_type(type_)
 

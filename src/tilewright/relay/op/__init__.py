@@ -9,6 +9,7 @@ op.py                        TVM's registration functions
 from tilewright.relay.op import annotation, image, nn, vision
 from tilewright.relay.op import op as op
 from tilewright.relay.op import strategy as strategy
+from tilewright.relay.op.annotation.devices import device_copy
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.op import get as get
 from tilewright.relay.op.op import (
@@ -127,7 +128,7 @@ from tilewright.relay.op.transform.indexing import (
 )  # fmt: skip
 from tilewright.relay.op.transform.join import concatenate, meshgrid, split, stack
 from tilewright.relay.op.transform.layout import layout_transform
-from tilewright.relay.op.transform.matrix import device_copy, matrix_set_diag, ndarray_size, shape_of, trilu
+from tilewright.relay.op.transform.matrix import matrix_set_diag, ndarray_size, shape_of, trilu
 from tilewright.relay.op.transform.replicate import (
     broadcast_to,
     broadcast_to_like,

@@ -30,6 +30,7 @@ from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_empty import FoldEmpty
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
 from tilewright.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
+from tilewright.relay.transform.for_each_device import ForEachDevice
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
@@ -41,6 +42,7 @@ from tilewright.relay.transform.lift_conv3d import LiftConv3D
 from tilewright.relay.transform.merge_rows import MergeRows
 from tilewright.relay.transform.merge_transposes import MergeTransposes
 from tilewright.relay.transform.pad_channels import PadChannels
+from tilewright.relay.transform.plan_devices import PlanDevices
 from tilewright.relay.transform.recognize_activations import RecognizeActivations
 from tilewright.relay.transform.recognize_attention import RecognizeAttention
 from tilewright.relay.transform.recognize_layer_norm import RecognizeLayerNorm
@@ -73,10 +75,10 @@ __all__ = [
     "CombineParallelConv2D", "CombineParallelDense", "ComputeInFloat32", "ConvertLayout", "CountWeights",
     "DeadCodeElimination",
     "DefuseOps", "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldEmpty", "FoldExplicitPadding",
-    "FoldScaleAxis", "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions",
-    "IsolateViews", "LabelOps", "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeRows", "MergeTransposes",
-    "PadChannels", "Pass", "PassContext", "PassInfo", "PrintIR", "RecognizeActivations", "RecognizeAttention",
-    "RecognizeLayerNorm",
+    "FoldScaleAxis", "ForEachDevice", "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline",
+    "InlineFunctions", "IsolateViews", "LabelOps", "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeRows",
+    "MergeTransposes", "PadChannels", "Pass", "PassContext", "PassInfo", "PlanDevices", "PrintIR",
+    "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
     "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape",
     "ToANormalForm", "ToGraphNormalForm", "build_config", "function_pass", "module_pass",
 ]  # fmt: skip

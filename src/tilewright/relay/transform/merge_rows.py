@@ -86,7 +86,7 @@ def _reshaped(param: Var, type_: TensorType) -> RelayExpr:
 
 
 def MergeRows() -> Pass:
-    """Merge rows in primitive functions, as the current target's kernels like it."""
+    """Merge rows in primitive functions, as kernels of their target (their attribute, or the current one) like it."""
 
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         target = Target.current()
@@ -105,7 +105,7 @@ class _Merger:
     def __call__(self, func: Function) -> Function:
         label = hash_of(func)
         if label not in self.known:
-            self.known[label] = merge_rows(func, self.target)
+            self.known[label] = merge_rows(func, Target(func.attrs.get("target", self.target)))
         return self.known[label]
 
 

@@ -1,4 +1,4 @@
-"""Marks that passes read and remove: devices, fusion borders, regions of external compilers."""
+"""Marks that passes read and remove: fusion borders, dtypes, regions of external compilers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,6 @@ from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpPattern, declare
 from tilewright.relay.op.families import Array
-from tilewright.runtime.device import device as make_device
-
-
-class OnDeviceAttrs(Attrs):
-    """DLPack's device type of the value; whether the body or the result is meant."""
-
-    device_type: int
-    constrain_result: bool = False
-    constrain_body: bool = True
 
 
 class CompilerAttrs(Attrs):
@@ -61,19 +52,10 @@ def _declare(name: str, doc: str, attrs_class: type[Attrs] | None) -> None:
     )
 
 
-_declare("on_device", "The value lives on a device.", OnDeviceAttrs)
 _declare("annotation.stop_fusion", "Nothing fuses across this.", None)
 _declare("annotation.cast_hint", "The value may be kept in another dtype.", CastHintAttrs)
 _declare("annotation.compiler_begin", "A value enters an external compiler's region.", CompilerAttrs)
 _declare("annotation.compiler_end", "A value leaves an external compiler's region.", CompilerAttrs)
-
-
-def on_device(data: RelayExpr, device: Any, constrain_result: bool = False, constrain_body: bool = True) -> Call:
-    """``data`` on ``device`` (a Device, its name, or its DLPack type)."""
-    if isinstance(device, str):
-        device = make_device(device)
-    kind = int(getattr(device, "device_type", device))
-    return call("on_device", [data], OnDeviceAttrs(kind, bool(constrain_result), bool(constrain_body)))
 
 
 def stop_fusion(data: RelayExpr) -> Call:
@@ -96,4 +78,4 @@ def compiler_end(data: RelayExpr, compiler: str) -> Call:
     return call("annotation.compiler_end", [data], CompilerAttrs(compiler))
 
 
-__all__ = ["cast_hint", "compiler_begin", "compiler_end", "on_device", "stop_fusion"]
+__all__ = ["cast_hint", "compiler_begin", "compiler_end", "stop_fusion"]

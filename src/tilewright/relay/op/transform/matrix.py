@@ -1,4 +1,4 @@
-"""matrix_set_diag and trilu; shape_of and ndarray_size; device_copy."""
+"""matrix_set_diag and trilu; shape_of and ndarray_size."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.definition import OpDef, OpPattern
-from tilewright.relay.op.families import Array, Elementwise
-from tilewright.runtime.device import device
+from tilewright.relay.op.families import Array
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.topi import tag
 
@@ -169,31 +168,6 @@ class NdarraySize(OpDef):
         return [np.asarray(inputs[0].size, numpy_dtype(attrs.dtype))]
 
 
-class DeviceCopyAttrs(Attrs):
-    """DLPack's types of the two devices."""
-
-    src_dev_type: int
-    dst_dev_type: int
-
-
-class DeviceCopy(Elementwise):
-    """Copy a tensor between devices."""
-
-    name = "device_copy"
-    attrs_type = DeviceCopyAttrs
-    pattern = OpPattern.OPAQUE
-
-    @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """A copy."""
-        return [topi.identity(inputs[0])]
-
-    @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
-        """A copy."""
-        return [inputs[0].copy()]
-
-
 def matrix_set_diag(data: RelayExpr, diagonal: RelayExpr, k: Any = 0, align: str = "RIGHT_LEFT") -> Call:
     """``data`` with the diagonals ``k`` (one, or first to last) of its matrices replaced by ``diagonal``."""
     bounds = ints(k)
@@ -215,9 +189,3 @@ def shape_of(data: RelayExpr, dtype: str = "int32") -> Call:
 def ndarray_size(data: RelayExpr, dtype: str = "int32") -> Call:
     """The number of elements of ``data`` as a scalar tensor."""
     return call("ndarray_size", [data], ShapeOfAttrs(dtype))
-
-
-def device_copy(data: RelayExpr, src_device: Any, dst_device: Any) -> Call:
-    """``data`` copied from one device to another."""
-    kinds = [int(getattr(device(d) if isinstance(d, str) else d, "device_type", d)) for d in (src_device, dst_device)]
-    return call("device_copy", [data], DeviceCopyAttrs(*kinds))

@@ -1,0 +1,110 @@
+"""What a network is built for: one target, or a target for each device that a part of it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.module import IRModule
+from tilewright.ir.prim_expr import IntImm
+from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential
+from tilewright.relay.op.annotation.devices import device_type_of
+from tilewright.relay.transform.device_domains import device_name
+from tilewright.relay.transform.for_each_device import ForEachDevice, target_of
+from tilewright.target.target import Target
+
+CPU = 1
+
+
+@dataclass(frozen=True)
+class TargetMap:
+    """Targets by DLPack's device type, and the device of all that no mark puts elsewhere."""
+
+    targets: dict[int, Target]
+    default_device: int
+
+    @classmethod
+    def of(cls, target: Any = None, target_host: Any = None) -> TargetMap:
+        """What ``relay.build`` was told.
+
+        Parameters
+        ----------
+        target : a target or its text, for all devices; or a mapping to targets from devices, each a Device, its name
+            or its type number; None is the current target. In a mapping to several, what runs on the CPU is for
+            ``llvm`` unless the mapping says otherwise.
+        target_host : the target of the code that launches kernels
+
+        Raises
+        ------
+        TilewrightError when there is no target, or two for one device.
+        """
+        if isinstance(target, TargetMap):
+            return target if target_host is None else cls.of(target.targets, target_host)
+        if target is None:
+            target = Target.current()
+            if target is None:
+                raise TilewrightError('relay.build needs a target, for example target="llvm"')
+        if not isinstance(target, Mapping) or "kind" in target:
+            chosen = Target(target).with_host(target_host)
+            return cls({chosen.device_type: chosen}, chosen.device_type)
+        targets = _by_device(target)
+        if len(targets) == 1:
+            ((device, only),) = targets.items()
+            return cls({device: only.with_host(target_host)}, device)
+        default = PassContext.current().option("relay.fallback_device_type") or CPU
+        if default not in targets:
+            if default != CPU:
+                raise TilewrightError(
+                    f"relay.fallback_device_type is {device_name(default)}, and no target is given for it; given: "
+                    + ", ".join(f"{device_name(d)}: {t}" for d, t in targets.items())
+                )
+            targets[CPU] = Target("llvm")
+        host = Target(target_host) if target_host is not None else targets.get(CPU)
+        return cls({device: t if t.host else t.with_host(host) for device, t in targets.items()}, default)
+
+    @property
+    def default(self) -> Target:
+        """The target of what no mark puts elsewhere."""
+        return self.targets[self.default_device]
+
+    @property
+    def host(self) -> Target:
+        """The target of the code that launches kernels."""
+        return self.default.host or self.targets.get(CPU, self.default)
+
+    def on(self, device: int) -> Target:
+        """The target of a device."""
+        return target_of(self.targets, device)
+
+    def run(self, passes: Sequence[Pass], name: str) -> Pass:
+        """The passes as one: over all of main, or over each device's part where main says on which device it is."""
+
+        def each(mod: IRModule, ctx: PassContext) -> IRModule:
+            planned = "main" in mod and "result_device_type" in mod["main"].attrs
+            return (ForEachDevice(self.targets, passes, name) if planned else Sequential(passes, name=name))(mod)
+
+        return ModulePass(each, PassInfo(name, 0))
+
+    @property
+    def single(self) -> bool:
+        """Whether all runs on one device."""
+        return len(self.targets) == 1
+
+    def __str__(self) -> str:
+        if self.single:
+            return str(self.default)
+        return ", ".join(f"{device_name(device)}: {target}" for device, target in self.targets.items())
+
+
+def _by_device(targets: Mapping[Any, Any]) -> dict[int, Target]:
+    if not targets:
+        raise TilewrightError('relay.build was given an empty mapping of targets; give for example {"cpu": "llvm"}')
+    found: dict[int, Target] = {}
+    for device, target in targets.items():
+        kind = device_type_of(device.value if isinstance(device, IntImm) else device)
+        if kind in found:
+            raise TilewrightError(f"two targets are given for {device_name(kind)}: {found[kind]} and {Target(target)}")
+        found[kind] = Target(target)
+    return found

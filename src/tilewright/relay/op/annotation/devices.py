@@ -1,0 +1,115 @@
+"""on_device and device_copy: where values live, and how they get there. Neither computes anything.
+
+``relay.transform.PlanDevices`` reads the marks and inserts the copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import Type
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.op import layout_rules
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.runtime.device import device as make_device
+
+
+class OnDeviceAttrs(Attrs):
+    """DLPack's device type; whether the place where the value is used is on that device, too."""
+
+    device_type: int
+    is_fixed: bool = False
+
+
+class DeviceCopyAttrs(Attrs):
+    """DLPack's types of the device that is copied from, and of the one that is copied to."""
+
+    src_dev_type: int
+    dst_dev_type: int
+
+
+class _Placement(OpDef):
+    """An operator that says where its argument, of any type, lives; to numpy it is the identity."""
+
+    inputs = ("data",)
+    pattern = OpPattern.OPAQUE
+    non_computational = True
+    infer_correct_layout = staticmethod(layout_rules.elementwise)
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The argument's type."""
+        return types[0]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """The argument."""
+        return [inputs[0].copy()]
+
+
+class OnDevice(_Placement):
+    """The argument lives on a device.
+
+    Where the result is used may be on another device, and PlanDevices then copies; with ``is_fixed`` it may not.
+    """
+
+    name = "on_device"
+    attrs_type = OnDeviceAttrs
+
+
+class DeviceCopy(_Placement):
+    """The argument, copied from one device to another."""
+
+    name = "device_copy"
+    attrs_type = DeviceCopyAttrs
+
+
+def device_type_of(device: Any) -> int:
+    """DLPack's device type of a Device, a device's or target kind's name, or a type number.
+
+    Raises:
+        ValueError: there is no such device.
+    """
+    if isinstance(device, str):
+        device = make_device(device)
+    found = getattr(device, "device_type", device)
+    if isinstance(found, bool) or not isinstance(found, int):
+        raise ValueError(f"expected a device, its name or its type number, got {device!r}")
+    return int(found)
+
+
+def on_device(data: RelayExpr, device: Any, is_fixed: bool = False) -> Call:
+    """``data``, which is to live on ``device`` (a Device, its name, or its type number; the index does not count).
+
+    Without ``is_fixed`` the result may be used on any device, and is copied where that is another one.
+
+    Raises:
+        ValueError: there is no such device.
+    """
+    return call("on_device", [data], OnDeviceAttrs(device_type_of(device), bool(is_fixed)))
+
+
+def device_copy(data: RelayExpr, src_device: Any, dst_device: Any) -> Call:
+    """``data``, on ``src_device``, copied to ``dst_device``.
+
+    Raises:
+        ValueError: there is no such device.
+    """
+    return call("device_copy", [data], DeviceCopyAttrs(device_type_of(src_device), device_type_of(dst_device)))
+
+
+def function_on_device(function: Function, param_devices: Sequence[Any], result_device: Any) -> Function:
+    """``function`` with its parameters and its result on the given devices.
+
+    Raises:
+        ValueError: there is no such device, or not as many as parameters.
+    """
+    if len(param_devices) != len(function.params):
+        raise ValueError(f"the function has {len(function.params)} parameters; got {len(param_devices)} devices")
+    types = [device_type_of(d) for d in param_devices]
+    return function.with_attr({"param_device_types": types, "result_device_type": device_type_of(result_device)})

@@ -1,0 +1,309 @@
+"""Device domains: on which device each expression of a program lives, found by unification.
+
+The domain of a tensor, tuple, reference or data type is one device; that of a function has a domain for each parameter
+and for the result::
+
+    D ::= device | fn (D, ..., D) -> D
+
+An operator, and a fused function, has all arguments and its result on one device, which may be another one at each
+call; a function of Relay has its own devices, the same at every call. ``on_device`` states the domain of its argument,
+and each use of it may be on another device (TVM's pass asks for a mark for each use); ``device_copy`` states the
+domains of its argument and of its result. Constants are where they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.type import FuncType, Type
+from tilewright.relay.adt import Constructor, Match, pattern_vars
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Function,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from tilewright.relay.transform.common import call_of, is_closed, open_children
+from tilewright.relay.visitor import post_order
+from tilewright.runtime.device import Device
+
+
+@dataclass(eq=False, slots=True)
+class Domain:
+    """A device (``device`` 0 as long as it is free) or, with ``parts``, a function's parameters and result."""
+
+    device: int = 0
+    cause: str = ""
+    parts: tuple[Domain, ...] = ()
+    parent: Domain | None = None
+
+    @property
+    def free(self) -> bool:
+        """Whether a device is yet to be found."""
+        return not self.device and not self.parts
+
+
+def find(domain: Domain) -> Domain:
+    """The domain that stands for all that are unified with ``domain``."""
+    root = domain
+    while root.parent is not None:
+        root = root.parent
+    while domain.parent is not None:
+        domain.parent, domain = root, domain.parent
+    return root
+
+
+def leaves(domain: Domain) -> list[Domain]:
+    """The devices that a domain is made of."""
+    root = find(domain)
+    return [leaf for part in root.parts for leaf in leaves(part)] if root.parts else [root]
+
+
+def result_of(domain: Domain) -> Domain:
+    """A function's device is that of its result."""
+    root = find(domain)
+    while root.parts:
+        root = find(root.parts[-1])
+    return root
+
+
+def domain_of(type_: Type, device: int = 0, cause: str = "") -> Domain:
+    """A domain of the kind that ``type_`` has, its result on ``device``."""
+    if not isinstance(type_, FuncType):
+        return Domain(device, cause)
+    return Domain(parts=(*(domain_of(t) for t in type_.arg_types), domain_of(type_.ret_type, device, cause)))
+
+
+def unify(a: Domain, b: Domain, where: RelayExpr) -> None:
+    """State that two domains are one.
+
+    A function that is to be on one device, as the field of a tuple is, has all its parameters there, and its result.
+
+    Raises:
+        TilewrightError: they are on different devices; ``where`` is what they meet in.
+    """
+    a, b = find(a), find(b)
+    if a is b:
+        return
+    if a.parts and b.parts:
+        for x, y in zip(a.parts, b.parts, strict=True):
+            unify(x, y, where)
+    elif a.parts or b.parts:
+        single, function = (b, a) if a.parts else (a, b)
+        for leaf in leaves(function):
+            unify(single, leaf, where)
+    elif a.device and b.device:
+        if a.device != b.device:
+            raise _contradiction(a, b, where)
+        b.parent = a
+    elif a.device:
+        b.parent = a
+    else:
+        a.parent = b
+
+
+def device_name(device_type: int) -> str:
+    """A device type in words and as a number: ``cuda (2)``."""
+    return f"{str(Device(device_type, 0)).partition('(')[0]} ({device_type})"
+
+
+def describe(expr: RelayExpr) -> str:
+    """An expression in a message: the variable, or the operator and the place in the source that it came from."""
+    while (mark := call_of(expr, "on_device")) is not None:
+        expr = mark.args[0]
+    match expr:
+        case Var():
+            return f"%{expr.name_hint}"
+        case GlobalVar():
+            return f"@{expr.name_hint}"
+        case TupleGetItem():
+            return f"field {expr.index} of {describe(expr.tuple_value)}"
+        case Call() if isinstance(expr.op, Op):
+            what = f"{expr.op.name}({', '.join(_argument(a) for a in expr.args)})"
+        case Call():
+            what = f"a call of {describe(expr.op)}"
+        case _:
+            what = f"a {type(expr).__name__}"
+    span = getattr(expr, "span", None)
+    return f"{what} at {span.source_name.name}" if span is not None else what
+
+
+def _argument(expr: RelayExpr) -> str:
+    return f"%{expr.name_hint}" if isinstance(expr, Var) else "..."
+
+
+def _contradiction(a: Domain, b: Domain, where: RelayExpr) -> TilewrightError:
+    return TilewrightError(
+        f"{describe(where)} is to be on {device_name(a.device)}, by {a.cause}, and on {device_name(b.device)}, by "
+        f"{b.cause}; put relay.annotation.on_device(value, device) around what is to be copied between the two"
+    )
+
+
+def _is_movable(expr: RelayExpr) -> bool:
+    """Whether an expression may be used on any device, since it is copied there."""
+    mark = call_of(expr, "on_device")
+    return mark is not None and not mark.attrs.is_fixed and not isinstance(expr.checked_type, FuncType)  # type: ignore[union-attr]
+
+
+Callee = Callable[[Call], Sequence[Domain]]
+
+
+def _of_on_device(call: Call) -> Sequence[Domain]:
+    type_, attrs = call.args[0].checked_type, call.attrs
+    device: int = attrs.device_type  # type: ignore[union-attr]
+    fixed = ", is_fixed=True" if attrs.is_fixed else ""  # type: ignore[union-attr]
+    cause = f"on_device({describe(call.args[0])}, device_type={device}{fixed})"
+    argument = domain_of(type_, device, cause)
+    return argument, argument if fixed else domain_of(type_)
+
+
+def _of_device_copy(call: Call) -> Sequence[Domain]:
+    type_, attrs = call.args[0].checked_type, call.attrs
+    source: int = attrs.src_dev_type  # type: ignore[union-attr]
+    target: int = attrs.dst_dev_type  # type: ignore[union-attr]
+    cause = f"device_copy({describe(call.args[0])}, src_dev_type={source}, dst_dev_type={target})"
+    return domain_of(type_, source, cause), domain_of(type_, target, cause)
+
+
+_CALLEES: dict[str, Callee] = {"on_device": _of_on_device, "device_copy": _of_device_copy}
+
+
+@dataclass
+class DeviceDomains:
+    """The domains of all expressions of a typed module."""
+
+    mod: IRModule
+    _domains: dict[RelayExpr, Domain] = field(default_factory=dict)
+    _callees: dict[Call, Domain] = field(default_factory=dict)
+
+    def of(self, expr: RelayExpr) -> Domain:
+        """The domain of an expression; a global name has its function's."""
+        if isinstance(expr, GlobalVar) and expr.name_hint in self.mod:
+            expr = self.mod[expr.name_hint]
+        known = self._domains.get(expr)
+        if known is None:
+            known = self._domains[expr] = domain_of(expr.checked_type)
+        return find(known)
+
+    def device(self, expr: RelayExpr) -> int:
+        """The device of an expression; of a function that of its result; 0 while it is free."""
+        return result_of(self.of(expr)).device
+
+    def of_callee(self, call: Call) -> Domain:
+        """The domain of what is called, which for operators, kernels and constructors is another one at each call."""
+        if not self._is_polymorphic(call.op):
+            return self.of(call.op)
+        if call not in self._callees:
+            self._callees[call] = self._fresh_callee(call)
+        return find(self._callees[call])
+
+    def _is_polymorphic(self, callee: RelayExpr) -> bool:
+        if isinstance(callee, GlobalVar) and callee.name_hint in self.mod:
+            callee = self.mod[callee.name_hint]
+            return not isinstance(callee, Function) or is_closed(callee)
+        return isinstance(callee, Op | Constructor) or is_closed(callee)
+
+    @staticmethod
+    def _fresh_callee(call: Call) -> Domain:
+        if isinstance(call.op, Op) and call.op.name in _CALLEES:
+            return Domain(parts=tuple(_CALLEES[call.op.name](call)))
+        shared = Domain()
+        return Domain(parts=(shared,) * (len(call.args) + 1))
+
+    # ---- what each expression states ----
+    def collect(self, func: Function) -> None:
+        """Unify what ``func`` and the expressions in it state."""
+        for expr in post_order(func, open_children):
+            self._state(expr)
+
+    def _same(self, expr: RelayExpr, domain: Domain, where: RelayExpr) -> None:
+        if not isinstance(expr, Constant) and not _is_movable(expr):
+            unify(self.of(expr), domain, where)
+
+    def _state(self, expr: RelayExpr) -> None:
+        match expr:
+            case Call():
+                *params, result = self.of_callee(expr).parts
+                for arg, param in zip(expr.args, params, strict=True):
+                    self._same(arg, param, arg)
+                self._same(expr, result, expr)
+            case Let():
+                self._same(expr.value, self.of(expr.var), expr.var)
+                self._same(expr.body, self.of(expr), expr)
+            case Function() if not is_closed(expr):
+                self._state_function(expr)
+            case Tuple():
+                self._all_same(expr.fields, expr)
+            case TupleGetItem():
+                self._all_same([expr.tuple_value], expr)
+            case If():
+                self._all_same([expr.cond, expr.true_branch, expr.false_branch], expr)
+            case Match():
+                variables = [v for clause in expr.clauses for v in pattern_vars(clause.lhs)]
+                self._all_same([expr.data, *variables, *(clause.rhs for clause in expr.clauses)], expr)
+            case RefCreate():
+                self._all_same([expr.value], expr)
+            case RefRead():
+                self._all_same([expr.ref], expr)
+            case RefWrite():
+                self._all_same([expr.ref, expr.value], expr)
+
+    def _all_same(self, parts: Sequence[RelayExpr], whole: RelayExpr) -> None:
+        for part in parts:
+            self._same(part, self.of(whole), part)
+
+    def _state_function(self, func: Function) -> None:
+        *params, result = self.of(func).parts
+        self._same(func.body, result, func.body)
+        for var, domain in zip(func.params, params, strict=True):
+            self._same(var, domain, var)
+        if "result_device_type" not in func.attrs:
+            return
+        result_type = int(func.attrs["result_device_type"])
+        stated = domain_of(func.body.checked_type, result_type, "the function's result_device_type")
+        unify(result, stated, func.body)
+        for var, domain, device in zip(func.params, params, func.attrs["param_device_types"], strict=True):
+            cause = f"the function's param_device_types, for %{var.name_hint},"
+            unify(domain, domain_of(var.checked_type, int(device), cause), var)
+
+    # ---- defaults ----
+    def set_defaults(self, func: Function, default: int) -> None:
+        """Choose devices for what is free yet in ``func``.
+
+        A function's result, and what is nowhere bound, is on ``default``; its parameters are where its result is, and
+        a variable bound by a let is where the let's result is. Those who use a value choose before it.
+        """
+        stack: list[RelayExpr] = [func]
+        seen: set[RelayExpr] = set()
+        while stack:
+            expr = stack.pop()
+            if expr in seen:
+                continue
+            seen.add(expr)
+            match expr:
+                case Function() if not is_closed(expr):
+                    self._default_to(self.of(expr), default)
+                case Call():
+                    self._default_to(self.of_callee(expr), default)
+                case Let():
+                    self._default_to(self.of(expr.var), self.device(expr) or default)
+            stack.extend(reversed(open_children(expr)))
+
+    @staticmethod
+    def _default_to(domain: Domain, default: int) -> None:
+        result = result_of(domain)
+        for leaf in leaves(domain):
+            if leaf.free:
+                leaf.device, leaf.cause = result.device or default, "default"
