@@ -33,6 +33,8 @@ from tilewright.relay.adt import (
     TypeData,
     pattern_vars,
 )
+from tilewright.relay.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
+from tilewright.relay.call_graph import CallGraph
 from tilewright.relay.expr import Call, Constant, Function, If, Let, RefCreate, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import direct_children, post_order, post_order_visit
 from tilewright.tir.layout import layout
@@ -456,6 +458,7 @@ def _as_function(value: Any) -> BaseFunc:
 IRModule.expr_to_function = staticmethod(_as_function)
 
 __all__ = [
+    "AnnotatedRegion", "AnnotatedRegionSet", "CallGraph",
     "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "check_constant", "check_kind",
     "check_well_formed", "count_layers", "data_operands", "detect_feature", "device_types", "free_type_vars",
     "free_vars", "get_total_mac_number", "nodes", "post_order_visit", "unmatched_cases", "well_formed",

@@ -1,12 +1,14 @@
 """Relay's operators: one declaration each (see ``definition``), and the functions that build calls of them.
 
 tensor/ reduce/ transform/   general tensors          nn/ image/       neural networks, images
-annotation/                  marks for passes         strategy/        what runs on which target
+annotation/ contrib/         marks for passes, patterns of external compilers
+strategy/                    what runs on which target
 relations.py layout_rules.py families.py attributes.py   what declarations share
 op.py                        TVM's registration functions
 """
 
 from tilewright.relay.op import annotation, image, nn, vision
+from tilewright.relay.op import contrib as contrib
 from tilewright.relay.op import op as op
 from tilewright.relay.op import strategy as strategy
 from tilewright.relay.op.annotation.devices import device_copy

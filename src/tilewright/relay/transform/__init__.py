@@ -17,6 +17,7 @@ from tilewright.ir.transform import (
 )
 from tilewright.relay.transform.alter_op_layout import AlterOpLayout
 from tilewright.relay.transform.annotate_spans import AnnotateSpans
+from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.bubble_up_slice import BubbleUpSlice
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
 from tilewright.relay.transform.combine_parallel import CombineParallelConv2D, CombineParallelDense
@@ -39,9 +40,12 @@ from tilewright.relay.transform.isolate_views import IsolateViews
 from tilewright.relay.transform.label_ops import LabelOps
 from tilewright.relay.transform.lift_conv1d import LiftConv1D
 from tilewright.relay.transform.lift_conv3d import LiftConv3D
+from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
+from tilewright.relay.transform.merge_composite import MergeComposite
 from tilewright.relay.transform.merge_rows import MergeRows
 from tilewright.relay.transform.merge_transposes import MergeTransposes
 from tilewright.relay.transform.pad_channels import PadChannels
+from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.transform.plan_devices import PlanDevices
 from tilewright.relay.transform.recognize_activations import RecognizeActivations
 from tilewright.relay.transform.recognize_attention import RecognizeAttention
@@ -71,14 +75,14 @@ def build_config(
 
 
 __all__ = [
-    "AlterOpLayout", "AnnotateSpans", "BackwardFoldScaleAxis", "BubbleUpSlice", "CanonicalizeCast", "CanonicalizeOps",
-    "CombineParallelConv2D", "CombineParallelDense", "ComputeInFloat32", "ConvertLayout", "CountWeights",
-    "DeadCodeElimination",
-    "DefuseOps", "EliminateCommonSubexpr", "FastMath", "FoldConstant", "FoldEmpty", "FoldExplicitPadding",
-    "FoldScaleAxis", "ForEachDevice", "ForwardFoldScaleAxis", "FuseOps", "InferType", "InferTypeLocal", "Inline",
-    "InlineFunctions", "IsolateViews", "LabelOps", "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeRows",
-    "MergeTransposes", "PadChannels", "Pass", "PassContext", "PassInfo", "PlanDevices", "PrintIR",
-    "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
-    "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape",
-    "ToANormalForm", "ToGraphNormalForm", "build_config", "function_pass", "module_pass",
+    "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "BackwardFoldScaleAxis", "BubbleUpSlice",
+    "CanonicalizeCast", "CanonicalizeOps", "CombineParallelConv2D", "CombineParallelDense", "ComputeInFloat32",
+    "ConvertLayout", "CountWeights", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "FastMath",
+    "FoldConstant", "FoldEmpty", "FoldExplicitPadding", "FoldScaleAxis", "ForEachDevice", "ForwardFoldScaleAxis",
+    "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews", "LabelOps",
+    "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeCompilerRegions", "MergeComposite", "MergeRows",
+    "MergeTransposes", "PadChannels", "PartitionGraph", "Pass", "PassContext", "PassInfo", "PlanDevices", "PrintIR",
+    "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm", "RemoveUnusedFunctions", "Sequential",
+    "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape", "ToANormalForm", "ToGraphNormalForm",
+    "build_config", "function_pass", "module_pass",
 ]  # fmt: skip

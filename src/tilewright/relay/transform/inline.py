@@ -20,8 +20,9 @@ from collections.abc import Mapping, Sequence
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilewright.relay.call_graph import CallGraph
 from tilewright.relay.expr import Call, Function, Let, Var
-from tilewright.relay.visitor import ExprMutator, direct_children, post_order, post_order_visit
+from tilewright.relay.visitor import ExprMutator, direct_children, post_order_visit
 
 
 def _is_open(func: RelayExpr) -> bool:
@@ -134,22 +135,6 @@ class _GlobalInliner(ExprMutator):
         return _Copy(dict(zip(callee.params, post.args, strict=True))).visit(callee.body)
 
 
-def _reached(mentions: Mapping[str, Sequence[str]], start: str) -> list[str]:
-    """Every function that ``start`` leads to, those that are named before those that name them; ``start`` is last."""
-    order: list[str] = []
-    seen: set[str] = set()
-    stack = [(start, False)]
-    while stack:
-        name, ready = stack.pop()
-        if ready:
-            order.append(name)
-        elif name not in seen:
-            seen.add(name)
-            stack.append((name, True))
-            stack.extend((callee, False) for callee in mentions[name])
-    return order
-
-
 def Inline() -> Pass:
     """Put global functions that are marked ``Inline=1`` in the place of their names, and take them out of the module.
 
@@ -169,19 +154,13 @@ def Inline() -> Pass:
 
     def inline(mod: IRModule, ctx: PassContext) -> IRModule:
         result = mod.copy()
-        functions = {var.name_hint: func for var, func in mod.items() if isinstance(func, Function)}
-        mentions = {
-            name: [e.name_hint for e in post_order(func) if isinstance(e, GlobalVar) and e.name_hint in functions]
-            for name, func in functions.items()
-        }
-        named = {callee for callees in mentions.values() for callee in callees}
+        graph = CallGraph(mod)
         inlined: dict[str, Function] = {}
-        for name in dict.fromkeys(name for root in functions for name in _reached(mentions, root)):
-            func = _GlobalInliner(inlined).visit(functions[name])
+        for name in filter(graph.callees.__contains__, graph.reached(graph.callees)):
+            func = _GlobalInliner(inlined).visit(mod[name])
             assert isinstance(func, Function)
             result[mod.get_global_var(name)] = func
-            recursive = any(name in mentions[other] for other in _reached(mentions, name))
-            if func.attrs.get("Inline") and not recursive and name in named:
+            if func.attrs.get("Inline") and graph.ref_count(name) and not graph.leads_to_itself(name):
                 inlined[name] = func
         for name in inlined:
             del result[name]

@@ -1,0 +1,275 @@
+"""PartitionGraph: make a global function of each region that is marked for an external compiler.
+
+Before::
+
+    def @main(%x: Tensor[(2), float32]) {
+      %0 = annotation.compiler_begin(%x, compiler="my");
+      %1 = nn.relu(%0);
+      %2 = annotation.compiler_end(%1, compiler="my");
+      exp(%2)
+    }
+
+after::
+
+    def @main(%x: Tensor[(2), float32]) {
+      %0 = @tvmgen_default_my_main_0(%x);
+      exp(%0)
+    }
+
+    def @tvmgen_default_my_main_0(%my_0_i0: Tensor[(2), float32], Inline=1, Compiler="my",
+                                  global_symbol="tvmgen_default_my_main_0", Primitive=1) {
+      nn.relu(%my_0_i0)
+    }
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilewright.ir.type import TupleType, Type
+from tilewright.relay.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
+from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.name_transforms import mangle_module_name, sanitize_name
+from tilewright.relay.op.annotation import compiler_end
+from tilewright.relay.transform.annotate_target import BEGIN, DEFAULT, END, compiler_of
+from tilewright.relay.transform.common import call_of, is_closed, open_children
+from tilewright.relay.transform.merge_compiler_regions import regions_of
+from tilewright.relay.type_infer import infer_module
+from tilewright.relay.visitor import ExprMutator, bind, post_order
+from tilewright.runtime.registry import get_global_func
+
+
+class _OpenMutator(ExprMutator):
+    """Leaves functions alone that some compiler has already."""
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return open_children(expr)
+
+    def visit_function(self, expr: Function) -> RelayExpr:
+        return expr if is_closed(expr) else super().visit_function(expr)
+
+
+class _Flattener(_OpenMutator):
+    """A region gives a tuple's fields, not the tuple: ``end((a, b))`` is ``(end(a), end(b))``."""
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = super().visit_call(expr)
+        end = call_of(post, END)
+        if end and isinstance(end.args[0], Tuple):
+            return Tuple([compiler_end(f, compiler_of(end)) for f in end.args[0].fields], end.args[0].span)
+        return post
+
+
+class _DefaultRemover(_OpenMutator):
+    """What is marked for the default compiler is not marked at all."""
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        mark = call_of(expr, BEGIN) or call_of(expr, END)
+        if mark and compiler_of(mark) == DEFAULT:
+            return self.visit(mark.args[0])
+        return super().visit_call(expr)
+
+
+@dataclass
+class _Outline:
+    """A region on its way to become a function: what enters it, and the expressions that stand for its results."""
+
+    params: list[Var] = field(default_factory=list)
+    args: list[RelayExpr] = field(default_factory=list)
+    param_of: dict[RelayExpr, Var] = field(default_factory=dict)
+    result_of: dict[RelayExpr, RelayExpr] = field(default_factory=dict)
+
+
+class _Partitioner(_OpenMutator):
+    """Replaces the regions of one function by calls; ``functions`` has what they call."""
+
+    def __init__(self, regions: AnnotatedRegionSet, mod: IRModule, prefix: str, bind_constants: bool) -> None:
+        super().__init__()
+        self.regions = regions
+        self.mod = mod
+        self.prefix = prefix
+        self.bind_constants = bind_constants
+        self.functions: dict[GlobalVar, Function] = {}
+        self.outlines: dict[AnnotatedRegion, _Outline] = {}
+        self.inputs = {begin: index for region in regions for index, begin in enumerate(region.args)}
+        self.outputs = {region: _once([end.args[0] for end in region.rets]) for region in regions}
+
+    def _region(self, expr: RelayExpr) -> AnnotatedRegion:
+        region = self.regions.get_region(expr)
+        assert region is not None
+        return region
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        """All results of a region are visited before the first is replaced."""
+        if self.regions.is_end(expr):
+            assert isinstance(expr, Call)
+            return _once([expr.args[0], *self.outputs[self._region(expr)]])
+        return super().children(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        if self.regions.is_begin(expr):
+            return self._enter(expr)
+        if self.regions.is_end(expr):
+            return self._leave(expr)
+        return super().visit_call(expr)
+
+    def _enter(self, begin: Call) -> RelayExpr:
+        region = self._region(begin)
+        if not self.outputs[region]:  # nothing leaves it: no work is marked
+            return self.visit(begin.args[0])
+        outline = self.outlines.setdefault(region, _Outline())
+        source = begin.args[0]
+        while mark := call_of(source, BEGIN) or call_of(source, END):
+            source = mark.args[0]
+        if source not in outline.param_of:
+            param = Var(f"{region.target}_{region.id}_i{self.inputs[begin]}", begin.checked_type)
+            outline.param_of[source] = param
+            outline.params.append(param)
+            outline.args.append(self.visit(begin.args[0]))
+        return outline.param_of[source]
+
+    def _leave(self, end: Call) -> RelayExpr:
+        region = self._region(end)
+        outline = self.outlines.setdefault(region, _Outline())
+        if not outline.result_of:
+            outline.result_of = self._outline(region, outline)
+        return outline.result_of[end.args[0]]
+
+    def _outline(self, region: AnnotatedRegion, outline: _Outline) -> dict[RelayExpr, RelayExpr]:
+        """Make the region's function; gives what stands for each of its results. Several make one flat tuple."""
+        outputs = self.outputs[region]
+        if len(outputs) == 1:
+            return {outputs[0]: self._call(region, outline, self.visit(outputs[0]), outputs[0].checked_type)}
+        fields = [field for out in outputs for field in _fields(self.visit(out), out.checked_type)]
+        body = Tuple([value for value, _ in fields])
+        call = self._call(region, outline, body, TupleType([type_ for _, type_ in fields]))
+        numbers = itertools.count()
+        return {out: _gathered(call, out.checked_type, numbers) for out in outputs}
+
+    def _call(self, region: AnnotatedRegion, outline: _Outline, body: RelayExpr, type_: Type) -> Call:
+        func, args = self._bound(Function(outline.params, body, type_), outline)
+        name = self._name(region)
+        marks = {"Inline": 1, "Compiler": region.target, "global_symbol": name, "Primitive": 1}
+        var = GlobalVar(name)
+        self.functions[var] = _optimized(func, region.target).replace(attrs=marks)
+        return Call(var, args)
+
+    def _bound(self, func: Function, outline: _Outline) -> tuple[Function, list[RelayExpr]]:
+        """The function with its constant arguments inside, and the arguments that are left."""
+        pairs = list(zip(outline.params, outline.args, strict=True))
+        constants = {param: arg for param, arg in pairs if self.bind_constants and _is_constant(arg)}
+        bound = bind(func, constants) if constants else func
+        assert isinstance(bound, Function)
+        return bound, [arg for param, arg in pairs if param not in constants]
+
+    def _name(self, region: AnnotatedRegion) -> str:
+        name = sanitize_name(f"{self.prefix}_{region.target}_{region.func_name}_{region.id}")
+        while name in self.mod:  # a run before this one has made regions too
+            name += "_"
+        return name
+
+
+def _fields(value: RelayExpr, type_: Type) -> list[tuple[RelayExpr, Type]]:
+    """The values that a value consists of, tuples opened up, and their types."""
+    if not isinstance(type_, TupleType):
+        return [(value, type_)]
+    parts = [value.fields[i] if isinstance(value, Tuple) else TupleGetItem(value, i) for i in range(len(type_.fields))]
+    return [field for part, inner in zip(parts, type_.fields, strict=True) for field in _fields(part, inner)]
+
+
+def _gathered(call: Call, type_: Type, numbers: Iterator[int]) -> RelayExpr:
+    """A value of ``type_`` from the next fields of what ``call`` gives."""
+    if isinstance(type_, TupleType):
+        return Tuple([_gathered(call, inner, numbers) for inner in type_.fields])
+    return TupleGetItem(call, next(numbers))
+
+
+def _once(exprs: Sequence[RelayExpr]) -> list[RelayExpr]:
+    return list(dict.fromkeys(exprs))
+
+
+def _is_constant(expr: RelayExpr) -> bool:
+    return isinstance(expr, Constant) or (
+        isinstance(expr, Tuple) and all(isinstance(field, Constant) for field in expr.fields)
+    )
+
+
+def _optimized(func: Function, compiler: str) -> Function:
+    """What ``relay.ext.COMPILER.optimize`` makes of a region's function, where there is one."""
+    name = f"relay.ext.{compiler}.optimize"
+    optimize = get_global_func(name, allow_missing=True)
+    if optimize is None:
+        return func
+    result = optimize(infer_module(IRModule.from_expr(func)))
+    if not isinstance(result, IRModule) or "main" not in result:
+        raise TilewrightError(f"{name} gave a {type(result).__name__}; it gives the module, with the function main")
+    optimized: Function = infer_module(result)["main"]
+    return optimized
+
+
+def _check_order(func: Function, regions: AnnotatedRegionSet) -> None:
+    """Raise TilewrightError where a region needs what is made of its own results, and so cannot be one function."""
+    edges: list[tuple[RelayExpr | AnnotatedRegion, RelayExpr | AnnotatedRegion]] = []
+    for node in post_order(func.body, open_children):
+        place = regions.get_region(node) or node
+        edges += [(regions.get_region(child) or child, place) for child in open_children(node)]
+    readers: dict[Any, list[Any]] = {}
+    waiting: dict[Any, int] = {}
+    for source, place in dict.fromkeys(edges):
+        if source is not place:
+            readers.setdefault(source, []).append(place)
+            waiting[place] = waiting.get(place, 0) + 1
+    ready = [source for source in readers if source not in waiting]
+    while ready:
+        for place in readers.get(ready.pop(), ()):
+            waiting[place] -= 1
+            if not waiting[place]:
+                ready.append(place)
+    for place, count in waiting.items():
+        if count and isinstance(place, AnnotatedRegion):
+            raise TilewrightError(
+                f"region {place.id} for the compiler {place.target!r} needs what others make of its own results, so "
+                "that it cannot be one function; begin another region behind them (MergeCompilerRegions keeps to that)"
+            )
+
+
+def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> Pass:
+    """Make global functions of the regions that ``AnnotateTarget`` marked.
+
+    ``relay.ext.COMPILER.optimize``, a global function from module to module, is applied to each.
+
+    Parameters
+    ----------
+    mod_name : the functions' names begin with ``tvmgen_MOD_NAME_COMPILER_FUNCTION_`` and end with the region's number
+    bind_constants : whether constants that enter a region move into its function
+    """
+    prefix = mangle_module_name(mod_name)
+
+    def partition(mod: IRModule, ctx: PassContext) -> IRModule:
+        result = infer_module(mod).copy()
+        marked = [v for v, f in result.items() if isinstance(f, Function) and not is_closed(f) and _has_marks(f)]
+        for var in marked:
+            result[var] = _DefaultRemover().visit(_Flattener().visit(result[var]))
+        result = infer_module(result).copy()
+        for var in marked:
+            func: Function = result[var]
+            regions = regions_of(func, var.name_hint)
+            _check_order(func, regions)
+            partitioner = _Partitioner(regions, result, prefix, bind_constants)
+            result[var] = func.replace(body=partitioner.visit(func.body))
+            for name, outlined in partitioner.functions.items():
+                result[name] = outlined
+        return infer_module(result)
+
+    return ModulePass(partition, PassInfo("PartitionGraph", 0))
+
+
+def _has_marks(func: Function) -> bool:
+    return any(call_of(node, BEGIN) or call_of(node, END) for node in post_order(func, open_children))
