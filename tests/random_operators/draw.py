@@ -79,8 +79,15 @@ class Draw:
         return tuple(kept[self.below(len(kept) + 1) if self.chance(4) else 0 :])
 
     def array(self, dtype: str, shape: Sequence[int], kinds: str = "any") -> Array:
-        """Numbers of one kind: ``mild`` ones, ``finite`` ones (large ones too), or ``any`` (special values too)."""
-        options = {"mild": ("small", "normal"), "finite": ("small", "normal", "wide", "extreme")}
+        """Numbers of one kind: ``mild`` ones, ``finite`` ones (large ones too), or ``any`` (special values too).
+
+        ``open``: mild ones, infinities and NaN, without large ones, whose products may overflow or not.
+        """
+        options = {
+            "mild": ("small", "normal"),
+            "finite": ("small", "normal", "wide", "extreme"),
+            "open": ("small", "normal", "infinite"),
+        }
         kind = self.of(*options.get(kinds, ("small", "normal", "wide", "special")))
         return fill(np.random.default_rng(self.below(1 << 16)), kind, dtype, tuple(shape))
 
@@ -122,8 +129,11 @@ def _floats(rng: np.random.Generator, kind: str, dtype: Any, shape: tuple[int, .
         case "wide":
             reach = math.log10(largest) - 1
             return (rng.choice([-1.0, 1.0], shape) * 10 ** rng.uniform(-reach, reach, shape)).astype(dtype)
+    infinite = [math.nan, math.inf, -math.inf]
+    if kind == "infinite":
+        return rng.choice(np.array([0.0, 1.0, -1.0, 0.5, 2.5, -2.5, *infinite]), shape).astype(dtype)
     finite = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 1.5, largest, -largest, tiny, -tiny, least, -least, 3 * least]
-    values = finite if kind == "extreme" else [*finite, math.nan, math.inf, -math.inf, math.nan, math.inf, -math.inf]
+    values = finite if kind == "extreme" else [*finite, *infinite, *infinite]
     return rng.choice(np.array(values), shape).astype(dtype)
 
 

@@ -1,7 +1,8 @@
 """Pools by the specification's text, in numpy.
 
 ONNX's reference evaluator counts windows that start in the padding at the end (``ceil_mode``), forgets dilations where
-it pads by itself (``auto_pad``), and does not run every element type.
+it pads by itself (``auto_pad``), and does not run every element type. With ``auto_pad`` VALID, ``ceil_mode`` adds a
+window here as without it: ONNX's shape inference has it so, the formula in the text does not.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class _Axis:
             total = max((count - 1) * stride + reach - extent, 0)
             before = (total + (auto_pad == "SAME_LOWER")) // 2
             after = total - before
-        elif auto_pad == "VALID" or not ceil:
+        elif not ceil:
             count = (extent + before + after - reach) // stride + 1
         else:
             count = math.ceil((extent + before + after - reach) / stride) + 1

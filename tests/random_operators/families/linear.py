@@ -14,7 +14,7 @@ LINEAR = Tolerance("linear", 32)
 
 def _kinds(g: Graph, dtype: str) -> str:
     """Mostly ordinary numbers; at times infinities and numbers that are none."""
-    return str(g.draw.of("mild", "mild", "mild", "any"))
+    return str(g.draw.of("mild", "mild", "mild", "open" if dtype in FLOATS else "any"))
 
 
 @generator("MatMul")

@@ -38,6 +38,7 @@ from tilewright.topi.nn.elemwise import (
     relu,
     scale_shift_nchw,
     scale_shift_nhwc,
+    softplus,
     swish,
 )  # fmt: skip
 from tilewright.topi.nn.flatten import flatten
@@ -143,6 +144,7 @@ __all__ = [
     "scale_shift_nchw",
     "scale_shift_nhwc",
     "softmax",
+    "softplus",
     "space_to_batch_nd",
     "space_to_depth",
     "swish",

@@ -25,7 +25,7 @@ simple(
     Xor=relay_op.logical_xor, Equal=relay_op.equal, Less=relay_op.less, LessOrEqual=relay_op.less_equal,
     Greater=relay_op.greater, GreaterOrEqual=relay_op.greater_equal, BitwiseAnd=relay_op.bitwise_and,
     BitwiseOr=relay_op.bitwise_or, BitwiseXor=relay_op.bitwise_xor, BitwiseNot=relay_op.bitwise_not,
-    Round=relay_op.nearbyint, Identity=lambda x: x,
+    Round=relay_op.nearbyint, Softplus=relay_op.nn.softplus, Identity=lambda x: x,
 )  # fmt: skip
 
 
@@ -227,14 +227,6 @@ def convert_hard_swish(ctx: NodeContext) -> RelayExpr:
     sixth = float(np.float32(1 / 6))  # HardSigmoid's attribute, by which the specification defines this
     line = relay_op.add(relay_op.multiply(data, _like(ctx, sixth, data)), _like(ctx, 0.5, data))
     return relay_op.multiply(data, relay_op.clip(line, 0.0, 1.0))
-
-
-@converter("Softplus", in_float32=True)
-def convert_softplus(ctx: NodeContext) -> RelayExpr:
-    """log(1 + exp(x)), without overflow."""
-    data = ctx.input(0)
-    tail = relay_op.log1p(relay_op.exp(relay_op.negative(relay_op.abs(data))))
-    return relay_op.maximum(data, _like(ctx, 0.0, data)) + tail
 
 
 @converter("Softsign", in_float32=True)

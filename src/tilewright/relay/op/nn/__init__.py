@@ -10,6 +10,7 @@ from tilewright.relay.op.nn.activation import (
     prelu,
     relu,
     softmax,
+    softplus,
     swish,
 )  # fmt: skip
 from tilewright.relay.op.nn.attention import attention
@@ -69,5 +70,5 @@ __all__ = [
     "dropout_raw", "fast_erf", "fast_exp", "fast_softmax", "fast_tanh", "gelu", "global_avg_pool2d",
     "global_max_pool2d", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax",
     "lrn", "matmul", "max_pool1d", "max_pool2d", "max_pool3d", "mirror_pad", "pad", "prelu", "relu", "softmax",
-    "space_to_batch_nd", "space_to_depth", "swish", "upsampling", "upsampling3d",
+    "softplus", "space_to_batch_nd", "space_to_depth", "swish", "upsampling", "upsampling3d",
 ]  # fmt: skip

@@ -104,6 +104,23 @@ class Swish(Elementwise):
             return [(x / (1 + np.exp(-attrs.beta * x))).astype(inputs[0].dtype)]
 
 
+class Softplus(Elementwise):
+    """log(1 + exp(data)). Not in TVM 0.8."""
+
+    name = "nn.softplus"
+    in_float32 = True
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.softplus(inputs[0])]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """In numpy."""
+        return [np.logaddexp(0, inputs[0].astype("float64")).astype(inputs[0].dtype)]
+
+
 class PReluAttrs(Attrs):
     """The dimension that the slopes run along."""
 
@@ -249,6 +266,11 @@ def gelu(data: RelayExpr, approximate: str = "none") -> Call:
 def swish(data: RelayExpr, beta: float = 1.0) -> Call:
     """``data * sigmoid(beta * data)``"""
     return call("nn.swish", [data], SwishAttrs(float(beta)))
+
+
+def softplus(data: RelayExpr) -> Call:
+    """log(1 + exp(data))"""
+    return call("nn.softplus", [data])
 
 
 def fast_softmax(data: RelayExpr, axis: int = -1) -> Call:
