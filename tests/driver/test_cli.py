@@ -43,6 +43,26 @@ def test_show_prints_relay_text_that_parses() -> None:
     assert "main" in tvm.parser.fromtext(result.stdout)
 
 
+def test_show_partition_tells_where_each_operator_goes_and_why() -> None:
+    result = tilewright("show", DIGITS, "--partition", "dnnl")
+    assert result.returncode == 0, result.stderr
+    headings, *rows, summary = result.stdout.splitlines()
+    assert headings.split("\t") == ["operator", "result", "goes to", "why"]
+    fates = [row.split("\t") for row in rows]
+    assert ["nn.conv2d", "the rule target.dnnl takes it"] in [
+        [f[0], f[3]] for f in fates if f[2].startswith("dnnl_main")
+    ]
+    host = [f for f in fates if f[2] == "host"]
+    assert "dnnl has no rule and no pattern for nn.max_pool2d" in [f[3] for f in host]
+    assert summary.startswith(f"dnnl takes {len(fates) - len(host)} of {len(fates)} operators, in ")
+
+
+def test_show_partition_of_an_unknown_compiler_names_those_that_are_known() -> None:
+    result = tilewright("show", DIGITS, "--partition", "nobody")
+    assert result.returncode == 1
+    assert "target.nobody" in result.stderr and "dnnl" in result.stderr
+
+
 def test_dump_ir_writes_a_file_for_each_pass(tmp_path: Path) -> None:
     result = tilewright("compile", DIGITS, "-o", tmp_path / "d.so", "--dump-ir", tmp_path / "ir", "-q")
     assert result.returncode == 0, result.stderr

@@ -182,10 +182,17 @@ def show(
     input_shape: InputShape = None,
     opt_level: Annotated[int | None, typer.Option(min=0, max=4, help="Show it optimized at this level.")] = None,
     target: Annotated[str, typer.Option(help="Target to optimize for.")] = "llvm",
+    partition: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Print what the external compiler NAME takes, and why not the rest."),
+    ] = None,
 ) -> None:
     """Print the Relay text of an ONNX model."""
-    from tilewright.driver.show import show_model
+    from tilewright.driver.show import show_model, show_partition
 
+    if partition is not None:
+        show_partition(model, input_shape, partition)
+        return
     show_model(model, input_shape, opt_level, target)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from tilewright.driver.options import parse_input_shapes
+from tilewright.driver.report import print_table
 from tilewright.ir.transform import PassContext
 from tilewright.relay import build_module
 from tilewright.relay.frontend.onnx.importer import from_onnx
+from tilewright.relay.transform.explain_partition import explain_partition
 from tilewright.relay.transform.infer_type import InferType
 
 
@@ -20,3 +22,16 @@ def show_model(model: Path, input_shape: list[str] | None, opt_level: int | None
     with PassContext(opt_level=opt_level):
         mod, _ = build_module.optimize(mod, target, params, fuse=False)
     print(mod.astext(show_meta_data=False))
+
+
+def show_partition(model: Path, input_shape: list[str] | None, compiler: str) -> None:
+    """Print which operators an external compiler takes, and why it does not take the others."""
+    mod, params = from_onnx(model, parse_input_shapes(input_shape))
+    mod["main"] = build_module.bind_params_by_name(mod["main"], params)
+    fates = explain_partition(mod, compiler)
+    print_table(
+        ("operator", "result", "goes to", "why"),
+        [(fate.operator, fate.type, fate.region or "host", fate.reason) for fate in fates],
+    )
+    taken = [fate.region for fate in fates if fate.region]
+    print(f"{compiler} takes {len(taken)} of {len(fates)} operators, in {len(set(taken))} regions")

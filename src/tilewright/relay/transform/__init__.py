@@ -27,6 +27,7 @@ from tilewright.relay.transform.count_weights import CountWeights
 from tilewright.relay.transform.dead_code_elimination import DeadCodeElimination
 from tilewright.relay.transform.defuse_ops import DefuseOps
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tilewright.relay.transform.explain_partition import OperatorFate, explain_partition
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_empty import FoldEmpty
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
@@ -45,7 +46,7 @@ from tilewright.relay.transform.merge_composite import MergeComposite
 from tilewright.relay.transform.merge_rows import MergeRows
 from tilewright.relay.transform.merge_transposes import MergeTransposes
 from tilewright.relay.transform.pad_channels import PadChannels
-from tilewright.relay.transform.partition_graph import PartitionGraph
+from tilewright.relay.transform.partition_graph import PartitionGraph, RegionCost
 from tilewright.relay.transform.plan_devices import PlanDevices
 from tilewright.relay.transform.recognize_activations import RecognizeActivations
 from tilewright.relay.transform.recognize_attention import RecognizeAttention
@@ -81,8 +82,8 @@ __all__ = [
     "FoldConstant", "FoldEmpty", "FoldExplicitPadding", "FoldScaleAxis", "ForEachDevice", "ForwardFoldScaleAxis",
     "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews", "LabelOps",
     "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeCompilerRegions", "MergeComposite", "MergeRows",
-    "MergeTransposes", "PadChannels", "PartitionGraph", "Pass", "PassContext", "PassInfo", "PlanDevices", "PrintIR",
-    "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm", "RemoveUnusedFunctions", "Sequential",
-    "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape", "ToANormalForm", "ToGraphNormalForm",
-    "build_config", "function_pass", "module_pass",
+    "MergeTransposes", "OperatorFate", "PadChannels", "PartitionGraph", "Pass", "PassContext", "PassInfo",
+    "PlanDevices", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm", "RegionCost",
+    "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape",
+    "ToANormalForm", "ToGraphNormalForm", "build_config", "explain_partition", "function_pass", "module_pass",
 ]  # fmt: skip

@@ -25,9 +25,9 @@ after::
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import GlobalVar, RelayExpr
@@ -41,8 +41,8 @@ from tilewright.relay.op.annotation import compiler_end
 from tilewright.relay.transform.annotate_target import BEGIN, DEFAULT, END, compiler_of
 from tilewright.relay.transform.common import call_of, is_closed, open_children
 from tilewright.relay.transform.merge_compiler_regions import regions_of
-from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprMutator, bind, post_order
+from tilewright.relay.type_infer import infer_expr, infer_module
+from tilewright.relay.visitor import ExprMutator, bind, post_order, substitute
 from tilewright.runtime.registry import get_global_func
 
 
@@ -77,6 +77,31 @@ class _DefaultRemover(_OpenMutator):
         return super().visit_call(expr)
 
 
+class RegionCost(NamedTuple):
+    """Seconds that a region takes: in the external code, on the host, and for moving what enters and leaves it."""
+
+    external: float
+    host: float
+    transfers: float = 0.0
+
+    @property
+    def pays(self) -> bool:
+        """Whether the external code is the quicker one, transfers counted."""
+        return self.external + self.transfers < self.host
+
+
+CostModel = Callable[[Function], RegionCost]
+
+
+@dataclass
+class PartitionOptions:
+    """The parameters of ``PartitionGraph``."""
+
+    mod_name: str = "default"
+    bind_constants: bool = True
+    cost: CostModel | None = None
+
+
 @dataclass
 class _Outline:
     """A region on its way to become a function: what enters it, and the expressions that stand for its results."""
@@ -90,12 +115,11 @@ class _Outline:
 class _Partitioner(_OpenMutator):
     """Replaces the regions of one function by calls; ``functions`` has what they call."""
 
-    def __init__(self, regions: AnnotatedRegionSet, mod: IRModule, prefix: str, bind_constants: bool) -> None:
+    def __init__(self, regions: AnnotatedRegionSet, mod: IRModule, options: PartitionOptions) -> None:
         super().__init__()
         self.regions = regions
         self.mod = mod
-        self.prefix = prefix
-        self.bind_constants = bind_constants
+        self.options = options
         self.functions: dict[GlobalVar, Function] = {}
         self.outlines: dict[AnnotatedRegion, _Outline] = {}
         self.inputs = {begin: index for region in regions for index, begin in enumerate(region.args)}
@@ -153,24 +177,40 @@ class _Partitioner(_OpenMutator):
         numbers = itertools.count()
         return {out: _gathered(call, out.checked_type, numbers) for out in outputs}
 
-    def _call(self, region: AnnotatedRegion, outline: _Outline, body: RelayExpr, type_: Type) -> Call:
+    def _call(self, region: AnnotatedRegion, outline: _Outline, body: RelayExpr, type_: Type) -> RelayExpr:
+        """The call of a new function, or ``body`` itself where the function would not pay."""
         func, args = self._bound(Function(outline.params, body, type_), outline)
         name = self._name(region)
         marks = {"Inline": 1, "Compiler": region.target, "global_symbol": name, "Primitive": 1}
+        if not self._pays(func.replace(attrs=marks)):
+            return substitute(body, dict(zip(outline.params, outline.args, strict=True)))
         var = GlobalVar(name)
         self.functions[var] = _optimized(func, region.target).replace(attrs=marks)
         return Call(var, args)
 
+    def _pays(self, func: Function) -> bool:
+        """What the cost model says of a region's function."""
+        if self.options.cost is None:
+            return True
+        cost = self.options.cost(infer_expr(func, self.mod))  # type: ignore[arg-type]
+        if not isinstance(cost, RegionCost):
+            raise TilewrightError(
+                f"the cost of @{func.attrs['global_symbol']} is a {type(cost).__name__}; the cost model gives a "
+                "RegionCost(external, host, transfers), in seconds"
+            )
+        return cost.pays
+
     def _bound(self, func: Function, outline: _Outline) -> tuple[Function, list[RelayExpr]]:
         """The function with its constant arguments inside, and the arguments that are left."""
         pairs = list(zip(outline.params, outline.args, strict=True))
-        constants = {param: arg for param, arg in pairs if self.bind_constants and _is_constant(arg)}
+        constants = {param: arg for param, arg in pairs if self.options.bind_constants and _is_constant(arg)}
         bound = bind(func, constants) if constants else func
         assert isinstance(bound, Function)
         return bound, [arg for param, arg in pairs if param not in constants]
 
     def _name(self, region: AnnotatedRegion) -> str:
-        name = sanitize_name(f"{self.prefix}_{region.target}_{region.func_name}_{region.id}")
+        prefix = mangle_module_name(self.options.mod_name)
+        name = sanitize_name(f"{prefix}_{region.target}_{region.func_name}_{region.id}")
         while name in self.mod:  # a run before this one has made regions too
             name += "_"
         return name
@@ -184,11 +224,12 @@ def _fields(value: RelayExpr, type_: Type) -> list[tuple[RelayExpr, Type]]:
     return [field for part, inner in zip(parts, type_.fields, strict=True) for field in _fields(part, inner)]
 
 
-def _gathered(call: Call, type_: Type, numbers: Iterator[int]) -> RelayExpr:
-    """A value of ``type_`` from the next fields of what ``call`` gives."""
+def _gathered(value: RelayExpr, type_: Type, numbers: Iterator[int]) -> RelayExpr:
+    """An expression of ``type_`` from the next fields of the tuple ``value``."""
     if isinstance(type_, TupleType):
-        return Tuple([_gathered(call, inner, numbers) for inner in type_.fields])
-    return TupleGetItem(call, next(numbers))
+        return Tuple([_gathered(value, inner, numbers) for inner in type_.fields])
+    index = next(numbers)
+    return value.fields[index] if isinstance(value, Tuple) else TupleGetItem(value, index)
 
 
 def _once(exprs: Sequence[RelayExpr]) -> list[RelayExpr]:
@@ -240,7 +281,7 @@ def _check_order(func: Function, regions: AnnotatedRegionSet) -> None:
             )
 
 
-def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> Pass:
+def PartitionGraph(mod_name: str = "default", bind_constants: bool = True, cost: CostModel | None = None) -> Pass:
     """Make global functions of the regions that ``AnnotateTarget`` marked.
 
     ``relay.ext.COMPILER.optimize``, a global function from module to module, is applied to each.
@@ -249,26 +290,33 @@ def PartitionGraph(mod_name: str = "default", bind_constants: bool = True) -> Pa
     ----------
     mod_name : the functions' names begin with ``tvmgen_MOD_NAME_COMPILER_FUNCTION_`` and end with the region's number
     bind_constants : whether constants that enter a region move into its function
+    cost : what a region's function costs on either side; only those that pay are taken, the others stay where they
+        are. It is given the typed function with its attributes (``Compiler``, ``global_symbol``).
     """
-    prefix = mangle_module_name(mod_name)
+    options = PartitionOptions(mod_name, bind_constants, cost)
 
     def partition(mod: IRModule, ctx: PassContext) -> IRModule:
         result = infer_module(mod).copy()
         marked = [v for v, f in result.items() if isinstance(f, Function) and not is_closed(f) and _has_marks(f)]
         for var in marked:
-            result[var] = _DefaultRemover().visit(_Flattener().visit(result[var]))
+            result[var] = without_default_marks(result[var])
         result = infer_module(result).copy()
         for var in marked:
             func: Function = result[var]
             regions = regions_of(func, var.name_hint)
             _check_order(func, regions)
-            partitioner = _Partitioner(regions, result, prefix, bind_constants)
+            partitioner = _Partitioner(regions, result, options)
             result[var] = func.replace(body=partitioner.visit(func.body))
             for name, outlined in partitioner.functions.items():
                 result[name] = outlined
         return infer_module(result)
 
     return ModulePass(partition, PassInfo("PartitionGraph", 0))
+
+
+def without_default_marks(func: Function) -> RelayExpr:
+    """A marked function as its regions are numbered: no marks for the default, and those of tuples on their fields."""
+    return _DefaultRemover().visit(_Flattener().visit(func))
 
 
 def _has_marks(func: Function) -> bool:

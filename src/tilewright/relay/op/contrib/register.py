@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.runtime.plugins import load_plugins
+
+PLUGINS = "tilewright.compilers"
+
 PatternTable = Sequence[tuple[Any, ...]]
 
 _TABLES: dict[str, PatternTable] = {}
@@ -27,5 +31,10 @@ def register_pattern_table(
 
 
 def get_pattern_table(compiler: str) -> PatternTable | None:
-    """The table of ``compiler``; None where there is none."""
+    """The table of ``compiler``; None where there is none.
+
+    An installed package's is found by the entry point of the compiler's name in the group ``tilewright.compilers``.
+    """
+    if compiler not in _TABLES:
+        load_plugins(PLUGINS, compiler)
     return _TABLES.get(compiler)

@@ -1,0 +1,215 @@
+"""Which operators an external compiler takes, and why not the others.
+
+The question behind ``tilewright show --partition``: for each operator the region that it goes to, or the patterns and
+rules that refused it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.span import SourceName, Span
+from tilewright.ir.transform import Sequential
+from tilewright.relay.dataflow_pattern import CallPattern, DFPattern, ExprPattern
+from tilewright.relay.dataflow_pattern.groups import Group, PatternGrouper
+from tilewright.relay.dataflow_pattern.language import pattern_order, sub_patterns
+from tilewright.relay.dataflow_pattern.matcher import DFPatternMatcher
+from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.op.contrib import get_pattern_table
+from tilewright.relay.transform.annotate_target import AnnotateTarget, takes_operator
+from tilewright.relay.transform.common import TypedMutator, open_children
+from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions, regions_of
+from tilewright.relay.transform.merge_composite import CompositePattern, MergeComposite, composite_patterns
+from tilewright.relay.transform.partition_graph import without_default_marks
+from tilewright.relay.type_infer import infer_module
+from tilewright.relay.visitor import post_order
+
+
+class OperatorFate(NamedTuple):
+    """Where one operator call goes: ``region`` is empty where it stays, and ``reason`` says why it goes or stays."""
+
+    operator: str
+    type: str
+    region: str
+    reason: str
+
+
+class _Place(NamedTuple):
+    region: str
+    composite: str
+
+
+class _Numberer(TypedMutator):
+    """Gives each operator call its number as the span, by which it is known after the passes."""
+
+    def __init__(self, number_of: dict[RelayExpr, int]) -> None:
+        super().__init__()
+        self.number_of = number_of
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = super().visit_call(expr)
+        number = self.number_of.get(expr)
+        return post if number is None else post.replace(span=Span(SourceName("operator"), number))
+
+
+def known_compilers() -> list[str]:
+    """The compilers that some operator has a rule for."""
+    marks = {key for op in Op.registry.values() for key in op.attrs if key.startswith("target.")}
+    return sorted(key.removeprefix("target.") for key in marks)
+
+
+def explain_partition(
+    mod: IRModule, compiler: str, table: Sequence[Any] | None = None, function: str = "main"
+) -> list[OperatorFate]:
+    """What MergeComposite, AnnotateTarget, MergeCompilerRegions and PartitionGraph do with each operator of a function.
+
+    Parameters
+    ----------
+    compiler : whose rules (``target.COMPILER``) and patterns are applied
+    table : its patterns; by default those that are registered
+
+    Raises
+    ------
+    TilewrightError where nothing is known of the compiler, or a check fails.
+    """
+    entries = composite_patterns((get_pattern_table(compiler) or ()) if table is None else table)
+    if not entries and compiler not in known_compilers():
+        known = ", ".join(known_compilers()) or "none"
+        raise TilewrightError(
+            f"no operator has a rule target.{compiler}, and there is no table of patterns for {compiler!r}; "
+            f"there are rules for: {known}"
+        )
+    typed = infer_module(mod)
+    func: Function = typed[function]
+    calls = [e for e in post_order(func, open_children) if isinstance(e, Call) and isinstance(e.op, Op)]
+    places = _places(typed, function, compiler, entries, calls)
+    reasons = _Reasons(func, compiler, entries)
+    fates = []
+    for number, call in enumerate(calls):
+        place = places.get(number)
+        if place is None:
+            reason = reasons.why_not(call)
+        else:
+            reason = f"part of {place.composite}" if place.composite else f"the rule target.{compiler} takes it"
+        name: str = call.op.name  # type: ignore[attr-defined]
+        fates.append(OperatorFate(name, str(call.checked_type), place.region if place else "", reason))
+    return fates
+
+
+def _places(
+    mod: IRModule, function: str, compiler: str, entries: Sequence[CompositePattern], calls: Sequence[RelayExpr]
+) -> dict[int, _Place]:
+    """The region, and composite function, of each numbered call that the compiler takes."""
+    numbered = mod.copy()
+    numbered[function] = _Numberer({call: i for i, call in enumerate(calls)}).visit(mod[function])
+    passes = [MergeComposite(entries), AnnotateTarget(compiler), MergeCompilerRegions()]
+    marked = Sequential(passes, name="relay.partition")(numbered)
+    found: dict[int, _Place] = {}
+    for region in regions_of(without_default_marks(marked[function]), function):
+        name = f"{compiler}_{function}_{region.id}"
+        for node in region.nodes:
+            if not isinstance(node, Call):
+                continue
+            inner = post_order(node.op.body) if isinstance(node.op, Function) else [node]
+            composite = str(node.op.attrs.get("Composite", "")) if isinstance(node.op, Function) else ""
+            for expr in inner:
+                if isinstance(expr, Call) and expr.span is not None and expr.span.source_name.name == "operator":
+                    found[expr.span.line] = _Place(name, composite)
+    return found
+
+
+class _Reasons:
+    """Why a compiler does not take an operator of ``func``."""
+
+    def __init__(self, func: Function, compiler: str, entries: Sequence[CompositePattern]) -> None:
+        self.func = func
+        self.compiler = compiler
+        self.entries = entries
+        self.matcher = DFPatternMatcher(func)
+        self.replaceable: dict[CompositePattern, dict[RelayExpr, Group]] = {}
+
+    def why_not(self, call: Call) -> str:
+        """The rule's answer, and for each pattern that has the operator what kept it from matching."""
+        assert isinstance(call.op, Op)
+        reasons = []
+        if takes_operator(self.compiler, call) is False:
+            reasons.append(f"the rule target.{self.compiler} of {call.op.name} refuses it")
+        for entry in self.entries:
+            levels = sorted(set(_levels(entry.pattern, call.op)))
+            if levels:
+                reasons.append(f"{entry.name}: {self._mismatch(entry, call, levels)}")
+        return "; ".join(reasons) or f"{self.compiler} has no rule and no pattern for {call.op.name}"
+
+    def _mismatch(self, entry: CompositePattern, call: Call, levels: Sequence[int]) -> str:
+        """What kept ``entry`` from matching where ``call`` would be ``levels`` calls below the result."""
+        best: tuple[int, str] = (-1, f"nothing follows {call.op}")
+        for level in levels:
+            for root in self._above(call, level):
+                if self.matcher.match(entry.pattern, root):
+                    return self._refusal(entry, root)
+                assert self.matcher.furthest is not None
+                matched, pattern, found = self.matcher.furthest
+                if matched > best[0]:
+                    best = (matched, f"expected {pattern}, found {_short(found)}")
+        return best[1]
+
+    def _refusal(self, entry: CompositePattern, root: RelayExpr) -> str:
+        if not entry.accepts(root):
+            return f"its check refuses the match that ends in {_short(root)}"
+        if entry not in self.replaceable:
+            self.replaceable[entry] = PatternGrouper(entry.pattern, self.func).groups
+        if root not in self.replaceable[entry]:
+            return "something inside of the match is used outside of it, or is part of a larger match"
+        return "an earlier pattern of the table has taken part of the match"
+
+    def _above(self, call: RelayExpr, level: int) -> list[RelayExpr]:
+        """The calls of operators that use ``call``, ``level`` calls further on."""
+        found = [call]
+        for _ in range(level):
+            found = list(dict.fromkeys(user for node in found for user in self._callers(node)))
+        return found
+
+    def _callers(self, node: RelayExpr) -> Iterator[RelayExpr]:
+        waiting = [node]
+        while waiting:
+            for user in self.matcher.graph.users[waiting.pop()]:
+                if isinstance(user, Call):
+                    yield user
+                elif not isinstance(user, Function):
+                    waiting.append(user)
+
+
+def _levels(pattern: DFPattern, op: Op) -> Iterator[int]:
+    """How many calls below the result of a pattern calls of ``op`` may stand."""
+    if len(pattern_order(pattern)) > 1000:  # patterns that a program wrote are not explained by their inside
+        return
+    waiting = [(pattern, 0)]
+    seen: set[tuple[DFPattern, int]] = set()
+    while waiting:
+        part, level = waiting.pop()
+        if (part, level) in seen or level > 100:
+            continue
+        seen.add((part, level))
+        if isinstance(part, ExprPattern) and part.expr is op:
+            yield level
+        for inner in sub_patterns(part):
+            below = isinstance(part, CallPattern) and inner is not part.op
+            waiting.append((inner, level + below))
+
+
+def _short(expr: RelayExpr) -> str:
+    match expr:
+        case Call():
+            return str(expr.op) if isinstance(expr.op, Op) else "a call of a function"
+        case Op():
+            return expr.name
+        case Var():
+            return f"%{expr.name_hint}"
+        case Constant():
+            return "a constant"
+    return f"a {type(expr).__name__}"
