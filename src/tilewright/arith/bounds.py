@@ -15,27 +15,18 @@ from tilewright.arith.context import Bound, Context
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import (
-    Add,
     Broadcast,
     Call,
     Cast,
-    Div,
-    FloorDiv,
-    FloorMod,
     IntImm,
     Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
     PrimExpr,
     Ramp,
     Select,
     SizeVar,
-    Sub,
     Var,
 )  # fmt: skip
-from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ExprFunctor, ensure_room
 
 POS_INF = 2**63 - 1
 NEG_INF = -POS_INF
@@ -79,30 +70,36 @@ def _union(a: Bound, b: Bound) -> Bound:
     return min(a[0], b[0]), max(a[1], b[1])
 
 
-class BoundAnalyzer:
+class BoundAnalyzer(ExprFunctor[Bound]):
     """Works out bounds from the context; ``bound(e)`` gives (min, max)."""
 
     def __init__(self, context: Context) -> None:
+        super().__init__()
         self.context = context
-        self.depth = 0
 
-    def bound(self, e: PrimExpr) -> Bound:
-        """The bound of ``e``."""
+    def visit_expr(self, expr: PrimExpr) -> Bound:
+        """The bound of ``expr``."""
         memo = self.context.bound_memo
-        known = memo.get(e)
+        known = memo.get(expr)
         if known is None:
-            handler = _HANDLERS.get(type(e))
-            self.depth += 1
-            if not self.depth % DEPTH_STEP:
+            method = self._methods.get(type(expr)) or self._resolve(type(expr))
+            self._depth += 1
+            if not self._depth % DEPTH_STEP:
                 ensure_room()
-            known = dtype_bound(e.dtype) if handler is None else handler(self, e)
-            self.depth -= 1
-            if e.dtype not in INDEX_DTYPES:
-                known = _wrapped(known, e.dtype)
+            known = method(self, expr)
+            self._depth -= 1
+            if expr.dtype not in INDEX_DTYPES:
+                known = _wrapped(known, expr.dtype)
             elif self.context.form_bounds:
-                known = self._refine(affine(e, self.context.affine_memo), known)
-            memo[e] = known
+                known = self._refine(affine(expr, self.context.affine_memo), known)
+            memo[expr] = known
         return known
+
+    bound = visit_expr
+
+    def visit_prim(self, e: PrimExpr) -> Bound:
+        """Any number of the type."""
+        return dtype_bound(e.dtype)
 
     def _refine(self, form: tuple[Terms, int], bound: Bound) -> Bound:
         terms, const = form
@@ -127,7 +124,8 @@ class BoundAnalyzer:
         bound = (_clip(low), _clip(high))
         return self._refine((terms, const), bound) if self.context.form_bounds else bound
 
-    def _sum(self, e: PrimExpr) -> Bound:
+    def visit_add(self, e: PrimExpr) -> Bound:
+        """Sums and products, as affine forms."""
         if e.dtype not in INDEX_DTYPES:
             return dtype_bound(e.dtype)
         terms, const = affine(e, self.context.affine_memo)
@@ -135,22 +133,28 @@ class BoundAnalyzer:
             return self._product(e)
         return self.of_affine(terms, const)
 
+    visit_sub = visit_add
+    visit_mul = visit_add
+
     def _product(self, e: Any) -> Bound:
         (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
         corners = [x * y for x in (a_low, a_high) for y in (b_low, b_high)]
         return _clip(min(corners)), _clip(max(corners))
 
-    def _literal(self, e: IntImm) -> Bound:
+    def visit_int_imm(self, e: IntImm) -> Bound:
+        """The number itself."""
         return e.value, e.value
 
-    def _var(self, e: Var) -> Bound:
+    def visit_var(self, e: Var) -> Bound:
+        """What the context says."""
         known = self.context.var_bounds.get(e)
         if known is not None:
             return known
         low, high = dtype_bound(e.dtype)
         return (0, high) if type(e) is SizeVar else (low, high)
 
-    def _floordiv(self, e: Any) -> Bound:
+    def visit_floor_div(self, e: Any) -> Bound:
+        """Division that rounds down."""
         (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
         if b_low <= 0:
             return _ALL
@@ -158,7 +162,8 @@ class BoundAnalyzer:
         high = a_high if a_high == POS_INF else a_high // (b_low if a_high >= 0 else b_high)
         return low, high
 
-    def _floormod(self, e: Any) -> Bound:
+    def visit_floor_mod(self, e: Any) -> Bound:
+        """Its remainder."""
         (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
         if b_low <= 0:
             return _ALL
@@ -166,7 +171,8 @@ class BoundAnalyzer:
             return (a_low, a_high) if a_high < b_low else (0, min(a_high, b_high - 1))
         return 0, (POS_INF if b_high == POS_INF else b_high - 1)
 
-    def _truncdiv(self, e: Any) -> Bound:
+    def visit_div(self, e: Any) -> Bound:
+        """C's division."""
         (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
         if dt.is_float(e.dtype) or b_low <= 0:
             return _ALL
@@ -174,44 +180,53 @@ class BoundAnalyzer:
         high = a_high if a_high == POS_INF else a_high // b_low if a_high >= 0 else -(-a_high // b_high)
         return low, high
 
-    def _truncmod(self, e: Any) -> Bound:
+    def visit_mod(self, e: Any) -> Bound:
+        """C's remainder."""
         (a_low, a_high), (b_low, b_high) = self.bound(e.a), self.bound(e.b)
         if b_low <= 0 or b_high == POS_INF:
             return _ALL
         return (0 if a_low >= 0 else max(a_low, 1 - b_high)), (0 if a_high <= 0 else min(a_high, b_high - 1))
 
-    def _min(self, e: Any) -> Bound:
+    def visit_min(self, e: Any) -> Bound:
+        """The smaller one."""
         a, b = self.bound(e.a), self.bound(e.b)
         return min(a[0], b[0]), min(a[1], b[1])
 
-    def _max(self, e: Any) -> Bound:
+    def visit_max(self, e: Any) -> Bound:
+        """The larger one."""
         a, b = self.bound(e.a), self.bound(e.b)
         return max(a[0], b[0]), max(a[1], b[1])
 
-    def _select(self, e: Select) -> Bound:
+    def visit_select(self, e: Select) -> Bound:
+        """Either value."""
         return _union(self.bound(e.true_value), self.bound(e.false_value))
 
-    def _cast(self, e: Cast) -> Bound:
+    def visit_cast(self, e: Cast) -> Bound:
+        """The operand, where it fits."""
         limits = dtype_bound(e.dtype)
         if dt.is_float(e.value.dtype):
             return limits
         inner = self.bound(e.value)
         return inner if limits[0] <= inner[0] and inner[1] <= limits[1] else limits
 
-    def _let(self, e: Let) -> Bound:
+    def visit_let(self, e: Let) -> Bound:
+        """The body, given the value."""
         if e.var not in self.context.var_bounds:
             self.context.var_bounds[e.var] = self.bound(e.value)
         return self.bound(e.body)
 
-    def _ramp(self, e: Ramp) -> Bound:
+    def visit_ramp(self, e: Ramp) -> Bound:
+        """All lanes."""
         base, stride = self.bound(e.base), self.bound(e.stride)
         ends = [_clip(b + s * i) for b in base for s in stride for i in (0, e.lanes - 1)]
         return (min(ends) if NEG_INF not in base else NEG_INF), (max(ends) if POS_INF not in base else POS_INF)
 
-    def _broadcast(self, e: Broadcast) -> Bound:
+    def visit_broadcast(self, e: Broadcast) -> Bound:
+        """The one value."""
         return self.bound(e.value)
 
-    def _call(self, e: Call) -> Bound:
+    def visit_call(self, e: Call) -> Bound:
+        """By the intrinsic's name."""
         handler = _CALLS.get(e.op.name) if isinstance(e.op, Op) else None
         return dtype_bound(e.dtype) if handler is None else handler(self, e)
 
@@ -235,14 +250,6 @@ class BoundAnalyzer:
         tops = [x[1] for x in (a, b) if x[0] >= 0]
         return 0, min(tops)
 
-
-_HANDLERS: dict[type, Callable[[BoundAnalyzer, Any], Bound]] = {
-    IntImm: BoundAnalyzer._literal, Var: BoundAnalyzer._var, SizeVar: BoundAnalyzer._var, Add: BoundAnalyzer._sum,
-    Sub: BoundAnalyzer._sum, Mul: BoundAnalyzer._sum, FloorDiv: BoundAnalyzer._floordiv,
-    FloorMod: BoundAnalyzer._floormod, Div: BoundAnalyzer._truncdiv, Mod: BoundAnalyzer._truncmod,
-    Min: BoundAnalyzer._min, Max: BoundAnalyzer._max, Select: BoundAnalyzer._select, Cast: BoundAnalyzer._cast,
-    Let: BoundAnalyzer._let, Ramp: BoundAnalyzer._ramp, Broadcast: BoundAnalyzer._broadcast, Call: BoundAnalyzer._call,
-}  # fmt: skip
 
 _CALLS: dict[str, Callable[[BoundAnalyzer, Any], Bound]] = {
     "tir.likely": BoundAnalyzer._first_argument, "tir.if_then_else": BoundAnalyzer._if_then_else,

@@ -19,21 +19,17 @@ from tilewright.ir.prim_expr import (
     Call,
     Cast,
     Div,
-    FloorDiv,
-    FloorMod,
     IntImm,
     Let,
     Max,
     Min,
-    Mod,
-    Mul,
     PrimExpr,
     Ramp,
     Select,
     Sub,
     Var,
 )  # fmt: skip
-from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ExprFunctor, ensure_room
 from tilewright.ir.prim_vars import substitute
 
 
@@ -167,36 +163,37 @@ def _pick(function: Callable[[Any, Any], PrimExpr], a: PrimExpr, b: PrimExpr, an
     return chosen if analyzer is None or isinstance(chosen, IntImm) else analyzer.simplify(chosen)
 
 
-class IntSetEvaluator:
+class IntSetEvaluator(ExprFunctor[IntSet]):
     """Evaluates expressions over sets; results are memoised."""
 
     def __init__(self, dom_map: Mapping[Any, IntSet | Range], analyzer: Analyzer) -> None:
+        super().__init__()
         self.domains: dict[Var, IntSet] = {}
         for key, dom in dom_map.items():
             var = key.var if isinstance(key, IterVar) else key
             self.domains[var] = IntSet.from_range(dom) if isinstance(dom, Range) else dom
         self.analyzer = analyzer
-        self.memo: dict[PrimExpr, IntSet] = {}
         self.dependence: dict[PrimExpr, int] = {}
-        self.depth = 0
 
-    def evaluate(self, e: PrimExpr) -> IntSet:
-        """The set of values of ``e``."""
-        known = self.memo.get(e)
+    def visit_expr(self, expr: PrimExpr) -> IntSet:
+        """The set of values of ``expr``."""
+        known = self.memo.get(expr)
         if known is None:
-            if isinstance(e, IntImm):
-                known = IntSet(e, e)
-            elif isinstance(e, Var):
-                known = self.domains.get(e) or IntSet(e, e)
+            if isinstance(expr, IntImm):
+                known = IntSet(expr, expr)
+            elif isinstance(expr, Var):
+                known = self.domains.get(expr) or IntSet(expr, expr)
             else:
-                handler = _HANDLERS.get(type(e))
-                self.depth += 1
-                if not self.depth % DEPTH_STEP:
+                method = self._methods.get(type(expr)) or self._resolve(type(expr))
+                self._depth += 1
+                if not self._depth % DEPTH_STEP:
                     ensure_room()
-                known = self._opaque(e) if handler is None else handler(self, e)
-                self.depth -= 1
-            self.memo[e] = known
+                known = method(self, expr)
+                self._depth -= 1
+            self.memo[expr] = known
         return known
+
+    evaluate = visit_expr
 
     def _simple(self, e: PrimExpr) -> PrimExpr:
         return self.analyzer.simplify(e)
@@ -224,7 +221,7 @@ class IntSetEvaluator:
     def _is_fixed(self, e: PrimExpr) -> bool:
         return self._dependence(e) < 2
 
-    def _opaque(self, e: PrimExpr) -> IntSet:
+    def visit_prim(self, e: PrimExpr) -> IntSet:
         """An operation that says nothing about its result: a point when it depends on no domain."""
         dependence = self._dependence(e)
         if dependence == 0:
@@ -238,7 +235,8 @@ class IntSetEvaluator:
             return IntSet(IntImm(e.dtype, low), IntImm(e.dtype, high))
         return EVERYTHING
 
-    def _affine(self, e: Any) -> IntSet:
+    def visit_add(self, e: Any) -> IntSet:
+        """Sums and products, as affine forms."""
         if e.dtype not in INDEX_DTYPES:
             return self._vector_or_opaque(e)
         terms, const = affine(e, self.analyzer.context.affine_memo)
@@ -267,9 +265,12 @@ class IntSetEvaluator:
         upper = None if high_open else self._simple(bias if high is None else high + bias)
         return IntSet(lower, upper, 1 if lower is None else step)
 
+    visit_sub = visit_add
+    visit_mul = visit_add
+
     def _vector_or_opaque(self, e: Any) -> IntSet:
         if ops.dt.lanes(e.dtype) == 1 or not isinstance(e, (Add, Sub)):
-            return self._opaque(e)
+            return self.visit_prim(e)
         a, b = self.evaluate(e.a), self.evaluate(e.b)
         if isinstance(e, Sub):
             b = IntSet(None if b.high is None else -b.high, None if b.low is None else -b.low)
@@ -295,7 +296,8 @@ class IntSetEvaluator:
             None if low is None else self._simple(low * factor), None if high is None else self._simple(high * factor)
         )
 
-    def _floordiv(self, e: Any) -> IntSet:
+    def visit_floor_div(self, e: Any) -> IntSet:
+        """Division that rounds down."""
         a, b = self.evaluate(e.a), self.evaluate(e.b)
         if not b.is_single_point():
             return EVERYTHING
@@ -310,7 +312,8 @@ class IntSetEvaluator:
             a.step // divisor.value if _divides(divisor, a.step) else 1,
         )
 
-    def _floormod(self, e: Any) -> IntSet:
+    def visit_floor_mod(self, e: Any) -> IntSet:
+        """Its remainder."""
         a, b = self.evaluate(e.a), self.evaluate(e.b)
         if not b.is_single_point():
             return EVERYTHING
@@ -328,13 +331,17 @@ class IntSetEvaluator:
                 return IntSet(self._simple(a.low - shift), self._simple(a.high - shift))
         return IntSet(ops.const(0, e.dtype), self._simple(divisor - 1))
 
-    def _truncated(self, e: Any) -> IntSet:
+    def visit_div(self, e: Any) -> IntSet:
+        """C's division."""
         a = self.evaluate(e.a)
         if a.low is not None and self.analyzer.can_prove_greater_equal(a.low, 0):
-            return self._floordiv(e) if isinstance(e, Div) else self._floormod(e)
-        return self._opaque(e)
+            return self.visit_floor_div(e) if isinstance(e, Div) else self.visit_floor_mod(e)
+        return self.visit_prim(e)
 
-    def _extreme(self, e: Any) -> IntSet:
+    visit_mod = visit_div
+
+    def visit_min(self, e: Any) -> IntSet:
+        """The smaller one."""
         a, b = self.evaluate(e.a), self.evaluate(e.b)
         function = ops.minimum if isinstance(e, Min) else ops.maximum
         low = high = None
@@ -348,17 +355,21 @@ class IntSetEvaluator:
             low = a.low if a.low is not None else b.low
         return IntSet(low, high)
 
-    def _select(self, e: Select) -> IntSet:
+    visit_max = visit_min
+
+    def visit_select(self, e: Select) -> IntSet:
+        """Either value."""
         if self._is_fixed(e):
-            return self._opaque(e)
+            return self.visit_prim(e)
         return _union(self.evaluate(e.true_value), self.evaluate(e.false_value), self.analyzer)
 
-    def _cast(self, e: Cast) -> IntSet:
+    def visit_cast(self, e: Cast) -> IntSet:
+        """The operand, where it fits."""
         inner = self.evaluate(e.value)
         if ops.dt.is_float(e.value.dtype) or not ops.dt.is_int(e.dtype):
-            return self._opaque(e)
+            return self.visit_prim(e)
         if ops.dt.bits(e.dtype) < ops.dt.bits(e.value.dtype) and e.dtype not in INDEX_DTYPES:
-            return self._opaque(e)
+            return self.visit_prim(e)
         if inner.is_single_point():
             return IntSet.single_point(ops.cast(e.dtype, inner.point_value))
         return IntSet(
@@ -366,7 +377,8 @@ class IntSetEvaluator:
             None if inner.high is None else ops.cast(e.dtype, inner.high),
         )
 
-    def _ramp(self, e: Ramp) -> IntSet:
+    def visit_ramp(self, e: Ramp) -> IntSet:
+        """All lanes."""
         base = self.evaluate(e.base)
         low, high = self.analyzer.bounds.bound(e.stride)
         last = e.stride * (e.lanes - 1)
@@ -376,21 +388,24 @@ class IntSetEvaluator:
             IntSet(None if base.low is None else self._simple(base.low + last), base.high) if high <= 0 else EVERYTHING
         )
 
-    def _broadcast(self, e: Broadcast) -> IntSet:
+    def visit_broadcast(self, e: Broadcast) -> IntSet:
+        """The one value."""
         return self.evaluate(e.value)
 
-    def _let(self, e: Let) -> IntSet:
+    def visit_let(self, e: Let) -> IntSet:
+        """The body, given the value."""
         self.domains[e.var] = self.evaluate(e.value)
         self.dependence.clear()
         return self.evaluate(e.body)
 
-    def _call(self, e: Call) -> IntSet:
+    def visit_call(self, e: Call) -> IntSet:
+        """By the intrinsic's name."""
         name = e.op.name if isinstance(e.op, Op) else ""
         if name == "tir.likely":
             return self.evaluate(e.args[0])
         if name == "tir.if_then_else" and not self._is_fixed(e):
             return _union(self.evaluate(e.args[1]), self.evaluate(e.args[2]), self.analyzer)
-        return self._opaque(e)
+        return self.visit_prim(e)
 
 
 def _sub_expressions(e: PrimExpr) -> list[PrimExpr]:
@@ -407,15 +422,6 @@ def _divides(divisor: PrimExpr, step: int) -> TypeGuard[IntImm]:
 def _plus(total: PrimExpr | None, term: PrimExpr, coef: int) -> PrimExpr:
     scaled = term * coef if coef != 1 else term
     return scaled if total is None else total + scaled
-
-
-_HANDLERS: dict[type, Callable[[IntSetEvaluator, Any], IntSet]] = {
-    Add: IntSetEvaluator._affine, Sub: IntSetEvaluator._affine, Mul: IntSetEvaluator._affine,
-    FloorDiv: IntSetEvaluator._floordiv, FloorMod: IntSetEvaluator._floormod, Div: IntSetEvaluator._truncated,
-    Mod: IntSetEvaluator._truncated, Min: IntSetEvaluator._extreme, Max: IntSetEvaluator._extreme,
-    Select: IntSetEvaluator._select, Cast: IntSetEvaluator._cast, Ramp: IntSetEvaluator._ramp,
-    Broadcast: IntSetEvaluator._broadcast, Let: IntSetEvaluator._let, Call: IntSetEvaluator._call,
-}  # fmt: skip
 
 
 def eval_set(e: Any, dom_map: Mapping[Any, IntSet | Range], analyzer: Analyzer | None = None) -> IntSet:

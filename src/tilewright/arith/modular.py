@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tilewright.arith.affine import Terms, affine
 from tilewright.arith.bounds import INDEX_DTYPES
 from tilewright.arith.context import Context
 from tilewright.ir.prim_expr import (
-    Add,
     Cast,
-    FloorDiv,
-    FloorMod,
     IntImm,
     Let,
-    Max,
-    Min,
-    Mul,
     PrimExpr,
     Select,
-    SizeVar,
-    Sub,
     Var,
 )  # fmt: skip
-from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
+from tilewright.ir.prim_functor import DEPTH_STEP, ExprFunctor, ensure_room
 
 Pair = tuple[int, int]
 _ANY: Pair = (1, 0)
@@ -47,29 +38,34 @@ def _union(a: Pair, b: Pair) -> Pair:
     return _make(coeff, a[1])
 
 
-class ModularAnalyzer:
+class ModularAnalyzer(ExprFunctor[Pair]):
     """Works out modular sets from the context."""
 
     def __init__(self, context: Context) -> None:
+        super().__init__()
         self.context = context
-        self.depth = 0
 
-    def modular(self, e: PrimExpr) -> Pair:
-        """(coeff, base) of ``e``."""
+    def visit_expr(self, expr: PrimExpr) -> Pair:
+        """(coeff, base) of ``expr``."""
         memo = self.context.modular_memo
-        known = memo.get(e)
+        known = memo.get(expr)
         if known is None:
-            handler = _HANDLERS.get(type(e))
-            if handler is None or e.dtype not in INDEX_DTYPES:
-                known = _ANY
-            else:
-                self.depth += 1
-                if not self.depth % DEPTH_STEP:
+            known = _ANY
+            if expr.dtype in INDEX_DTYPES:
+                method = self._methods.get(type(expr)) or self._resolve(type(expr))
+                self._depth += 1
+                if not self._depth % DEPTH_STEP:
                     ensure_room()
-                known = handler(self, e)
-                self.depth -= 1
-            memo[e] = known
+                known = method(self, expr)
+                self._depth -= 1
+            memo[expr] = known
         return known
+
+    modular = visit_expr
+
+    def visit_prim(self, e: PrimExpr) -> Pair:
+        """Any number."""
+        return _ANY
 
     def of_affine(self, terms: Terms, const: int) -> Pair:
         """(coeff, base) of ``sum(terms) + const``."""
@@ -80,51 +76,56 @@ class ModularAnalyzer:
             base += b * scale
         return _make(coeff, base)
 
-    def _sum(self, e: PrimExpr) -> Pair:
+    def visit_add(self, e: PrimExpr) -> Pair:
+        """Sums and products, as affine forms."""
         terms, const = affine(e, self.context.affine_memo)
         if e in terms:
             (c1, b1), (c2, b2) = self.modular(e.a), self.modular(e.b)  # type: ignore[attr-defined]
             return _make(math.gcd(c1 * c2, c1 * b2, c2 * b1), b1 * b2)
         return self.of_affine(terms, const)
 
-    def _literal(self, e: IntImm) -> Pair:
+    visit_sub = visit_add
+    visit_mul = visit_add
+
+    def visit_int_imm(self, e: IntImm) -> Pair:
+        """The number itself."""
         return 0, e.value
 
-    def _var(self, e: Var) -> Pair:
+    def visit_var(self, e: Var) -> Pair:
+        """What the context says."""
         return self.context.var_modular.get(e, _ANY)
 
-    def _floordiv(self, e: Any) -> Pair:
+    def visit_floor_div(self, e: Any) -> Pair:
+        """Division that rounds down."""
         if type(e.b) is IntImm and e.b.value > 0:
             coeff, base = self.modular(e.a)
             if coeff % e.b.value == 0:
                 return _make(coeff // e.b.value, base // e.b.value)
         return _ANY
 
-    def _floormod(self, e: Any) -> Pair:
+    def visit_floor_mod(self, e: Any) -> Pair:
+        """Its remainder."""
         if type(e.b) is IntImm and e.b.value > 0:
             coeff, base = self.modular(e.a)
             gcd = math.gcd(coeff, e.b.value)
             return (0, base % e.b.value) if gcd == e.b.value else _make(gcd, base)
         return _ANY
 
-    def _choice(self, e: Any) -> Pair:
+    def visit_min(self, e: Any) -> Pair:
+        """The smaller one."""
         return _union(self.modular(e.a), self.modular(e.b))
 
-    def _select(self, e: Select) -> Pair:
+    visit_max = visit_min
+
+    def visit_select(self, e: Select) -> Pair:
+        """Either value."""
         return _union(self.modular(e.true_value), self.modular(e.false_value))
 
-    def _cast(self, e: Cast) -> Pair:
+    def visit_cast(self, e: Cast) -> Pair:
+        """The operand, where it fits."""
         return self.modular(e.value)
 
-    def _let(self, e: Let) -> Pair:
+    def visit_let(self, e: Let) -> Pair:
+        """The body, given the value."""
         self.context.var_modular.setdefault(e.var, self.modular(e.value))
         return self.modular(e.body)
-
-
-_HANDLERS: dict[type, Callable[[ModularAnalyzer, Any], Pair]] = {
-    IntImm: ModularAnalyzer._literal, Var: ModularAnalyzer._var, SizeVar: ModularAnalyzer._var,
-    Add: ModularAnalyzer._sum, Sub: ModularAnalyzer._sum, Mul: ModularAnalyzer._sum,
-    FloorDiv: ModularAnalyzer._floordiv, FloorMod: ModularAnalyzer._floormod, Min: ModularAnalyzer._choice,
-    Max: ModularAnalyzer._choice, Select: ModularAnalyzer._select, Cast: ModularAnalyzer._cast,
-    Let: ModularAnalyzer._let,
-}  # fmt: skip

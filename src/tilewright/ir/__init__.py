@@ -9,7 +9,7 @@ expr.py       bases of expressions and functions           attrs.py      operato
 op.py         the operator registry                        module.py     IRModule
 transform.py  passes and PassContext                       instrument.py code that runs around passes
 structural.py structural equality and hash                 span.py, errors.py, diagnostics.py
-json.py       nodes as JSON                                trampoline.py recursion without a stack limit
+json.py       nodes as JSON                                trampoline.py, walk.py   walks without recursion
 
 The names of ``tvm.ir`` are here too (``tvm.ir.IRModule``, ``tvm.ir.assert_structural_equal``, ...), loaded on use.
 """

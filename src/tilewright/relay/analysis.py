@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tilewright.ir import trampoline
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import BaseFunc, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import IntImm
+from tilewright.ir.trampoline import Steps
 from tilewright.ir.type import (
     FuncType,
     GlobalTypeVar,
@@ -38,8 +40,6 @@ from tilewright.relay.call_graph import CallGraph
 from tilewright.relay.expr import Call, Constant, Function, If, Let, RefCreate, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import direct_children, post_order, post_order_visit
 from tilewright.tir.layout import layout
-
-_ENTER, _BIND, _LEAVE = 0, 1, 2
 
 
 def _program(root: RelayExpr | IRModule) -> list[RelayExpr]:
@@ -156,43 +156,44 @@ def well_formed_problems(root: RelayExpr | IRModule) -> list[str]:
 
 
 def _check_scopes(expr: RelayExpr, bound: dict[Var, None], free: dict[Var, None], problems: list[str]) -> None:
-    in_scope: dict[Var, int] = {}
-    checked: dict[RelayExpr, None] = {}
-    stack: list[tuple[int, Any]] = [(_ENTER, expr)]
-    while stack:
-        action, item = stack.pop()
-        if action == _BIND:
-            for var in item:
-                if var in bound:
-                    problems.append(f"the variable %{var.name_hint} is bound more than once")
-                bound[var] = None
-                in_scope[var] = 1
-        elif action == _LEAVE:
-            for var in item:
-                in_scope.pop(var, None)
-        elif isinstance(item, Var):
-            if item not in in_scope and item not in free:
-                problems.append(f"the variable %{item.name_hint} is used outside its scope")
-        elif item not in checked:
-            checked[item] = None
-            stack.extend(reversed(_scope_steps(item)))
+    in_scope: set[Var] = set()
+    checked: set[RelayExpr] = set()
 
+    def inside(names: Sequence[Var], *parts: RelayExpr) -> Steps[None]:
+        for var in names:
+            if var in bound:
+                problems.append(f"the variable %{var.name_hint} is bound more than once")
+            bound[var] = None
+            in_scope.add(var)
+        for part in parts:
+            yield check(part)
+        in_scope.difference_update(names)
 
-def _scope_steps(node: RelayExpr) -> list[tuple[int, Any]]:
-    match node:
-        case Function():
-            return [(_BIND, node.params), (_ENTER, node.body), (_LEAVE, node.params)]
-        case Let(value=Function()):  # a local function may call itself
-            return [(_BIND, (node.var,)), (_ENTER, node.value), (_ENTER, node.body), (_LEAVE, (node.var,))]
-        case Let():
-            return [(_ENTER, node.value), (_BIND, (node.var,)), (_ENTER, node.body), (_LEAVE, (node.var,))]
-        case Match():
-            steps: list[tuple[int, Any]] = [(_ENTER, node.data)]
-            for clause in node.clauses:
-                names = pattern_vars(clause.lhs)
-                steps += [(_BIND, names), (_ENTER, clause.rhs), (_LEAVE, names)]
-            return steps
-    return [(_ENTER, child) for child in direct_children(node)]
+    def check(node: RelayExpr) -> Steps[None]:
+        if isinstance(node, Var):
+            if node not in in_scope and node not in free:
+                problems.append(f"the variable %{node.name_hint} is used outside its scope")
+            return
+        if node in checked:
+            return
+        checked.add(node)
+        match node:
+            case Function():
+                yield inside(node.params, node.body)
+            case Let(value=Function()):  # a local function may call itself
+                yield inside((node.var,), node.value, node.body)
+            case Let():
+                yield check(node.value)
+                yield inside((node.var,), node.body)
+            case Match():
+                yield check(node.data)
+                for clause in node.clauses:
+                    yield inside(pattern_vars(clause.lhs), clause.rhs)
+            case _:
+                for child in direct_children(node):
+                    yield check(child)
+
+    trampoline.run(check(expr))
 
 
 def well_formed(expr: RelayExpr | IRModule) -> bool:

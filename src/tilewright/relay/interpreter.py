@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir import walk
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
@@ -120,16 +121,13 @@ class Interpreter:
     def evaluate(self, expr: RelayExpr, scope: Scope | None = None) -> Any:
         """The value of ``expr``. Only calls of Relay functions and branches use Python's stack."""
         scope = scope or Scope(self.globals)
-        stack: list[tuple[RelayExpr, bool]] = [(expr, False)]
-        while stack:
-            node, ready = stack.pop()
-            if scope.find(node) is not _UNKNOWN:
-                continue
-            if ready:
+
+        def operands(node: RelayExpr) -> Sequence[RelayExpr]:
+            return _operands(node) if scope.find(node) is _UNKNOWN else ()
+
+        for node in walk.post_order([expr], operands):
+            if scope.find(node) is _UNKNOWN:
                 scope.values[node] = self._step(node, scope)
-            else:
-                stack.append((node, True))
-                stack.extend((c, False) for c in reversed(_operands(node)))
         return scope.find(expr)
 
     def _step(self, expr: RelayExpr, scope: Scope) -> Any:

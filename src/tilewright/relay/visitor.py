@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
+from tilewright.ir import walk
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.op import Op
 from tilewright.relay.adt import Clause, Constructor, Match, pattern_vars
@@ -292,20 +293,7 @@ def post_order(
     expr: RelayExpr, children: Callable[[RelayExpr], Sequence[RelayExpr]] = direct_children
 ) -> list[RelayExpr]:
     """Every node once, children (as ``children`` gives them) before the nodes that use them."""
-    order: list[RelayExpr] = []
-    done: set[RelayExpr] = set()
-    stack: list[tuple[RelayExpr, bool]] = [(expr, False)]
-    while stack:
-        node, ready = stack.pop()
-        if node in done:
-            continue
-        if ready:
-            done.add(node)
-            order.append(node)
-        else:
-            stack.append((node, True))
-            stack.extend((c, False) for c in reversed(children(node)) if c not in done)
-    return order
+    return walk.post_order([expr], children)
 
 
 class _Substitute(ExprMutator):

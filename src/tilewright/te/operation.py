@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from tilewright.ir import walk
 from tilewright.ir.attrs import DictAttrs
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer
@@ -299,31 +300,24 @@ def unique_tensors(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
 
 def sub_expressions(roots: Iterable[PrimExpr]) -> list[PrimExpr]:
     """Every distinct expression below ``roots`` (shared ones once), operands before what uses them."""
-    found: dict[PrimExpr, None] = {}
-    stack: list[tuple[PrimExpr, bool]] = [(e, False) for e in reversed(list(roots))]
-    while stack:
-        expr, done = stack.pop()
-        if done:
-            found[expr] = None
-        elif expr not in found:
-            fields = _child_fields(type(expr))
-            if not fields:
-                found[expr] = None
-                continue
-            stack.append((expr, True))
-            for name, is_tuple in fields:
-                if is_tuple:
-                    stack += [(child, False) for child in reversed(getattr(expr, name))]
-                else:
-                    stack.append((getattr(expr, name), False))
-    return list(found)
+    return walk.post_order(roots, _operands)
+
+
+def _operands(expr: PrimExpr) -> list[PrimExpr]:
+    found: list[PrimExpr] = []
+    for name, is_tuple in _child_fields(type(expr)):
+        if is_tuple:
+            found += getattr(expr, name)
+        else:
+            found.append(getattr(expr, name))
+    return found
 
 
 @cache
 def _child_fields(cls: type[PrimExpr]) -> tuple[tuple[str, bool], ...]:
-    """The fields of a class that hold an expression or (True) a tuple of them, last first."""
+    """The fields of a class that hold an expression or (True) a tuple of them."""
     annotations = {name: str(a) for base in cls.__mro__ for name, a in vars(base).get("__annotations__", {}).items()}
-    kinds = [(f, annotations[f]) for f in reversed(cls._fields)]
+    kinds = [(f, annotations[f]) for f in cls._fields]
     return tuple(
         (f, kind != "PrimExpr") for f, kind in kinds if kind == "PrimExpr" or kind.startswith("tuple[PrimExpr")
     )

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from tilewright.ir import walk
 from tilewright.ir.attrs import DictAttrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.node import Node, register_printer
@@ -294,18 +295,7 @@ def sub_patterns(pattern: DFPattern) -> tuple[DFPattern, ...]:
 
 def pattern_order(pattern: DFPattern) -> list[DFPattern]:
     """Every pattern in ``pattern`` once, parts before what they are parts of (where redirections make no cycle)."""
-    order: list[DFPattern] = []
-    entered: dict[DFPattern, None] = {}
-    stack = [(pattern, False)]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
-        elif node not in entered:
-            entered[node] = None
-            stack.append((node, True))
-            stack.extend((part, False) for part in reversed(sub_patterns(node)))
-    return order
+    return walk.post_order([pattern], sub_patterns)
 
 
 def is_var(name: str = "") -> VarPattern:

@@ -17,11 +17,13 @@ encloses all its uses, so nothing is evaluated twice and a branch evaluates noth
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from tilewright.ir import trampoline
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
+from tilewright.ir.trampoline import Steps
 from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo
 from tilewright.relay.adt import Clause, Constructor, Match
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Var
@@ -64,24 +66,24 @@ def _is_atomic(expr: RelayExpr) -> bool:
     return isinstance(expr, (Var, GlobalVar, Op, Constant, Constructor))
 
 
-def _events(root: RelayExpr) -> Iterator[tuple[RelayExpr, bool]]:
+def _events(root: RelayExpr) -> list[tuple[RelayExpr, bool]]:
     """(expression, is_binding) in evaluation order: a let's binding comes between its value and its body."""
-    done: set[RelayExpr] = set()
-    stack: list[tuple[RelayExpr, str]] = [(root, "enter")]
-    while stack:
-        expr, what = stack.pop()
-        if what == "bind":
-            yield expr, True
-        elif what == "leave":
-            if expr not in done:
-                done.add(expr)
-                yield expr, False
-        elif expr not in done:
-            stack.append((expr, "leave"))
-            if isinstance(expr, Let):
-                stack += [(expr.body, "enter"), (expr, "bind"), (expr.value, "enter")]
-            else:
-                stack.extend((c, "enter") for c in reversed(open_children(expr)))
+    events: dict[tuple[RelayExpr, bool], None] = {}
+
+    def enter(expr: RelayExpr) -> Steps[None]:
+        if (expr, False) in events:
+            return
+        if isinstance(expr, Let):
+            yield enter(expr.value)
+            events[expr, True] = None
+            yield enter(expr.body)
+        else:
+            for child in open_children(expr):
+                yield enter(child)
+        events[expr, False] = None
+
+    trampoline.run(enter(root))
+    return list(events)
 
 
 def _values_of_one_let(events: Sequence[tuple[RelayExpr, bool]]) -> set[RelayExpr]:
@@ -105,7 +107,7 @@ class _Converter(ExprMutator):
         super().__init__()
         self.inner: dict[tuple[RelayExpr, int], _Scope] = {}
         self.scope_of: dict[RelayExpr, _Scope] = {}
-        self.events = list(_events(root))
+        self.events = _events(root)
         self.let_values = _values_of_one_let(self.events)
         self.root_scope = _Scope(None)
         self._assign_scopes(root)

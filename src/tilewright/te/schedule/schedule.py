@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.ir import walk
 from tilewright.ir.errors import TilewrightError
 from tilewright.te.operation import Operation, PlaceholderOp, ScanOp
 from tilewright.te.schedule import primitives
@@ -111,16 +112,9 @@ class Schedule:
 
 def post_order(roots: Sequence[Operation], stop: Any = ()) -> list[Operation]:
     """The operations that ``roots`` read, producers first; not below the operations in ``stop``."""
-    found: dict[Operation, None] = {}
-    stack: list[tuple[Operation, bool]] = [(op, False) for op in reversed(roots)]
-    while stack:
-        op, done = stack.pop()
-        if done:
-            found[op] = None
-        elif op not in found and op not in stop:
-            stack.append((op, True))
-            stack += [(t.op, False) for t in reversed(op.input_tensors) if t.op not in found]
-    return list(found)
+    return walk.post_order(
+        [op for op in roots if op not in stop], lambda op: [t.op for t in op.input_tensors if t.op not in stop]
+    )
 
 
 def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:
