@@ -36,6 +36,10 @@ def main() -> int:
         case = nth_case(given.seed, number, operators)
         result = run(case)
         tally[case.operator][result.kind] += 1
+        if (number + 1) % 1000 == 0:
+            print(
+                f"{number + 1} cases, {failures} failed, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True
+            )
         if not result.failed:
             continue
         failures += 1

@@ -321,6 +321,8 @@ def pad(g: Graph) -> Tolerance:
     data = g.data(dtype, shape)
     if g.opset < 11:
         value = {"value": g.draw.of(1.5, -2.0)} if g.draw.of(False, True) else {}
+        if not pads:
+            raise Discard  # an empty list has no type
         g.emit([data], pads=pads, **attributes, **value)
         return EXACT
     value_name = g.fixed(g.draw.array(dtype, ())) if g.draw.of(False, True) else ""

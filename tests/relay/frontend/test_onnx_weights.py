@@ -1,7 +1,8 @@
-"""Weights in files beside a model: they are read once, to where they stay."""
+"""Weights in a model's file or beside it: they are read once, to where they stay."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import tilewright as tvm
 from tilewright import relay
 from tilewright.relay.frontend.onnx.context import OnnxImportError
 from tilewright.relay.frontend.onnx.loading import load_model, open_model
@@ -72,6 +74,55 @@ def test_a_file_that_became_shorter_is_noticed(tmp_path: Path) -> None:
         relay.frontend.from_onnx(model)
 
 
+def save_inside(folder: Path, arrays: dict[str, np.ndarray]) -> Path:
+    """The same model with its weights in its own file."""
+    path = folder / "inside.onnx"
+    onnx.save_model(onnx.load(save(folder, arrays)), path)
+    return path
+
+
+LARGE = {
+    **ARRAYS,
+    "large": np.arange(200 * 100, dtype="float32").reshape(200, 100),
+    "bytes": np.arange(70_000) % 7 == 0,
+}
+
+
+def test_large_weights_inside_the_model_are_read_like_those_beside_it(tmp_path: Path) -> None:
+    path = save_inside(tmp_path, LARGE)
+    assert sorted(open_model(path).weights) == ["bytes", "large"]
+    _, params = relay.frontend.from_onnx(path)
+    assert params.keys() == relay.frontend.from_onnx(onnx.load(path))[1].keys()
+    for name, array in params.items():
+        np.testing.assert_array_equal(array.numpy(), LARGE[name])
+    for tensor in load_model(path).graph.initializer:
+        np.testing.assert_array_equal(numpy_helper.to_array(tensor), LARGE[tensor.name])
+
+
+def test_a_model_that_is_a_link_has_its_weights(tmp_path: Path) -> None:
+    path = save_inside(tmp_path, LARGE)
+    (tmp_path / "elsewhere").mkdir()
+    link = tmp_path / "elsewhere" / "model.onnx"
+    link.symlink_to(path)
+    _, params = relay.frontend.from_onnx(link)
+    np.testing.assert_array_equal(params["large"].numpy(), LARGE["large"])
+
+
+def test_a_model_with_weights_inside_that_is_damaged_is_refused_or_whole(tmp_path: Path) -> None:
+    path = save_inside(tmp_path, LARGE)
+    data, rng = path.read_bytes(), np.random.default_rng(0)
+    for end in (*range(40), *rng.integers(0, len(data), 40)):
+        path.write_bytes(data[:end])
+        with pytest.raises(OnnxImportError):
+            relay.frontend.from_onnx(path)
+    for at in (*range(200), *rng.integers(0, len(data), 40)):
+        damaged = bytearray(data)
+        damaged[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(damaged)
+        with contextlib.suppress(tvm.TVMError):
+            relay.frontend.from_onnx(path)
+
+
 MEASURE = """
 import resource, sys
 import numpy as np
@@ -92,7 +143,8 @@ print(peak() - before)
 """
 
 
-def test_compiling_takes_two_copies_of_the_weights_in_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("inside", [False, True])
+def test_compiling_takes_two_copies_of_the_weights_in_memory(tmp_path: Path, inside: bool) -> None:
     """Those that the caller holds, and those that are packed; matrices that ONNX has transposed are no third."""
     extent, layers = 2048, 8
     rng = np.random.default_rng(0)
@@ -103,7 +155,7 @@ def test_compiling_takes_two_copies_of_the_weights_in_memory(tmp_path: Path) -> 
     initializers = [numpy_helper.from_array(w, f"w{i}") for i, w in enumerate(weights)]
     graph = helper.make_graph(nodes, "layers", ends[:1], ends[1:], initializers)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    onnx.save_model(model, tmp_path / "m.onnx", save_as_external_data=True, location="m.bin")
+    onnx.save_model(model, tmp_path / "m.onnx", save_as_external_data=not inside, location="m.bin")
     command = [sys.executable, "-c", MEASURE, tmp_path / "m.onnx", tmp_path / "m.so"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -18,6 +18,7 @@ import onnx.shape_inference
 from tilewright.ir.errors import UnsupportedError
 from tilewright.relay.frontend.onnx.attributes import has_plain_elements
 from tilewright.relay.frontend.onnx.context import OnnxImportError
+from tilewright.relay.frontend.onnx.inline_weights import read_light_model
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, find_converter
 from tilewright.runtime.ndarray import NDArray, empty, numpy_view
 
@@ -26,6 +27,8 @@ _OLDEST_OPSET = 7
 _PROTOBUF_LIMIT_BYTES = (1 << 31) - 1
 # Initializers above this size are left out of what the checker reads: their contents do not concern it.
 _CHECKED_ELEMENTS = 1 << 10
+# Bytes of weights that are read from the file to their place, without passing through the message.
+_LEAST_OUTSIDE = 1 << 16
 # Functions are written out level by level; ONNX's own nest three deep.
 _MAX_FUNCTION_DEPTH = 8
 _OWN_DOMAIN = "tilewright.written_out"
@@ -33,7 +36,7 @@ _OWN_DOMAIN = "tilewright.written_out"
 
 @dataclass(frozen=True)
 class Weight:
-    """Elements of an initializer, in a file beside the model."""
+    """Elements of an initializer, in the model's file or one beside it."""
 
     file: Path
     offset: int
@@ -54,7 +57,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model whose large weights are still in the files beside it; ``weights`` says where, by initializer."""
+    """A model whose large weights are still in its files; ``weights`` says where, by initializer."""
 
     proto: onnx.ModelProto
     weights: Mapping[str, Weight]
@@ -69,7 +72,7 @@ def load_model(path: str | os.PathLike[str]) -> onnx.ModelProto:
 
 
 def open_model(path: str | os.PathLike[str]) -> ModelFile:
-    """Read an ONNX file, but for large weights in files beside it.
+    """Read an ONNX file, but for large weights in it and in files beside it.
 
     Raises ``OnnxImportError`` for a file that is missing, is no ONNX model, is cut short, or names data outside
     its own folder.
@@ -93,7 +96,7 @@ def _read_model(path: str | os.PathLike[str]) -> tuple[onnx.ModelProto, Path]:
     if not file.is_file():
         raise OnnxImportError(f"{file}: {'is a directory, not a file' if file.is_dir() else 'no such file'}")
     try:
-        model = onnx.load(str(file), format="protobuf", load_external_data=False)
+        model = read_light_model(file, _LEAST_OUTSIDE)
     except Exception as error:
         raise OnnxImportError(f"{file}: not an ONNX model, or cut short ({first_line(error)})") from None
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
@@ -150,7 +153,8 @@ def _check_external_data(model: onnx.ModelProto, file: Path) -> None:
         entries = {entry.key: entry.value for entry in tensor.external_data}
         location = entries.get("location", "")
         target = (folder / location).resolve()
-        if os.path.isabs(location) or not target.is_relative_to(folder):
+        own = target == file.resolve()  # which may be a link itself
+        if os.path.isabs(location) or not (own or target.is_relative_to(folder)):
             raise OnnxImportError(
                 f"{file}: tensor {tensor.name!r} names data outside the model's folder ({location}); "
                 "refusing to read it"
