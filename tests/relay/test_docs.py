@@ -1,7 +1,9 @@
-"""The examples in docs/operators.md run as they stand."""
+"""The examples in docs/operators.md and docs/devices-in-relay.md run as they stand."""
 
 import re
 from pathlib import Path
+
+import pytest
 
 from tilewright.ir.op import Op
 
@@ -17,3 +19,16 @@ def test_examples_run_in_order() -> None:
             exec(compile(block, "docs/operators.md", "exec", dont_inherit=True), namespace)
     finally:
         Op.registry.pop("demo.threshold", None)
+
+
+def test_examples_of_devices_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (DOCS / "devices-in-relay.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    assert len(blocks) == 4
+    namespace: dict[str, object] = {"__name__": "docs"}
+    for block in blocks:
+        exec(compile(block, "docs/devices-in-relay.md", "exec", dont_inherit=True), namespace)
+    told = capsys.readouterr().out
+    assert "device_copy(%4, src_dev_type=3, dst_dev_type=1)" in text and told.count("device_copy(") == 2
+    assert told.startswith("4.0") and "%x is to be on cpu (1), by on_device(%x, device_type=1), and on cuda (2)" in told
+    assert "'__copy'" in told
