@@ -13,7 +13,8 @@ Functions that are called and are not Relay's open ones are of three kinds:
 
 - a kernel is a ``PrimFunc``. Its parameters are the tensors of the arguments, tuples flattened, then those of the
   result. Attributes: ``global_symbol``, ``target`` (each kernel its own), ``hash`` (``LabelOps``), ``implementation``
-  and ``schedule`` (texts for reports), ``layouts`` (pairs that the graph JSON carries);
+  and ``schedule`` (texts for reports), ``layouts`` (pairs that the graph JSON carries), ``device_type`` (where its
+  tensors are, if that is not the device of the target's kind);
 - an external function is a Relay function with ``Compiler`` and ``global_symbol``: another code generator's work;
 - a view is a Relay function with ``view`` and ``offsets`` (``PlanViews``): no code, its result lies in memory that is
   there.

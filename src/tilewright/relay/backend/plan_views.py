@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -167,7 +168,7 @@ class _Marker(TypedMutator):
         values = [item for arg in expr.args for item in _fields(self.visit(arg))]
         found = view_of_kernel(func, len(values))
         assert found is not None
-        target = {"target": func.attrs["target"]} if "target" in func.attrs else {}
+        target = {name: func.attrs[name] for name in ("target", "device_type") if name in func.attrs}
         parts = [_copy(values[i], target) if n in copied else values[i] for n, i in enumerate(found[1])]
         params = [Var(f"p{i}", part.checked_type) for i, part in enumerate(parts)]
         body = Call(func.body.op, [Tuple(params)] if view.joins else params, func.body.attrs)
@@ -186,7 +187,7 @@ def _fields(expr: RelayExpr) -> list[RelayExpr]:
     return [TupleGetItem(expr, i).with_checked_type(t) for i, t in enumerate(type_.fields)]
 
 
-def _copy(value: RelayExpr, target: dict[str, str]) -> RelayExpr:
+def _copy(value: RelayExpr, target: dict[str, Any]) -> RelayExpr:
     """A call of a kernel (for the ``target``, where one is named) that copies a tensor into the view that takes it."""
     type_ = value.checked_type
     param = Var("p0", type_).with_checked_type(type_)

@@ -257,6 +257,7 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
         "implementation": implementation.name if implementation else "",
         "schedule": config.summary() if config is not None else "",
         "layouts": tuple(builder.layout_attrs.items()),
+        **({"device_type": func.attrs["device_type"]} if "device_type" in func.attrs else {}),
     }
     signature = FuncType([p.checked_type for p in func.params], result)
     prim_func = prim_func.with_attr(attrs).with_checked_type(signature)

@@ -25,7 +25,8 @@ and what they make of these is put together again, after SimplifyExpr for instan
 
 A part is all calls on one device that as many copies in a row lead to: what a part computes never goes through another
 device back into it. So no pass sees a device that is not its own, and none needs to know of devices: what is folded,
-laid out or fused stays on one. Primitive functions that the passes make carry their target as the attribute ``target``.
+laid out or fused stays on one. Primitive functions that the passes make carry their target as the attribute ``target``
+and, when the target's kind is for another device, the device as ``device_type``.
 Copies that are to no purpose (of constants, and there and back) go.
 """
 
@@ -33,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
@@ -242,7 +244,7 @@ def ForEachDevice(targets: Mapping[int, Target], passes: Sequence[Pass], name: s
             single["main"] = part.close()
             with target_of(targets, part.device):
                 made = Sequential(passes, name=f"{name} on {device_name(part.device)}")(single)
-            part.function = _with_target(infer_module(made)["main"], target_of(targets, part.device))
+            part.function = _with_target(infer_module(made)["main"], part.device, target_of(targets, part.device))
         result = typed.copy()
         result["main"] = main.replace(body=_Joiner(parts).visit(body))
         return infer_module(result)
@@ -250,9 +252,12 @@ def ForEachDevice(targets: Mapping[int, Target], passes: Sequence[Pass], name: s
     return ModulePass(run, PassInfo(name, 0))
 
 
-def _with_target(func: Function, target: Target) -> Function:
+def _with_target(func: Function, device: int, target: Target) -> Function:
     """``func``, whose primitive functions know what they are to be lowered for."""
-    result = map_primitives(func, lambda f: f if "target" in f.attrs else f.with_attr("target", str(target)))
+    marks: dict[str, Any] = {"target": str(target)}
+    if device != target.device_type:
+        marks["device_type"] = device
+    result = map_primitives(func, lambda f: f if "target" in f.attrs else f.with_attr(marks))
     assert isinstance(result, Function)
     return result
 

@@ -221,7 +221,7 @@ def make_packed_api(func: PrimFunc, device_type: int = 1) -> PrimFunc:
         raise TilewrightError("MakePackedAPI needs the attribute global_symbol: the function's exported name")
     name = str(symbol)
     target = func.attrs.get("target")
-    binder = _Binder(func, name, getattr(target, "device_type", device_type))
+    binder = _Binder(func, name, int(func.attrs.get("device_type", getattr(target, "device_type", device_type))))
     for index, param in enumerate(func.params):
         binder.bind(index, param)
     pointer = PointerType(PrimType("int32"))
