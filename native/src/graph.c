@@ -322,6 +322,7 @@ static int prepare_call(TilewrightGraph* g, GraphCall* c, int index) {
     *t = e->array->tensor;
     t->data = (char*)t->data + t->byte_offset;
     t->byte_offset = 0;
+    t->device = e->device; /* which is not the array's where devices share memory; kernels look at it */
     t->strides = NULL;
     t->shape = e->shape;
     if (node->flatten) {
