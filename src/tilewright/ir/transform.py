@@ -232,12 +232,14 @@ class Pass:
                 f"pass {self.info.name} takes an IRModule, got {type(mod).__name__}; wrap it with IRModule.from_expr"
             )
         ctx = PassContext.current()
-        if not self._wanted(mod, ctx):
+        if ctx.instruments and not self._wanted(mod, ctx):
             return mod
-        self._tell(ctx, "run_before_pass", mod)
+        if ctx.instruments:
+            self._tell(ctx, "run_before_pass", mod)
         with reported_as_tvm_error(f"pass {self.info.name}"):
             result = self.transform(mod, ctx)
-        self._tell(ctx, "run_after_pass", result)
+        if ctx.instruments:
+            self._tell(ctx, "run_after_pass", result)
         return result
 
     def _wanted(self, mod: IRModule, ctx: PassContext) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -287,9 +286,8 @@ def numpy_view(array: NDArray, writable: bool = False) -> np.ndarray[Any, Any]:
         return array.numpy()
     scalar = dtype.with_lanes(1).to_numpy()
     shape = array.shape if dtype.lanes == 1 else (*array.shape, dtype.lanes)
-    if array.is_contiguous:
-        strides = tuple(scalar.itemsize * math.prod(shape[i + 1 :]) for i in range(len(shape)))
-    else:
+    strides = None  # in row-major order
+    if not array.is_contiguous:
         steps = [s * dtype.lanes for s in tensor.strides[: tensor.ndim]] + [1] * (dtype.lanes != 1)
         strides = tuple(s * scalar.itemsize for s in steps)
     address = (tensor.data or 0) + tensor.byte_offset

@@ -105,7 +105,7 @@ class CpuFeatures:
     cores: int
     is_host: bool
 
-    @property
+    @functools.cached_property
     def processor(self) -> Processor:
         """What was measured on processors of this family."""
         return processor_of(self.cpu)

@@ -47,7 +47,7 @@ def function_metadata(mod: IRModule, lowered: IRModule, graph: Graph, targets: T
     """
     main: Function = mod["main"]
     called = (e.op for e in post_order(main.body, open_children) if isinstance(e, Call) and is_closed(e.op))
-    sources = {hash_of(func): func for func in called if isinstance(func, Function)}
+    sources = {hash_of(func): func for func in called if isinstance(func, Function) and "view" not in func.attrs}
     info = {v.name_hint: _kernel_info(func, sources[func.attrs["hash"]]) for v, func in kernels(lowered).items()}
     info[MAIN] = _main_info(main, graph, targets)
     return info

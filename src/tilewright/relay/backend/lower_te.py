@@ -83,6 +83,7 @@ class _Lowering:
     process: Process
     found: dict[_Key, GlobalVar] = field(default_factory=dict)
     functions: dict[GlobalVar, BaseFunc] = field(default_factory=dict)
+    keys: dict[Function, _Key] = field(default_factory=dict)
 
     def run(self) -> IRModule:
         """The lowered module."""
@@ -107,7 +108,10 @@ class _Lowering:
         return self.found[self._key(func)]
 
     def _key(self, func: Function) -> _Key:
-        return (hash_of(func), str(func.attrs.get("target", self.target)), str(func.attrs.get("view", "")))
+        if func not in self.keys:
+            target, view = func.attrs.get("target", self.target), func.attrs.get("view", "")
+            self.keys[func] = (hash_of(func), str(target), str(view))
+        return self.keys[func]
 
     def _lower(self, func: RelayExpr) -> GlobalVar:
         if not isinstance(func, Function):

@@ -7,6 +7,7 @@ channels. Every step of the reduction loads ``vectors`` weight registers and bro
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -139,12 +140,14 @@ def block_vectors(block: int, lanes: int) -> int:
     return block // lanes + (block % lanes).bit_count()
 
 
+@functools.cache
 def choose_channel_tile(cpu: CpuFeatures, columns: int, chunks: int, block: int, lanes: int) -> RegisterTile:
     """``choose_tile`` for a row of a convolution, of as many of ``chunks`` blocks of channels as divide them."""
     counts = divisors_up_to(chunks, cpu.processor.tiles.most_chunks)
     return choose_tile(cpu, columns, counts, block_vectors(block, lanes), _is_mixed(block, lanes))
 
 
+@functools.cache
 def channel_rate(cpu: CpuFeatures, chunks: int, block: int, lanes: int) -> float:
     """Time of one multiply-add of one channel in the best tile of ``chunks`` blocks, in a row of any length.
 
@@ -163,11 +166,13 @@ def _is_mixed(block: int, lanes: int) -> bool:
     return block > lanes and block % lanes > 0
 
 
+@functools.cache
 def row_tile(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> int:
     """Rows of a tile of ``registers`` vectors of columns, in a product of ``rows`` that are ``stride`` bytes apart."""
     return choose_tile(cpu, rows, [1], registers, most=rows_in_cache(cpu, stride)).spatial
 
 
+@functools.cache
 def packed_rate(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> float:
     """Time of one multiply-add of a product of such rows."""
     return tile_cost(cpu, rows, RegisterTile(row_tile(cpu, rows, registers, stride), registers))

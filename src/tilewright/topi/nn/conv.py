@@ -30,8 +30,9 @@ def output_extent(extent: Any, kernel: Any, stride: Any, dilation: Any, before: 
 
 def share_inside(extent: int, out: int, kernel: int, stride: int = 1, dilation: int = 1, before: int = 0) -> float:
     """Along one dimension, the share of all elements of all windows that are not padding."""
-    starts = range(-before, out * stride - before, stride)
-    inside = sum(0 <= start + k * dilation < extent for start in starts for k in range(kernel))
+    inside = 0
+    for first in range(-before, kernel * dilation - before, dilation):  # where an element is in the first window
+        inside += max(0, min(out, -(-(extent - first) // stride)) - max(0, -(first // stride)))
     return inside / (kernel * out) if kernel * out else 1.0
 
 
