@@ -160,3 +160,16 @@ def test_convert_leaves_nodes_as_they_are() -> None:
 
     call = relay.exp(relay.var("x"))
     assert convert([call])[0] is call
+
+
+def test_a_function_is_registered_by_its_own_name() -> None:
+    @runtime.register_func
+    def function_of_a_test(x: int) -> int:
+        return x + 1
+
+    try:
+        found = runtime.get_global_func("function_of_a_test")
+        assert found is not None
+        assert found(1) == 2
+    finally:
+        runtime.remove_global_func("function_of_a_test")

@@ -116,6 +116,20 @@ def test_calls_of_python_functions_with_numbers_strings_and_tensors(target: str)
 
 
 @TARGETS
+def test_each_tensor_of_a_call_is_one_of_its_own(target: str) -> None:
+    @tvm.register_func("tests.target.gather", override=True)
+    def gather(first: object, second: object, third: object) -> None:
+        total = first.numpy() @ second.numpy()  # type: ignore[attr-defined]
+        third.copyfrom(total)  # type: ignore[attr-defined]
+
+    shapes = [(2, 3), (3, 5), (2, 5)]
+    buffers = [decl_buffer(shape, "float32", name) for shape, name in zip(shapes, "ABC", strict=True)]
+    arrays = [np.random.default_rng(i).standard_normal(shape).astype("float32") for i, shape in enumerate(shapes)]
+    _, _, found = call(target, Evaluate(T.call_packed("tests.target.gather", *buffers)), buffers, arrays)
+    np.testing.assert_array_equal(found, arrays[0] @ arrays[1])
+
+
+@TARGETS
 def test_an_error_of_a_called_function_reaches_the_caller(target: str) -> None:
     @tvm.register_func("tests.target.explode", override=True)
     def explode() -> None:

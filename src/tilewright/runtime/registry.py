@@ -27,7 +27,7 @@ def register_func(
         TVMError: the name is taken and override is false.
     """
     if callable(func_name):
-        f, func_name = func_name, func_name.__qualname__
+        f, func_name = func_name, func_name.__name__
 
     name = func_name.encode("utf-8")
 

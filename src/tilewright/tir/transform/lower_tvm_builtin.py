@@ -19,6 +19,7 @@ and a call by name puts its arguments on the stack::
 from __future__ import annotations
 
 import functools
+from operator import is_
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
@@ -112,7 +113,11 @@ class _LowerBuiltin(StmtExprMutator):
 
     def _on_stack(self, kind: str, count: int) -> Var:
         var = Var(f"stack_{kind}", "handle")
-        self._stack.append((var, Call("handle", "tir.tvm_stack_alloca", (StringImm(kind), IntImm("int32", count)))))
+        args: list[PrimExpr] = [StringImm(kind), IntImm("int32", count)]
+        same = sum(isinstance(value, Call) and all(map(is_, value.args, args)) for _, value in self._stack)
+        if same:  # equal calls are one expression, and here each must be memory of its own
+            args.append(IntImm("int32", same))
+        self._stack.append((var, Call("handle", "tir.tvm_stack_alloca", args)))
         return var
 
     def _make_shape(self, e: Call) -> PrimExpr:
