@@ -207,6 +207,24 @@ static int load_factory(TVMValue* args, int* codes, int n, TVMRetValueHandle ret
   return 0;
 }
 
+/* Takes up "count" pairs of name and array, from the argument "at" on. What was taken is in p also when it fails. */
+static int params_of_args(TwParams* p, TVMValue* args, int* codes, int n, int at, size_t count, const char* who) {
+  p->names = calloc(count + 1, sizeof(char*));
+  p->arrays = calloc(count + 1, sizeof(TwArray*));
+  if (p->names == NULL || p->arrays == NULL) return tw_out_of_memory(count * sizeof(char*));
+  for (size_t i = 0; i < count; ++i, at += 2) {
+    const char* name;
+    if (tw_arg_str(args, codes, n, at, who, &name) != 0) return -1;
+    if (at + 1 >= n || codes[at + 1] != kTVMNDArrayHandle) {
+      return tw_fail("%s: parameter \"%s\" must be an NDArray", who, name);
+    }
+    if ((p->names[i] = tw_strdup(name)) == NULL) return tw_out_of_memory(strlen(name));
+    p->arrays[i] = tw_array_retain(args[at + 1].v_handle);
+    p->count = i + 1;
+  }
+  return 0;
+}
+
 /* tvm.graph_executor_factory.create(graph_json, lib, name, param_name, param, ...) */
 static int create_factory(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   static const char who[] = "tvm.graph_executor_factory.create";
@@ -222,24 +240,7 @@ static int create_factory(TVMValue* args, int* codes, int n, TVMRetValueHandle r
   Factory* f = new_factory(json.data, json.size, name);
   if (f == NULL) return -1;
   f->lent = true;
-  size_t count = (size_t)(n - 3) / 2;
-  f->params.names = calloc(count + 1, sizeof(char*));
-  f->params.arrays = calloc(count + 1, sizeof(TwArray*));
-  int rc = f->params.names == NULL || f->params.arrays == NULL ? tw_out_of_memory(count * sizeof(char*)) : 0;
-  for (size_t i = 0; rc == 0 && i < count; ++i) {
-    int at = 3 + 2 * (int)i;
-    const char* param;
-    if (tw_arg_str(args, codes, n, at, who, &param) != 0) {
-      rc = -1;
-    } else if (codes[at + 1] != kTVMNDArrayHandle) {
-      rc = tw_fail("%s: parameter \"%s\" must be an NDArray", who, param);
-    } else if ((f->params.names[i] = tw_strdup(param)) == NULL) {
-      rc = tw_out_of_memory(strlen(param));
-    } else {
-      f->params.arrays[i] = tw_array_retain(args[at + 1].v_handle);
-      f->params.count = i + 1;
-    }
-  }
+  int rc = params_of_args(&f->params, args, codes, n, 3, (size_t)(n - 3) / 2, who);
   if (rc != 0) {
     free_factory(f);
     return -1;
@@ -381,6 +382,66 @@ static int read_constants(Metadata* d, TilewrightStream* s) {
   return 0;
 }
 
+/* A number of things that follow, at most as many as there are arguments. */
+static int count_of_args(TVMValue* args, int* codes, int n, int at, const char* who, size_t* out) {
+  int64_t count;
+  if (tw_arg_int(args, codes, n, at, who, &count) != 0) return -1;
+  if (count < 0 || count > n) return tw_fail("%s: argument %d is a number of things that follow", who, at);
+  *out = (size_t)count;
+  return 0;
+}
+
+/* Takes up the symbols, each with the names of the constants that it wants, from the argument "at" on. */
+static int symbols_of_args(Metadata* d, TVMValue* args, int* codes, int n, int at, const char* who) {
+  size_t count;
+  if (count_of_args(args, codes, n, at++, who, &count) != 0) return -1;
+  d->symbols = calloc(count + 1, sizeof *d->symbols);
+  d->wanted = calloc(count + 1, sizeof *d->wanted);
+  d->num_wanted = calloc(count + 1, sizeof *d->num_wanted);
+  d->ready = calloc(count + 1, sizeof *d->ready);
+  if (d->symbols == NULL || d->wanted == NULL || d->num_wanted == NULL || d->ready == NULL) {
+    return tw_out_of_memory(count);
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const char* text;
+    size_t wanted;
+    if (tw_arg_str(args, codes, n, at++, who, &text) != 0) return -1;
+    if ((d->symbols[i] = tw_strdup(text)) == NULL) return tw_out_of_memory(strlen(text));
+    d->num_symbols = i + 1;
+    if (count_of_args(args, codes, n, at++, who, &wanted) != 0) return -1;
+    if ((d->wanted[i] = calloc(wanted + 1, sizeof(char*))) == NULL) return tw_out_of_memory(wanted);
+    for (size_t k = 0; k < wanted; ++k) {
+      if (tw_arg_str(args, codes, n, at++, who, &text) != 0) return -1;
+      if ((d->wanted[i][k] = tw_strdup(text)) == NULL) return tw_out_of_memory(strlen(text));
+      d->num_wanted[i] = k + 1;
+    }
+  }
+  return 0;
+}
+
+/* runtime.MetadataModuleCreate(n, name, array, ..., m, symbol, k, name, ..., ...): n constants, then m symbols, each
+ * with the k constants that it wants. */
+static int create_metadata(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  static const char who[] = "runtime.MetadataModuleCreate";
+  size_t count;
+  (void)resource;
+  if (count_of_args(args, codes, n, 0, who, &count) != 0) return -1;
+  Metadata* d = calloc(1, sizeof *d);
+  if (d == NULL) return tw_out_of_memory(sizeof *d);
+  pthread_mutex_init(&d->lock, NULL);
+  TwModule* m = NULL;
+  if (params_of_args(&d->constants, args, codes, n, 1, count, who) == 0 &&
+      symbols_of_args(d, args, codes, n, 1 + 2 * (int)count, who) == 0) {
+    m = tw_module_new(&metadata_class, "metadata", d);
+  }
+  if (m == NULL) {
+    metadata_free(d);
+    return -1;
+  }
+  tw_return_handle(ret, m, kTVMModuleHandle);
+  return 0;
+}
+
 /* runtime.module.loadbinary_metadata(stream) */
 static int load_metadata(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   TilewrightStream* s;
@@ -417,6 +478,7 @@ void tw_register_factory_functions(void) {
   tw_register_builtin("tvm.graph_executor_factory.create", create_factory);
   tw_register_builtin("runtime.module.loadbinary_GraphExecutorFactory", load_factory);
   tw_register_builtin("runtime.module.loadbinary_GraphRuntimeFactory", load_factory); /* its name before TVM 0.8 */
+  tw_register_builtin("runtime.MetadataModuleCreate", create_metadata);
   tw_register_builtin("runtime.module.loadbinary_metadata", load_metadata);
   tw_register_builtin("runtime.module.loadbinary_const_loader", load_metadata); /* its name from TVM 0.9 on */
 }

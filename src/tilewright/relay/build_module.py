@@ -19,6 +19,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import Sequential
 from tilewright.relay import transform
 from tilewright.relay.backend.executors import DEFAULT_EXECUTOR, LoweredProgram, codegen_for
+from tilewright.relay.backend.external import compile_external
 from tilewright.relay.backend.function_metadata import FunctionInfo
 from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.progress import BuildReport
@@ -112,7 +113,7 @@ def optimization_passes() -> list[Any]:
 
 def fusion_passes() -> list[Any]:
     """The passes of a build that make primitive functions, each of which becomes a kernel."""
-    return [transform.IsolateViews(), transform.FuseOps()]
+    return [transform.IsolateViews(), transform.FuseOps(), transform.InlineExternal()]
 
 
 def optimize(
@@ -203,8 +204,9 @@ def build(
             given = ir_mod if isinstance(ir_mod, IRModule) else IRModule.from_expr(ir_mod)
             program = LoweredProgram(given, module, lowered, targets, builder, mod_name, report)
             finish = codegen.generate(program)
+            external = compile_external(lowered)
     with report.stage("codegen"):
-        library = builder.finish()
+        library = external.link(builder.finish())
     return finish(library)
 
 

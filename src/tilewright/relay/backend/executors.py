@@ -21,7 +21,7 @@ The road of ``relay.build``::
     codegen.prepare_passes()             on fused functions, which get their labels here
     LowerTE                              hands each kernel to the builder as soon as it is lowered
     codegen.generate(program)            while worker processes compile the kernels
-    builder.finish()                     -> library
+    builder.finish()                     -> library, with the modules of external code generators (external.py)
     what generate returned (library)     -> what relay.build returns
 """
 

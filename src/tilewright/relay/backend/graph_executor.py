@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass
 from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
 from tilewright.relay.backend.function_metadata import function_metadata
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
-from tilewright.relay.backend.lowered import is_external, kernels
+from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.plan_views import PlanViews
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.target_map import TargetMap
@@ -38,7 +37,6 @@ class GraphExecutorBuild(ExecutorCodegen):
 
     def generate(self, program: LoweredProgram) -> Callable[[Module], GraphExecutorFactoryModule]:
         """The graph, its report and its metadata; of the library, the factory."""
-        _refuse_external(program.lowered)
         targets = program.targets
         graph = GraphCodegen(program.lowered, targets.default_device).codegen()
         graph.metadata = _metadata(program.fused, graph, targets)
@@ -67,15 +65,6 @@ def _metadata(module: IRModule, graph: Graph, targets: TargetMap) -> dict[str, A
     made = {"made_by": f"Tilewright {__version__}", "target": str(targets)}
     names = module.attrs.get("output_names", ())
     return {"outputs": [str(name) for name in names]} | made if len(names) == len(graph.heads) else made
-
-
-def _refuse_external(lowered: IRModule) -> None:
-    for var, func in lowered.items():
-        if is_external(func):
-            raise UnsupportedError(
-                f"@{var.name_hint} is for the external compiler {func.get_attrs()['Compiler']!r}, and building "
-                "calls none yet; leave its operators unpartitioned"
-            )
 
 
 def convolution_algorithm(implementation: str) -> str:

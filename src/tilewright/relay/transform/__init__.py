@@ -36,7 +36,7 @@ from tilewright.relay.transform.for_each_device import ForEachDevice
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
-from tilewright.relay.transform.inline import Inline, InlineFunctions, RemoveUnusedFunctions
+from tilewright.relay.transform.inline import Inline, InlineExternal, InlineFunctions, RemoveUnusedFunctions
 from tilewright.relay.transform.isolate_views import IsolateViews
 from tilewright.relay.transform.label_ops import LabelOps
 from tilewright.relay.transform.lift_conv1d import LiftConv1D
@@ -80,10 +80,11 @@ __all__ = [
     "CanonicalizeCast", "CanonicalizeOps", "CombineParallelConv2D", "CombineParallelDense", "ComputeInFloat32",
     "ConvertLayout", "CountWeights", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "FastMath",
     "FoldConstant", "FoldEmpty", "FoldExplicitPadding", "FoldScaleAxis", "ForEachDevice", "ForwardFoldScaleAxis",
-    "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineFunctions", "IsolateViews", "LabelOps",
-    "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeCompilerRegions", "MergeComposite", "MergeRows",
-    "MergeTransposes", "OperatorFate", "PadChannels", "PartitionGraph", "Pass", "PassContext", "PassInfo",
-    "PlanDevices", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm", "RegionCost",
-    "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference", "SinkReshape",
-    "ToANormalForm", "ToGraphNormalForm", "build_config", "explain_partition", "function_pass", "module_pass",
+    "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineExternal", "InlineFunctions", "IsolateViews",
+    "LabelOps", "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeCompilerRegions", "MergeComposite",
+    "MergeRows", "MergeTransposes", "OperatorFate", "PadChannels", "PartitionGraph", "Pass", "PassContext",
+    "PassInfo", "PlanDevices", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
+    "RegionCost", "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference",
+    "SinkReshape", "ToANormalForm", "ToGraphNormalForm", "build_config", "explain_partition", "function_pass",
+    "module_pass",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""InlineFunctions, Inline and RemoveUnusedFunctions.
+"""InlineFunctions, Inline, InlineExternal and RemoveUnusedFunctions.
 
 InlineFunctions replaces calls of functions that are known at the call by their bodies: local closures, let-bound
 closures, and global functions marked ``Inline=1``.
@@ -22,6 +22,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.call_graph import CallGraph
 from tilewright.relay.expr import Call, Function, Let, Var
+from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, direct_children, post_order_visit
 
 
@@ -167,6 +168,37 @@ def Inline() -> Pass:
         return result
 
     return ModulePass(inline, PassInfo("InlineGlobals", 1))
+
+
+def InlineExternal() -> Pass:
+    """Put the functions of external compilers in the place of their names: the form that a build lowers.
+
+    Before::
+
+        def @my_0(%p: Tensor[(2), float32], Compiler="my", global_symbol="my_0", Primitive=1) { ... }
+        def @main(%x: Tensor[(2), float32]) { @my_0(%x) }
+
+    after::
+
+        def @main(%x: Tensor[(2), float32]) {
+          %0 = fn (%p: Tensor[(2), float32], Compiler="my", global_symbol="my_0", Primitive=1) { ... };
+          %0(%x)
+        }
+    """
+
+    def inline(mod: IRModule, ctx: PassContext) -> IRModule:
+        functions = {v.name_hint: f for v, f in mod.items() if isinstance(f, Function) and f.attrs.get("Compiler")}
+        if not functions:
+            return mod
+        result = mod.copy()
+        for name in functions:
+            del result[name]
+        for var, func in list(result.items()):
+            if isinstance(func, Function):
+                result[var] = _GlobalInliner(functions).visit(func)
+        return infer_module(result)
+
+    return ModulePass(inline, PassInfo("InlineExternal", 0))
 
 
 def RemoveUnusedFunctions(entry_functions: Sequence[str] = ("main",)) -> Pass:

@@ -64,11 +64,10 @@ def _registration(symbols: Sequence[str]) -> str:
 
 
 class CCode:
-    """The C source of one module."""
+    """The C source of one module, and the names of the packed functions in it."""
 
-    def __init__(self, funcs: Sequence[PrimFunc], target: Target) -> None:
-        self.target = target
-        self.source, self._names = emit_source(funcs, target)
+    def __init__(self, source: str, names: Sequence[str]) -> None:
+        self.source, self._names = source, list(names)
         self._library: ctypes.CDLL | LoadedObjects | None = None
         self.module_handle: int | None = None  # what __tvm_module_ctx gets
 

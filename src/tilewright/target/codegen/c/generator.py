@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from tilewright.ir.errors import UnsupportedError
 from tilewright.runtime.module import Module, from_compiled
+from tilewright.runtime.registry import register_func
 from tilewright.target.code_generator import register_code_generator, to_packed_form
-from tilewright.target.codegen.c.code import CCode
+from tilewright.target.codegen.c.code import CCode, emit_source
 from tilewright.target.codegen.options import refuse_unsupported
 from tilewright.target.features import features
 from tilewright.target.target import Target
@@ -26,7 +30,36 @@ class CGenerator:
 
     def finish(self) -> Module:
         """A module of type ``c``."""
-        code = CCode(self._functions, self._target)
-        module = from_compiled(code, "c")
-        code.module_handle = module.handle
-        return module
+        return source_module(CCode(*emit_source(self._functions, self._target)))
+
+
+def source_module(code: CCode) -> Module:
+    """A module of type ``c``."""
+    module = from_compiled(code, "c")
+    code.module_handle = module.handle
+    return module
+
+
+@register_func("runtime.CSourceModuleCreate", override=True)
+def create_source_module(
+    source: str, fmt: str = "c", func_names: Sequence[str] = (), const_vars: Sequence[str] = ()
+) -> Module:
+    """A module of C source that some code generator made; an exported library has the source compiled into it.
+
+    Parameters
+    ----------
+    source : the C text
+    fmt : ``"c"``
+    func_names : its packed functions, of the form ``int f(TVMValue* args, int* type_codes, int num_args, TVMValue*
+        out_value, int* out_type_code)``
+    const_vars : for TVM's sake: none
+
+    Raises
+    ------
+    UnsupportedError : the source is in another language, or asks for constants
+    """
+    if fmt != "c":
+        raise UnsupportedError(f"a source module of format {fmt!r} cannot be compiled; there is 'c'")
+    if const_vars:
+        raise UnsupportedError("a C source module takes no constants of the library; put them into the source")
+    return source_module(CCode(source, func_names))

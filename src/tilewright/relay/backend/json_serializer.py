@@ -1,0 +1,130 @@
+"""An external function as a graph in JSON: what a runtime that interprets its regions reads.
+
+The form is TVM 0.8's::
+
+    {"nodes": [{"op": "input", "name": "my_0_i0", "attrs": {"shape": [[[1, 8]]], "dtype": [["float32"]]}},
+               {"op": "const", "name": "tvmgen_default_my_main_0_const_0", "attrs": ...},
+               {"op": "kernel", "name": "nn.dense", "inputs": [[0, 0, 0], [1, 0, 0]],
+                "attrs": {"units": [["4"]], ..., "num_inputs": "2", "num_outputs": "1", "shape": ..., "dtype": ...}}],
+     "arg_nodes": [0, 1], "heads": [[2, 0, 0]], "node_row_ptr": [0, 1, 2, 3]}
+
+Entries are ``[node, output, 0]``. A composite function is one kernel of its name. Attributes are lists of lists of
+strings.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import FloatImm, IntImm, StringImm
+from tilewright.relay.backend.data_flow import tensor_types
+from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.visitor import ExprFunctor, post_order
+
+Entry = list[int]
+
+
+def constant_names(func: Function, symbol: str) -> dict[Constant, str]:
+    """The name of each constant in an external function: ``SYMBOL_const_0`` and so on, in program order."""
+    constants = [node for node in post_order(func.body) if isinstance(node, Constant)]
+    return {node: f"{symbol}_const_{index}" for index, node in enumerate(constants)}
+
+
+class JSONSerializer(ExprFunctor[list[Entry]]):
+    """The graph of a typed function; ``to_json()`` is its text, ``constants`` the names of those in it, in order.
+
+    UnsupportedError where the function has other than data flow between operators and composite functions.
+    """
+
+    def __init__(self, symbol: str, func: Function) -> None:
+        super().__init__()
+        self.nodes: list[dict[str, Any]] = []
+        self.row_ptr = [0]
+        self.constants: list[str] = []
+        self._names = constant_names(func, symbol)
+        for param in func.params:
+            self.memo_map[param] = self._add({"op": "input", "name": param.name_hint}, {}, param)
+        self.heads = self.visit(func.body)
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        """The operands; a composite function is not looked into."""
+        return expr.args if isinstance(expr, Call) else super().children(expr)
+
+    def _add(self, node: dict[str, Any], attrs: dict[str, Any], expr: RelayExpr) -> list[Entry]:
+        types = tensor_types(expr.checked_type)
+        shapes = [[int(d) for d in type_.concrete_shape] for type_ in types]
+        self.nodes.append({**node, "attrs": {**attrs, "shape": [shapes], "dtype": [[t.dtype for t in types]]}})
+        self.row_ptr.append(self.row_ptr[-1] + len(types))
+        return [[len(self.nodes) - 1, index, 0] for index in range(len(types))]
+
+    def visit_constant(self, expr: Constant) -> list[Entry]:
+        """A node that is given its value before the first run."""
+        self.constants.append(self._names[expr])
+        return self._add({"op": "const", "name": self._names[expr]}, {}, expr)
+
+    def visit_call(self, expr: Call) -> list[Entry]:
+        """A kernel."""
+        name, attrs = _kernel(expr)
+        inputs = [entry for arg in expr.args for entry in self.visit(arg)]
+        count = len(tensor_types(expr.checked_type))
+        attrs |= {"num_inputs": str(len(inputs)), "num_outputs": str(count)}
+        return self._add({"op": "kernel", "name": name, "inputs": inputs}, attrs, expr)
+
+    def visit_tuple(self, expr: Tuple) -> list[Entry]:
+        """The entries of its fields."""
+        return [entry for field in expr.fields for entry in self.visit(field)]
+
+    def visit_tuple_getitem(self, expr: TupleGetItem) -> list[Entry]:
+        """One of them."""
+        return [self.visit(expr.tuple_value)[expr.index]]
+
+    def visit_var(self, expr: Var) -> list[Entry]:
+        """A variable that is no parameter: of a let."""
+        return self.default(expr)
+
+    def default(self, expr: RelayExpr) -> list[Entry]:
+        """Nothing else is data flow."""
+        hint = "; run relay.transform.ToGraphNormalForm first" if isinstance(expr, (Let, Var)) else ""
+        raise UnsupportedError(f"a {type(expr).__name__} in an external function has no form as JSON{hint}")
+
+    def to_json(self) -> str:
+        """The graph as text."""
+        arguments = [i for i, node in enumerate(self.nodes) if node["op"] != "kernel"]
+        document = {
+            "nodes": self.nodes, "arg_nodes": arguments, "heads": self.heads, "node_row_ptr": self.row_ptr,
+        }  # fmt: skip
+        return json.dumps(document, indent=2)
+
+
+def _kernel(call: Call) -> tuple[str, dict[str, Any]]:
+    """The name of what is called, and its attributes."""
+    if isinstance(call.op, Op):
+        values = {} if call.attrs is None else {name: call.attrs[name] for name in call.attrs.keys()}  # noqa: SIM118
+        return call.op.name, {name: [_strings(value)] for name, value in values.items()}
+    if isinstance(call.op, Function) and "Composite" in call.op.attrs:
+        pattern = str(call.op.attrs.get("PartitionedFromPattern", ""))
+        return str(call.op.attrs["Composite"]), {"PartitionedFromPattern": [[pattern]]}
+    raise UnsupportedError(
+        f"a call of a {type(call.op).__name__} has no form as JSON; there are operators and composite functions"
+    )
+
+
+def _strings(value: Any) -> list[str]:
+    return [_string(v) for v in value] if isinstance(value, tuple) else [_string(value)]
+
+
+def _string(value: Any) -> str:
+    if isinstance(value, (IntImm, FloatImm, StringImm)):
+        value = value.value
+    if value is None:
+        return ""
+    if isinstance(value, (bool, np.bool_, int, np.integer)):
+        return str(int(value))
+    return f"{value:.17g}" if isinstance(value, float) else str(value)
