@@ -129,6 +129,11 @@ TVM_DLL int TilewrightModSaveToFile(TVMModuleHandle mod, const char* path);
 /* Reads a blob (u64 size + module table), as found in __tvm_dev_mblob. lib stands for its "_lib" entry. */
 TVM_DLL int TilewrightModFromBlob(const char* blob, size_t nbytes, TVMModuleHandle lib, TVMModuleHandle* out);
 
+/* ---- remote procedure calls ---- */
+/* Serves an RPC client (TVM 0.8's protocol, after its greeting) at the other end of two descriptors, which may be the same
+ * socket; returns when it leaves. See docs/rpc.md. */
+TVM_DLL int TilewrightRpcServe(int read_fd, int write_fd);
+
 /* ---- functions, arrays, threads, processor ---- */
 /* The callback and resource of a function made by TVMFuncCreateFromCFunc; *func is NULL for any other. */
 TVM_DLL int TilewrightFuncCallback(TVMFunctionHandle f, TVMPackedCFunc* func, void** resource_handle);

@@ -23,6 +23,8 @@ extern "C" {
 
 /* The host may read and write the device's memory as its own. */
 #define TILEWRIGHT_DEVICE_HOST_MEMORY 1u
+/* The device is of another machine, which says itself what goes wrong (the runtime's own RPC). */
+#define TILEWRIGHT_DEVICE_REMOTE 2u
 
 /* What get_attr is asked for, with TVM 0.8's numbers. A device that does not know returns nothing (None in Python). */
 typedef enum {

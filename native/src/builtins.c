@@ -69,15 +69,16 @@ static void free_evaluator(void* resource) {
   free(e);
 }
 
-/* runtime.RPCTimeEvaluator(module, function, device type, device id, number, repeat, min_repeat_ms, prepare)
+/* runtime.RPCTimeEvaluator(module or None for global functions, function, device type, device id, number, repeat, min_repeat_ms, prepare)
  * -> function; called with the arguments it returns repeat doubles, seconds a call */
 static int time_evaluator(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   static const char who[] = "runtime.RPCTimeEvaluator";
-  TwModule* m;
+  TwModule* m = NULL;
   const char *name, *prepare;
   int64_t type, id, number, repeat, min_ms;
   (void)resource;
-  if (tw_arg_module(args, codes, n, 0, who, &m) != 0 || tw_arg_str(args, codes, n, 1, who, &name) != 0 ||
+  const bool global = n > 0 && codes[0] == kTVMNullptr;
+  if ((!global && tw_arg_module(args, codes, n, 0, who, &m) != 0) || tw_arg_str(args, codes, n, 1, who, &name) != 0 ||
       tw_arg_int(args, codes, n, 2, who, &type) != 0 || tw_arg_int(args, codes, n, 3, who, &id) != 0 ||
       tw_arg_int(args, codes, n, 4, who, &number) != 0 || tw_arg_int(args, codes, n, 5, who, &repeat) != 0 ||
       tw_arg_int(args, codes, n, 6, who, &min_ms) != 0 || tw_arg_str(args, codes, n, 7, who, &prepare) != 0) {
@@ -89,8 +90,9 @@ static int time_evaluator(TVMValue* args, int* codes, int n, TVMRetValueHandle r
   *e = (Evaluator){.device = {(int32_t)type, (int32_t)id}, .number = number, .repeat = repeat,
                    .least_seconds = (double)min_ms * 1e-3};
   TVMFunctionHandle f = NULL;
-  int rc = tw_module_find(m, name, true, &e->func);
-  if (rc == 0 && e->func == NULL) rc = tw_fail("the module has no function named \"%s\"", name);
+  if (global) e->func = tw_find_global(name);
+  int rc = global ? 0 : tw_module_find(m, name, true, &e->func);
+  if (rc == 0 && e->func == NULL) rc = tw_fail("%s no function named \"%s\"", global ? "there is" : "the module has", name);
   if (rc == 0 && prepare[0] != '\0' && (e->prepare = tw_find_global(prepare)) == NULL) {
     rc = tw_fail("there is no global function named \"%s\"", prepare);
   }
@@ -108,7 +110,8 @@ static int device_attribute(DLDevice device, int64_t attr, TwReturn* ret) {
   if (attr < kTilewrightExist || attr > kTilewrightDriverVersion) {
     return tw_fail("a device has no attribute %lld", (long long)attr);
   }
-  if (attr != kTilewrightExist) return tw_device_attribute(device, (int)attr, ret);
+  const bool remote = device.device_type > TILEWRIGHT_MAX_DEVICE_TYPE; /* the other machine knows */
+  if (attr != kTilewrightExist || remote) return tw_device_attribute(device, (int)attr, ret);
   bool exists;
   if (tw_device_exists(device, &exists) != 0) return -1;
   tw_return_int(ret, exists);

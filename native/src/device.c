@@ -22,8 +22,11 @@ static const char* const known_names[16] = {
     [kDLCUDAManaged] = "cuda_managed", [kDLHexagon] = "hexagon", [kDLWebGPU] = "webgpu"};
 enum { NUM_KNOWN = sizeof known_names / sizeof known_names[0] };
 
+const TilewrightDeviceAPI* (*tw_find_remote_device)(int type);
+
 const TilewrightDeviceAPI* TilewrightDeviceFind(int type) {
-  return type < 1 || type > TILEWRIGHT_MAX_DEVICE_TYPE ? NULL : atomic_load_explicit(&rows[type], memory_order_acquire);
+  if (type > TILEWRIGHT_MAX_DEVICE_TYPE) return tw_find_remote_device == NULL ? NULL : tw_find_remote_device(type);
+  return type < 1 ? NULL : atomic_load_explicit(&rows[type], memory_order_acquire);
 }
 
 const char* TilewrightDeviceName(int type) {
@@ -165,7 +168,10 @@ static int outcome(DLDevice device, const char* what, int rc) {
   char text[TW_DEVICE_TEXT];
   char* said = tw_strdup(TVMGetLastError());
   tw_device_text(device, text);
-  if (said == NULL || said[0] == '\0') {
+  Row* row = TilewrightDeviceFind(device.device_type);
+  if (row != NULL && (row->flags & TILEWRIGHT_DEVICE_REMOTE) != 0 && said != NULL) {
+    tw_fail("%s", said); /* its kind of error is told by how it begins */
+  } else if (said == NULL || said[0] == '\0') {
     tw_fail("%s: %s failed with code %d and left no message", text, what, rc);
   } else {
     tw_fail("%s: %s", text, said);

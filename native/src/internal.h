@@ -120,6 +120,8 @@ int tw_parse_type(const char* text, DLDataType* out);
 /* Between devices as well; on the default stream. */
 int tw_copy(const DLTensor* from, DLTensor* to);
 TwArray* tw_array_new(const int64_t* shape, int ndim, DLDataType type, DLDevice device);
+/* An array that has memory of its device, which it frees with it; NULL, and the memory the caller's, on failure. */
+TwArray* tw_array_adopt(void* data, const int64_t* shape, int ndim, DLDataType type, DLDevice device);
 /* Filled with zeros, where tw_array_new gives memory as it lies. */
 TwArray* tw_array_zeros(const int64_t* shape, int ndim, DLDataType type, DLDevice device);
 /* A view of nbytes at byte_offset of parent, which it retains. */
@@ -145,6 +147,8 @@ int tw_read_params(TilewrightStream* s, TwParams* out);
 void tw_free_params(TwParams* params);
 
 /* ---- devices (device.c, device_cpu.c, plugin.c) ---- */
+/* Finds the rows of device types above TILEWRIGHT_MAX_DEVICE_TYPE, which belong to RPC; or NULL. */
+extern const TilewrightDeviceAPI* (*tw_find_remote_device)(int type);
 extern const TilewrightDeviceAPI tw_cpu_device, tw_pinned_device;
 /* "npu(0)" in a buffer of TW_DEVICE_TEXT bytes, which it returns. */
 #define TW_DEVICE_TEXT 80

@@ -54,6 +54,12 @@ TwArray* tw_array_new(const int64_t* shape, int ndim, DLDataType type, DLDevice 
   return array_in(shape, ndim, type, device, NULL);
 }
 
+TwArray* tw_array_adopt(void* data, const int64_t* shape, int ndim, DLDataType type, DLDevice device) {
+  TwArray* a = array_header(shape, ndim, type, device);
+  if (a != NULL) a->tensor.data = a->allocation = data;
+  return a;
+}
+
 TwArray* tw_array_zeros(const int64_t* shape, int ndim, DLDataType type, DLDevice device) {
   size_t nbytes;
   if (!tw_tensor_bytes(ndim, shape, type, &nbytes) || nbytes < TW_HUGE_PAGE || device.device_type != kDLCPU) {

@@ -1,7 +1,8 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
  * usage: runtime_tests GOLDEN_FOLDER LIBRARY [AREA...]
- *   LIBRARY is kernels.c as a shared library; areas are arrays devices functions modules threads fork graph placement serving (all without). */
+ *   LIBRARY is kernels.c as a shared library; areas are arrays devices functions modules threads fork graph placement serving
+ *   rpc (all without). */
 #include "test.h"
 
 char* read_file(const char* path, size_t* size) {
@@ -106,6 +107,7 @@ int main(int argc, char** argv) {
   if (wanted(argc, argv, "graph")) test_graph(argv[1]);
   if (wanted(argc, argv, "placement")) test_placement();
   if (wanted(argc, argv, "serving")) test_serving();
+  if (wanted(argc, argv, "rpc")) test_rpc();
   puts("ok");
   return 0;
 }

@@ -56,5 +56,6 @@ void test_fork(void);
 void test_graph(const char* golden);
 void test_placement(void);
 void test_serving(void);
+void test_rpc(void);
 
 #endif /* TILEWRIGHT_TEST_H_ */

@@ -14,7 +14,7 @@ from tilewright.version import __version__ as __version__
 _SUBMODULES = frozenset(
     {
         "_ffi", "arith", "autotvm", "contrib", "driver", "error", "instrument", "ir", "nd", "parser", "relay",
-        "runtime", "target", "te", "testing", "tir", "topi", "transform",
+        "rpc", "runtime", "support", "target", "te", "testing", "tir", "topi", "transform",
     }
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from tilewright.ir.diagnostics import DiagnosticError
 from tilewright.ir.errors import TilewrightError, TypeInferenceError, UnsupportedError
-from tilewright.runtime.error import ExportError, TVMError
+from tilewright.runtime.error import ExportError, RPCError, RPCSessionTimeoutError, TVMError
 
 
 class InternalError(TVMError):
@@ -31,6 +31,6 @@ class OpAttributeUnImplemented(OpError, NotImplementedError):
 
 __all__ = [
     "DiagnosticError", "ExportError", "InternalError", "OpAttributeInvalid", "OpAttributeRequired",
-    "OpAttributeUnImplemented", "OpError", "OpNotImplemented", "TVMError", "TilewrightError", "TypeInferenceError",
-    "UnsupportedError",
+    "OpAttributeUnImplemented", "OpError", "OpNotImplemented", "RPCError", "RPCSessionTimeoutError", "TVMError",
+    "TilewrightError", "TypeInferenceError", "UnsupportedError",
 ]  # fmt: skip

@@ -37,6 +37,24 @@ def create_shared(
     run_compiler([*find_compiler(cc), "-shared", "-fPIC", *files, *(options or []), "-lm", "-o", output])
 
 
+def create_executable(
+    output: str, objects: str | Sequence[str], options: Sequence[str] | None = None, cc: str | None = None
+) -> None:
+    """Link object files, or compile C files, to a program.
+
+    Args:
+        output: path of the program.
+        objects: paths of the files.
+        options: further options for the compiler.
+        cc: the compiler; the system's without it.
+
+    Raises:
+        ExportError: there is no compiler, or it failed.
+    """
+    files = [objects] if isinstance(objects, str) else list(objects)
+    run_compiler([*find_compiler(cc), *files, *(options or []), "-lm", "-o", output])
+
+
 def get_target_by_dump_machine(compiler: str) -> Callable[[], str]:
     """Return a function that gives the target triple of a compiler."""
 

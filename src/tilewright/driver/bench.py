@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.driver.board import Board
 from tilewright.driver.images import ImageOptions
 from tilewright.driver.inputs import make_inputs
-from tilewright.driver.library import open_library
+from tilewright.driver.library import Library, open_library
 from tilewright.driver.report import print_json, print_table
-from tilewright.runtime.device import cpu
 from tilewright.runtime.executor.graph import GraphModule
-from tilewright.runtime.module import num_threads, set_num_threads
 
 _STATISTICS = ("median", "mean", "min", "max", "std")
 _MOST_SINGLE_RUNS = 100_000
@@ -41,6 +40,7 @@ class BenchOptions:
     profile: bool
     compile_first: bool
     input_shape: list[str] | None
+    board: Board | None
 
 
 @dataclass(frozen=True)
@@ -63,15 +63,15 @@ class NodeTime:
 
 def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
     """Measure and print the latency, and with ``profile`` the time of each operator."""
-    with open_library(options.file, options.compile_first, options.input_shape) as library:
+    with open_library(options.file, options.compile_first, options.input_shape, options.board) as library:
         executor = library.executor
         # made-up values for the inputs that no file gives: a model's speed hardly depends on them
         for name, array in make_inputs(library, options.sources, "random", options.image).items():
             executor.set_input(name, array)
         results, profiles = [], []
         for threads in options.threads or (0,):
-            set_num_threads(threads)
-            results.append(_measure(executor, options))
+            library.place.function("runtime.config_threadpool")(0, threads)
+            results.append(_measure(library, options))
             if options.profile:
                 profiles.append(_profile(executor, results[-1], options))
     if as_json:
@@ -85,20 +85,21 @@ def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bo
             _print_profile(result.threads, profile)
 
 
-def _measure(executor: GraphModule, options: BenchOptions) -> Latency:
+def _measure(library: Library, options: BenchOptions) -> Latency:
+    executor, device = library.executor, library.place.device
     for _ in range(options.warmup):
         executor.run()
     evaluate = executor.module.time_evaluator
     if not options.percentiles:
-        taken = evaluate("run", cpu(), 1, options.repeat, int(options.seconds * 1000))()
+        taken = evaluate("run", device, 1, options.repeat, int(options.seconds * 1000))()
     else:
-        once = evaluate("run", cpu(), 1, 3)().median
+        once = evaluate("run", device, 1, 3)().median
         runs = math.ceil(options.repeat * options.seconds / max(once, 1e-9))
-        taken = evaluate("run", cpu(), 1, min(max(runs, options.repeat), _MOST_SINGLE_RUNS))()
+        taken = evaluate("run", device, 1, min(max(runs, options.repeat), _MOST_SINGLE_RUNS))()
     found = {name: getattr(taken, name) * 1e3 for name in _STATISTICS}
     for percentile in options.percentiles:
         found[f"p{percentile:g}"] = float(np.percentile(taken.results, percentile)) * 1e3
-    return Latency(num_threads(), len(taken.results), found)
+    return Latency(library.place.function("runtime.NumThreads")(), len(taken.results), found)
 
 
 def _profile(executor: GraphModule, latency: Latency, options: BenchOptions) -> list[NodeTime]:

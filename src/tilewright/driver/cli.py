@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from tilewright.driver.cli_rpc import add_commands
 from tilewright.runtime.environment import TRACEBACK, check_environment
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.interrupt import heard_interrupts
@@ -22,6 +23,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+add_commands(app)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 InputShape = Annotated[
@@ -57,6 +59,15 @@ Image = Annotated[
         "stretching.",
     ),
 ]
+Server = Annotated[
+    str | None,
+    typer.Option("--rpc", metavar="HOST:PORT", help="Do it on the board whose RPC server this is.", show_default=False),
+]
+Tracker = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="Do it on a board that this RPC tracker gives.", show_default=False),
+]
+BoardKey = Annotated[str | None, typer.Option("--rpc-key", help="The kind of board.", show_default=False)]
 CompileFirst = Annotated[
     bool, typer.Option("--compile", help="The file is an ONNX model: compile it first, for this run alone.")
 ]
@@ -126,19 +137,21 @@ def run(
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to run on; all cores by default.")] = None,
     compile_first: CompileFirst = False,
     input_shape: InputShape = None,
+    server: Server = None,
+    tracker: Tracker = None,
+    board_key: BoardKey = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Run a compiled library once."""
     _check_verbosity(quiet, verbose, as_json)
+    from tilewright.driver.board import Board
     from tilewright.driver.images import parse_image_options
     from tilewright.driver.run import RunOptions, run_library
-    from tilewright.runtime.module import set_num_threads
 
-    pictures = parse_image_options(image)
-    set_num_threads(threads or 0)
-    options = RunOptions(library, inputs, fill, pictures, output, compile_first, input_shape)
+    pictures, board = parse_image_options(image), Board.of(server, tracker, board_key)
+    options = RunOptions(library, inputs, fill, pictures, output, threads or 0, compile_first, input_shape, board)
     run_library(options, quiet, verbose, as_json)
 
 
@@ -159,6 +172,9 @@ def bench(
     profile: Annotated[bool, typer.Option("--profile", help="Give the time of each operator, too.")] = False,
     compile_first: CompileFirst = False,
     input_shape: InputShape = None,
+    server: Server = None,
+    tracker: Tracker = None,
+    board_key: BoardKey = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the median alone, in ms.")] = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -166,12 +182,14 @@ def bench(
     """Measure the latency of a compiled library."""
     _check_verbosity(quiet, verbose, as_json)
     from tilewright.driver.bench import BenchOptions, bench_library
+    from tilewright.driver.board import Board
     from tilewright.driver.images import parse_image_options
     from tilewright.driver.options import parse_percentiles, parse_threads
 
     pictures, counts, wanted = parse_image_options(image), parse_threads(threads), parse_percentiles(percentiles)
+    board = Board.of(server, tracker, board_key)
     options = BenchOptions(
-        library, inputs, pictures, counts, warmup, repeat, seconds, wanted, profile, compile_first, input_shape
+        library, inputs, pictures, counts, warmup, repeat, seconds, wanted, profile, compile_first, input_shape, board
     )
     bench_library(options, quiet, verbose, as_json)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.driver.board import Board
 from tilewright.driver.images import ImageOptions
 from tilewright.driver.inputs import make_inputs
 from tilewright.driver.library import Library, open_library
@@ -27,13 +28,16 @@ class RunOptions:
     fill: str | None
     image: ImageOptions
     output: Path | None
+    threads: int
     compile_first: bool
     input_shape: list[str] | None
+    board: Board | None
 
 
 def run_library(options: RunOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
     """Run once; print a line for each output, and write them when asked."""
-    with open_library(options.file, options.compile_first, options.input_shape) as library:
+    with open_library(options.file, options.compile_first, options.input_shape, options.board) as library:
+        library.place.function("runtime.config_threadpool")(0, options.threads)
         if options.output is not None:
             check_output(options.output, len(library.outputs))
         inputs = make_inputs(library, options.sources, options.fill, options.image)

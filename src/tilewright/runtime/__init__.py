@@ -6,6 +6,7 @@ libraries, ``loaders.py`` reading them, ``plugins.py`` installed packages that a
 ``profiling.py`` reports, ``executor/`` executors, ``_ffi.py`` the library itself.
 """
 
+from . import container as container
 from . import loaders as loaders  # registers what reads modules from files
 from ._ffi import native_dir
 from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, load_device_plugin, metal, opencl, rocm, vulkan

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from . import environment
-from .error import TVMError
+from .error import RPCError, RPCSessionTimeoutError, TVMError
 
 LIBRARY_NAME = "libtilewright_runtime.so"
 
@@ -243,6 +243,14 @@ def set_last_error(exception: BaseException) -> None:
     LIB.TVMAPISetLastError(text.replace("\0", "\\0").encode("utf-8", "replace"))
 
 
+def _error_of(text: str) -> TVMError:
+    """The error for a text of the native library, which may begin with the name of its class."""
+    for cls in (RPCError, RPCSessionTimeoutError):
+        if text.startswith(f"{cls.__name__}: "):
+            return cls(text.removeprefix(f"{cls.__name__}: "))
+    return TVMError(text)
+
+
 def raise_last_error() -> None:
     """Raise the thread's error: the original exception when a Python callback caused it, else TVMError."""
     text = last_error()
@@ -253,7 +261,7 @@ def raise_last_error() -> None:
             raise exception
         if pending in text:
             raise TVMError(text) from exception
-    raise TVMError(text)
+    raise _error_of(text)
 
 
 def check_call(code: int) -> None:

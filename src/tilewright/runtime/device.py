@@ -17,6 +17,8 @@ from .plugins import load_plugins
 GROUP = "tilewright.devices"
 LAST_SHARED_TYPE = 15  # DLPack's and TVM's numbers; those of plug-ins mean something in this process only
 _LAST_TYPE = 127
+RPC_SESS_MASK = 128
+"""Types of remote devices are those on their machine plus this, times one more than the session's number."""
 
 # Names that TVM takes for a device beside its own: of targets, and short ones.
 _ALIASES = {

@@ -92,6 +92,13 @@ CPU = Variable(
     None,
     "the processor that a plain `llvm` target stands for; this machine's by default",
 )
+RPC_SECRET = Variable(
+    "TILEWRIGHT_RPC_SECRET",
+    str,
+    "a text",
+    None,
+    "the secret that RPC clients give to servers, and servers ask for",
+)
 RUNTIME_LIBRARY = Variable(
     "TILEWRIGHT_RUNTIME_LIBRARY",
     _file,
@@ -116,6 +123,7 @@ VARIABLES: tuple[Variable[bool] | Variable[int] | Variable[str | None] | Variabl
     CACHE_DIR,
     CACHE_SIZE,
     CPU,
+    RPC_SECRET,
     RUNTIME_LIBRARY,
     TRACEBACK,
     ZOO,

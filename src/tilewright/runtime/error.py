@@ -7,3 +7,11 @@ class TVMError(RuntimeError):
 
 class ExportError(TVMError):
     """A library could not be written: no compiler, no space, no permission, or the compiler failed."""
+
+
+class RPCError(TVMError):
+    """A call to another machine failed there, or did not reach it. Errors that begin with "RPCError: " become this."""
+
+
+class RPCSessionTimeoutError(RPCError):
+    """The time of a session (``session_timeout``) is over."""

@@ -66,11 +66,13 @@ from ._ffi import (
     check_call,
     set_last_error,
 )
-from .device import Device, is_plugged_in
+from .device import RPC_SESS_MASK, Device, is_plugged_in
 from .packed_func import PackedFunc, convert_to_packed, set_return, unpack_return
 from .registry import need_global_func
 
 ENTRY_NAME = "__tvm_main__"
+REMOTE = "rpc"
+"""The type of modules that are on another machine."""
 
 
 @runtime_checkable
@@ -186,6 +188,9 @@ class Module:
 
     def import_module(self, module: Module) -> None:
         """Let this module's code use another module's functions."""
+        if self.type_key == REMOTE:
+            need_global_func("rpc.ImportRemoteModule")(self, module)
+            return
         check_call(LIB.TVMModImport(self.handle, module.handle))
 
     @property
@@ -268,14 +273,24 @@ class Module:
         Returns:
             A function of the measured function's arguments that gives a :class:`BenchmarkResult`.
         """
-        create = need_global_func("runtime.RPCTimeEvaluator")
-        timer = create(self, func_name, dev.device_type, dev.device_id, number, repeat, int(min_repeat_ms), f_preproc)
+        name = "runtime.RPCTimeEvaluator"
+        create = need_global_func("rpc.RemoteGlobal")(self, name) if self.type_key == REMOTE else need_global_func(name)
+        device_type = self._far_type(dev)
+        timer = create(self, func_name, device_type, dev.device_id, number, repeat, int(min_repeat_ms), f_preproc)
 
         def evaluator(*args: Any) -> BenchmarkResult:
             blob = timer(*args)
             return BenchmarkResult.of(struct.unpack(f"={repeat}d", blob))
 
         return evaluator
+
+    def _far_type(self, dev: Device) -> int:
+        """The type of a device where the module is: a remote one without its session's number."""
+        if (dev.device_type >= RPC_SESS_MASK) != (self.type_key == REMOTE):
+            raise ValueError(
+                f"a module of type {self.type_key} cannot be timed on {dev}: they are on different machines"
+            )
+        return dev.device_type % RPC_SESS_MASK
 
 
 _packed.module_class = Module

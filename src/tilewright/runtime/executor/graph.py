@@ -12,7 +12,7 @@ import numpy as np
 from ..device import Device, cpu
 from ..dtype import make_dtype
 from ..error import TVMError
-from ..module import BenchmarkResult, Module
+from ..module import REMOTE, BenchmarkResult, Module
 from ..ndarray import NDArray, numpy_dtype, numpyasarray
 from ..packed_func import PackedFunc
 from ..registry import need_global_func
@@ -96,6 +96,7 @@ class GraphModule:
         self.strict = strict
         self._may_be_unset = True
         self._input_dtypes: dict[str | int, np.dtype[Any]] = {}
+        self._is_remote = module.type_key == REMOTE
         self._set_input = module["set_input"]
         self._run = module["run"]
         self._get_output = module["get_output"]
@@ -122,7 +123,13 @@ class GraphModule:
             TypeError: the key is no name, index or mapping; or the value is no array of numbers.
         """
         for name, item in _items("set_input", key, value, self._known(params)):
-            self._set_input(name, self._tensor(name, item))
+            self._put(name, self._tensor(name, item))
+
+    def _put(self, name: str | int, value: Any) -> None:
+        if self._is_remote:  # arrays that are here are no arguments of functions there
+            self._get_input(name).copyfrom(value)
+        else:
+            self._set_input(name, value)
 
     def _known(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Those of ``params`` that are inputs; the names of others are warned of: TVM passes over them."""
@@ -187,9 +194,19 @@ class GraphModule:
             raise TypeError(f"infer takes a mapping of input names to values, not {_kind(inputs)}")
         given = {**(inputs or {}), **more}
         arguments = [item for name, value in given.items() for item in (name, self._tensor(name, value))]
+        if self._is_remote:
+            return self._infer_far(given)
         outputs = [np.empty(shape, dtype) for _, shape, dtype in self._outputs]
         self.module["infer"](len(given), *arguments, *outputs)
         return {name: array for (name, _, _), array in zip(self._outputs, outputs, strict=True)}
+
+    def _infer_far(self, given: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
+        missing = [name for name in self.get_input_names() if name not in given]
+        if missing:
+            raise TVMError(f"infer: no value is given for the inputs: {', '.join(missing)}")
+        self.set_input(given)
+        self._run()
+        return {name: self._get_output(index).numpy() for index, (name, _, _) in enumerate(self._outputs)}
 
     @cached_property
     def _outputs(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:
@@ -304,10 +321,12 @@ class GraphModule:
             out: an array to copy it to; without it the executor's own array is returned, which the next run
                 changes.
         """
-        if out is not None:
-            self._get_output(index, out)
-            return out
-        return self._get_output(index)
+        if out is None:
+            return self._get_output(index)
+        if self._is_remote:
+            return self._get_output(index).copyto(out)
+        self._get_output(index, out)
+        return out
 
     def debug_get_output(self, node: int | str, out: NDArray) -> NDArray:
         """Run up to a node (by index or name) and copy its first output to ``out``."""

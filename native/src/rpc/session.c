@@ -1,0 +1,73 @@
+/* Licensed under the Apache License, Version 2.0; see LICENSE.
+ *
+ * The table of sessions. A device's type is its type on the far side plus RPC_DEVICE_MASK times (1 + the session's index). */
+#include "rpc.h"
+
+static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static RpcSession** table;
+static int table_size;
+
+void rpc_session_init(RpcSession* s, const RpcSessionClass* cls) {
+  s->cls = cls;
+  s->index = -1;
+  atomic_init(&s->refs, 1);
+}
+
+RpcSession* rpc_session_retain(RpcSession* s) {
+  atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+  return s;
+}
+
+void rpc_session_release(RpcSession* s) {
+  if (s == NULL) return;
+  pthread_mutex_lock(&table_lock); /* nobody may find it in the table while the last reference goes */
+  bool last = atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1;
+  if (last && s->index >= 0) table[s->index] = NULL;
+  pthread_mutex_unlock(&table_lock);
+  if (last) s->cls->destroy(s);
+}
+
+int rpc_session_enter(RpcSession* s) {
+  pthread_mutex_lock(&table_lock);
+  int index = 0;
+  while (index < table_size && table[index] != NULL) ++index;
+  if (s->index < 0 && index == table_size) {
+    RpcSession** grown = realloc(table, (size_t)(table_size + 1) * sizeof *grown);
+    if (grown == NULL) {
+      pthread_mutex_unlock(&table_lock);
+      return tw_out_of_memory(sizeof *grown);
+    }
+    table = grown;
+    table[table_size++] = NULL;
+  }
+  if (s->index < 0) {
+    s->index = index;
+    table[index] = s;
+  }
+  pthread_mutex_unlock(&table_lock);
+  return 0;
+}
+
+RpcSession* rpc_session_find(int device_type) {
+  int index = device_type / RPC_DEVICE_MASK - 1;
+  pthread_mutex_lock(&table_lock);
+  RpcSession* s = index >= 0 && index < table_size ? table[index] : NULL;
+  if (s != NULL) rpc_session_retain(s);
+  pthread_mutex_unlock(&table_lock);
+  return s;
+}
+
+RpcSession* rpc_session_of(DLDevice device) {
+  RpcSession* s = rpc_session_find((int)device.device_type);
+  if (s == NULL) tw_fail("RPCError: the session of remote device (type %d) has ended", (int)device.device_type);
+  return s;
+}
+
+int rpc_request(RpcSession* s, RpcCode code, TVMValue* values, int* codes, int count, TVMValue* result) {
+  RpcSequence ret = {0};
+  if (s->cls->request(s, code, &(RpcSequence){.values = values, .codes = codes, .count = count}, &ret) != 0) return -1;
+  int rc = ret.count == 1 ? 0 : tw_fail("RPCError: a request was answered by %d values, not one", ret.count);
+  if (rc == 0 && result != NULL) *result = ret.values[0];
+  rpc_sequence_free(&ret);
+  return rc;
+}

@@ -1,0 +1,91 @@
+"""The commands of RPC and their options; what each does is in ``rpc.py``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Host = Annotated[str, typer.Option(help="Address to listen on.")]
+PortEnd = Annotated[int | None, typer.Option(help="End of the range of ports to try.", show_default=False)]
+Tracker = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="The tracker.", show_default=False)]
+CustomAddr = Annotated[
+    str | None, typer.Option(help="Address that the tracker gives to clients, if not the one it sees.")
+]
+
+
+def rpc_server(
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 9091,
+    port_end: PortEnd = None,
+    key: Annotated[str, typer.Option(help="The kind of board, which clients ask for.")] = "",
+    tracker: Tracker = None,
+    proxy: Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Join this proxy; do not listen.")] = None,
+    custom_addr: CustomAddr = None,
+    secret: Annotated[
+        str | None, typer.Option(envvar="TILEWRIGHT_RPC_SECRET", help="What clients must know.", show_default=False)
+    ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Serve everyone who reaches the address, without a secret.")
+    ] = False,
+    memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory that a session may take.")] = None,
+    load_library: Annotated[str | None, typer.Option(help="Libraries to load first, with : between them.")] = None,
+) -> None:
+    """Serve this machine to RPC clients: they send libraries, which run here."""
+    from tilewright.driver.board import parse_address
+    from tilewright.driver.rpc import serve
+
+    where = parse_address(proxy) if proxy else (host, port)
+    config = {
+        "host": where[0],
+        "port": where[1],
+        "port_end": port_end or port + 1,
+        "is_proxy": proxy is not None,
+        "tracker_addr": parse_address(tracker) if tracker else None,
+        "key": key,
+        "load_library": load_library,
+        "custom_addr": custom_addr,
+        "init": None,
+        "secret": secret,
+        "memory": memory and memory << 20,
+    }
+    serve(config, insecure)
+
+
+def rpc_tracker(
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 9190,
+    port_end: PortEnd = None,
+) -> None:
+    """Keep track of boards, and hand free ones to clients that wait."""
+    from tilewright.driver.rpc import track
+
+    track(host, port, port_end or port + 1)
+
+
+def rpc_proxy(
+    host: Host = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port to listen on.")] = 9091,
+    port_end: PortEnd = None,
+    tracker: Tracker = None,
+    custom_addr: CustomAddr = None,
+) -> None:
+    """Join servers behind a firewall with their clients: both connect here."""
+    from tilewright.driver.board import parse_address
+    from tilewright.driver.rpc import pass_on
+
+    pass_on(host, port, port_end or port + 1, parse_address(tracker) if tracker else None, custom_addr)
+
+
+def rpc_query(tracker: Annotated[str, typer.Option(metavar="HOST:PORT", help="The tracker.")]) -> None:
+    """Print the boards that a tracker knows, and its queues."""
+    from tilewright.driver.board import parse_address
+    from tilewright.driver.rpc import query
+
+    query(parse_address(tracker))
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    for command in (rpc_server, rpc_tracker, rpc_proxy, rpc_query):
+        app.command(command.__name__.replace("_", "-"))(command)

@@ -1,0 +1,50 @@
+"""``tilewright rpc-server``, ``rpc-tracker``, ``rpc-proxy`` and ``rpc-query``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import logging
+from typing import Any
+
+from tilewright import rpc
+from tilewright.driver.board import Address
+from tilewright.rpc.server import check_exposure
+
+
+def _run(kind: str, config: dict[str, Any], text: str) -> None:
+    """Run a service in the foreground until it is interrupted."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+
+    def report(ready: dict[str, Any]) -> None:
+        print(text.format(port=ready["port"]), flush=True)
+
+    with contextlib.suppress(asyncio.CancelledError):
+        asyncio.run(importlib.import_module(f"tilewright.rpc.{kind}").run(config, report))
+
+
+def serve(config: dict[str, Any], insecure: bool) -> None:
+    """Run a server; ``config`` as ``rpc.server.run`` takes it."""
+    if config["is_proxy"]:
+        text = f"serving through the proxy {config['host']}:{{port}}"
+    else:
+        check_exposure(config["host"], config["secret"], insecure)
+        text = f"serving on {config['host']}:{{port}}"
+    _run("server", config, text + (", for clients that know the secret" if config["secret"] else ""))
+
+
+def track(host: str, port: int, port_end: int) -> None:
+    """Run a tracker."""
+    _run("tracker", {"host": host, "port": port, "port_end": port_end}, f"tracking boards on {host}:{{port}}")
+
+
+def pass_on(host: str, port: int, port_end: int, tracker: Address | None, custom_addr: str | None) -> None:
+    """Run a proxy."""
+    config: dict[str, Any] = {"host": host, "port": port, "port_end": port_end}
+    _run("proxy", config | {"tracker_addr": tracker, "custom_addr": custom_addr}, f"passing on from {host}:{{port}}")
+
+
+def query(tracker: Address) -> None:
+    """Print what a tracker knows."""
+    print(rpc.connect_tracker(*tracker).text_summary(), end="")

@@ -1,0 +1,206 @@
+"""What all parts of RPC agree on: TVM 0.8's numbers, and messages of trackers.
+
+A connection to a server begins with a greeting on both sides (``native/src/rpc/socket.c``); one to a tracker with
+``TRACKER_MAGIC`` on both sides, then texts of JSON, each after its size as a little-endian i32.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import secrets
+import socket
+import struct
+from enum import IntEnum
+from typing import Any
+
+from tilewright.runtime.error import RPCError
+
+RPC_MAGIC = 0xFF271
+RPC_TRACKER_MAGIC = 0x2F271
+RPC_CODE_SUCCESS = RPC_MAGIC
+RPC_CODE_DUPLICATE = RPC_MAGIC + 1
+RPC_CODE_MISMATCH = RPC_MAGIC + 2
+
+GREETING_SECONDS = 5.0
+"""How long the other side of a new connection may take to say what it wants."""
+
+_MAX_KEY = 4096
+_MAX_MESSAGE = 1 << 20
+
+Address = tuple[str, int]
+
+
+class TrackerCode(IntEnum):
+    """The first item of a message to a tracker."""
+
+    FAIL = -1
+    SUCCESS = 0
+    PING = 1
+    STOP = 2
+    PUT = 3
+    REQUEST = 4
+    UPDATE_INFO = 5
+    SUMMARY = 6
+    GET_PENDING_MATCHKEYS = 7
+
+
+def random_key(prefix: str) -> str:
+    """Return a key that nobody guesses: the prefix and 16 hexadecimal digits."""
+    return prefix + secrets.token_hex(8)
+
+
+# ---- sizes and numbers ----
+
+
+def _number(data: bytes) -> int:
+    return int(struct.unpack("<i", data)[0])
+
+
+def _bounded(size: int, limit: int) -> int:
+    if not 0 <= size <= limit:
+        raise RPCError(f"a message of {size} bytes is announced; at most {limit} are taken")
+    return size
+
+
+def _encode(data: Any) -> bytes:
+    text = json.dumps(data).encode()
+    return struct.pack("<i", len(text)) + text
+
+
+# ---- for code that waits (clients) ----
+
+
+def receive_exactly(sock: socket.socket, size: int) -> bytes:
+    """Return the next ``size`` bytes.
+
+    Raises:
+        ConnectionError: the other side closed before.
+    """
+    data = bytearray()
+    while len(data) < size:
+        piece = sock.recv(size - len(data))
+        if not piece:
+            raise ConnectionError("the other side closed the connection")
+        data += piece
+    return bytes(data)
+
+
+def receive_number(sock: socket.socket) -> int:
+    """Return the next i32."""
+    return _number(receive_exactly(sock, 4))
+
+
+def send_json(sock: socket.socket, data: Any) -> None:
+    """Send a message to a tracker."""
+    sock.sendall(_encode(data))
+
+
+def receive_json(sock: socket.socket) -> Any:
+    """Return a tracker's next message."""
+    return json.loads(receive_exactly(sock, _bounded(receive_number(sock), _MAX_MESSAGE)))
+
+
+def greet(sock: socket.socket, key: str, what: str) -> str:
+    """Begin a session as a client, whose ``key`` begins with "client:"; return the other side's key.
+
+    Raises:
+        RPCError: the key is refused, or the other side is no server.
+    """
+    sock.sendall(struct.pack("<ii", RPC_MAGIC, len(key.encode())) + key.encode())
+    code = receive_number(sock)
+    if code == RPC_CODE_DUPLICATE:
+        raise RPCError(f"the key of {key!r} is in use at {what}")
+    if code == RPC_CODE_MISMATCH:
+        raise RPCError(f"no server at {what} has the key of {key!r}")
+    if code != RPC_CODE_SUCCESS:
+        raise RPCError(f"{what} is no RPC server")
+    return receive_exactly(sock, _bounded(receive_number(sock), _MAX_KEY)).decode()
+
+
+# ---- for services ----
+
+
+async def read_number(reader: asyncio.StreamReader) -> int:
+    """Return the next i32."""
+    return _number(await reader.readexactly(4))
+
+
+async def read_json(reader: asyncio.StreamReader) -> Any:
+    """Return the next message."""
+    return json.loads(await reader.readexactly(_bounded(await read_number(reader), _MAX_MESSAGE)))
+
+
+async def write_json(writer: asyncio.StreamWriter, data: Any) -> None:
+    """Send a message."""
+    writer.write(_encode(data))
+    await writer.drain()
+
+
+async def read_greeting(reader: asyncio.StreamReader) -> str | None:
+    """Return the key that a new connection asks for, or None when it does not speak RPC."""
+    async with asyncio.timeout(GREETING_SECONDS):
+        if await read_number(reader) != RPC_MAGIC:
+            return None
+        return (await reader.readexactly(_bounded(await read_number(reader), _MAX_KEY))).decode()
+
+
+def greeting_answer(key: str) -> bytes:
+    """What accepts a connection."""
+    return struct.pack("<ii", RPC_CODE_SUCCESS, len(key.encode())) + key.encode()
+
+
+def refusal(code: int) -> bytes:
+    """What refuses one."""
+    return struct.pack("<i", code)
+
+
+def session_seconds(key: str) -> float | None:
+    """The option ``-timeout=60`` of a key, or None."""
+    for word in key.split()[1:]:
+        if word.startswith("-timeout="):
+            seconds = float(word.removeprefix("-timeout="))
+            return seconds if seconds > 0 else None
+    return None
+
+
+# ---- sockets ----
+
+
+def tune(sock: socket.socket) -> None:
+    """Send without delay, and find out within 5 seconds that the other side is gone (``rpc_tune_socket`` in C)."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("KEEPIDLE", 2), ("KEEPINTVL", 1), ("KEEPCNT", 3), ("USER_TIMEOUT", 10_000)):
+        option = getattr(socket, f"TCP_{name}", None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def listen(host: str, port: int, port_end: int) -> socket.socket:
+    """Return a socket that listens on the first free port of a range.
+
+    Raises:
+        ValueError: no port of the range is free.
+    """
+    family = socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM)[0][0]
+    for candidate in range(port, max(port_end, port + 1)):
+        sock = socket.socket(family, socket.SOCK_STREAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((host, candidate))
+            sock.listen(64)
+        except OSError as error:
+            sock.close()
+            if not isinstance(error, PermissionError) and error.errno != errno.EADDRINUSE:
+                raise
+            continue
+        sock.setblocking(False)
+        return sock
+    raise ValueError(f"no port of {port} to {port_end - 1} is free on {host}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    return host in ("localhost", "::1") or host.startswith("127.")

@@ -1,0 +1,56 @@
+"""What a session finds in its process: a folder for files, modules loaded from it, and the functions of ``testing``."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tilewright.runtime.export import link_for_loading
+from tilewright.runtime.module import Module, load_module
+from tilewright.runtime.registry import need_global_func, register_func
+
+from . import testing
+from .popen import popen_session
+
+__all__ = ["load_libraries", "prepare", "serve", "testing"]
+
+
+def load_libraries(names: str | None) -> None:
+    """Load shared libraries, with ":" between their paths, so that what they register is there."""
+    for name in (names or "").split(":"):
+        if name:
+            ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
+
+
+def prepare(folder: Path, config: dict[str, Any]) -> None:
+    """Register the functions that clients of a server call, over files in a folder."""
+    del config
+
+    def workpath(name: str) -> str:
+        return str(folder / name)
+
+    def load(name: str) -> Module:
+        return load_module(str(folder / name))
+
+    def download_linked_module(name: str) -> bytes:
+        path = folder / name
+        if path.suffix in (".so", ".dylib"):
+            return path.read_bytes()
+        with TemporaryDirectory() as parts:
+            return link_for_loading(path, Path(parts)).read_bytes()
+
+    register_func("tvm.rpc.server.workpath", workpath, override=True)
+    register_func("tvm.rpc.server.load_module", load, override=True)
+    register_func("tvm.rpc.server.download_linked_module", download_linked_module, override=True)
+
+
+@register_func("rpc.PopenSession", override=True)
+def _popen_session(binary: str | bytes) -> Module:
+    return popen_session(binary)
+
+
+def serve(fd: int) -> None:
+    """Serve the client at the other end of a connected socket until it leaves."""
+    need_global_func("rpc.ServerLoop")(fd)

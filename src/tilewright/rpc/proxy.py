@@ -1,0 +1,218 @@
+"""The proxy: servers behind a firewall connect to it, clients too, and it passes bytes between them.
+
+It reports its servers to a tracker as if they were its own. ``Proxy`` starts one in a process of its own;
+``tilewright rpc-proxy`` runs one in the foreground.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import base
+from .base import TrackerCode
+from .service import Service
+
+log = logging.getLogger("RPCProxy")
+
+_TRACKER_PERIOD = 1.0
+_RETRY_SECONDS = 1.0
+_UNUSED_ROUNDS = 6
+
+
+@dataclass(eq=False)
+class _Peer:
+    """A server that waits for a client."""
+
+    key: str
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    match_key: str
+    taken: asyncio.Event
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass on what comes until it ends."""
+    with contextlib.suppress(OSError):
+        while data := await reader.read(1 << 18):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+async def _end_of(reader: asyncio.StreamReader) -> None:
+    """Wait for the end of what nobody reads."""
+    while not reader.at_eof():
+        await asyncio.sleep(0.2)
+
+
+class _ProxyState:
+    """What a running proxy knows."""
+
+    def __init__(self, config: dict[str, Any], port: int) -> None:
+        self._config, self._port = config, port
+        self._waiting: dict[str, list[_Peer]] = {}
+        self._changed = asyncio.Event()
+        self._tracked = bool(config["tracker_addr"])
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection: a server's waits, a client's is joined to one."""
+        base.tune(writer.get_extra_info("socket"))
+        try:
+            key = await base.read_greeting(reader)
+            role, _, wanted = (key or "").partition(":")
+            if role == "server":
+                await self._wait_for_client(wanted, reader, writer)
+            elif role == "client":
+                await self._join(key or "", wanted, reader, writer)
+        except (OSError, EOFError, ValueError, TimeoutError, base.RPCError) as error:
+            log.info("a connection failed: %s", error or type(error).__name__)
+        finally:
+            writer.close()
+
+    async def _wait_for_client(self, key: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        match_key = base.random_key(key + ":") if self._tracked else key
+        peer = _Peer(key, reader, writer, match_key, asyncio.Event())
+        self._waiting.setdefault(match_key, []).append(peer)
+        self._changed.set()
+        taken = asyncio.ensure_future(peer.taken.wait())
+        gone = asyncio.ensure_future(_end_of(reader))
+        try:
+            await asyncio.wait([taken, gone], return_when=asyncio.FIRST_COMPLETED)
+            if taken.done():
+                await writer.wait_closed()
+        finally:
+            gone.cancel()
+            taken.cancel()
+            self._forget(peer)
+
+    def _forget(self, peer: _Peer) -> None:
+        peers = self._waiting.get(peer.match_key, [])
+        if peer in peers:
+            peers.remove(peer)
+            self._changed.set()
+        if not peers:
+            self._waiting.pop(peer.match_key, None)
+
+    async def _join(self, key: str, wanted: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        match_key = wanted.split()[0] if wanted.split() else ""
+        peer = await self._find(match_key)
+        if peer is None:
+            writer.write(base.refusal(base.RPC_CODE_MISMATCH))
+            return
+        self._forget(peer)
+        peer.taken.set()
+        peer.writer.write(base.greeting_answer(key))
+        writer.write(base.greeting_answer("server:" + peer.key))
+        await asyncio.gather(_pump(reader, peer.writer), _pump(peer.reader, writer))
+
+    async def _find(self, match_key: str) -> _Peer | None:
+        """A server that waits for a client; a client may come a little before it."""
+        for _ in range(int(base.GREETING_SECONDS / 0.1)):
+            if peers := self._waiting.get(match_key):
+                return peers[0]
+            if self._tracked:
+                return None
+            await asyncio.sleep(0.1)
+        return None
+
+    # ---- the tracker ----
+
+    async def report_to_tracker(self) -> None:
+        """Keep the tracker informed of the servers that wait, whatever happens to it."""
+        while True:
+            try:
+                await self._report()
+            except (OSError, EOFError, ValueError, base.RPCError) as error:
+                log.info("tracker %s: %s", self._config["tracker_addr"], error or "closed")
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _report(self) -> None:
+        reader, writer = await asyncio.open_connection(*self._config["tracker_addr"])
+
+        async def ask(*message: Any) -> Any:
+            await base.write_json(writer, message)
+            return await base.read_json(reader)
+
+        try:
+            writer.write(base.refusal(base.RPC_TRACKER_MAGIC))
+            if await base.read_number(reader) != base.RPC_TRACKER_MAGIC:
+                raise base.RPCError("the tracker's address is that of something else")
+            missing: dict[str, int] = {}  # for how many rounds a server that waits was not to be had
+            while True:
+                self._changed.clear()
+                await ask(TrackerCode.UPDATE_INFO, self._describe())
+                await self._offer(ask, missing)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_TRACKER_PERIOD):
+                        await self._changed.wait()
+        finally:
+            writer.close()
+
+    def _describe(self) -> dict[str, Any]:
+        keys = sorted({peer.key for peers in self._waiting.values() for peer in peers})
+        return {"key": f"server:proxy[{','.join(keys)}]", "addr": [self._config["custom_addr"], self._port]}
+
+    async def _offer(self, ask: Callable[..., Any], missing: dict[str, int]) -> None:
+        """Offer servers that are new, and under a new key those that were given to a client that has not come."""
+        pending = await ask(TrackerCode.GET_PENDING_MATCHKEYS)
+        for match_key, peers in list(self._waiting.items()):
+            rounds = missing.get(match_key, _UNUSED_ROUNDS) + 1
+            missing[match_key] = 0 if match_key in pending else rounds
+            if missing[match_key] <= _UNUSED_ROUNDS:
+                continue
+            peer = peers[0]
+            self._forget(peer)
+            peer.match_key = base.random_key(peer.key + ":")
+            self._waiting[peer.match_key] = [peer]
+            missing[peer.match_key] = 0
+            await ask(TrackerCode.PUT, peer.key, [self._port, peer.match_key], self._config["custom_addr"])
+
+
+async def run(config: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
+    """Run a proxy until it is cancelled."""
+    sock = base.listen(config["host"], config["port"], config["port_end"])
+    state = _ProxyState(config, sock.getsockname()[1])
+    await asyncio.start_server(state.serve, sock=sock)
+    report({"port": sock.getsockname()[1]})
+    if config["tracker_addr"]:
+        await state.report_to_tracker()
+    await asyncio.Event().wait()
+
+
+class Proxy:
+    """A proxy in a process of its own, which ends with this one.
+
+    Args:
+        host: the address to listen on.
+        port, port_end: the first free port of this range is taken; it is then in ``port``.
+        tracker_addr: (host, port) of a tracker that is told of servers that wait.
+        custom_addr: the address that the tracker gives to clients, when it differs from the one it sees.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 9091,
+        port_end: int = 9199,
+        tracker_addr: tuple[str, int] | None = None,
+        custom_addr: str | None = None,
+    ) -> None:
+        config = {
+            "host": host,
+            "port": port,
+            "port_end": port_end,
+            "tracker_addr": tracker_addr,
+            "custom_addr": custom_addr,
+        }
+        self._service = Service("proxy", config)
+        self.host = host
+        self.port: int = self._service.reported["port"]
+
+    def terminate(self) -> None:
+        """End the process, and all sessions that it passes on."""
+        self._service.terminate()

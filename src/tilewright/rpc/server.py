@@ -1,0 +1,389 @@
+"""The server: a board's side. One session at a time, each in a process of its own.
+
+The listening process greets clients, tells a tracker when the board is free, and looks after the session's process: it
+ends it when its time is over or its client is gone. ``Server`` starts all that as a child of this process;
+``tilewright rpc-server`` runs it in the foreground.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+import os
+import pickle
+import select
+import shutil
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tilewright.runtime.error import RPCError
+
+from . import base, security
+from .base import TrackerCode
+from .service import Service
+
+log = logging.getLogger("RPCServer")
+
+_TRACKER_PERIOD = 2.0  # seconds between two questions whether somebody was given the board
+_UNUSED_PERIODS = 3  # so many later, who was given the board and has not come has lost it
+_RETRY_SECONDS = 1.0
+_GRACE_SECONDS = 2.0  # for a session's process to end by itself
+
+
+class Session:
+    """A client's session: its socket, options, and the process that serves it."""
+
+    def __init__(self, sock: socket.socket, key: str, config: dict[str, Any]) -> None:
+        self._folder = tempfile.mkdtemp(prefix="tilewright-rpc-")
+        self._watched = os.dup(sock.fileno())
+        self._seconds = base.session_seconds(key)
+        sock.setblocking(True)
+        self._pid = os.fork()
+        if self._pid == 0:
+            _serve_in_child(sock, self._folder, config)
+        sock.close()
+
+    async def end(self) -> None:
+        """Wait until the session ends, or end it: when its time is over, or its client is gone."""
+        start, gone = time.monotonic(), None
+        try:
+            while not self._has_ended():
+                now = time.monotonic()
+                if self._client_is_gone():
+                    gone = gone or now
+                if self._seconds is not None and now - start > self._seconds:
+                    log.warning("the time of a session, %g s, is over", self._seconds)
+                    self._kill()
+                elif gone is not None and now - gone > _GRACE_SECONDS:
+                    log.warning("a client is gone in the middle of a call")
+                    self._kill()
+                await asyncio.sleep(0.02 if now - start < 1 else 0.1)
+        finally:
+            if not self._has_ended():
+                self._kill()
+                os.waitpid(self._pid, 0)
+            os.close(self._watched)
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _has_ended(self) -> bool:
+        if self._pid and os.waitpid(self._pid, os.WNOHANG)[0]:
+            self._pid = 0
+        return self._pid == 0
+
+    def _client_is_gone(self) -> bool:
+        poll = select.poll()
+        poll.register(self._watched, select.POLLRDHUP)
+        return bool(poll.poll(0))
+
+    def _kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._pid, signal.SIGKILL)
+
+
+def _serve_in_child(sock: socket.socket, folder: str, config: dict[str, Any]) -> None:
+    """What the forked process does; it does not return."""
+    status = 1
+    try:
+        os.setsid()
+        _die_with_parent()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        signal.set_wakeup_fd(-1)
+        _limit_memory(config.get("memory"))
+        from . import environment
+
+        environment.prepare(Path(folder), config)
+        environment.serve(sock.fileno())
+        status = 0
+    except BaseException as error:
+        log.warning("a session ended by %s: %s", type(error).__name__, error)
+    finally:
+        os._exit(status)
+
+
+def _die_with_parent() -> None:
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "prctl"):
+        libc.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+def _limit_memory(nbytes: int | None) -> None:
+    if nbytes:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (nbytes, nbytes))
+
+
+class _TrackerLink:
+    """The board's connection to a tracker, over and over: it reports the board, and offers it while it is free."""
+
+    def __init__(self, address: base.Address, key: str, port: int, host: str | None) -> None:
+        self._address, self._key, self._port, self._host = address, key, port, host
+        self._changed = asyncio.Event()
+        self.match_key: str | None = None
+
+    def offer(self, free: bool) -> None:
+        """Say whether the board is free; each offer has a new key, which its client must know."""
+        self.match_key = base.random_key(self._key + ":") if free else None
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Keep the tracker informed, whatever happens to it."""
+        while True:
+            try:
+                await self._report()
+            except (OSError, EOFError, ValueError, RPCError) as error:
+                log.info("tracker %s: %s", self._address, error or "closed")
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _report(self) -> None:
+        reader, writer = await asyncio.open_connection(*self._address)
+
+        async def ask(*message: Any) -> Any:
+            await base.write_json(writer, message)
+            return await base.read_json(reader)
+
+        try:
+            base.tune(writer.get_extra_info("socket"))
+            writer.write(base.refusal(base.RPC_TRACKER_MAGIC))
+            if await base.read_number(reader) != base.RPC_TRACKER_MAGIC:
+                raise RPCError(f"{self._address[0]}:{self._address[1]} is no RPC tracker")
+            await ask(TrackerCode.UPDATE_INFO, {"key": "server:" + self._key, "addr": [self._host, self._port]})
+            while True:
+                await self._offer_once(ask)
+        finally:
+            writer.close()
+
+    async def _offer_once(self, ask: Callable[..., Any]) -> None:
+        """Offer the board if it is free, and look after that until something changes."""
+        self._changed.clear()
+        offered, missing = self.match_key, 0
+        if offered:
+            await ask(TrackerCode.PUT, self._key, [self._port, offered], self._host)
+        while not await self._changes_within(_TRACKER_PERIOD):
+            pending = await ask(TrackerCode.GET_PENDING_MATCHKEYS)
+            missing = missing + 1 if offered and offered not in pending else 0
+            if missing > _UNUSED_PERIODS:
+                self.offer(True)
+
+    async def _changes_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._changed.wait()
+        except TimeoutError:
+            return False
+
+
+class _Board:
+    """The listening process."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = config
+        self._key: str = config["key"]
+        self._turn = asyncio.Lock()
+        self._link: _TrackerLink | None = None
+
+    async def listen(self, report: Callable[[dict[str, Any]], None]) -> None:
+        config = self._config
+        sock = base.listen(config["host"], config["port"], config["port_end"])
+        port = sock.getsockname()[1]
+        if config["tracker_addr"]:
+            self._link = _TrackerLink(tuple(config["tracker_addr"]), self._key, port, config["custom_addr"])
+            self._link.offer(True)
+        report({"port": port})
+        async with asyncio.TaskGroup() as tasks:
+            if self._link:
+                tasks.create_task(self._link.run())
+            loop = asyncio.get_running_loop()
+            while True:
+                client, _ = await loop.sock_accept(sock)
+                tasks.create_task(self._greet(client))
+
+    async def _greet(self, client: socket.socket) -> None:
+        """Find out what a new connection wants, and serve it when its turn comes."""
+        base.tune(client)
+        try:
+            plain = await security.accept(client, self._config["secret"])
+            key = await self._read_key(plain)
+            if key is None:
+                plain.close()
+                return
+            async with self._turn:
+                if not self._expects(key):
+                    await _send(plain, base.refusal(base.RPC_CODE_MISMATCH))
+                    plain.close()
+                    return
+                await _send(plain, base.greeting_answer("server:" + self._key))
+                await self._serve(plain, key)
+        except (OSError, EOFError, ValueError, TimeoutError, RPCError) as error:
+            log.info("a connection failed: %s", error or type(error).__name__)
+            client.close()
+
+    async def _read_key(self, client: socket.socket) -> str | None:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(base.GREETING_SECONDS):
+            head = await _receive(loop, client, 8)
+            magic, size = (int.from_bytes(head[i : i + 4], "little") for i in (0, 4))
+            if magic != base.RPC_MAGIC or size > 4096:
+                return None
+            return (await _receive(loop, client, size)).decode()
+
+    def _expects(self, key: str) -> bool:
+        expected = self._link.match_key if self._link else self._key
+        words = key.split() or [""]
+        return expected is not None and words[0] == f"client:{expected}"
+
+    async def _serve(self, client: socket.socket, key: str) -> None:
+        if self._link:
+            self._link.offer(False)
+        try:
+            await Session(client, key, self._config).end()
+        finally:
+            if self._link:
+                self._link.offer(True)
+
+    async def join_proxy(self, report: Callable[[dict[str, Any]], None]) -> None:
+        """Serve clients that a proxy sends, one after another."""
+        report({"port": self._config["port"]})
+        loop = asyncio.get_running_loop()
+        address = (self._config["host"], self._config["port"])
+        while True:
+            try:
+                sock = socket.socket(socket.getaddrinfo(*address)[0][0], socket.SOCK_STREAM)
+                sock.setblocking(False)
+                await loop.sock_connect(sock, address)
+                base.tune(sock)
+                name = ("server:" + self._key).encode()
+                await _send(sock, base.RPC_MAGIC.to_bytes(4, "little") + len(name).to_bytes(4, "little") + name)
+                answer = int.from_bytes(await _receive(loop, sock, 4), "little")
+                if answer != base.RPC_CODE_SUCCESS:
+                    raise RPCError(f"the proxy refused the key {self._key!r} ({answer:#x})")
+                key = (await _receive(loop, sock, int.from_bytes(await _receive(loop, sock, 4), "little"))).decode()
+                await Session(sock, key, self._config).end()
+            except (OSError, EOFError, RPCError) as error:
+                log.warning("proxy %s: %s", address, error or "closed")
+                await asyncio.sleep(_RETRY_SECONDS)
+
+
+async def _send(sock: socket.socket, data: bytes) -> None:
+    await asyncio.get_running_loop().sock_sendall(sock, data)
+
+
+async def _receive(loop: asyncio.AbstractEventLoop, sock: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = await loop.sock_recv(sock, size - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return data
+
+
+async def run(config: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
+    """Run a server until it is cancelled; ``config`` has the arguments of ``Server``."""
+    from . import environment  # sessions fork with it loaded
+
+    environment.load_libraries(config["load_library"])
+    if config["init"]:
+        pickle.loads(base64.b64decode(config["init"]))()
+    board = _Board(config)
+    await (board.join_proxy(report) if config["is_proxy"] else board.listen(report))
+
+
+def check_exposure(host: str, secret: str | None, insecure: bool) -> None:
+    """Refuse to open a board to whoever reaches it, unless that was asked for.
+
+    Raises:
+        RPCError: the address is not of this machine alone, and there is neither a secret nor ``insecure``.
+    """
+    if not (secret or insecure or base.is_loopback(host)):
+        raise RPCError(
+            f"a server on {host} without a secret lets everyone who reaches it run programs on this machine; "
+            "give it a secret, or insecure=True (--insecure) in a network that you trust"
+        )
+
+
+class Server:
+    """A server in a process of its own, which ends with this one.
+
+    Args:
+        host: the address to listen on, or the proxy's.
+        port, port_end: the first free port of this range is taken; it is then in ``port``.
+        is_proxy: ``host`` and ``port`` are those of a proxy, which this server joins.
+        tracker_addr: (host, port) of a tracker that is told when the board is free.
+        key: the kind of board; clients, and the tracker, ask for it.
+        load_library: libraries to load first, with ":" between them.
+        custom_addr: the address that the tracker gives to clients, when it differs from the one it sees.
+        silent: log errors only.
+        no_fork: accepted for TVM's signature.
+        server_init_callback: a function that the server's process calls first, to register functions.
+        secret: what clients must know (see ``rpc.security``); they give it to ``connect``.
+        insecure: allow a host other than this machine's without a secret.
+        memory: bytes that a session may take.
+
+    Raises:
+        RPCError: it could not start.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 9091,
+        port_end: int = 9199,
+        is_proxy: bool = False,
+        tracker_addr: tuple[str, int] | None = None,
+        key: str = "",
+        load_library: str | None = None,
+        custom_addr: str | None = None,
+        silent: bool = False,
+        no_fork: bool = False,
+        server_init_callback: Callable[[], None] | None = None,
+        secret: str | None = None,
+        insecure: bool = False,
+        memory: int | None = None,
+    ) -> None:
+        del no_fork
+        check_exposure(host, secret, insecure or is_proxy)
+        self._service = Service(
+            "server",
+            {
+                "host": host,
+                "port": port,
+                "port_end": port_end,
+                "is_proxy": is_proxy,
+                "tracker_addr": tracker_addr,
+                "key": key,
+                "load_library": load_library,
+                "custom_addr": custom_addr,
+                "silent": silent,
+                "init": _pickled(server_init_callback),
+                "secret": secret,
+                "memory": memory,
+            },
+        )
+        self.host = host
+        self.port: int = self._service.reported["port"]
+
+    def terminate(self) -> None:
+        """End the process, and a session that it serves."""
+        self._service.terminate()
+
+
+def _pickled(function: Callable[[], None] | None) -> str | None:
+    if function is None:
+        return None
+    try:
+        # takes functions that are not on a module's top level
+        from cloudpickle import dumps  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        from pickle import dumps
+    return base64.b64encode(dumps(function)).decode()
