@@ -5,6 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.processors.x86 import TARGETS as X86
+from tests.processors.x86 import runs_here
 from tests.target.codegen_helpers import TARGETS, build, elementwise, function, run_elementwise
 
 import tilewright as tvm
@@ -141,6 +143,16 @@ def test_maximum_keeps_nan_of_its_first_operand(target: str, lanes: int) -> None
     x = np.array([np.nan, -1, 2, np.inf] * 2, "float32")
     found = run_elementwise(lambda v: T.maximum(v, ops.const(0.0, v.dtype)), [x], "float32", target, lanes)
     np.testing.assert_array_equal(found, np.maximum(x, 0))
+
+
+@pytest.mark.parametrize("target", [*TARGETS, *(t for t in X86.values() if runs_here(t))])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_maximum_lets_nan_of_either_operand_through(target: str, dtype: str, lanes: int) -> None:
+    values = np.array([np.nan, -np.inf, np.inf, -1.5, 2.0, -np.nan, 3e38], dtype)
+    a, b = (v.ravel()[:48] for v in np.meshgrid(values, values))
+    for make, expected in ((T.maximum, np.maximum(a, b)), (T.minimum, np.minimum(a, b))):
+        np.testing.assert_array_equal(run_elementwise(make, [a, b], dtype, target, lanes), expected)
 
 
 @pytest.mark.parametrize("target", TARGETS)

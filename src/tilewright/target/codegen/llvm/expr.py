@@ -213,7 +213,8 @@ class ExpressionEmitter(Builder):
     def min_max(self, dtype: str, is_max: bool, a: str, b: str) -> str:
         """The larger or smaller value; NaN where one of them is. The sign of a zero is that of either.
 
-        With a literal that is one instruction on x86, else three: a comparison and a blend for a NaN in ``b``.
+        With a literal that is one instruction on x86, else three: a comparison and a blend for a NaN in ``b``, or
+        before AVX-512, where a blend is several, an OR of all bits: that is a NaN, too.
         """
         if ty.is_bfloat(dtype):
             return self._in_float32(dtype, [a, b], lambda x, y: self.min_max(_f32(dtype), is_max, x, y))
@@ -224,8 +225,23 @@ class ExpressionEmitter(Builder):
             self.unit.declare(name, reg, f"{reg}, {reg}")
             return self.emit(f"call {reg} @{name}({reg} {a}, {reg} {b})")
         name = f"llvm.{'max' if is_max else 'min'}imum.{overload(dtype)}"
+        features, bits = self.unit.features, dt.bits(dtype)
+        slow = features.arch == "x86" and not features.has("avx512vl") and bits >= 32 and dt.lanes(dtype) > 1
+        if slow and a.startswith("%") and b.startswith("%"):
+            return self._min_max_or_nan(dtype, "ogt" if is_max else "olt", a, b)
         self.unit.declare(name, reg, f"{reg}, {reg}")
         return self.emit(f"call nsz {reg} @{name}({reg} {b}, {reg} {a})")
+
+    def _min_max_or_nan(self, dtype: str, test: str, a: str, b: str) -> str:
+        """x86's own maximum, which gives its second operand where one is no number, and NaN where ``b`` is none."""
+        reg, lanes = ty.register(dtype), dt.lanes(dtype)
+        flags, integers = (ty.register(dt.make(k, n, lanes)) for k, n in (("bool", 1), ("int", dt.bits(dtype))))
+        better = self.emit(f"fcmp {test} {reg} {b}, {a}")
+        best = self.emit(f"select {flags} {better}, {reg} {b}, {reg} {a}")
+        none = self.emit(f"fcmp uno {reg} {b}, {b}")
+        ones = self.emit(f"sext {flags} {none} to {integers}")
+        either = self.emit(f"or {integers} {self.emit(f'bitcast {reg} {best} to {integers}')}, {ones}")
+        return self.emit(f"bitcast {integers} {either} to {reg}")
 
     def visit_compare(self, e: BinaryExpr) -> str:
         """``a == b``, ``a < b``, ..."""
