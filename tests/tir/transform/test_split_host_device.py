@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
-from tilewright import te, tir
+from tilewright import relay, te, tir, topi
+from tilewright.contrib import graph_executor
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.module import IRModule
+from tilewright.relay.op import strategy
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.target import Target, kind, register_target_kind
 from tilewright.testing.tir_interpreter import run
@@ -207,6 +209,30 @@ def test_functions_for_threads_and_for_cpus_in_one_module(simt: Target) -> None:
         x, out = np.arange(8, dtype="float32"), tvm.nd.array(np.zeros(8, "float32"))
         built[name](tvm.nd.array(x), tvm.nd.array(x), out)
         np.testing.assert_array_equal(out.numpy(), 2 * x)
+
+
+@pytest.mark.parametrize("host", ["llvm", "c"])
+def test_a_network_whose_schedules_bind_threads(simt: Target, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_threads(attrs: Any, outs: Any, target: Target) -> Any:
+        s = topi.generic.schedule_injective(outs)
+        fused = s[outs[0]].fuse(*s[outs[0]].op.axis)
+        block, thread = s[outs[0]].split(fused, factor=8)
+        s[outs[0]].bind(block, te.thread_axis("blockIdx.x"))
+        s[outs[0]].bind(thread, te.thread_axis("threadIdx.x"))
+        return s
+
+    monkeypatch.setattr(strategy.schedule_injective, "dispatch_dict", {"simt": in_threads})
+    x, y = relay.var("x", shape=(3, 7)), relay.var("y", shape=(7,))
+    body = relay.exp(relay.transpose(relay.add(x, y)))
+    lib = relay.build(tvm.IRModule.from_expr(relay.Function([x, y], body)), Target("simt", host=host))
+    assert [m.type_key for m in (lib.get_lib(), *lib.get_lib().imported_modules)] == [host, "simt"]
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((3, 7)).astype("float32"), rng.standard_normal(7).astype("float32")
+    run_it = graph_executor.GraphModule(lib["default"](tvm.cpu()))
+    LAUNCHES.clear()
+    run_it.run(x=a, y=b)
+    np.testing.assert_allclose(run_it.get_output(0).numpy(), np.exp((a + b).T), rtol=1e-6)
+    assert [numbers for _, numbers in LAUNCHES] == [(3, 8)]
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
