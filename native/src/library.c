@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <limits.h>
+#include <link.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -162,6 +163,31 @@ static void advise_weights(const char* start, uint64_t size) {
   if (size >= HUGE_PAGES_FROM) tw_advise_huge_pages((void*)first, (uintptr_t)start - first + size);
 }
 
+typedef struct {
+  uintptr_t address;
+  bool writable;
+} Place;
+
+static int look_at_segments(struct dl_phdr_info* info, size_t size, void* data) {
+  Place* place = data;
+  (void)size;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    uintptr_t start = (uintptr_t)info->dlpi_addr + (uintptr_t)info->dlpi_phdr[i].p_vaddr;
+    if (info->dlpi_phdr[i].p_type != PT_LOAD || place->address - start >= info->dlpi_phdr[i].p_memsz) continue;
+    place->writable = (info->dlpi_phdr[i].p_flags & PF_W) != 0;
+    return 1;
+  }
+  return 0;
+}
+
+/* Whether memory of a loaded library may be written to. Callers may write to the parameters that they get, so those of a
+ * table among constants, which is where TVM's libraries have it, must be copied. */
+static bool is_writable(const void* address) {
+  Place place = {(uintptr_t)address, false};
+  dl_iterate_phdr(look_at_segments, &place);
+  return place.writable;
+}
+
 /* The module of a mapped library with its module table; takes the mapping over. */
 static int open_module(TwMapping* mapping, const char* path, TwModule** out) {
   void* handle = mapping->handle;
@@ -178,7 +204,7 @@ static int open_module(TwMapping* mapping, const char* path, TwModule** out) {
     memcpy(&size, blob, sizeof size);
     advise_weights(blob, size);
     TwModule* root;
-    int rc = tw_load_blob(blob + sizeof size, (size_t)size, mapping, m, &root);
+    int rc = tw_load_blob(blob + sizeof size, (size_t)size, is_writable(blob) ? mapping : NULL, m, &root);
     tw_module_release(m); /* the root holds what it needs */
     if (rc != 0) return -1;
     m = root;

@@ -433,6 +433,26 @@ def test_parameters_of_a_table_in_the_callers_memory_are_copied(compiled: runtim
     np.testing.assert_array_equal(found["large"].numpy(), params["large"])
 
 
+def test_parameters_of_a_table_among_constants_may_be_written_to(
+    compiled: runtime.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TVM's libraries have theirs in .rodata: a write to a parameter where it is mapped would end the process."""
+    monkeypatch.setattr(export, "_NEAR_SECTION", '.rodata,"a"')
+    params = {"large": np.arange(5000, dtype="float32")}
+    made = runtime.GraphExecutorFactoryModule(None, None, "graph", chain_json(2), compiled, "default", params)
+    path = made.export_library(tmp_path / "constants.so")
+    program = (
+        "import numpy as np\n"
+        "from tilewright import runtime\n"
+        f"large = runtime.load_module({str(path)!r})['get_param'](0)\n"
+        "assert (large.numpy() == np.arange(5000)).all()\n"
+        "large.copyfrom(np.zeros(5000, 'float32'))\n"
+        "assert not large.numpy().any()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+
+
 MAIN = """
 #include <stdio.h>
 #include <tilewright.h>
