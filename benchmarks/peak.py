@@ -29,6 +29,7 @@ from rich.table import Table
 
 CHAINS = 12
 UNROLLED_VECTORS = 8
+LINE_BYTES = 64  # of a cache
 KIB, MIB = 1024, 1024 * 1024
 BUSY = 0.95  # of a core that each thread has in a run that counts
 
@@ -140,7 +141,15 @@ def _splat(width: int, value: float) -> str:
     return f"<{', '.join([f'float 0x{int(bits):016X}'] * width)}>"
 
 
-def memory_loop(name: str, width: int, writes: bool) -> str:
+@dataclass(frozen=True)
+class Prefetch:
+    """Each cache line is fetched `bytes_ahead` of its use: into all caches, or past the outer ones (`streams`)."""
+
+    bytes_ahead: int
+    streams: bool = False
+
+
+def memory_loop(name: str, width: int, writes: bool, prefetch: Prefetch | None = None) -> str:
     """LLVM IR of ``float name(src, dst, i64 blocks, i64 repeats)``: passes over `blocks` blocks of vectors.
 
     A block is `UNROLLED_VECTORS` vectors of `width` floats; with `writes` it is copied to dst, else summed.
@@ -148,6 +157,12 @@ def memory_loop(name: str, width: int, writes: bool) -> str:
     vector = f"<{width} x float>"
     block = f"[{UNROLLED_VECTORS} x {vector}]"
     body, phis = [], []
+    if prefetch:
+        locality = 0 if prefetch.streams else 3
+        for at in range(0, UNROLLED_VECTORS * width * 4, LINE_BYTES):
+            body.append(f"  %b{at} = getelementptr {block}, ptr %src, i64 %i")
+            body.append(f"  %a{at} = getelementptr i8, ptr %b{at}, i64 {prefetch.bytes_ahead + at}")
+            body.append(f"  call void @llvm.prefetch.p0(ptr %a{at}, i32 0, i32 {locality}, i32 1)")
     for i in range(UNROLLED_VECTORS):
         at = f"i64 %i, i64 {i}"
         body.append(f"  %p{i} = getelementptr {block}, ptr %src, {at}")
@@ -164,6 +179,7 @@ def memory_loop(name: str, width: int, writes: bool) -> str:
     result = "%v0" if writes else f"%s{UNROLLED_VECTORS - 1}"
     newline = "\n"
     return f"""
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 define float @{name}(ptr noalias %src, ptr noalias %dst, i64 %blocks, i64 %repeats) {_attributes(width)} {{
 entry:
   br label %outer
@@ -235,13 +251,8 @@ def _run_together(work: Callable[[int, int], float], threads: int, repeats: int)
 
 def fma_peak(width: int, threads: int, seconds: float = 0.05) -> float:
     """Measured GFLOP/s of FMAs on vectors of `width` floats."""
-    kernel = _fma_kernel(width)
-
-    def work(_: int, repeats: int) -> float:
-        kernel(1000 * repeats)
-        return 1000.0 * repeats * CHAINS * width * 2
-
-    return best_rate(work, threads, seconds)
+    once = fma_work(width)
+    return best_rate(lambda _, repeats: once(repeats), threads, seconds)
 
 
 @cache
@@ -251,9 +262,11 @@ def _fma_kernel(width: int) -> Callable[[int], float]:
 
 
 @cache
-def _memory_kernel(width: int, writes: bool) -> Callable[[int, int, int, int], float]:
+def _memory_kernel(width: int, writes: bool, prefetch: Prefetch | None = None) -> Callable[[int, int, int, int], float]:
     name = f"{'copy' if writes else 'read'}_{width}"
-    address = compile_function(name, memory_loop(name, width, writes))
+    if prefetch:
+        name += f"_{'past' if prefetch.streams else 'into'}_{prefetch.bytes_ahead}"
+    address = compile_function(name, memory_loop(name, width, writes, prefetch))
     pointer, count = ctypes.c_void_p, ctypes.c_int64
     return ctypes.CFUNCTYPE(ctypes.c_float, pointer, pointer, count, count)(address)
 
@@ -279,6 +292,33 @@ def bandwidth(bytes_per_thread: int, threads: int, writes: bool, seconds: float 
         return float(repeats) * size * (2 if writes else 1)
 
     return best_rate(work, threads, seconds, tries)
+
+
+def reading_work(nbytes: int, prefetch: Prefetch | None = None) -> Callable[[int], float]:
+    """What sums up a buffer of `nbytes` so many times, and returns the bytes that it has read."""
+    width = max(vector_widths().values())
+    kernel = _memory_kernel(width, False, prefetch)
+    block = UNROLLED_VECTORS * width * 4
+    blocks = max(1, nbytes // block)
+    (buffer,) = _buffers(blocks * block + LINE_BYTES, 1)
+    source = -(-buffer.ctypes.data // LINE_BYTES) * LINE_BYTES
+
+    def work(repeats: int) -> float:
+        kernel(source, source, blocks, repeats)
+        return float(repeats) * blocks * block
+
+    return work
+
+
+def fma_work(width: int) -> Callable[[int], float]:
+    """What does 1000 rounds of multiply-adds on vectors of `width` floats so many times, and returns the operations."""
+    kernel = _fma_kernel(width)
+
+    def work(repeats: int) -> float:
+        kernel(1000 * repeats)
+        return 1000.0 * repeats * CHAINS * width * 2
+
+    return work
 
 
 def cache_bytes(level: int) -> int:
