@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, overload
 
 import tilewright.relay.backend.graph_executor  # noqa: F401  (registers itself)
 from tilewright.ir.errors import TilewrightError
@@ -150,6 +150,29 @@ def _placed(mod: IRModule, targets: TargetMap) -> IRModule:
     plan = [transform.RemoveUnusedFunctions(), transform.PlanDevices(targets.default_device)]
     data_flow = [transform.InlineFunctions(), transform.ToGraphNormalForm()]
     return Sequential([*plan, *data_flow], name="relay.plan_devices")(mod)
+
+
+@overload
+def build(
+    ir_mod: IRModule | Function,
+    target: TargetLike | None = None,
+    target_host: str | Target | None = None,
+    params: Mapping[str, Any] | None = None,
+    mod_name: str = "default",
+    executor: None = None,
+) -> GraphExecutorFactoryModule: ...
+
+
+@overload
+def build(
+    ir_mod: IRModule | Function,
+    target: TargetLike | None = None,
+    target_host: str | Target | None = None,
+    params: Mapping[str, Any] | None = None,
+    mod_name: str = "default",
+    *,
+    executor: str | None,
+) -> Any: ...
 
 
 @heard_interrupts()
