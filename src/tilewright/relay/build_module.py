@@ -265,7 +265,7 @@ class BuildModule:
         """
         if params:
             self.set_params(params)
-        made = build(mod, target, target_host, self._params, mod_name or "default", executor)
+        made = build(mod, target, target_host, self._params, mod_name or "default", executor=executor)
         if not isinstance(made, GraphExecutorFactoryModule):
             raise TilewrightError(
                 f"BuildModule is for graphs; relay.build gives the {type(made).__name__} of {executor!r}"

@@ -1,0 +1,135 @@
+"""``tilewright-rpc-server``: the C program for boards without Python, here and as AArch64 under an emulator."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.processors.board import COMPILER, EMULATOR, ROOT, TARGET
+
+import tilewright as tvm
+from tilewright import nd, relay, rpc
+from tilewright.contrib import cc
+from tilewright.rpc.tracker import Tracker
+from tilewright.runtime import GraphModule
+from tilewright.runtime.error import RPCError, RPCSessionTimeoutError
+
+HOST = "127.0.0.1"
+WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-pedantic"]
+
+
+def build(compiler: str, target: Path) -> Path:
+    sources = [*sorted((ROOT / "native" / "src").rglob("*.c")), ROOT / "native" / "tools" / "rpc_server.c"]
+    command = [compiler, "-std=c11", "-Os", "-s", "-rdynamic", *WARNINGS, f"-I{ROOT / 'native' / 'include'}"]
+    subprocess.run([*command, *map(str, sources), "-lpthread", "-ldl", "-o", str(target)], check=True)
+    return target
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build("gcc", tmp_path_factory.mktemp("board") / "tilewright-rpc-server")
+
+
+@contextmanager
+def serving(command: Sequence[str | Path], *options: str) -> Iterator[int]:
+    """The program, until the block ends; gives its port."""
+    words = [*map(str, command), "--port", "0", *options]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        line = process.stdout.readline()
+        found = re.search(r":(\d+)", line)
+        assert found, line
+        yield int(found.group(1))
+    finally:
+        process.terminate()
+        assert process.wait(10) == 0
+
+
+def run_network(port: int, target: str, folder: Path, options: dict[str, object]) -> None:
+    """A network compiled for the board gives there what it gives here."""
+    x = relay.var("x", shape=(1, 3, 10, 9))
+    w = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype("float32")
+    y = relay.nn.softmax(relay.nn.batch_flatten(relay.nn.conv2d(x, relay.const(w), padding=(1, 1))))
+    mod = tvm.IRModule.from_expr(relay.Function([x], y))
+    relay.build(mod, target).export_library(folder / "net.so", options.get("cc"))
+    here = GraphModule(relay.build(mod, "llvm")["default"](tvm.cpu()))
+    value = np.random.default_rng(1).standard_normal((1, 3, 10, 9)).astype("float32")
+    here.run(x=value)
+
+    session = rpc.connect(HOST, port, "board", session_timeout=120)
+    session.upload(folder / "net.so")
+    there = GraphModule(session.load_module("net.so")["default"](session.cpu()))
+    there.run(x=value)
+    np.testing.assert_allclose(there.get_output(0).numpy(), here.get_output(0).numpy(), rtol=1e-5, atol=1e-6)
+    assert there.benchmark(session.cpu(), number=2, repeat=2).mean > 0
+
+
+def test_a_network_runs(program: Path, tmp_path: Path) -> None:
+    assert program.stat().st_size < 400 << 10
+    with serving([program], "--key", "board") as port:
+        run_network(port, "llvm", tmp_path, {})
+
+
+def test_a_network_runs_on_an_emulated_board(tmp_path: Path) -> None:
+    program = build(COMPILER, tmp_path / "server")
+    assert program.stat().st_size < 400 << 10
+    with serving([*EMULATOR, program], "--key", "board") as port:
+        run_network(port, TARGET, tmp_path, {"cc": cc.cross_compiler(COMPILER)})
+
+
+def test_secrets(program: Path) -> None:
+    long = "a secret of more than a block of SHA-256, which is hashed first: 0123456789 0123456789"
+    for secret in ("s", long):
+        with serving([program], "--key", "k", "--secret", secret) as port:
+            session = rpc.connect(HOST, port, "k", secret=secret)
+            np.testing.assert_array_equal(nd.array(np.arange(3), session.cpu()).numpy(), np.arange(3))
+            del session
+            with pytest.raises(RPCError, match="does not know the secret"):
+                rpc.connect(HOST, port, "k", secret="another")
+            with pytest.raises(RPCError, match="no server"):
+                rpc.connect(HOST, port, "k")
+    done = subprocess.run([program, "--host", "0.0.0.0"], capture_output=True, text=True, timeout=10)
+    assert done.returncode == 1 and "--insecure" in done.stderr
+
+
+def test_a_tracker_hands_it_out(program: Path) -> None:
+    tracker = Tracker(silent=True)
+    with serving([program], "--key", "kind", "--tracker", f"{HOST}:{tracker.port}"):
+        client = rpc.connect_tracker(HOST, tracker.port)
+        for _ in range(2):
+            session = client.request("kind")
+            session.upload(b"12", "x")
+            assert session.download("x") == b"12"
+            assert client.summary()["queue_info"]["kind"]["free"] == 0
+            del session
+    tracker.terminate()
+
+
+def test_sessions_end(program: Path, tmp_path: Path) -> None:
+    forever = tmp_path / "forever.c"
+    forever.write_text(
+        "int spin(void* a, int* b, int c, void* d, int* e, void* f) { for (volatile int i = 0;;) i = 0; }\n"
+        "int crash(void* a, int* b, int c, void* d, int* e, void* f) { *(volatile int*)0 = 0; return 0; }\n"
+    )
+    subprocess.run(["gcc", "-shared", "-fPIC", "-w", str(forever), "-o", str(tmp_path / "bad.so")], check=True)
+    with serving([program], "--key", "k", "--memory", "512") as port:
+        for function, error in (("spin", RPCSessionTimeoutError), ("crash", RPCError)):
+            session = rpc.connect(HOST, port, "k", session_timeout=1)
+            session.upload(tmp_path / "bad.so")
+            bad = session.load_module("bad.so")[function]
+            start = time.monotonic()
+            with pytest.raises(error):
+                bad()
+            assert time.monotonic() - start < 5
+            del session, bad
+        session = rpc.connect(HOST, port, "k")
+        with pytest.raises(tvm.TVMError, match="memory"):
+            nd.empty((1 << 30,), device=session.cpu())
+        assert nd.array(np.ones(3), session.cpu()).numpy().sum() == 3
