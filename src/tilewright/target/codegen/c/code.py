@@ -12,6 +12,7 @@ from pathlib import Path
 from tilewright.ir.errors import TilewrightError
 from tilewright.runtime.error import TVMError
 from tilewright.target import llvm_compile
+from tilewright.target.codegen.c.argument_check import check_source
 from tilewright.target.codegen.c.function import Source, print_function
 from tilewright.target.codegen.llvm.support import refusing_ir
 from tilewright.target.codegen.source.names import string_literal
@@ -39,7 +40,7 @@ def emit_source(funcs: Sequence[PrimFunc], target: Target) -> tuple[str, list[st
     parts = [f"// tvm target: {target}"]
     if system_lib:  # it is linked with the runtime, whose functions it then calls by their names
         parts.append(f"#ifndef {IN_PROCESS}\n#define TILEWRIGHT_LINK_RUNTIME\n#endif")
-    parts.append(_prelude())
+    parts += [_prelude(), check_source()]
     if names:
         parts.append(
             "TVM_DLL TW_WEAK extern const char __tvm_main__[];"

@@ -36,7 +36,6 @@ _PARAMETERS = (
     ("void*", "args"), ("int32_t*", "arg_type_ids"), ("int32_t", "num_args"), ("void*", "out_ret_value"),
     ("int32_t*", "out_ret_tcode"), ("void*", "resource_handle"),
 )  # fmt: skip
-_DTYPE_CODES = {"int": 0, "uint": 1, "bool": 1, "float": 2, "handle": 3, "bfloat": 4, "void": 3}
 
 
 _FIELDS = {
@@ -138,18 +137,17 @@ class FunctionPrinter(StatementPrinter, HostEmitter):
         self._fail_block()
 
     def check_arguments(self, function: str, given: Sequence[PrimExpr], wanted: Sequence[Argument]) -> None:
-        """By the function of the prelude, from a table."""
+        """By the function at the head of the source, from a table."""
         rows = []
         for i, argument in enumerate(wanted):
             sizes = "NULL"
             if argument.dims:
                 sizes = f"dims{i}"
                 self.put(f"static const int64_t {sizes}[] = {{{', '.join(map(str, argument.dims))}}};")
-            info = dt.parse(argument.dtype)
-            kind = f"{{{_DTYPE_CODES[info.kind]}, {info.bits}, {info.lanes}}}"
-            numbers = f"{argument.device_type}, {argument.alignment}, {argument.flags}"
-            texts = f"{string_literal(argument.name)}, {string_literal(argument.dtype)}"
-            rows.append(f"{{{texts}, {sizes}, {len(argument.dims)}, {kind}, {numbers}}}")
+            numbers = (
+                len(argument.dims), argument.packed_dtype, argument.device_type, argument.alignment, argument.flags
+            )  # fmt: skip
+            rows.append(f"{{{string_literal(argument.name)}, {sizes}, {', '.join(map(str, numbers))}}}")
         table = "NULL"
         if rows:
             table = "arguments"

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.ir import dtype as dt
 from tilewright.target.codegen.common.emitter import Emitter
 from tilewright.tir.expr import Call, IntImm, PrimExpr, StringImm
 from tilewright.tir.stmt import AssertStmt, For, LetStmt, SeqStmt, Stmt
@@ -18,6 +19,8 @@ from tilewright.tir.stmt import AssertStmt, For, LetStmt, SeqStmt, Stmt
 # TVMStructFieldKind: what tir.tvm_struct_get and tir.tvm_struct_set name by number.
 ARRAY_ADDRESS, ARRAY_DATA, ARRAY_SHAPE, ARRAY_STRIDES, ARRAY_NDIM, ARRAY_TYPE_CODE, ARRAY_TYPE_BITS = range(7)
 ARRAY_TYPE_LANES, ARRAY_BYTE_OFFSET, ARRAY_DEVICE_ID, ARRAY_DEVICE_TYPE, _, VALUE_CONTENT = range(7, 13)
+
+_DTYPE_CODES = {"int": 0, "uint": 1, "bool": 1, "float": 2, "handle": 3, "bfloat": 4, "void": 3}
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,12 @@ class Argument:
     alignment: int
     flags: int
     dims: tuple[int, ...]
+
+    @property
+    def packed_dtype(self) -> int:
+        """The DLDataType as one 32-bit number: code, bits and lanes, from the lowest byte up."""
+        info = dt.parse(self.dtype)
+        return _DTYPE_CODES[info.kind] | info.bits << 8 | info.lanes << 16
 
     @staticmethod
     def of(described: PrimExpr) -> Argument:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.target import llvm_compile
+from tilewright.target.codegen.llvm.argument_check import check_ir
 from tilewright.target.codegen.llvm.module import UnitText
-from tilewright.target.codegen.llvm.support import CHECK_FUNCTION, check_ir, names_ir, refusing_ir, registering_ir
+from tilewright.target.codegen.llvm.support import CHECK_FUNCTION, names_ir, refusing_ir, registering_ir
 from tilewright.target.features import CpuFeatures, architecture, host_features, host_triple
 from tilewright.target.loader import LoadedObjects, in_process
 from tilewright.target.workers import CompileJob, compile_cached

@@ -1,15 +1,13 @@
 """What the kernels of a module share: argument checks, the runtime's pointers, the entry name, the needed features.
 
 Each kernel is its own object file and only describes its arguments, as constants; the code that checks them against
-the description and words the message (``check.ll``) is in one more object. So checks cost a kernel next to no code
-and no compile time.
+the description and words the message (``argument_check.py``) is in one more object. So checks cost a kernel next to no
+code and no compile time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import cache
-from pathlib import Path
 
 from tilewright.target.codegen.common.host import Argument
 from tilewright.target.codegen.llvm import types as ty
@@ -17,7 +15,7 @@ from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.features import CpuFeatures
 
 CHECK_FUNCTION = "__tilewright_check_arguments"
-_ARGUMENT = "{ ptr, ptr, i32, i32, i32, i32, i32 }"
+ARGUMENT = "{ ptr, ptr, i32, i32, i32, i32, i32 }"
 
 
 def argument_check(unit: Unit, function: str, wanted: Sequence[Argument]) -> str:
@@ -29,29 +27,16 @@ def argument_check(unit: Unit, function: str, wanted: Sequence[Argument]) -> str
             sizes = f'@"{unit.name}.dims.{i}"'
             row = ", ".join(f"i64 {d}" for d in argument.dims)
             unit.globals[sizes] = f"{sizes} = private unnamed_addr constant [{len(argument.dims)} x i64] [{row}]"
-        dtype = ty.packed_dtype(argument.dtype)
-        numbers = (len(argument.dims), dtype, argument.device_type, argument.alignment, argument.flags)
+        numbers = (
+            len(argument.dims), argument.packed_dtype, argument.device_type, argument.alignment, argument.flags
+        )  # fmt: skip
         fields = ", ".join(f"i32 {n}" for n in numbers)
-        rows.append(f"{_ARGUMENT} {{ ptr {unit.string(argument.name)}, ptr {sizes}, {fields} }}")
+        rows.append(f"{ARGUMENT} {{ ptr {unit.string(argument.name)}, ptr {sizes}, {fields} }}")
     table = f'@"{unit.name}.arguments"'
-    unit.globals[table] = f"{table} = private unnamed_addr constant [{len(rows)} x {_ARGUMENT}] [{', '.join(rows)}]"
+    unit.globals[table] = f"{table} = private unnamed_addr constant [{len(rows)} x {ARGUMENT}] [{', '.join(rows)}]"
     unit.context["TVMAPISetLastError"] = None
     unit.declarations[CHECK_FUNCTION] = f"declare hidden i32 @{CHECK_FUNCTION}(ptr, ptr, i32, ptr, ptr, i32)"
     return f"call i32 @{CHECK_FUNCTION}(ptr {unit.string(function)}, ptr {table}, i32 {len(rows)}"
-
-
-@cache
-def _resource(name: str) -> str:
-    return Path(__file__).with_name(name).read_text("utf-8")
-
-
-def check_ir(features: CpuFeatures) -> str:
-    """IR of what all modules for a processor share: the argument check, and float16 where it is emulated."""
-    lines = [f'target triple = "{features.triple}"', "@__TVMAPISetLastError = external global ptr, align 8"]
-    lines.append(_resource("check.ll"))
-    if features.arch == "x86":  # with F16C, float64 to float16 is still a call
-        lines.append(_resource("half.ll"))
-    return "\n".join(lines) + "\n"
 
 
 def names_ir(features: CpuFeatures, entry: str, context: Iterable[str], linked: bool = False) -> str:

@@ -97,11 +97,3 @@ def string_constant(text: str) -> tuple[int, str]:
     data = text.encode("utf-8", "surrogateescape") + b"\0"
     body = "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:02X}" for b in data)
     return len(data), f'c"{body}"'
-
-
-@cache
-def packed_dtype(dtype: str) -> int:
-    """A DLDataType as one 32-bit number: code, bits and lanes, from the lowest byte up."""
-    info = dt.parse(dtype)
-    code = {"int": 0, "uint": 1, "bool": 1, "float": 2, "handle": 3, "bfloat": 4, "void": 3}[info.kind]
-    return code | info.bits << 8 | info.lanes << 16
