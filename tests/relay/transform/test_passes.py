@@ -29,6 +29,29 @@ def test_fold_constant_evaluates_what_depends_on_constants_alone() -> None:
     )
 
 
+def test_fold_constant_follows_variables_and_keeps_the_marks_of_devices() -> None:
+    check(
+        transform.FoldConstant(),
+        """
+        def @main(%x: Tensor[(1), float32], param_device_types=[1], result_device_type=1) {
+          let %a = on_device(1f, device_type=1, is_fixed=True);
+          %0 = add(%a, %a);
+          let %b = on_device(%0, device_type=1, is_fixed=True);
+          let %c = add(%b, 1f);
+          let %d = add(%c, %x);
+          multiply(%d, %b)
+        }
+        """,
+        """
+        def @main(%x: Tensor[(1), float32], param_device_types=[1], result_device_type=1) {
+          let %d = add(3f, %x);
+          %0 = on_device(2f, device_type=1, is_fixed=True);
+          multiply(%d, %0)
+        }
+        """,
+    )
+
+
 def test_fold_constant_takes_the_branch_of_a_known_condition() -> None:
     check(
         transform.FoldConstant(),

@@ -27,11 +27,11 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType
-from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, const
+from tilewright.relay.expr import Call, Constant, Function, If, Let, TempExpr, Tuple, TupleGetItem, const
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.evaluation import evaluate_call
-from tilewright.relay.transform.common import open_children, typed_function_pass
-from tilewright.relay.visitor import ExprMutator, substitute
+from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
+from tilewright.relay.visitor import ExprMutator
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.ndarray import numpy_view
 
@@ -77,15 +77,34 @@ def grows_at_load(op: Op) -> bool:
     return bool(op.get_attr("TGrows") and option("relay.graph.run_once") and option("relay.graph.storage_offset"))
 
 
+class _Binding(TempExpr):
+    """Stands between the value of a let and its body, so that the variable is known when the body is visited."""
+
+    let: Let
+
+
+def _unmarked(expr: RelayExpr) -> RelayExpr:
+    """What a fixed ``on_device`` marks; anything else as it is."""
+    mark = call_of(expr, "on_device")
+    return expr if mark is None or not mark.attrs.is_fixed else mark.args[0]  # type: ignore[union-attr]
+
+
 class _ConstantFolder(ExprMutator):
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
-        return open_children(expr)
+        return (expr.value, _Binding(expr), expr.body) if isinstance(expr, Let) else open_children(expr)
+
+    def visit_temp(self, expr: TempExpr) -> RelayExpr:
+        """A variable that is bound to a constant is the constant, with the mark of its device."""
+        assert isinstance(expr, _Binding)
+        value = self.visit(expr.let.value)
+        if isinstance(_unmarked(value), Constant):
+            self.memo_map[expr.let.var] = value
+        return expr
 
     def visit_let(self, expr: Let) -> RelayExpr:
-        value = self.visit(expr.value)
-        if not isinstance(value, Constant):
-            return super().visit_let(expr)
-        return substitute(self.visit(expr.body), {expr.var: value})
+        if isinstance(_unmarked(self.visit(expr.value)), Constant):
+            return self.visit(expr.body)
+        return super().visit_let(expr)
 
     def visit_if(self, expr: If) -> RelayExpr:
         condition = constant_value(self.visit(expr.cond))
@@ -111,7 +130,7 @@ class _ConstantFolder(ExprMutator):
             return post
         if grows_at_load(post.op):
             return post
-        arguments = [constant_value(a) for a in post.args]
+        arguments = [constant_value(_unmarked(a)) for a in post.args]
         if any(a is None for a in arguments) or _is_dynamic(expr.checked_type_or_none):
             return post
         results = evaluate_call(post, arguments, expr.checked_type)
