@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.plugins.conftest import PLUGINS
+from tests.relay.backend.random_placement import random_network
 
 import tilewright as tvm
 from tilewright import relay, runtime
@@ -39,6 +40,18 @@ def test_the_example_gives_the_same_answer(guarded_target: str, capsys: pytest.C
     resnet18.main()
     told = capsys.readouterr().out
     assert "copies between the devices" in told and "largest difference" in told
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_placements_keep_to_the_memory_of_their_devices(
+    guarded_target: str, guarded: runtime.Device, seed: int
+) -> None:
+    network = random_network(seed + 100, [1, guarded.device_type])
+    lib = relay.build(network.mod, {"cpu": "llvm", "guarded": guarded_target})
+    executor = graph_executor.GraphModule(lib["default"](tvm.cpu(), guarded))
+    executor.run(**network.inputs)
+    for i, expected in enumerate(network.expected):
+        np.testing.assert_allclose(executor.get_output(i).numpy(), expected, rtol=1e-5, atol=1e-5)
 
 
 def small_network() -> tuple[tvm.IRModule, dict[str, Any], np.ndarray[Any, Any]]:

@@ -140,7 +140,7 @@ def optimize(
     module = _as_module(mod, params)
     passes = optimization_passes() + (fusion_passes() if fuse else [])
     with targets.default:
-        return targets.run(passes, "relay.optimize")(_placed(module, targets)), {}
+        return targets.run(passes, _placed(module, targets), "relay.optimize"), {}
 
 
 def _placed(mod: IRModule, targets: TargetMap) -> IRModule:
@@ -216,10 +216,10 @@ def build(
     with targets.default:
         with report.stage("optimize"):
             passes = codegen.optimization_passes(optimization_passes())
-            module = targets.run(passes, "relay.optimize")(_placed(module, targets))
+            module = targets.run(passes, _placed(module, targets), "relay.optimize")
         report.operators = _count_operators(module["main"])
         with report.stage("fuse"):
-            module = targets.run(fusion_passes(), "relay.fuse")(module)
+            module = targets.run(fusion_passes(), module, "relay.fuse")
         with report.stage("lower"):
             builder = ModuleBuilder(targets.default, targets.host)
             module = Sequential(codegen.prepare_passes(), name="relay.prepare")(module)

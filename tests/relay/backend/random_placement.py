@@ -11,7 +11,6 @@ import tilewright as tvm
 from tilewright import relay
 
 Array = np.ndarray[Any, Any]
-ROWS, COLUMNS = 4, 32  # rows of 128 bytes: a split of them can be a view
 
 
 @dataclass
@@ -25,9 +24,10 @@ class Network:
 
 @dataclass
 class _Drawer:
-    """Draws calls; every value is a [rows, COLUMNS] tensor, known with its numpy value."""
+    """Draws calls; every value is a tensor of some rows and of ``columns``, known with its numpy value."""
 
     rng: np.random.Generator
+    columns: int
     devices: list[int]
     values: list[tuple[Any, Array]] = field(default_factory=list)
 
@@ -64,12 +64,12 @@ class _Drawer:
     def binary(self) -> None:
         (x, a), (y, b) = self.pick(), self.pick()
         rows = min(len(a), len(b))
-        x, y = (relay.strided_slice(v, [0, 0], [rows, COLUMNS]) for v in (x, y))
+        x, y = (relay.strided_slice(v, [0, 0], [rows, self.columns]) for v in (x, y))
         self.keep(relay.subtract(self.placed(x), y), a[:rows] - b[:rows])
 
     def dense(self) -> None:
         x, a = self.pick()
-        w, b = self.constant(COLUMNS, COLUMNS)
+        w, b = self.constant(self.columns, self.columns)
         self.keep(relay.nn.dense(x, w / relay.const(8.0)), a @ (b / 8).T)
 
     def concatenate(self) -> None:
@@ -87,22 +87,25 @@ class _Drawer:
 
     def slice(self) -> None:
         x, a = self.pick()
-        self.keep(relay.strided_slice(x, [len(a) // 2, 0], [len(a), COLUMNS]), a[len(a) // 2 :])
+        self.keep(relay.strided_slice(x, [len(a) // 2, 0], [len(a), self.columns]), a[len(a) // 2 :])
 
     def reshape(self) -> None:
         x, a = self.pick()
-        flat = self.placed(relay.reshape(x, (-1,)))
-        self.keep(relay.reshape(flat, (-1, COLUMNS)), a)
+        if a.size == 0:  # a 0 in newshape is the extent that was there
+            return
+        flat = self.placed(relay.reshape(x, (a.size,)))
+        self.keep(relay.reshape(flat, a.shape), a)
 
 
 def random_network(seed: int, devices: list[int], steps: int = 12) -> Network:
     """A network of up to ``steps`` calls on the given devices, with inputs, constants and several outputs on both."""
     rng = np.random.default_rng(seed)
-    drawer = _Drawer(rng, devices)
-    inputs = {name: rng.uniform(-1, 1, (ROWS, COLUMNS)).astype("float32") for name in "xy"}
-    params = [relay.var(name, shape=(ROWS, COLUMNS)) for name in inputs]
+    shape = ((4, 32), (8, 16), (2, 1), (3, 7), (4, 0), (1, 17))[seed % 6]  # rows of 64 bytes and more can be views
+    drawer = _Drawer(rng, shape[1], devices)
+    inputs = {name: rng.uniform(-1, 1, shape).astype("float32") for name in "xy"}
+    params = [relay.var(name, shape=shape) for name in inputs]
     drawer.values = [(drawer.placed(p), a) for p, a in zip(params, inputs.values(), strict=True)]
-    shared, array = drawer.constant(ROWS, COLUMNS)  # one constant that calls on several devices may use
+    shared, array = drawer.constant(*shape)  # one constant that calls on several devices may use
     drawer.values.append((shared, array))
     for _ in range(steps):
         drawer.step()

@@ -28,7 +28,7 @@ class GraphExecutorCodegen:
     def codegen(self, func: Function) -> tuple[str, dict[Target, IRModule], dict[str, NDArray]]:
         """The graph of a fused function (``relay.transform.FuseOps``), its kernels by target, and its parameters."""
         with self.targets.default:
-            mod = self.targets.run([], "relay.plain")(IRModule.from_expr(func))
+            mod = self.targets.run([], IRModule.from_expr(func), "relay.plain_copies")
             passes = [*GraphExecutorBuild().prepare_passes(), LowerTE(self.targets.default)]
             lowered = Sequential(passes, name="relay.lower")(mod)
         graph = GraphCodegen(lowered, self.targets.default_device).codegen()

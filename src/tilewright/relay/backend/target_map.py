@@ -9,7 +9,7 @@ from typing import Any
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import IntImm
-from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay.op.annotation.devices import device_type_of
 from tilewright.relay.transform.device_domains import device_name
 from tilewright.relay.transform.for_each_device import ForEachDevice, target_of
@@ -78,14 +78,10 @@ class TargetMap:
         """The target of a device."""
         return target_of(self.targets, device)
 
-    def run(self, passes: Sequence[Pass], name: str) -> Pass:
-        """The passes as one: over all of main, or over each device's part where main says on which device it is."""
-
-        def each(mod: IRModule, ctx: PassContext) -> IRModule:
-            planned = "main" in mod and "result_device_type" in mod["main"].attrs
-            return (ForEachDevice(self.targets, passes, name) if planned else Sequential(passes, name=name))(mod)
-
-        return ModulePass(each, PassInfo(name, 0))
+    def run(self, passes: Sequence[Pass], mod: IRModule, name: str) -> IRModule:
+        """What passes make of main, or of each device's part of it where main was planned for several."""
+        planned = "main" in mod and "result_device_type" in mod["main"].attrs
+        return (ForEachDevice(self.targets, passes, name) if planned else Sequential(passes, name=name))(mod)
 
     @property
     def single(self) -> bool:
