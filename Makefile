@@ -2,7 +2,7 @@
 VENV   ?= .venv
 PYTHON ?= python3.11
 BIN    := $(VENV)/bin
-NATIVE := CMakeLists.txt $(wildcard native/src/* native/include/* native/include/*/*)
+NATIVE := CMakeLists.txt $(wildcard native/src/*/* native/include/* native/include/*/*)
 JOBS   ?= auto
 
 # Programs that tests of other processors, of instruction counts and of C projects run, and the Debian packages that have them.

@@ -126,7 +126,7 @@ def llvm_version() -> str:
 def compile_runner(folder: Path) -> Path:
     """`tilewright-run` with the runtime, for this machine; raises CalledProcessError where gcc fails."""
     program = folder / "tilewright-run"
-    sources = [*map(str, sorted((NATIVE / "src").glob("*.c"))), str(NATIVE / "tools" / "run.c")]
+    sources = [*map(str, sorted((NATIVE / "src").glob("*/*.c"))), str(NATIVE / "tools" / "run.c")]
     command = [*find_compiler(), "-std=c11", "-O2", "-g1", f"-I{NATIVE / 'include'}", *sources]
     subprocess.run([*command, "-lpthread", "-ldl", "-o", str(program)], check=True)
     return program

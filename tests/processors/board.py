@@ -23,7 +23,7 @@ _OUTPUT = re.compile(r"^[^\n:]+: (\w+) \(([\d, ]*)\)", re.MULTILINE)
 
 def compile_program(target: Path, *sources: Path) -> Path:
     """Cross-compile the native runtime with ``sources`` to a program."""
-    runtime = sorted((ROOT / "native" / "src").glob("*.c"))
+    runtime = sorted((ROOT / "native" / "src").glob("*/*.c"))
     warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-pedantic"]
     command = [COMPILER, "-std=c11", "-O2", *warnings, f"-I{ROOT / 'native' / 'include'}", *map(str, runtime)]
     subprocess.run([*command, *map(str, sources), "-lpthread", "-ldl", "-o", str(target)], check=True)

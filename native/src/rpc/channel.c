@@ -160,6 +160,14 @@ RpcChannel* rpc_channel_over_functions(TwFunc* send, TwFunc* receive) {
   return c;
 }
 
+int rpc_channel_of_args(TVMValue* args, int* codes, int n, const char* who, RpcChannel** out) {
+  if (n < 2 || codes[0] != kTVMPackedFuncHandle || codes[1] != kTVMPackedFuncHandle) {
+    return tw_fail("%s: two functions are needed, send(bytes) and receive(size)", who);
+  }
+  *out = rpc_channel_over_functions(tw_func_retain(args[0].v_handle), tw_func_retain(args[1].v_handle));
+  return *out == NULL ? -1 : 0;
+}
+
 void rpc_channel_free(RpcChannel* c) {
   if (c == NULL) return;
   c->cls->close(c);

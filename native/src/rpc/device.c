@@ -189,7 +189,7 @@ static const TilewrightDeviceAPI* find_row(int type) {
   return row;
 }
 
-void rpc_register_devices(void) { tw_find_remote_device = find_row; }
+__attribute__((constructor)) static void register_devices(void) { tw_find_remote_device = find_row; }
 
 /* ---- arrays in calls ---- */
 int rpc_unwrap_tensor(RpcSession* session, TVMValue* value, RpcSequence* memory, int index) {

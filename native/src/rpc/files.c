@@ -76,8 +76,5 @@ static int remove_file(TVMValue* args, int* codes, int n, TVMRetValueHandle ret,
   return remove(path) == 0 ? 0 : tw_fail("%s: cannot remove %s: %s", who, path, strerror(errno));
 }
 
-void rpc_register_file_functions(void) {
-  tw_register_builtin("tvm.rpc.server.upload", upload);
-  tw_register_builtin("tvm.rpc.server.download", download);
-  tw_register_builtin("tvm.rpc.server.remove", remove_file);
-}
+TW_GLOBAL_FUNCTIONS({"tvm.rpc.server.upload", upload}, {"tvm.rpc.server.download", download},
+                    {"tvm.rpc.server.remove", remove_file})

@@ -267,29 +267,12 @@ static int connect_fd(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, 
   return return_client(channel, args + 2, codes + 2, n - 2, ret);
 }
 
-static int functions_of(TVMValue* args, int* codes, int n, const char* who, RpcChannel** out) {
-  if (n < 2 || codes[0] != kTVMPackedFuncHandle || codes[1] != kTVMPackedFuncHandle) {
-    return tw_fail("%s: two functions are needed, send(bytes) and receive(size)", who);
-  }
-  *out = rpc_channel_over_functions(tw_func_retain(args[0].v_handle), tw_func_retain(args[1].v_handle));
-  return *out == NULL ? -1 : 0;
-}
-
 /* rpc.ConnectOver(send, receive, constructor and its arguments ...) -> session, over a channel after its handshake. */
 static int connect_over(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   RpcChannel* channel;
   (void)resource;
-  if (functions_of(args, codes, n, "rpc.ConnectOver", &channel) != 0) return -1;
+  if (rpc_channel_of_args(args, codes, n, "rpc.ConnectOver", &channel) != 0) return -1;
   return return_client(channel, args + 2, codes + 2, n - 2, ret);
-}
-
-/* rpc.ServerLoop(fd) or rpc.ServerLoop(send, receive), which returns when the client is gone. */
-static int server_loop(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
-  RpcChannel* channel;
-  (void)ret;
-  (void)resource;
-  if (n == 1 && codes[0] == kTVMArgInt) return TilewrightRpcServe((int)args[0].v_int64, (int)args[0].v_int64);
-  return functions_of(args, codes, n, "rpc.ServerLoop", &channel) != 0 ? -1 : rpc_serve(channel);
 }
 
 /* rpc.CreatePipeClient(words of a command ...) -> session. */
@@ -393,20 +376,14 @@ static int server_import(TVMValue* args, int* codes, int n, TVMRetValueHandle re
   return tw_module_import(parent, child);
 }
 
-/* When the library is loaded: what does not link these files has no RPC, and nothing else asks for it. */
-__attribute__((constructor)) static void register_functions(void) {
-  tw_register_builtin("rpc.Connect", connect_to);
-  tw_register_builtin("rpc.ConnectFd", connect_fd);
-  tw_register_builtin("rpc.ConnectOver", connect_over);
-  tw_register_builtin("rpc.ServerLoop", server_loop);
-  tw_register_builtin("rpc.CreatePipeClient", create_pipe_client);
-  tw_register_builtin("rpc.LocalSession", local_session);
-  tw_register_builtin("rpc.SessTableIndex", table_index);
-  tw_register_builtin("rpc.LoadRemoteModule", load_remote);
-  tw_register_builtin("rpc.ImportRemoteModule", import_remote);
-  tw_register_builtin("rpc.RemoteGlobal", remote_global);
-  tw_register_builtin("tvm.rpc.server.ModuleGetFunction", server_get_function);
-  tw_register_builtin("tvm.rpc.server.ImportModule", server_import);
-  rpc_register_file_functions();
-  rpc_register_devices();
-}
+TW_GLOBAL_FUNCTIONS({"rpc.Connect", connect_to},
+                    {"rpc.ConnectFd", connect_fd},
+                    {"rpc.ConnectOver", connect_over},
+                    {"rpc.CreatePipeClient", create_pipe_client},
+                    {"rpc.LocalSession", local_session},
+                    {"rpc.SessTableIndex", table_index},
+                    {"rpc.LoadRemoteModule", load_remote},
+                    {"rpc.ImportRemoteModule", import_remote},
+                    {"rpc.RemoteGlobal", remote_global},
+                    {"tvm.rpc.server.ModuleGetFunction", server_get_function},
+                    {"tvm.rpc.server.ImportModule", server_import})

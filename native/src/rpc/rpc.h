@@ -11,7 +11,7 @@
 #ifndef TILEWRIGHT_RPC_H_
 #define TILEWRIGHT_RPC_H_
 
-#include "../internal.h"
+#include "../module/module.h"
 
 #include <stddef.h>
 
@@ -72,6 +72,8 @@ struct RpcChannel {
 RpcChannel* rpc_channel_over_fds(int read_fd, int write_fd);
 /* Takes over both functions: send(bytes) -> number sent, receive(most) -> bytes, none at the end. */
 RpcChannel* rpc_channel_over_functions(TwFunc* send, TwFunc* receive);
+/* Over two functions that are the first arguments: send(bytes) and receive(size). */
+int rpc_channel_of_args(TVMValue* args, int* codes, int n, const char* who, RpcChannel** out);
 void rpc_channel_free(RpcChannel* channel);
 
 int rpc_put(RpcChannel* channel, const void* data, size_t size);
@@ -172,7 +174,5 @@ TwArray* rpc_wrap_array(RpcSession* session, const DLTensor* there, uint64_t han
 TwModule* rpc_session_module(RpcSession* session);
 /* The session of such a module (retained). */
 int rpc_session_of_module(TwModule* module, RpcSession** out);
-void rpc_register_file_functions(void); /* files.c */
-void rpc_register_devices(void);        /* device.c */
 
 #endif /* TILEWRIGHT_RPC_H_ */

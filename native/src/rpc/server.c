@@ -162,3 +162,14 @@ int TilewrightRpcServe(int read_fd, int write_fd) {
   RpcChannel* channel = rpc_channel_over_fds(read_fd, write_fd);
   return channel == NULL ? -1 : rpc_serve(channel);
 }
+
+/* rpc.ServerLoop(fd) or rpc.ServerLoop(send, receive), which returns when the client is gone. */
+static int server_loop(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  RpcChannel* channel;
+  (void)ret;
+  (void)resource;
+  if (n == 1 && codes[0] == kTVMArgInt) return TilewrightRpcServe((int)args[0].v_int64, (int)args[0].v_int64);
+  return rpc_channel_of_args(args, codes, n, "rpc.ServerLoop", &channel) != 0 ? -1 : rpc_serve(channel);
+}
+
+TW_GLOBAL_FUNCTIONS({"rpc.ServerLoop", server_loop})

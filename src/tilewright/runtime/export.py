@@ -113,7 +113,7 @@ def write_blob(root: Module, path: Path) -> None:
 
 
 # Data, not constants: parameters are used where they lie, and whoever writes to one gets its page for himself. The
-# alignment is what the padding in the table counts on (native/src/params.c).
+# alignment is what the padding in the table counts on (native/src/array/params.c).
 _BLOB_ASSEMBLY = """\
     .section .note.GNU-stack,"",%progbits
     .section {section},%progbits
@@ -131,7 +131,7 @@ _NEAR_SECTION, _FAR_SECTION = '.data.tvm_dev_mblob,"aw"', '.ldata.tvm_dev_mblob,
 _FAR_FROM = 1 << 30
 
 # Where addresses and offsets in the file differ by whole huge pages, the file's pages can be mapped as such, which
-# native/src/library.c asks for. A segment of code or of read-only data of its own would be padded to a huge page.
+# native/src/module/library.c asks for. A segment of code or read-only data of its own would be padded to a huge page.
 _NO_PADDING = "-Wl,-z,noseparate-code"
 _HUGE_PAGES = ["-Wl,-z,max-page-size=0x200000", _NO_PADDING, "-Wl,-z,norelro"]
 _HUGE_PAGES_FROM = 4 << 20

@@ -20,7 +20,7 @@ from .params import Reader
 _MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv"}
 _DYNAMIC, _LOADED, _SYMBOLS, _CODE_FLAG = 3, 1, 11, 4
 _FACTORIES = frozenset({"GraphExecutorFactory", "GraphRuntimeFactory"})
-_PADDING = "__padding"  # see native/src/params.c
+_PADDING = "__padding"  # see native/src/array/params.c
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class _Tensors:
 
 
 def _read_factory(reader: Reader) -> tuple[dict[str, Any], dict[str, TensorInfo], str]:
-    """Graph, parameters and name of the network in a module table; see native/src/blob.c."""
+    """Graph, parameters and name of the network in a module table; see native/src/module/blob.c."""
     reader.u64()
     for _ in range(reader.u64()):
         key = reader.text()

@@ -2,7 +2,7 @@
 
 ``runtime.module.loadfile_FORMAT(path, format)`` loads a file, ``runtime.module.loadbinary_KEY(stream)`` a module of
 type KEY from the table of an exported library. Shared libraries, executor factories and constants have theirs in C
-(``native/src/library.c``, ``factory.c``); object files, archives and tar files are linked first, here.
+(``native/src/module/library.c``, ``executor/factory.c``); object files, archives and tar files are linked first, here.
 
 An installed package that has a loader names it in the group of entry points ``tilewright.modules``, under the type key
 or the format::

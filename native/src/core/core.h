@@ -1,0 +1,119 @@
+/* Licensed under the Apache License, Version 2.0; see LICENSE.
+ *
+ * What all of the runtime stands on: threads, memory, strings, maps, streams, types. Everything in these headers is hidden
+ * from users of the library. */
+#ifndef TILEWRIGHT_CORE_H_
+#define TILEWRIGHT_CORE_H_
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* dladdr and sched_getaffinity on glibc */
+#endif
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tilewright.h>
+
+#define TW_ALIGNMENT 64
+
+/* ---- per-thread state (tls.c) ---- */
+typedef struct {
+  char* error;
+  size_t error_capacity;
+  char* result; /* string or bytes that the last call returned */
+  size_t result_capacity;
+  TVMByteArray result_bytes;
+  const char** names; /* of TVMFuncListGlobalNames */
+  bool in_parallel; /* inside a task of a parallel launch */
+} TwThread;
+
+TwThread* tw_thread(void);
+
+void tw_set_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
+/* Sets the calling thread's error text and is -1, visibly to the compiler's flow analysis. */
+#define tw_fail(...) (tw_set_error(__VA_ARGS__), tw_minus_one())
+static inline int tw_minus_one(void) { return -1; }
+void tw_clear_error(void);
+#define tw_out_of_memory(nbytes) tw_fail("out of memory: could not allocate %zu bytes", (size_t)(nbytes))
+
+/* ---- strings and maps (util.c) ---- */
+char* tw_strdup(const char* text);
+/* Memory of a huge page and more lies in huge pages where the system has them. */
+#define TW_HUGE_PAGE ((size_t)2 << 20)
+void* tw_aligned_alloc(size_t nbytes, size_t alignment);
+/* nbytes rounded up to a multiple of unit. */
+size_t tw_round_up(size_t nbytes, size_t unit);
+/* Asks for huge pages. It costs no memory; where it cannot be done, nothing changes. */
+void tw_advise_huge_pages(void* start, size_t nbytes);
+/* Seconds on a clock that never goes back. */
+double tw_now(void);
+
+/* String to pointer. Keys are copied, values are the caller's. */
+typedef struct {
+  struct TwMapSlot {
+    char* key;
+    void* value;
+  }* slots;
+  size_t capacity, count;
+} TwMap;
+
+void* tw_map_get(const TwMap* map, const char* key);
+/* False when memory ran out. */
+bool tw_map_set(TwMap* map, const char* key, void* value);
+/* The removed value, or NULL. */
+void* tw_map_remove(TwMap* map, const char* key);
+void tw_map_clear(TwMap* map, void (*free_value)(void*));
+
+/* ---- mapped libraries (mapping.c) ---- */
+/* A loaded library's place in memory, which arrays may point into. */
+typedef struct TwMapping {
+  atomic_int refs;
+  void* handle;          /* of dlopen */
+  uint64_t device, node; /* of the file; 0 where it is not known */
+  struct TwMapping* next;
+} TwMapping;
+
+/* Maps the file of an absolute path; the message has path. */
+TwMapping* tw_map_file(const char* full, const char* path);
+/* A mapping of what is open already, which it takes over. */
+TwMapping* tw_map_open(void* handle);
+TwMapping* tw_mapping_retain(TwMapping* mapping);
+void tw_mapping_release(TwMapping* mapping);
+
+/* ---- streams (stream.c) ---- */
+struct TilewrightStream {
+  const char* data; /* reading from memory */
+  size_t left;
+  TwMapping* mapping; /* that the memory is part of, or NULL: then arrays are copied out */
+  FILE* file; /* writing to a file */
+};
+
+int tw_read_u64(TilewrightStream* s, uint64_t* out);
+/* A NUL-terminated copy; fails when the stream is shorter than it says. */
+int tw_read_string(TilewrightStream* s, char** out, size_t* out_size);
+int tw_read_strings(TilewrightStream* s, char*** out, size_t* count);
+void tw_free_strings(char** strings, size_t count);
+int tw_write_u64(TilewrightStream* s, uint64_t value);
+int tw_write_string(TilewrightStream* s, const char* text, size_t size);
+int tw_write_strings(TilewrightStream* s, char* const* strings, size_t count);
+
+/* ---- types and shapes (dtype.c) ---- */
+size_t tw_type_bytes(DLDataType type);
+/* False when the product overflows. */
+bool tw_tensor_bytes(int ndim, const int64_t* shape, DLDataType type, size_t* out);
+bool tw_is_compact(const DLTensor* t);
+bool tw_same_type(DLDataType a, DLDataType b);
+/* The type's text ("float32x4") in a buffer of at least 24 bytes, which it returns. */
+char* tw_type_name(DLDataType type, char* buffer);
+bool tw_same_shape(int ndim, const int64_t* a, const int64_t* b);
+/* "(1, 3, 224, 224)", cut when too long; returns buffer. */
+char* tw_shape_text(const DLTensor* t, char* buffer, size_t size);
+int tw_parse_type(const char* text, DLDataType* out);
+
+/* ---- checks before a library is loaded (elf.c) ---- */
+int tw_elf_check(const char* path);
+
+#endif /* TILEWRIGHT_CORE_H_ */

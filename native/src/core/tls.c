@@ -1,0 +1,75 @@
+/* Licensed under the Apache License, Version 2.0; see LICENSE.
+ *
+ * Per-thread state and the error text. */
+#include "core.h"
+
+#include <stdarg.h>
+
+static pthread_key_t thread_key;
+static pthread_once_t thread_once = PTHREAD_ONCE_INIT;
+static _Thread_local TwThread* current;
+
+static void destroy_thread(void* p) {
+  TwThread* t = p;
+  free(t->error);
+  free(t->result);
+  free(t->names);
+  free(t);
+  current = NULL;
+}
+
+static void make_key(void) { pthread_key_create(&thread_key, destroy_thread); }
+
+TwThread* tw_thread(void) {
+  if (current == NULL) {
+    pthread_once(&thread_once, make_key);
+    TwThread* t = calloc(1, sizeof(TwThread));
+    if (t == NULL) abort(); /* not even an error could be reported */
+    pthread_setspecific(thread_key, t);
+    current = t;
+  }
+  return current;
+}
+
+const char* TVMGetLastError(void) {
+  const char* text = tw_thread()->error;
+  return text == NULL ? "" : text;
+}
+
+void TVMAPISetLastError(const char* msg) {
+  TwThread* t = tw_thread();
+  size_t size = strlen(msg) + 1;
+  if (size > t->error_capacity) {
+    /* msg may lie inside the old buffer, so that one is freed last */
+    char* grown = malloc(size);
+    if (grown == NULL) return;
+    memcpy(grown, msg, size);
+    free(t->error);
+    t->error = grown;
+    t->error_capacity = size;
+  } else {
+    memmove(t->error, msg, size);
+  }
+}
+
+void tw_clear_error(void) {
+  TwThread* t = tw_thread();
+  if (t->error != NULL) t->error[0] = '\0';
+}
+
+void tw_set_error(const char* format, ...) {
+  va_list args, again;
+  va_start(args, format);
+  va_copy(again, args);
+  int size = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  char* text = size < 0 ? NULL : malloc((size_t)size + 1);
+  if (text != NULL) {
+    vsnprintf(text, (size_t)size + 1, format, again);
+    TVMAPISetLastError(text);
+    free(text);
+  } else {
+    TVMAPISetLastError("out of memory while reporting an error");
+  }
+  va_end(again);
+}

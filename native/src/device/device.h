@@ -1,0 +1,46 @@
+/* Licensed under the Apache License, Version 2.0; see LICENSE.
+ *
+ * The table of devices. */
+#ifndef TILEWRIGHT_DEVICE_TABLE_H_
+#define TILEWRIGHT_DEVICE_TABLE_H_
+
+#include "../core/core.h"
+/* ---- devices (device.c, device_cpu.c, plugin.c) ---- */
+/* Finds the rows of device types above TILEWRIGHT_MAX_DEVICE_TYPE, which belong to RPC; or NULL. */
+extern const TilewrightDeviceAPI* (*tw_find_remote_device)(int type);
+extern const TilewrightDeviceAPI tw_cpu_device, tw_pinned_device;
+/* "npu(0)" in a buffer of TW_DEVICE_TEXT bytes, which it returns. */
+#define TW_DEVICE_TEXT 80
+char* tw_device_text(DLDevice device, char* buffer);
+/* The row of a device's type, or NULL and an error. */
+const TilewrightDeviceAPI* tw_device_api(DLDevice device);
+/* Fails when there is no such device. */
+int tw_device_check(DLDevice device);
+int tw_device_exists(DLDevice device, bool* out);
+/* Whether the host may touch memory of the device. */
+bool tw_is_host(DLDevice device);
+/* Whether memory of one serves where memory of the other is wanted. */
+bool tw_same_memory(DLDevice a, DLDevice b);
+/* NULL and an error on failure. scope may be NULL. */
+void* tw_device_alloc(DLDevice device, size_t nbytes, size_t alignment, DLDataType hint, const char* scope);
+int tw_device_free(DLDevice device, void* ptr);
+/* A place in memory of a device. */
+typedef struct {
+  void* data;
+  size_t offset;
+  DLDevice device;
+} TwPlace;
+/* Copies between any two devices. */
+int tw_device_copy(const TwPlace* from, const TwPlace* to, size_t nbytes, DLDataType hint, TVMStreamHandle stream);
+int tw_device_zero(DLDevice device, void* data, size_t nbytes);
+/* Asks the device's get_attr, which may leave ret as it is. */
+int tw_device_attribute(DLDevice device, int attr, TVMRetValueHandle ret);
+int tw_device_set(DLDevice device);
+/* Of devices that bring functions of their own for that. */
+void* tw_device_workspace(DLDevice device, size_t nbytes, DLDataType hint);
+int tw_device_workspace_free(DLDevice device, void* ptr);
+int tw_device_synchronize(DLDevice device);
+int tw_device_executor_made(DLDevice device, TVMModuleHandle module, void** state);
+void tw_device_executor_gone(DLDevice device, void* state);
+
+#endif /* TILEWRIGHT_DEVICE_TABLE_H_ */

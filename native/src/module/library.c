@@ -1,0 +1,236 @@
+/* Licensed under the Apache License, Version 2.0; see LICENSE.
+ *
+ * Modules from shared libraries, and the system library of code linked into the program. */
+#include "module.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <link.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HUGE_PAGES_FROM (4u << 20) /* bytes of a module table that holds a whole huge page, wherever it begins */
+
+typedef struct Library {
+  void* handle;
+  TwMapping* mapping; /* of the handle; its arrays may outlive the module */
+  TwModule* module;
+  struct Library* next;
+} Library;
+
+/* Loaded libraries. One file loaded twice is one copy in memory with one __tvm_module_ctx, which must stay valid
+ * until the last module on it goes. */
+static Library* libraries;
+static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void* lookup_symbol(void* ctx, const char* name) { return dlsym(((Library*)ctx)->handle, name); }
+
+static int library_function(TwModule* self, const char* name, TwFunc** out) {
+  const Library* lib = self->data;
+  if (strcmp(name, "__tvm_main__") == 0) {
+    const char* entry = dlsym(lib->handle, name);
+    if (entry == NULL) return 0;
+    name = entry;
+  }
+  void* address = dlsym(lib->handle, name);
+  if (address == NULL) return 0;
+  TVMBackendPackedCFunc code;
+  memcpy(&code, &address, sizeof code);
+  *out = tw_func_direct(code, self);
+  return *out == NULL ? -1 : 0;
+}
+
+static void library_destroy(TwModule* self) {
+  Library* lib = self->data;
+  pthread_mutex_lock(&libraries_lock);
+  Library** link = &libraries;
+  while (*link != lib) link = &(*link)->next;
+  *link = lib->next;
+  void** ctx = dlsym(lib->handle, "__tvm_module_ctx");
+  if (ctx != NULL && *ctx == self) {
+    Library* other = libraries;
+    while (other != NULL && other->handle != lib->handle) other = other->next;
+    *ctx = other == NULL ? NULL : other->module;
+  }
+  pthread_mutex_unlock(&libraries_lock);
+  tw_mapping_release(lib->mapping);
+  free(lib);
+}
+
+static const TwModuleClass library_class = {.get_function = library_function, .destroy = library_destroy};
+
+/* A module for a mapped library; takes the mapping over. */
+static TwModule* wrap_library(TwMapping* mapping) {
+  Library* lib = calloc(1, sizeof *lib);
+  TwModule* m = lib == NULL ? NULL : tw_module_new(&library_class, "library", lib);
+  if (m == NULL) {
+    free(lib);
+    tw_mapping_release(mapping);
+    tw_out_of_memory(sizeof *lib);
+    return NULL;
+  }
+  lib->handle = mapping->handle;
+  lib->mapping = mapping;
+  lib->module = m;
+  pthread_mutex_lock(&libraries_lock);
+  lib->next = libraries;
+  libraries = lib;
+  tw_fill_context(lookup_symbol, lib, m);
+  pthread_mutex_unlock(&libraries_lock);
+  return m;
+}
+
+/* Weights stay where the file is mapped. A network reads all of them in each run, and the processor then looks up an
+ * address for 2 MiB instead of for 4 KiB. The linker has put them where it can (runtime/export.py). */
+static void advise_weights(const char* start, uint64_t size) {
+  uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)start & ~(page - 1);
+  if (size >= HUGE_PAGES_FROM) tw_advise_huge_pages((void*)first, (uintptr_t)start - first + size);
+}
+
+typedef struct {
+  uintptr_t address;
+  bool writable;
+} Place;
+
+static int look_at_segments(struct dl_phdr_info* info, size_t size, void* data) {
+  Place* place = data;
+  (void)size;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    uintptr_t start = (uintptr_t)info->dlpi_addr + (uintptr_t)info->dlpi_phdr[i].p_vaddr;
+    if (info->dlpi_phdr[i].p_type != PT_LOAD || place->address - start >= info->dlpi_phdr[i].p_memsz) continue;
+    place->writable = (info->dlpi_phdr[i].p_flags & PF_W) != 0;
+    return 1;
+  }
+  return 0;
+}
+
+/* Whether memory of a loaded library may be written to. Callers may write to the parameters that they get, so those of a
+ * table among constants, which is where TVM's libraries have it, must be copied. */
+static bool is_writable(const void* address) {
+  Place place = {(uintptr_t)address, false};
+  dl_iterate_phdr(look_at_segments, &place);
+  return place.writable;
+}
+
+/* The module of a mapped library with its module table; takes the mapping over. */
+static int open_module(TwMapping* mapping, const char* path, TwModule** out) {
+  void* handle = mapping->handle;
+  const char* features = dlsym(handle, "__tilewright_cpu_features");
+  if (features != NULL && TilewrightCheckCpuFeatures(features, path) != 0) {
+    tw_mapping_release(mapping);
+    return -1;
+  }
+  TwModule* m = wrap_library(mapping);
+  if (m == NULL) return -1;
+  const char* blob = dlsym(handle, "__tvm_dev_mblob");
+  if (blob != NULL) {
+    uint64_t size;
+    memcpy(&size, blob, sizeof size);
+    advise_weights(blob, size);
+    TwModule* root;
+    int rc = tw_load_blob(blob + sizeof size, (size_t)size, is_writable(blob) ? mapping : NULL, m, &root);
+    tw_module_release(m); /* the root holds what it needs */
+    if (rc != 0) return -1;
+    m = root;
+  }
+  *out = m;
+  return 0;
+}
+
+int tw_library_open(const char* path, TwModule** out) {
+  /* an absolute path, because dlopen searches the system's folders for a plain name */
+  char* full = realpath(path, NULL);
+  if (full == NULL) return tw_fail("cannot load %s: %s", path, strerror(errno));
+  TwMapping* mapping = tw_elf_check(full) == 0 ? tw_map_file(full, path) : NULL;
+  free(full);
+  return mapping == NULL ? -1 : open_module(mapping, path, out);
+}
+
+int TilewrightModLoadSelf(TVMModuleHandle* out) {
+  Dl_info info;
+  TwModule* m;
+  void* self = TilewrightContextSymbol("TVMFuncCall");
+  if (dladdr(self, &info) == 0) return tw_fail("cannot find the library that this runtime is part of: %s", dlerror());
+  /* inside the main program dlopen knows it by no name */
+  void* handle = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+  if (handle == NULL) handle = dlopen(NULL, RTLD_NOW);
+  if (handle == NULL) return tw_fail("cannot look at %s: %s", info.dli_fname, dlerror());
+  if (dlsym(handle, "__tvm_module_ctx") == NULL && dlsym(handle, "__tvm_dev_mblob") == NULL) {
+    dlclose(handle);
+    return tw_fail("%s holds no compiled model beside the runtime (a program needs -rdynamic to show one)",
+                   info.dli_fname);
+  }
+  TwMapping* mapping = tw_map_open(handle);
+  if (mapping == NULL || open_module(mapping, info.dli_fname, &m) != 0) return -1;
+  *out = m;
+  return 0;
+}
+
+/* ---- the system library ---- */
+static TwMap system_symbols;
+static TwModule* system_module;
+static pthread_mutex_t system_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void* system_symbol(const char* name) {
+  pthread_mutex_lock(&system_lock);
+  void* address = tw_map_get(&system_symbols, name);
+  pthread_mutex_unlock(&system_lock);
+  return address;
+}
+
+static int system_function(TwModule* self, const char* name, TwFunc** out) {
+  const char* entry = strcmp(name, "__tvm_main__") == 0 ? system_symbol(name) : name;
+  void* address = entry == NULL ? NULL : system_symbol(entry);
+  if (address == NULL) return 0;
+  TVMBackendPackedCFunc code;
+  memcpy(&code, &address, sizeof code);
+  *out = tw_func_direct(code, self);
+  return *out == NULL ? -1 : 0;
+}
+
+static const TwModuleClass system_class = {.get_function = system_function};
+
+/* A new reference to the module of everything registered so far. */
+TwModule* tw_system_lib(void) {
+  pthread_mutex_lock(&system_lock);
+  if (system_module == NULL) system_module = tw_module_new(&system_class, "system_lib", NULL);
+  TwModule* m = system_module == NULL ? NULL : tw_module_retain(system_module);
+  void** ctx = tw_map_get(&system_symbols, "__tvm_module_ctx");
+  if (ctx != NULL) *ctx = m;
+  pthread_mutex_unlock(&system_lock);
+  return m;
+}
+
+int TVMBackendRegisterSystemLibSymbol(const char* name, void* ptr) {
+  pthread_mutex_lock(&system_lock);
+  bool ok = tw_map_set(&system_symbols, name, ptr);
+  pthread_mutex_unlock(&system_lock);
+  return ok ? 0 : tw_out_of_memory(strlen(name));
+}
+
+/* ---- loaders ---- */
+/* runtime.module.loadfile_so(path, format) */
+static int load_file(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  const char* path;
+  TwModule* m;
+  (void)resource;
+  if (tw_arg_str(args, codes, n, 0, "runtime.module.loadfile_so", &path) != 0) return -1;
+  if (tw_library_open(path, &m) != 0) return -1;
+  tw_return_handle(ret, m, kTVMModuleHandle);
+  return 0;
+}
+
+/* runtime.SystemLib() */
+static int system_lib(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  (void)args;
+  (void)codes;
+  (void)n;
+  (void)resource;
+  TwModule* m = tw_system_lib();
+  if (m == NULL) return -1;
+  tw_return_handle(ret, m, kTVMModuleHandle);
+  return 0;
+}
+
+TW_GLOBAL_FUNCTIONS({"runtime.module.loadfile_so", load_file}, {"runtime.SystemLib", system_lib})
