@@ -281,17 +281,19 @@ int tw_device_copy(const TwPlace* from, const TwPlace* to, size_t nbytes, DLData
 }
 
 int tw_device_zero(DLDevice device, void* data, size_t nbytes) {
-  static const char zeros[65536];
   if (tw_is_host(device)) {
     memset(data, 0, nbytes);
     return 0;
   }
-  for (size_t done = 0; done < nbytes; done += sizeof zeros) {
-    const size_t left = nbytes - done;
-    TwPlace from = {(void*)(uintptr_t)zeros, 0, {kDLCPU, 0}}, to = {data, done, device};
-    if (tw_device_copy(&from, &to, left < sizeof zeros ? left : sizeof zeros, (DLDataType){kDLUInt, 8, 1}, NULL) != 0) return -1;
+  const size_t step = nbytes < ((size_t)1 << 20) ? nbytes : (size_t)1 << 20;
+  const TwPlace from = {calloc(1, step + 1), 0, {kDLCPU, 0}};
+  int rc = from.data == NULL ? tw_out_of_memory(step) : 0;
+  for (size_t done = 0; rc == 0 && done < nbytes; done += step) {
+    const TwPlace to = {data, done, device};
+    rc = tw_device_copy(&from, &to, nbytes - done < step ? nbytes - done : step, (DLDataType){kDLUInt, 8, 1}, NULL);
   }
-  return 0;
+  free(from.data);
+  return rc;
 }
 
 int tw_device_attribute(DLDevice device, int attr, TVMRetValueHandle ret) {
