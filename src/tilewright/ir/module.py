@@ -20,6 +20,7 @@ class IRModule:
 
     to_text: ClassVar[Callable[..., str]]  # set by relay.text.printer
     expr_to_function: ClassVar[Callable[[Any], BaseFunc]]  # set by relay.analysis
+    standard_library: ClassVar[Callable[[str], IRModule]]  # set by relay, which has it
 
     def __init__(
         self,
@@ -130,6 +131,14 @@ class IRModule:
                 self.add_type(type_var, data)
         for var, func in other.items():
             self[var] = func
+
+    def import_from_std(self, file_name: str) -> None:
+        """Take over the definitions of a part of Relay's library, by TVM's file names (``relay.prelude`` has them).
+
+        Raises:
+            ValueError: there is no such part.
+        """
+        self.update(IRModule.standard_library(file_name))
 
     def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
         """Replace the function of ``var``."""

@@ -105,5 +105,11 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES})
 
 
+def _standard_library(file_name: str) -> IRModule:
+    library: IRModule = importlib.import_module("tilewright.relay.prelude").standard_library(file_name)
+    return library
+
+
+IRModule.standard_library = staticmethod(_standard_library)
 importlib.import_module("tilewright.relay.text.printer")  # what str() of types, expressions and modules uses
 importlib.import_module("tilewright.relay.backend.run_primitive")  # for operators without a meaning in numpy

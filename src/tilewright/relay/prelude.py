@@ -110,6 +110,23 @@ def @rev[A](%xs: List[A]) -> List[A] {
 """
 
 
+_CORE = """#[version = "0.0.5"]
+extern type Storage
+"""
+_LIBRARY = {"prelude.rly": _SOURCE, "core.rly": _CORE}
+
+
+def standard_library(file_name: str) -> IRModule:
+    """A part of the library by TVM's name of its file: the prelude, or what programs about memory use.
+
+    Raises:
+        ValueError: there is no such part.
+    """
+    if file_name not in _LIBRARY:
+        raise ValueError(f"Relay's library has no {file_name!r}; it has {', '.join(_LIBRARY)}")
+    return fromtext(_LIBRARY[file_name])
+
+
 class Prelude:
     """Adds the standard definitions to ``mod`` (or to a new module) and gives access to them.
 
