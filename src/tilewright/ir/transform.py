@@ -69,6 +69,7 @@ class PassContext:
     """
 
     options: ClassVar[dict[str, ConfigOption]] = {}
+    everywhere: ClassVar[list[PassInstrument]] = []  # told of every pass, whatever the context: for tests and debugging
     _local: ClassVar[threading.local] = threading.local()
 
     def __init__(
@@ -159,6 +160,11 @@ class PassContext:
         self.instruments = None if instruments is None else list(instruments)
         self._enter_instruments()
 
+    def told(self) -> Sequence[PassInstrument]:
+        """The instruments that are told of passes here."""
+        own = self.instruments or []
+        return [*own, *self.everywhere] if self.everywhere else own
+
     def _enter_instruments(self) -> None:
         """Tell each that the context is in force; where one fails, those before it are told that it is over."""
         entered: list[PassInstrument] = []
@@ -245,12 +251,12 @@ class Pass:
     def _wanted(self, mod: IRModule, ctx: PassContext) -> bool:
         """Whether every instrument lets the pass run, or the context requires it."""
         with reported_as_tvm_error(f"should_run of pass {self.info.name}"):
-            allowed = all(i.should_run(mod, self.info) for i in ctx.instruments or ())
+            allowed = all(i.should_run(mod, self.info) for i in ctx.told())
         return allowed or self.info.name in ctx.required_pass
 
     def _tell(self, ctx: PassContext, event: str, mod: IRModule) -> None:
         with reported_as_tvm_error(f"{event} of pass {self.info.name}"):
-            for instrument in ctx.instruments or ():
+            for instrument in ctx.told():
                 getattr(instrument, event)(mod, self.info)
 
     def __str__(self) -> str:

@@ -4,9 +4,10 @@ infer.py   the checker of programs          record.py                 rebuilds p
 unify.py   unification of types             describe.py programs.py   types and calls as text for messages
 
 ``infer_module`` types a module, ``infer_expr`` an expression; ``relay.transform.InferType`` is the pass.
+``type_problems`` checks the types that a module has.
 """
 
-from tilewright.relay.type_infer.infer import infer_expr, infer_module
+from tilewright.relay.type_infer.infer import infer_expr, infer_module, type_problems
 from tilewright.relay.type_infer.unify import Unifier, instantiate, same_type, substitute_type_vars
 
-__all__ = ["Unifier", "infer_expr", "infer_module", "instantiate", "same_type", "substitute_type_vars"]
+__all__ = ["Unifier", "infer_expr", "infer_module", "instantiate", "same_type", "substitute_type_vars", "type_problems"]

@@ -54,6 +54,7 @@ from tilewright.relay.type_infer.describe import describe
 from tilewright.relay.type_infer.programs import callee_name, describe_call, describe_pattern
 from tilewright.relay.type_infer.record import Recorder
 from tilewright.relay.type_infer.unify import Unifier, instantiate, is_complete, same_type, walk_type
+from tilewright.relay.visitor import direct_children
 
 _Task = tuple[RelayExpr, Callable[[Any], None] | None]
 _SCALAR_BOOL = TensorType((), "bool")
@@ -94,13 +95,34 @@ def infer_module(mod: IRModule) -> IRModule:
     return result
 
 
+def type_problems(mod: IRModule) -> list[str]:
+    """Where the types that a module's functions have are not what inference gives, or are there before their parts'.
+
+    Raises:
+        TypeInferenceError: some function does not type-check.
+    """
+    functions = {var: func for var, func in mod.items() if isinstance(func, Function)}
+    checker = _collected(mod, functions, trust=False)
+    problems = []
+    for expr, found in checker.types.items():
+        claimed = expr.checked_type_or_none
+        if claimed is None or isinstance(expr, (Op, GlobalVar, Constructor)):
+            continue
+        inferred = checker.unifier.resolve(found)
+        if not same_type(claimed, inferred):
+            what = describe_call(expr, [a.checked_type_or_none for a in expr.args]) if isinstance(expr, Call) else None
+            problems.append(f"{what or type(expr).__name__}: has the type {claimed}; inference gives {inferred}")
+        elif any(
+            part.checked_type_or_none is None
+            for part in direct_children(expr)
+            if not isinstance(part, (Op, Constructor))
+        ):
+            problems.append(f"{type(expr).__name__} of the type {claimed}: some of its parts have no type")
+    return problems
+
+
 def _infer_functions(mod: IRModule, functions: dict[GlobalVar, Function], trust: bool) -> IRModule:
-    checker = _Checker(mod, trust, check_scopes=True)
-    for var in functions:
-        checker.collect(var)
-        checker.collect(functions[var])
-    checker.solve()
-    checker.finish(functions.values())
+    checker = _collected(mod, functions, trust)
     result = mod.copy()
     for var, func in functions.items():
         typed = checker.record(func)
@@ -108,6 +130,17 @@ def _infer_functions(mod: IRModule, functions: dict[GlobalVar, Function], trust:
             result.functions[var] = typed  # type: ignore[assignment]
         var.with_checked_type(typed.checked_type)
     return result
+
+
+def _collected(mod: IRModule, functions: dict[GlobalVar, Function], trust: bool) -> _Checker:
+    """A checker that knows the type of every expression of the functions."""
+    checker = _Checker(mod, trust, check_scopes=True)
+    for var in functions:
+        checker.collect(var)
+        checker.collect(functions[var])
+    checker.solve()
+    checker.finish(functions.values())
+    return checker
 
 
 def _check_form(call: Call, op: Op) -> None:

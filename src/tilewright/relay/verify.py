@@ -1,0 +1,86 @@
+"""Whether a module is what every pass has to give, and an instrument that looks after each one.
+
+Of Relay functions: they type-check; the types that are written on expressions are those that inference gives from
+scratch, and none is written before those of its parts; every variable is bound once and used in its scope; what is
+called is there. Of PrimFuncs: ``tir.verify``.
+"""
+
+from __future__ import annotations
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import BaseFunc
+from tilewright.ir.instrument import PassInstrument
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import PassInfo
+from tilewright.relay.analysis import well_formed_problems
+from tilewright.relay.type_infer import type_problems
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.verify import verify_well_formed
+
+
+class IllFormedModuleError(TilewrightError, ValueError):
+    """A module that breaks a rule; a bug of the pass that made it."""
+
+
+def verify_module(mod: IRModule) -> None:
+    """Check a module.
+
+    Raises:
+        TilewrightError: it breaks a rule; the message lists every problem.
+    """
+    _verify_relay(mod)
+    verify_well_formed(mod)
+
+
+def _verify_relay(mod: IRModule) -> None:
+    problems = well_formed_problems(mod) or type_problems(mod)
+    if problems:
+        lines = "\n".join(f"  {problem}" for problem in dict.fromkeys(problems))
+        raise IllFormedModuleError(f"the module is not well-formed:\n{lines}")
+
+
+class VerifyIR(PassInstrument):
+    """Verifies the result of every pass, and names the pass that broke a module.
+
+    A module that a pass is given broken is not that pass's fault: it is not looked at afterwards. What has been
+    verified is not verified again, as long as no pass has changed it.
+    """
+
+    def __init__(self) -> None:
+        self._relay: tuple[BaseFunc, ...] | None = None
+        self._kernels: dict[int, PrimFunc] = {}
+        self._given_well: list[bool] = []
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """See what the pass is given."""
+        try:
+            self._verify(mod)
+        except TilewrightError:
+            self._given_well.append(False)
+        else:
+            self._given_well.append(True)
+
+    def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Verify; raises IllFormedModuleError that names the pass."""
+        if not self._given_well.pop():
+            return
+        try:
+            self._verify(mod)
+        except TilewrightError as error:
+            raise IllFormedModuleError(f"the pass {info.name} broke its module: {error}") from error
+
+    def _verify(self, mod: IRModule) -> None:
+        relay = tuple(func for func in mod.functions.values() if not isinstance(func, PrimFunc))
+        if self._relay is None or len(relay) != len(self._relay) or any(map(_differ, relay, self._relay)):
+            self._relay = None
+            _verify_relay(mod)
+            self._relay = relay
+        kernels = {id(func): func for func in mod.functions.values() if isinstance(func, PrimFunc)}
+        for key, func in kernels.items():
+            if key not in self._kernels:
+                verify_well_formed(func)
+        self._kernels = kernels
+
+
+def _differ(one: BaseFunc, other: BaseFunc) -> bool:
+    return one is not other
