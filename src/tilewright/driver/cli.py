@@ -215,6 +215,38 @@ def show(
 
 
 @app.command()
+def opt(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Relay text, JSON, or an ONNX model.", show_default=False)
+    ],
+    passes: Annotated[
+        list[str],
+        typer.Option(
+            "--pass",
+            metavar="NAME[(OPTIONS)][,...]",
+            help="What to run, in order, such as InferType,FuseOps(fuse_opt_level=2); repeat for more. optimize and "
+            "fuse are the passes of compile.",
+            show_default=False,
+        ),
+    ] = [],  # noqa: B006  (typer reads it)
+    target: Annotated[str, typer.Option(help="What the passes are for.")] = "llvm",
+    opt_level: Annotated[int, typer.Option(min=0, max=4, help="The level that passes are told.")] = 3,
+    input_shape: InputShape = None,
+    pass_config: PassConfig = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Verify the module after each pass.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="File for the module, with its constants; opt reads it again.")
+    ] = None,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print the module after each pass.")] = False,
+) -> None:
+    """Print a module after passes."""
+    from tilewright.driver.opt import OptOptions, optimize_file
+
+    options = OptOptions(file, passes, target, opt_level, input_shape, pass_config, verify, output)
+    optimize_file(options, verbose)
+
+
+@app.command()
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove every kernel.")] = False,
     quiet: Quiet = False,

@@ -110,8 +110,10 @@ def type_problems(mod: IRModule) -> list[str]:
             continue
         inferred = checker.unifier.resolve(found)
         if not same_type(claimed, inferred):
-            what = describe_call(expr, [a.checked_type_or_none for a in expr.args]) if isinstance(expr, Call) else None
-            problems.append(f"{what or type(expr).__name__}: has the type {claimed}; inference gives {inferred}")
+            what = type(expr).__name__
+            if isinstance(expr, Call):
+                what = describe_call(expr, [checker.unifier.resolve(checker.types[a]) for a in expr.args])
+            problems.append(f"{what}: has the type {claimed}; inference gives {inferred}")
         elif any(
             part.checked_type_or_none is None
             for part in direct_children(expr)
