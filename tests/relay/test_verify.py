@@ -121,3 +121,15 @@ def test_everything_that_build_does_holds(monkeypatch: pytest.MonkeyPatch) -> No
     body = relay.concatenate([split[1], relay.exp(split[0])], axis=1)
     with PassContext(opt_level=3):
         relay.build(tvm.IRModule.from_expr(relay.Function([x, w], body)), "llvm")
+
+
+def test_instruments_for_everywhere_see_passes_of_any_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PassContext, "everywhere", [VerifyIR()])
+
+    @module_pass(opt_level=0)
+    def spoil(mod: tvm.IRModule, ctx: PassContext) -> tvm.IRModule:
+        return wrong_type(mod)
+
+    for context in (PassContext(), PassContext(instruments=[tvm.instrument.PassTimingInstrument()])):
+        with context, pytest.raises(IllFormedModuleError, match="the pass spoil broke its module"):
+            spoil(typed())

@@ -238,13 +238,14 @@ class Pass:
                 f"pass {self.info.name} takes an IRModule, got {type(mod).__name__}; wrap it with IRModule.from_expr"
             )
         ctx = PassContext.current()
-        if ctx.instruments and not self._wanted(mod, ctx):
+        watched = bool(ctx.instruments or ctx.everywhere)
+        if watched and not self._wanted(mod, ctx):
             return mod
-        if ctx.instruments:
+        if watched:
             self._tell(ctx, "run_before_pass", mod)
         with reported_as_tvm_error(f"pass {self.info.name}"):
             result = self.transform(mod, ctx)
-        if ctx.instruments:
+        if watched:
             self._tell(ctx, "run_after_pass", result)
         return result
 
