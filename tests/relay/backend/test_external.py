@@ -183,14 +183,41 @@ def test_modules_that_live_in_this_process_are_not_exported(register: Callable, 
     assert not list(tmp_path.iterdir())
 
 
-def test_source_modules_are_c_and_have_no_constants() -> None:
+def test_source_modules_are_c() -> None:
     create = tvm.get_global_func("runtime.CSourceModuleCreate")
     module = create("int f(void* a, void* b, int n, void* r, void* c) { return 0; }", "c", ["f"])
     assert module.type_key == "c" and module["f"]() is None and "int f" in module.get_source()
     with pytest.raises(UnsupportedError, match="'cc' cannot be compiled"):
         create("", "cc", [])
-    with pytest.raises(UnsupportedError, match="takes no constants"):
-        create("", "c", [], ["weights"])
+
+
+ADD_CONSTANT = """
+#include <dlpack/dlpack.h>
+#include <tvm/runtime/c_runtime_api.h>
+static DLTensor* constant;
+int __init_mine_0(TVMValue* args, int* codes, int count, TVMValue* result, int* code) {
+  constant = args[0].v_handle;
+  return 0;
+}
+int mine_0(TVMValue* args, int* codes, int count, TVMValue* result, int* code) {
+  const float *a = ((DLTensor*)args[0].v_handle)->data, *b = constant->data;
+  float* out = ((DLTensor*)args[1].v_handle)->data;
+  for (int i = 0; i < 6; ++i) out[i] = a[i] + b[i];
+  return 0;
+}
+"""
+
+
+def test_c_source_is_given_constants_in_this_process_and_in_a_library(register: Callable, tmp_path: Path) -> None:
+    create = tvm.get_global_func("runtime.CSourceModuleCreate")
+    register("relay.ext.mine", lambda func: create(ADD_CONSTANT, "c", ["mine_0"], ["mine_0_const_0"]))
+    body = external(lambda p: p + relay.const(A), X)
+    library = relay.build(tvm.IRModule.from_expr(relay.Function([X], body)), "llvm")
+    library.export_library(tmp_path / "x.so")
+    for module in (library, tvm.runtime.load_module(tmp_path / "x.so")):
+        executor = graph_executor.GraphModule(module["default"](tvm.cpu()))
+        executor.run(x=2 * A)
+        np.testing.assert_array_equal(executor.get_output(0).numpy(), 3 * A)
 
 
 @pytest.mark.parametrize(

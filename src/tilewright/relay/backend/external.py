@@ -5,14 +5,14 @@ runtime module with a packed function of the name ``global_symbol``. It takes th
 flattened. ``relay.ext.NAME.constant_updater(func, symbol)`` may give constants by name; without it they are those of
 the function, ``SYMBOL_const_0`` and so on.
 
-A module may ask for constants by two functions without arguments: ``get_symbol()`` and ``get_const_vars()``, the names.
-They travel in a module of type ``metadata`` that imports all others, and are handed over once, before the function is
-first called, as arguments of ``__init_SYMBOL``.
+A module may ask for constants by two functions without arguments, ``get_symbol()`` and ``get_const_vars()``, the names;
+a C source module is made with them. They travel in a module of type ``metadata`` that imports all others, and are
+handed over once, before the function is first called, as arguments of ``__init_SYMBOL``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,16 @@ from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import NDArray
 from tilewright.runtime.packed_func import PackedFunc
 from tilewright.runtime.plugins import load_plugins
-from tilewright.runtime.registry import get_global_func, need_global_func
+from tilewright.runtime.registry import get_global_func, need_global_func, register_func
+
+
+def _ccompiler(func: Function) -> Module:
+    from tilewright.relay.backend.ccompiler import compile_to_c
+
+    return compile_to_c(func)
+
+
+register_func("relay.ext.ccompiler", _ccompiler, override=True)
 
 
 @dataclass
@@ -99,10 +108,7 @@ def _called(name: str, function: PackedFunc, symbol: str, *args: Any) -> Any:
 
 def _take_constants(code: ExternalCode, func: Function, module: Module, symbol: str) -> None:
     """Note the constants that the function's module asks for."""
-    if not (module.implements_function("get_symbol") and module.implements_function("get_const_vars")):
-        return
-    asking = str(module["get_symbol"]())
-    wanted: Sequence[str] = [str(name) for name in module["get_const_vars"]()]
+    asking, wanted = _asked_for(module)
     if not wanted or asking in code.wanted:
         return
     constants = _constants_of(func, symbol)
@@ -113,8 +119,18 @@ def _take_constants(code: ExternalCode, func: Function, module: Module, symbol: 
             f"the module of @{symbol} asks for the constant {missing[0]!r}; the function has: {known}. "
             f"relay.ext.{func.attrs['Compiler']}.constant_updater may give others"
         )
-    code.wanted[asking] = list(wanted)
+    code.wanted[asking] = wanted
     code.constants |= {name: constants[name] for name in wanted}
+
+
+def _asked_for(module: Module) -> tuple[str, list[str]]:
+    """The symbol that a module asks for constants by, and their names."""
+    compiled = module.compiled_code
+    if compiled is not None:
+        return next(iter(compiled.function_names()), ""), list(getattr(compiled, "const_vars", ()))
+    if not (module.implements_function("get_symbol") and module.implements_function("get_const_vars")):
+        return "", []
+    return str(module["get_symbol"]()), [str(name) for name in module["get_const_vars"]()]
 
 
 def _constants_of(func: Function, symbol: str) -> dict[str, NDArray]:

@@ -305,3 +305,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]  # fmt: skip
+
+contrib.ccompiler.register_rules()

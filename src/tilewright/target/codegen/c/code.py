@@ -65,10 +65,16 @@ def _registration(symbols: Sequence[str]) -> str:
 
 
 class CCode:
-    """The C source of one module, and the names of the packed functions in it."""
+    """The C source of one module, and the names of the packed functions in it.
 
-    def __init__(self, source: str, names: Sequence[str]) -> None:
+    ``const_vars`` are names of constants of the library that ``__init_NAME`` is given, NAME the first function.
+    """
+
+    def __init__(self, source: str, names: Sequence[str], const_vars: Sequence[str] = ()) -> None:
         self.source, self._names = source, list(names)
+        self.const_vars = list(const_vars)
+        if const_vars:
+            self._names.append(f"__init_{names[0]}")
         self._library: ctypes.CDLL | LoadedObjects | None = None
         self.module_handle: int | None = None  # what __tvm_module_ctx gets
 
@@ -81,7 +87,7 @@ class CCode:
     # ---- the protocol ----
     def lookup(self, name: str) -> int | None:
         """Address of a function, compiled now if it is not yet. The runtime's pointers are filled here."""
-        if name.startswith("__") and self._library is None:
+        if name.startswith("__") and name not in self._names and self._library is None:
             return None
         library = self._load()
         if isinstance(library, LoadedObjects):

@@ -52,14 +52,13 @@ def create_source_module(
     fmt : ``"c"``
     func_names : its packed functions, of the form ``int f(TVMValue* args, int* type_codes, int num_args, TVMValue*
         out_value, int* out_type_code)``
-    const_vars : for TVM's sake: none
+    const_vars : the names of constants that ``__init_F`` of the same form, F the first function, is given once, as
+        tensors that stay where they are
 
     Raises
     ------
-    UnsupportedError : the source is in another language, or asks for constants
+    UnsupportedError : the source is in another language
     """
     if fmt != "c":
         raise UnsupportedError(f"a source module of format {fmt!r} cannot be compiled; there is 'c'")
-    if const_vars:
-        raise UnsupportedError("a C source module takes no constants of the library; put them into the source")
-    return source_module(CCode(source, func_names))
+    return source_module(CCode(source, func_names, const_vars))

@@ -1,0 +1,229 @@
+"""The external compiler ``ccompiler``: any region of a network as C source.
+
+Nothing is gained by it: the region's operators are fused and lowered for the target ``c``, and a C function calls the
+kernels one after another. It is there to try partitioning, linking and calling on whole networks without a vendor's
+library. Constants are handed over as arrays, so that their size does not count::
+
+    static DLTensor* tvmgen_default_ccompiler_main_0_constants[1];
+    int32_t __init_tvmgen_default_ccompiler_main_0(...)    takes them up
+    int32_t tvmgen_default_ccompiler_main_0(...) {
+      DLTensor t0 = *(DLTensor*)args[0];                   the argument
+      DLTensor t1 = *constants[0];
+      DLTensor t2 = {memory + 0, ...};                     what lies in memory of its own
+      if (run(tvmgen_..._fused_nn_dense, 3, &t0, &t1, &t2) != 0) ...
+      memcpy(result, t2.data, 32);
+    }
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass, PassContext, Sequential
+from tilewright.ir.type import TensorType
+from tilewright.relay import transform
+from tilewright.relay.backend.data_flow import Entry
+from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen, GraphNode
+from tilewright.relay.backend.json_serializer import constant_names
+from tilewright.relay.backend.lower_te import LowerTE
+from tilewright.relay.backend.lowered import kernels
+from tilewright.relay.backend.plan_views import PlanViews
+from tilewright.relay.expr import Function, Var
+from tilewright.relay.op.views import tensor_bytes
+from tilewright.relay.visitor import ExprMutator
+from tilewright.runtime.dtype import DataType, to_native
+from tilewright.runtime.module import Module
+from tilewright.target.code_generator import to_packed_form
+from tilewright.target.codegen.c.code import CCode, emit_source
+from tilewright.target.codegen.c.generator import source_module
+from tilewright.target.target import Target
+
+_ALIGNMENT = 64
+
+_DRIVER = """\
+#include <stdlib.h>
+#ifdef __cplusplus
+extern "C" {{
+#endif
+typedef int32_t (*{symbol}_kernel)(void*, int32_t*, int32_t, void*, int32_t*, void*);
+static DLTensor* {symbol}_constants[{num_constants}];
+
+static int32_t {symbol}_run({symbol}_kernel kernel, DLTensor** tensors, int32_t count) {{
+  TVMValue args[{most}], result;
+  int32_t codes[{most}], code;
+  for (int32_t i = 0; i < count; ++i) {{
+    args[i].v_handle = tensors[i];
+    codes[i] = kTVMDLTensorHandle;
+  }}
+  return kernel(args, codes, count, &result, &code, NULL);
+}}
+
+TVM_DLL int32_t __init_{symbol}(void* args, int32_t* c, int32_t count, void* r, int32_t* rc, void* h) {{
+  (void)c, (void)r, (void)rc, (void)h;
+  for (int32_t i = 0; i < count; ++i) {symbol}_constants[i] = (DLTensor*)((TVMValue*)args)[i].v_handle;
+  return 0;
+}}
+
+TVM_DLL int32_t {symbol}(void* args, int32_t* c, int32_t count, void* r, int32_t* rc, void* h) {{
+  (void)c, (void)count, (void)r, (void)rc, (void)h;
+  TVMValue* given = (TVMValue*)args;
+  int32_t status = 0;
+  char* memory = (char*)aligned_alloc({alignment}, {nbytes});
+  if (memory == NULL) {{
+    TVMAPISetLastError("{symbol}: out of memory");
+    return -1;
+  }}
+{tensors}
+{calls}
+done:
+  free(memory);
+  return status;
+}}
+#ifdef __cplusplus
+}}
+#endif
+"""
+
+
+def compile_to_c(func: Function) -> Module:
+    """The module of C source of an external function."""
+    symbol = str(func.attrs["global_symbol"])
+    names = constant_names(func, symbol)
+    context = PassContext.current()
+    target = Target("c")
+    with PassContext(context.opt_level, config={"relay.graph.storage_offset": False}), target:
+        fused = Sequential(_passes(), name="ccompiler")(_with_constants_as_inputs(func))
+        lowered = LowerTE(target, symbol)(fused)
+        graph = GraphCodegen(lowered).codegen()
+    parts = [part for kernel in kernels(lowered).values() for part in to_packed_form(kernel)]
+    source, _ = emit_source(parts, target)
+    text = source + _Driver(symbol, graph, len(names)).source()
+    return source_module(CCode(text, [symbol], list(names.values())))
+
+
+def _passes() -> list[Pass]:
+    """What brings a region's operators to kernels; optimizing is left to who partitions."""
+    return [
+        transform.InferType(),
+        transform.ComputeInFloat32(),
+        transform.Legalize(),
+        transform.SimplifyInference(),
+        transform.InlineFunctions(),
+        transform.ToGraphNormalForm(),
+        transform.LiftConv1D(),
+        transform.LiftConv3D(),
+        transform.CanonicalizeOps(),
+        transform.FuseOps(),
+        transform.LabelOps(),
+        PlanViews(),
+    ]
+
+
+class _Lifter(ExprMutator):
+    """Puts variables in the place of constants."""
+
+    def __init__(self, names: Sequence[object], variables: Sequence[Var]) -> None:
+        super().__init__()
+        self.memo_map.update(zip(names, variables, strict=True))  # type: ignore[arg-type]
+
+
+def _with_constants_as_inputs(func: Function) -> IRModule:
+    names = constant_names(func, "constant")
+    variables = [Var(name, constant.tensor_type) for constant, name in names.items()]
+    body = _Lifter(list(names), variables).visit(func.body)
+    return IRModule.from_expr(Function([*func.params, *variables], body, func.ret_type))
+
+
+class _Driver:
+    """Writes the function that calls the kernels of a graph, whose last ``num_constants`` inputs are constants."""
+
+    def __init__(self, symbol: str, graph: Graph, num_constants: int) -> None:
+        self.symbol = symbol
+        self.graph = graph
+        self.num_constants = num_constants
+        self.inputs = [index for index, node in enumerate(graph.nodes) if node.op == "null"]
+        self.num_args = len(self.inputs) - num_constants
+        self.first_row = [0, *itertools.accumulate(len(node.types) for node in graph.nodes)]
+
+    def source(self) -> str:
+        """The C text."""
+        nodes = self.graph.nodes
+        start, nbytes = self._storages()
+        tensors = [line for number, index in enumerate(self.inputs) for line in self._input(number, index)]
+        tensors += [line for index, node in enumerate(nodes) for line in self._made(index, node, start)]
+        calls = [line for index, node in enumerate(nodes) for line in self._call(index, node)]
+        calls += [self._result(number, head) for number, head in enumerate(self.graph.heads)]
+        return _DRIVER.format(
+            symbol=self.symbol,
+            num_constants=max(self.num_constants, 1),
+            most=max([len(node.inputs) + len(node.types) for node in nodes], default=1),
+            alignment=_ALIGNMENT,
+            nbytes=max(nbytes, _ALIGNMENT),
+            tensors="\n".join(tensors),
+            calls="\n".join(calls),
+        )
+
+    def _row(self, entry: Entry) -> int:
+        return self.first_row[entry.node] + entry.index
+
+    def _storages(self) -> tuple[dict[int, str], int]:
+        """Where each storage begins, as C text, and how much memory of its own the function needs."""
+        storage_of = self.graph.placement.storage
+        given = {storage_of[self.first_row[i]]: f"(char*)t{self.first_row[i]}.data" for i in self.inputs}
+        sizes: dict[int, int] = {}
+        types = (type_ for node in self.graph.nodes for type_ in node.types)
+        for type_, storage in zip(types, storage_of, strict=True):
+            if storage not in given:
+                sizes[storage] = max(sizes.get(storage, 0), tensor_bytes(type_), 1)
+        end = 0
+        for storage, size in sizes.items():
+            given[storage] = f"memory + {end}"
+            end += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return given, end
+
+    def _input(self, number: int, index: int) -> list[str]:
+        row = self.first_row[index]
+        constant = number - self.num_args
+        source = f"{self.symbol}_constants[{constant}]" if constant >= 0 else f"(DLTensor*)given[{number}].v_handle"
+        return [
+            f"  DLTensor t{row} = *({source});",
+            f"  t{row}.data = (char*)t{row}.data + t{row}.byte_offset, t{row}.byte_offset = 0;",
+        ]
+
+    def _made(self, index: int, node: GraphNode, start: dict[int, str]) -> list[str]:
+        rows = range(self.first_row[index], self.first_row[index + 1]) if node.op != "null" else ()
+        places = [start[self.graph.placement.storage[row]] for row in rows]
+        made = zip(rows, node.types, places, strict=True) if rows else ()
+        return [line for row, type_, place in made for line in _tensor(row, type_, place)]
+
+    def _call(self, index: int, node: GraphNode) -> list[str]:
+        if node.op == "null" or node.alias:
+            return []
+        entries = [*node.inputs, *(Entry(index, i) for i in range(len(node.types)))]
+        pointers = ", ".join(f"&t{self._row(entry)}" for entry in entries)
+        return [
+            "  {",
+            f"    DLTensor* tensors[] = {{{pointers}}};",
+            f"    status = {self.symbol}_run({node.attrs['func_name']}, tensors, {len(entries)});",
+            "    if (status != 0) goto done;",
+            "  }",
+        ]
+
+    def _result(self, number: int, head: Entry) -> str:
+        size = tensor_bytes(self.graph.nodes[head.node].types[head.index])
+        out = f"((DLTensor*)given[{self.num_args + number}].v_handle)"
+        return f"  memcpy((char*){out}->data + {out}->byte_offset, t{self._row(head)}.data, {size});"
+
+
+def _tensor(row: int, type_: TensorType, data: str) -> list[str]:
+    """A tensor that lies at ``data``."""
+    shape = type_.concrete_shape
+    native = to_native(DataType(type_.dtype))
+    extents = ", ".join(map(str, shape)) or "0"
+    dtype = f"{{{native.code}, {native.bits}, {native.lanes}}}"
+    return [
+        f"  static int64_t s{row}[] = {{{extents}}};",
+        f"  DLTensor t{row} = {{{data}, {{kDLCPU, 0}}, {len(shape)}, {dtype}, s{row}, NULL, 0}};",
+    ]
