@@ -1,4 +1,4 @@
-"""The engines under comparison: each loads one ONNX model and runs it again and again on fixed inputs.
+"""The engines under comparison: each loads one model and runs it again and again on fixed inputs.
 
 Every engine gets its own best way of repeated inference: inputs and outputs bound once where it can (ONNX
 Runtime's IO binding, OpenVINO's shared tensors, Tilewright's `set_input`), fp32 arithmetic throughout, and
@@ -7,14 +7,18 @@ exactly the threads asked for. Engines are imported when loaded, so one worker p
 
 from __future__ import annotations
 
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 Arrays = Mapping[str, np.ndarray]
+
+TORCH = "torch"
 
 
 class Engine(ABC):
@@ -118,6 +122,52 @@ def _output_name(output: object) -> str:
     return str(output.get_any_name())  # type: ignore[attr-defined]
 
 
+class TorchCompile(Engine):
+    """PyTorch's `torch.compile`: inductor's C++ kernels, weights frozen into them.
+
+    It runs the network's PyTorch module, not its ONNX file: what it loads names the network of the zoo, as
+    `describe_network` wrote it. It needs a C++ compiler; kernels that one process made are found by the next.
+    """
+
+    def load(self, prepared: Path, inputs: Arrays, threads: int) -> None:
+        """Build the module, compile it, and run it once, which makes its kernels."""
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(prepared.with_name("inductor")))
+        import torch
+        from torch._inductor import config
+
+        from tilewright.testing import zoo
+
+        torch.set_num_threads(threads)
+        config.freezing = True
+        described = json.loads(prepared.read_text())
+        workload = zoo.build(described["network"], **described["options"])
+        self._names = workload.output_names
+        self._inputs = [torch.from_numpy(inputs[name]) for name in workload.inputs]
+        self._compiled = torch.compile(workload.network.eval())
+        self._no_gradients = torch.no_grad
+        self._version = str(torch.__version__)
+        self.run()
+
+    def run(self) -> None:
+        """One inference."""
+        with self._no_gradients():
+            self._results = self._compiled(*self._inputs)
+
+    def outputs(self) -> dict[str, np.ndarray]:
+        """The results of the last run."""
+        results = self._results if isinstance(self._results, tuple) else (self._results,)
+        return {name: value.numpy() for name, value in zip(self._names, results, strict=True)}
+
+    def version(self) -> str:
+        """PyTorch's version."""
+        return self._version
+
+
+def describe_network(path: Path, network: str, options: Mapping[str, Any]) -> None:
+    """Write the file that `TorchCompile` loads: a network of the zoo, and the sizes it is built with."""
+    path.write_text(json.dumps({"network": network, "options": dict(options)}))
+
+
 class Tilewright(Engine):
     """Tilewright: an exported shared library in the graph executor."""
 
@@ -171,4 +221,5 @@ ENGINES: Mapping[str, type[Engine]] = {
     "tilewright": Tilewright,
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
+    TORCH: TorchCompile,
 }

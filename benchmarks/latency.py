@@ -1,11 +1,12 @@
-"""Latency of whole models: Tilewright beside ONNX Runtime and OpenVINO, on the same ONNX files.
+"""Latency of whole models: Tilewright beside ONNX Runtime and OpenVINO, on the same ONNX files, and `torch.compile`.
 
     python -m benchmarks.latency --models resnet50 bert_base --peers onnxruntime openvino --threads 2
 
 A model is a name of `tilewright.testing.zoo` (exported on first use) or the path of an ONNX file with known
-input shapes. Every engine has its own process, which loads the model and then runs a block of inferences on
-command. Blocks go in turns (A B C, A B C, ...), so that slow changes of the machine meet all engines alike,
-with a pause before each, in which the spinning threads of the engine before go to sleep.
+input shapes. The peer `torch` compiles a network's PyTorch module, which only those of the zoo have. Every engine
+has its own process, which loads the model and then runs a block of inferences on command. Blocks go in turns
+(A B C, A B C, ...), so that slow changes of the machine meet all engines alike, with a pause before each, in which
+the spinning threads of the engine before go to sleep.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -29,7 +31,7 @@ from tilewright.testing import zoo
 
 from . import flops, peak
 from .client import Client, EngineError
-from .engines import ENGINES
+from .engines import ENGINES, TORCH, describe_network
 from .plot import ratios_svg
 from .report import OURS, Build, EngineResult, ModelResult, as_json, geometric_mean, markdown, table, write_json
 
@@ -85,10 +87,24 @@ def find_model(name: str) -> tuple[Path, dict[str, np.ndarray]]:
     return path, zoo.reference(path)[0]
 
 
+def engines_for(name: str, engines: Sequence[str]) -> list[str]:
+    """Those of `engines` that can run the model `name`: an ONNX file is no PyTorch module."""
+    return [engine for engine in engines if engine != TORCH or name in zoo.names()]
+
+
 def measure_model(
-    name: str, path: Path, inputs: Mapping[str, np.ndarray], engines: Sequence[str], threads: int, plan: Plan
+    name: str,
+    path: Path,
+    inputs: Mapping[str, np.ndarray],
+    engines: Sequence[str],
+    threads: int,
+    plan: Plan,
+    options: Mapping[str, Any] | None = None,
 ) -> ModelResult:
-    """Measure all `engines` on one model; an engine that fails is left out and its message kept."""
+    """Measure all `engines` on one model; an engine that fails is left out and its message kept.
+
+    `options` are the sizes that a network of the zoo was exported with, unless they are the published ones.
+    """
     result = ModelResult(name, threads, flops.count(path), {}, {})
     with tempfile.TemporaryDirectory(prefix="tilewright-bench-") as scratch:
         folder = Path(scratch)
@@ -101,6 +117,9 @@ def measure_model(
             return Client(engine, path, stored, folder, threads)
 
         files = dict.fromkeys(engines, path)
+        if TORCH in files:
+            files[TORCH] = folder / "network.json"
+            describe_network(files[TORCH], name, options or {})
         builds: dict[str, Build] = {}
         if OURS in files:
             try:
@@ -198,7 +217,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )
     options.add_argument("--models", nargs="+", default=list(zoo.names()), help="zoo names or ONNX files")
     peers = [name for name in ENGINES if name != OURS]
-    options.add_argument("--peers", nargs="*", default=peers, choices=peers)
+    usual = [name for name in peers if name != TORCH]
+    options.add_argument("--peers", nargs="*", default=usual, choices=peers, help=f"by default {' and '.join(usual)}")
     options.add_argument("--no-tilewright", action="store_true", help="measure the peers alone")
     options.add_argument("--threads", type=int, nargs="+", default=[2])
     options.add_argument("--quick", action="store_true", help="fewer and shorter blocks, for a first look")
@@ -223,8 +243,9 @@ def main() -> None:
             status.update(f"{name}: exporting")
             path, inputs = find_model(name)
             for threads in arguments.threads:
-                status.update(f"{name}: measuring {', '.join(engines)} with {threads} thread(s)")
-                results.append(measure_model(name, path, inputs, engines, threads, plan))
+                chosen = engines_for(name, engines)
+                status.update(f"{name}: measuring {', '.join(chosen)} with {threads} thread(s)")
+                results.append(measure_model(name, path, inputs, chosen, threads, plan))
     console.print(peak.table(machine))
     console.print(table(results, machine))
     ratios = [ratio for result in results if (ratio := result.ratio()) is not None]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -40,6 +42,28 @@ def test_peers_are_measured_and_agree(tmp_path: Path) -> None:
         assert engine.difference < 1e-4
     assert result.fastest_peer() in peers
     assert result.ratio() is None
+
+
+@pytest.mark.soak  # half a minute, most of it in the C++ compiler
+def test_torch_compile_is_a_peer_of_networks_of_the_zoo(tmp_path: Path) -> None:
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        pytest.skip("inductor needs a C++ compiler")
+    options = zoo.small_options("vit_b16")
+    path = zoo.export("vit_b16", tmp_path, **options)
+    inputs, _ = zoo.reference(path)
+    plan = latency.Plan(processes=1, rounds=1, block_seconds=0.01, pause_seconds=0.0)
+    result = latency.measure_model("vit_b16", path, inputs, ["onnxruntime", "torch"], 1, plan, options)
+    assert result.errors == {}
+    difference = result.engines["torch"].difference
+    assert difference is not None
+    assert difference < 1e-4
+
+
+def test_torch_compile_is_left_out_for_files() -> None:
+    assert latency.engines_for("resnet50", ["tilewright", "torch"]) == ["tilewright", "torch"]
+    assert latency.engines_for("models/resnet50.onnx", ["tilewright", "torch"]) == ["tilewright"]
+    assert "torch" not in latency.parse_arguments([]).peers
+    assert latency.parse_arguments(["--peers", "torch"]).peers == ["torch"]
 
 
 def test_tilewright_is_built_measured_and_right(tmp_path: Path) -> None:
