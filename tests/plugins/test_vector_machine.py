@@ -182,6 +182,11 @@ def test_what_the_machine_cannot_do_is_refused_by_name(vecvm: Any, make: Any, me
         tvm.build(te.create_schedule(out.op), [a, out], "vecvm", name="kernel")
 
 
+def test_the_target_counts_as_enabled(vecvm: Any) -> None:
+    assert tvm.runtime.enabled("vecvm -lanes=4")
+    assert tvm.device(tvm.target.Target("vecvm"), 0) == tvm.cpu(0)
+
+
 def test_shapes_must_be_known(vecvm: Any) -> None:
     n = te.var("n")
     a = te.placeholder((n,), name="a")

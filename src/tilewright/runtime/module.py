@@ -545,9 +545,13 @@ def system_lib() -> Module:
 
 
 def enabled(target: str) -> bool:
-    """Whether modules for a target or device can run here ("llvm", "c", "cpu", "cuda", ...)."""
+    """Whether modules for a target or device can run here ("llvm", "c", "cpu", "cuda", ...).
+
+    That is so for devices that are plugged in, and for kinds of targets that have a code generator.
+    """
     kind = target.split()[0]
-    return kind == "graph_executor" or is_plugged_in(kind)
+    has_generator = get_global_func(f"target.build.{kind}", allow_missing=True) is not None
+    return kind == "graph_executor" or is_plugged_in(kind) or has_generator
 
 
 def num_threads() -> int:
