@@ -134,12 +134,12 @@ def test_kinds_are_listed_with_those_of_packages(install: Callable[[Callable[[],
 def test_a_package_brings_the_code_generator_of_a_known_kind(
     install: Callable[[Callable[[], object]], None],
 ) -> None:
-    name = "target.build.webgpu"
+    name = "target.build.hybrid"
     made = tvm.runtime.create_module("made", {}.get)
     install(lambda: tvm.register_func(name, lambda mod, target: made))
     try:
         func = elementwise(lambda x: x, ["float32"], "float32", 3)
-        assert tvm.build({"webgpu": module(func)}).type_key == "made"
+        assert tvm.build({"hybrid": module(func)}).type_key == "made"
     finally:
         tvm.runtime.remove_global_func(name)
 

@@ -68,7 +68,7 @@ from ._ffi import (
 )
 from .device import RPC_SESS_MASK, Device, is_plugged_in
 from .packed_func import PackedFunc, convert_to_packed, set_return, unpack_return
-from .registry import need_global_func
+from .registry import get_global_func, need_global_func
 
 ENTRY_NAME = "__tvm_main__"
 REMOTE = "rpc"

@@ -23,11 +23,10 @@ from operator import is_
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
-from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext, function_pass
 from tilewright.tir import op as tir_op
-from tilewright.tir.expr import Call, IntImm, IterVar, PrimExpr, StringImm, Var
+from tilewright.tir.expr import Call, IntImm, PrimExpr, StringImm, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import (
     Allocate,
@@ -72,11 +71,6 @@ class _LowerBuiltin(StmtExprMutator):
         if s.attr_key == "device_type":
             self.device_type = s.value
             return self.visit_stmt(s.body)
-        if s.attr_key == "thread_extent" and isinstance(s.node, IterVar):
-            raise UnsupportedError(
-                f"loops are bound to {s.node.thread_tag}, and this is code of a CPU, which has no such threads: use "
-                "parallel(), or build for the target that has them"
-            )
         return super().visit_attr(s)
 
     def visit_allocate(self, s: Allocate) -> Stmt:
