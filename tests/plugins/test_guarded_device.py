@@ -142,9 +142,14 @@ import numpy as np
 import tilewright as tvm
 dev = tvm.device("guarded", 0)
 print(dev, dev.exist, tvm.nd.array(np.arange(3), dev).numpy())
+x = tvm.te.placeholder((3,), name="x")
+double = tvm.te.create_schedule((y := tvm.te.compute((3,), lambda i: x[i] * 2)).op)
+there, result = tvm.nd.array(np.arange(3, dtype="float32"), dev), tvm.nd.empty((3,), "float32", dev)
+tvm.build(double, [x, y], "guarded")(there, result)
+print(result.numpy())
 """
     found = python(program, tmp_path)
-    assert found.stdout == "guarded(0) True [0 1 2]\n", found.stderr
+    assert found.stdout == "guarded(0) True [0 1 2]\n[0. 2. 4.]\n", found.stderr
     assert "unknown device type 'guarded'" in python(program).stderr
 
 
