@@ -208,3 +208,21 @@ def test_attributes_of_remote_devices(session: rpc.RPCSession) -> None:
 def test_a_device_keeps_its_session(server: rpc.Server) -> None:
     device = rpc.connect("127.0.0.1", server.port, "board").cpu()
     np.testing.assert_array_equal(nd.array(np.arange(3), device).numpy(), np.arange(3))
+
+
+def test_executors_that_have_the_functions_of_tvm_alone(tmp_path: Path) -> None:
+    mod, params = small_network()
+    relay.build(mod, "llvm", params=params).export_library(tmp_path / "net.so")
+    of_tvm = {"set_input", "get_input", "get_output", "run", "get_num_inputs", "get_num_outputs", "get_input_index"}
+    of_tvm |= {"load_params", "share_params"}
+
+    def executor(library: tvm.runtime.Module) -> tvm.runtime.Module:
+        full = library["default"](tvm.cpu())
+        return tvm.runtime.create_module("of_tvm", lambda name: full[name] if name in of_tvm else None)
+
+    tvm.register_func("test.executor_of_tvm", executor, override=True)
+    session = rpc.LocalSession()
+    session.upload(tmp_path / "net.so")
+    there = GraphModule(session.get_function("test.executor_of_tvm")(session.load_module("net.so")))
+    there.run(x=np.ones((1, 3, 9, 7)))
+    assert there.get_output(0).numpy().shape == (1, 5, 9, 7)

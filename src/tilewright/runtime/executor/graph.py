@@ -146,7 +146,9 @@ class GraphModule:
             return value
         wanted = self._input_dtypes.get(key)
         if wanted is None:
-            wanted = self._input_dtypes[key] = numpy_dtype(self._info("describe_input", key)[1])
+            # TVM's executors, which a server may have, describe nothing; their arrays do
+            dtype = self._get_input(key).dtype if self._is_remote else self._info("describe_input", key)[1]
+            wanted = self._input_dtypes[key] = numpy_dtype(dtype)
         try:
             array = np.asarray(value)
         except ValueError as error:
@@ -270,7 +272,8 @@ class GraphModule:
 
     def _look_for_unset(self) -> None:
         """Name inputs that nobody has set: once in a warning, or in an error where the module is strict."""
-        unset = self.module["unset_inputs"]()
+        told = not self._is_remote or self.module.implements_function("unset_inputs")
+        unset = self.module["unset_inputs"]() if told else ""
         if unset and self.strict:
             raise TVMError(f"nobody has set the inputs: {unset}")
         self._may_be_unset = False
