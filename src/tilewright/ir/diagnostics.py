@@ -12,7 +12,10 @@ A context collects as many as there are, so that a user sees all of a kind at on
 from __future__ import annotations
 
 import enum
+import re
+from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tilewright.ir.errors import TilewrightError
@@ -21,10 +24,21 @@ from tilewright.ir.span import SourceName, Span
 _WIDTH = 120  # columns of an excerpt; longer lines are cut around the place
 
 
+@lru_cache(maxsize=4)
+def _line_begins(text: str) -> list[int]:
+    return [0, *(match.end() for match in re.finditer("\n", text))]
+
+
 class SourceText(SourceName):
     """A source with its text, so that a span within it can be shown."""
 
     text: str = ""
+
+    def span(self, start: int, stop: int) -> Span:
+        """The place of the characters from ``start`` to before ``stop``."""
+        begins = _line_begins(self.text)
+        first, last = bisect_right(begins, start), bisect_right(begins, stop)
+        return Span(self, first, last, start - begins[first - 1] + 1, stop - begins[last - 1] + 1)
 
     def line(self, number: int) -> str:
         """Line ``number``, counted from 1, without its end."""

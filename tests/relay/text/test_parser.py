@@ -220,3 +220,46 @@ def test_the_type_wildcard_says_nothing() -> None:
 def test_an_extern_type_may_have_parameters() -> None:
     text = '#[version = "0.0.5"]\nextern type T[A, B]\n\ndef @main(%x: T[int32, float32]) {\n  %x\n}'
     assert str(parse(text.split("\n", 1)[1])).strip() == text.split("\n", 1)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("fn (%x) { %x -1 }", "fn (%x) { %x - 1 }"),
+        ("fn (%x) { %x*-1 }", "fn (%x) { multiply(%x, -1) }"),
+        ("fn (%x) { -1 - -1 - %x }", "fn (%x) { subtract(subtract(-1, -1), %x) }"),
+        ("fn (%x) { (%x, %x).0-1 }", "fn (%x) { subtract((%x, %x).0, 1) }"),
+        ("fn (%x) { /* a */ %x // b\n }", "fn (%x) { %x }"),
+    ],
+)
+def test_a_minus_is_a_sign_where_an_operand_is_wanted(text: str, same: str) -> None:
+    assert_structural_equal(parse_expr(text), parse_expr(same))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def @main(%x) { %x - }", "found `}`, expected an expression"),
+        ("def @main(%x) { - %x }", "found `-`, expected an expression"),
+        ("def @main(%x) { add(%x %x) }", "found `%x`, expected `,` or `)`"),
+        ("def @main(%x) { %0 = %x %0 }", "found `%0`, expected `;` or an operator"),
+        ("def main(%x) { %x }", "found `main`, expected a global name"),
+        ("let %x = 1;", "found `let`, expected `def`, `type`, `extern` or the end of the text"),
+        ("def @main(%x: Tensor[(1.5), float32]) { %x }", "found `1.5`, expected a dimension"),
+        ("def @main() { if (True) { 1 } }", "found `}`, expected `else`"),
+        ("def @main(%x) { match (%x) { A %x } }", "found `%x`, expected `=>`"),
+        ('def @main(%x) { "a }', 'found `"`, expected an expression'),
+    ],
+)
+def test_syntax_errors_say_what_may_stand_there(text: str, message: str) -> None:
+    assert message in problems(text)
+
+
+@pytest.mark.parametrize(
+    ("opening", "middle", "closing"),
+    [("(", "%x", ",)"), ("nn.relu(", "%x", ")"), ("if (True) {", "%x", "} else { %x }"), ("let %y = %x; (", "%y", ")")],
+)
+def test_text_may_nest_deeper_than_the_stack(opening: str, middle: str, closing: str) -> None:
+    depth = 5000
+    parsed = parse_expr("fn (%x) { " + opening * depth + middle + closing * depth + " }")
+    assert isinstance(parsed, Function)

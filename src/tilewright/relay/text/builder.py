@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from lark import Token
 
 from tilewright.ir import trampoline
 from tilewright.ir.attrs import Attrs
@@ -23,6 +22,7 @@ from tilewright.ir.type import IncompleteType
 from tilewright.relay import adt
 from tilewright.relay import expr as relay
 from tilewright.relay.text.attributes import make_attributes, suggestion
+from tilewright.relay.text.lexer import Token
 from tilewright.relay.text.literals import (
     attribute_number,
     global_name,

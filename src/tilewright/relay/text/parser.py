@@ -1,6 +1,6 @@
 """Text to Relay: ``parse`` reads a module, ``parse_expr`` an expression.
 
-The grammar is ``grammar.lark``. The LALR parser and the builder keep their own stacks, so nesting has no limit.
+The grammar is in ``syntax.py``. Nesting has no limit.
 The metadata section, JSON, is cut off first. Syntax errors stop at the first; wrong names and attributes are
 collected and reported together. Both raise DiagnosticError with the place and an excerpt.
 """
@@ -9,12 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
-
-import lark
-from lark import Lark, Token, Tree
 
 import tilewright.relay.op  # noqa: F401  (operators register themselves when this is imported)
 from tilewright.ir.diagnostics import Diagnostic, DiagnosticContext, DiagnosticError, DiagnosticLevel, SourceText
@@ -24,6 +19,8 @@ from tilewright.ir.json import load_json
 from tilewright.ir.module import IRModule
 from tilewright.ir.span import Span
 from tilewright.relay.text.builder import Builder
+from tilewright.relay.text.lexer import END
+from tilewright.relay.text.syntax import Syntax, SyntaxProblem, Tree
 
 VERSION = "0.0.5"
 
@@ -31,80 +28,32 @@ MetaTable = Mapping[str, Sequence[Any]]
 
 _METADATA = re.compile(r"^#\[metadata\]", re.MULTILINE)
 
-# What error messages call the terminals of the grammar.
-_TERMINAL_NAMES = {
-    "LOCAL": "a variable such as %x", "GRAPH": "a number such as %0", "GLOBAL": "a global name such as @main",
-    "NAME": "a name", "INT": "an integer", "FLOAT": "a float", "STRING": "a string", "PROJECTION": "a field such as .0",
-    "TRUE": "True", "FALSE": "False", "ANY": "?", "OPERATOR": "an operator", "VERSION": "the version line",
-    "$END": "the end of the text",
-}  # fmt: skip
-_GROUPS = {
-    "an expression": {"LOCAL", "GRAPH", "GLOBAL", "NAME", "INT", "FLOAT"},
-    "a value": {"STRING", "NAME", "INT", "FLOAT", "ANY"},
-    "a type": {"TENSOR", "NAME", "REF", "FN"},
-}
-_EXPRESSION_KEYWORDS = {"TRUE", "FALSE", "FN", "IF", "MATCH", "META", "REF", "REF_READ", "REF_WRITE", "LET", "FREE_VAR"}
-_OPERATORS = {"OPERATOR"}
+
+def _syntax_error(source: SourceText, problem: SyntaxProblem) -> DiagnosticError:
+    found, expected = problem.found, problem.expected
+    if found.type == END:
+        stop = len(source.text.rstrip())
+        message = f"the text ends too early; expected {expected}"
+        return _error(source.span(stop, stop + 1), message)
+    return _error(source.span(found.start, found.stop), f"found `{found}`, expected {expected}")
 
 
-@cache
-def _lark() -> Lark:
-    grammar = Path(__file__).with_name("grammar.lark").read_text()
-    return Lark(
-        grammar, parser="lalr", start=["module", "expression"], propagate_positions=True, maybe_placeholders=False
-    )
-
-
-def _terminal(name: str) -> str:
-    if name in _TERMINAL_NAMES:
-        return _TERMINAL_NAMES[name]
-    pattern = next((t.pattern.value for t in _lark().terminals if t.name == name), name)
-    return f"`{pattern}`"
-
-
-def _expected(names: set[str]) -> str:
-    """``expected a, b or c``; infix operators only when there is little else."""
-    plain = names - _OPERATORS or names
-    texts = []
-    for group, members in _GROUPS.items():
-        if members <= plain:
-            plain = plain - members - _EXPRESSION_KEYWORDS - {"LPAR", "LSQB", "LBRACE"}
-            texts.append(group)
-    texts += sorted({_terminal(n) for n in plain}, key=lambda t: (not t.startswith("`"), t))
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} or {texts[-1]}"
-
-
-def _syntax_error(source: SourceText, error: lark.exceptions.UnexpectedInput) -> DiagnosticError:
-    if isinstance(error, lark.exceptions.UnexpectedToken):
-        token: Token = error.token
-        expected = _expected(set(error.accepts or error.expected))
-        if token.type == "$END":
-            lines = source.text.rstrip().split("\n")
-            place = Span(source, len(lines), len(lines), len(lines[-1]) + 1, len(lines[-1]) + 2)
-            message = f"the text ends too early; expected {expected}"
-        else:
-            place = Span(source, token.line or 0, token.end_line or 0, token.column or 0, token.end_column or 0)
-            message = f"found `{token}`, expected {expected}"
-    else:
-        place = Span(source, error.line, error.line, error.column, error.column + 1)
-        character = source.line(error.line)[error.column - 1 : error.column]
-        allowed = getattr(error, "allowed", None)
-        message = f"found `{character}`" + (f", expected {_expected(set(allowed))}" if allowed else "")
+def _error(place: Span, message: str) -> DiagnosticError:
     return DiagnosticError([Diagnostic(DiagnosticLevel.ERROR, place, message)])
 
 
-def _parse_tree(source: SourceText, start: str) -> Tree[Token]:
+def _parse_tree(source: SourceText, start: str) -> Tree:
+    syntax = Syntax(source.text)
     try:
-        tree: Tree[Token] = _lark().parse(source.text, start=start)
-    except lark.exceptions.UnexpectedInput as error:
-        raise _syntax_error(source, error) from None
+        tree = syntax.module() if start == "module" else syntax.expression()
+    except SyntaxProblem as problem:
+        raise _syntax_error(source, problem) from None
     for item in tree.children[:1]:
-        if isinstance(item, Tree) and item.data == "version":
+        if item.data == "version":
             found = str(item.children[0]).split('"')[1]
             if found != VERSION:
                 message = f"this is text of version {found}; version {VERSION} is understood"
-                place = Span(source, 1, 1, 1, len(str(item.children[0])) + 1)
-                raise DiagnosticError([Diagnostic(DiagnosticLevel.ERROR, place, message)])
+                raise _error(source.span(item.start, item.stop), message)
     return tree
 
 
@@ -123,7 +72,7 @@ def _split_metadata(text: str, source_name: str) -> tuple[str, MetaTable]:
 
 def _run(
     text: str, source_name: str, start: str, module: IRModule, init_meta_table: MetaTable | None
-) -> tuple[Builder, Tree[Token]]:
+) -> tuple[Builder, Tree]:
     text, table = _split_metadata(text, source_name)
     source = SourceText(source_name, text)
     tree = _parse_tree(source, start)

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from lark import Token, Tree
-
 from tilewright.ir import dtype as dt
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.diagnostics import DiagnosticContext, SourceText
@@ -29,7 +27,9 @@ from tilewright.ir.type import (
     TypeCall,
     TypeVar,
 )
+from tilewright.relay.text.lexer import Token
 from tilewright.relay.text.literals import literal_number
+from tilewright.relay.text.syntax import Tree
 
 Node = Any  # a Tree of the parser; its children are trees or tokens as the grammar says
 
@@ -52,10 +52,7 @@ class TypeBuilder:
 
     def span(self, place: Node | Token) -> Span:
         """Where a part of the tree stands."""
-        at: Any = place if isinstance(place, Token) else place.meta
-        if getattr(at, "line", None) is None:  # an empty rule stands nowhere
-            return Span(self.source)
-        return Span(self.source, at.line, at.end_line, at.column, at.end_column)
+        return self.source.span(place.start, place.stop) if place.start >= 0 else Span(self.source)
 
     def error(self, place: Node | Token, message: str) -> None:
         """Report a problem."""
