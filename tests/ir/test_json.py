@@ -159,3 +159,31 @@ def test_damaged_text_is_refused(text: str, message: str) -> None:
 def test_what_cannot_be_written_is_named() -> None:
     with pytest.raises(TilewrightError, match=r"a set .* cannot be written"):
         save_json(DictAttrs({"a": {1, 2}}))
+
+
+def document(version: str, *nodes: dict) -> str:
+    return json.dumps({"root": 1, "nodes": [{"type_key": ""}, *nodes], "attrs": {"tvm_version": version}})
+
+
+def test_names_are_nodes_as_in_tvm() -> None:
+    text = save_json(GlobalVar("f"))
+    nodes = json.loads(text)["nodes"]
+    assert nodes[int(nodes[1]["attrs"]["name_hint"])] == {"type_key": "runtime.String", "repr_str": "f"}
+    assert load_json(save_json(Var("7"))).name_hint == "7"
+
+
+def test_names_in_place_of_nodes_are_read_too() -> None:
+    assert load_json(document("0.8.0", {"type_key": "GlobalVar", "attrs": {"name_hint": "f"}})).name_hint == "f"
+
+
+def test_documents_of_tvm_06_are_read() -> None:
+    variable = {"type_key": "Variable", "attrs": {"dtype": "int32", "name": "n"}}
+    assert load_json(document("0.6.0", variable)).name == "n"
+    type_var = {"type_key": "relay.TypeVar", "attrs": {"kind": "0", "span": "0", "var": "2"}}
+    assert load_json(document("0.6.0", type_var, variable)).name_hint == "n"
+    assert load_json(document("0.6.0", {"type_key": "relay.Op", "global_key": "nn.relu"})).name == "nn.relu"
+    pair, name = {"type_key": "StrMap", "keys": ["b"], "data": [2]}, {"name_hint": "g"}
+    loaded = load_json(document("0.6.0", pair, {"type_key": "relay.GlobalVar", "attrs": name}))
+    assert loaded["b"].name_hint == "g"
+    total = {"type_key": "Max", "attrs": {"a": "2", "b": "2", "dtype": "int32"}}
+    assert str(load_json(document("0.6.0", total, variable))) == "max(n, n)"

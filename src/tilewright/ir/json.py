@@ -111,7 +111,7 @@ def _node_record(node: Node) -> _Record:
         if kind == "array":
             attrs[name] = _Array(value)
         else:
-            attrs[name] = value if kind == "node" else _inline(value, kind)
+            attrs[name] = value if kind in ("node", "name") else _inline(value, kind)
     if key == "relay.Var":
         attrs["vid"] = _VarId(node)
         del attrs["name_hint"]
@@ -137,7 +137,7 @@ def _record(value: Any) -> _Record:
     if isinstance(value, Node):
         return _node_record(value)
     if isinstance(value, _VarId):
-        return _Record("relay.Id", attrs={"name_hint": _Inline(value.var.name_hint)})
+        return _Record("relay.Id", attrs={"name_hint": value.var.name_hint})
     if isinstance(value, str):
         return _Record("runtime.String", text=value)
     if isinstance(value, (tuple, list)):
@@ -283,6 +283,16 @@ class _Reader:
         return found
 
     def _fields(self, node: Mapping[str, Any]) -> list[tuple[str, str]]:
+        kinds = {"name": lambda name: "node" if self._names_node(node, name) else "str"}
+        return [(name, kinds[kind](name) if kind in kinds else kind) for name, kind in self._declared(node)]
+
+    def _names_node(self, node: Mapping[str, Any], name: str) -> bool:
+        """Whether a name is a node of its own; TVM 0.6, and Tilewright once, wrote the text in its place."""
+        text = str(node.get("attrs", {}).get(name, ""))
+        at = int(text) if text.isdecimal() else 0
+        return 0 < at < len(self.nodes) and self.nodes[at]["type_key"] == "runtime.String"
+
+    def _declared(self, node: Mapping[str, Any]) -> list[tuple[str, str]]:
         key = node["type_key"]
         if key in ("Array", "Map", "runtime.String", "Op", "SourceName", ""):
             return []
@@ -291,7 +301,7 @@ class _Reader:
         if key == "IRModule":
             return [("functions", "node"), ("type_definitions", "node"), ("attrs", "node")]
         if key == "relay.Id":
-            return [("name_hint", "str")]
+            return [("name_hint", "name")]
         if key.startswith("relay.attrs."):
             return list(schema.attribute_fields(schema.attribute_class(key)))
         if key not in schema.CLASSES:
@@ -371,8 +381,27 @@ def _unboxed(value: Any) -> Any:
     return value
 
 
+def _with_todays_names(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The nodes of a document of TVM 0.6, whose classes have other names."""
+
+    def upgraded(node: dict[str, Any]) -> dict[str, Any]:
+        key = node["type_key"]
+        node = {("repr_str" if name == "global_key" else name): value for name, value in node.items()}
+        if key in ("relay.TypeVar", "relay.GlobalTypeVar"):
+            name = nodes[int(node["attrs"]["var"])]["attrs"]["name"]
+            node["attrs"] = {"name_hint": name, "kind": node["attrs"]["kind"]}
+        moved = (key.removeprefix("relay."), f"tir.{key}")
+        known = [name for name in moved if name in schema.CLASSES] if key not in schema.CLASSES else []
+        return node | {"type_key": _OLD_NAMES.get(key) or next(iter(known), key)}
+
+    return [upgraded(node) for node in nodes]
+
+
+_OLD_NAMES = {"Variable": "tir.Var", "StrMap": "Map", "relay.Op": "Op", "relay.SourceName": "SourceName"}
+
+
 def load_json(text: str) -> Any:
-    """What ``save_json``, ours or TVM 0.8's, wrote: nodes; lists as tuples; mappings as dictionaries.
+    """What ``save_json``, ours or that of TVM 0.6 to 0.8, wrote: nodes; lists as tuples; mappings as dictionaries.
 
     Raises TilewrightError saying what is wrong with the text.
     """
@@ -383,6 +412,8 @@ def load_json(text: str) -> Any:
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), list) or "root" not in document:
         raise TilewrightError('the JSON text is not a graph of nodes: it has no "nodes" and "root"')
     try:
+        if str((document.get("attrs") or {}).get("tvm_version", "")).startswith("0.6"):
+            document["nodes"] = _with_todays_names(document["nodes"])
         return _Reader(document).build(int(document["root"]))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, binascii.Error) as error:
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)

@@ -1,6 +1,7 @@
 """Which nodes the JSON form can hold: their names in TVM 0.8, and how each field is written.
 
-A field is written as a ``node`` unless the table says otherwise (``name:int``). Classes are named by where they
+A field is written as a ``node`` unless the table says otherwise (``name:int``); a ``name`` is a node as well, of type
+``runtime.String``. Classes are named by where they
 are defined, so that this table can speak of Relay without importing it.
 """
 
@@ -74,7 +75,7 @@ CLASSES: dict[str, NodeClass] = {
         "relay.",
         "relay.adt",
         {
-            "Constructor": "name_hint:str inputs belong_to tag:int span",
+            "Constructor": "name_hint:name inputs belong_to tag:int span",
             "TypeData": "header type_vars constructors span",
             "Match": "data clauses complete:bool span",
             "Clause": "lhs rhs span",
@@ -91,15 +92,15 @@ CLASSES: dict[str, NodeClass] = {
         {
             "TupleType": "fields span",
             "FuncType": "arg_types ret_type type_params type_constraints span",
-            "TypeVar": "name_hint:str kind:int span",
-            "GlobalTypeVar": "name_hint:str kind:int span",
+            "TypeVar": "name_hint:name kind:int span",
+            "GlobalTypeVar": "name_hint:name kind:int span",
             "TypeCall": "func args span",
             "IncompleteType": "kind:int span",
             "PrimType": "dtype:str",
-            "PointerType": "element_type storage_scope:str",
+            "PointerType": "element_type storage_scope:name",
         },
     ),
-    **_classes("", "ir.expr", {"GlobalVar": "name_hint:str span"}),
+    **_classes("", "ir.expr", {"GlobalVar": "name_hint:name span"}),
     **_classes("", "ir.op", {"Op": "name:str"}),
     **_classes("", "ir.span", {
         "SourceName": "name:str",
@@ -110,10 +111,10 @@ CLASSES: dict[str, NodeClass] = {
         "tir.",
         "ir.prim_expr",
         {
-            "Var": "dtype:str name:str type_annotation",
-            "SizeVar": "dtype:str name:str type_annotation",
+            "Var": "dtype:str name:name type_annotation",
+            "SizeVar": "dtype:str name:name type_annotation",
             "Any": "dtype:str*",
-            "StringImm": "dtype:str* value:str",
+            "StringImm": "dtype:str* value:name",
             "Cast": "dtype:str value",
             **_BINARY,
             "Not": "dtype:str* a",
