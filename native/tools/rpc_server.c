@@ -83,7 +83,7 @@ static void random_bytes(void* out, size_t size) {
 /* ---- sockets ---- */
 static void tune(int fd) {
   const struct timeval limit = {.tv_sec = GREETING_SECONDS};
-  const int on = 1, idle = 2, interval = 1, count = 3, user = 10000;
+  const int on = 1, idle = 2, interval = 1, count = 3, user = 5000;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);

@@ -155,7 +155,7 @@ RpcSession* rpc_client_session(RpcChannel* channel);  /* client.c; takes the cha
 int rpc_client_init(RpcSession* session, TVMValue* values, int* codes, int count);
 /* Serves the other side until it says goodbye or the channel closes. Takes the channel over. server.c */
 int rpc_serve(RpcChannel* channel);
-/* Handshake of a client over a new connection. socket.c */
+/* Connects within the seconds, and shakes hands once it is this client's turn. socket.c */
 /* No delays, and an end to connections whose other side is silent. */
 void rpc_tune_socket(int fd);
 int rpc_connect(const char* host, int port, const char* key, double seconds, RpcChannel** out);

@@ -17,6 +17,8 @@
 
 /* Seconds after which a peer that says nothing, not even by TCP's probes, is gone. */
 #define SILENCE 5
+/* How long to wait for one's turn: a server serves one client at a time. */
+#define TURN_SECONDS 60
 #define MAX_KEY 4096
 
 static void set_option(int fd, int level, int name, int value) { setsockopt(fd, level, name, &value, sizeof value); }
@@ -30,7 +32,7 @@ void rpc_tune_socket(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, SILENCE - 2);
 #endif
 #ifdef TCP_USER_TIMEOUT
-  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 2 * SILENCE * 1000);
+  set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENCE * 1000);
 #endif
 }
 
@@ -99,7 +101,7 @@ int rpc_connect(const char* host, int port, const char* key, double seconds, Rpc
     close(fd);
     return -1;
   }
-  c->deadline = tw_now() + seconds;
+  c->deadline = tw_now() + TURN_SECONDS;
   c->overdue = "RPCError: the server accepted the connection and then said nothing; it may be serving another client";
   if (shake_hands(c, host, port, key) != 0) {
     rpc_channel_free(c);

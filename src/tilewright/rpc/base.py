@@ -172,7 +172,7 @@ def tune(sock: socket.socket) -> None:
     """Send without delay, and find out within 5 seconds that the other side is gone (``rpc_tune_socket`` in C)."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("KEEPIDLE", 2), ("KEEPINTVL", 1), ("KEEPCNT", 3), ("USER_TIMEOUT", 10_000)):
+    for name, value in (("KEEPIDLE", 2), ("KEEPINTVL", 1), ("KEEPCNT", 3), ("USER_TIMEOUT", 5_000)):
         option = getattr(socket, f"TCP_{name}", None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)

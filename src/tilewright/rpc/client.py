@@ -23,6 +23,7 @@ from .popen import popen_session
 T = TypeVar("T")
 
 _CONNECT_SECONDS = 10.0
+_TURN_SECONDS = 60.0  # a server serves one client at a time
 
 
 class RemoteDevice(Device):
@@ -203,6 +204,7 @@ def connect(
     try:
         sock = socket.create_connection((url, port), _CONNECT_SECONDS)
         base.tune(sock)
+        sock.settimeout(_TURN_SECONDS)
         security.prove(sock, secret, what)
         base.greet(sock, "client:" + key, what)
     except OSError as error:
