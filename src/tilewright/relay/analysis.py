@@ -251,8 +251,9 @@ def all_dtypes(expr: RelayExpr) -> set[str]:
     return set(found)
 
 
-def count_layers(expr: RelayExpr, valid_ops: Sequence[str] = ("nn.conv2d", "nn.dense")) -> int:
-    """The largest number of calls of ``valid_ops`` on a path from the inputs to the result."""
+def count_layers(expr: RelayExpr | IRModule, valid_ops: Sequence[str] = ("nn.conv2d", "nn.dense")) -> int:
+    """The largest number of calls of ``valid_ops`` on a path from the inputs to the result, of ``main`` in a module."""
+    root: RelayExpr = expr["main"] if isinstance(expr, IRModule) else expr
     depth: dict[RelayExpr, int] = {}
     names = frozenset(valid_ops)
 
@@ -260,8 +261,8 @@ def count_layers(expr: RelayExpr, valid_ops: Sequence[str] = ("nn.conv2d", "nn.d
         below = max((depth[c] for c in direct_children(node)), default=0)
         depth[node] = below + (isinstance(node, Call) and isinstance(node.op, Op) and node.op.name in names)
 
-    post_order_visit(expr, visit)
-    return depth[expr]
+    post_order_visit(root, visit)
+    return depth[root]
 
 
 def detect_feature(expr: RelayExpr | IRModule, mod: IRModule | None = None) -> set[str]:

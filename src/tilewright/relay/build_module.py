@@ -89,7 +89,7 @@ def optimization_passes() -> list[Any]:
         transform.EliminateCommonSubexpr(),
         transform.SimplifyExpr(),
         transform.CombineParallelConv2D(3),
-        transform.CombineParallelDense(3),
+        transform.CombineParallelDense(3, to_batch=False),
         transform.FoldConstant(),
         transform.FoldScaleAxis(),
         transform.CanonicalizeCast(),

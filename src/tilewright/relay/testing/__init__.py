@@ -1,8 +1,8 @@
 """Networks written in Relay, with parameters, and helpers of tests; as ``tvm.relay.testing``.
 
 Each network module has ``get_net(...)``, the function, and ``get_workload(...)``, a typed module with parameters:
-mlp, resnet, mobilenet, vgg, squeezenet, densenet, inception_v3, dcgan, lstm. ``layers`` names the parameters of
-a layer after it; ``init`` makes their values, the same in every run.
+mlp, resnet, mobilenet, vgg, squeezenet, densenet, inception_v3, dcgan, lstm, synthetic. ``layers`` names the parameters
+of a layer after it; ``init`` makes their values, the same in every run.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tilewright.relay.testing import (
     mobilenet,
     resnet,
     squeezenet,
+    synthetic,
     vgg,
 )
 from tilewright.relay.testing.init import create_workload
@@ -71,5 +72,5 @@ def count_ops(expr: RelayExpr) -> dict[str, int]:
 
 __all__ = [
     "count_ops", "create_workload", "dcgan", "densenet", "inception_v3", "init", "layers", "lstm", "mlp", "mobilenet",
-    "rand", "resnet", "run_infer_type", "run_opt_pass", "squeezenet", "vgg",
+    "rand", "resnet", "run_infer_type", "run_opt_pass", "squeezenet", "synthetic", "vgg",
 ]  # fmt: skip

@@ -20,7 +20,11 @@ from tilewright.relay.transform.annotate_spans import AnnotateSpans
 from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.bubble_up_slice import BubbleUpSlice
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
-from tilewright.relay.transform.combine_parallel import CombineParallelConv2D, CombineParallelDense
+from tilewright.relay.transform.combine_parallel import (
+    CombineParallelBatchMatmul,
+    CombineParallelConv2D,
+    CombineParallelDense,
+)
 from tilewright.relay.transform.compute_in_float32 import ComputeInFloat32
 from tilewright.relay.transform.convert_layout import ConvertLayout, LayoutConfig
 from tilewright.relay.transform.count_weights import CountWeights
@@ -77,7 +81,8 @@ def build_config(
 
 __all__ = [
     "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "BackwardFoldScaleAxis", "BubbleUpSlice",
-    "CanonicalizeCast", "CanonicalizeOps", "CombineParallelConv2D", "CombineParallelDense", "ComputeInFloat32",
+    "CanonicalizeCast", "CanonicalizeOps", "CombineParallelBatchMatmul", "CombineParallelConv2D",
+    "CombineParallelDense", "ComputeInFloat32",
     "ConvertLayout", "CountWeights", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "FastMath",
     "FoldConstant", "FoldEmpty", "FoldExplicitPadding", "FoldScaleAxis", "ForEachDevice", "ForwardFoldScaleAxis",
     "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineExternal", "InlineFunctions", "IsolateViews",

@@ -1,4 +1,4 @@
-"""CombineParallelConv2D and CombineParallelDense: one wide operator for several that read the same input.
+"""CombineParallelConv2D, -Dense and -BatchMatmul: one wide operator for several that read the same input.
 
 Before::
 
@@ -14,6 +14,15 @@ after::
     %3 = strided_slice(%2, begin=[0, 0], end=[-1, 16], strides=[1, 1], slice_mode="size");
     %4 = strided_slice(%2, begin=[0, 16], end=[-1, 32], strides=[1, 1], slice_mode="size");
     (%3, %4)
+
+With ``to_batch`` dense layers of one width become a batch of products instead::
+
+    %0 = nn.dense(%x, %w1, units=16);
+    %1 = nn.dense(%x, %w2, units=16);
+    ->
+    %4 = nn.batch_matmul(stack((%x, %x)), stack((%w1, %w2)));
+    %5 = split(%4, indices_or_sections=2);
+    %6 = squeeze(%5.0, axis=[0]);
 """
 
 from __future__ import annotations
@@ -27,17 +36,17 @@ from tilewright.ir.op import Op
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Function, Tuple
+from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem
 from tilewright.relay.transform.common import concrete_shape, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, direct_children, post_order_visit
 from tilewright.tir.layout import layout
 
 
 class _Combiner:
-    """What differs between convolutions and dense layers."""
+    """What differs between convolutions and products; ``channel_attr`` is the attribute with the channels, if any."""
 
     op_name: str
-    channel_attr: str
+    channel_attr: str | None
 
     def compatible(self, a: Call, b: Call) -> bool:
         """Whether two calls on the same data can be one."""
@@ -45,7 +54,12 @@ class _Combiner:
 
     def _common_attrs(self, call: Call) -> Any:
         assert call.attrs is not None
-        return call.attrs.replace(**{self.channel_attr: None})
+        return self.with_channels(call, None)
+
+    def with_channels(self, call: Call, channels: int | None) -> Any:
+        """The call's attributes for so many channels."""
+        assert call.attrs is not None
+        return call.attrs if self.channel_attr is None else call.attrs.replace(**{self.channel_attr: channels})
 
     def weight_axis(self, call: Call) -> int:
         """Axis of the weight that numbers the output channels."""
@@ -82,6 +96,33 @@ class _Dense(_Combiner):
     def compatible(self, a: Call, b: Call) -> bool:
         shapes = concrete_shape(a.args[1]), concrete_shape(b.args[1])
         return shapes[0] is not None and shapes[1] is not None and super().compatible(a, b)
+
+    def out_axis(self, call: Call) -> int:
+        return len(_known_shape(call)) - 1
+
+
+class _BatchMatmul(_Combiner):
+    op_name, channel_attr = "nn.batch_matmul", None
+
+    def compatible(self, a: Call, b: Call) -> bool:
+        attrs: Any = a.attrs
+        shapes = concrete_shape(a.args[1]), concrete_shape(b.args[1])
+        same_batch = shapes[0] is not None and shapes[1] is not None and shapes[0][0] == shapes[1][0]
+        return same_batch and bool(attrs.transpose_b) and super().compatible(a, b)
+
+    def weight_axis(self, call: Call) -> int:
+        return 1
+
+    def out_axis(self, call: Call) -> int:
+        return 2
+
+
+class _DenseToBatch(_Dense):
+    """Dense layers of matrices with weights of one shape."""
+
+    def compatible(self, a: Call, b: Call) -> bool:
+        shapes = concrete_shape(a.args[1]), concrete_shape(b.args[1])
+        return len(_known_shape(a)) == 2 and shapes[0] == shapes[1] and super().compatible(a, b)
 
 
 def _groups(func: Function, combiner: _Combiner, least: int) -> list[list[Call]]:
@@ -145,9 +186,29 @@ class _Replacer(ExprMutator):
         )
         axis = self.combiner.out_axis(first)
         channels = sum(_known_shape(c)[axis] for c in group)
-        assert first.attrs is not None
-        attrs = first.attrs.replace(**{self.combiner.channel_attr: channels})
+        attrs = self.combiner.with_channels(first, channels)
         return Call(first.op, [self.visit(first.args[0]), weights], attrs, first.type_args, first.span)
+
+
+class _ToBatch(_Replacer):
+    """Replaces each call of a group by a part of the batched product."""
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        group = self.group_of.get(expr)
+        if group is None:
+            return super().visit_call(expr)
+        first = group[0]
+        if first not in self.combined:
+            self.combined[first] = self._combine(group)
+        return relay_op.squeeze(TupleGetItem(self.combined[first], group.index(expr)), [0])
+
+    def _combine(self, group: Sequence[Call]) -> RelayExpr:
+        attrs: Any = group[0].attrs
+        data = self.visit(group[0].args[0])
+        weights = [self.visit(call.args[1]) for call in group]
+        rows, columns = (relay_op.stack(Tuple(fields), 0) for fields in ([data] * len(group), weights))
+        product = relay_op.nn.batch_matmul(rows, columns, out_dtype=attrs.out_dtype)
+        return relay_op.split(product, len(group)).astuple()
 
 
 def _known_shape(expr: RelayExpr) -> tuple[int, ...]:
@@ -156,14 +217,11 @@ def _known_shape(expr: RelayExpr) -> tuple[int, ...]:
     return shape
 
 
-def _combine_pass(name: str, make: Callable[[], _Combiner], least: int) -> Pass:
+def _combine_pass(name: str, make: Callable[[], _Combiner], least: int, replacer: type[_Replacer] = _Replacer) -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         combiner = make()
         groups = _groups(func, combiner, least)
-        if not groups:
-            return func
-        result = _Replacer(groups, combiner).visit(func)
-        return result
+        return replacer(groups, combiner).visit(func) if groups else func
 
     return typed_function_pass(run, name, 4)
 
@@ -173,10 +231,17 @@ def CombineParallelConv2D(min_num_branches: int = 3) -> Pass:
     return _combine_pass("CombineParallelConv2D", _Conv2D, min_num_branches)
 
 
-def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = False) -> Pass:
-    """Combine at least ``min_num_branches`` dense layers of one input into one wide dense layer.
+def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> Pass:
+    """Combine at least ``min_num_branches`` dense layers of one input.
 
-    TVM's ``to_batch=True`` makes a batched product instead, which never pays off on a CPU: the wide layer is made
-    in both cases.
+    With ``to_batch`` into a batch of products, layers whose weights have one shape; without into one wide layer, which
+    is what pays off on a CPU, and what ``relay.build`` does.
     """
+    if to_batch:
+        return _combine_pass("CombineParallelDense", _DenseToBatch, min_num_branches, _ToBatch)
     return _combine_pass("CombineParallelDense", _Dense, min_num_branches)
+
+
+def CombineParallelBatchMatmul(min_num_branches: int = 3) -> Pass:
+    """Combine at least ``min_num_branches`` batched products of one input with matrices that are given transposed."""
+    return _combine_pass("CombineParallelBatchMatmul", _BatchMatmul, min_num_branches)
