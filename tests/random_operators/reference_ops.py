@@ -9,8 +9,10 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from onnx.reference.op_run import OpRun
+from tests.random_operators.draw import FLOATS
 from tests.random_operators.reference_pools import POOLS
 
 Array = np.ndarray[Any, Any]
@@ -110,6 +112,16 @@ class ConvTranspose(OpRun):
             )
         ]
         return (out if b is None else out + b.reshape([-1] + [1] * rank),)
+
+
+class Clip(OpRun):
+    """The evaluator has no limits where none are given: by the text they are the least and greatest finite numbers."""
+
+    def _run(self, x: Array, *limits: Array | None) -> tuple[Array]:
+        low, high = (*limits, None, None)[:2]
+        info = ml_dtypes.finfo(x.dtype) if x.dtype.name in FLOATS else np.iinfo(x.dtype)
+        low, high = (info.min if low is None else low), (info.max if high is None else high)
+        return (np.minimum(np.maximum(x, np.asarray(low, x.dtype)), np.asarray(high, x.dtype)),)
 
 
 class PRelu(OpRun):
@@ -368,4 +380,4 @@ _ALWAYS = [
 
 def operators(opset: int) -> list[type[OpRun]]:
     """What to give the evaluator for a model of an opset."""
-    return [*_ALWAYS, *(_FLAT if opset < 13 else [LogSoftmax])]
+    return [*_ALWAYS, *([Clip] if opset >= 11 else []), *(_FLAT if opset < 13 else [LogSoftmax])]
