@@ -125,6 +125,45 @@ def test_sources_and_files(tmp_path: Path) -> None:
         built.save(str(tmp_path / "add.xyz"))
 
 
+@pytest.mark.parametrize("suffix", ["ll", "bc", "o"])
+def test_a_saved_module_is_loaded(suffix: str, tmp_path: Path) -> None:
+    s, args = vector_add()
+    path = tmp_path / f"add.{suffix}"
+    tvm.build(s, args, "llvm", name="add").save(str(path))
+    loaded = tvm.runtime.load_module(path)
+    check_add(loaded["add"])
+    check_add(loaded)
+    check_add(tvm.runtime.load_module(loaded.export_library(tmp_path / "add.so"))) if suffix != "o" else None
+
+
+def test_llvm_ir_is_loaded_where_nothing_was_compiled_before(tmp_path: Path) -> None:
+    s, args = vector_add()
+    tvm.build(s, args, "llvm", name="add").save(str(tmp_path / "add.ll"))
+    program = (
+        "from tilewright import runtime\n"
+        f"print(runtime.load_module({str(tmp_path / 'add.ll')!r}).implements_function('add'))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout == "True\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("x.ll", "nonsense", r"cannot load .*x\.ll: it is no LLVM IR"),
+        ("x.bc", "nonsense", r"cannot load .*x\.bc: it is no LLVM IR"),
+        ("x.ll", "define i32 @f() { ret i32 0 }", "defines no function with the signature of a packed function"),
+        ("x.ll", 'target triple = "riscv64-unknown-linux-gnu"', "is for riscv64-unknown-linux-gnu, and this machine"),
+        ("missing.ll", None, "cannot load .*missing.ll: No such file"),
+    ],
+)
+def test_files_that_are_no_module_are_refused(name: str, text: str | None, message: str, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(TilewrightError, match=message):
+        tvm.runtime.load_module(tmp_path / name)
+
+
 def test_a_saved_object_is_complete(tmp_path: Path) -> None:
     s, args = vector_add()
     tvm.build(s, args, "llvm", name="add").save(str(tmp_path / "add.o"))

@@ -6,6 +6,7 @@ from tilewright.ir.transform import PassContext
 from tilewright.runtime.module import Module, from_compiled
 from tilewright.target.code_generator import register_code_generator, to_packed_form
 from tilewright.target.codegen.llvm.code import LLVMCode
+from tilewright.target.codegen.llvm.ir_file import register as register_ir_files
 from tilewright.target.codegen.llvm.module import UnitText, emit_function
 from tilewright.target.codegen.options import refuse_unsupported
 from tilewright.target.features import features
@@ -39,3 +40,6 @@ class LLVMGenerator:
         compiled = LLVMCode(self._units, self._batch.results(), self._cpu, self._level, self._system_lib)
         compiled.load()  # now, because an error has no way out of the runtime's look-up
         return from_compiled(compiled, "llvm")
+
+
+register_ir_files()
