@@ -95,7 +95,7 @@ def test_c_tests_of_the_runtime_pass(tmp_path: Path) -> None:
     flags = ["-O1", "-fPIC", "-shared", f"-I{ROOT / 'native' / 'include'}"]
     subprocess.run([COMPILER, *flags, str(kernels), "-o", str(library)], check=True)
     # all but "fork": a child that qemu forked while several threads ran may wait for qemu's own locks for ever
-    areas = ["arrays", "functions", "modules", "threads", "graph", "serving"]
+    areas = ["arrays", "functions", "modules", "threads", "graph", "serving", "rpc"]
     assert emulate(program, str(ROOT / "tests" / "golden"), str(library), *areas, threads=4).endswith("ok\n")
 
 

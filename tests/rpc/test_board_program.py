@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.processors.board import COMPILER, EMULATOR, ROOT, TARGET
+from tests.processors.tools import need
 
 import tilewright as tvm
 from tilewright import nd, relay, rpc
@@ -78,6 +79,7 @@ def test_a_network_runs(program: Path, tmp_path: Path) -> None:
 
 
 def test_a_network_runs_on_an_emulated_board(tmp_path: Path) -> None:
+    need("qemu-aarch64", COMPILER)
     program = build(COMPILER, tmp_path / "server")
     assert program.stat().st_size < 400 << 10
     with serving([*EMULATOR, program], "--key", "board") as port:
