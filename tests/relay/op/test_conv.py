@@ -172,7 +172,7 @@ OTHERS = [
     ),
     case(
         "conv2d_transpose of an OIHW kernel",
-        lambda a, b: relay.nn.conv2d_transpose(a, b),
+        lambda a, b: relay.nn.conv2d_transpose(a, b, kernel_layout="OIHW"),
         [XT, WT.transpose(1, 0, 2, 3)],
         oracle(F.conv_transpose2d, XT, WT),
     ),
@@ -242,3 +242,34 @@ def test_an_unknown_batch_stays_unknown() -> None:
 def test_wrong_weights_are_named(weight: tuple, options: dict, message: str) -> None:
     with pytest.raises(TypeInferenceError, match=message):
         type_of(relay.nn.conv2d(relay.var("x", shape=(1, 3, 8, 8)), relay.var("w", shape=weight), **options))
+
+
+def test_kernels_of_transposed_convolutions_are_input_first_unless_said_otherwise() -> None:
+    shapes = {
+        1: (relay.nn.conv1d_transpose, (3, 7), (3, 5, 3)),
+        2: (relay.nn.conv2d_transpose, (3, 7, 6), (3, 5, 3, 2)),
+    }
+    shapes[3] = (relay.nn.conv3d_transpose, (3, 4, 5, 6), (3, 5, 3, 2, 1))
+    for rank, (make, data, kernel) in shapes.items():
+        x, w = relay.var("x", shape=(1, *data)), relay.var("w")
+        size = kernel[2:]
+        call = make(x, w, (1,) * rank, 0, (1,) * rank, 1, 5, size)  # strides, padding, dilation, groups, channels, ...
+        mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, w], call)))
+        assert [int(d) for d in mod["main"].params[1].checked_type.shape] == list(kernel)
+        assert [int(d) for d in mod["main"].ret_type.shape] == [
+            1,
+            5,
+            *(d + k - 1 for d, k in zip(data[1:], size, strict=True)),
+        ]
+
+
+def test_text_of_tvm_0_8_means_the_kernels_that_it_means_there() -> None:
+    text = """#[version = "0.0.5"]
+def @main(%x: Tensor[(1, 3, 7), float32], %w: Tensor[(3, 5, 3), float32]) {
+  nn.conv1d_transpose(%x, %w, channels=5, kernel_size=[3], padding=[0, 0])
+}
+"""
+    mod = relay.transform.InferType()(tvm.parser.fromtext(text))
+    assert [int(d) for d in mod["main"].ret_type.shape] == [1, 5, 9]
+    x, w = relay.var("x", shape=(1, 3, 7, 7)), relay.var("w", shape=(3, 5, 3, 3))
+    assert 'kernel_layout="IOHW"' in str(relay.nn.conv2d_transpose(x, w, channels=5, kernel_size=3))

@@ -42,7 +42,7 @@ from tilewright.target.generic_func import GenericFunc
 
 
 class Conv1DTransposeAttrs(Attrs):
-    """Attributes of nn.conv1d_transpose."""
+    """Attributes of nn.conv1d_transpose; TVM 0.8 calls the default layout of kernels (input, output, ...) "OIW"."""
 
     channels: int | None = None
     kernel_size: tuple[int, ...] | None = None
@@ -52,13 +52,13 @@ class Conv1DTransposeAttrs(Attrs):
     dilation: tuple[int, ...] = (1,)
     groups: int = 1
     data_layout: str = "NCW"
-    kernel_layout: str = "OIW"
+    kernel_layout: str = "IOW"
     out_layout: str = ""
     out_dtype: str = ""
 
 
 class Conv2DTransposeAttrs(Attrs):
-    """Attributes of nn.conv2d_transpose."""
+    """Attributes of nn.conv2d_transpose; the text form says ``kernel_layout="IOHW"`` for the constructor's default."""
 
     channels: int | None = None
     kernel_size: tuple[int, ...] | None = None
@@ -74,7 +74,7 @@ class Conv2DTransposeAttrs(Attrs):
 
 
 class Conv3DTransposeAttrs(Attrs):
-    """Attributes of nn.conv3d_transpose."""
+    """Attributes of nn.conv3d_transpose; TVM 0.8 calls the default layout of kernels (input, output, ...) "OIDHW"."""
 
     channels: int | None = None
     kernel_size: tuple[int, ...] | None = None
@@ -84,7 +84,7 @@ class Conv3DTransposeAttrs(Attrs):
     dilation: tuple[int, ...] = (1, 1, 1)
     groups: int = 1
     data_layout: str = "NCDHW"
-    kernel_layout: str = "OIDHW"
+    kernel_layout: str = "IODHW"
     out_layout: str = ""
     out_dtype: str = ""
 
@@ -205,16 +205,16 @@ def conv1d_transpose(
     strides: Any = (1,),
     padding: Any = (0,),
     dilation: Any = (1,),
+    groups: int = 1,
     channels: int | None = None,
     kernel_size: Any = None,
-    groups: int = 1,
     data_layout: str = "NCW",
-    kernel_layout: str = "OIW",
+    kernel_layout: str = "IOW",
     out_layout: str = "",
     output_padding: Any = (0,),
     out_dtype: str = "",
 ) -> Call:
-    """Transposed 1-D convolution."""
+    """Transposed 1-D convolution. Kernels are (input, output, width)."""
     return _transpose_call(1, Conv1DTransposeAttrs, data, weight, output_padding, strides, padding, dilation, groups,
                            channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)  # fmt: skip
 
@@ -225,16 +225,16 @@ def conv2d_transpose(
     strides: Any = (1, 1),
     padding: Any = (0, 0),
     dilation: Any = (1, 1),
+    groups: int = 1,
     channels: int | None = None,
     kernel_size: Any = None,
-    groups: int = 1,
     data_layout: str = "NCHW",
-    kernel_layout: str = "OIHW",
+    kernel_layout: str = "IOHW",
     out_layout: str = "",
     output_padding: Any = (0, 0),
     out_dtype: str = "",
 ) -> Call:
-    """Transposed 2-D convolution; PyTorch's and ONNX's kernels have ``kernel_layout="IOHW"``."""
+    """Transposed 2-D convolution. Kernels are (input, output, height, width), as PyTorch's and ONNX's."""
     return _transpose_call(2, Conv2DTransposeAttrs, data, weight, output_padding, strides, padding, dilation, groups,
                            channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)  # fmt: skip
 
@@ -245,15 +245,15 @@ def conv3d_transpose(
     strides: Any = (1, 1, 1),
     padding: Any = (0, 0, 0),
     dilation: Any = (1, 1, 1),
+    groups: int = 1,
     channels: int | None = None,
     kernel_size: Any = None,
-    groups: int = 1,
     data_layout: str = "NCDHW",
-    kernel_layout: str = "OIDHW",
+    kernel_layout: str = "IODHW",
     out_layout: str = "",
     output_padding: Any = (0, 0, 0),
     out_dtype: str = "",
 ) -> Call:
-    """Transposed 3-D convolution."""
+    """Transposed 3-D convolution. Kernels are (input, output, depth, height, width)."""
     return _transpose_call(3, Conv3DTransposeAttrs, data, weight, output_padding, strides, padding, dilation, groups,
                            channels, kernel_size, data_layout, kernel_layout, out_layout, out_dtype)  # fmt: skip
