@@ -43,9 +43,10 @@ TVM_DLL int TilewrightGraphInputIsParameter(const TilewrightGraph* graph, int in
 TVM_DLL int TilewrightGraphInputInfo(const TilewrightGraph* graph, int index, DLTensor* out);
 TVM_DLL int TilewrightGraphOutputInfo(const TilewrightGraph* graph, int index, DLTensor* out);
 
-/* Sets the inputs named, runs, and gives copies of all outputs: outputs has room for TilewrightGraphNumOutputs arrays, which
- * the caller frees (TVMArrayFree). Any thread may call this at any time: calls wait for one another. Every input that is no
- * parameter needs a value, from this call or from one of the functions below; what this call sets counts for it alone. */
+/* Sets the inputs named, runs, and gives copies on the host of all outputs: outputs has room for TilewrightGraphNumOutputs
+ * arrays, which the caller frees (TVMArrayFree). Any thread may call this at any time: calls wait for one another. Every input
+ * that is no parameter needs a value, from this call or from one of the functions below; what this call sets counts for it
+ * alone. */
 TVM_DLL int TilewrightGraphInfer(TilewrightGraph* graph, int num_inputs, const char* const* names,
                                  const DLTensor* const* values, TVMArrayHandle* outputs);
 

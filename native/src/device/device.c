@@ -43,7 +43,10 @@ int TilewrightDeviceType(const char* name) {
   return 0;
 }
 
-int TilewrightDeviceIsHost(int type) { return tw_is_host((DLDevice){type, 0}); }
+int TilewrightDeviceIsHost(int type) {
+  Row* row = TilewrightDeviceFind(type);
+  return row != NULL && (row->flags & TILEWRIGHT_DEVICE_HOST_MEMORY) != 0;
+}
 
 char* tw_device_text(DLDevice device, char* buffer) {
   const char* name = TilewrightDeviceName(device.device_type);
@@ -152,7 +155,7 @@ int TilewrightDeviceRegister(const TilewrightDeviceAPI* api) {
 }
 
 /* ---- use ---- */
-const TilewrightDeviceAPI* tw_device_api(DLDevice device) {
+const TilewrightDeviceAPI* tw_device_row(DLDevice device) {
   Row* row = TilewrightDeviceFind(device.device_type);
   if (row == NULL) {
     char text[TW_DEVICE_TEXT];
@@ -178,11 +181,6 @@ static int outcome(DLDevice device, const char* what, int rc) {
   }
   free(said);
   return -1;
-}
-
-bool tw_is_host(DLDevice device) {
-  Row* row = TilewrightDeviceFind(device.device_type);
-  return row != NULL && (row->flags & TILEWRIGHT_DEVICE_HOST_MEMORY) != 0;
 }
 
 bool tw_same_memory(DLDevice a, DLDevice b) {

@@ -13,12 +13,17 @@ extern const TilewrightDeviceAPI tw_cpu_device, tw_pinned_device;
 #define TW_DEVICE_TEXT 80
 char* tw_device_text(DLDevice device, char* buffer);
 /* The row of a device's type, or NULL and an error. */
-const TilewrightDeviceAPI* tw_device_api(DLDevice device);
+const TilewrightDeviceAPI* tw_device_row(DLDevice device);
+static inline const TilewrightDeviceAPI* tw_device_api(DLDevice device) {
+  return device.device_type == kDLCPU ? &tw_cpu_device : tw_device_row(device);
+}
 /* Fails when there is no such device. */
 int tw_device_check(DLDevice device);
 int tw_device_exists(DLDevice device, bool* out);
 /* Whether the host may touch memory of the device. */
-bool tw_is_host(DLDevice device);
+static inline bool tw_is_host(DLDevice device) {
+  return device.device_type == kDLCPU || TilewrightDeviceIsHost(device.device_type);
+}
 /* Whether memory of one serves where memory of the other is wanted. */
 bool tw_same_memory(DLDevice a, DLDevice b);
 /* NULL and an error on failure. scope may be NULL. */

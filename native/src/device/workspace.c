@@ -84,10 +84,10 @@ static void* take_block(DLDevice device, size_t nbytes, DLDataType hint) {
   for (size_t i = pool->num_blocks; i-- > 0;) {
     Block* b = &pool->blocks[i];
     if (b->used || !is_on(b, device)) continue;
-    if (b->size >= nbytes && (best == NULL || b->size < best->size)) best = b;
+    if (b->ptr != NULL && b->size >= nbytes && (best == NULL || b->size < best->size)) best = b;
     if (largest_free == NULL || b->size > largest_free->size) largest_free = b;
   }
-  if (best == NULL || best->ptr == NULL) {
+  if (best == NULL) {
     /* growing an idle block, rather than adding one, bounds the pool by the deepest nesting */
     best = largest_free != NULL ? largest_free : new_block(pool, device);
     if (best == NULL) {
@@ -104,21 +104,25 @@ void* TVMBackendAllocWorkspace(int device_type, int device_id, uint64_t nbytes, 
                                int dtype_bits_hint) {
   const DLDevice device = {device_type, device_id};
   const DLDataType hint = {(uint8_t)dtype_code_hint, (uint8_t)dtype_bits_hint, 1};
-  const TilewrightDeviceAPI* api = tw_device_api(device);
-  if (api == NULL) return NULL;
+  if (device_type != kDLCPU) {
+    const TilewrightDeviceAPI* api = tw_device_row(device);
+    if (api == NULL) return NULL;
+    if (api->workspace_alloc != NULL) return tw_device_workspace(device, (size_t)nbytes, hint);
+  }
   if (nbytes > SIZE_MAX / 2) {
     tw_fail("a workspace of %llu bytes is too large", (unsigned long long)nbytes);
     return NULL;
   }
-  if (api->workspace_alloc == NULL) return take_block(device, (size_t)nbytes, hint);
-  return tw_device_workspace(device, (size_t)nbytes, hint);
+  return take_block(device, (size_t)nbytes, hint);
 }
 
 int TVMBackendFreeWorkspace(int device_type, int device_id, void* ptr) {
   const DLDevice device = {device_type, device_id};
-  const TilewrightDeviceAPI* api = tw_device_api(device);
-  if (api == NULL) return -1;
-  if (api->workspace_free != NULL) return tw_device_workspace_free(device, ptr);
+  if (device_type != kDLCPU) {
+    const TilewrightDeviceAPI* api = tw_device_row(device);
+    if (api == NULL) return -1;
+    if (api->workspace_free != NULL) return tw_device_workspace_free(device, ptr);
+  }
   const Pool* pool = current;
   for (size_t i = pool == NULL ? 0 : pool->num_blocks; i-- > 0;) {
     Block* b = &pool->blocks[i];
