@@ -210,8 +210,8 @@ def test_enabled_targets() -> None:
 
 def test_import_is_light() -> None:
     script = (
-        "import sys, time, numpy; start = time.perf_counter(); import tilewright.runtime; "
-        "spent = time.perf_counter() - start; "
+        "import sys, time, numpy; start = time.process_time(); import tilewright.runtime; "
+        "spent = time.process_time() - start; "
         "heavy = [m for m in ('llvmlite', 'onnx', 'torch', 'ml_dtypes') if m in sys.modules]; "
         "other = [m for m in sys.modules if m.startswith('tilewright.') and m != 'tilewright.version' "
         "and not m.startswith('tilewright.runtime')]; "
@@ -221,4 +221,4 @@ def test_import_is_light() -> None:
         float(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
         for _ in range(3)
     ]
-    assert min(times) < 0.5  # 0.04 on a quiet machine
+    assert min(times) < 0.5  # seconds of processor time; 0.04 where nothing else runs
