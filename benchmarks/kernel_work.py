@@ -18,9 +18,9 @@ from tilewright.relay.op.nn.conv_common import canonical_shape, share_computed
 from tilewright.relay.visitor import post_order
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
-from tilewright.topi.cpu.conv2d_cost import direct_cost, winograd_ways
+from tilewright.topi.cpu.model.conv2d_cost import direct_cost, winograd_ways
+from tilewright.topi.cpu.model.tiling import packed_rate
 from tilewright.topi.cpu.strassen import strassen_blockings
-from tilewright.topi.cpu.tiling import packed_rate
 
 Shape = tuple[int, ...]
 

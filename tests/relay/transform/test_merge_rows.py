@@ -16,7 +16,7 @@ from tilewright.relay.interpreter import interpret
 from tilewright.relay.transform.merge_rows import merge_rows
 from tilewright.relay.visitor import post_order
 from tilewright.target import Target
-from tilewright.topi.cpu.conv2d import rows_to_merge
+from tilewright.topi.cpu.model.conv2d import rows_to_merge
 from tilewright.topi.utils import largest_divisor
 
 AVX2 = Target("llvm -mcpu=haswell -num-cores=2")

@@ -9,7 +9,7 @@ from tests.topi.harness import compiled, random
 from tilewright import topi
 from tilewright.target import Target
 from tilewright.target.features import features
-from tilewright.topi.cpu.attention import attention_tiles
+from tilewright.topi.cpu.model.attention import attention_tiles
 
 Array = np.ndarray
 

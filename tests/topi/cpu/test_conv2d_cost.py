@@ -4,7 +4,7 @@ import pytest
 
 from tilewright.target import Target
 from tilewright.target.features import features
-from tilewright.topi.cpu import conv2d_cost
+from tilewright.topi.cpu.model import conv2d_cost
 from tilewright.topi.nn.conv import share_inside
 from tilewright.topi.nn.winograd_forms import winograd_form
 

@@ -12,7 +12,7 @@ from tests.topi.harness import random
 import tilewright as tvm
 from tilewright import relay, te, topi
 from tilewright.contrib import graph_executor
-from tilewright.topi.cpu.conv2d import conv2d_layouts
+from tilewright.topi.cpu.model.conv2d import conv2d_layouts
 from tilewright.topi.utils import InvalidShapeError
 
 # batch, channels, channels of a group, height, width, kernel, stride, padding, dilation

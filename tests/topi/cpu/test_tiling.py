@@ -4,8 +4,8 @@ import pytest
 
 from tilewright import topi
 from tilewright.target import Target, features
-from tilewright.topi.cpu.conv2d import channel_block
-from tilewright.topi.cpu.tiling import (
+from tilewright.topi.cpu.model.conv2d import channel_block
+from tilewright.topi.cpu.model.tiling import (
     RegisterTile,
     choose_tile,
     divisors_up_to,

@@ -1,19 +1,31 @@
-"""Schedules for CPUs, and the computes that only these schedules want.
+"""Schedules for CPUs, and the computes and models that only these schedules want.
 
+Models of time choose, computes say what, and schedules order loops; each operator has these apart:
+
+model/    tiling.py (register blocks)  conv2d.py (layouts)  conv2d_cost.py (Winograd's convolutions)
+          dense.py  attention.py  windows.py (of depthwise convolutions and pools)
+compute/  dense.py (packed and batched products)  attention.py (its steps)
+
+Schedules, by operator:
+
+common.py             questions about operations
+loops.py              what several schedules have: register blocking, windows, sums in lanes
 injective.py reduction.py softmax.py pooling.py extern.py   by kind of compute
 accesses.py strides.py  what computes read, in which order, and what that costs
 layer_norm.py         rows normalised in cache
 attention.py          scores, softmax and weighted sum of a few rows at a time
-conv2d.py             channel-packed convolution, the fast path (``conv2d_layouts`` chooses the layouts)
+conv2d.py             channel-packed convolution, the fast path
 conv2d_patches.py     windows copied next to one another, where that pays
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
 winograd.py           channel-packed convolution with fewer multiplications
-dense.py              dense, matmul, batch_matmul             tiling.py             the choice of register tiles
+dense.py              dense, matmul, batch_matmul
 strassen.py           dense with fewer multiplications
 """
 
-from tilewright.topi.cpu.attention import attention, schedule_attention
-from tilewright.topi.cpu.conv2d import Conv2dLayouts, conv2d_layouts, conv2d_NCHWc, schedule_conv2d_NCHWc
+from tilewright.topi.cpu.attention import schedule_attention
+from tilewright.topi.cpu.compute.attention import attention
+from tilewright.topi.cpu.compute.dense import batch_matmul, dense_nopack, dense_pack
+from tilewright.topi.cpu.conv2d import conv2d_NCHWc, schedule_conv2d_NCHWc
 from tilewright.topi.cpu.conv2d_plain import (
     conv2d_nchw,
     group_conv2d_nchw,
@@ -28,16 +40,12 @@ from tilewright.topi.cpu.conv2d_plain import (
 )  # fmt: skip
 from tilewright.topi.cpu.conv2d_transpose import conv2d_transpose_nchw
 from tilewright.topi.cpu.dense import (
-    batch_matmul,
-    dense_block,
-    dense_nopack,
-    dense_pack,
     schedule_batch_matmul,
     schedule_dense,
     schedule_dense_nopack,
     schedule_dense_pack,
     schedule_matmul,
-)  # fmt: skip
+)
 from tilewright.topi.cpu.depthwise_conv2d import (
     depthwise_conv2d_NCHWc,
     schedule_depthwise_conv2d_nchw,
@@ -53,6 +61,8 @@ from tilewright.topi.cpu.injective import (
     schedule_injective_from_existing,
 )  # fmt: skip
 from tilewright.topi.cpu.layer_norm import layer_norm, schedule_layer_norm
+from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, conv2d_layouts
+from tilewright.topi.cpu.model.dense import dense_block
 from tilewright.topi.cpu.pooling import schedule_adaptive_pool, schedule_pool
 from tilewright.topi.cpu.reduction import schedule_reduce
 from tilewright.topi.cpu.softmax import schedule_softmax

@@ -13,9 +13,8 @@ from tilewright.ir.prim_expr import Call
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.intrinsics import FLOAT_MATH
 from tilewright.target.processors import Processor
-from tilewright.te.operation import producer_loads
-from tilewright.tir.expr import IntImm, IterVar, ProducerLoad
-from tilewright.tir.visitor import free_vars, post_order_visit
+from tilewright.tir.expr import IntImm, IterVar
+from tilewright.tir.visitor import post_order_visit
 from tilewright.topi import tag
 from tilewright.topi.utils import as_list, get_const_tuple, operations
 
@@ -115,117 +114,13 @@ def inline_injective(s: te.Schedule, outs: Sequence[te.Tensor], keep: Sequence[A
             s[op].compute_inline()
 
 
-def split_vector(stage: te.Stage, axis: IterVar, extent: int | None, lanes: int) -> tuple[IterVar, IterVar | None]:
-    """Split ``axis`` by the vector width and vectorize the inner loop; gives (outer, inner or None when scalar).
-
-    An extent that is no multiple of the width gets a remainder loop: the outer loop is marked for partitioning.
-    """
-    if extent is None or extent < 2:
-        return axis, None
-    if extent < lanes:
-        width = 1 << (extent.bit_length() - 1)
-        if width != extent:  # 3, 5, 6, 7: too short for a loop of vectors
-            return axis, None
-        stage.vectorize(axis)
-        return axis, axis
-    outer, inner = stage.split(axis, factor=lanes)
-    stage.vectorize(inner)
-    if extent % lanes:
-        stage.pragma(outer, "loop_partition_hint", 1)
-    return outer, inner
+def same_shape(a: Any, b: Any) -> bool:
+    """Whether two operations have output axes of the same extents."""
+    return len(a.axis) == len(b.axis) and all(
+        constant_extent(x) == constant_extent(y) for x, y in zip(a.axis, b.axis, strict=True)
+    )
 
 
-def fuse_all(stage: te.Stage, axes: Sequence[IterVar]) -> IterVar | None:
-    """The axes fused into one; None when there are none."""
-    if not axes:
-        return None
-    return axes[0] if len(axes) == 1 else stage.fuse(*axes)
-
-
-def _fuse_rows(stage: te.Stage) -> tuple[IterVar, int | None]:
-    """The innermost reduction axes, as far as they run through elements in memory one by one, as one; its extent."""
-    loads = producer_loads(stage.op.body[0].source)
-    axes, extents = list(stage.op.reduce_axis), [constant_extent(a) for a in stage.op.reduce_axis]
-
-    def in_order(load: ProducerLoad, count: int) -> bool:
-        reduced = [axis.var for axis in axes[-count:]]
-        if not any(v in reduced for index in load.indices for v in free_vars(index)):
-            return True
-        shape = get_const_tuple(load.producer.shape)[1 - count :]
-        indices = list(load.indices[-count:])
-        together = len(indices) == count and all(i is v for i, v in zip(indices, reduced, strict=True))
-        return together and list(shape) == extents[1 - count :]
-
-    count = 1
-    while count < len(axes) and None not in extents and all(in_order(load, count + 1) for load in loads):
-        count += 1
-    fused = fuse_all(stage, axes[-count:])
-    assert fused is not None
-    return fused, extents[-1] if count == 1 else math.prod(e or 0 for e in extents[-count:])
-
-
-def sum_registers() -> int:
-    """Vectors of partial results that a long sum takes: enough to overlap, with registers left for what it reads."""
-    return 4 if machine().vector_registers >= 16 else 2
-
-
-def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1) -> te.Stage | None:
-    """Reduce the innermost reduction axes of ``tensor`` with vectors of partial results, combined at the end.
-
-    Before and after, for a sum of a row of 40 elements with 8 lanes::
-
-        for k in 0..40: B += A[k]
-        ->
-        for k.outer in 0..5: P[0:8] += A[k.outer*8 : k.outer*8 + 8]
-        Q[0:4] = P[0:4] + P[4:8];  R[0:2] = Q[0:2] + Q[2:4];  B = R[0] + R[1]
-
-    What does not fill a vector gets a loop of its own. ``registers`` vectors are used where the extent allows them.
-    Gives the stage of P; None for rows shorter than a vector and reductions of several values, which stay as they are.
-    """
-    stage = s[tensor]
-    lanes = vector_lanes(tensor.dtype)
-    if len(stage.op.body) > 1:
-        return None
-    axis, extent = _fuse_rows(stage)
-    if extent is None or extent < lanes:
-        return None
-    while registers > 1 and (extent % (lanes * registers) and extent < 16 * lanes * registers):
-        registers //= 2
-    width = lanes * registers
-    outer_axes = len(stage.op.axis)
-    _, part = stage.split(axis, factor=width)
-    partial = s.rfactor(tensor, part, factor_axis=outer_axes)
-    partial_stage = s[partial]
-    partial_stage.set_scope("local")
-    lane_axis = partial_stage.op.axis[-1]
-    order = [a for a in partial_stage.leaf_iter_vars if a is not lane_axis]
-    partial_stage.reorder(*order, lane_axis)
-    if extent % width:
-        partial_stage.pragma(order[-1], "loop_partition_hint", 1)
-    if registers > 1:
-        register, lane_axis = partial_stage.split(lane_axis, factor=lanes)
-        partial_stage.unroll(register)
-    partial_stage.vectorize(lane_axis)
-    stages = [partial_stage, *_combine_by_halves(s, tensor, width)]
-    if outer_axes:
-        for each in stages:
-            each.compute_at(s[tensor], s[tensor].op.axis[-1])
-    return partial_stage
-
-
-def _combine_by_halves(s: te.Schedule, tensor: te.Tensor, width: int) -> list[te.Stage]:
-    """Combine ``width`` partial results as a tree of ever shorter vectors; gives the stages of the tree."""
-    stages = []
-    while width > 2 and width % 2 == 0:
-        width //= 2
-        _, inner = s[tensor].split(s[tensor].op.reduce_axis[0], factor=width)
-        half = s[s.rfactor(tensor, inner, factor_axis=len(s[tensor].op.axis))]
-        half.set_scope("local")
-        lane_axis = half.op.axis[-1]
-        order = [a for a in half.leaf_iter_vars if a is not lane_axis]
-        half.reorder(*order, lane_axis)
-        half.unroll(order[-1])
-        half.vectorize(lane_axis)
-        stages.append(half)
-    s[tensor].unroll(s[tensor].op.reduce_axis[0])
-    return stages
+def padding_of(anchor: Any) -> Any | None:
+    """The operation that pads the anchor's data, or None."""
+    return next((t.op for t in anchor.input_tensors if isinstance(t.op, te.ComputeOp) and "pad" in t.op.tag), None)

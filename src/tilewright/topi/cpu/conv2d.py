@@ -7,15 +7,12 @@ inner loops hold a register tile of accumulators (see ``tiling``) over the whole
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tilewright import autotvm, te
 from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity, SplitEntity
 from tilewright.ir import dtype as dt
-from tilewright.target.features import CpuFeatures, features
-from tilewright.target.target import Target
+from tilewright.target.features import features
 from tilewright.tir.analysis import conjuncts
 from tilewright.tir.expr import IterVar
 from tilewright.tir.visitor import stmt_vars
@@ -25,151 +22,32 @@ from tilewright.topi.cpu.common import (
     create_schedule,
     element_count,
     find_anchor,
-    fuse_all,
     inline_injective,
     machine,
     measured,
     operations,
     output_tensors,
+    same_shape,
     vector_lanes,
     worth_threads,
 )
 from tilewright.topi.cpu.conv2d_patches import schedule_patches
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import (
+from tilewright.topi.cpu.loops import unroll_and_vectorize
+from tilewright.topi.cpu.model.conv2d import (
+    accumulator_bits,
+    is_streamed,
+)
+from tilewright.topi.cpu.model.tiling import (
     RegisterTile,
     block_vectors,
-    channel_rate,
     choose_channel_tile,
-    divisors_up_to,
     even_tile,
     steps_to_unroll,
-    tile_cost,
 )
 from tilewright.topi.nn.conv import per_dim
 from tilewright.topi.nn.conv2d import ADDED_LANES
 from tilewright.topi.utils import get_const_tuple
-
-_MOST_VECTORS = 3  # of a block of channels
-
-
-@dataclass(frozen=True)
-class Conv2dLayouts:
-    """Layouts of a packed convolution, and their block sizes.
-
-    ``side``: how many inputs' weights lie side by side for each output, in lanes of their own; more than one only in
-    direct convolutions, which take ``direct_kernel_layout`` instead of ``kernel_layout``. ``time``: modelled, of a
-    multiply-add of one channel, in units of the machine's peak; 0 of depthwise convolutions and shared vectors.
-    """
-
-    data_layout: str
-    kernel_layout: str
-    out_layout: str
-    in_block: int
-    out_block: int
-    side: int = 1
-    time: float = 0.0
-
-    @property
-    def direct_kernel_layout(self) -> str:
-        """The kernel's layout in direct convolutions."""
-        if self.side == 1:
-            return self.kernel_layout
-        return f"OIHW{self.in_block // self.side}i{self.out_block}o{self.side}i"
-
-
-def conv2d_layouts(
-    in_channels: int,
-    out_channels: int,
-    groups: int = 1,
-    dtype: str = "float32",
-    target: Target | None = None,
-    window: int = 1,
-) -> Conv2dLayouts | None:
-    """The layouts that a convolution runs fastest in on ``target``; None when packing does not suit it.
-
-    ``in_channels`` and ``out_channels`` are those of the whole convolution, ``window`` the elements of its windows. A
-    depthwise convolution (as many groups as channels, one kernel each) has kernel layout OIHW1i<o>o. Groups of less
-    than a vector share one.
-    """
-    cpu = features(target)
-    lanes = cpu.lanes(_bits(dtype))
-    if groups > 1 and groups == in_channels:
-        if out_channels != in_channels:
-            return None
-        block = channel_block(out_channels, lanes)
-        if block == 1:
-            return None
-        return Conv2dLayouts(f"NCHW{block}c", f"OIHW1i{block}o", f"NCHW{block}c", block, block)
-    if in_channels % groups or out_channels % groups:
-        return None
-    each, used = in_channels // groups, target or Target.current()
-    shuffles = used is not None and used.kind.name == "llvm"  # lanes written out one by one take C compilers minutes
-    even = groups > 1 and in_channels == out_channels and lanes % each == 0 and in_channels % lanes == 0
-    if shuffles and even and each < lanes:
-        return Conv2dLayouts(f"NCHW{lanes}c", f"OIHW{each}i{lanes}o", f"NCHW{lanes}c", lanes, lanes)
-    in_block, out_block = channel_block(each, lanes), channel_block(out_channels // groups, lanes)
-    chunks = out_channels // groups // out_block
-    times = _times(cpu, each * window, in_block, chunks, out_block, lanes, most=lanes if shuffles else 1)
-    side = next(side for side in times if cpu.processor.convolution.worth_adding * times[side] <= min(times.values()))
-    if out_block % min(4, lanes) and (not shuffles or (side == 1 and 2 * out_block < lanes)):
-        return None
-    layouts = f"NCHW{in_block}c", f"OIHW{in_block}i{out_block}o", f"NCHW{out_block}c"
-    return Conv2dLayouts(*layouts, in_block, out_block, side, times[side])
-
-
-@nn.conv2d_channel_lanes.register("cpu")
-def channel_lanes() -> int:
-    """Lanes of a vector of floats."""
-    return features().lanes(32)
-
-
-@nn.conv2d_channel_time.register("cpu")
-def channel_time(in_channels: int, channels: int, window: int) -> float | None:
-    """Modelled time of a vector multiply-add in the best packed layouts; None without such."""
-    chosen = conv2d_layouts(in_channels, channels, window=window)
-    return chosen.time if chosen else None
-
-
-def _times(
-    cpu: CpuFeatures, products: int, in_block: int, chunks: int, out_block: int, lanes: int, most: int
-) -> dict[int, float]:
-    """Modelled times of a multiply-add, by how many inputs (up to ``most``) a step multiplies in lanes of their own.
-
-    Each of ``chunks`` blocks of ``out_block`` results sums so many ``products``. 24 results fill three registers of 16
-    lanes with pairs, instead of half of the second of two; and those of one or seven registers make tiles of two
-    registers. The lanes are added up at the end. Only x86 broadcasts a pair.
-    """
-    convolution = cpu.processor.convolution
-
-    def time(side: int) -> float:
-        rate = channel_rate(cpu, chunks, side * out_block, lanes)
-        if side > 1 and block_vectors(side * out_block, lanes) == 1:
-            rate *= convolution.lone_register_time
-        return rate + convolution.adding_time * (side - 1) / max(products, 1)
-
-    if cpu.arch != "x86" or not cpu.has_fma:
-        most = 1
-    return {side: time(side) for side in divisors_up_to(lanes, most) if in_block % side == 0}
-
-
-def channel_block(channels: int, lanes: int) -> int:
-    """Channels to pack: what fills vectors best, such as 16 of 64 and 40 of 1000 for 16 lanes; the fewest of such.
-
-    A block that is no multiple of the lanes ends in shorter vectors, each of which takes as long as a whole one. Of
-    channels that four do not divide, the block whose pairs fill vectors best, such as 18 of 54.
-    """
-    unit = min(4, lanes)
-    divisors = [block for block in range(1, min(channels, _MOST_VECTORS * lanes) + 1) if channels % block == 0]
-    blocks, times = [block for block in divisors if block % unit == 0], 1
-    if not blocks:
-        blocks, times = divisors, 2
-    return min(blocks, key=lambda block: (block_vectors(times * block, lanes) / block, block), default=1)
-
-
-def _bits(dtype: str) -> int:
-    """Bits of an accumulator's lane: narrow types are summed in wider ones."""
-    return max(32, dt.bits(dtype))
 
 
 @autotvm.register_topi_compute("conv2d_NCHWc.x86")
@@ -203,13 +81,13 @@ def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te
     cfg.define_split("tile_ow", max(ow, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
     cfg.define_knob("channels_outer", [True, False])
     if cfg.is_fallback:
-        lanes = cpu.lanes(_bits(out.dtype))
+        lanes = cpu.lanes(accumulator_bits(out.dtype))
         tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), math.prod((out_block, *pair)), lanes)
         if kernel.ndim == 6 and each < in_block:
             # All weights of a position stay in registers, and so do its data and one choice of their lanes.
             most = max(1, cpu.vector_registers - each - 2)
             tile = RegisterTile(even_tile(ow, most), 1)
-        size = _bits(out.dtype) // 8
+        size = accumulator_bits(out.dtype) // 8
         blocks = max(1, out_chunks // tile.vectors)
         data_bytes = oh * ow * strides[0] * strides[1] * in_chunks * in_block * size
         weight_bytes = (element_count(kernel) or 0) * size
@@ -217,89 +95,8 @@ def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te
         cfg["tile_ow"] = SplitEntity([-1, tile.spatial])
         # Threads share rows where a core's cache holds the weights: then they read what they wrote in the layer before,
         # instead of half of it from the other cores' caches.
-        streamed = _is_streamed(cpu, weight_bytes)
+        streamed = is_streamed(cpu, weight_bytes)
         cfg["channels_outer"] = OtherOptionEntity(streamed and (oh == 1 or data_bytes * blocks <= weight_bytes * oh))
-
-
-def _is_streamed(cpu: CpuFeatures, weight_bytes: int) -> bool:
-    """Whether weights are too many for a core's cache to hold them from one row of an image to the next."""
-    return weight_bytes > cpu.l2_bytes // 2
-
-
-@nn.conv2d_rows_to_merge.register("cpu")
-def rows_to_merge(
-    data: Sequence[int],
-    kernel: Sequence[int],
-    out: Sequence[int],
-    dtype: str,
-    target: Target | None = None,
-    computed: float = 1.0,
-) -> int:
-    """Rows of its result that a packed convolution does well to take as one; 1: leave them as they are.
-
-    Merged rows leave fewer columns over that make no whole tile, and fewer tasks for the cores. Unless windows are the
-    points of the image one after the other, they have to be copied first (``conv2d_patches``).
-
-    Parameters
-    ----------
-    data, kernel : (n, C, h, w, c) and (O, C / groups, kh, kw, c, o), or (..., c / 2, o, 2), as of ``conv2d_NCHWc``
-    out : height and width of the result
-    computed : share of the products that a direct convolution computes, the others being of padding
-    """
-    cpu, lanes = features(target), features(target).lanes(_bits(dtype))
-    convolution = cpu.processor.convolution
-    images, in_chunks, *image, in_block = data
-    out_chunks, group_chunks, kh, kw, steps, out_block, side = (*kernel, 1)[:7]
-    height, width = out
-    if steps * side < in_block or not all((*data, *kernel, *out)):
-        return 1
-    registers = block_vectors(out_block * side, lanes)
-    chunks_per_group = out_chunks * group_chunks // in_chunks
-    copied = (kh, kw) != (1, 1) or image != [height, width]
-    copying = convolution.copy_time / (chunks_per_group * out_block) if copied else 0.0
-
-    def cost(rows: int) -> float:
-        tile = choose_channel_tile(cpu, rows * width, chunks_per_group, out_block * side, lanes)
-        tasks = images * (height // rows) * (out_chunks // tile.vectors)
-        idle = -(-tasks // cpu.cores) * cpu.cores / tasks
-        rate = tile_cost(cpu, rows * width, RegisterTile(tile.spatial, tile.vectors * registers))
-        return idle * rate * computed if rows == 1 else idle * rate + copying
-
-    size = dt.nbytes(dtype)
-    row_bytes, weight_bytes = width * in_chunks * kh * kw * in_block * size, math.prod(kernel) * size
-    if copied and images * height * row_bytes > max(cpu.l2_bytes, weight_bytes):
-        return 1
-    if _is_streamed(cpu, weight_bytes):  # then all rows run through a few channels' weights
-        choices = [1, height]
-    else:
-        choices = divisors_up_to(height, max(1, cpu.l2_bytes // 4 // row_bytes))
-    best = min(choices, key=lambda rows: (cost(rows), rows))
-    return best if cost(best) < convolution.worth_merging * cost(1) else 1
-
-
-def same_shape(a: Any, b: Any) -> bool:
-    """Whether two operations have output axes of the same extents."""
-    return len(a.axis) == len(b.axis) and all(
-        constant_extent(x) == constant_extent(y) for x, y in zip(a.axis, b.axis, strict=True)
-    )
-
-
-def padding_of(anchor: Any) -> Any | None:
-    """The operation that pads the anchor's data, or None."""
-    return next((t.op for t in anchor.input_tensors if isinstance(t.op, te.ComputeOp) and "pad" in t.op.tag), None)
-
-
-def schedule_padding(s: te.Schedule, op: Any) -> None:
-    """Pad as a step of its own: parallel over all but the last two dimensions, vectorised over the last."""
-    stage = s[op]
-    axes = list(op.axis)
-    extent = constant_extent(axes[-1])
-    lanes = vector_lanes(op.output(0).dtype)
-    if extent is not None and extent > 1 and (extent % lanes == 0 or extent in (2, 4, 8)):
-        stage.vectorize(axes[-1] if extent <= lanes else stage.split(axes[-1], factor=lanes)[1])
-    outer = fuse_all(stage, axes[:-2])
-    if outer is not None and worth_threads(op):
-        stage.parallel(outer)
 
 
 @autotvm.register_topi_schedule("conv2d_NCHWc.x86")
@@ -369,10 +166,10 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     ico, rh, rw, ici = tile.op.reduce_axis
     # Positions outside channels: the weights of a step stay in registers, one broadcast value at a time joins them.
     tile.reorder(tn, toh, ico, rh, rw, ici, tow, toc, tblock)
-    tile.pragma(ico, "no_unroll")  # all steps of a short sum are written out else, and their registers spill
+    tile.pragma(ico, "no_unroll")  # all steps of a short sum are unrolled else, and their registers spill
     if group_loop is not None:
-        _fetch_next_group(cfg, tile, weights, ici, out, group_loop)
-    elif _takes_time_to_fetch(weights):
+        _prefetch_next_group(cfg, tile, weights, ici, out, group_loop)
+    elif _needs_prefetch(weights):
         tile.prefetch(weights, ici, measured().memory.steps_ahead)
     if tests_columns(tile.op):
         tile.pragma(rw, "loop_partition_hint", 1)
@@ -402,7 +199,7 @@ def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> boo
     return bool((-(-(tiles - 2) // cores) + 2) * rows < convolution.worth_columns * -(-rows // cores) * tiles)
 
 
-def _takes_time_to_fetch(weights: te.Tensor) -> bool:
+def _needs_prefetch(weights: te.Tensor) -> bool:
     """Whether the weights are so many that tiles would wait for them: in a network they come from memory each time."""
     return (element_count(weights) or 0) * dt.nbytes(weights.dtype) > machine().l2_bytes // 4
 
@@ -412,10 +209,10 @@ def _groups_occupy_cores(cfg: ConfigSpace, conv: Any, weights: te.Tensor) -> boo
     groups = (constant_extent(conv.axis[1]) or 1) // cfg["tile_oc"].size[-1]
     even = groups % machine().cores == 0 or groups > 8 * machine().cores
     outermost = bool(cfg["channels_outer"].val) and constant_extent(conv.axis[0]) == 1
-    return outermost and even and _takes_time_to_fetch(weights)
+    return outermost and even and _needs_prefetch(weights)
 
 
-def _fetch_next_group(
+def _prefetch_next_group(
     cfg: ConfigSpace, tile: te.Stage, weights: te.Tensor, channels: IterVar, out: te.Stage, loop: IterVar
 ) -> None:
     """While the tiles of one group of channels are computed, fetch the weights of the next, a line every few steps.
@@ -437,10 +234,3 @@ def _fetch_next_group(
 def tests_columns(conv: Any) -> bool:
     """Whether windows of ``conv`` reach beyond the ends of rows."""
     return any(conv.reduce_axis[2].var in stmt_vars(part) for part in conjuncts(conv.body[0].condition))
-
-
-def unroll_and_vectorize(stage: te.Stage, unrolled: list[IterVar], vector: IterVar) -> None:
-    """Write out the loops ``unrolled`` and run ``vector`` as one vector: what keeps a tile in registers."""
-    for axis in unrolled:
-        stage.unroll(axis)
-    stage.vectorize(vector)

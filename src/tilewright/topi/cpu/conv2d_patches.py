@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.topi.cpu.common import fuse_all, worth_threads
+from tilewright.topi.cpu.common import worth_threads
+from tilewright.topi.cpu.loops import fuse_all
 
 
 def schedule_patches(s: te.Schedule, op: Any) -> None:

@@ -12,18 +12,18 @@ from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
     find_anchor,
-    fuse_all,
     inline_injective,
     machine,
     measured,
     output_tensors,
-    split_vector,
+    padding_of,
+    same_shape,
     vector_lanes,
     worth_threads,
 )
-from tilewright.topi.cpu.conv2d import padding_of, same_shape, schedule_padding, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import choose_tile
+from tilewright.topi.cpu.loops import fuse_all, schedule_padding, split_vector, unroll_and_vectorize
+from tilewright.topi.cpu.model.tiling import choose_tile
 from tilewright.topi.nn.conv import output_extent, pad_spatial, per_dim
 from tilewright.topi.nn.conv2d import dilated_padding
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple

@@ -6,129 +6,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright import autotvm, te, tir
-from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity, SplitEntity
+from tilewright import autotvm, te
+from tilewright.autotvm.space import ConfigSpace
 from tilewright.ir import dtype as dt
-from tilewright.ir import prim_ops as ops
-from tilewright.ir.prim_expr import PrimExpr
-from tilewright.target.features import CpuFeatures, features
-from tilewright.target.target import Target
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar, ProducerLoad
 from tilewright.tir.visitor import free_vars
-from tilewright.topi import nn, tag
 from tilewright.topi.cpu.common import (
     calls_functions,
     constant_extent,
     create_schedule,
     element_count,
     find_anchor,
-    fuse_all,
     inline_injective,
     machine,
     measured,
     output_tensors,
+    same_shape,
     stays_in_cache,
     vector_lanes,
     worth_threads,
 )
-from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.loops import fuse_all, unroll_and_vectorize
+from tilewright.topi.cpu.model.tiling import RegisterTile, even_tile, steps_to_unroll
 from tilewright.topi.cpu.reduction import schedule_row_reduction
-from tilewright.topi.cpu.tiling import RegisterTile, even_tile, packed_rate, row_tile, steps_to_unroll
 from tilewright.topi.utils import get_const_tuple, largest_divisor
 
 _LINE_BYTES = 64  # of a cache line
-
-
-def dense_block(
-    rows: int, columns: int, inner: int, dtype: str = "float32", target: Target | None = None
-) -> int | None:
-    """The block b of the packed weight layout NK<b>n for ``rows`` x ``columns`` sums of ``inner``; None: no packing.
-
-    Two or three vector registers for each of many rows keep the multiply-add units busy: which, the model of register
-    tiles says. Columns that no block divides are padded. A single row is limited by memory, and takes a block of as
-    many accumulators as do not wait for one another; where none divides the columns, it reads the rows of the weight as
-    they are. So do columns that fill no vector: they are dot products of rows.
-    """
-    cpu = features(target)
-    dense = cpu.processor.dense
-    lanes = cpu.lanes(max(8, dt.bits(dtype)))
-    if columns < lanes and inner >= dense.long_sum:
-        return None
-    if rows == 1:
-        size = dt.nbytes(dtype)
-        blocks = (
-            lanes * n for n in dense.row_vectors if n >= dense.row_vectors[0] or lanes * n * size >= dense.step_bytes
-        )
-        return next((block for block in blocks if columns % block == 0), None)
-    candidates = [n for n in (1, 2, 3) if n < 3 or columns >= cpu.processor.threads.least_tasks * lanes * n]
-    if rows <= dense.few_rows:  # padding is read from memory, too
-        candidates = [n for n in candidates if n > 1 and columns % (lanes * n) == 0] or candidates
-
-    def cost(registers: int) -> float:
-        block = lanes * registers
-        padding = dense.padding_time if columns % block else 1.0
-        return -(-columns // block) * registers * packed_rate(cpu, rows, registers, inner * dt.nbytes(dtype)) * padding
-
-    return lanes * min(candidates, key=cost)
-
-
-@autotvm.register_topi_compute("dense_pack.x86")
-def dense_pack(
-    cfg: ConfigSpace,
-    data: te.Tensor,
-    weight: te.Tensor,
-    bias: te.Tensor | None = None,
-    out_dtype: str | None = None,
-) -> te.Tensor:
-    """``topi.nn.dense_pack``: data (m, k), weight (n / b, k, b)."""
-    out = nn.dense_pack(data, weight, bias, out_dtype)
-    shape = get_const_tuple(out.shape)
-    _, inner, block = get_const_tuple(weight.shape)
-    rows = shape[-2] if len(shape) > 1 and isinstance(shape[-2], int) else 1
-    cfg.define_split("tile_m", max(rows, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
-    cfg.define_knob("columns_outer", [True, False])
-    cfg.define_knob("row_groups", sorted({1, machine().cores}))
-    cfg.define_knob("tile_k", sorted({inner, *(n for n in (256, 512, 768, 1024) if inner % n == 0 and inner > n)}))
-    if cfg.is_fallback:
-        registers = max(1, block // machine().lanes(max(8, dt.bits(out.dtype))))
-        groups, tile_m = _row_groups(machine(), max(rows, 1), registers, inner * dt.nbytes(data.dtype))
-        cfg["tile_m"] = SplitEntity([-1, tile_m])
-        cfg["columns_outer"] = OtherOptionEntity(True)
-        cfg["row_groups"] = OtherOptionEntity(groups)
-        chunk = _chunk(-(-rows // groups), tile_m, inner, block, dt.nbytes(data.dtype))
-        cfg["tile_k"] = OtherOptionEntity(chunk)
-    return out
-
-
-def _row_groups(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> tuple[int, int]:
-    """Into how many groups of rows, one for each core, to cut the work, and the rows of a tile; one group: none.
-
-    ``stride``: bytes from one row to the next.
-
-    A core that keeps its rows through a network finds them in its own cache, but reads all weights. In the worst case
-    every core reads them from memory, which takes ``cores * weights / bandwidth``. It may take half of the computing
-    time, ``2 * rows * weights / (cores * peak)``, where a core computes 6.5 operations while memory gives a byte.
-    """
-    if cpu.cores > 1 and rows >= cpu.processor.dense.rows_for_cores * cpu.cores**2:
-        tile = row_tile(cpu, -(-rows // cpu.cores), registers, stride)
-        if -(-rows // tile) % cpu.cores == 0:
-            return cpu.cores, tile
-    return 1, row_tile(cpu, rows, registers, stride)
-
-
-def _chunk(rows: int, tile_m: int, inner: int, block: int, size: int) -> int:
-    """Steps of a sum of ``inner`` elements of ``size`` bytes to do for all rows before the next.
-
-    A chunk of the rows and two of a block's weights stay in a core's cache. All steps where they do so anyway, or where
-    chunks would be too short, or used too seldom.
-    """
-    dense = measured().dense
-    if rows < dense.least_tiles * tile_m:
-        return inner
-    chunk = largest_divisor(inner, max(1, int(dense.cache_share * machine().l2_bytes) // ((rows + 2 * block) * size)))
-    return chunk if chunk >= dense.least_steps else inner
 
 
 @autotvm.register_topi_schedule("dense_pack.x86")
@@ -148,11 +53,11 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     )
     tile, steps, loop = _schedule_product(s, tensors, anchor, chosen)
     if chosen.columns_outer:
-        _fetch_next_block(tile, weight, chosen, (steps, cfg["tile_k"].val), loop)
+        _prefetch_next_block(tile, weight, chosen, (steps, cfg["tile_k"].val), loop)
     return s
 
 
-def _fetch_next_block(
+def _prefetch_next_block(
     stage: te.Stage, weight: te.Tensor, chosen: _Blocking, steps: tuple[IterVar, int], loop: IterVar
 ) -> None:
     """While the tiles of an iteration of ``loop`` are computed, fetch the weights of the next, evenly spread.
@@ -167,7 +72,7 @@ def _fetch_next_block(
     rows = constant_extent(stage.op.axis[-2]) or 1
     tiles = -(-rows // chosen.tile_m) // chosen.row_groups
     if tiles == 1 and rows <= measured().dense.few_rows:
-        _fetch_ahead(stage, weight, axis, chosen.block)
+        _prefetch_ahead(stage, weight, axis, chosen.block)
         return
     lines = -(-chosen.block * size // _LINE_BYTES)
     if tiles < lines:  # few rows: the processor's own prefetching of one stream of weights does as well
@@ -179,7 +84,7 @@ def _fetch_next_block(
     stage.prefetch(weight, outer, 1, ahead=loop)
 
 
-def _fetch_ahead(stage: te.Stage, weight: te.Tensor, axis: IterVar, step: int) -> None:
+def _prefetch_ahead(stage: te.Stage, weight: te.Tensor, axis: IterVar, step: int) -> None:
     """Fetch ``weight`` a little before it is used, where no core's cache holds it; ``axis`` takes ``step`` elements.
 
     A single row takes 17 % less time from the last-level cache (Zen 5: 118 of the 125 GB/s that it gives). Weights that
@@ -238,7 +143,7 @@ def _schedule_product(
     assert fused is not None
     if worth_threads(anchor, threads.least_row_products if constant_extent(m) == 1 else threads.least_products):
         out.parallel(fused)
-    # Functions take so many instructions that they are not written out for every row.
+    # Functions take so many instructions that they are not unrolled for every row.
     unroll_and_vectorize(out, [] if calls_functions(tensors, anchor) else [m_inner], n_inner)
     tile = s[accumulators]
     *tile_batch, tm, tn = tile.op.axis
@@ -277,13 +182,6 @@ def same_rows(last: Any, anchor: Any) -> bool:
         return same_shape(last, anchor)
     extents = [[constant_extent(a) for a in op.axis[:-1]] for op in (last, anchor)]
     return most - columns < int(anchor.attrs.get("block", 1)) and extents[0] == extents[1]
-
-
-def dense_nopack(
-    data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None
-) -> te.Tensor:
-    """``topi.nn.dense`` for weights that are not packed while compiling."""
-    return nn.dense(data, weight, bias, out_dtype)
 
 
 def schedule_dense_nopack(outs: Any) -> te.Schedule:
@@ -333,7 +231,7 @@ def _schedule_vector_product(s: te.Schedule, tensors: list[te.Tensor], anchor: A
     if all(any(v in reduced for v in free_vars(load.indices[-1])) for load in matrices):
         partial, matrix = schedule_row_reduction(s, product), matrices[0].producer
         if partial is not None and isinstance(matrix.op, te.PlaceholderOp):
-            _fetch_ahead(partial, matrix, partial.op.reduce_axis[-1], constant_extent(partial.op.axis[-1]) or 1)
+            _prefetch_ahead(partial, matrix, partial.op.reduce_axis[-1], constant_extent(partial.op.axis[-1]) or 1)
         stage = s[product]
         tasks = list(stage.op.axis)
         if tensors[0].op is not anchor:
@@ -399,61 +297,6 @@ def _schedule_column_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any
 
 schedule_dense = schedule_dense_nopack
 schedule_matmul = schedule_dense_nopack
-
-
-@autotvm.register_topi_compute("batch_matmul.x86")
-def batch_matmul(
-    cfg: ConfigSpace,
-    tensor_a: te.Tensor,
-    tensor_b: te.Tensor,
-    oshape: Any = None,
-    out_dtype: str | None = None,
-    transpose_a: bool = False,
-    transpose_b: bool = True,
-) -> te.Tensor:
-    """``topi.nn.batch_matmul`` with B packed to (b, n / block, k, block) inside, so that tiles read it in order."""
-    plain = nn.batch_matmul(tensor_a, tensor_b, oshape, out_dtype, transpose_a, transpose_b)
-    rows, columns = get_const_tuple(plain.shape)[1:]
-    if not isinstance(rows, int) or not isinstance(columns, int) or columns == 0 or 1 in (rows, columns):
-        return plain
-    lanes = vector_lanes(plain.dtype)
-    cfg.define_split("tile_m", max(rows, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
-    cfg.define_knob("block", [lanes, 2 * lanes, 3 * lanes])
-    if cfg.is_fallback:
-        registers = 2 if columns > lanes else 1
-        cfg["block"] = OtherOptionEntity(registers * lanes)
-        last = 1 if transpose_a else get_const_tuple(tensor_a.shape)[-1]
-        stride = last if isinstance(last, int) else 1
-        cfg["tile_m"] = SplitEntity([-1, row_tile(machine(), rows, registers, stride * dt.nbytes(tensor_a.dtype))])
-    block = cfg["block"].val
-    chunks = -(-columns // block)
-    batch_b, inner = tensor_b.shape[0], tensor_b.shape[2 if transpose_b else 1]
-    one_a, one_b = (ops.is_const_int(t.shape[0], 1) for t in (tensor_a, tensor_b))
-
-    def pack(b: PrimExpr, c: PrimExpr, k: PrimExpr, j: PrimExpr) -> PrimExpr:
-        column = c * block + j
-        element = tensor_b(b, column, k) if transpose_b else tensor_b(b, k, column)
-        if columns % block == 0:
-            return element
-        return tir.if_then_else(tir.likely(column < columns), element, ops.const(0, tensor_b.dtype))
-
-    packed = te.compute((batch_b, chunks, inner, block), pack, name="packed_b", tag="batch_matmul_pack")
-    k = te.reduce_axis((0, inner), name="k")
-
-    def body(b: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
-        batch_a = 0 if one_a else b
-        x = tensor_a(batch_a, k.var, i) if transpose_a else tensor_a(batch_a, i, k.var)
-        y = packed(0 if one_b else b, tir.indexdiv(j, block), k.var, tir.indexmod(j, block))
-        return te.sum(ops.cast(plain.dtype, x) * ops.cast(plain.dtype, y), axis=k)
-
-    # The product covers whole blocks of columns, so its loops need no tests; the copy leaves out what is too much.
-    attrs = {"block": block}
-    product = te.compute(
-        (plain.shape[0], rows, chunks * block), body, name="T_batch_matmul", tag="batch_matmul_packed", attrs=attrs
-    )
-    if columns % block == 0:
-        return product
-    return te.compute(plain.shape, lambda b, i, j: product(b, i, j), name="T_batch_matmul_cut", tag=tag.INJECTIVE)
 
 
 @autotvm.register_topi_schedule("batch_matmul.x86")

@@ -17,15 +17,14 @@ from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
     evaluates_functions,
-    fuse_all,
     inline_injective,
     machine,
     measured,
     operations,
     output_tensors,
-    split_vector,
     vector_lanes,
 )
+from tilewright.topi.cpu.loops import fuse_all, split_vector
 from tilewright.topi.cpu.strides import Nest
 from tilewright.topi.utils import largest_divisor
 
@@ -49,7 +48,7 @@ def _joined_loops(stage: te.Stage, nest: Nest) -> list[tuple[IterVar, int]]:
 
 
 def _schedule_rows(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) -> None:
-    """Vectors along the innermost loop; pieces shorter than a vector are written out, to fill one."""
+    """Vectors along the innermost loop; pieces shorter than a vector are unrolled, to fill one."""
     *outer, (row, extent) = _joined_loops(stage, nest)
     lanes = vector_lanes(dtype)
     blocks, _ = split_vector(stage, row, extent, lanes)

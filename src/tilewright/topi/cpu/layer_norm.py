@@ -14,19 +14,15 @@ from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
     find_anchor,
-    fuse_all,
     machine,
     measured,
     operations,
     output_tensors,
-    reduce_in_lanes,
-    split_vector,
-    sum_registers,
     vector_lanes,
     worth_threads,
 )
-from tilewright.topi.cpu.conv2d import unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.loops import fuse_all, reduce_in_lanes, split_vector, sum_registers, unroll_and_vectorize
 from tilewright.topi.cpu.reduction import is_reduction, schedule_reduce
 from tilewright.topi.nn.norm import LayerNormParts, moments
 

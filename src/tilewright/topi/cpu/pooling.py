@@ -2,39 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 from tilewright import te
-from tilewright.ir import dtype as dt
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar
 from tilewright.tir.visitor import free_vars
-from tilewright.topi import tag
 from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
-    element_count,
     find_anchor,
-    fuse_all,
+    inline_injective,
     machine,
     measured,
     operations,
     output_tensors,
-    split_vector,
+    same_shape,
     vector_lanes,
     worth_threads,
 )
-from tilewright.topi.cpu.conv2d import unroll_and_vectorize
-from tilewright.topi.cpu.depthwise_conv2d import (
-    accumulate_windows,
-    schedule_windows,
-    tile_windows,
-    window_tile,
-)
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.loops import (
+    accumulate_windows,
+    fuse_all,
+    schedule_windows,
+    split_vector,
+    tile_windows,
+    unroll_and_vectorize,
+)
+from tilewright.topi.cpu.model.windows import band_tile, plane_bytes, reads_past_border, window_tile
 from tilewright.topi.cpu.reduction import innermost_is_reduced, schedule_reduce
-from tilewright.topi.cpu.tiling import even_tile
 
 
 def _is_pool(op: Any) -> bool:
@@ -52,96 +51,129 @@ def _takes_whole_rows(pool: Any) -> bool:
 def schedule_pool(outs: Any, layout: str) -> te.Schedule:
     """Schedule a local, adaptive or global pooling with injective computes before and after it.
 
-    The window is reduced for one row of output at a time; the innermost dimension (packed channels, or columns) is
-    vectorised. Packed channels are reduced in registers, a tile of columns at a time, and where ``pool_nd`` has cut the
-    windows into passes over their rows, a row of the result at a time for each pass. Where columns are innermost,
-    padding is materialised per plane, so that no lane has to test for it; so is what windows share, or per row where a
-    plane of it does not fit the first-level cache. Windows as wide as the data, such as those of a global pooling, are
-    reduced as any other rows.
+    Windows as wide as the data, such as those of a global pooling, are reduced as any other rows. Packed channels are
+    reduced in register blocks (``_schedule_packed``), columns in planes (``_schedule_planes``).
     """
     tensors = output_tensors(outs)
     pool = find_anchor(tensors, _is_pool)
     if pool is not None and _takes_whole_rows(pool):
         return schedule_reduce(outs)
     s = create_schedule(tensors)
-    packed = layout[-1:] == "c" or layout[-1:] == "C"
-    passes = [op for op in operations(tensors) if op.tag == "pool_rows"]
-    below = [] if pool is None else [t.op for op in (*passes, pool) for t in op.input_tensors if t.op not in passes]
-    shared = [op for op in below if op.tag == "pool_columns"]
-    readers = [*below, *(t.op for op in shared for t in op.input_tensors)]
-    direct = [op for op in shared if not packed and _reads_past_border(op, tensors[0].dtype)]
-    pads = [op for op in readers if "pad" in op.tag and not packed and not direct]
-    once = [op for op in operations(tensors) if op.name == "pool_weights" and not packed]
-    for op in operations(tensors):
-        if isinstance(op, te.ComputeOp) and tag.is_injective(op.tag) and op not in (*s.outputs, *pads, *once):
-            s[op].compute_inline()
-    if pool is None or any(constant_extent(a) == 0 for a in pool.axis):
+    if pool is None:
+        inline_injective(s, tensors)
         return s
-    out = tensors[0]
-    follows = out.op is not pool and _same_shape(out.op, pool)
-    stage = s[out.op] if follows else s[pool]
-    axes = list(stage.op.axis)
-    windows = bool(shared) or len(pool.reduce_axis) == 2
-    if packed and windows and len(axes) == 5 and (constant_extent(axes[-1]) or 0) >= measured().pooling.least_block:
-        sums = pool.output(0) if follows else s.cache_write(pool.output(0), "local")
-        if passes:
-            _schedule_passes(s, stage, s[sums], passes, shared, worth_threads(pool))
-        elif shared:
-            _schedule_shared_columns(stage, s[sums], s[shared[0]], worth_threads(pool))
-        else:
-            tile = window_tile(*(constant_extent(a) or 1 for a in (*axes[2:4], pool.reduce_axis[1])))
-            schedule_windows(stage, s[sums], tile, worth_threads(pool))
-        if out.op is not pool and not follows:
-            schedule_injective_from_existing(s, out)
+    packed = layout[-1:] in ("c", "C")
+    parts = _PoolParts.of(tensors, pool, packed)
+    weights = [op for op in operations(tensors) if op.name == "pool_weights" and not packed]
+    inline_injective(s, tensors, keep=[*parts.pads, *weights])
+    if any(constant_extent(a) == 0 for a in pool.axis):
         return s
-    outer, inner = (axes[:2], axes[2:]) if len(axes) > 3 else (axes[:1], axes[1:])
-    plane = fuse_all(stage, outer)
-    assert plane is not None
-    row = stage if follows else s[pool], (inner if follows else pool.axis)[-2 if len(pool.axis) > 3 else -1]
-    if follows and shared:
-        _schedule_sums(stage, s[pool], inner, out.dtype)
-    elif follows:
-        if inner:
-            _split_row(stage, inner[-1], out.dtype)
-        s[pool].compute_at(stage, plane)
-        _schedule_windows(s[pool], list(pool.axis), pool.output(0).dtype, len(outer))
+    if packed and parts.fills_vectors:
+        _schedule_packed(s, parts)
     else:
-        _schedule_windows(stage, [plane, *inner], pool.output(0).dtype, 1)
-    for op in pads:
-        s[op].compute_at(stage, plane)
-        for axis in op.axis[len(outer) :]:
-            s[op].pragma(axis, "loop_partition_hint", 1)  # rows without their border are for LLVM: it copies them
-    for op in (*shared, *passes):
-        # A row that has just been stored is loaded slowly from where two stores meet: a plane of them is done first.
-        if op in direct or passes or _plane_bytes(op, len(outer)) <= machine().l1_bytes:
-            s[op].compute_at(stage, plane)
-        else:
-            s[op].compute_at(*row)
-        if op in direct:
-            _schedule_direct_columns(s[op], len(outer))
-        else:
-            _schedule_windows(s[op], list(op.axis), pool.output(0).dtype, len(outer))
-    if worth_threads(pool):
-        stage.parallel(plane)
-    if out.op is not pool and not follows:
-        schedule_injective_from_existing(s, out)
+        _schedule_planes(s, parts)
+    if parts.out.op is not pool and not parts.follows:
+        schedule_injective_from_existing(s, parts.out)
     return s
 
 
-def _plane_bytes(op: Any, leading: int) -> int:
-    return prod(constant_extent(a) or 1 for a in op.axis[leading:]) * dt.nbytes(op.output(0).dtype)
+@dataclass(frozen=True)
+class _PoolParts:
+    """The operations of a pooling, as ``topi.nn.pool_nd`` makes them, and what is done with them.
 
-
-def _reads_past_border(columns: Any, dtype: str) -> bool:
-    """Whether ``columns`` reads the data, not a padded copy of it: few rows of planes that fit a cache, and long ones.
-
-    LLVM vectorises the inside of a row, at any alignment, but writes rows out that are shorter than two vectors.
+    ``passes`` reduce rows of packed windows, each from where the one before it ended; ``shared`` the columns that
+    windows have in common, of which ``direct`` ones read the data itself, and others what ``pads`` give. ``follows``:
+    the result ``out`` is computed along with the windows of ``pool``, element by element.
     """
-    convolution = measured().convolution
-    width = constant_extent(columns.axis[-1]) or 0
-    few = (constant_extent(columns.reduce_axis[0]) or convolution.most_taps) <= convolution.most_taps
-    fits = _plane_bytes(columns, len(columns.axis) - 2) <= machine().l1_bytes
-    return few and fits and width > 2 * vector_lanes(dtype)
+
+    out: te.Tensor
+    pool: Any
+    passes: list[Any]
+    shared: list[Any]
+    direct: list[Any]
+    pads: list[Any]
+    follows: bool
+
+    @staticmethod
+    def of(tensors: list[te.Tensor], pool: Any, packed: bool) -> _PoolParts:
+        """The parts of the pooling ``pool`` that ``tensors`` are computed from."""
+        passes = [op for op in operations(tensors) if op.tag == "pool_rows"]
+        below = [t.op for op in (*passes, pool) for t in op.input_tensors if t.op not in passes]
+        shared = [op for op in below if op.tag == "pool_columns"]
+        direct = [op for op in shared if not packed and reads_past_border(op, tensors[0].dtype)]
+        readers = [] if packed or direct else [*below, *(t.op for op in shared for t in op.input_tensors)]
+        pads = [op for op in readers if "pad" in op.tag]
+        out = tensors[0]
+        follows = out.op is not pool and same_shape(out.op, pool)
+        return _PoolParts(out, pool, passes, shared, direct, pads, follows)
+
+    @property
+    def fills_vectors(self) -> bool:
+        """Whether there are windows of two dimensions, and channels enough in a block for vectors of them."""
+        windows = bool(self.shared) or len(self.pool.reduce_axis) == 2
+        block = constant_extent(self.pool.axis[-1]) or 0
+        return windows and len(self.pool.axis) == 5 and block >= measured().pooling.least_block
+
+    @property
+    def last(self) -> Any:
+        """The operation whose loops hold the windows."""
+        return self.out.op if self.follows else self.pool
+
+
+def _schedule_packed(s: te.Schedule, parts: _PoolParts) -> None:
+    """Reduce blocks of channels in registers, a tile of columns at a time; by passes, a row of the result at a time."""
+    pool, stage = parts.pool, s[parts.last]
+    sums = pool.output(0) if parts.follows else s.cache_write(pool.output(0), "local")
+    parallel = worth_threads(pool)
+    if parts.passes:
+        _schedule_passes(s, stage, s[sums], parts.passes, parts.shared, parallel)
+    elif parts.shared:
+        _schedule_shared_columns(stage, s[sums], s[parts.shared[0]], parallel)
+    else:
+        extents = (*stage.op.axis[2:4], pool.reduce_axis[1])
+        schedule_windows(stage, s[sums], window_tile(*(constant_extent(a) or 1 for a in extents)), parallel)
+
+
+def _schedule_planes(s: te.Schedule, parts: _PoolParts) -> None:
+    """Reduce windows plane by plane, for a row of the result at a time, vectors along its columns.
+
+    Padding is materialised per plane, so that no lane has to test for it.
+    """
+    pool, stage, dtype = parts.pool, s[parts.last], parts.pool.output(0).dtype
+    axes = list(stage.op.axis)
+    leading = 2 if len(axes) > 3 else 1
+    plane = fuse_all(stage, axes[:leading])
+    assert plane is not None
+    inner = axes[leading:]
+    if parts.follows and parts.shared:
+        _schedule_sums(stage, s[pool], inner, parts.out.dtype)
+    elif parts.follows:
+        if inner:
+            _split_row(stage, inner[-1], parts.out.dtype)
+        s[pool].compute_at(stage, plane)
+        _schedule_windows(s[pool], list(pool.axis), dtype, leading)
+    else:
+        _schedule_windows(stage, [plane, *inner], dtype, 1)
+    for op in parts.pads:
+        s[op].compute_at(stage, plane)
+        for axis in op.axis[leading:]:
+            s[op].pragma(axis, "loop_partition_hint", 1)  # rows without their border are for LLVM: it copies them
+    row = (inner if parts.follows else pool.axis)[-2 if len(pool.axis) > 3 else -1]
+    _schedule_columns(s, parts, plane, row, leading)
+    if worth_threads(pool):
+        stage.parallel(plane)
+
+
+def _schedule_columns(s: te.Schedule, parts: _PoolParts, plane: IterVar, row: IterVar, leading: int) -> None:
+    """Reduce what windows share, per ``plane``, or per ``row`` where a plane does not fit the first-level cache."""
+    for op in (*parts.shared, *parts.passes):
+        # A row that has just been stored is loaded slowly from where two stores meet: a plane of them is done first.
+        whole = op in parts.direct or parts.passes or plane_bytes(op, leading) <= machine().l1_bytes
+        s[op].compute_at(s[parts.last], plane if whole else row)
+        if op in parts.direct:
+            _schedule_direct_columns(s[op], leading)
+        else:
+            _schedule_windows(s[op], list(op.axis), parts.pool.output(0).dtype, leading)
 
 
 def _schedule_direct_columns(columns: te.Stage, leading: int) -> None:
@@ -180,7 +212,7 @@ def _schedule_shared_columns(out: te.Stage, sums: te.Stage, columns: te.Stage, p
     taps = prod(constant_extent(stage.op.reduce_axis[0]) or 1 for stage in (columns, sums))
     small = taps <= measured().convolution.most_taps
     most = min(pooling.widest_tile, pooling.most_written_out // taps) if small else pooling.large_windows
-    row, tiles, column = tile_windows(out, _band_tile(out.op, columns.op.input_tensors[0], most), parallel)
+    row, tiles, column = tile_windows(out, band_tile(out.op, columns.op.input_tensors[0], most), parallel)
     out.pragma(row, "loop_partition_hint", 1)
     accumulate_windows(sums, out, column if small else tiles)
     accumulate_windows(columns, out, column if small else tiles, small)
@@ -191,11 +223,11 @@ def _schedule_passes(s: te.Schedule, out: te.Stage, sums: te.Stage, passes: list
     """Schedule packed windows whose rows are reduced in ``passes``, each over a row of the result, and then ``sums``.
 
     The tiles of a pass are small and its loop stays one, so that loads keep the order of memory, whatever LLVM's
-    scheduler does with them: a row of 14 windows that is written out reads at 60 % of the bandwidth.
+    scheduler does with them: a row of 14 windows that is unrolled reads at 60 % of the bandwidth.
     """
     below = passes[0].input_tensors[0].op
     data = (below if below in columns else passes[0]).input_tensors[0]
-    tile = _band_tile(out.op, data, measured().pooling.pass_tile)
+    tile = band_tile(out.op, data, measured().pooling.pass_tile)
     row, tiles, _ = tile_windows(out, tile, parallel)
     out.pragma(row, "loop_partition_hint", 1)
     out.pragma(tiles, "no_unroll", 1)
@@ -210,24 +242,6 @@ def _schedule_passes(s: te.Schedule, out: te.Stage, sums: te.Stage, passes: list
         accumulate_windows(partial, line, tiles)
         if op is passes[0] and below in columns:
             accumulate_windows(s[below], line, tiles)
-
-
-def _band_tile(out: Any, data: te.Tensor, most: int) -> tuple[int, int]:
-    """Rows of a band and columns of a tile, at ``most`` so many, for packed windows of ``data``.
-
-    A thread that starts anew elsewhere in memory waits for some 0.8 us. So threads take whole planes, unless these are
-    large or few.
-    """
-    pooling = measured().pooling
-    planes, (rows, width) = prod(constant_extent(a) or 1 for a in out.axis[:2]), out.axis[2:4]
-    plane = (element_count(data) or 0) * dt.nbytes(data.dtype) // planes
-    bands, missing = plane // pooling.long_band, -(-pooling.bands_per_core * machine().cores // planes)
-    bands = 1 if max(bands, missing) <= 1 else 2 * -(-max(bands, missing) // 2)
-    return -(-(constant_extent(rows) or 1) // bands), even_tile(constant_extent(width) or 1, most)
-
-
-def _same_shape(a: Any, b: Any) -> bool:
-    return [constant_extent(x) for x in a.axis] == [constant_extent(x) for x in b.axis]
 
 
 def _split_row(stage: te.Stage, axis: IterVar, dtype: str) -> tuple[IterVar, IterVar | None]:

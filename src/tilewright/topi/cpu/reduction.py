@@ -13,18 +13,15 @@ from tilewright.topi import tag
 from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
-    fuse_all,
     machine,
     operations,
     output_tensors,
-    reduce_in_lanes,
-    split_vector,
-    sum_registers,
     vector_lanes,
     worth_threads,
 )
 from tilewright.topi.cpu.injective import fusable_suffix, schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import divisors_up_to
+from tilewright.topi.cpu.loops import fuse_all, reduce_in_lanes, split_vector, sum_registers
+from tilewright.topi.cpu.model.tiling import divisors_up_to
 
 
 def is_reduction(op: Any) -> bool:

@@ -10,16 +10,15 @@ from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
     find_anchor,
-    fuse_all,
     inline_injective,
     measured,
     operations,
     output_tensors,
-    split_vector,
     vector_lanes,
     worth_threads,
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.loops import fuse_all, split_vector
 from tilewright.topi.cpu.reduction import schedule_row_reduction
 
 _TAGS = ("softmax_output", "fast_softmax_output", "log_softmax_output")

@@ -33,12 +33,12 @@ from tilewright.topi.cpu.common import (
     inline_injective,
     measured,
     output_tensors,
-    split_vector,
+    same_shape,
     vector_lanes,
 )
-from tilewright.topi.cpu.conv2d import same_shape, unroll_and_vectorize
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.tiling import RegisterTile, fits, packed_rate, rows_in_cache, tile_rate
+from tilewright.topi.cpu.loops import split_vector, unroll_and_vectorize
+from tilewright.topi.cpu.model.tiling import RegisterTile, fits, packed_rate, rows_in_cache, tile_rate
 from tilewright.topi.nn import strassen
 from tilewright.topi.nn.strassen import PRODUCTS, STORED
 from tilewright.topi.utils import get_const_tuple, largest_divisor

@@ -27,12 +27,14 @@ from tilewright.topi.cpu.common import (
     inline_injective,
     measured,
     output_tensors,
+    padding_of,
+    same_shape,
     vector_lanes,
     worth_threads,
 )
-from tilewright.topi.cpu.conv2d import padding_of, same_shape, unroll_and_vectorize
-from tilewright.topi.cpu.conv2d_cost import Blocking, winograd_ways
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
+from tilewright.topi.cpu.loops import unroll_and_vectorize
+from tilewright.topi.cpu.model.conv2d_cost import Blocking, winograd_ways
 from tilewright.topi.nn import winograd
 from tilewright.topi.nn.conv import output_extent, per_dim
 from tilewright.topi.nn.winograd_forms import winograd_form

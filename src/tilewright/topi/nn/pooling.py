@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright import te, tir
@@ -61,78 +62,144 @@ def pool_nd(
     row each of their columns is reduced first: 3x3 windows one apart then take 4 additions an element instead of 8.
     Packed windows two apart and more are reduced in several passes (``_passes``), each starting from the one before.
     """
-    n = len(axes)
-    before, after = list(padding[:n]), list(padding[n:])
-    pad_before, pad_after, shape = [ops.as_expr(0)] * data.ndim, [ops.as_expr(0)] * data.ndim, list(data.shape)
-    for k, axis in enumerate(axes):
-        out = _output_extent(data.shape[axis], kernel[k], stride[k], dilation[k], before[k], after[k], ceil_mode)
-        shape[axis] = out
-        # With ceil_mode the last window may reach beyond the padding: what it covers there is padding too.
-        needed = (out - 1) * stride[k] + (kernel[k] - 1) * dilation[k] + 1 - data.shape[axis] - before[k]
-        pad_before[axis] = ops.as_expr(before[k])
-        pad_after[axis] = simplify(ops.maximum(ops.as_expr(needed), 0))
-    padded = not all(ops.is_const_int(simplify(p), 0) for p in (*pad_before, *pad_after))
-
     if pool_type not in ("max", "avg"):
         raise InvalidShapeError(f"pool_type is 'max' or 'avg', found {pool_type!r}")
-    reducer, outside, name = (
-        (greatest_number, lowest(data.dtype), "pool_max") if pool_type == "max" else (te.sum, 0, "pool_sum")
-    )
+    windows = _Windows.of(data, kernel, stride, dilation, padding, ceil_mode, axes, packed)
+    if pool_type == "max":
+        return windows.reduce(_Reducer("pool_max", greatest_number, lowest(data.dtype)))
+    return windows.average(windows.reduce(_Reducer("pool_sum", te.sum, 0)), count_include_pad)
 
-    def reduced(
-        values: te.Tensor, spans: dict[int, tuple[Any, Any]], name: str, start: te.Tensor | None = None
+
+@dataclass(frozen=True)
+class _Reducer:
+    """How windows are reduced: by the compute ``name``, with ``combine`` of their elements, of which those in the
+    padding are ``outside``.
+    """
+
+    name: str
+    combine: Callable[..., Any]
+    outside: Any
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """Windows of ``data`` along ``axes``: their sizes, distances and dilations there, and the amounts of padding.
+
+    ``shape`` is the result's; ``pad_before`` and ``pad_after`` are for every axis of the data what windows cover
+    outside of it, while ``padding`` is what was asked for along ``axes``: before each, then after each.
+    """
+
+    data: te.Tensor
+    kernel: Sequence[Any]
+    stride: Sequence[Any]
+    dilation: Sequence[Any]
+    padding: Sequence[Any]
+    axes: Sequence[int]
+    shape: Sequence[Any]
+    pad_before: Sequence[PrimExpr]
+    pad_after: Sequence[PrimExpr]
+    packed: bool
+
+    @staticmethod
+    def of(
+        data: te.Tensor,
+        kernel: Sequence[Any],
+        stride: Sequence[Any],
+        dilation: Sequence[Any],
+        padding: Sequence[Any],
+        ceil_mode: bool,
+        axes: Sequence[int],
+        packed: bool,
+    ) -> _Windows:
+        """The windows, as many as fit; with ``ceil_mode`` the last one may reach beyond the padding."""
+        before, after = padding[: len(axes)], padding[len(axes) :]
+        pad_before, pad_after, shape = [ops.as_expr(0)] * data.ndim, [ops.as_expr(0)] * data.ndim, list(data.shape)
+        for k, axis in enumerate(axes):
+            out = _output_extent(data.shape[axis], kernel[k], stride[k], dilation[k], before[k], after[k], ceil_mode)
+            shape[axis] = out
+            # what a window covers beyond the padding is padding too
+            needed = (out - 1) * stride[k] + (kernel[k] - 1) * dilation[k] + 1 - data.shape[axis] - before[k]
+            pad_before[axis] = ops.as_expr(before[k])
+            pad_after[axis] = simplify(ops.maximum(ops.as_expr(needed), 0))
+        return _Windows(data, kernel, stride, dilation, padding, axes, shape, pad_before, pad_after, packed)
+
+    def reduce(self, reducer: _Reducer) -> te.Tensor:
+        """All windows, in the passes that suit them, columns that windows share first."""
+        data, whole = self.data, {k: (0, extent) for k, extent in enumerate(self.kernel)}
+        padded = not all(ops.is_const_int(simplify(p), 0) for p in (*self.pad_before, *self.pad_after))
+        if padded and not self.packed:
+            data = pad(data, self.pad_before, self.pad_after, reducer.outside, "pad_temp")
+        passes = [whole[0]]
+        if self.packed and len(self.axes) == 2:
+            passes = _passes(self.kernel[0], self.stride[0], self.dilation[0])
+        total = None
+        for taken in passes:
+            values, spans = data, {**whole, 0: taken}
+            if self._share_columns(taken):
+                values, spans = self._reduced(reducer, data, {0: taken}, "pool_columns"), {1: whole[1]}
+            total = self._reduced(reducer, values, spans, reducer.name if taken is passes[-1] else "pool_rows", total)
+        assert total is not None
+        return total
+
+    def _share_columns(self, rows: tuple[Any, Any]) -> bool:
+        """Whether windows, of which ``rows`` are taken, have columns in common that are worth reducing once."""
+        if len(self.axes) != 2 or not (self.packed or self.axes[-1] == self.data.ndim - 1):
+            return False
+        return _overlap(rows[1] - rows[0], self.kernel[1], self.stride[1], 0 if self.packed else _SMALL_WINDOW)
+
+    def _reduced(
+        self,
+        reducer: _Reducer,
+        values: te.Tensor,
+        spans: dict[int, tuple[Any, Any]],
+        name: str,
+        start: te.Tensor | None = None,
     ) -> te.Tensor:
         """Elements ``spans[k]`` of the windows of ``values`` along ``axes[k]``, without what lies outside the data."""
-        along = [axes[k] for k in spans]
-        windows = {k: te.reduce_axis(span, name=f"rv{k}") for k, span in spans.items()}
-        image, low, high = ([v[a] for a in along] for v in (data.shape, pad_before, pad_after))
+        along = [self.axes[k] for k in spans]
+        steps = {k: te.reduce_axis(span, name=f"rv{k}") for k, span in spans.items()}
+        image, low, high = ([v[a] for a in along] for v in (self.data.shape, self.pad_before, self.pad_after))
 
         def body(*i: PrimExpr) -> Any:
             at = list(i)
             for k in spans:
-                at[axes[k]] = windows[k] * dilation[k]
-                if not ops.is_const_int(ops.as_expr(shape[axes[k]]), 1):
-                    at[axes[k]] += i[axes[k]] * stride[k]
-                if packed:
-                    at[axes[k]] -= pad_before[axes[k]]
-            where = inside([at[a] for a in along], image, low, high) if packed else None
+                axis = self.axes[k]
+                at[axis] = steps[k] * self.dilation[k]
+                if not ops.is_const_int(ops.as_expr(self.shape[axis]), 1):
+                    at[axis] += i[axis] * self.stride[k]
+                if self.packed:
+                    at[axis] -= self.pad_before[axis]
+            where = inside([at[a] for a in along], image, low, high) if self.packed else None
             init = None if start is None else start(*i)
-            return reducer(values(*at), axis=list(windows.values()), where=where, init=init)
+            return reducer.combine(values(*at), axis=list(steps.values()), where=where, init=init)
 
-        return te.compute([shape[a] if a in along else d for a, d in enumerate(values.shape)], body, name, name)
+        return te.compute([self.shape[a] if a in along else d for a, d in enumerate(values.shape)], body, name, name)
 
-    temp = pad(data, pad_before, pad_after, outside, "pad_temp") if padded and not packed else data
-    rows = packed or axes[-1] == data.ndim - 1
-    whole = {k: (0, extent) for k, extent in enumerate(kernel)}
-    passes = _passes(kernel[0], stride[0], dilation[0]) if packed and n == 2 else [whole[0]]
-    total = None
-    for taken in passes:
-        values, spans = temp, {**whole, 0: taken}
-        if n == 2 and rows and _overlap(taken[1] - taken[0], kernel[1], stride[1], 0 if packed else _SMALL_WINDOW):
-            values, spans = reduced(temp, {0: taken}, "pool_columns"), {1: whole[1]}
-        total = reduced(values, spans, name if taken is passes[-1] else "pool_rows", total)
-    assert total is not None
-    if pool_type == "max":
-        return total
+    def average(self, total: te.Tensor, count_include_pad: bool) -> te.Tensor:
+        """The sums of windows over their elements: those in the data, or also in the padding."""
 
-    def elements(*at: PrimExpr) -> PrimExpr:
-        count: Any = 1
-        for k, axis in enumerate(axes):
-            low, high = -before[k], data.shape[axis] + after[k]
-            if not count_include_pad:
-                low, high = 0, data.shape[axis]
-            count = count * _covered(at[k] * stride[k] - before[k], kernel[k], dilation[k], low, high)
-        return ops.cast(data.dtype, ops.maximum(simplify(ops.as_expr(count)), 1))
+        def elements(*at: PrimExpr) -> PrimExpr:
+            count: Any = 1
+            for k, axis in enumerate(self.axes):
+                before, after = self.padding[k], self.padding[len(self.axes) + k]
+                low, high = -before, self.data.shape[axis] + after
+                if not count_include_pad:
+                    low, high = 0, self.data.shape[axis]
+                count = count * _covered(at[k] * self.stride[k] - before, self.kernel[k], self.dilation[k], low, high)
+            return ops.cast(self.data.dtype, ops.maximum(simplify(ops.as_expr(count)), 1))
 
-    if dt.is_float(data.dtype):
-        one = ops.const(1, data.dtype)
-        weights = te.compute([shape[a] for a in axes], lambda *at: one / elements(*at), "pool_weights", tag.INJECTIVE)
-        return te.compute(shape, lambda *i: total(*i) * weights(*[i[a] for a in axes]), "pool_avg", tag.ELEMWISE)
+        def quotient(*i: PrimExpr) -> PrimExpr:
+            return ops.truncdiv(total(*i), elements(*[i[a] for a in self.axes]))
 
-    def average(*i: PrimExpr) -> PrimExpr:
-        return ops.truncdiv(total(*i), elements(*[i[a] for a in axes]))
+        if not dt.is_float(self.data.dtype):
+            return te.compute(self.shape, quotient, name="pool_avg", tag=tag.ELEMWISE)
+        one, extents = ops.const(1, self.data.dtype), [self.shape[a] for a in self.axes]
+        weights = te.compute(extents, lambda *at: one / elements(*at), "pool_weights", tag.INJECTIVE)
 
-    return te.compute(shape, average, name="pool_avg", tag=tag.ELEMWISE)
+        def weighted(*i: PrimExpr) -> PrimExpr:
+            return total(*i) * weights(*[i[a] for a in self.axes])
+
+        return te.compute(self.shape, weighted, "pool_avg", tag.ELEMWISE)
 
 
 def _passes(rows: Any, step: Any, dilation: Any) -> list[tuple[Any, Any]]:

@@ -46,7 +46,7 @@ from tilewright.relay.op.strategy.wrappers import (
 from tilewright.target.generic_func import GenericFunc
 from tilewright.target.target import Target
 from tilewright.topi import cpu
-from tilewright.topi.cpu.conv2d_cost import choose_winograd_tile
+from tilewright.topi.cpu.model.conv2d_cost import choose_winograd_tile
 from tilewright.topi.cpu.strassen import choose_strassen
 from tilewright.topi.cpu.winograd import schedule_winograd_weight_transform
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
-from tilewright.topi.cpu.tiling import choose_channel_tile, divisors_up_to, step_registers, tile_cost, tile_rate
+from tilewright.topi.cpu.model.tiling import choose_channel_tile, divisors_up_to, step_registers, tile_cost, tile_rate
 from tilewright.topi.nn.winograd_forms import Form, winograd_form, winograd_tiles
 from tilewright.topi.utils import rounded
 

@@ -1,0 +1,75 @@
+"""How the weights of a product are packed, and its rows and sums cut."""
+
+from __future__ import annotations
+
+from tilewright.ir import dtype as dt
+from tilewright.target.features import CpuFeatures, features
+from tilewright.target.target import Target
+from tilewright.topi.cpu.common import (
+    machine,
+    measured,
+)
+from tilewright.topi.cpu.model.tiling import packed_rate, row_tile
+from tilewright.topi.utils import largest_divisor
+
+
+def dense_block(
+    rows: int, columns: int, inner: int, dtype: str = "float32", target: Target | None = None
+) -> int | None:
+    """The block b of the packed weight layout NK<b>n for ``rows`` x ``columns`` sums of ``inner``; None: no packing.
+
+    Two or three vector registers for each of many rows keep the multiply-add units busy: which, the model of register
+    tiles says. Columns that no block divides are padded. A single row is limited by memory, and takes a block of as
+    many accumulators as do not wait for one another; where none divides the columns, it reads the rows of the weight as
+    they are. So do columns that fill no vector: they are dot products of rows.
+    """
+    cpu = features(target)
+    dense = cpu.processor.dense
+    lanes = cpu.lanes(max(8, dt.bits(dtype)))
+    if columns < lanes and inner >= dense.long_sum:
+        return None
+    if rows == 1:
+        size = dt.nbytes(dtype)
+        blocks = (
+            lanes * n for n in dense.row_vectors if n >= dense.row_vectors[0] or lanes * n * size >= dense.step_bytes
+        )
+        return next((block for block in blocks if columns % block == 0), None)
+    candidates = [n for n in (1, 2, 3) if n < 3 or columns >= cpu.processor.threads.least_tasks * lanes * n]
+    if rows <= dense.few_rows:  # padding is read from memory, too
+        candidates = [n for n in candidates if n > 1 and columns % (lanes * n) == 0] or candidates
+
+    def cost(registers: int) -> float:
+        block = lanes * registers
+        padding = dense.padding_time if columns % block else 1.0
+        return -(-columns // block) * registers * packed_rate(cpu, rows, registers, inner * dt.nbytes(dtype)) * padding
+
+    return lanes * min(candidates, key=cost)
+
+
+def row_groups(cpu: CpuFeatures, rows: int, registers: int, stride: int) -> tuple[int, int]:
+    """Into how many groups of rows, one for each core, to cut the work, and the rows of a tile; one group: none.
+
+    ``stride``: bytes from one row to the next.
+
+    A core that keeps its rows through a network finds them in its own cache, but reads all weights. In the worst case
+    every core reads them from memory, which takes ``cores * weights / bandwidth``. It may take half of the computing
+    time, ``2 * rows * weights / (cores * peak)``, where a core computes 6.5 operations while memory gives a byte.
+    """
+    if cpu.cores > 1 and rows >= cpu.processor.dense.rows_for_cores * cpu.cores**2:
+        tile = row_tile(cpu, -(-rows // cpu.cores), registers, stride)
+        if -(-rows // tile) % cpu.cores == 0:
+            return cpu.cores, tile
+    return 1, row_tile(cpu, rows, registers, stride)
+
+
+def _chunk(rows: int, tile_m: int, inner: int, block: int, size: int) -> int:
+    """Steps of a sum of ``inner`` elements of ``size`` bytes to do for all rows before the next.
+
+    A chunk of the rows and two of a block's weights stay in a core's cache. All steps where they do so anyway, or where
+    chunks would be too short, or used too seldom.
+    """
+    dense = measured().dense
+    if rows < dense.least_tiles * tile_m:
+        return inner
+    chunk = largest_divisor(inner, max(1, int(dense.cache_share * machine().l2_bytes) // ((rows + 2 * block) * size)))
+    return chunk if chunk >= dense.least_steps else inner
