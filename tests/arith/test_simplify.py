@@ -161,9 +161,9 @@ def test_a_typical_index_takes_far_less_than_a_millisecond() -> None:
     best = 1.0
     for _ in range(50):
         fresh = analyzer()
-        start = time.perf_counter()
+        start = time.process_time()
         fresh.simplify(index)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, time.process_time() - start)
     assert best < 3e-4
 
 
@@ -171,9 +171,9 @@ def test_a_deep_sum_is_simplified_in_linear_time() -> None:
     total: tir.PrimExpr = X
     for _ in range(5_000):
         total = e.Add(total, Y)
-    start = time.perf_counter()
+    start = time.process_time()
     assert str(simplify(total)) == "(x + (y*5000))"
-    assert time.perf_counter() - start < 2.0
+    assert time.process_time() - start < 2.0
 
 
 def test_deep_nests_are_analysed() -> None:

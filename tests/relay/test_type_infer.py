@@ -208,10 +208,10 @@ def test_a_chain_of_ten_thousand_operators() -> None:
     x = expr = relay.var("x", shape=(4,))
     for _ in range(10_000):
         expr = relay.nn.relu(expr)
-    start = time.perf_counter()
+    start = time.process_time()
     mod = relay.transform.InferType()(function([x], expr))
     assert same_type(mod["main"].ret_type, relay.TensorType((4,)))
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def test_two_thousand_nested_lets() -> None:
@@ -262,9 +262,9 @@ def test_a_shared_expression_is_typed_once() -> None:
 def test_resnet50_is_typed_quickly() -> None:
     mod, _ = relay.testing.resnet.get_workload(num_layers=50)
     untyped = fromtext(mod.astext())
-    start = time.perf_counter()
+    start = time.process_time()
     relay.transform.InferType()(untyped)
-    assert time.perf_counter() - start < 1.5  # 0.02 s measured; CI machines are slow
+    assert time.process_time() - start < 1.5  # 0.02 s measured; CI machines are slow
 
 
 def test_constants_have_the_type_of_their_array() -> None:

@@ -65,9 +65,9 @@ def test_a_shared_expression_is_visited_once() -> None:
     e = tir.Load("float32", tir.Var("A", "handle"), IV)
     for _ in range(60):  # 2**60 paths
         e = tir.Add(e, e)
-    start = time.perf_counter()
+    start = time.process_time()
     replaced = substitute(e, {IV: J})
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
     count = 0
 
     def visit(_: object) -> None:

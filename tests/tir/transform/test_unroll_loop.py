@@ -84,6 +84,6 @@ def test_large_tiles_unroll_quickly(count: int) -> None:
     with ib.for_range(0, 64, "k") as k, ib.for_range(0, count, "i", kind="unroll") as i:
         a[i] = a[i] + b[k * count + i] * b[k]
     stmt = ib.get()
-    start = time.perf_counter()
+    start = time.process_time()
     unroll_loop(stmt)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
