@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern, declare
 
 Array = np.ndarray[Any, Any]
@@ -32,16 +35,39 @@ def _evaluation(function: Callable[..., Any], keeps_dtype: bool) -> Callable[[An
     return evaluate
 
 
-def declare_unary(
+class Unary(Protocol):
+    """Constructor of an operator of one input."""
+
+    def __call__(self, data: RelayExpr) -> Call:
+        """A call of the operator."""
+
+
+class Binary(Protocol):
+    """Constructor of an operator of two inputs."""
+
+    def __call__(self, lhs: Any, rhs: Any) -> Call:
+        """A call of the operator; numbers become constants."""
+
+
+def _named(make: Any, name: str, doc: str) -> Any:
+    make.__name__ = make.__qualname__ = name.rpartition(".")[2]
+    make.__doc__ = doc
+    return make
+
+
+def unary(
     name: str,
     doc: str,
     compute: Callable[[Any], Any],
     evaluate: Callable[[Array], Any],
     relation: Callable[..., Any] = relations.identity,
     in_float32: bool = False,
-) -> type[OpDef]:
-    """Declare an element-wise operator of one input, which keeps the dtype unless ``relation`` says otherwise."""
-    return declare(
+) -> Unary:
+    """Declare an element-wise operator of one input, which keeps the dtype unless ``relation`` says otherwise.
+
+    Returns its constructor.
+    """
+    declare(
         name,
         doc,
         base=Elementwise,
@@ -51,17 +77,23 @@ def declare_unary(
         evaluate=_evaluation(evaluate, relation is relations.identity),
     )
 
+    def make(data: RelayExpr) -> Call:
+        return call(name, [data])
 
-def declare_binary(
+    constructor: Unary = _named(make, name, doc)
+    return constructor
+
+
+def binary(
     name: str,
     doc: str,
     compute: Callable[[Any, Any], Any],
     evaluate: Callable[[Array, Array], Any],
     relation: Callable[..., Any] = relations.broadcast,
     in_float32: bool = False,
-) -> type[OpDef]:
-    """Declare a broadcasting operator of two inputs of one dtype."""
-    return declare(
+) -> Binary:
+    """Declare a broadcasting operator of two inputs of one dtype, and give its constructor."""
+    declare(
         name,
         doc,
         inputs=("lhs", "rhs"),
@@ -72,3 +104,9 @@ def declare_binary(
         evaluate=_evaluation(evaluate, relation is relations.broadcast),
         infer_correct_layout=layout_rules.broadcast,
     )
+
+    def make(lhs: Any, rhs: Any) -> Call:
+        return call(name, [lhs, rhs])
+
+    constructor: Binary = _named(make, name, doc)
+    return constructor

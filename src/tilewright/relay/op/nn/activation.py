@@ -15,13 +15,13 @@ from tilewright.relay.expr import Call, TupleGetItem, TupleWrapper
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern, declare
-from tilewright.relay.op.families import Array, Elementwise, declare_unary
+from tilewright.relay.op.families import Array, Elementwise, unary
 from tilewright.relay.op.nn.bias_add import shape_along
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.tensor.unary import erf_array
 from tilewright.target.generic_func import GenericFunc
 
-declare_unary("nn.relu", "max(data, 0)", topi.nn.relu, lambda x: np.maximum(x, np.asarray(0, x.dtype)))
+relu = unary("nn.relu", "max(data, 0)", topi.nn.relu, lambda x: np.maximum(x, np.asarray(0, x.dtype)))
 
 
 class LeakyReluAttrs(Attrs):
@@ -236,11 +236,6 @@ class Dropout(OpDef):
 
 
 Dropout.op.set_attr("TSimplifiesFirstField", True)
-
-
-def relu(data: RelayExpr) -> Call:
-    """max(data, 0)"""
-    return call("nn.relu", [data])
 
 
 def leaky_relu(data: RelayExpr, alpha: float) -> Call:

@@ -16,7 +16,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
-from tilewright.relay.op.families import Array, Elementwise, declare_unary
+from tilewright.relay.op.families import Array, Elementwise, unary
 from tilewright.runtime.ndarray import numpy_dtype
 
 
@@ -47,246 +47,47 @@ def _float_only(function: Callable[[Array], Any]) -> Callable[[Array], Any]:
     return lambda x: function(x) if x.dtype.kind not in "iub" else x
 
 
-_UNARY: tuple[tuple[str, str, Callable[[Any], Any], Callable[[Array], Any]], ...] = (
-    ("exp", "e ** data", topi.exp, np.exp),
-    ("expm1", "e ** data - 1, also where that is small. Not in TVM 0.8.", topi.expm1, np.expm1),
-    ("log", "Natural logarithm.", topi.log, np.log),
-    ("log1p", "log(1 + data), also where that is small. Not in TVM 0.8.", topi.log1p, np.log1p),
-    ("log2", "Logarithm to base 2.", topi.log2, np.log2),
-    ("log10", "Logarithm to base 10.", topi.log10, np.log10),
-    ("sqrt", "Square root.", topi.sqrt, np.sqrt),
-    ("rsqrt", "1 / sqrt(data)", topi.rsqrt, lambda x: 1 / np.sqrt(x)),
-    ("tanh", "Hyperbolic tangent.", topi.tanh, np.tanh),
-    ("sigmoid", "1 / (1 + exp(-data))", topi.sigmoid, sigmoid_array),
-    ("erf", "Error function.", topi.erf, erf_array),
-    ("sin", "Sine.", topi.sin, np.sin),
-    ("cos", "Cosine.", topi.cos, np.cos),
-    ("tan", "Tangent.", topi.tan, np.tan),
-    ("asin", "Arc sine.", topi.asin, np.arcsin),
-    ("acos", "Arc cosine.", topi.acos, np.arccos),
-    ("atan", "Arc tangent.", topi.atan, np.arctan),
-    ("sinh", "Hyperbolic sine.", topi.sinh, np.sinh),
-    ("cosh", "Hyperbolic cosine.", topi.cosh, np.cosh),
-    ("asinh", "Inverse hyperbolic sine.", topi.asinh, np.arcsinh),
-    ("acosh", "Inverse hyperbolic cosine.", topi.acosh, np.arccosh),
-    ("atanh", "Inverse hyperbolic tangent.", topi.atanh, np.arctanh),
-    ("abs", "Absolute value.", topi.abs, np.abs),
-    ("sign", "-1, 0 or 1.", topi.sign, np.sign),
-    ("negative", "-data", topi.negative, np.negative),
-    ("ceil", "Round up.", topi.ceil, _float_only(np.ceil)),
-    ("floor", "Round down.", topi.floor, _float_only(np.floor)),
-    ("round", "Round to the nearest integer.", topi.round, _float_only(_round_away)),
-    ("nearbyint", "Round to the nearest integer, halves to even.", topi.nearbyint, _float_only(np.rint)),
-    ("trunc", "Round towards zero.", topi.trunc, _float_only(np.trunc)),
-    ("logical_not", "Whether data is false (or 0).", topi.logical_not, np.logical_not),
-    ("bitwise_not", "All bits inverted.", topi.bitwise_not, np.bitwise_not),
-    ("copy", "A copy.", topi.identity, np.copy),
-    ("fast_exp", "Approximation of exp (relative error 1e-7 from -87.3 to 88.37).", topi.fast_exp, np.exp),
-    ("fast_tanh", "Approximation of tanh (relative error 1e-6 above 1e-30).", topi.fast_tanh, np.tanh),
-    ("fast_erf", "Approximation of erf (absolute error 5e-7).", topi.fast_erf, erf_array),
-)  # fmt: skip
-
-for _name, _doc, _compute, _evaluate in _UNARY:
-    declare_unary(_name, _doc, _compute, _evaluate, in_float32=_name == "rsqrt")  # of two steps
-
-declare_unary("isnan", "Whether data is not a number.", topi.isnan, np.isnan, _to_bool)
-declare_unary("isfinite", "Whether data is finite.", topi.isfinite, np.isfinite, _to_bool)
-declare_unary("isinf", "Whether data is infinite.", topi.isinf, np.isinf, _to_bool)
-
-
-def exp(data: RelayExpr) -> Call:
-    """e ** data"""
-    return call("exp", [data])
-
-
-def expm1(data: RelayExpr) -> Call:
-    """e ** data - 1"""
-    return call("expm1", [data])
-
-
-def log1p(data: RelayExpr) -> Call:
-    """Natural logarithm of 1 + ``data``."""
-    return call("log1p", [data])
-
-
-def log(data: RelayExpr) -> Call:
-    """Natural logarithm of ``data``."""
-    return call("log", [data])
-
-
-def log2(data: RelayExpr) -> Call:
-    """Logarithm to base 2."""
-    return call("log2", [data])
-
-
-def log10(data: RelayExpr) -> Call:
-    """Logarithm to base 10."""
-    return call("log10", [data])
-
-
-def sqrt(data: RelayExpr) -> Call:
-    """Square root."""
-    return call("sqrt", [data])
-
-
-def rsqrt(data: RelayExpr) -> Call:
-    """1 / sqrt(data)"""
-    return call("rsqrt", [data])
-
-
-def tanh(data: RelayExpr) -> Call:
-    """Hyperbolic tangent."""
-    return call("tanh", [data])
-
-
-def sigmoid(data: RelayExpr) -> Call:
-    """1 / (1 + exp(-data))"""
-    return call("sigmoid", [data])
-
-
-def erf(data: RelayExpr) -> Call:
-    """Error function."""
-    return call("erf", [data])
-
-
-def sin(data: RelayExpr) -> Call:
-    """Sine."""
-    return call("sin", [data])
-
-
-def cos(data: RelayExpr) -> Call:
-    """Cosine."""
-    return call("cos", [data])
-
-
-def tan(data: RelayExpr) -> Call:
-    """Tangent."""
-    return call("tan", [data])
-
-
-def asin(data: RelayExpr) -> Call:
-    """Arc sine."""
-    return call("asin", [data])
-
-
-def acos(data: RelayExpr) -> Call:
-    """Arc cosine."""
-    return call("acos", [data])
-
-
-def atan(data: RelayExpr) -> Call:
-    """Arc tangent."""
-    return call("atan", [data])
-
-
-def sinh(data: RelayExpr) -> Call:
-    """Hyperbolic sine."""
-    return call("sinh", [data])
-
-
-def cosh(data: RelayExpr) -> Call:
-    """Hyperbolic cosine."""
-    return call("cosh", [data])
-
-
-def asinh(data: RelayExpr) -> Call:
-    """Inverse hyperbolic sine."""
-    return call("asinh", [data])
-
-
-def acosh(data: RelayExpr) -> Call:
-    """Inverse hyperbolic cosine."""
-    return call("acosh", [data])
-
-
-def atanh(data: RelayExpr) -> Call:
-    """Inverse hyperbolic tangent."""
-    return call("atanh", [data])
-
-
-def abs(data: RelayExpr) -> Call:
-    """Absolute value."""
-    return call("abs", [data])
-
-
-def sign(data: RelayExpr) -> Call:
-    """-1, 0 or 1."""
-    return call("sign", [data])
-
-
-def negative(data: RelayExpr) -> Call:
-    """-data"""
-    return call("negative", [data])
-
-
-def ceil(data: RelayExpr) -> Call:
-    """Round up; integers stay."""
-    return call("ceil", [data])
-
-
-def floor(data: RelayExpr) -> Call:
-    """Round down; integers stay."""
-    return call("floor", [data])
-
-
-def round(data: RelayExpr) -> Call:
-    """Round to the nearest integer, halves away from zero."""
-    return call("round", [data])
-
-
-def nearbyint(data: RelayExpr) -> Call:
-    """Round to the nearest integer, halves to even."""
-    return call("nearbyint", [data])
-
-
-def trunc(data: RelayExpr) -> Call:
-    """Round towards zero."""
-    return call("trunc", [data])
-
-
-def logical_not(data: RelayExpr) -> Call:
-    """Whether ``data`` is false."""
-    return call("logical_not", [data])
-
-
-def bitwise_not(data: RelayExpr) -> Call:
-    """All bits inverted."""
-    return call("bitwise_not", [data])
-
-
-def copy(data: RelayExpr) -> Call:
-    """A copy of ``data``."""
-    return call("copy", [data])
-
-
-def isnan(data: RelayExpr) -> Call:
-    """Whether each element is not a number; bool."""
-    return call("isnan", [data])
-
-
-def isfinite(data: RelayExpr) -> Call:
-    """Whether each element is finite; bool."""
-    return call("isfinite", [data])
-
-
-def isinf(data: RelayExpr) -> Call:
-    """Whether each element is infinite; bool."""
-    return call("isinf", [data])
-
-
-def fast_exp(data: RelayExpr) -> Call:
-    """Approximation of exp."""
-    return call("fast_exp", [data])
-
-
-def fast_tanh(data: RelayExpr) -> Call:
-    """Approximation of tanh."""
-    return call("fast_tanh", [data])
-
-
-def fast_erf(data: RelayExpr) -> Call:
-    """Approximation of erf."""
-    return call("fast_erf", [data])
+exp = unary("exp", "e ** data", topi.exp, np.exp)
+expm1 = unary("expm1", "e ** data - 1, also where that is small. Not in TVM 0.8.", topi.expm1, np.expm1)
+log = unary("log", "Natural logarithm of ``data``.", topi.log, np.log)
+log1p = unary(
+    "log1p", "Natural logarithm of 1 + ``data``, also where that is small. Not in TVM 0.8.", topi.log1p, np.log1p
+)
+log2 = unary("log2", "Logarithm to base 2.", topi.log2, np.log2)
+log10 = unary("log10", "Logarithm to base 10.", topi.log10, np.log10)
+sqrt = unary("sqrt", "Square root.", topi.sqrt, np.sqrt)
+rsqrt = unary("rsqrt", "1 / sqrt(data)", topi.rsqrt, lambda x: 1 / np.sqrt(x), in_float32=True)
+tanh = unary("tanh", "Hyperbolic tangent.", topi.tanh, np.tanh)
+sigmoid = unary("sigmoid", "1 / (1 + exp(-data))", topi.sigmoid, sigmoid_array)
+erf = unary("erf", "Error function.", topi.erf, erf_array)
+sin = unary("sin", "Sine.", topi.sin, np.sin)
+cos = unary("cos", "Cosine.", topi.cos, np.cos)
+tan = unary("tan", "Tangent.", topi.tan, np.tan)
+asin = unary("asin", "Arc sine.", topi.asin, np.arcsin)
+acos = unary("acos", "Arc cosine.", topi.acos, np.arccos)
+atan = unary("atan", "Arc tangent.", topi.atan, np.arctan)
+sinh = unary("sinh", "Hyperbolic sine.", topi.sinh, np.sinh)
+cosh = unary("cosh", "Hyperbolic cosine.", topi.cosh, np.cosh)
+asinh = unary("asinh", "Inverse hyperbolic sine.", topi.asinh, np.arcsinh)
+acosh = unary("acosh", "Inverse hyperbolic cosine.", topi.acosh, np.arccosh)
+atanh = unary("atanh", "Inverse hyperbolic tangent.", topi.atanh, np.arctanh)
+abs = unary("abs", "Absolute value.", topi.abs, np.abs)
+sign = unary("sign", "-1, 0 or 1.", topi.sign, np.sign)
+negative = unary("negative", "-data", topi.negative, np.negative)
+ceil = unary("ceil", "Round up; integers stay.", topi.ceil, _float_only(np.ceil))
+floor = unary("floor", "Round down; integers stay.", topi.floor, _float_only(np.floor))
+round = unary("round", "Round to the nearest integer, halves away from zero.", topi.round, _float_only(_round_away))
+nearbyint = unary("nearbyint", "Round to the nearest integer, halves to even.", topi.nearbyint, _float_only(np.rint))
+trunc = unary("trunc", "Round towards zero.", topi.trunc, _float_only(np.trunc))
+logical_not = unary("logical_not", "Whether ``data`` is false.", topi.logical_not, np.logical_not)
+bitwise_not = unary("bitwise_not", "All bits inverted.", topi.bitwise_not, np.bitwise_not)
+copy = unary("copy", "A copy of ``data``.", topi.identity, np.copy)
+fast_exp = unary("fast_exp", "Approximation of exp.", topi.fast_exp, np.exp)
+fast_tanh = unary("fast_tanh", "Approximation of tanh.", topi.fast_tanh, np.tanh)
+fast_erf = unary("fast_erf", "Approximation of erf.", topi.fast_erf, erf_array)
+isnan = unary("isnan", "Whether each element is not a number; bool.", topi.isnan, np.isnan, _to_bool)
+isfinite = unary("isfinite", "Whether each element is finite; bool.", topi.isfinite, np.isfinite, _to_bool)
+isinf = unary("isinf", "Whether each element is infinite; bool.", topi.isinf, np.isinf, _to_bool)
 
 
 class FixedPointMultiplyAttrs(Attrs):
