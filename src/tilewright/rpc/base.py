@@ -146,6 +146,26 @@ async def read_greeting(reader: asyncio.StreamReader) -> str | None:
         return (await reader.readexactly(_bounded(await read_number(reader), _MAX_KEY))).decode()
 
 
+async def receive(sock: socket.socket, size: int) -> bytes:
+    """Return the next bytes of a socket that no stream reads.
+
+    Raises:
+        EOFError: the other side closed before.
+    """
+    data = b""
+    while len(data) < size:
+        piece = await asyncio.get_running_loop().sock_recv(sock, size - len(data))
+        if not piece:
+            raise EOFError
+        data += piece
+    return data
+
+
+async def send(sock: socket.socket, data: bytes) -> None:
+    """Send bytes on a socket that no stream writes to."""
+    await asyncio.get_running_loop().sock_sendall(sock, data)
+
+
 def greeting_answer(key: str) -> bytes:
     """What accepts a connection."""
     return struct.pack("<ii", RPC_CODE_SUCCESS, len(key.encode())) + key.encode()

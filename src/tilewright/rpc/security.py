@@ -17,7 +17,7 @@ import struct
 
 from tilewright.runtime.error import RPCError
 
-from .base import GREETING_SECONDS, RPC_MAGIC, receive_exactly
+from .base import GREETING_SECONDS, RPC_MAGIC, receive, receive_exactly, send
 
 MAGIC = 0xFF2A1
 VERSION = 1
@@ -60,29 +60,18 @@ async def accept(sock: socket.socket, secret: str | None) -> socket.socket:
     """
     if not secret:
         return sock
-    loop = asyncio.get_running_loop()
-
-    async def receive(size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = await loop.sock_recv(sock, size - len(data))
-            if not piece:
-                raise EOFError
-            data += piece
-        return data
-
     async with asyncio.timeout(GREETING_SECONDS):
-        magic = int.from_bytes(await receive(4), "little")
+        magic = int.from_bytes(await receive(sock, 4), "little")
         if magic == RPC_MAGIC:
             # what a client without a secret waits for: a refusal that it understands
-            await loop.sock_sendall(sock, struct.pack("<i", RPC_MAGIC + 2))
+            await send(sock, struct.pack("<i", RPC_MAGIC + 2))
         if magic != MAGIC:
             raise RPCError("a client came without the secret")
-        version, nonce = struct.unpack(f"<i{_NONCE}s", await receive(4 + _NONCE))
+        version, nonce = struct.unpack(f"<i{_NONCE}s", await receive(sock, 4 + _NONCE))
         if version != VERSION:
             raise RPCError(f"a client speaks version {version} of the exchange of secrets, not {VERSION}")
         own = secrets.token_bytes(_NONCE)
-        await loop.sock_sendall(sock, own + _proof(secret, b"server", nonce, own))
-        if not hmac.compare_digest(await receive(_NONCE), _proof(secret, b"client", nonce, own)):
+        await send(sock, own + _proof(secret, b"server", nonce, own))
+        if not hmac.compare_digest(await receive(sock, _NONCE), _proof(secret, b"client", nonce, own)):
             raise RPCError("a client gave a wrong secret")
     return sock

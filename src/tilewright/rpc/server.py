@@ -219,23 +219,22 @@ class _Board:
                 return
             async with self._turn:
                 if not self._expects(key):
-                    await _send(plain, base.refusal(base.RPC_CODE_MISMATCH))
+                    await base.send(plain, base.refusal(base.RPC_CODE_MISMATCH))
                     plain.close()
                     return
-                await _send(plain, base.greeting_answer("server:" + self._key))
+                await base.send(plain, base.greeting_answer("server:" + self._key))
                 await self._serve(plain, key)
         except (OSError, EOFError, ValueError, TimeoutError, RPCError) as error:
             log.info("a connection failed: %s", error or type(error).__name__)
             client.close()
 
     async def _read_key(self, client: socket.socket) -> str | None:
-        loop = asyncio.get_running_loop()
         async with asyncio.timeout(base.GREETING_SECONDS):
-            head = await _receive(loop, client, 8)
+            head = await base.receive(client, 8)
             magic, size = (int.from_bytes(head[i : i + 4], "little") for i in (0, 4))
             if magic != base.RPC_MAGIC or size > 4096:
                 return None
-            return (await _receive(loop, client, size)).decode()
+            return (await base.receive(client, size)).decode()
 
     def _expects(self, key: str) -> bool:
         expected = self._link.match_key if self._link else self._key
@@ -263,29 +262,15 @@ class _Board:
                 await loop.sock_connect(sock, address)
                 base.tune(sock)
                 name = ("server:" + self._key).encode()
-                await _send(sock, base.RPC_MAGIC.to_bytes(4, "little") + len(name).to_bytes(4, "little") + name)
-                answer = int.from_bytes(await _receive(loop, sock, 4), "little")
+                await base.send(sock, base.RPC_MAGIC.to_bytes(4, "little") + len(name).to_bytes(4, "little") + name)
+                answer = int.from_bytes(await base.receive(sock, 4), "little")
                 if answer != base.RPC_CODE_SUCCESS:
                     raise RPCError(f"the proxy refused the key {self._key!r} ({answer:#x})")
-                key = (await _receive(loop, sock, int.from_bytes(await _receive(loop, sock, 4), "little"))).decode()
+                key = (await base.receive(sock, int.from_bytes(await base.receive(sock, 4), "little"))).decode()
                 await Session(sock, key, self._config).end()
             except (OSError, EOFError, RPCError) as error:
                 log.warning("proxy %s: %s", address, error or "closed")
                 await asyncio.sleep(_RETRY_SECONDS)
-
-
-async def _send(sock: socket.socket, data: bytes) -> None:
-    await asyncio.get_running_loop().sock_sendall(sock, data)
-
-
-async def _receive(loop: asyncio.AbstractEventLoop, sock: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = await loop.sock_recv(sock, size - len(data))
-        if not piece:
-            raise EOFError
-        data += piece
-    return data
 
 
 async def run(config: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
