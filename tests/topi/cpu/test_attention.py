@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from tests.topi.harness import compiled, random
 
-from tilewright import topi
+from tilewright import te, topi
+from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target import Target
 from tilewright.target.features import features
+from tilewright.topi.cpu.accesses import runs_along
 from tilewright.topi.cpu.model.attention import attention_tiles
 
 Array = np.ndarray
@@ -135,3 +137,33 @@ def test_tiles_fit_the_registers(target: str) -> None:
         for block in (tiles.score_block, tiles.value_block):
             vectors = block // cpu.lanes(32)
             assert vectors == 1 or tiles.rows * vectors + vectors + 1 <= cpu.vector_registers
+
+
+@pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3"])
+@pytest.mark.parametrize(
+    "shape", [(1, 12, 1, 129, 64, 64), (2, 3, 3, 5, 1, 2), (1, 2, 2, 37, 24, 40), (1, 1, 1, 1, 3, 1)]
+)
+def test_few_rows_of_keys_that_lie_side_by_side(shape: tuple[int, ...], target: str) -> None:
+    """A cache of keys that is kept transposed: (heads, depth, keys)."""
+    query, key, value = operands(*shape)
+    turned = np.ascontiguousarray(key.transpose(0, 1, 3, 2))
+    found = compiled(
+        lambda q, k, v: topi.cpu.attention(q, topi.transpose(k, (0, 1, 3, 2)), v, None, 0.25), query, turned, value,
+        schedule=topi.cpu.schedule_attention, target=target,
+    )  # fmt: skip
+    np.testing.assert_allclose(found, expected(query, key, value, None, 0.25), rtol=2e-5, atol=2e-5)
+
+
+def test_the_innermost_loop_of_products_runs_where_keys_are_neighbours() -> None:
+    def innermost(transposed: bool) -> bool:
+        query, key = te.placeholder((1, 4, 1, 64)), te.placeholder((1, 4, 64, 96) if transposed else (1, 4, 96, 64))
+        k = te.reduce_axis((0, 64), name="k")
+
+        def body(b: PrimExpr, h: PrimExpr, i: PrimExpr, t: PrimExpr) -> PrimExpr:
+            return te.sum(query(b, h, i, k.var) * (key(b, h, k.var, t) if transposed else key(b, h, t, k.var)), axis=k)
+
+        products = te.compute((1, 4, 1, 96), body)
+        return runs_along(products.op, products.op.axis[-1].var)
+
+    assert innermost(transposed=True)
+    assert not innermost(transposed=False)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright import te
+from tilewright.arith import Analyzer
 from tilewright.arith.affine import affine
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
@@ -180,6 +181,18 @@ def turns(nest: Nest) -> bool:
         return False
     least = movement.turned if turned == len(nest.loops) - 2 else movement.square // 2
     return nest.loops[turned].extent >= movement.turned and nest.loops[-1].extent >= least
+
+
+def runs_along(op: Any, axis: Var) -> bool:
+    """Whether neighbours along ``axis`` are neighbours in all of the memory that ``op`` reads and ``axis`` moves in."""
+    analyzer, steps = Analyzer(), []
+    for each in (*op.axis, *getattr(op, "reduce_axis", ())):
+        analyzer.bind(each.var, each.dom)
+    for tensor, indices in Reads.of(op).reads:
+        index = analyzer.simplify(ops.as_expr(ravel_index(indices, get_const_tuple(tensor.shape))))
+        terms, _ = affine(index, {})
+        steps += [factor if atom is axis else None for atom, factor in terms.items() if axis in free_vars(atom)]
+    return bool(steps) and all(step == 1 for step in steps)
 
 
 def worth_storing(op: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 from tilewright import autotvm, te
 from tilewright.autotvm.space import ConfigSpace
 from tilewright.tir.expr import IterVar
+from tilewright.topi.cpu.accesses import runs_along
 from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
@@ -104,7 +105,7 @@ def _schedule_rows(s: te.Schedule, parts: AttentionParts, out: te.Stage, row: It
     lanes = vector_lanes(scores.dtype)
     if parts.query is None:
         s[products].compute_at(out, row)
-        reduce_in_lanes(s, products, sum_registers())
+        _schedule_plain_products(s, products)
     else:
         query = s[parts.query]
         query.compute_at(out, row)
@@ -133,6 +134,19 @@ def _schedule_rows(s: te.Schedule, parts: AttentionParts, out: te.Stage, row: It
         blocks, vector = split_vector(addend, column, constant_extent(column), lanes)
         if vector is not None and blocks is not vector:
             addend.pragma(blocks, "loop_partition_hint", 1)
+
+
+def _schedule_plain_products(s: te.Schedule, products: te.Tensor) -> None:
+    """Products of a few rows with keys as they lie: dot products, or vectors of keys where these are side by side."""
+    stage = s[products]
+    b, h, i, t = stage.op.axis
+    (k,) = stage.op.reduce_axis
+    if not runs_along(stage.op, t.var):
+        reduce_in_lanes(s, products, sum_registers())
+        return
+    vectors, lane = split_vector(stage, t, constant_extent(t), vector_lanes(products.dtype))
+    if lane is not None:
+        stage.reorder(b, h, i, *([] if vectors is lane else [vectors]), k, lane)
 
 
 def _schedule_scores(s: te.Schedule, scores: te.Tensor, products: te.Tensor, tiles: AttentionTiles, cut: bool) -> None:
