@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
-from tilewright import autotvm
+from tilewright import autotvm, topi
 from tilewright.autotvm.task import TASK_TABLE, Task
 from tilewright.target import Target
 
@@ -17,6 +17,8 @@ def tensor(*shape: int) -> tuple[str, tuple[int, ...], str]:
 
 SAME, ANY_LAYOUT = ((1, 1), (1, 1, 1, 1), (1, 1)), ("", "", "float32")  # a 3x3 window's strides, padding and dilation
 HALVED = ((2, 2), (2, 2, 2, 2), (1, 1))
+
+assert topi.cpu  # loaded, it registers the templates
 
 # By template: the arguments, as a workload has them.
 WORKLOADS = [
