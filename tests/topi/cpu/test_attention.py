@@ -154,6 +154,18 @@ def test_few_rows_of_keys_that_lie_side_by_side(shape: tuple[int, ...], target: 
     np.testing.assert_allclose(found, expected(query, key, value, None, 0.25), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_operands_whose_rows_lie_side_by_side(shape: tuple[int, ...]) -> None:
+    """Of an image in NCHW: (heads, depth, rows)."""
+    arrays = operands(*shape)
+    turned = [np.ascontiguousarray(a.transpose(0, 1, 3, 2)) for a in arrays]
+    found = compiled(
+        lambda q, k, v: topi.cpu.attention(*(topi.transpose(x, (0, 1, 3, 2)) for x in (q, k, v)), None, 0.25),
+        *turned, schedule=topi.cpu.schedule_attention, target="llvm -mcpu=x86-64-v3",
+    )  # fmt: skip
+    np.testing.assert_allclose(found, expected(*arrays, None, 0.25), rtol=2e-5, atol=2e-5)
+
+
 def test_the_innermost_loop_of_products_runs_where_keys_are_neighbours() -> None:
     def innermost(transposed: bool) -> bool:
         query, key = te.placeholder((1, 4, 1, 64)), te.placeholder((1, 4, 64, 96) if transposed else (1, 4, 96, 64))

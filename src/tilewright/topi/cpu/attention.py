@@ -87,9 +87,9 @@ def _schedule_packed(s: te.Schedule, tensor: te.Tensor, at: tuple[te.Stage, Iter
     stage = s[tensor]
     axes = list(stage.op.axis)
     vectors, lanes = split_vector(stage, axes[-1], constant_extent(axes[-1]), vector_lanes(tensor.dtype))
-    if stage.op.tag == "attention_values":
+    if stage.op.tag == "attention_values" and not runs_along(stage.op, axes[3].var):
         stage.reorder(*axes[:2], axes[3], axes[2])  # rows are read whole
-    else:  # keys, the last block of which may be partial; TransposeLoads turns them in registers
+    else:  # columns, of which the last block may be partial, lie apart: TransposeLoads turns them in registers
         stage.pragma(axes[2], "loop_partition_hint", 1)
         if lanes is not None and lanes is not vectors:
             stage.reorder(*axes[:3], vectors, axes[3], lanes)
@@ -111,7 +111,9 @@ def _schedule_rows(s: te.Schedule, parts: AttentionParts, out: te.Stage, row: It
         query.compute_at(out, row)
         if cut:
             _partition(query, query.op.axis[2])
-        split_vector(query, query.op.axis[-1], constant_extent(query.op.axis[-1]), lanes)
+        columns, lane = split_vector(query, query.op.axis[-1], constant_extent(query.op.axis[-1]), lanes)
+        if lane is not None and lane is not columns and runs_along(query.op, query.op.axis[2].var):
+            query.reorder(*query.op.axis[:2], columns, query.op.axis[2], lane)  # for registers to turn
     s[parts.context].compute_at(out, row)
     _schedule_context(s, parts.context, tiles, lanes, cut)
     s[parts.inverse].compute_at(out, row)
