@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from tilewright.ir import walk
 from tilewright.ir.expr import GlobalVar
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
@@ -48,19 +49,7 @@ class CallGraph:
 
     def reached(self, starts: Iterable[str]) -> list[str]:
         """Every function that ``starts`` lead to, and these; those that are named before those that name them."""
-        order: list[str] = []
-        seen: set[str] = set()
-        for start in starts:
-            stack = [(start, False)]
-            while stack:
-                name, ready = stack.pop()
-                if ready:
-                    order.append(name)
-                elif name not in seen:
-                    seen.add(name)
-                    stack.append((name, True))
-                    stack.extend((callee, False) for callee in self.callees.get(name, ()))
-        return order
+        return walk.post_order(starts, lambda name: [*self.callees.get(name, ())])
 
     def leads_to_itself(self, name: str) -> bool:
         """Whether the function names itself, or leads to one that names it."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright import te, tir
 from tilewright.arith import Analyzer
+from tilewright.ir import walk
 from tilewright.ir.errors import InvalidShapeError as InvalidShapeError
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
 from tilewright.ir.prim_ops import as_expr
@@ -74,18 +75,8 @@ def get_float_tuple(values: Sequence[Any]) -> tuple[float, ...]:
 
 def operations(outs: Any) -> Iterator[Any]:
     """The operations that ``outs`` (operations or tensors) are computed by, consumers before their producers."""
-    order: list[Any] = []
-    seen: set[Any] = set()
-    stack = [(getattr(out, "op", out), False) for out in reversed(as_list(outs))]
-    while stack:
-        op, done = stack.pop()
-        if done:
-            order.append(op)
-        elif op not in seen:
-            seen.add(op)
-            stack.append((op, True))
-            stack.extend((t.op, False) for t in reversed(op.input_tensors) if t.op not in seen)
-    return reversed(order)
+    roots = [getattr(out, "op", out) for out in as_list(outs)]
+    return reversed(walk.post_order(roots, lambda op: [t.op for t in op.input_tensors]))
 
 
 def traverse_inline(s: te.Schedule, final_op: Any, callback: Callable[[Any], None]) -> None:
