@@ -246,6 +246,7 @@ def test_booleans_take_a_byte(target: str) -> None:
     np.testing.assert_array_equal(out.astype(bool), x > 0)
 
 
+@pytest.mark.unverified
 @ON_ALL
 def test_what_was_not_lowered_is_refused_by_name(target: str) -> None:
     a = decl_buffer((4,), "float32", "A")
