@@ -104,7 +104,9 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]],
         package.register = register  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, package.__name__, package)
         entry = EntryPoint("npu", f"{package.__name__}:register", kind.GROUP)
-        monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([entry] if group == kind.GROUP else []))
+        monkeypatch.setattr(
+            "importlib.metadata.entry_points", lambda group: EntryPoints([entry] if group == kind.GROUP else [])
+        )
 
     return add
 

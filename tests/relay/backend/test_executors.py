@@ -128,7 +128,9 @@ def _installed(monkeypatch: pytest.MonkeyPatch, register: Callable[[], None]) ->
     module.register = register  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     entry = EntryPoint("listing", f"{module.__name__}:register", executors.GROUP)
-    monkeypatch.setattr(plugins, "entry_points", lambda group: EntryPoints([entry]) if group == entry.group else ())
+    monkeypatch.setattr(
+        "importlib.metadata.entry_points", lambda group: EntryPoints([entry]) if group == entry.group else ()
+    )
 
 
 def test_packages_are_loaded_when_a_name_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
