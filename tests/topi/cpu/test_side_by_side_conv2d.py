@@ -56,7 +56,7 @@ def outputs_of(func: Any, target: str, **inputs: np.ndarray) -> np.ndarray:
 
 def take(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many inputs side by side as divide a block, at most so many."""
-    choice = "tilewright.topi.cpu.conv2d._times"
+    choice = "tilewright.topi.cpu.model.conv2d._times"
     monkeypatch.setattr(choice, lambda cpu, products, in_block, *_, **__: {math.gcd(most, in_block): 1.0})
 
 
