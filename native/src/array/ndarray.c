@@ -228,35 +228,30 @@ int TilewrightArrayRetain(TVMArrayHandle array) {
   return 0;
 }
 
-/* A compact CPU tensor over nbytes of plain memory, for TVMArrayCopy*Bytes. */
-static int check_bytes(const DLTensor* t, size_t nbytes) {
+/* A compact CPU tensor like t over nbytes of plain memory. */
+static int over_bytes(const DLTensor* t, void* data, size_t nbytes, DLTensor* out) {
   size_t size;
   if (!tw_tensor_bytes(t->ndim, t->shape, t->dtype, &size) || size != nbytes) {
     char text[64];
     return tw_fail("an array of shape %s holds another number of bytes than %zu", tw_shape_text(t, text, sizeof text),
                    nbytes);
   }
+  *out = *t;
+  out->data = data;
+  out->byte_offset = 0;
+  out->strides = NULL;
+  out->device = (DLDevice){kDLCPU, 0};
   return 0;
 }
 
 int TVMArrayCopyFromBytes(TVMArrayHandle handle, void* data, size_t nbytes) {
-  if (check_bytes(handle, nbytes) != 0) return -1;
-  DLTensor plain = *handle;
-  plain.data = data;
-  plain.byte_offset = 0;
-  plain.strides = NULL;
-  plain.device = (DLDevice){kDLCPU, 0};
-  return tw_copy(&plain, handle);
+  DLTensor plain;
+  return over_bytes(handle, data, nbytes, &plain) != 0 ? -1 : tw_copy(&plain, handle);
 }
 
 int TVMArrayCopyToBytes(TVMArrayHandle handle, void* data, size_t nbytes) {
-  if (check_bytes(handle, nbytes) != 0) return -1;
-  DLTensor plain = *handle;
-  plain.data = data;
-  plain.byte_offset = 0;
-  plain.strides = NULL;
-  plain.device = (DLDevice){kDLCPU, 0};
-  return tw_copy(handle, &plain);
+  DLTensor plain;
+  return over_bytes(handle, data, nbytes, &plain) != 0 ? -1 : tw_copy(handle, &plain);
 }
 
 int TVMArrayCopyFromTo(TVMArrayHandle from, TVMArrayHandle to, TVMStreamHandle stream) {

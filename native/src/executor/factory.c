@@ -54,11 +54,7 @@ static int make_executor(TVMValue* args, int* codes, int n, TVMRetValueHandle re
   if (tw_arg_devices(args, codes, n, 0, f->name, &devices, &count) != 0) return -1;
   int rc = new_executor(self, devices, count, &graph);
   free(devices);
-  if (rc != 0) return -1;
-  TwModule* m = tw_graph_module(graph);
-  if (m == NULL) return -1;
-  tw_return_handle(ret, m, kTVMModuleHandle);
-  return 0;
+  return rc != 0 ? -1 : tw_return_graph(graph, ret);
 }
 
 /* debug_create(name, device, ...): TVM's way to an executor that can be looked into, as every one here can. */

@@ -175,8 +175,8 @@ int graph_infer(TilewrightGraph* g, int count, const char* const* names, const D
 
 /* ---- making (graph_build.c), and as a module (graph_module.c) ---- */
 TilewrightGraph* tw_module_graph(TwModule* m);
-/* Takes graph over. */
-TwModule* tw_graph_module(TilewrightGraph* graph);
+/* Returns graph, which it takes over, as a module. */
+int tw_return_graph(TilewrightGraph* graph, TVMRetValueHandle ret);
 
 /* Creates an executor; params (may be NULL) are used in place, not copied, by entries on the host, and so is what shared (may
  * be NULL) has from other executors. */

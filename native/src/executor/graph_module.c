@@ -393,10 +393,14 @@ static const TwModuleClass executor_class = {.get_function = executor_function, 
 
 TilewrightGraph* tw_module_graph(TwModule* m) { return m->cls == &executor_class ? m->data : NULL; }
 
-TwModule* tw_graph_module(TilewrightGraph* graph) {
+int tw_return_graph(TilewrightGraph* graph, TVMRetValueHandle ret) {
   TwModule* m = tw_module_new(&executor_class, "GraphExecutor", graph);
-  if (m == NULL) TilewrightGraphFree(graph);
-  return m;
+  if (m == NULL) {
+    TilewrightGraphFree(graph);
+    return -1;
+  }
+  tw_return_handle(ret, m, kTVMModuleHandle);
+  return 0;
 }
 
 /* tvm.graph_executor.create(graph_json, lib, device, ...), each device in one argument or as type and id in two */
@@ -414,11 +418,7 @@ static int create(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void
   }
   int rc = tw_graph_create(json.data, json.size, lib, devices, count, NULL, NULL, &graph);
   free(devices);
-  if (rc != 0) return -1;
-  TwModule* m = tw_graph_module(graph);
-  if (m == NULL) return -1;
-  tw_return_handle(ret, m, kTVMModuleHandle);
-  return 0;
+  return rc != 0 ? -1 : tw_return_graph(graph, ret);
 }
 
 /* every executor can be looked into */

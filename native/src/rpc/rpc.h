@@ -156,8 +156,6 @@ int rpc_client_init(RpcSession* session, TVMValue* values, int* codes, int count
 /* Serves the other side until it says goodbye or the channel closes. Takes the channel over. server.c */
 int rpc_serve(RpcChannel* channel);
 /* Connects within the seconds, and shakes hands once it is this client's turn. socket.c */
-/* No delays, and an end to connections whose other side is silent. */
-void rpc_tune_socket(int fd);
 int rpc_connect(const char* host, int port, const char* key, double seconds, RpcChannel** out);
 /* A program that serves the descriptors whose numbers are its last two arguments. */
 int rpc_start_program(const char* const* command, int count, RpcChannel** out);

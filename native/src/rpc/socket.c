@@ -23,7 +23,8 @@
 
 static void set_option(int fd, int level, int name, int value) { setsockopt(fd, level, name, &value, sizeof value); }
 
-void rpc_tune_socket(int fd) {
+/* No delays, and an end to connections whose other side is silent. */
+static void tune(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
 #ifdef TCP_KEEPIDLE
@@ -68,7 +69,7 @@ static int open_connection(const char* host, int port, double seconds) {
   }
   freeaddrinfo(found);
   if (fd < 0) return tw_fail("RPCError: cannot connect to %s:%d: %s", host, port, strerror(error));
-  rpc_tune_socket(fd);
+  tune(fd);
   return fd;
 }
 

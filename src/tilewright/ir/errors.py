@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 from tilewright.runtime.error import TVMError
 
 
@@ -19,3 +22,9 @@ class UnsupportedError(TilewrightError):
 
 class InvalidShapeError(TilewrightError):
     """A tensor has a shape that the compute does not take."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)`` when a known name is close to one that is not known, else nothing."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

@@ -6,13 +6,12 @@ worker processes, and a graph for the executor.
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Mapping
 from typing import Any, overload
 
 import tilewright.relay.backend.graph_executor  # noqa: F401  (registers itself)
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.errors import TilewrightError, did_you_mean
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
@@ -326,15 +325,10 @@ def _warn_of_unknown(func: Function, params: Mapping[str, Any]) -> None:
     unknown = [name for name in params if name not in names]
     if not unknown:
         return
-    shown = [_with_hint(name, names) for name in unknown[:_MOST_NAMED]]
+    shown = [f"{name!r}{did_you_mean(str(name), names)}" for name in unknown[:_MOST_NAMED]]
     more = f" and {len(unknown) - _MOST_NAMED} more" if len(unknown) > _MOST_NAMED else ""
     text = f"main has no parameters of these names in params, which have no effect: {', '.join(shown)}{more}"
     warnings.warn(text, UserWarning, stacklevel=4)
-
-
-def _with_hint(name: str, names: list[str]) -> str:
-    close = difflib.get_close_matches(str(name), names, n=1)
-    return f"{name!r} (did you mean {close[0]!r}?)" if close else repr(name)
 
 
 def _count_operators(func: Function) -> int:

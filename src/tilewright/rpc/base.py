@@ -12,6 +12,7 @@ import json
 import secrets
 import socket
 import struct
+from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from typing import Any
 
@@ -69,6 +70,16 @@ def _encode(data: Any) -> bytes:
     return struct.pack("<i", len(text)) + text
 
 
+def greeting(key: str) -> bytes:
+    """What begins a connection, and what accepts one: the key of the side that says it."""
+    return struct.pack("<ii", RPC_MAGIC, len(key.encode())) + key.encode()
+
+
+def refusal(code: int) -> bytes:
+    """What refuses one."""
+    return struct.pack("<i", code)
+
+
 # ---- for code that waits (clients) ----
 
 
@@ -108,7 +119,7 @@ def greet(sock: socket.socket, key: str, what: str) -> str:
     Raises:
         RPCError: the key is refused, or the other side is no server.
     """
-    sock.sendall(struct.pack("<ii", RPC_MAGIC, len(key.encode())) + key.encode())
+    sock.sendall(greeting(key))
     code = receive_number(sock)
     if code == RPC_CODE_DUPLICATE:
         raise RPCError(f"the key of {key!r} is in use at {what}")
@@ -138,12 +149,16 @@ async def write_json(writer: asyncio.StreamWriter, data: Any) -> None:
     await writer.drain()
 
 
-async def read_greeting(reader: asyncio.StreamReader) -> str | None:
-    """Return the key that a new connection asks for, or None when it does not speak RPC."""
+async def read_greeting(read: Callable[[int], Awaitable[bytes]]) -> str | None:
+    """Return the key that a new connection asks for, or None when it does not speak RPC.
+
+    Args:
+        read: gives so many of the connection's next bytes.
+    """
     async with asyncio.timeout(GREETING_SECONDS):
-        if await read_number(reader) != RPC_MAGIC:
+        if _number(await read(4)) != RPC_MAGIC:
             return None
-        return (await reader.readexactly(_bounded(await read_number(reader), _MAX_KEY))).decode()
+        return (await read(_bounded(_number(await read(4)), _MAX_KEY))).decode()
 
 
 async def receive(sock: socket.socket, size: int) -> bytes:
@@ -166,16 +181,6 @@ async def send(sock: socket.socket, data: bytes) -> None:
     await asyncio.get_running_loop().sock_sendall(sock, data)
 
 
-def greeting_answer(key: str) -> bytes:
-    """What accepts a connection."""
-    return struct.pack("<ii", RPC_CODE_SUCCESS, len(key.encode())) + key.encode()
-
-
-def refusal(code: int) -> bytes:
-    """What refuses one."""
-    return struct.pack("<i", code)
-
-
 def session_seconds(key: str) -> float | None:
     """The option ``-timeout=60`` of a key, or None."""
     for word in key.split()[1:]:
@@ -189,7 +194,7 @@ def session_seconds(key: str) -> float | None:
 
 
 def tune(sock: socket.socket) -> None:
-    """Send without delay, and find out within 5 seconds that the other side is gone (``rpc_tune_socket`` in C)."""
+    """Send without delay, and find out within 5 seconds that the other side is gone (``tune`` of ``socket.c`` in C)."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("KEEPIDLE", 2), ("KEEPINTVL", 1), ("KEEPCNT", 3), ("USER_TIMEOUT", 5_000)):

@@ -153,7 +153,7 @@ class LocalSession(RPCSession):
         from . import environment
 
         self._folder = tempfile.TemporaryDirectory(prefix="tilewright-rpc-")
-        environment.prepare(Path(self._folder.name), {})
+        environment.prepare(Path(self._folder.name))
         super().__init__(need_global_func("rpc.LocalSession")())
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from tilewright.runtime.export import link_for_loading
 from tilewright.runtime.module import Module, load_module
@@ -24,9 +23,8 @@ def load_libraries(names: str | None) -> None:
             ctypes.CDLL(name, ctypes.RTLD_GLOBAL)
 
 
-def prepare(folder: Path, config: dict[str, Any]) -> None:
+def prepare(folder: Path) -> None:
     """Register the functions that clients of a server call, over files in a folder."""
-    del config
 
     def workpath(name: str) -> str:
         return str(folder / name)

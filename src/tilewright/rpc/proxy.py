@@ -16,11 +16,11 @@ from typing import Any
 from . import base
 from .base import TrackerCode
 from .service import Service
+from .tracker_link import Ask, happens_within, keep_informed
 
 log = logging.getLogger("RPCProxy")
 
 _TRACKER_PERIOD = 1.0
-_RETRY_SECONDS = 1.0
 _UNUSED_ROUNDS = 6
 
 
@@ -63,7 +63,7 @@ class _ProxyState:
         """Serve one connection: a server's waits, a client's is joined to one."""
         base.tune(writer.get_extra_info("socket"))
         try:
-            key = await base.read_greeting(reader)
+            key = await base.read_greeting(reader.readexactly)
             role, _, wanted = (key or "").partition(":")
             if role == "server":
                 await self._wait_for_client(wanted, reader, writer)
@@ -106,8 +106,8 @@ class _ProxyState:
             return
         self._forget(peer)
         peer.taken.set()
-        peer.writer.write(base.greeting_answer(key))
-        writer.write(base.greeting_answer("server:" + peer.key))
+        peer.writer.write(base.greeting(key))
+        writer.write(base.greeting("server:" + peer.key))
         await asyncio.gather(_pump(reader, peer.writer), _pump(peer.reader, writer))
 
     async def _find(self, match_key: str) -> _Peer | None:
@@ -124,40 +124,21 @@ class _ProxyState:
 
     async def report_to_tracker(self) -> None:
         """Keep the tracker informed of the servers that wait, whatever happens to it."""
+        await keep_informed(tuple(self._config["tracker_addr"]), self._report, log)
+
+    async def _report(self, ask: Ask) -> None:
+        missing: dict[str, int] = {}  # for how many rounds a server that waits was not to be had
         while True:
-            try:
-                await self._report()
-            except (OSError, EOFError, ValueError, base.RPCError) as error:
-                log.info("tracker %s: %s", self._config["tracker_addr"], error or "closed")
-            await asyncio.sleep(_RETRY_SECONDS)
-
-    async def _report(self) -> None:
-        reader, writer = await asyncio.open_connection(*self._config["tracker_addr"])
-
-        async def ask(*message: Any) -> Any:
-            await base.write_json(writer, message)
-            return await base.read_json(reader)
-
-        try:
-            writer.write(base.refusal(base.RPC_TRACKER_MAGIC))
-            if await base.read_number(reader) != base.RPC_TRACKER_MAGIC:
-                raise base.RPCError("the tracker's address is that of something else")
-            missing: dict[str, int] = {}  # for how many rounds a server that waits was not to be had
-            while True:
-                self._changed.clear()
-                await ask(TrackerCode.UPDATE_INFO, self._describe())
-                await self._offer(ask, missing)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_TRACKER_PERIOD):
-                        await self._changed.wait()
-        finally:
-            writer.close()
+            self._changed.clear()
+            await ask(TrackerCode.UPDATE_INFO, self._describe())
+            await self._offer(ask, missing)
+            await happens_within(self._changed, _TRACKER_PERIOD)
 
     def _describe(self) -> dict[str, Any]:
         keys = sorted({peer.key for peers in self._waiting.values() for peer in peers})
         return {"key": f"server:proxy[{','.join(keys)}]", "addr": [self._config["custom_addr"], self._port]}
 
-    async def _offer(self, ask: Callable[..., Any], missing: dict[str, int]) -> None:
+    async def _offer(self, ask: Ask, missing: dict[str, int]) -> None:
         """Offer servers that are new, and under a new key those that were given to a client that has not come."""
         pending = await ask(TrackerCode.GET_PENDING_MATCHKEYS)
         for match_key, peers in list(self._waiting.items()):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import functools
 import logging
 import os
 import pickle
@@ -28,6 +29,7 @@ from tilewright.runtime.error import RPCError
 from . import base, security
 from .base import TrackerCode
 from .service import Service
+from .tracker_link import Ask, happens_within, keep_informed
 
 log = logging.getLogger("RPCServer")
 
@@ -99,7 +101,7 @@ def _serve_in_child(sock: socket.socket, folder: str, config: dict[str, Any]) ->
         _limit_memory(config.get("memory"))
         from . import environment
 
-        environment.prepare(Path(folder), config)
+        environment.prepare(Path(folder))
         environment.serve(sock.fileno())
         status = 0
     except BaseException as error:
@@ -138,49 +140,24 @@ class _TrackerLink:
 
     async def run(self) -> None:
         """Keep the tracker informed, whatever happens to it."""
+        await keep_informed(self._address, self._report, log)
+
+    async def _report(self, ask: Ask) -> None:
+        await ask(TrackerCode.UPDATE_INFO, {"key": "server:" + self._key, "addr": [self._host, self._port]})
         while True:
-            try:
-                await self._report()
-            except (OSError, EOFError, ValueError, RPCError) as error:
-                log.info("tracker %s: %s", self._address, error or "closed")
-            await asyncio.sleep(_RETRY_SECONDS)
+            await self._offer_once(ask)
 
-    async def _report(self) -> None:
-        reader, writer = await asyncio.open_connection(*self._address)
-
-        async def ask(*message: Any) -> Any:
-            await base.write_json(writer, message)
-            return await base.read_json(reader)
-
-        try:
-            base.tune(writer.get_extra_info("socket"))
-            writer.write(base.refusal(base.RPC_TRACKER_MAGIC))
-            if await base.read_number(reader) != base.RPC_TRACKER_MAGIC:
-                raise RPCError(f"{self._address[0]}:{self._address[1]} is no RPC tracker")
-            await ask(TrackerCode.UPDATE_INFO, {"key": "server:" + self._key, "addr": [self._host, self._port]})
-            while True:
-                await self._offer_once(ask)
-        finally:
-            writer.close()
-
-    async def _offer_once(self, ask: Callable[..., Any]) -> None:
+    async def _offer_once(self, ask: Ask) -> None:
         """Offer the board if it is free, and look after that until something changes."""
         self._changed.clear()
         offered, missing = self.match_key, 0
         if offered:
             await ask(TrackerCode.PUT, self._key, [self._port, offered], self._host)
-        while not await self._changes_within(_TRACKER_PERIOD):
+        while not await happens_within(self._changed, _TRACKER_PERIOD):
             pending = await ask(TrackerCode.GET_PENDING_MATCHKEYS)
             missing = missing + 1 if offered and offered not in pending else 0
             if missing > _UNUSED_PERIODS:
                 self.offer(True)
-
-    async def _changes_within(self, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._changed.wait()
-        except TimeoutError:
-            return False
 
 
 class _Board:
@@ -213,7 +190,7 @@ class _Board:
         base.tune(client)
         try:
             plain = await security.accept(client, self._config["secret"])
-            key = await self._read_key(plain)
+            key = await base.read_greeting(functools.partial(base.receive, plain))
             if key is None:
                 plain.close()
                 return
@@ -222,19 +199,11 @@ class _Board:
                     await base.send(plain, base.refusal(base.RPC_CODE_MISMATCH))
                     plain.close()
                     return
-                await base.send(plain, base.greeting_answer("server:" + self._key))
+                await base.send(plain, base.greeting("server:" + self._key))
                 await self._serve(plain, key)
         except (OSError, EOFError, ValueError, TimeoutError, RPCError) as error:
             log.info("a connection failed: %s", error or type(error).__name__)
             client.close()
-
-    async def _read_key(self, client: socket.socket) -> str | None:
-        async with asyncio.timeout(base.GREETING_SECONDS):
-            head = await base.receive(client, 8)
-            magic, size = (int.from_bytes(head[i : i + 4], "little") for i in (0, 4))
-            if magic != base.RPC_MAGIC or size > 4096:
-                return None
-            return (await base.receive(client, size)).decode()
 
     def _expects(self, key: str) -> bool:
         expected = self._link.match_key if self._link else self._key
@@ -261,8 +230,7 @@ class _Board:
                 sock.setblocking(False)
                 await loop.sock_connect(sock, address)
                 base.tune(sock)
-                name = ("server:" + self._key).encode()
-                await base.send(sock, base.RPC_MAGIC.to_bytes(4, "little") + len(name).to_bytes(4, "little") + name)
+                await base.send(sock, base.greeting("server:" + self._key))
                 answer = int.from_bytes(await base.receive(sock, 4), "little")
                 if answer != base.RPC_CODE_SUCCESS:
                     raise RPCError(f"the proxy refused the key {self._key!r} ({answer:#x})")

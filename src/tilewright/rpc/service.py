@@ -55,15 +55,6 @@ class Service:
             raise RPCError(f"the {kind} did not start: {report['error']}")
         return report
 
-    @property
-    def pid(self) -> int:
-        """The child's process number."""
-        return self._process.pid
-
-    def is_alive(self) -> bool:
-        """Whether the process runs."""
-        return self._process.poll() is None
-
     def terminate(self) -> None:
         """End the process and those that it started."""
         self._end()

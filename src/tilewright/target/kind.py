@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.errors import TilewrightError, did_you_mean
 from tilewright.runtime.device import device as device_of
 from tilewright.runtime.plugins import load_plugins
 
@@ -151,8 +151,7 @@ def find_kind(name: str) -> TargetKind:
     if name not in _kinds:
         load_plugins(GROUP)
     if name not in _kinds:
-        close = difflib.get_close_matches(name, _kinds, 1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        hint = did_you_mean(name, _kinds)
         raise TilewrightError(
             f"unknown target kind {name!r}{hint}; there is {', '.join(_kinds)}. Packages add others "
             f"(register_target_kind), under the entry-point group {GROUP}"

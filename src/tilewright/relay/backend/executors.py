@@ -27,12 +27,11 @@ The road of ``relay.build``::
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.errors import TilewrightError, UnsupportedError, did_you_mean
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass
@@ -173,8 +172,7 @@ def _find(name: str, part: str, purpose: str) -> ExecutorKind:
     if kind is not None and getattr(kind, part) is not None:
         return kind
     names = sorted(other for other, found in _kinds.items() if getattr(found, part) is not None)
-    close = difflib.get_close_matches(str(name), names, n=1)
-    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    hint = did_you_mean(str(name), names)
     raise UnsupportedError(
         f"there is no executor {name!r} {purpose}{hint}; there is {', '.join(map(repr, names))}. Packages add others "
         f"under the entry-point group {GROUP} (relay.backend.executors tells how)"

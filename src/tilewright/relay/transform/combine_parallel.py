@@ -173,11 +173,16 @@ class _Replacer(ExprMutator):
         first = group[0]
         if first not in self.combined:
             self.combined[first] = self._combine(group)
-        axis, rank = self.combiner.out_axis(first), len(_known_shape(expr))
+        return self._part(self.combined[first], group, group.index(expr))
+
+    def _part(self, combined: RelayExpr, group: Sequence[Call], index: int) -> RelayExpr:
+        """What the call ``group[index]`` gave, of the combined call."""
+        expr = group[index]
+        axis, rank = self.combiner.out_axis(group[0]), len(_known_shape(expr))
         begin, size = [0] * rank, [-1] * rank
-        begin[axis] = sum(_known_shape(c)[axis] for c in group[: group.index(expr)])
+        begin[axis] = sum(_known_shape(c)[axis] for c in group[:index])
         size[axis] = _known_shape(expr)[axis]
-        return relay_op.strided_slice(self.combined[first], begin, size, [1] * rank, slice_mode="size")
+        return relay_op.strided_slice(combined, begin, size, [1] * rank, slice_mode="size")
 
     def _combine(self, group: Sequence[Call]) -> RelayExpr:
         first = group[0]
@@ -193,14 +198,8 @@ class _Replacer(ExprMutator):
 class _ToBatch(_Replacer):
     """Replaces each call of a group by a part of the batched product."""
 
-    def visit_call(self, expr: Call) -> RelayExpr:
-        group = self.group_of.get(expr)
-        if group is None:
-            return super().visit_call(expr)
-        first = group[0]
-        if first not in self.combined:
-            self.combined[first] = self._combine(group)
-        return relay_op.squeeze(TupleGetItem(self.combined[first], group.index(expr)), [0])
+    def _part(self, combined: RelayExpr, group: Sequence[Call], index: int) -> RelayExpr:
+        return relay_op.squeeze(TupleGetItem(combined, index), [0])
 
     def _combine(self, group: Sequence[Call]) -> RelayExpr:
         attrs: Any = group[0].attrs
