@@ -7,6 +7,7 @@ from outside, as in TVM.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -24,6 +25,8 @@ class Op(RelayExpr):
     registry: ClassVar[dict[str, Op]] = OPERATORS
     # Type relations by the names that TVM gives them, for ``add_type_rel``: (types, attrs, solver) -> type or None.
     type_relations: ClassVar[dict[str, Callable[..., Any]]] = {}
+    # Modules that set an attribute of operators: each is imported when its attribute is first looked for.
+    providers: ClassVar[dict[str, str]] = {}
 
     @staticmethod
     def get(name: str) -> Op:
@@ -46,16 +49,23 @@ class Op(RelayExpr):
 
     def has_attr(self, attr_name: str) -> bool:
         """Whether the attribute is set."""
-        return attr_name in self.attrs
+        return self._entry(attr_name) is not None
 
     def get_attr(self, attr_name: str, default: Any = None) -> Any:
         """Value of the attribute, or ``default``."""
-        entry = self.attrs.get(attr_name)
+        entry = self._entry(attr_name)
         return default if entry is None else entry[0]
+
+    def _entry(self, attr_name: str) -> tuple[Any, int] | None:
+        entry = self.attrs.get(attr_name)
+        if entry is None and attr_name in Op.providers:
+            importlib.import_module(Op.providers[attr_name])
+            entry = self.attrs.get(attr_name)
+        return entry
 
     def set_attr(self, attr_name: str, value: Any, plevel: int = 10) -> None:
         """Set the attribute, unless it was set at a higher ``plevel``."""
-        entry = self.attrs.get(attr_name)
+        entry = self._entry(attr_name)
         if entry is None or plevel >= entry[1]:
             self.attrs[attr_name] = (value, plevel)
 

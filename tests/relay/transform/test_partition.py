@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -318,3 +320,21 @@ def test_large_networks_take_seconds_at_most() -> None:
     result = partition(mod, ["one"])
     assert len(result.get_global_vars()) == 52
     assert time.process_time() - begin < 60  # 4 s on a Sapphire Rapids core
+
+
+LAZY = """
+import sys
+import tilewright as tvm
+from tilewright import relay
+loaded = lambda: "tilewright.relay.op.contrib.dnnl" in sys.modules
+before = loaded()
+rule = tvm.ir.register_op_attr("nn.conv2d", "target.dnnl", lambda call: "mine")
+after = loaded()
+print(before, after, tvm.ir.Op.get("nn.conv2d").get_attr("target.dnnl") is rule, relay.op.contrib.dnnl.__name__)
+"""
+
+
+def test_what_this_packages_compilers_take_is_loaded_when_it_is_asked_for() -> None:
+    """A rule of one's own comes after theirs, and counts."""
+    out = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True, check=True).stdout
+    assert out.split() == ["False", "True", "True", "tilewright.relay.op.contrib.dnnl"]

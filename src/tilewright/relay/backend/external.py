@@ -21,11 +21,10 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.backend.json_serializer import constant_names
 from tilewright.relay.backend.lowered import is_external
 from tilewright.relay.expr import Function
-from tilewright.relay.op.contrib.register import PLUGINS
+from tilewright.relay.op.contrib.register import load_compiler
 from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import NDArray
 from tilewright.runtime.packed_func import PackedFunc
-from tilewright.runtime.plugins import load_plugins
 from tilewright.runtime.registry import get_global_func, need_global_func, register_func
 
 
@@ -82,7 +81,7 @@ def _generated(func: Function, symbol: str) -> Module:
     name = f"relay.ext.{func.attrs['Compiler']}"
     generator = get_global_func(name, allow_missing=True)
     if generator is None:
-        load_plugins(PLUGINS, str(func.attrs["Compiler"]))
+        load_compiler(str(func.attrs["Compiler"]))
         generator = get_global_func(name, allow_missing=True)
     if generator is None:
         raise UnsupportedError(

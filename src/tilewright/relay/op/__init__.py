@@ -305,5 +305,3 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]  # fmt: skip
-
-contrib.ccompiler.register_rules()

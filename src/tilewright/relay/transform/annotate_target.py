@@ -38,6 +38,7 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.op.annotation import compiler_begin, compiler_end
+from tilewright.relay.op.contrib.register import load_compiler
 from tilewright.relay.transform.common import call_of, is_closed, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, direct_children
 
@@ -217,5 +218,7 @@ def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = Tr
     to. Runs after each other leave the marks of the run before, except those for the default.
     """
     compilers = [targets] if isinstance(targets, str) else [str(t) for t in targets]
+    for compiler in compilers:
+        load_compiler(compiler)
     annotator = _Annotator if include_non_call_ops else _CallAnnotator
     return typed_function_pass(lambda func, mod, ctx: annotator(compilers).visit(func), "AnnotateTarget")

@@ -58,8 +58,9 @@ class _Numberer(TypedMutator):
 
 
 def known_compilers() -> list[str]:
-    """The compilers that some operator has a rule for."""
-    marks = {key for op in Op.registry.values() for key in op.attrs if key.startswith("target.")}
+    """The compilers that some operator has a rule for, and those whose rules are not loaded yet."""
+    keys = {*Op.providers, *(key for op in Op.registry.values() for key in op.attrs)}
+    marks = {key for key in keys if key.startswith("target.")}
     return sorted(key.removeprefix("target.") for key in marks)
 
 

@@ -1,6 +1,16 @@
 """What external compilers take: tables of patterns, and rules for single operators. ``relay.op.contrib``."""
 
-from tilewright.relay.op.contrib import ccompiler, dnnl
-from tilewright.relay.op.contrib.register import get_pattern_table, register_pattern_table
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from tilewright.relay.op.contrib.register import COMPILERS, get_pattern_table, register_pattern_table
 
 __all__ = ["ccompiler", "dnnl", "get_pattern_table", "register_pattern_table"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in COMPILERS:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,8 +20,6 @@ def takes(call: Call) -> bool:
     return all(_is_known(part.checked_type) for part in (*call.args, call))
 
 
-def register_rules() -> None:
-    """Set ``target.ccompiler`` of all operators that compute something; called when all have been declared."""
-    for name, op in list(Op.registry.items()):
-        if op.has_attr("OpDef") and not name.startswith(_MARKS):
-            register_op_attr(name, "target.ccompiler", takes)
+for _name, _op in list(Op.registry.items()):
+    if _op.has_attr("OpDef") and not _name.startswith(_MARKS):
+        register_op_attr(_name, "target.ccompiler", takes)

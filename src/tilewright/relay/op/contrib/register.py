@@ -2,16 +2,26 @@
 
 A table is a list of ``(name, pattern)`` or ``(name, pattern, check)``, in the order in which they are tried; names
 begin with the compiler's, as in ``"dnnl.conv2d_relu"``. ``check(match)`` says whether the compiler takes a match.
+
+What the compilers of this package take is registered by their modules, which are loaded when somebody asks for a table
+or a rule (``target.NAME`` of an operator); installed packages are asked by their entry points.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.ir.op import Op
 from tilewright.runtime.plugins import load_plugins
 
 PLUGINS = "tilewright.compilers"
+
+COMPILERS = ("ccompiler", "dnnl")
+"""Those whose rules and patterns are modules beside this one."""
+
+Op.providers.update({f"target.{name}": f"{__package__}.{name}" for name in COMPILERS})
 
 PatternTable = Sequence[tuple[Any, ...]]
 
@@ -30,11 +40,18 @@ def register_pattern_table(
     return register if table is None else register(table)
 
 
-def get_pattern_table(compiler: str) -> PatternTable | None:
-    """The table of ``compiler``; None where there is none.
+def load_compiler(compiler: str) -> None:
+    """Have the rules and patterns of ``compiler`` registered: of this package, or of those that are installed.
 
-    An installed package's is found by the entry point of the compiler's name in the group ``tilewright.compilers``.
+    They name it in an entry point of the group ``tilewright.compilers``.
     """
+    if compiler in COMPILERS:
+        importlib.import_module(f"{__package__}.{compiler}")
+    load_plugins(PLUGINS, compiler)
+
+
+def get_pattern_table(compiler: str) -> PatternTable | None:
+    """The table of ``compiler``; None where there is none."""
     if compiler not in _TABLES:
-        load_plugins(PLUGINS, compiler)
+        load_compiler(compiler)
     return _TABLES.get(compiler)
