@@ -2,6 +2,7 @@
 VENV   ?= .venv
 PYTHON ?= python3.11
 BIN    := $(VENV)/bin
+PLUGIN := plugins/npu
 NATIVE := CMakeLists.txt $(wildcard native/src/*/* native/include/* native/include/*/*)
 JOBS   ?= auto
 
@@ -41,6 +42,11 @@ $(VENV)/.develop: $(VENV)/.runtime
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[test,lint]"
 	@touch $@
 
+$(VENV)/.plugin: $(VENV)/.develop $(wildcard $(PLUGIN)/*.* $(PLUGIN)/native/include/* $(PLUGIN)/native/src/*/*)
+	@echo "==> building and installing the reference accelerator (editable)"
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps -e $(PLUGIN)
+	@touch $@
+
 $(VENV)/.bench: $(VENV)/.develop
 	@echo "==> installing what the benchmarks need"
 	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[bench]"
@@ -61,19 +67,19 @@ system-packages:
 	echo "make:$$missing not installed; the tests that need them are skipped." >&2; \
 	echo "      On Debian: sudo apt install $(PACKAGES)" >&2
 
-test: system-packages $(VENV)/.develop
-	$(BIN)/python -m pytest -q -n $(JOBS) tests
+test: system-packages $(VENV)/.plugin
+	$(BIN)/python -m pytest -q -n $(JOBS) tests $(PLUGIN)/tests
 	@for cpu in $(PROCESSORS); do echo "==> choices for $$cpu"; \
 	  TILEWRIGHT_CPU=$$cpu $(BIN)/python -m pytest -q -n $(JOBS) $(CHOICES) || exit 1; done
 
 lint: $(VENV)/.develop
-	$(BIN)/ruff check src tests examples benchmarks
-	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/ruff check src tests examples benchmarks plugins
+	$(BIN)/ruff format --check src tests examples benchmarks plugins
 	$(BIN)/mypy
 
 format: $(VENV)/.develop
-	$(BIN)/ruff check --fix src tests examples benchmarks
-	$(BIN)/ruff format src tests examples benchmarks
+	$(BIN)/ruff check --fix src tests examples benchmarks plugins
+	$(BIN)/ruff format src tests examples benchmarks plugins
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.latency --threads 2
