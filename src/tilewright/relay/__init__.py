@@ -28,7 +28,7 @@ from tilewright.ir.type import (
     TypeVar,
     scalar_type,
 )  # fmt: skip
-from tilewright.relay import adt, analysis, expr, op
+from tilewright.relay import adt, analysis, expr, op, qnn
 from tilewright.relay.adt import (
     Clause,
     Constructor,

@@ -24,6 +24,7 @@ from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Call, Function, const
+from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.transform.for_each_device import names_devices
 from tilewright.relay.visitor import bind, post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
@@ -78,6 +79,7 @@ def optimization_passes() -> list[Any]:
         transform.InferType(),
         transform.RemoveUnusedFunctions(),
         transform.FoldEmpty(),
+        CanonicalizeQnn(),
         transform.ComputeInFloat32(),
         transform.Legalize(),
         transform.SimplifyInference(),

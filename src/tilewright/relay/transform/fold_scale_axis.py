@@ -34,7 +34,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.expr import Call, Constant, Function, Var, is_whole
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import open_children, typed_function_pass
@@ -150,9 +150,11 @@ class _Weighted:
 
 
 def _weighted(call: Call) -> _Weighted | None:
-    """The axes of an operator that can absorb a scale into its weight."""
+    """The axes of an operator that can absorb a scale into its weight; weights of whole numbers stay what they are."""
     attrs: Any = call.attrs
     name = _op_name(call)
+    if len(call.args) > 1 and is_whole(call.args[1]):
+        return None
     if name == "nn.dense":
         return _Weighted(1, 1, 1, 0) if _rank(call.args[0].checked_type) == 2 else None
     if name not in ("nn.conv1d", "nn.conv2d", "nn.conv3d"):

@@ -14,7 +14,7 @@ from tilewright import topi
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.transform import PassContext
-from tilewright.relay.expr import Call, Constant
+from tilewright.relay.expr import Call, Constant, is_whole
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.nn import strassen, winograd
@@ -207,7 +207,7 @@ def _winograd_tile(weight: RelayExpr, attrs: Any, shape: Sequence[Any], target: 
     sizes = winograd.allowed_tile_sizes()
     dilation, window = ((pair[0], pair[1]) for pair in (ints(attrs.dilation), ints(attrs.kernel_size)))
     groups = int(attrs.groups)
-    if {*ints(attrs.strides)} != {1} or window == (1, 1) or not isinstance(weight, Constant):
+    if {*ints(attrs.strides)} != {1} or window == (1, 1) or not isinstance(weight, Constant) or is_whole(weight):
         return None
     batch, channels, height, width = (1 if d is None else int(d) for d in shape)
     top, left, bottom, right = padding_of(attrs.padding, 2)
@@ -246,7 +246,7 @@ def dense_alter_layout_cpu(
 
 def _strassen_blocking(weight: RelayExpr, rows: int, dtype: str, target: Target) -> tuple[int, int] | None:
     """Block and chunk of the weight for a dense layer of ``rows`` rows; None where another way is faster."""
-    if not PassContext.current().option(strassen.OPTION) or not isinstance(weight, Constant):
+    if not PassContext.current().option(strassen.OPTION) or not isinstance(weight, Constant) or is_whole(weight):
         return None
     units, inner = (int(d) for d in weight.data.shape)
     return choose_strassen(rows, units, inner, dtype, target) if str(weight.data.dtype) == dtype else None
