@@ -5,17 +5,20 @@ BIN    := $(VENV)/bin
 PLUGIN := plugins/npu
 NATIVE := CMakeLists.txt $(wildcard native/src/*/* native/include/* native/include/*/*)
 JOBS   ?= auto
+# Of fuzzing, for each loader.
+SECONDS ?= 60
 
-# Programs that tests of other processors, of instruction counts and of C projects run, and the Debian packages that have them.
-TOOLS    := qemu-aarch64 aarch64-linux-gnu-gcc valgrind cmake pkg-config
-PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross valgrind cmake pkg-config
+# Programs that tests of other processors, of instruction counts, of C projects and of damaged files run, and the Debian
+# packages that have them.
+TOOLS    := qemu-aarch64 aarch64-linux-gnu-gcc valgrind cmake pkg-config clang
+PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross valgrind cmake pkg-config clang libclang-rt-dev
 
 # Processors for which the tests that look at what schedules choose run once more; this machine may lack the features of
 # some, and they are skipped then.
 PROCESSORS := haswell skylake-avx512 znver4 sapphirerapids
 CHOICES    := $(addprefix tests/topi/cpu/test_,tiling.py conv2d_cost.py strides.py)
 
-.PHONY: demo test lint format bench soak system-packages clean help
+.PHONY: demo test lint format bench soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
@@ -24,6 +27,7 @@ help:
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make bench   latency beside ONNX Runtime and OpenVINO"
 	@echo "make soak    the long property tests and exhaustive numerical checks"
+	@echo "make fuzz    give every loader damaged files, SECONDS=60 each"
 	@echo "make system-packages"
 	@echo "             install what those tests need that compile for AArch64 or count instructions (root, Debian)"
 
@@ -86,6 +90,9 @@ bench: $(VENV)/.bench
 
 soak: system-packages $(VENV)/.develop
 	$(BIN)/python -m pytest -q -n $(JOBS) -m soak tests
+
+fuzz: system-packages $(VENV)/.develop
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 clean:
 	rm -rf build $(VENV) .pytest_cache .mypy_cache .ruff_cache

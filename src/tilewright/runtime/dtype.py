@@ -68,7 +68,11 @@ class DataType:
         return make_dtype(self.type_code, self.bits, lanes)
 
     def to_numpy(self) -> np.dtype[Any]:
-        """Return numpy's dtype (``ml_dtypes.bfloat16`` for bfloat16, a sub-array type for vectors)."""
+        """Return numpy's dtype (``ml_dtypes.bfloat16`` for bfloat16, a sub-array type for vectors).
+
+        Raises:
+            ValueError: numpy has none.
+        """
         return _to_numpy(self)
 
     def __eq__(self, other: object) -> bool:
@@ -139,7 +143,11 @@ def _to_numpy(dtype: DataType) -> np.dtype[Any]:
         return np.dtype(ml_dtypes.bfloat16)
     if dtype.type_code == DataTypeCode.HANDLE:
         return np.dtype(np.uint64)
-    return np.dtype(f"{_NAMES[dtype.type_code]}{dtype.bits}")
+    try:
+        return np.dtype(f"{_NAMES.get(dtype.type_code, '?')}{dtype.bits}")
+    except TypeError:
+        code = f"type code {int(dtype.type_code)}, {dtype.bits} bits"
+        raise ValueError(f"numpy has no data type for {code}") from None
 
 
 @cache

@@ -100,7 +100,8 @@ class Reader:
         shape, dtype, nbytes = self.array_header()
         scalar = dtype.with_lanes(1).to_numpy()
         full = shape if dtype.lanes == 1 else (*shape, dtype.lanes)
-        return empty(shape, str(dtype)).copyfrom(np.frombuffer(self.take(nbytes), scalar).reshape(full))
+        elements = np.frombuffer(self.take(nbytes), scalar).reshape(full)  # before memory is asked for: it may be a lie
+        return empty(shape, str(dtype)).copyfrom(elements)
 
 
 def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, NDArray]:
