@@ -1,5 +1,6 @@
 """Questions about programs."""
 
+import numpy as np
 import pytest
 
 import tilewright as tvm
@@ -125,3 +126,56 @@ def test_calls_are_counted_by_operator() -> None:
     func = relay.Function([x], relay.add(relay.exp(x), relay.exp(relay.exp(x))))
     assert relay.analysis.list_op_freqs(func) == {"exp": 3, "add": 1}
     assert relay.analysis.list_op_freqs(tvm.IRModule.from_expr(func)) == {"exp": 3, "add": 1}
+
+
+def test_features_of_programs() -> None:
+    x = relay.var("x", shape=(2,))
+    shared = relay.exp(x)
+    F = analysis.Feature
+    assert analysis.detect_feature(relay.Function([x], shared)) == {F.fVar, F.fFunction, F.fCall, F.fOp}
+    assert F.fGraph in analysis.detect_feature(relay.add(shared, shared))
+    assert F.fGraph not in analysis.detect_feature(relay.add(x, x))
+    mod = fromtext(
+        "def @main(%n: int32) { let %f = fn (%i: int32) -> int32 { %f(%i) }; if (True) { %f(%n) } else { %n } }"
+    )
+    assert analysis.detect_feature(mod) >= {F.fLet, F.fLetRec, F.fIf, F.fConstant}
+
+
+def test_what_flows_through_the_functions_of_another_compiler() -> None:
+    mod = fromtext(
+        """
+        def @part(%a: Tensor[(2, 3), float32], %b: Tensor[(2, 3), float32], Compiler="other") {
+          (add(%a, %b), subtract(%a, %b))
+        }
+        def @last(%a: Tensor[(2, 3), float32], Compiler="other") { negative(%a) }
+        def @main(%x: Tensor[(2, 3), float32], %y: Tensor[(2, 3), float32]) {
+          %0 = @part(%x, exp(%y));
+          @last(multiply(%0.0, %0.1))
+        }
+        """
+    )
+    x, y = (np.random.default_rng(i).random((2, 3), "float32") for i in range(2))
+    found = {var.name_hint: data for var, data in analysis.get_calibration_data(mod, {"x": x, "y": y}).items()}
+    e = np.exp(y)
+    expected = {"part": ([x, e], [x + e, x - e]), "last": ([x * x - e * e], [e * e - x * x])}
+    for name, (inputs, outputs) in expected.items():
+        for kind, arrays in (("inputs", inputs), ("outputs", outputs)):
+            for got, wanted in zip(found[name][kind], arrays, strict=True):
+                np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_calibration_refuses_functions_that_are_called_twice() -> None:
+    mod = fromtext(
+        """def @part(%a: int32, Compiler="other") { negative(%a) }
+        def @main(%x: int32) { @part(@part(%x)) }"""
+    )
+    with pytest.raises(tvm.error.TVMError, match="@part is called more than once"):
+        analysis.get_calibration_data(mod, {"x": np.int32(1)})
+
+
+def test_a_look_at_a_value_while_the_interpreter_runs() -> None:
+    seen: list[int] = []
+    x = relay.var("x", "int32")
+    program = relay.op.debug(x + x, debug_func=lambda value: seen.append(int(value.numpy())))
+    assert relay.create_executor().evaluate(relay.Function([x], program * x))(3).numpy() == 18
+    assert seen == [6]

@@ -7,6 +7,7 @@ intrinsics.py the intrinsics and their effects
 dtype.py      data types as strings                        type.py       types of Relay and TIR
 expr.py       bases of expressions and functions           attrs.py      operator attributes
 op.py         the operator registry                        module.py     IRModule
+env_func.py   functions by name
 transform.py  passes and PassContext                       instrument.py code that runs around passes
 structural.py structural equality and hash                 span.py, errors.py, diagnostics.py
 json.py       nodes as JSON                                trampoline.py, walk.py   walks without recursion
@@ -23,6 +24,7 @@ _MODULES = frozenset({"diagnostics", "instrument", "transform"})
 _NAMES = {
     "attrs": ("Attrs", "DictAttrs"),
     "diagnostics": ("Diagnostic", "DiagnosticContext", "DiagnosticError", "DiagnosticLevel"),
+    "env_func": ("EnvFunc",),
     "expr": ("BaseFunc", "GlobalVar", "RelayExpr"),
     "iter_var": ("Range",),
     "json": ("load_json", "save_json"),
@@ -35,7 +37,7 @@ _NAMES = {
     "structural": ("assert_structural_equal", "structural_equal", "structural_hash"),
     "type": (
         "FuncType", "GlobalTypeVar", "IncompleteType", "PointerType", "PrimType", "RelayRefType", "TensorType",
-        "TupleType", "Type", "TypeCall", "TypeKind", "TypeVar",
+        "TupleType", "Type", "TypeCall", "TypeConstraint", "TypeKind", "TypeRelation", "TypeVar",
     ),
 }  # fmt: skip
 _HOME = {name: module for module, names in _NAMES.items() for name in names}

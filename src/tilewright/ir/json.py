@@ -25,6 +25,7 @@ import numpy as np
 
 from tilewright.ir import json_schema as schema
 from tilewright.ir.attrs import Attrs, DictAttrs
+from tilewright.ir.env_func import EnvFunc
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -97,7 +98,7 @@ def _inline(value: Any, kind: str) -> _Inline:
 
 def _node_record(node: Node) -> _Record:
     key = type_key_of(node)
-    if isinstance(node, (Op, SourceName)):
+    if isinstance(node, (Op, SourceName, EnvFunc)):
         return _Record(key, text=node.name)
     if isinstance(node, DictAttrs):
         return _Record(key, attrs={"__dict__": node.data})
@@ -245,6 +246,9 @@ def save_json(node: Any) -> str:
 # Reading
 
 
+_NAMED: dict[str, Callable[[str], Any]] = {"Op": Op.get, "SourceName": SourceName, "EnvFunc": EnvFunc.get}
+
+
 class _Reader:
     """Builds the nodes of a document, children first."""
 
@@ -294,7 +298,7 @@ class _Reader:
 
     def _declared(self, node: Mapping[str, Any]) -> list[tuple[str, str]]:
         key = node["type_key"]
-        if key in ("Array", "Map", "runtime.String", "Op", "SourceName", ""):
+        if key in ("Array", "Map", "runtime.String", *_NAMED, ""):
             return []
         if key == "DictAttrs":
             return [("__dict__", "node")]
@@ -320,11 +324,11 @@ class _Reader:
         if key == "Map":
             keys = node.get("keys")
             return dict(zip(keys, data, strict=True)) if keys else dict(zip(data[::2], data[1::2], strict=True))
-        if key in ("runtime.String", "Op", "SourceName"):
+        if key in ("runtime.String", *_NAMED):
             text = node.get("repr_str", "")
             if "repr_b64" in node:
                 text = base64.b64decode(node["repr_b64"]).decode()
-            return {"Op": Op.get, "SourceName": SourceName}.get(key, str)(text)
+            return _NAMED.get(key, str)(text)
         values = {name: self._value(node, name, kind) for name, kind in self._fields(node)}
         return self._object(index, key, values)
 

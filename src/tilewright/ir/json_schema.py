@@ -95,6 +95,7 @@ CLASSES: dict[str, NodeClass] = {
             "TypeVar": "name_hint:name kind:int span",
             "GlobalTypeVar": "name_hint:name kind:int span",
             "TypeCall": "func args span",
+            "TypeRelation": "args func num_inputs:int attrs span",
             "IncompleteType": "kind:int span",
             "PrimType": "dtype:str",
             "PointerType": "element_type storage_scope:name",
@@ -102,6 +103,7 @@ CLASSES: dict[str, NodeClass] = {
     ),
     **_classes("", "ir.expr", {"GlobalVar": "name_hint:name span"}),
     **_classes("", "ir.op", {"Op": "name:str"}),
+    **_classes("", "ir.env_func", {"EnvFunc": "name:str"}),
     **_classes("", "ir.span", {
         "SourceName": "name:str",
         "Span": "source_name line:int end_line:int column:int end_column:int",

@@ -161,6 +161,14 @@ class IRModule:
         var = self.get_global_type_var(name)
         return (var, *self.type_definitions[var].constructors)
 
+    def get_constructor(self, tag: int) -> Any:
+        """The data constructor whose ``tag`` this is; raises TilewrightError where the module defines none."""
+        for data in self.type_definitions.values():
+            for constructor in data.constructors:
+                if constructor.tag == tag:
+                    return constructor
+        raise TilewrightError(f"the module defines no data constructor with the tag {tag}")
+
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None) -> str:
         """The module in Relay's text form; constants go to a metadata section unless it is left out."""
         own = self._own_text()

@@ -45,6 +45,7 @@ _TREE, _GRAPH, _VARIABLE, _NAMED = _Kind.TREE, _Kind.GRAPH, _Kind.VARIABLE, _Kin
 # Fields in the order of comparison: definitions (marked "!") come before their uses.
 _RULES: dict[str, _Rule] = {
     "ir.op.Op": _rule(_NAMED, "name"),
+    "ir.env_func.EnvFunc": _rule(_NAMED, "name"),
     "ir.expr.GlobalVar": _rule(_NAMED, "name_hint"),
     "ir.type.GlobalTypeVar": _rule(_NAMED, "name_hint"),
     "ir.type.TypeVar": _rule(_VARIABLE, "kind"),

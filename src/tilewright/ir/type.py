@@ -8,6 +8,7 @@ Grammar::
         | TypeVar(name, kind) | GlobalTypeVar(name, kind) | TypeCall(t, t*)     ADTs and polymorphism
         | IncompleteType()                     a hole that inference fills
         | PrimType(dtype) | PointerType(t, storage scope)                       TIR
+    constraint ::= TypeRelation(function, t*, inputs, attributes)
 """
 
 from __future__ import annotations
@@ -194,6 +195,25 @@ class IncompleteType(Type):
         return self is other
 
     __hash__ = Node.__hash__
+
+
+class TypeConstraint(Type):
+    """What has to hold between types: a constraint of a function's type."""
+
+
+class TypeRelation(TypeConstraint):
+    """``func`` holds between ``args``: the first ``num_inputs`` of them determine the others, under ``attrs``."""
+
+    func: AnyType
+    args: tuple[Type, ...]
+    num_inputs: int
+    attrs: AnyType = None
+    span: Span | None = None
+
+    def __init__(
+        self, func: AnyType, args: Sequence[Type], num_inputs: int, attrs: AnyType = None, span: Span | None = None
+    ) -> None:
+        self._init(func, tuple(args), int(num_inputs), attrs, span)
 
 
 class PrimType(Type):

@@ -24,7 +24,9 @@ from tilewright.ir.type import (
     TupleType,
     Type,
     TypeCall,
+    TypeConstraint,
     TypeKind,
+    TypeRelation,
     TypeVar,
     scalar_type,
 )  # fmt: skip

@@ -9,6 +9,7 @@ Grammar::
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,7 +61,9 @@ class PatternTuple(Pattern):
 
 
 class Constructor(Expr):
-    """A constructor of an algebraic data type; callable. ``tag`` numbers it within its type."""
+    """A constructor of an algebraic data type; callable. ``tag`` tells it from all others of a program, see
+    ``constructor_tag``; -1 where whoever made it gave none.
+    """
 
     name_hint: str
     inputs: tuple[Type, ...]
@@ -80,6 +83,11 @@ class Constructor(Expr):
 
     def __call__(self, *args: Any) -> Call:
         return Call(self, args)
+
+
+def constructor_tag(type_name: str, index: int) -> int:
+    """The tag of constructor ``index`` of a type: one more than that of the one before; the same in all processes."""
+    return (1 + zlib.crc32(type_name.encode()) % 0x7FFF) << 16 | index
 
 
 class TypeData(Type):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -22,7 +23,9 @@ from tilewright.ir.type import (
     TupleType,
     Type,
     TypeCall,
+    TypeConstraint,
     TypeKind,
+    TypeRelation,
     TypeVar,
 )
 from tilewright.relay.adt import (
@@ -38,6 +41,7 @@ from tilewright.relay.adt import (
 from tilewright.relay.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
 from tilewright.relay.call_graph import CallGraph
 from tilewright.relay.expr import Call, Constant, Function, If, Let, RefCreate, Tuple, TupleGetItem, Var
+from tilewright.relay.features import Feature, detect_feature
 from tilewright.relay.visitor import direct_children, post_order, post_order_visit
 from tilewright.tir.layout import layout
 
@@ -91,11 +95,13 @@ def _type_parts(type_: Type) -> Sequence[Type]:
         case TupleType():
             return type_.fields
         case FuncType():
-            return (*type_.arg_types, type_.ret_type)
+            return (*type_.arg_types, type_.ret_type, *type_.type_constraints)
         case RefType():
             return (type_.value,)
         case TypeCall():
             return (type_.func, *type_.args)
+        case TypeRelation():
+            return type_.args
     return ()
 
 
@@ -224,10 +230,10 @@ def check_kind(type_: Type, mod: IRModule | None = None) -> TypeKind:
                     raise TilewrightError(f"{type_.func} takes {expected} type arguments, got {len(type_.args)}")
     for part in _type_parts(type_):
         kind = check_kind(part, mod)
-        head = isinstance(type_, TypeCall) and part is type_.func
-        if kind != TypeKind.Type and not head and not (kind == TypeKind.AdtHandle and isinstance(part, GlobalTypeVar)):
+        apart = (isinstance(type_, TypeCall) and part is type_.func) or isinstance(part, TypeConstraint)
+        if kind != TypeKind.Type and not apart and not (kind == TypeKind.AdtHandle and isinstance(part, GlobalTypeVar)):
             raise TilewrightError(f"{part} of kind {kind.name} stands where a type should be, in {type_}")
-    return TypeKind.Type
+    return TypeKind.Constraint if isinstance(type_, TypeConstraint) else TypeKind.Type
 
 
 def check_constant(expr: RelayExpr) -> bool:
@@ -263,11 +269,6 @@ def count_layers(expr: RelayExpr | IRModule, valid_ops: Sequence[str] = ("nn.con
 
     post_order_visit(root, visit)
     return depth[root]
-
-
-def detect_feature(expr: RelayExpr | IRModule, mod: IRModule | None = None) -> set[str]:
-    """Names of the language constructs that a program uses: "Call", "Let", "If", "Match", "RefCreate", ..."""
-    return {type(n).__name__ for root in (expr, mod) if root is not None for n in nodes(root)}
 
 
 def list_op_freqs(root: RelayExpr | IRModule) -> dict[str, int]:
@@ -459,8 +460,20 @@ def _as_function(value: Any) -> BaseFunc:
 
 IRModule.expr_to_function = staticmethod(_as_function)
 
+_OF_HIGHER_PARTS = {
+    "extract_fused_functions": "transform.extract_fused_functions",
+    "get_calibration_data": "backend.calibration",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _OF_HIGHER_PARTS:
+        return getattr(importlib.import_module(f"tilewright.relay.{_OF_HIGHER_PARTS[name]}"), name)
+    raise AttributeError(f"module 'tilewright.relay.analysis' has no attribute {name!r}")
+
+
 __all__ = [
-    "AnnotatedRegion", "AnnotatedRegionSet", "CallGraph",
+    "AnnotatedRegion", "AnnotatedRegionSet", "CallGraph", "Feature",
     "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "check_constant", "check_kind",
     "check_well_formed", "count_layers", "data_operands", "detect_feature", "device_types", "free_type_vars",
     "free_vars", "get_total_mac_number", "nodes", "post_order_visit", "unmatched_cases", "well_formed",

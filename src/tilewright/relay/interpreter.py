@@ -20,6 +20,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
+from tilewright.ir.structural import structural_equal
 from tilewright.ir.type import TupleType
 from tilewright.relay.adt import (
     Clause,
@@ -67,7 +68,7 @@ class RefValue:
 
 @dataclass(eq=False)
 class ConstructorValue:
-    """A value of an algebraic data type; ``tag`` is the constructor's number in its type."""
+    """A value of an algebraic data type; ``tag`` is the constructor's."""
 
     tag: int
     fields: Sequence[Any]
@@ -221,7 +222,7 @@ def _bind_pattern(pattern: Pattern, value: Any, scope: Scope) -> bool:
             scope.values[pattern.var] = value
             return True
         case PatternConstructor():
-            if not isinstance(value, ConstructorValue) or value.tag != pattern.constructor.tag:
+            if not isinstance(value, ConstructorValue) or not structural_equal(value.constructor, pattern.constructor):
                 return False
             return all(_bind_pattern(p, v, scope) for p, v in zip(pattern.patterns, value.fields, strict=True))
         case PatternTuple():

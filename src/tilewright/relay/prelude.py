@@ -104,6 +104,90 @@ def @filter[A](%f: fn (A) -> bool, %xs: List[A]) -> List[A] {
   }
 }
 
+def @flip[A, B, C](%f: fn (A, B) -> C) -> fn (B, A) -> C {
+  fn (%b: B, %a: A) -> C {
+    %f(%a, %b)
+  }
+}
+
+def @update[A](%xs: List[A], %n: int32, %v: A) -> List[A] {
+  match? (%xs) {
+    Cons(%x, %rest) => {
+      if (equal(%n, 0)) {
+        Cons(%v, %rest)
+      } else {
+        Cons(%x, @update(%rest, subtract(%n, 1), %v))
+      }
+    },
+  }
+}
+
+def @foldr1[A](%f: fn (A, A) -> A, %xs: List[A]) -> A {
+  match? (%xs) {
+    Cons(%x, Nil) => %x,
+    Cons(%x, %rest) => %f(%x, @foldr1(%f, %rest)),
+  }
+}
+
+def @sum(%xs: List[int32]) -> int32 {
+  match (%xs) {
+    Cons(%x, %rest) => add(%x, @sum(%rest)),
+    Nil => 0,
+  }
+}
+
+def @zip[A, B](%xs: List[A], %ys: List[B]) -> List[(A, B)] {
+  match ((%xs, %ys)) {
+    (Cons(%x, %x_rest), Cons(%y, %y_rest)) => Cons((%x, %y), @zip(%x_rest, %y_rest)),
+    _ => Nil,
+  }
+}
+
+def @map_accuml[A, B, C](%f: fn (A, B) -> (A, C), %init: A, %xs: List[B]) -> (A, List[C]) {
+  @foldl(fn (%state: (A, List[C]), %x: B) -> (A, List[C]) {
+    let %step = %f(%state.0, %x);
+    (%step.0, Cons(%step.1, %state.1))
+  }, (%init, Nil), %xs)
+}
+
+def @map_accumr[A, B, C](%f: fn (A, B) -> (A, C), %init: A, %xs: List[B]) -> (A, List[C]) {
+  @foldr(fn (%x: B, %state: (A, List[C])) -> (A, List[C]) {
+    let %step = %f(%state.0, %x);
+    (%step.0, Cons(%step.1, %state.1))
+  }, (%init, Nil), %xs)
+}
+
+def @unfoldr[A, B](%f: fn (A) -> Option[(A, B)], %seed: A) -> List[B] {
+  match (%f(%seed)) {
+    Some(%step) => Cons(%step.1, @unfoldr(%f, %step.0)),
+    None => Nil,
+  }
+}
+
+def @unfoldl[A, B](%f: fn (A) -> Option[(A, B)], %seed: A) -> List[B] {
+  @rev(@unfoldr(%f, %seed))
+}
+
+def @tmap[A, B](%f: fn (A) -> B, %t: Tree[A]) -> Tree[B] {
+  match (%t) {
+    Rose(%v, %branches) => Rose(%f(%v), @map(fn (%branch: Tree[A]) -> Tree[B] { @tmap(%f, %branch) }, %branches)),
+  }
+}
+
+def @size[A](%t: Tree[A]) -> int32 {
+  match (%t) {
+    Rose(_, %branches) => add(1, @sum(@map(fn (%branch: Tree[A]) -> int32 { @size(%branch) }, %branches))),
+  }
+}
+
+def @iterate[A](%f: fn (A) -> A, %n: int32) -> fn (A) -> A {
+  if (equal(%n, 0)) {
+    fn (%x: A) -> A { %x }
+  } else {
+    @compose(%f, @iterate(%f, subtract(%n, 1)))
+  }
+}
+
 def @rev[A](%xs: List[A]) -> List[A] {
   @foldl(fn (%acc: List[A], %x: A) -> List[A] { Cons(%x, %acc) }, Nil, %xs)
 }
@@ -113,11 +197,90 @@ def @rev[A](%xs: List[A]) -> List[A] {
 _CORE = """#[version = "0.0.5"]
 extern type Storage
 """
-_LIBRARY = {"prelude.rly": _SOURCE, "core.rly": _CORE}
+_NAT = """#[version = "0.0.5"]
+type nat {
+  zero,
+  succ(nat),
+}
+
+def @nat_add(%x: nat, %y: nat) -> nat {
+  match (%x) {
+    zero => %y,
+    succ(%less) => succ(@nat_add(%less, %y)),
+  }
+}
+
+def @nat_double(%x: nat) -> nat {
+  @nat_add(%x, %x)
+}
+
+def @nat_iterate[A](%f: fn (A) -> A, %n: nat) -> fn (A) -> A {
+  match (%n) {
+    zero => fn (%x: A) -> A { %x },
+    succ(%less) => fn (%x: A) -> A { %f(@nat_iterate(%f, %less)(%x)) },
+  }
+}
+"""
+_NAT_OF_LISTS = """
+def @nat_nth[A](%xs: List[A], %n: nat) -> A {
+  match (%n) {
+    zero => @hd(%xs),
+    succ(%less) => @nat_nth(@tl(%xs), %less),
+  }
+}
+
+def @nat_update[A](%xs: List[A], %n: nat, %value: A) -> List[A] {
+  match (%n) {
+    zero => Cons(%value, @tl(%xs)),
+    succ(%less) => Cons(@hd(%xs), @nat_update(@tl(%xs), %less, %value)),
+  }
+}
+"""
+_GRADIENT = """#[version = "0.0.5"]
+type GradCell[T] {
+  Raw(T),
+  One(fn () -> T),
+  Zero(fn () -> T),
+}
+
+def @FromGradCell[T](%cell: GradCell[T]) -> T {
+  match (%cell) {
+    Raw(%value) => %value,
+    One(%make) => %make(),
+    Zero(%make) => %make(),
+  }
+}
+
+def @MultiplyGradCell[T](%multiply: fn (T, T) -> T, %l: GradCell[T], %r: GradCell[T]) -> GradCell[T] {
+  match ((%l, %r)) {
+    (Zero(_), _) => %l,
+    (_, Zero(_)) => %r,
+    (One(_), _) => %r,
+    (_, One(_)) => %l,
+    _ => Raw(%multiply(@FromGradCell(%l), @FromGradCell(%r))),
+  }
+}
+
+def @AddGradCell[T](%add: fn (T, T) -> T, %l: GradCell[T], %r: GradCell[T]) -> GradCell[T] {
+  match ((%l, %r)) {
+    (Zero(_), _) => %r,
+    (_, Zero(_)) => %l,
+    _ => Raw(%add(@FromGradCell(%l), @FromGradCell(%r))),
+  }
+}
+"""
+# the parts that TVM's files rely on come with them: functions of both lists and numbers are the prelude's too
+_LIBRARY = {
+    "prelude.rly": _SOURCE,
+    "core.rly": _CORE,
+    "nat.rly": _SOURCE + _NAT.partition("\n")[2] + _NAT_OF_LISTS,
+    "gradient.rly": _GRADIENT,
+}
 
 
 def standard_library(file_name: str) -> IRModule:
-    """A part of the library by TVM's name of its file: the prelude, or what programs about memory use.
+    """A part of the library by TVM's name of its file: the prelude, what programs about memory use, numbers by counting
+    (with the prelude), or sparse gradients.
 
     Raises:
         ValueError: there is no such part.

@@ -10,7 +10,9 @@ from tilewright.ir.type import (
     TupleType,
     Type,
     TypeCall,
+    TypeConstraint,
     TypeKind,
+    TypeRelation,
     TypeVar,
     scalar_type,
 )
@@ -18,5 +20,5 @@ from tilewright.relay.adt import TypeData
 
 __all__ = [
     "Any", "FuncType", "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType", "Type", "TypeCall",
-    "TypeData", "TypeKind", "TypeVar", "scalar_type",
+    "TypeConstraint", "TypeData", "TypeKind", "TypeRelation", "TypeVar", "scalar_type",
 ]  # fmt: skip

@@ -108,6 +108,11 @@ class Target:
         """Threads that run in lock step; 1 on CPUs."""
         return int(self.attrs.get("thread_warp_size", 1))
 
+    @property
+    def max_function_args(self) -> int:
+        """How many arguments a kernel may have, -1: any number."""
+        return int(self.attrs.get("max_function_args", -1))
+
     def get_attr(self, name: str, default: Any = None) -> Any:
         """The option ``name``, or ``default``."""
         return self.attrs.get(name, default)

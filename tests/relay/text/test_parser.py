@@ -83,6 +83,25 @@ def test_comments_and_blank_space_are_skipped() -> None:
     assert_structural_equal(parsed, Function([x], Tuple([x])))
 
 
+def test_comments_stand_in_comments() -> None:
+    parsed = parse_expr("/* one /* two */ /* three /* four */ */ still */ ()")
+    assert_structural_equal(parsed, Tuple([]))
+
+
+@pytest.mark.parametrize(("text", "value"), [("-10", -10), ("--10", 10), ("---10", -10), ("1 - -2.5f", None)])
+def test_signs_of_numbers(text: str, value: int | None) -> None:
+    parsed = parse_expr(text)
+    if value is None:
+        assert parsed.op.name == "subtract" and parsed.args[1].data.numpy() == -2.5
+    else:
+        assert parsed.data.numpy() == value
+
+
+def test_what_is_matched_needs_no_parentheses() -> None:
+    head = "type T { A, B, }\ndef @main(%x: T) -> T { match "
+    assert_structural_equal(parse(head + "%x { A => B, B => A } }"), parse(head + "(%x) { A => B, B => A } }"))
+
+
 def test_trailing_commas() -> None:
     mod = parse("type T { A(int32,), B, }\ndef @main(%x: Tensor[(4,), float32],) -> (int32,) { (%x,) }")
     assert mod["main"].params[0].type_annotation == TensorType((4,))

@@ -11,6 +11,7 @@ from tilewright.relay.op import annotation, image, nn, vision
 from tilewright.relay.op import contrib as contrib
 from tilewright.relay.op import op as op
 from tilewright.relay.op import strategy as strategy
+from tilewright.relay.op.annotation.debug import debug
 from tilewright.relay.op.annotation.devices import device_copy
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.op import get as get
@@ -189,6 +190,7 @@ __all__ = [
     "cosh",
     "cumprod",
     "cumsum",
+    "debug",
     "device_copy",
     "divide",
     "equal",

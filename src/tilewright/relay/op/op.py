@@ -13,6 +13,7 @@ from typing import Any
 
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.op import Op, register_op_attr
+from tilewright.relay.op.annotation.debug import debug as debug
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy.generic import schedule_injective, schedule_reduce
 

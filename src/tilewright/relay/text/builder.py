@@ -91,7 +91,9 @@ class Builder(TypeBuilder):
             for i, item in enumerate(c for c in rest if c.data == "constructor"):
                 inputs = [trampoline.run(self.type(t)) for t in item.children[1:]]
                 name = str(item.children[0])
-                constructors.append(adt.Constructor(name, inputs, header, i, self.span(item)))
+                constructors.append(
+                    adt.Constructor(name, inputs, header, adt.constructor_tag(header.name_hint, i), self.span(item))
+                )
                 if name in self.constructors:
                     self.error(item, f"constructor {name} is defined twice")
                 self.constructors[name] = constructors[-1]

@@ -59,16 +59,28 @@ class Tokens(NamedTuple):
     starts: list[int]
 
 
+def _end_of_comment(text: str, match: re.Match[str]) -> int:
+    """Where a comment with comments in it ends: after as many ends as beginnings, or else its first end."""
+    depth = 0
+    for mark in re.finditer(r"/\*|\*/", text[match.start() :]):
+        depth += 1 if mark.group() == "/*" else -1
+        if not depth:
+            return match.start() + mark.end()
+    return match.end()
+
+
 def tokenize(text: str) -> Tokens:
     """All tokens of ``text``; a character that begins none is of kind ``BAD``."""
     kinds: list[str] = []
     texts: list[str] = []
     starts: list[int] = []
-    for match in _TOKENS.finditer(text):
-        kind = match.lastgroup
+    matches = _TOKENS.finditer(text)
+    while (match := next(matches, None)) is not None:
+        kind, found = match.lastgroup, match.group()
         if kind == "SKIP":
+            if found.startswith("/*") and found.count("/*") > 1:
+                matches = _TOKENS.finditer(text, _end_of_comment(text, match))
             continue
-        found = match.group()
         kinds.append(found if kind == "MARK" else kind)  # type: ignore[arg-type]
         texts.append(found)
         starts.append(match.start())

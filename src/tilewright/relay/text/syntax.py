@@ -15,7 +15,7 @@ between, which may end with one::
     argument   ::= expr | attribute                                  attribute ::= (NAME | STRING) "=" value
     atom       ::= LOCAL | GRAPH | GLOBAL | NAME | INT | FLOAT | "True" | "False" | meta
                  | "(" ")" | "(" expr "," expr,* ")" | "(" body ")" | "fn" rest | "if" "(" expr ")" block "else" block
-                 | "match" "?"? "(" expr ")" "{" clause* "}" | "ref" "(" expr ")" | "ref_read" "(" expr ")"
+                 | "match" "?"? expr "{" clause* "}" | "ref" "(" expr ")" | "ref_read" "(" expr ")"
                  | "ref_write" "(" expr "," expr ")"
     clause     ::= pattern "=>" (block | expr) ","?
     pattern    ::= declared | NAME ("(" pattern,* ")")? | "(" pattern,* ")"
@@ -119,11 +119,11 @@ class Syntax:
         return found
 
     def _number(self) -> Token | None:
-        """A number with its sign, if one is here."""
+        """A number with its sign or signs, if one is here."""
         at, kinds, first = self.at, self.kinds, self.starts[self.at]
-        sign = ""
-        if self.texts[at] == "-" and self.starts[at + 1] == first + 1:
-            sign, at = "-", at + 1
+        while self.texts[at] == "-" and self.starts[at + 1] == self.starts[at] + 1:
+            at += 1
+        sign = "-" if (at - self.at) % 2 else ""
         if kinds[at] != "INT" and kinds[at] != "FLOAT":
             return None
         self.at = at + 1
@@ -326,7 +326,7 @@ class Syntax:
 
     def _match(self, first: int) -> Tree:
         data = "match_partial" if self._skip("?") else "match"
-        parts = [self._in_parentheses()]
+        parts = [self._expr()]
         self._mark("{")
         while not self._skip("}"):
             parts.append(self._clause())

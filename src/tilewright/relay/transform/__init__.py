@@ -20,6 +20,7 @@ from tilewright.relay.transform.annotate_spans import AnnotateSpans
 from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.bubble_up_slice import BubbleUpSlice
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
+from tilewright.relay.transform.change_batch import ChangeBatch
 from tilewright.relay.transform.combine_parallel import (
     CombineParallelBatchMatmul,
     CombineParallelConv2D,
@@ -31,6 +32,7 @@ from tilewright.relay.transform.count_weights import CountWeights
 from tilewright.relay.transform.dead_code_elimination import DeadCodeElimination
 from tilewright.relay.transform.defuse_ops import DefuseOps
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
+from tilewright.relay.transform.eta_expand import EtaExpand
 from tilewright.relay.transform.explain_partition import OperatorFate, explain_partition
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_empty import FoldEmpty
@@ -52,12 +54,14 @@ from tilewright.relay.transform.merge_transposes import MergeTransposes
 from tilewright.relay.transform.pad_channels import PadChannels
 from tilewright.relay.transform.partition_graph import PartitionGraph, RegionCost
 from tilewright.relay.transform.plan_devices import PlanDevices
+from tilewright.relay.transform.recast import recast
 from tilewright.relay.transform.recognize_activations import RecognizeActivations
 from tilewright.relay.transform.recognize_attention import RecognizeAttention
 from tilewright.relay.transform.recognize_layer_norm import RecognizeLayerNorm
 from tilewright.relay.transform.share_packed_weights import SharePackedWeights
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.sink_reshape import SinkReshape
+from tilewright.relay.transform.split_args import SplitArgs
 from tilewright.relay.transform.to_a_normal_form import ToANormalForm
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 
@@ -81,15 +85,16 @@ def build_config(
 
 __all__ = [
     "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "BackwardFoldScaleAxis", "BubbleUpSlice",
-    "CanonicalizeCast", "CanonicalizeOps", "CombineParallelBatchMatmul", "CombineParallelConv2D",
+    "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch", "CombineParallelBatchMatmul", "CombineParallelConv2D",
     "CombineParallelDense", "ComputeInFloat32",
-    "ConvertLayout", "CountWeights", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "FastMath",
+    "ConvertLayout", "CountWeights", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "EtaExpand",
+    "FastMath",
     "FoldConstant", "FoldEmpty", "FoldExplicitPadding", "FoldScaleAxis", "ForEachDevice", "ForwardFoldScaleAxis",
     "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineExternal", "InlineFunctions", "IsolateViews",
     "LabelOps", "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeCompilerRegions", "MergeComposite",
     "MergeRows", "MergeTransposes", "OperatorFate", "PadChannels", "PartitionGraph", "Pass", "PassContext",
     "PassInfo", "PlanDevices", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
     "RegionCost", "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference",
-    "SinkReshape", "ToANormalForm", "ToGraphNormalForm", "build_config", "explain_partition", "function_pass",
-    "module_pass",
+    "SinkReshape", "SplitArgs", "ToANormalForm", "ToGraphNormalForm", "build_config", "explain_partition",
+    "function_pass", "module_pass", "recast",
 ]  # fmt: skip

@@ -111,7 +111,7 @@ def type_problems(mod: IRModule) -> list[str]:
         inferred = checker.unifier.resolve(found)
         if not same_type(claimed, inferred):
             what = type(expr).__name__
-            if isinstance(expr, Call):
+            if isinstance(expr, Call) and isinstance(expr.op, Op):
                 what = describe_call(expr, [checker.unifier.resolve(checker.types[a]) for a in expr.args])
             problems.append(f"{what}: has the type {claimed}; inference gives {inferred}")
         elif any(

@@ -136,8 +136,8 @@ class Unifier:
             case GlobalTypeVar(), TypeCall(args=()):
                 return b if self.find(b.func) == a else None
             case FuncType(), FuncType():
-                if len(a.type_params) != len(b.type_params):
-                    return None
+                count = min(len(a.type_params), len(b.type_params))
+                a, b = _with_params(a, count), _with_params(b, count)
                 b = _renamed(b, a)
             case TypeCall(), TypeCall():
                 if self.find(a.func) != self.find(b.func):
@@ -149,6 +149,14 @@ class Unifier:
         for x, y in zip(parts_a, parts_b, strict=True):
             parts.append(x if x is y else (yield self._unify(x, y)))
         return with_parts(a, parts)
+
+
+def _with_params(type_: FuncType, count: int) -> FuncType:
+    """``type_`` at holes for all but its first ``count`` type parameters: it serves as a less polymorphic function."""
+    extra = type_.type_params[count:]
+    result = substitute_type_vars(type_, {v: IncompleteType(v.kind) for v in extra}) if extra else type_
+    assert isinstance(result, FuncType)
+    return result
 
 
 def _renamed(b: FuncType, a: FuncType) -> FuncType:
@@ -188,13 +196,18 @@ def is_complete(type_: Type) -> bool:
     return isinstance(type_, TensorType) or not any(isinstance(t, IncompleteType) for t in walk_type(type_))
 
 
+def _bare(type_: Type | None) -> Type | None:
+    """A data type without parameters is the same by its name and by its name applied to nothing."""
+    return type_.func if isinstance(type_, TypeCall) and not type_.args else type_
+
+
 def same_type(a: Type | None, b: Type | None) -> bool:
     """Whether two types are structurally equal; ``Any`` dimensions equal each other, holes only themselves."""
     stack: list[tuple[Type | None, Type | None]] = [(a, b)]
     seen: set[tuple[int, int]] = set()
     alive: list[Type] = []  # types made on the way, so that no identity in ``seen`` is reused
     while stack:
-        x, y = stack.pop()
+        x, y = map(_bare, stack.pop())
         if x is y or (id(x), id(y)) in seen:
             continue
         seen.add((id(x), id(y)))

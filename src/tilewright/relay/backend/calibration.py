@@ -1,0 +1,84 @@
+"""What flows into and out of a module's functions for given inputs: ``relay.analysis.get_calibration_data``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.type import TupleType
+from tilewright.relay.backend.executor import create_executor
+from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import ExprMutator, direct_children, post_order, substitute
+from tilewright.runtime.ndarray import NDArray, array
+
+
+class _CallsInlined(ExprMutator):
+    """Puts the bodies of external functions where they are called."""
+
+    def __init__(self, mod: IRModule) -> None:
+        super().__init__()
+        self.mod = mod
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = super().visit_call(expr)
+        assert isinstance(post, Call)
+        callee = external_function(self.mod, post)
+        return post if callee is None else substitute(callee.body, dict(zip(callee.params, post.args, strict=True)))
+
+
+def external_function(mod: IRModule, expr: RelayExpr) -> Function | None:
+    """The function with the attribute ``Compiler`` that ``expr`` calls by its name, else None."""
+    if not (isinstance(expr, Call) and isinstance(expr.op, GlobalVar)):
+        return None
+    callee = mod[expr.op]
+    return callee if isinstance(callee, Function) and callee.attrs.get("Compiler") else None
+
+
+def _fields(value: RelayExpr) -> list[RelayExpr]:
+    type_ = value.checked_type
+    if isinstance(type_, TupleType):
+        return [TupleGetItem(value, i).with_checked_type(t) for i, t in enumerate(type_.fields)]
+    return [value]
+
+
+def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalVar, dict[str, list[NDArray]]]:
+    """Inputs and outputs of each function of another compiler, when ``main`` runs on ``data`` (by parameter name).
+
+    Returns:
+        For the variable of each function with the attribute ``Compiler``: ``"inputs"`` and ``"outputs"``, lists of
+        arrays in the order of parameters and of the fields of its result.
+
+    Raises:
+        UnsupportedError: a function is called more than once, or takes a tuple.
+    """
+    mod = InferType()(mod)
+    main = mod["main"]
+    slots: dict[GlobalVar, tuple[int, int]] = {}
+    values: list[RelayExpr] = []
+    for expr in post_order(main.body, direct_children):
+        if external_function(mod, expr) is None:
+            continue
+        assert isinstance(expr, Call) and isinstance(expr.op, GlobalVar)
+        if expr.op in slots or any(isinstance(arg.checked_type, TupleType) for arg in expr.args):
+            raise UnsupportedError(
+                f"@{expr.op.name_hint} is called more than once, or takes a tuple; call it on tensors once"
+            )
+        outputs = _fields(expr)
+        slots[expr.op] = (len(expr.args), len(outputs))
+        values += [*expr.args, *outputs]
+    watched = _CallsInlined(mod).visit(Tuple(values))
+    found = iter(_run(Function(main.params, watched), data))
+    return {
+        var: {"inputs": [next(found) for _ in range(inputs)], "outputs": [next(found) for _ in range(outputs)]}
+        for var, (inputs, outputs) in slots.items()
+    }
+
+
+def _run(func: Function, data: Mapping[str, Any]) -> list[NDArray]:
+    inputs = {name: value if isinstance(value, NDArray) else array(value) for name, value in data.items()}
+    result: list[NDArray] = create_executor("graph", IRModule.from_expr(func)).evaluate()(**inputs)
+    return result

@@ -1,0 +1,23 @@
+"""The kernels that fusion makes of a network: ``relay.analysis.extract_fused_functions``."""
+
+from __future__ import annotations
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.structural import structural_hash
+from tilewright.ir.transform import PassContext, Sequential
+from tilewright.relay.expr import Function
+from tilewright.relay.transform.fuse_ops import FuseOps
+from tilewright.relay.transform.hook_passes import SimplifyInference
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import post_order
+
+
+def extract_fused_functions(mod: IRModule) -> dict[str, Function]:
+    """The primitive functions of ``main`` after simplification and fusion, by their structural hash; each once.
+
+    ``mod`` stays as it is.
+    """
+    with PassContext(opt_level=3):
+        fused = Sequential([InferType(), SimplifyInference(), FuseOps(3)])(mod)
+    kernels = [e for e in post_order(fused["main"]) if isinstance(e, Function) and e.attrs.get("Primitive")]
+    return {str(structural_hash(kernel)): kernel for kernel in kernels}
