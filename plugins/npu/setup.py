@@ -17,6 +17,7 @@ ROOT = Path(__file__).parent
 # -ffp-contract=off: products and sums round one by one on every processor, as docs/isa.md says
 FLAGS = [
     "-std=c11",
+    "-D_GNU_SOURCE",
     "-O3",
     "-ffp-contract=off",
     "-fno-math-errno",
