@@ -10,7 +10,7 @@ import pytest
 import tilewright as tvm
 from tilewright import autotvm, te, topi
 from tilewright.autotvm.record import MeasureInput, MeasureResult, decode, encode, load_from_buffer, pick_best
-from tilewright.autotvm.space import ConfigEntity, ConfigSpace, FallbackConfigEntity, SplitEntity
+from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity, SplitEntity
 from tilewright.ir.errors import TilewrightError
 from tilewright.target import Target
 

@@ -10,7 +10,7 @@ import numpy as np
 
 import tilewright as tvm
 from tilewright import autotvm, relay, te
-from tilewright.autotvm.dispatch import ApplyConfig, DispatchContext
+from tilewright.autotvm.task.dispatcher import ApplyConfig, DispatchContext
 from tilewright.contrib import graph_executor
 from tilewright.target.target import Target
 

@@ -7,7 +7,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import autotvm, topi
-from tilewright.autotvm.task import TASK_TABLE, Task
+from tilewright.autotvm.task.task import TASK_TABLE, Task
 from tilewright.target import Target
 
 

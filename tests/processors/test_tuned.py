@@ -10,7 +10,7 @@ from tests.processors.test_implementations import check, draw_cases
 from tests.processors.x86 import TARGETS
 
 from tilewright import autotvm
-from tilewright.autotvm.dispatch import DispatchContext
+from tilewright.autotvm.task.dispatcher import DispatchContext
 
 
 class RandomConfigs(DispatchContext):

@@ -1,16 +1,22 @@
-"""AutoTVM's templates: what a schedule may choose (``space.py``), templates by name (``task.py``), which choice is in
-force (``dispatch.py``), tuning records as JSON lines (``record.py``), and such records in force (``history.py``).
+"""AutoTVM: schedules that leave choices open, and the search for the best.
+
+task/      templates, their config spaces, tasks of a network     measure/      building and running candidates
+tuner/     who chooses what is measured next                      graph_tuner/  layouts for a whole network
+lines.py record.py history.py   records, files of them, records in force
+feature.py  what cost models see of a program                     database.py   results by input
 """
 
-from tilewright.autotvm import record
-from tilewright.autotvm.dispatch import (
+import importlib
+from typing import Any
+
+from tilewright.autotvm import task
+from tilewright.autotvm.env import GLOBAL_SCOPE
+from tilewright.autotvm.task.dispatcher import (
     ApplyConfig,
     DispatchContext,
     FallbackContext,
 )  # fmt: skip
-from tilewright.autotvm.history import ApplyHistoryBest
-from tilewright.autotvm.record import MeasureErrorNo, MeasureInput, MeasureResult
-from tilewright.autotvm.space import (
+from tilewright.autotvm.task.space import (
     AnnotateEntity,
     ConfigEntity,
     ConfigSpace,
@@ -19,23 +25,35 @@ from tilewright.autotvm.space import (
     ReorderEntity,
     SplitEntity,
 )  # fmt: skip
-from tilewright.autotvm.task import (
-    Task,
-    args_to_workload,
-    create,
-    get_config,
-    register_topi_compute,
-    register_topi_schedule,
-    serialize_args,
-    template,
+from tilewright.autotvm.task.task import Task, args_to_workload, create, get_config, serialize_args, template
+from tilewright.autotvm.task.topi_integration import register_topi_compute, register_topi_schedule
+
+_MODULES = {"callback": "tuner.callback"} | {
+    name: name
+    for name in ("database", "env", "feature", "graph_tuner", "history", "lines", "measure", "record", "tuner", "utils")
+}
+_NAMES = dict.fromkeys(("ApplyGraphBest", "ApplyHistoryBest", "apply_history_best"), "history") | dict.fromkeys(
+    (
+        "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "measure_option",
+        "create_measure_batch",
+    ),
+    "measure",
 )  # fmt: skip
 
-apply_history_best = ApplyHistoryBest
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"tilewright.autotvm.{_MODULES[name]}")
+    if name in _NAMES:
+        value = getattr(importlib.import_module(f"tilewright.autotvm.{_NAMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
-    "AnnotateEntity", "ApplyConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace",
-    "DispatchContext", "FallbackConfigEntity", "FallbackContext", "MeasureErrorNo", "MeasureInput", "MeasureResult",
-    "OtherOptionEntity", "ReorderEntity", "SplitEntity", "Task", "apply_history_best",
-    "args_to_workload", "create", "get_config", "record", "register_topi_compute", "register_topi_schedule",
-    "serialize_args", "template",
+    "GLOBAL_SCOPE", "AnnotateEntity", "ApplyConfig", "ConfigEntity", "ConfigSpace", "DispatchContext",
+    "FallbackConfigEntity", "FallbackContext", "OtherOptionEntity", "ReorderEntity", "SplitEntity", "Task",
+    "args_to_workload", "create", "get_config", "register_topi_compute", "register_topi_schedule", "serialize_args",
+    "task", "template",
 ]  # fmt: skip

@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from typing import Any
 
-from tilewright.autotvm.dispatch import DispatchContext, Workload
-from tilewright.autotvm.record import load_from_buffer, load_from_file
-from tilewright.autotvm.space import ConfigEntity, ConfigSpace
+from tilewright.autotvm.lines import load_from_buffer, load_from_file
+from tilewright.autotvm.task.dispatcher import DispatchContext, Workload
+from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace
+from tilewright.autotvm.utils import mean
 from tilewright.target.target import Target
 
 
@@ -49,7 +49,7 @@ class ApplyHistoryBest(DispatchContext):
         table: dict[tuple[str, Workload], tuple[Any, Any]], key: tuple[str, Workload], inp: Any, res: Any
     ) -> None:
         known = table.get(key)
-        if known is None or _mean(res.costs) < _mean(known[1].costs):
+        if known is None or mean(res.costs) < mean(known[1].costs):
             table[key] = (inp, res)
 
     def _query_inside(self, target: Target | str | None, workload: Workload) -> ConfigSpace | None:
@@ -64,7 +64,7 @@ class ApplyHistoryBest(DispatchContext):
             if (key, workload) in table:
                 inp, res = table[(key, workload)]
                 config: ConfigEntity = inp.config
-                config.cost = _mean(res.costs)
+                config.cost = mean(res.costs)
                 return config
         return None
 
@@ -75,6 +75,30 @@ class ApplyHistoryBest(DispatchContext):
             self._best_user_defined[(key, workload)] = cfg
 
 
-def _mean(costs: Iterable[float]) -> float:
-    values = list(costs)
-    return sum(values) / len(values) if values else float("inf")
+apply_history_best = ApplyHistoryBest
+
+
+class ApplyGraphBest(DispatchContext):
+    """What a graph tuner chose: records in the order of the network's operators, equal workloads one after the other.
+
+    ``records`` is a file name, an open file, or (MeasureInput, MeasureResult) pairs.
+    """
+
+    def __init__(self, records: Any) -> None:
+        if isinstance(records, (str, os.PathLike)):
+            records = load_from_file(records)
+        elif hasattr(records, "read"):
+            records = load_from_buffer(records)
+        self._queues: dict[Workload, list[ConfigSpace]] = {}
+        for inp, _ in records:
+            self._queues.setdefault(inp.task.workload, []).append(inp.config)
+
+    def _query_inside(self, target: Target | str | None, workload: Workload) -> ConfigSpace | None:
+        queue = self._queues.get(workload)
+        if not queue:
+            return None
+        return queue.pop(0) if len(queue) > 1 else queue[0]
+
+    def update(self, target: Target | str | None, workload: Workload, cfg: ConfigSpace) -> None:
+        """Use ``cfg`` for ``workload`` from now on."""
+        self._queues[workload] = [cfg]

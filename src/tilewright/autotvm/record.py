@@ -1,122 +1,77 @@
-"""Tuning records: one JSON line for each measured configuration, in TVM 0.8's form (version 0.2)."""
+"""Files of tuning records: the lines themselves are in ``lines.py``, records in force in ``history.py``."""
 
 from __future__ import annotations
 
-import enum
-import json
 import os
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, TextIO
+from pathlib import Path
+from typing import TextIO
 
-from tilewright.autotvm.space import ConfigEntity
-from tilewright.autotvm.task import Task
-from tilewright.ir.errors import TilewrightError
-from tilewright.target.target import Target
+from tilewright.autotvm.history import ApplyHistoryBest
+from tilewright.autotvm.lines import (
+    AUTOTVM_LOG_VERSION,
+    decode,
+    encode,
+    load_from_buffer,
+    load_from_file,
+    measure_str_key,
+    write_records,
+)  # fmt: skip
+from tilewright.autotvm.measure.measure import MeasureErrorNo, MeasureInput, MeasureResult
 
-AUTOTVM_LOG_VERSION = 0.2
-_TVM_VERSION = "0.8.0"
-
-
-class MeasureErrorNo(enum.IntEnum):
-    """What went wrong in a measurement."""
-
-    NO_ERROR = 0
-    INSTANTIATION_ERROR = 1
-    COMPILE_HOST = 2
-    COMPILE_DEVICE = 3
-    RUNTIME_DEVICE = 4
-    WRONG_ANSWER = 5
-    BUILD_TIMEOUT = 6
-    RUN_TIMEOUT = 7
-    UNKNOWN_ERROR = 8
+Record = tuple[MeasureInput, MeasureResult]
 
 
-class MeasureInput(NamedTuple):
-    """A configuration of a task on a target."""
-
-    target: Target
-    task: Any
-    config: ConfigEntity
-
-
-class MeasureResult(NamedTuple):
-    """Run times in seconds, the error, the whole measurement's duration in seconds, and when it was made."""
-
-    costs: tuple[float, ...]
-    error_no: int
-    all_cost: float
-    timestamp: float
+def best_records(records: list[Record]) -> list[Record]:
+    """The fastest record of each workload and target that did not fail, in the order of their workloads."""
+    best: dict[str, Record] = {}
+    for inp, result in records:
+        key = measure_str_key(inp, include_config=False)
+        if result.error_no == 0 and (key not in best or _cost(result) < _cost(best[key][1])):
+            best[key] = inp, result
+    return list(best.values())
 
 
-def _jsonable(value: Any) -> Any:
-    return [_jsonable(v) for v in value] if isinstance(value, (list, tuple)) else value
+def pick_best(in_file: str | os.PathLike[str], out_file: str | os.PathLike[str] | TextIO) -> None:
+    """Write the fastest record of each workload and target in ``in_file`` to ``out_file``.
+
+    What ``out_file`` has already takes part. The file appears whole or not at all.
+    """
+    records = list(load_from_file(in_file))
+    if isinstance(out_file, (str, os.PathLike)):
+        if os.path.isfile(out_file):
+            records += load_from_file(out_file)
+        save_records(out_file, best_records(records))
+    else:
+        write_records(out_file, best_records(records))
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+def save_records(path: str | os.PathLike[str], records: list[Record]) -> None:
+    """Write a file of records, which appears whole or not at all."""
+    unfinished = f"{os.fspath(path)}.{os.getpid()}"
+    with open(unfinished, "w") as file:
+        write_records(file, records)
+    os.replace(unfinished, path)
 
 
-def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> str:
-    """The record line of a measurement."""
-    if protocol != "json":
-        raise TilewrightError(f"records are written as json, found protocol {protocol!r}")
-    record = {
-        "input": [str(inp.target), inp.task.name, _jsonable(inp.task.args), {}],
-        "config": inp.config.to_json_dict(),
-        "result": [list(result.costs), int(result.error_no), result.all_cost, result.timestamp],
-        "version": AUTOTVM_LOG_VERSION,
-        "tvm_version": _TVM_VERSION,
-    }
-    return json.dumps(record)
-
-
-def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResult] | None:
-    """The measurement of a record line; None for records older than version 0.2."""
-    try:
-        record = json.loads(row)
-        if "v" in record or record.get("version", 0) < AUTOTVM_LOG_VERSION:
-            return None
-        target_text, name, args, _ = record["input"]
-        costs, error_no, all_cost, timestamp = record["result"]
-        config = ConfigEntity.from_json_dict(record["config"])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise TilewrightError(f"not a tuning record ({error}): {row[:120]!r}") from None
-    task = Task(name, _tuples(args))
-    inp = MeasureInput(Target(str(target_text)), task, config)
-    return inp, MeasureResult(tuple(costs), int(error_no), all_cost, timestamp)
-
-
-def load_from_buffer(file: TextIO) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-    """The measurements of an open file of record lines; empty lines and comments (#) are skipped."""
-    for row in file:
-        if row.strip() and not row.startswith("#"):
-            found = decode(row)
-            if found is not None:
-                yield found
-
-
-def load_from_file(filepath: str | os.PathLike[str]) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-    """The measurements of a file of record lines."""
-    with open(filepath) as file:
-        yield from load_from_buffer(file)
-
-
-def pick_best(in_file: str | os.PathLike[str], out_file: str | os.PathLike[str]) -> None:
-    """Write the fastest record of each workload and target in ``in_file`` to ``out_file``."""
-    best: dict[tuple[str, Any], tuple[MeasureInput, MeasureResult]] = {}
-    for inp, result in load_from_file(in_file):
-        key = (str(inp.target), inp.task.workload)
-        if result.error_no == 0 and (key not in best or sum(result.costs) / len(result.costs) < _cost(best[key][1])):
-            best[key] = (inp, result)
-    write_records(out_file, best.values())
+def split_workload(in_file: str | os.PathLike[str], clean: bool = True) -> list[Path]:
+    """Write the records of each workload to a file of its own, ``IN_FILE.NNN.wkl``; ``clean`` drops repeated inputs."""
+    workloads: dict[str, dict[str, Record]] = {}
+    for number, (inp, result) in enumerate(load_from_file(in_file)):
+        key = measure_str_key(inp) if clean else str(number)
+        workloads.setdefault(measure_str_key(inp, include_config=False), {}).setdefault(key, (inp, result))
+    paths = []
+    for number, records in enumerate(workloads.values()):
+        paths.append(Path(f"{os.fspath(in_file)}.{number:03d}.wkl"))
+        save_records(paths[-1], list(records.values()))
+    return paths
 
 
 def _cost(result: MeasureResult) -> float:
     return sum(result.costs) / len(result.costs)
 
 
-def write_records(path: str | os.PathLike[str], records: Iterable[tuple[MeasureInput, MeasureResult]]) -> None:
-    """Write record lines to the file ``path``."""
-    with open(path, "w") as file:
-        for inp, result in records:
-            file.write(encode(inp, result) + "\n")
+__all__ = [
+    "AUTOTVM_LOG_VERSION", "ApplyHistoryBest", "MeasureErrorNo", "MeasureInput", "MeasureResult", "best_records",
+    "decode", "encode", "load_from_buffer", "load_from_file", "measure_str_key", "pick_best", "save_records",
+    "split_workload", "write_records",
+]  # fmt: skip

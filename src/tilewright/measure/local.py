@@ -25,7 +25,7 @@ class RunRequest:
     min_repeat_ms : ``number`` grows until a repeat takes as long
     flush : whether all arguments but the first leave the caches before each repeat
     inputs : an ``.npz`` file with the first arguments' values, in order; others are made up, the same for equal shapes
-    outputs : how many of the last arguments are results
+    outputs : which arguments are results
     compare_to : an ``.npz`` file with the expected results; "" checks nothing
     save_results : the results are written to this ``.npz`` file
     tolerance : of floats, relative to the largest expected value of a result
@@ -41,7 +41,7 @@ class RunRequest:
     min_repeat_ms: int = 0
     flush: bool = False
     inputs: str = ""
-    outputs: int = 1
+    outputs: Sequence[int] = (-1,)
     compare_to: str = ""
     save_results: str = ""
     tolerance: tuple[float] = (2e-3,)

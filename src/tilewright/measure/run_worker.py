@@ -63,7 +63,7 @@ class _Runner:
 
     def _check(self, request: dict[str, Any], module: Module, arrays: list[NDArray], dev: Device) -> str | None:
         """Run once on results full of a strange value; what is wrong with them, or None."""
-        outputs = arrays[len(arrays) - request["outputs"] :]
+        outputs = [arrays[i] for i in request["outputs"]]
         for out in outputs:
             fill_strange(out)
         module[request["function"] or module.entry_name](*arrays)

@@ -15,4 +15,7 @@ for _name, _doc in _OF_PASSES.items():
 PassContext.register_option(
     "tir.add_lower_pass", list, [], "(phase, pass) pairs: extra passes of lower, after phase 0 to 3"
 )
+PassContext.register_option(
+    "tir.debug_keep_trivial_loop", bool, False, "schedules keep loops that run once, for who looks at all loops"
+)
 PassContext.register_option("tir.disable_vectorize", bool, False, "run vectorized loops as serial ones")

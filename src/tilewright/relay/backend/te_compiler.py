@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import te, topi
-from tilewright.autotvm.dispatch import DispatchContext
+from tilewright.autotvm.task.dispatcher import DispatchContext
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule

@@ -19,6 +19,7 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer, decl_buffer
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
+from tilewright.ir.transform import PassContext
 from tilewright.te.operation import BaseComputeOp, ComputeOp, ExternOp, PlaceholderOp, ScanOp, TensorComputeOp
 from tilewright.te.schedule.bounds import Bounds, infer_bound
 from tilewright.te.schedule.domains import bound_predicates, pass_down_mask, pass_up_index
@@ -82,6 +83,7 @@ class ScheduleLowering:
         self.var_values: dict[Var, PrimExpr] = {}
         self.producers: dict[Stage, Stmt] = {}
         self.attached: dict[tuple[Stage, IterVar], list[Stage]] = {}
+        self.keep_trivial = bool(PassContext.current().option("tir.debug_keep_trivial_loop"))
         self.scan_body: dict[Stage, list[Stage]] = {}
         self.scan_inits: set[Stage] = set()
         self.realized: dict[Buffer, tuple[Range, ...]] = {}
@@ -238,7 +240,7 @@ class ScheduleLowering:
         for key, hint in attr.pragmas:
             pragma = ops.as_expr(1 if hint is None else hint)
             frames.append(lambda body, k=key, v=pragma: AttrStmt(iv, f"pragma_{k}", v, body))  # type: ignore[misc]
-        if ops.is_const_int(r.extent, 1):
+        if ops.is_const_int(r.extent, 1) and not self.keep_trivial:
             if not init:
                 self.var_values[iv.var] = r.min
             return r.min

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import autotvm, te
-from tilewright.autotvm.space import ConfigSpace
+from tilewright.autotvm.task.space import ConfigSpace
 from tilewright.tir.expr import IterVar
 from tilewright.topi.cpu.accesses import runs_along
 from tilewright.topi.cpu.common import (

@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from tilewright import autotvm, te
-from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity, SplitEntity
+from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity, SplitEntity
 from tilewright.ir import dtype as dt
 from tilewright.target.features import features
 from tilewright.tir.analysis import conjuncts

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright import autotvm, te
-from tilewright.autotvm.space import ConfigSpace
+from tilewright.autotvm.task.space import ConfigSpace
 from tilewright.ir import dtype as dt
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar, ProducerLoad

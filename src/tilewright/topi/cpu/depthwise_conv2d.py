@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import autotvm, te
-from tilewright.autotvm.space import ConfigSpace, SplitEntity
+from tilewright.autotvm.task.space import ConfigSpace, SplitEntity
 from tilewright.topi import nn
 from tilewright.topi.cpu.common import (
     constant_extent,

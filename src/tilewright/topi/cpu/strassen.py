@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright import autotvm, te
-from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity
+from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
 from tilewright.tir.expr import IterVar

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import autotvm, te
-from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity
+from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity
 from tilewright.target.features import features
 from tilewright.topi.cpu.common import (
     TUNING_CANDIDATES,

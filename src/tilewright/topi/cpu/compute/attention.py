@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright import autotvm, te, tir
-from tilewright.autotvm.space import ConfigSpace
+from tilewright.autotvm.task.space import ConfigSpace
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import autotvm, te, tir
-from tilewright.autotvm.space import ConfigSpace, OtherOptionEntity, SplitEntity
+from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity, SplitEntity
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr

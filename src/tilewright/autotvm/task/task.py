@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.autotvm.dispatch import ApplyConfig, DispatchContext, Workload, workload_of
-from tilewright.autotvm.space import ConfigSpace
+from tilewright.autotvm.task.dispatcher import ApplyConfig, DispatchContext, Workload
+from tilewright.autotvm.task.flop import compute_flop
+from tilewright.autotvm.task.space import ConfigSpace
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import FloatImm, IntImm, PrimExpr, StringImm
 from tilewright.target.target import Target
@@ -76,17 +77,23 @@ class TaskTemplate:
 TASK_TABLE: dict[str, TaskTemplate] = {}
 
 
-def _task(name: str) -> TaskTemplate:
+def template_called(name: str) -> TaskTemplate:
+    """The template of a name, made when there is none."""
     return TASK_TABLE.setdefault(name, TaskTemplate())
 
 
 class Task:
-    """A template with its arguments, to be tuned or built."""
+    """A template with its arguments, to be tuned or built.
+
+    ``flop`` counts the arithmetic operations, once a configuration was instantiated.
+    """
 
     def __init__(self, name: str, args: Sequence[Any]) -> None:
         self.name = name
         self.args = serialize_args(args)
+        self.kwargs: dict[str, Any] = {}
         self.config_space: ConfigSpace | None = None
+        self.flop: float | None = None
         self.target: Target | None = None
         self.target_host: Target | None = None
 
@@ -95,12 +102,24 @@ class Task:
         """What records of this task are looked up by."""
         return (self.name, *self.args)
 
-    def instantiate(self, config: ConfigSpace) -> tuple[te.Schedule, list[te.Tensor]]:
-        """The schedule and its argument tensors under ``config``."""
+    @property
+    def func(self) -> TaskTemplate:
+        """The template; raises TilewrightError when there is none of this name."""
         if self.name not in TASK_TABLE:
-            raise TilewrightError(f"no template is called {self.name!r}; known: {', '.join(sorted(TASK_TABLE))}")
+            raise TilewrightError(
+                f"no template is called {self.name!r}; known: {', '.join(sorted(TASK_TABLE))}. "
+                "Import the module that registers it"
+            )
+        return TASK_TABLE[self.name]
+
+    def instantiate(self, config: ConfigSpace) -> tuple[te.Schedule, list[te.Tensor]]:
+        """The schedule and its argument tensors under ``config``, results last."""
+        config.flop = None
         with ApplyConfig(config):
-            return TASK_TABLE[self.name](*self.args)
+            schedule, arguments = self.func(*self.args)
+        if not self.flop:
+            self.flop = config.flop or compute_flop(schedule)
+        return schedule, arguments
 
     def __repr__(self) -> str:
         return f"Task(func_name={self.name}, args={self.args}, kwargs={{}}, workload={self.workload})"
@@ -109,10 +128,11 @@ class Task:
 def create(task_name: str, args: Sequence[Any], target: Target | str, target_host: Target | str | None = None) -> Task:
     """The task of a template with its config space collected."""
     task = Task(task_name, args)
-    task.target = target if isinstance(target, Target) else Target(target)
+    task.target, task.target_host = Target.check_and_update_host_consist(Target(target), target_host)
     space = ConfigSpace()
     with task.target:
-        task.instantiate(space)
+        schedule, _ = task.instantiate(space)
+    space.code_hash = getattr(schedule, "code_hash", None)
     task.config_space = space
     return task
 
@@ -146,66 +166,7 @@ def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
             finally:
                 _active().pop()
 
-        _task(task_name).fcustomized = wrapped
+        template_called(task_name).fcustomized = wrapped
         return wrapped
 
     return register if func is None else register(func)
-
-
-def register_topi_compute(task_name: str, func: Callable[..., Any] | None = None) -> Any:
-    """Decorator: make ``f(cfg, *args)`` the compute of a template; the result takes ``*args``, finds ``cfg`` itself.
-
-    The output remembers its workload, by which ``register_topi_schedule`` finds the same configuration.
-    """
-
-    def register(f: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(f)
-        def wrapped(*args: Any, **kwargs: Any) -> Any:
-            if kwargs:
-                raise TilewrightError(f"the template {task_name} takes positional arguments only, got {sorted(kwargs)}")
-            workload = args_to_workload(args, task_name)
-            cfg = DispatchContext.current.query(Target.current(), workload)
-            return _attach(f(cfg, *args), workload)
-
-        _task(task_name).fcompute = wrapped
-        return wrapped
-
-    return register if func is None else register(func)
-
-
-def _attach(node: Any, workload: Workload) -> Any:
-    """The same tensors, from operations that carry the workload as an attribute."""
-    if isinstance(node, (list, tuple)):
-        return [_attach(n, workload) for n in node]
-    op = node.op
-    attrs = {**op.attrs.data, "workload": workload}
-    if isinstance(op, te.ComputeOp):
-        made = te.ComputeOp(op.name, op.tag, attrs, op.axis, op.body, parts=op.parts)
-    else:
-        made = op.replace(attrs=type(op.attrs)(attrs))
-    return made.output(node.value_index)
-
-
-def register_topi_schedule(task_name: str, func: Callable[..., Any] | None = None) -> Any:
-    """Decorator: make ``f(cfg, outs, ...)`` the schedule of a template; the result takes ``outs, ...``."""
-
-    def register(f: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(f)
-        def wrapped(outs: Any, *args: Any, **kwargs: Any) -> Any:
-            tensors = outs if isinstance(outs, (list, tuple)) else [outs]
-            workload = workload_of(tensors)
-            if workload is None:
-                raise TilewrightError(f"the schedule {task_name} got tensors that its template's compute did not make")
-            cfg = DispatchContext.current.query(Target.current(), workload)
-            return f(cfg, outs, *args, **kwargs)
-
-        _task(task_name).fschedule = wrapped
-        return wrapped
-
-    return register if func is None else register(func)
-
-
-__all__ = [
-    "Task", "args_to_workload", "create", "deserialize_args", "get_config",
-    "register_topi_compute", "register_topi_schedule", "serialize_args", "template", "workload_of",
-]  # fmt: skip

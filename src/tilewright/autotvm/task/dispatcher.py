@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any, Self
 
-from tilewright.autotvm.space import ConfigSpace, FallbackConfigEntity
+from tilewright.autotvm.task.space import ConfigSpace, FallbackConfigEntity
 from tilewright.target.target import Target
 
 Workload = tuple[Any, ...]

@@ -21,6 +21,10 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir.expr import IterVar
 
 
+class InstantiationError(TilewrightError, ValueError):
+    """A configuration cannot be built; the template said so by ``cfg.raise_error``."""
+
+
 class TransformSpace:
     """All values of one choice, ``entities``; ``len`` of it and ``[i]`` count and pick them."""
 
@@ -80,7 +84,7 @@ class SplitSpace(TransformSpace):
         num_outputs: int = 2,
         max_factor: int = 1 << 31,
         filter: Callable[[SplitEntity], bool] | None = None,
-        no_tail: bool = True,
+        no_tail: bool | None = None,
         candidate: Sequence[Sequence[int]] | None = None,
     ) -> None:
         self.product = extent_of(axis)
@@ -88,7 +92,7 @@ class SplitSpace(TransformSpace):
         if policy == "candidate":
             sizes: Iterable[Sequence[int]] = candidate or ()
         else:
-            sizes = self._factorings(policy, max_factor, no_tail)
+            sizes = self._factorings(policy, max_factor, policy == "factors" if no_tail is None else no_tail)
         entities = [SplitEntity(list(s)) for s in sizes]
         super().__init__([e for e in entities if filter is None or filter(e)])
 
@@ -99,14 +103,14 @@ class SplitSpace(TransformSpace):
             factors = get_pow2s(self.product)
         else:
             raise TilewrightError(f"split policy is factors, power2, verbose or candidate, found {policy!r}")
-        if policy == "verbose" and not no_tail:
+        if policy == "verbose":
             factors = sorted({*factors, *get_pow2s(self.product)})
         factors = [f for f in factors if f <= max_factor]
         found = []
         for inner in itertools.product(factors, repeat=self.num_outputs - 1):
             size = math.prod(inner)
-            if size <= self.product and (policy == "power2" or not no_tail or self.product % size == 0):
-                found.append([-1, *inner])
+            if size <= self.product and (not no_tail or self.product % size == 0):
+                found.append([-1, *reversed(inner)])
         return found
 
     def __repr__(self) -> str:
@@ -308,6 +312,11 @@ class ConfigSpace:
             raise TilewrightError(f"the choice {name!r} has no value left; loosen its filter or candidates")
         self._entity_map[name] = space[0]
 
+    @property
+    def dims(self) -> list[int]:
+        """How many values each choice has, in order; the first varies fastest with the index."""
+        return [len(space) for space in self.space_map.values()]
+
     def add_flop(self, flop: Any) -> None:
         """Say how many arithmetic operations the computation takes."""
         self.flop = float(flop) if not isinstance(flop, PrimExpr) else float(int(flop))  # type: ignore[call-overload]
@@ -369,6 +378,10 @@ class ConfigEntity(ConfigSpace):
         self.code_hash = code_hash
         self._collect = False
         self._entity_map = entity_map
+
+    def get_other_option(self) -> dict[str, Any]:
+        """The values of knobs."""
+        return {name: e.val for name, e in self._entity_map.items() if isinstance(e, OtherOptionEntity)}
 
     def get_flatten_feature(self) -> list[float]:
         """The point as numbers, for cost models: the sizes of splits, the positions of orders, numeric knobs."""

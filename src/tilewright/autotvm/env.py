@@ -1,0 +1,18 @@
+"""What holds for all tuning of this process."""
+
+from __future__ import annotations
+
+
+class AutotvmGlobalScope:
+    """``in_tuning`` while a tuner works; ``silent`` says nothing of operators without records."""
+
+    current: AutotvmGlobalScope
+
+    def __init__(self) -> None:
+        AutotvmGlobalScope.current = self
+        self.cuda_target_arch: str | list[str] | None = None
+        self.in_tuning = False
+        self.silent = False
+
+
+GLOBAL_SCOPE = AutotvmGlobalScope()

@@ -1,0 +1,88 @@
+"""Building one configuration: what the processes of a builder do, and what they tell of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tilewright import te
+from tilewright.autotvm.task.space import (
+    ConfigEntity,
+    ConfigSpace,
+    FallbackConfigEntity,
+    InstantiationError,
+    extent_of,
+)
+from tilewright.autotvm.task.task import Task
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.transform import PassContext
+from tilewright.target.build import build
+from tilewright.te.lower import lower
+
+Export = Callable[..., Any]
+
+
+def build_candidate(task: Task, config: ConfigSpace, path: str, options: Mapping[str, Any], export: Any) -> Any:
+    """Write the library of a configuration to ``path``.
+
+    Returns
+    -------
+    {"arguments": (shape, dtype) of each, "outputs": which of them are results, "flop": operations}
+
+    Raises
+    ------
+    InstantiationError : the template refuses the configuration
+    """
+    schedule, arguments = instantiate(task, config)
+    assert task.target is not None
+    with task.target, PassContext(config=dict(options)):
+        module = build(schedule, arguments, target_host=task.target_host)
+    module.export_library(path, export)
+    return {
+        "arguments": [[[extent_of(d) for d in t.shape], t.dtype] for t in arguments],
+        "outputs": [i for i, t in enumerate(arguments) if not isinstance(t.op, te.PlaceholderOp)],
+        "flop": task.flop,
+    }
+
+
+def instantiate(task: Task, config: ConfigSpace) -> tuple[te.Schedule, list[te.Tensor]]:
+    """Schedule and arguments; raises InstantiationError where the template cannot take the configuration."""
+    assert task.target is not None
+    try:
+        with task.target:
+            made = task.instantiate(config)
+    except TilewrightError as error:
+        raise InstantiationError(str(error)) from error
+    if not config.valid():
+        raise InstantiationError("; ".join(config.errors))
+    return made
+
+
+def lowered_text(task: Task, config: ConfigSpace) -> str:
+    """The program of a configuration as text, as far as it can be made."""
+    try:
+        schedule, arguments = instantiate(task, config)
+        assert task.target is not None
+        with task.target:
+            return str(lower(schedule, arguments, simple_mode=True))
+    except Exception as error:
+        return f"(it cannot be lowered: {error})"
+
+
+def config_from_json(task: Task, data: Mapping[str, Any] | None) -> ConfigSpace:
+    """The configuration that ``to_json_dict`` told of; None is the untuned choice."""
+    if data is None:
+        return FallbackConfigEntity()
+    space, index = task.config_space, data["index"]
+    if space is not None and index is not None and 0 <= index < len(space):
+        known = space.get(index)
+        if known.to_json_dict()["entity"] == data["entity"]:
+            return known
+    return ConfigEntity.from_json_dict(dict(data))
+
+
+def remove_libraries(folder: str) -> None:
+    """Libraries of earlier batches are not needed any more."""
+    for name in os.listdir(folder):
+        os.unlink(os.path.join(folder, name))

@@ -1,0 +1,113 @@
+"""What is measured, and what builders and runners are."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tilewright.autotvm.task.space import ConfigEntity
+from tilewright.target.features import core_count
+from tilewright.target.target import Target
+
+if TYPE_CHECKING:
+    from tilewright.autotvm.task.task import Task
+
+logger = logging.getLogger("autotvm")
+
+
+class MeasureErrorNo(enum.IntEnum):
+    """What went wrong in a measurement."""
+
+    NO_ERROR = 0
+    INSTANTIATION_ERROR = 1
+    COMPILE_HOST = 2
+    COMPILE_DEVICE = 3
+    RUNTIME_DEVICE = 4
+    WRONG_ANSWER = 5
+    BUILD_TIMEOUT = 6
+    RUN_TIMEOUT = 7
+    UNKNOWN_ERROR = 8
+
+
+class MeasureInput(NamedTuple):
+    """A configuration of a task on a target."""
+
+    target: Target
+    task: Any
+    config: ConfigEntity
+
+
+class MeasureResult(NamedTuple):
+    """Run times in seconds (or the exceptions of a failure), the error, the whole measurement's duration in seconds,
+    and when it was made.
+    """
+
+    costs: tuple[Any, ...]
+    error_no: int
+    all_cost: float
+    timestamp: float
+
+    def __repr__(self) -> str:
+        known = self.error_no in list(MeasureErrorNo)
+        error = MeasureErrorNo(self.error_no) if known else self.error_no
+        return (
+            f"MeasureResult(costs={self.costs!r}, error_no={error!s}, all_cost={self.all_cost}, "
+            f"timestamp={self.timestamp!r})"
+        )
+
+
+class Builder:
+    """Builds configurations.
+
+    Parameters
+    ----------
+    timeout : seconds that one may take
+    n_parallel : how many are built at once; the machine's cores by default
+    build_kwargs : arguments of the build, before the runner's
+    """
+
+    def __init__(
+        self, timeout: float = 10, n_parallel: int | None = None, build_kwargs: Mapping[str, Any] | None = None
+    ) -> None:
+        self.timeout = timeout
+        self.n_parallel = n_parallel or core_count()
+        self.user_build_kwargs = dict(build_kwargs or {})
+        self.build_kwargs: dict[str, Any] = dict(self.user_build_kwargs)
+        self.task: Task | None = None
+
+    def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Prepare for a task; ``build_kwargs`` is what the runner's device asks for."""
+        self.task = task
+        given = dict(build_kwargs or {})
+        both = [f"{k}: {v!r}, not {given[k]!r}" for k, v in self.user_build_kwargs.items() if k in given]
+        if both:
+            logger.warning("the builder's own arguments hold, not the runner's: %s", "; ".join(both))
+        self.build_kwargs = {**given, **self.user_build_kwargs}
+
+    def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Any]:
+        """A BuildResult for each input, or the MeasureResult of a failure."""
+        raise NotImplementedError
+
+
+class Runner:
+    """Runs and times what a builder built; ``timeout`` is the seconds that one may take."""
+
+    def __init__(self, timeout: float = 5, n_parallel: int | None = None) -> None:
+        self.timeout = timeout
+        self.n_parallel = n_parallel or core_count()
+        self.task: Task | None = None
+
+    def set_task(self, task: Task) -> Any:
+        """Prepare for a task; gives what has to live as long as it is measured, or None."""
+        self.task = task
+        return None
+
+    def get_build_kwargs(self) -> dict[str, Any]:
+        """What the device asks of builds."""
+        raise NotImplementedError
+
+    def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
+        """The result of each input; of those that were not built, what the builder said."""
+        raise NotImplementedError

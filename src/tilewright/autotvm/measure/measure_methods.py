@@ -1,0 +1,338 @@
+"""The builder and the runner of this machine."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tilewright.autotvm.measure import build as building
+from tilewright.autotvm.measure.measure import Builder, MeasureErrorNo, MeasureInput, MeasureResult, Runner
+from tilewright.autotvm.task.space import InstantiationError
+from tilewright.autotvm.task.task import Task
+from tilewright.measure import LocalRuns, Outcome, Pool, RunRequest, fork_worker
+
+_TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1}
+
+
+class BuildResult(NamedTuple):
+    """A library that was built: its path, its arguments as (shape, dtype), the error, and the seconds that it took.
+
+    ``outputs`` tells which arguments are results.
+    """
+
+    filename: str | None
+    arg_info: tuple[tuple[tuple[int, ...], str], ...] | None
+    error: Exception | None
+    time_cost: float
+    outputs: tuple[int, ...] = (-1,)
+
+
+class CandidateError(RuntimeError):
+    """What became of a configuration in another process; ``traceback`` is of there."""
+
+    def __init__(self, message: str, traceback: str = "") -> None:
+        super().__init__(message)
+        self.traceback = traceback
+
+
+def failure(error: Exception, number: MeasureErrorNo, seconds: float) -> MeasureResult:
+    """The result of a configuration that failed."""
+    return MeasureResult((error,), number, seconds, time.time())
+
+
+class LocalBuilder(Builder):
+    """Builds on this machine, in processes that know what this one knows.
+
+    Parameters
+    ----------
+    timeout : seconds that one build may take; what takes longer is ended
+    n_parallel : how many at once; the machine's cores by default
+    build_func : "default", or a function of ``export_library``'s ``fcompile``; its ``output_format`` is the suffix
+    """
+
+    def __init__(
+        self,
+        timeout: float = 10,
+        n_parallel: int | None = None,
+        build_kwargs: Mapping[str, Any] | None = None,
+        build_func: str | Callable[..., Any] = "default",
+        do_fork: bool = True,
+    ) -> None:
+        super().__init__(timeout, n_parallel, build_kwargs)
+        if isinstance(build_func, str) and build_func != "default":
+            raise ValueError(f'build_func is "default" or a function that writes a library, found {build_func!r}')
+        self.build_func = None if isinstance(build_func, str) else build_func
+        self._suffix = getattr(self.build_func, "output_format", "so").lstrip(".")
+        self._folder = tempfile.TemporaryDirectory(prefix="tilewright-tune-")
+        self._numbers = itertools.count()
+        self._tasks: list[Task] = []
+        self._pool: Pool | None = None
+
+    @property
+    def tmp_dir(self) -> str:
+        """Where libraries are."""
+        return self._folder.name
+
+    def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:
+        """Prepare for a task; processes that know it start with the first build."""
+        super().set_task(task, build_kwargs)
+        self._start([task])
+
+    def _start(self, tasks: list[Task]) -> None:
+        """Processes for ``tasks``."""
+        self.close()
+        self._tasks = tasks
+        self._pool = Pool(lambda: fork_worker(self._work), self.n_parallel, self.timeout)
+
+    def _work(self, request: dict[str, Any]) -> Any:
+        """In a process of the pool: build, or tell the program of a configuration."""
+        task = self._tasks[request["task"]]
+        config = building.config_from_json(task, request["config"])
+        if request["path"] is None:
+            return building.lowered_text(task, config)
+        return building.build_candidate(task, config, request["path"], self.build_kwargs, self.build_func)
+
+    def build(self, measure_inputs: Sequence[MeasureInput]) -> list[Any]:
+        """Build all; libraries of earlier batches are removed."""
+        building.remove_libraries(self.tmp_dir)
+        return self.keep([(inp.task, inp.config) for inp in measure_inputs])
+
+    def keep(self, candidates: Sequence[tuple[Task, Any]]) -> list[Any]:
+        """Build (task, configuration) pairs, a configuration of None being the untuned choice; libraries stay."""
+        requests = self._requests(candidates, lambda: os.path.join(self.tmp_dir, self._name()))
+        assert self._pool is not None
+        outcomes = self._pool.map(requests)
+        for (task, _), outcome in zip(candidates, outcomes, strict=True):
+            if outcome.status == "done":
+                task.flop = outcome.value["flop"]
+        return [self._result(r, o) for r, o in zip(requests, outcomes, strict=True)]
+
+    def describe(self, task: Task, config: Any) -> str:
+        """The lowered program of a configuration."""
+        requests = self._requests([(task, config)], lambda: None)
+        assert self._pool is not None
+        (outcome,) = self._pool.map(requests)
+        return outcome.value if outcome.status == "done" else f"(it cannot be lowered: {outcome.error})"
+
+    def _requests(self, candidates: Sequence[tuple[Task, Any]], path: Callable[[], str | None]) -> list[dict[str, Any]]:
+        tasks = list({id(task): task for task, _ in candidates}.values())
+        if self._pool is None or not all(any(t is known for known in self._tasks) for t in tasks):
+            self._start(tasks)
+        numbers = {id(task): i for i, task in enumerate(self._tasks)}
+        return [
+            {"task": numbers[id(t)], "config": None if c is None else c.to_json_dict(), "path": path()}
+            for t, c in candidates
+        ]
+
+    def _name(self) -> str:
+        return f"candidate_{next(self._numbers)}.{self._suffix}"
+
+    def _result(self, request: dict[str, Any], outcome: Outcome) -> Any:
+        if outcome.status == "done":
+            value = outcome.value
+            arguments = tuple((tuple(shape), dtype) for shape, dtype in value["arguments"])
+            return BuildResult(request["path"], arguments, None, outcome.seconds, tuple(value["outputs"]))
+        if outcome.status == "timeout":
+            error: Exception = TimeoutError(f"the build {outcome.error}")
+            return failure(error, MeasureErrorNo.BUILD_TIMEOUT, outcome.seconds)
+        if outcome.kind == InstantiationError.__name__:
+            return failure(InstantiationError(outcome.error), MeasureErrorNo.INSTANTIATION_ERROR, outcome.seconds)
+        message = f"{outcome.kind}: {outcome.error}" if outcome.kind else outcome.error
+        return failure(CandidateError(message, outcome.traceback), MeasureErrorNo.COMPILE_HOST, outcome.seconds)
+
+    def close(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+
+class LocalRunner(Runner):
+    """Runs on this machine, one after the other, in a process of its own.
+
+    Parameters
+    ----------
+    timeout : seconds that one configuration may take
+    number, repeat : each cost is the mean of ``number`` calls, there are ``repeat`` of them; one call before does not
+        count
+    min_repeat_ms : ``number`` grows until a repeat takes as long
+    cooldown_interval : seconds to wait after each; TVM's 0.1 would be most of the time that a trial takes here
+    enable_cpu_cache_flush : whether arguments but the first are out of the caches when a repeat begins
+    check : whether results are compared with those of the untuned choice; one that differs is no candidate
+    """
+
+    def __init__(
+        self,
+        timeout: float = 5,
+        number: int = 4,
+        repeat: int = 3,
+        min_repeat_ms: int = 0,
+        cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+        check: bool = True,
+    ) -> None:
+        super().__init__(timeout, 1)
+        self.number, self.repeat, self.min_repeat_ms = number, repeat, min_repeat_ms
+        self.cooldown_interval, self.enable_cpu_cache_flush, self.check = (
+            cooldown_interval,
+            enable_cpu_cache_flush,
+            check,
+        )
+        self.ref_input: Sequence[Any] | None = None
+        self.executor: Any = None
+        self._runs = LocalRuns(timeout)
+        self._untuned: BuildResult | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="tilewright-run-")
+
+    def set_task(self, task: Task) -> Any:
+        """Prepare for a task."""
+        self._untuned = None
+        return super().set_task(task)
+
+    def get_build_kwargs(self) -> dict[str, Any]:
+        """Nothing: what runs here is built for here."""
+        return {}
+
+    def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
+        """Time what was built; what was not keeps its result."""
+        if self.executor is not None:
+            return [
+                self.executor.submit(self.run_one, inp, built, ref_input=self.ref_input).result()
+                for inp, built in zip(measure_inputs, build_results, strict=True)
+            ]
+        pairs = list(zip(measure_inputs, build_results, strict=True))
+        results = [b if isinstance(b, MeasureResult) else None for _, b in pairs]
+        requests = [(i, self._request(inp, built)) for i, (inp, built) in enumerate(pairs) if results[i] is None]
+        for (i, _), outcome in zip(requests, self._runs.run([r for _, r in requests]), strict=True):
+            results[i] = _measured(outcome, build_results[i].time_cost)
+            time.sleep(self.cooldown_interval)
+        return [r for r in results if r is not None]
+
+    def run_one(self, measure_input: MeasureInput, build_result: Any, ref_input: Any = None) -> MeasureResult:
+        """Time one library; ``ref_input`` are the first arguments' values."""
+        self.ref_input, executor, self.executor = ref_input, self.executor, None
+        try:
+            return self.run([measure_input], [build_result])[0]
+        finally:
+            self.executor = executor
+
+    def use_untuned(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
+        """Run the untuned choice: its results are what others' are compared with, its time is the machine's measure."""
+        results = self._path("results.npz")
+        request = RunRequest(**{**vars(self._request(inp, built)), "save_results": results})
+        result = _measured(self._runs.run([request])[0], built.time_cost)
+        self._untuned = built if result.error_no == MeasureErrorNo.NO_ERROR else None
+        return result
+
+    def _request(self, inp: MeasureInput, built: BuildResult) -> RunRequest:
+        assert built.filename is not None
+        assert built.arg_info is not None
+        untuned = self._untuned
+        same = untuned is not None and untuned.arg_info == built.arg_info
+        dtype = built.arg_info[built.outputs[0]][1] if built.outputs else "float32"
+        return RunRequest(
+            built.filename,
+            built.arg_info,
+            device=_device_of(inp.target),
+            number=self.number,
+            repeat=self.repeat,
+            min_repeat_ms=self.min_repeat_ms,
+            flush=self.enable_cpu_cache_flush,
+            inputs=self._inputs(),
+            outputs=built.outputs,
+            compare_to=self._path("results.npz") if same and self.check else "",
+            tolerance=(_TOLERANCE.get(dtype, 2e-3),),
+            reference=str(untuned.filename) if untuned is not None else "",
+            reference_arguments=untuned.arg_info or () if untuned is not None else (),
+        )
+
+    def _inputs(self) -> str:
+        """The file of the inputs that were given, if any."""
+        if not self.ref_input:
+            return ""
+        import numpy as np
+
+        path = self._path("inputs.npz")
+        np.savez(path, *[np.asarray(a) for a in self.ref_input])
+        return path
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder.name, name)
+
+
+def _device_of(target: Any) -> str:
+    return "cpu" if "cpu" in target.keys else target.kind.name
+
+
+def _measured(outcome: Outcome, build_seconds: float) -> MeasureResult:
+    """The result of a run."""
+    seconds = build_seconds + outcome.seconds
+    if outcome.status == "timeout":
+        return failure(TimeoutError(f"the run {outcome.error}"), MeasureErrorNo.RUN_TIMEOUT, seconds)
+    if outcome.status != "done":
+        error = CandidateError(outcome.error, outcome.traceback)
+        return failure(error, MeasureErrorNo.RUNTIME_DEVICE, seconds)
+    if outcome.value.wrong is not None:
+        return failure(CandidateError(outcome.value.wrong), MeasureErrorNo.WRONG_ANSWER, seconds)
+    return MeasureResult(outcome.value.costs, MeasureErrorNo.NO_ERROR, seconds, time.time())
+
+
+def measure_option(builder: Builder | str, runner: Runner | str) -> dict[str, Any]:
+    """How to measure: a builder and a runner, or "local" for those of this machine.
+
+    >>> autotvm.measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner(number=10, timeout=5))
+    """
+    if isinstance(builder, str):
+        if builder != "local":
+            raise ValueError(f'a builder is a Builder or "local", found {builder!r}')
+        builder = LocalBuilder()
+    if isinstance(runner, str):
+        if runner != "local":
+            raise ValueError(f'a runner is a Runner or "local", found {runner!r}')
+        runner = LocalRunner()
+    return {"builder": builder, "runner": runner}
+
+
+class MeasureBatch:
+    """Builds and runs batches of one task. ``n_parallel`` is how many at once are worth it."""
+
+    def __init__(self, task: Task, option: Mapping[str, Any]) -> None:
+        self.builder: Builder = option["builder"]
+        self.runner: Runner = option["runner"]
+        self.attach_objects = self.runner.set_task(task)
+        self.builder.set_task(task, self.runner.get_build_kwargs())
+        self.n_parallel = self.builder.n_parallel
+        self.task = task
+        self.untuned: MeasureResult | None = None
+        self._keep: Any = None
+
+    def __call__(self, measure_inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
+        if self.untuned is None and isinstance(self.builder, LocalBuilder) and isinstance(self.runner, LocalRunner):
+            self.untuned = self._measure_untuned(self.builder, self.runner)
+        return self.runner.run(measure_inputs, self.builder.build(measure_inputs))
+
+    def _measure_untuned(self, builder: LocalBuilder, runner: LocalRunner) -> MeasureResult:
+        (built,) = builder.keep([(self.task, None)])
+        if isinstance(built, MeasureResult):
+            return built
+        self._keep = tempfile.TemporaryDirectory(prefix="tilewright-untuned-")
+        kept = os.path.join(self._keep.name, os.path.basename(built.filename))
+        os.replace(built.filename, kept)
+        inp: Any = MeasureInput(self.task.target, self.task, None)  # type: ignore[arg-type]
+        return runner.use_untuned(inp, built._replace(filename=kept))
+
+    def describe(self, inp: MeasureInput) -> str:
+        """The lowered program of a configuration, where the builder can tell it."""
+        if isinstance(self.builder, LocalBuilder):
+            return self.builder.describe(inp.task, inp.config)
+        return json.dumps(inp.config.to_json_dict())
+
+
+def create_measure_batch(task: Task, option: Mapping[str, Any]) -> MeasureBatch:
+    """A function that measures batches of configurations of ``task``, as :func:`measure_option` says."""
+    return MeasureBatch(task, option)

@@ -1,0 +1,47 @@
+"""Tasks: templates by name (``task.py``), what they may choose (``space.py``), which choice is in force
+(``dispatcher.py``), their operations (``flop.py``), and which tasks a network has (``relay_integration.py``).
+"""
+
+import importlib
+from typing import Any
+
+from tilewright.autotvm.task.dispatcher import ApplyConfig, DispatchContext, FallbackContext
+from tilewright.autotvm.task.flop import compute_flop
+from tilewright.autotvm.task.space import (
+    ConfigEntity,
+    ConfigSpace,
+    FallbackConfigEntity,
+    InstantiationError,
+)  # fmt: skip
+from tilewright.autotvm.task.task import (
+    Task,
+    args_to_workload,
+    create,
+    deserialize_args,
+    get_config,
+    serialize_args,
+    template,
+)  # fmt: skip
+from tilewright.autotvm.task.topi_integration import TaskExtractEnv, register_topi_compute, register_topi_schedule
+
+_ON_USE = {
+    "ApplyGraphBest": "tilewright.autotvm.history",
+    "ApplyHistoryBest": "tilewright.autotvm.history",
+    "extract_from_program": "tilewright.autotvm.task.relay_integration",
+    "extract_from_multiple_program": "tilewright.autotvm.task.relay_integration",
+    "relay_integration": "tilewright.autotvm.task.relay_integration",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(_ON_USE[name])
+    return module if _ON_USE[name].endswith(name) else getattr(module, name)
+
+
+__all__ = [
+    "ApplyConfig", "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext",
+    "InstantiationError", "Task", "TaskExtractEnv", "args_to_workload", "compute_flop", "create", "deserialize_args",
+    "get_config", "register_topi_compute", "register_topi_schedule", "serialize_args", "template",
+]  # fmt: skip

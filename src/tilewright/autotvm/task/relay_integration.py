@@ -1,0 +1,115 @@
+"""The tasks of networks: which templates their operators come to, with which arguments."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tilewright.autotvm.task.dispatcher import FallbackContext
+from tilewright.autotvm.task.task import Task, create
+from tilewright.autotvm.task.topi_integration import TaskExtractEnv
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import PassContext
+from tilewright.relay.backend.te_compiler import build_schedule
+from tilewright.relay.build_module import optimize
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.visitor import post_order
+from tilewright.target.target import Target
+
+logger = logging.getLogger("autotvm")
+
+# What AlterOpLayout makes of an operator; a task is asked for by the operator's own name.
+_ALTERED = {
+    "nn.contrib_conv2d_NCHWc": "nn.conv2d",
+    "nn.contrib_depthwise_conv2d_NCHWc": "nn.conv2d",
+    "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform": "nn.conv2d",
+    "nn.contrib_dense_pack": "nn.dense",
+    "nn.contrib_dense_strassen": "nn.dense",
+}
+
+
+def extract_from_program(
+    mod: IRModule | Function,
+    params: Mapping[str, Any] | None = None,
+    target: Any = None,
+    target_host: Any = None,
+    ops: Sequence[Any] | None = None,
+) -> list[Task]:
+    """The tasks of a network, each once, in the order of its operators.
+
+    Parameters
+    ----------
+    mod : a module, or its main function
+    params : arrays of parameters by name
+    target : what it is tuned for
+    ops : operators whose tasks are wanted; all by default
+    """
+    return extract_from_multiple_program([mod], [params], target, target_host, ops)
+
+
+def extract_from_multiple_program(
+    mods: Sequence[IRModule | Function],
+    params: Sequence[Mapping[str, Any] | None],
+    target: Any,
+    target_host: Any = None,
+    ops: Sequence[Any] | None = None,
+) -> list[Task]:
+    """The tasks of several networks, each once."""
+    return [task for task, _ in tasks_with_uses(mods, params, target, target_host, ops)]
+
+
+def tasks_with_uses(
+    mods: Sequence[IRModule | Function],
+    params: Sequence[Mapping[str, Any] | None],
+    target: Any,
+    target_host: Any = None,
+    ops: Sequence[Any] | None = None,
+) -> list[tuple[Task, int]]:
+    """The tasks of networks, and how often each is used."""
+    target, target_host = Target.check_and_update_host_consist(Target(target), target_host)
+    wanted = None if ops is None else {op if isinstance(op, str) else op.name for op in ops}
+    uses: dict[tuple[str, tuple[Any, ...]], int] = {}
+    for mod, values in zip(mods, params, strict=True):
+        for key in _calls(mod, values, target, wanted):
+            uses[key] = uses.get(key, 0) + 1
+    tasks = []
+    for (name, args), count in uses.items():
+        try:
+            tasks.append((create(name, args, target, target_host), count))
+        except (TilewrightError, RuntimeError) as error:
+            logger.warning("%s of %s is no task: %s", name, args, error)
+    return tasks
+
+
+def _calls(
+    mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target, wanted: set[str] | None
+) -> Iterable[tuple[str, tuple[Any, ...]]]:
+    """(template, arguments) of every kernel of a network, as it is built untuned."""
+    module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod
+    config = {**PassContext.current().config}
+    with FallbackContext(), PassContext(opt_level=3, config=config):
+        optimized, _ = optimize(module, target, params)
+        env = TaskExtractEnv.get(allow_duplicate=True)
+        for func in _kernels(optimized):
+            if wanted is not None and not wanted & _operators(func):
+                continue
+            with env, target:
+                build_schedule(func, target)
+            yield from dict.fromkeys(env.get_tasks())
+
+
+def _kernels(module: IRModule) -> list[Function]:
+    """The primitive functions of main, as often as they are called."""
+    main: Any = module["main"]
+    calls = [e for e in post_order(main) if isinstance(e, Call)]
+    return [c.op for c in calls if isinstance(c.op, Function) and c.op.attrs.get("Primitive")]
+
+
+def _operators(func: Function) -> set[str]:
+    """Names of the operators of a kernel, as the network had them."""
+    calls = [e for e in post_order(func.body) if isinstance(e, Call)]
+    names = [c.op.name for c in calls if isinstance(c.op, Op)]
+    return {_ALTERED.get(name, name) for name in names}

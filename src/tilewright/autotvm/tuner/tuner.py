@@ -1,0 +1,141 @@
+"""The loop of tuning: the next batch is chosen, measured, learned from, told of."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tilewright.autotvm.env import GLOBAL_SCOPE
+from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult
+from tilewright.autotvm.measure.measure_methods import create_measure_batch
+from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace
+from tilewright.autotvm.task.task import Task
+from tilewright.autotvm.tuner.failures import Failures
+from tilewright.autotvm.utils import format_si_prefix, mean
+
+logger = logging.getLogger("autotvm")
+
+Callback = Callable[[Any, Sequence[MeasureInput], Sequence[MeasureResult]], Any]
+_NEVER = 1 << 62
+
+
+def speed(inp: MeasureInput, result: MeasureResult) -> float:
+    """FLOPS of a trial; 0 of one that failed."""
+    return float(inp.task.flop or 0) / mean(result.costs) if result.error_no == 0 else 0.0
+
+
+class Tuner:
+    """Base of tuners, which say what is measured next (``has_next``, ``next_batch``) and learn from it (``update``).
+
+    ``best_flops``, ``best_config``, ``best_measure_pair`` and ``best_iter`` tell of the best so far, ``failures`` of
+    what failed, ``own_seconds`` of the time that was not measuring.
+    """
+
+    def __init__(self, task: Task, **kwargs: Any) -> None:
+        self.task = task
+        self.param = kwargs
+        self.best_config: ConfigEntity | None = None
+        self.best_flops = 0.0
+        self.best_measure_pair: tuple[MeasureInput, MeasureResult] | None = None
+        self.best_iter = 0
+        self.ttl: int | None = None  # trials left
+        self.n_trial: int | None = None
+        self.early_stopping: int | None = None
+        self.failures = Failures()
+        self.own_seconds = self.all_seconds = 0.0
+
+    @property
+    def space(self) -> ConfigSpace:
+        """The configurations of the task."""
+        assert self.task.config_space is not None
+        return self.task.config_space
+
+    def has_next(self) -> bool:
+        """Whether there is anything left that was not measured."""
+        raise NotImplementedError
+
+    def next_batch(self, batch_size: int) -> list[ConfigEntity]:
+        """The configurations to measure next, ``batch_size`` or fewer."""
+        raise NotImplementedError
+
+    def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        """Learn from measurements."""
+
+    def load_history(self, data_set: Iterable[tuple[Any, Any]], min_seed_records: int = 500) -> None:
+        """Learn from records of this and of other workloads, where there are ``min_seed_records`` of them."""
+        raise NotImplementedError
+
+    def tune(
+        self,
+        n_trial: int,
+        measure_option: Mapping[str, Any],
+        early_stopping: int | None = None,
+        callbacks: Sequence[Callback] = (),
+        si_prefix: str = "G",
+    ) -> None:
+        """Measure up to ``n_trial`` configurations.
+
+        Parameters
+        ----------
+        measure_option : what :func:`autotvm.measure_option` gives
+        early_stopping : stop when so many trials brought nothing better
+        callbacks : called with (tuner, inputs, results) of every batch
+        si_prefix : unit of FLOPS in what is logged
+
+        Raises
+        ------
+        NothingWorks : all of the first 32 trials failed; the message shows the first of each kind of failure
+        """
+        format_si_prefix(0, si_prefix)  # says now that it does not know a unit
+        measure = create_measure_batch(self.task, measure_option)
+        self.n_trial, self.early_stopping = n_trial, early_stopping or _NEVER
+        self.failures = Failures(measure.describe)
+        began, measuring = time.perf_counter(), 0.0
+        GLOBAL_SCOPE.in_tuning = True
+        try:
+            done = 0
+            while done < n_trial and self.has_next():
+                configs = self.next_batch(min(measure.n_parallel, n_trial - done))
+                if not configs:
+                    break
+                assert self.task.target is not None
+                inputs = [MeasureInput(self.task.target, self.task, config) for config in configs]
+                start = time.perf_counter()
+                results = measure(inputs)
+                measuring += time.perf_counter() - start
+                self._keep_best(done, inputs, results, si_prefix)
+                done += len(results)
+                self.ttl = min(self.early_stopping + self.best_iter, n_trial) - done
+                self.update(inputs, results)
+                for callback in callbacks:
+                    callback(self, inputs, results)
+                self.failures.check()
+                if done >= self.best_iter + self.early_stopping:
+                    logger.debug("nothing better since trial %d", self.best_iter)
+                    break
+        finally:
+            GLOBAL_SCOPE.in_tuning = False
+            self.all_seconds = time.perf_counter() - began
+            self.own_seconds = self.all_seconds - measuring
+
+    def _keep_best(
+        self, done: int, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult], si_prefix: str
+    ) -> None:
+        for k, (inp, result) in enumerate(zip(inputs, results, strict=True)):
+            flops = speed(inp, result)
+            self.failures.add(inp, result)
+            if flops > self.best_flops:
+                self.best_flops, self.best_config = flops, inp.config
+                self.best_measure_pair, self.best_iter = (inp, result), done + k
+            logger.debug(
+                "No: %d\t%sFLOPS: %.2f/%.2f\tresult: %s\t%s",
+                done + k + 1, si_prefix, format_si_prefix(flops, si_prefix),
+                format_si_prefix(self.best_flops, si_prefix), result, inp.config,
+            )  # fmt: skip
+
+    def reset(self) -> None:
+        """Forget the best."""
+        self.best_config = self.best_measure_pair = None
+        self.best_flops = 0.0
