@@ -332,7 +332,7 @@ class Model(_Handle):
         """Sums over the launches since it was loaded, or counters were reset."""
         c = _Counters()
         call("npu_model_counters", self.handle, byref(c))
-        fields = {name: getattr(c, name) for name, *_ in _Counters._fields_}
+        fields: dict[str, Any] = {name: getattr(c, name) for name, *_ in _Counters._fields_}
         return Counters(**{k: tuple(v) if isinstance(v, ctypes.Array) else v for k, v in fields.items()})
 
     def reset_counters(self) -> None:
