@@ -332,8 +332,11 @@ class Model(_Handle):
         """Sums over the launches since it was loaded, or counters were reset."""
         c = _Counters()
         call("npu_model_counters", self.handle, byref(c))
-        fields: dict[str, Any] = {name: getattr(c, name) for name, *_ in _Counters._fields_}
-        return Counters(**{k: tuple(v) if isinstance(v, ctypes.Array) else v for k, v in fields.items()})
+        values: dict[str, Any] = {}
+        for name, *_ in _Counters._fields_:
+            value = getattr(c, name)
+            values[name] = tuple(value) if isinstance(value, ctypes.Array) else value
+        return Counters(**values)
 
     def reset_counters(self) -> None:
         """Start counting again."""
