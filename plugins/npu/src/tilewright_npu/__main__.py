@@ -1,0 +1,56 @@
+"""``python -m tilewright_npu show LIB`` and ``timeline LIB -o FILE.svg``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from tilewright_npu.chip import NpuError
+from tilewright_npu.isa import Program
+from tilewright_npu.show import lines, programs_in
+from tilewright_npu.timeline import measure, svg
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command; 0, or 1 with a line on the standard error."""
+    parser = argparse.ArgumentParser(prog="python -m tilewright_npu", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, what in (("show", "print the command streams of a library"), ("timeline", "draw engines over cycles")):
+        command = commands.add_parser(name, help=what)
+        command.add_argument("library", help="an exported library, or a program's own bytes")
+        command.add_argument("--program", help="only the program of this name")
+    commands.choices["timeline"].add_argument("-o", "--output", required=True, help="the SVG file to write")
+    options = parser.parse_args(arguments)
+    try:
+        programs = _chosen(options.library, options.program)
+        if options.command == "show":
+            for program in programs:
+                print("\n".join(lines(program)))
+        else:
+            _write(Path(options.output), svg([measure(program) for program in programs]))
+    except BrokenPipeError:  # of `show LIB | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, NpuError) as error:
+        print(f"tilewright_npu: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _chosen(library: str, name: str | None) -> list[Program]:
+    programs = programs_in(library)
+    chosen = [p for p in programs if name in (None, p.name)]
+    if not chosen:
+        raise ValueError(f"{library}: no program {name!r}; there are {', '.join(p.name for p in programs)}")
+    return chosen
+
+
+def _write(path: Path, text: str) -> None:
+    partial = path.with_name(path.name + ".part")
+    partial.write_text(text)
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
