@@ -274,3 +274,14 @@ def test_empty_tuples_are_equal_however_they_are_shared() -> None:
     assert structural_hash(shared) == structural_hash(apart)
     one = Tuple([unit])
     assert not structural_equal(Tuple([one, one]), Tuple([one, Tuple([unit])]))
+
+
+def test_numbers_that_went_through_float32_are_equal_unless_that_is_asked_for() -> None:
+    def norm(epsilon: float) -> DictAttrs:
+        return DictAttrs({"epsilon": epsilon, "axis": 1})
+
+    rounded = float(np.float32(1e-5))
+    assert structural_equal(norm(1e-5), norm(rounded))
+    assert not structural_equal(norm(1e-5), norm(rounded), exact=True)
+    assert not structural_equal(norm(1e-5), norm(1.0001e-5))
+    assert not structural_equal(norm(1e-12), norm(1e-11))

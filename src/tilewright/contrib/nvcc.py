@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.runtime.registry import get_global_func
 from tilewright.target.target import Target
 
 
@@ -63,3 +64,8 @@ def have_tensorcore(compute_version: str | None = None, target: Target | str | N
 def have_bf16(compute_version: str) -> bool:
     """Whether bfloat16 is computed: from 8.0 on."""
     return parse_compute_version(compute_version) >= (8, 0)
+
+
+def have_cudagraph() -> bool:
+    """Whether graphs of kernels can be recorded here: a plug-in says so by what it registers."""
+    return get_global_func("tvm.graph_executor_cuda_graph.create", allow_missing=True) is not None

@@ -20,9 +20,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_MODULES = frozenset({"diagnostics", "instrument", "transform"})
+_MODULES = frozenset({"container", "diagnostics", "instrument", "transform"})
 _NAMES = {
     "attrs": ("Attrs", "DictAttrs"),
+    "container": ("Array", "Map"),
     "diagnostics": ("Diagnostic", "DiagnosticContext", "DiagnosticError", "DiagnosticLevel"),
     "env_func": ("EnvFunc",),
     "expr": ("BaseFunc", "GlobalVar", "RelayExpr"),

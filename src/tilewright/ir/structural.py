@@ -6,7 +6,8 @@ Spans, inferred types and the names of variables and buffers do not count. A fre
 unless ``map_free_vars`` lets free variables correspond as well.
 
 What each node class contributes is the table ``_RULES``; classes that are not in it contribute all their fields.
-Equality and hash are built on the same decomposition of a value (``_decompose``), so they cannot disagree.
+Equality and hash are built on the same decomposition of a value (``_decompose``), so they cannot disagree, but for
+floating point attributes that have been rounded to float32 on one side: they are equal unless ``exact``.
 Nothing recurses, and the hash is the same in every process.
 """
 
@@ -129,6 +130,15 @@ def _leaf(value: Any) -> Any:
     return value
 
 
+def _is_rounded(left: Any, right: Any) -> bool:
+    """Whether two tokens are floating point numbers of which one is the other rounded to 32 bits."""
+    if not all(isinstance(token, tuple) and token[0] == "float" for token in (left, right)):
+        return False
+    (a,), (b,) = struct.unpack("<d", left[1]), struct.unpack("<d", right[1])
+    with np.errstate(over="ignore"):
+        return bool(np.float32(a) == b or np.float32(b) == a)
+
+
 def _array_token(value: Any) -> tuple[Any, ...]:
     array = np.ascontiguousarray(value if isinstance(value, np.ndarray) else value.numpy())
     digest = hashlib.blake2b(array.reshape(-1).view(np.uint8).data if array.size else b"", digest_size=16)
@@ -190,8 +200,9 @@ class _Difference(NamedTuple):
 class _Equality:
     """One comparison: which graph nodes and variables of the left side stand for which of the right."""
 
-    def __init__(self, map_free_vars: bool) -> None:
+    def __init__(self, map_free_vars: bool, exact: bool) -> None:
         self.map_free_vars = map_free_vars
+        self.exact = exact
         self.right_of: dict[int, Any] = {}
         self.left_of: dict[int, Any] = {}
         self.compared: set[tuple[int, int]] = set()
@@ -209,7 +220,7 @@ class _Equality:
             elif left is right and isinstance(left, _LEAVES):
                 continue
             a, b = _decompose(left), _decompose(right)
-            if a.kind is not b.kind or a.token != b.token or len(a.children) != len(b.children):
+            if a.kind is not b.kind or len(a.children) != len(b.children) or not self._is_token(a.token, b.token):
                 return _Difference(path, left, right)
             if not self._corresponds(a, left, right, defines):
                 return _Difference(path, left, right)
@@ -218,6 +229,11 @@ class _Equality:
                     return _Difference(path, left, right)
                 stack.append((x, y, defines or x_defines, (path, label)))
         return None
+
+    def _is_token(self, left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
+        if left == right or self.exact or len(left) != len(right):
+            return left == right
+        return all(a == b or _is_rounded(a, b) for a, b in zip(left, right, strict=True))
 
     def _corresponds(self, parts: _Parts, left: Any, right: Any, defines: bool) -> bool:
         if parts.kind is _TREE:
@@ -236,10 +252,12 @@ class _Equality:
         return True
 
 
-def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
+def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False, exact: bool = False) -> bool:
     """Whether two nodes, modules, attributes, arrays, or sequences and mappings of these, are the same program.
 
-    ``map_free_vars`` lets free variables correspond like bound ones. As ``tvm.ir.structural_equal``.
+    ``map_free_vars`` lets free variables correspond like bound ones. A floating point attribute equals the same number
+    rounded to float32, which it is after a way through a constant, unless ``exact``. As ``tvm.ir.structural_equal``, to
+    which numbers are equal within 1e-9.
     """
     if lhs is rhs:
         return True
@@ -247,12 +265,12 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
         known = shortcut.equal(lhs, rhs)
         if known is not None:
             return known
-    return _Equality(map_free_vars).run(lhs, rhs) is None
+    return _Equality(map_free_vars, exact).run(lhs, rhs) is None
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
     """Raise ValueError showing where two values first differ, and both texts, unless they are equal."""
-    difference = _Equality(map_free_vars).run(lhs, rhs)
+    difference = _Equality(map_free_vars, exact=False).run(lhs, rhs)
     if difference is None:
         return
     labels = []

@@ -46,9 +46,9 @@ import ctypes
 import itertools
 import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -92,28 +92,19 @@ class CompiledCode(Protocol):
         """Return the text of the code."""
 
 
-class BenchmarkResult(NamedTuple):
-    """Seconds a call: statistics over the repeats, and the repeats themselves."""
+class BenchmarkResult:
+    """Seconds a call: ``results``, one of each repeat, and their ``mean``, ``median``, ``min``, ``max`` and ``std``."""
 
-    mean: float
-    median: float
-    min: float
-    max: float
-    std: float
-    results: tuple[float, ...]
-
-    @classmethod
-    def of(cls, results: tuple[float, ...]) -> BenchmarkResult:
+    def __init__(self, results: Sequence[float]) -> None:
         """Summarize measured times."""
         times = np.asarray(results)
-        return cls(
-            float(times.mean()),
-            float(np.median(times)),
-            float(times.min()),
-            float(times.max()),
-            float(times.std()),
-            tuple(results),
-        )
+        self.results = tuple(results)
+        self.mean, self.median, self.std = float(times.mean()), float(np.median(times)), float(times.std())
+        self.min, self.max = float(times.min()), float(times.max())
+
+    def __repr__(self) -> str:
+        numbers = ", ".join(f"{name}={getattr(self, name)}" for name in ("min", "mean", "median", "max", "std"))
+        return f"BenchmarkResult({numbers}, results={self.results})"
 
     def __str__(self) -> str:
         header = f"{'mean (ms)':^12}  {'median (ms)':^12}  {'max (ms)':^12}  {'min (ms)':^12}  {'std (ms)':^12}"
@@ -280,7 +271,7 @@ class Module:
 
         def evaluator(*args: Any) -> BenchmarkResult:
             blob = timer(*args)
-            return BenchmarkResult.of(struct.unpack(f"={repeat}d", blob))
+            return BenchmarkResult(struct.unpack(f"={repeat}d", blob))
 
         return evaluator
 

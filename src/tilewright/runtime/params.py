@@ -22,7 +22,7 @@ _ARRAY_MAGIC = 0xDD5E40F096B4A13F
 _HEADER = struct.Struct("<QQiiiBBH")
 
 
-def save_param_dict(params: Mapping[str, NDArray | np.ndarray[Any, Any]]) -> bytes:
+def save_param_dict(params: Mapping[str, NDArray | np.ndarray[Any, Any]]) -> bytearray:
     """Return parameters in TVM's format.
 
     TVM writes them in the order of its hash map, which no reader depends on. Here equal parameters give equal
@@ -39,7 +39,7 @@ def save_param_dict(params: Mapping[str, NDArray | np.ndarray[Any, Any]]) -> byt
     parts.append(struct.pack("<Q", len(names)))
     for name in names:
         parts += _array_parts(params[name])
-    return b"".join(parts)
+    return bytearray().join(parts)
 
 
 def _array_parts(value: NDArray | np.ndarray[Any, Any]) -> list[bytes]:

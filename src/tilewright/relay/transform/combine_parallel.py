@@ -50,7 +50,7 @@ class _Combiner:
 
     def compatible(self, a: Call, b: Call) -> bool:
         """Whether two calls on the same data can be one."""
-        return structural_equal(self._common_attrs(a), self._common_attrs(b))
+        return structural_equal(self._common_attrs(a), self._common_attrs(b), exact=True)
 
     def _common_attrs(self, call: Call) -> Any:
         assert call.attrs is not None

@@ -44,7 +44,7 @@ class _Eliminator(ExprMutator):
             return post
         known = self.calls.setdefault((post.op, post.args), [])
         for other in known:
-            if structural_equal(other.attrs, post.attrs):
+            if structural_equal(other.attrs, post.attrs, exact=True):
                 return other
         known.append(post)
         return post

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from ..device import Device, cpu
-from ..dtype import make_dtype
 from ..error import TVMError
-from ..module import REMOTE, BenchmarkResult, Module
+from ..module import BenchmarkResult, Module
 from ..ndarray import NDArray, numpy_dtype, numpyasarray
 from ..packed_func import PackedFunc
 from ..registry import need_global_func
+from .access import Output, access_to
 
 
 def create(graph_json_str: str, libmod: Module, device: Device | Sequence[Device]) -> GraphModule:
@@ -96,11 +96,10 @@ class GraphModule:
         self.strict = strict
         self._may_be_unset = True
         self._input_dtypes: dict[str | int, np.dtype[Any]] = {}
-        self._is_remote = module.type_key == REMOTE
-        self._set_input = module["set_input"]
-        self._run = module["run"]
-        self._get_output = module["get_output"]
-        self._get_input = module["get_input"]
+        self._access = access_to(module)
+        self._run = self._access.run
+        self._get_output = self._access.get_output
+        self._get_input = self._access.get_input
         self._get_num_outputs = module["get_num_outputs"]
         self._get_num_inputs = module["get_num_inputs"]
         self._get_input_index = module["get_input_index"]
@@ -123,13 +122,7 @@ class GraphModule:
             TypeError: the key is no name, index or mapping; or the value is no array of numbers.
         """
         for name, item in _items("set_input", key, value, self._known(params)):
-            self._put(name, self._tensor(name, item))
-
-    def _put(self, name: str | int, value: Any) -> None:
-        if self._is_remote:  # arrays that are here are no arguments of functions there
-            self._get_input(name).copyfrom(value)
-        else:
-            self._set_input(name, value)
+            self._access.set_input(name, self._tensor(name, item))
 
     def _known(self, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Those of ``params`` that are inputs; the names of others are warned of: TVM passes over them."""
@@ -146,9 +139,7 @@ class GraphModule:
             return value
         wanted = self._input_dtypes.get(key)
         if wanted is None:
-            # TVM's executors, which a server may have, describe nothing; their arrays do
-            dtype = self._get_input(key).dtype if self._is_remote else self._info("describe_input", key)[1]
-            wanted = self._input_dtypes[key] = numpy_dtype(dtype)
+            wanted = self._input_dtypes[key] = numpy_dtype(self._access.input_dtype(key))
         try:
             array = np.asarray(value)
         except ValueError as error:
@@ -161,11 +152,6 @@ class GraphModule:
             )
         return array.astype(wanted)
 
-    def _info(self, function: str, which: int | str) -> tuple[tuple[int, ...], str]:
-        """Shape and dtype, from the native description of an input or output."""
-        code, bits, lanes, *shape = np.frombuffer(self.module[function](which), "int64").tolist()
-        return tuple(shape), str(make_dtype(code, bits, lanes))
-
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
         """Return the shapes and the dtypes of the inputs by name, without parameters."""
         return self._infos("describe_input", self.get_input_names())
@@ -175,7 +161,7 @@ class GraphModule:
         return self._infos("describe_output", self.get_output_names())
 
     def _infos(self, function: str, names: Sequence[str]) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
-        infos = {name: self._info(function, name) for name in names}
+        infos = {name: self._access.describe(function, name) for name in names}
         return {name: shape for name, (shape, _) in infos.items()}, {name: dtype for name, (_, dtype) in infos.items()}
 
     def infer(self, inputs: Mapping[str, Any] | None = None, /, **more: Any) -> dict[str, np.ndarray[Any, Any]]:
@@ -195,25 +181,14 @@ class GraphModule:
         if inputs is not None and not isinstance(inputs, Mapping):
             raise TypeError(f"infer takes a mapping of input names to values, not {_kind(inputs)}")
         given = {**(inputs or {}), **more}
-        arguments = [item for name, value in given.items() for item in (name, self._tensor(name, value))]
-        if self._is_remote:
-            return self._infer_far(given)
-        outputs = [np.empty(shape, dtype) for _, shape, dtype in self._outputs]
-        self.module["infer"](len(given), *arguments, *outputs)
-        return {name: array for (name, _, _), array in zip(self._outputs, outputs, strict=True)}
-
-    def _infer_far(self, given: Mapping[str, Any]) -> dict[str, np.ndarray[Any, Any]]:
-        missing = [name for name in self.get_input_names() if name not in given]
-        if missing:
-            raise TVMError(f"infer: no value is given for the inputs: {', '.join(missing)}")
-        self.set_input(given)
-        self._run()
-        return {name: self._get_output(index).numpy() for index, (name, _, _) in enumerate(self._outputs)}
+        values = {name: self._tensor(name, value) for name, value in given.items()}
+        arrays = self._access.infer(values, self._outputs)
+        return {name: array for (name, _, _), array in zip(self._outputs, arrays, strict=True)}
 
     @cached_property
-    def _outputs(self) -> list[tuple[str, tuple[int, ...], np.dtype[Any]]]:
+    def _outputs(self) -> list[Output]:
         """Name, shape and numpy's dtype of each output."""
-        infos = [self._info("describe_output", index) for index in range(self.get_num_outputs())]
+        infos = [self._access.describe("describe_output", index) for index in range(self.get_num_outputs())]
         return [(n, shape, numpy_dtype(t)) for n, (shape, t) in zip(self.get_output_names(), infos, strict=True)]
 
     def set_input_zero_copy(
@@ -272,8 +247,7 @@ class GraphModule:
 
     def _look_for_unset(self) -> None:
         """Name inputs that nobody has set: once in a warning, or in an error where the module is strict."""
-        told = not self._is_remote or self.module.implements_function("unset_inputs")
-        unset = self.module["unset_inputs"]() if told else ""
+        unset = self._access.unset_inputs()
         if unset and self.strict:
             raise TVMError(f"nobody has set the inputs: {unset}")
         self._may_be_unset = False
@@ -304,8 +278,7 @@ class GraphModule:
 
     def get_input_names(self) -> list[str]:
         """Return the names of the inputs that are no parameters."""
-        name_of, is_parameter = self.module["get_input_name"], self.module["is_parameter"]
-        return [name_of(index) for index in range(self.get_num_inputs()) if not is_parameter(index)]
+        return self._access.input_names()
 
     def get_output_names(self) -> list[str]:
         """Return the names of the outputs: the model's, or output_0, output_1, ..."""
@@ -326,9 +299,7 @@ class GraphModule:
         """
         if out is None:
             return self._get_output(index)
-        if self._is_remote:
-            return self._get_output(index).copyto(out)
-        self._get_output(index, out)
+        self._access.copy_output(index, out)
         return out
 
     def debug_get_output(self, node: int | str, out: NDArray) -> NDArray:

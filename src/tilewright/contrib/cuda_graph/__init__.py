@@ -1,0 +1,1 @@
+"""``tvm.contrib.cuda_graph``."""

@@ -1,0 +1,6 @@
+"""``tvm.ir.container``: sequences of nodes are tuples, and mappings dictionaries."""
+
+Array = tuple
+Map = dict
+
+__all__ = ["Array", "Map"]
