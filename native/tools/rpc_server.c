@@ -213,21 +213,26 @@ static void tend_tracker(int port) {
 }
 
 /* ---- greetings ---- */
+static void refuse(int fd, const char* reason) {
+  const int32_t size = (int32_t)strlen(reason);
+  if (put32(fd, MAGIC + 2) && size != 0 && put32(fd, size)) put(fd, reason, (size_t)size);
+}
+
 /* Lets a client that knows the secret go on; see src/tilewright/rpc/security.py. */
-static bool prove(int fd) {
-  struct {
-    int32_t magic, version;
-    uint8_t nonce[NONCE];
-  } head;
-  uint8_t own[NONCE], proof[SHA256_SIZE], theirs[SHA256_SIZE], differ = 0;
+static bool prove(int fd, const char* key) {
+  uint8_t nonce[NONCE], own[NONCE], proof[SHA256_SIZE], theirs[SHA256_SIZE], differ = 0;
   if (options.secret == NULL) return true;
-  if (!get(fd, &head.magic, sizeof head.magic)) return false;
-  if (head.magic == MAGIC) put32(fd, MAGIC + 2); /* a refusal that a client without a secret understands */
-  if (head.magic != SECRET_MAGIC || !get(fd, &head.version, sizeof head - sizeof head.magic) || head.version != 1) return false;
+  const char* offers = strstr(key, " -secure=");
+  const char* offer = offers == NULL ? NULL : strstr(offers + 1, "hmac1");
+  if (offer == NULL || strcspn(offers + 1, " ") < (size_t)(offer - offers)) {
+    refuse(fd, "it wants the secret that it was started with: secret=, or TILEWRIGHT_RPC_SECRET");
+    return false;
+  }
   random_bytes(own, sizeof own);
-  hmac_sha256(options.secret, "server", 6, head.nonce, NONCE, own, NONCE, proof);
+  if (!put32(fd, SECRET_MAGIC) || !put32(fd, 1) || !get(fd, nonce, sizeof nonce)) return false;
+  hmac_sha256(options.secret, "server", 6, nonce, NONCE, own, NONCE, proof);
   if (!put(fd, own, sizeof own) || !put(fd, proof, sizeof proof) || !get(fd, theirs, sizeof theirs)) return false;
-  hmac_sha256(options.secret, "client", 6, head.nonce, NONCE, own, NONCE, proof);
+  hmac_sha256(options.secret, "client", 6, nonce, NONCE, own, NONCE, proof);
   for (int i = 0; i < SHA256_SIZE; ++i) differ |= (uint8_t)(proof[i] ^ theirs[i]);
   return differ == 0;
 }
@@ -236,13 +241,14 @@ static bool prove(int fd) {
 static bool greet(int fd, double* seconds) {
   char key[MAX_KEY], expected[MAX_KEY + 16], answer[MAX_KEY + 16];
   int32_t magic, size;
-  if (!prove(fd) || !get(fd, &magic, sizeof magic) || magic != MAGIC || !get(fd, &size, sizeof size)) return false;
+  if (!get(fd, &magic, sizeof magic) || magic != MAGIC || !get(fd, &size, sizeof size)) return false;
   if (size < 0 || size >= MAX_KEY || !get(fd, key, (size_t)size)) return false;
   key[size] = '\0';
+  if (!prove(fd, key)) return false;
   snprintf(expected, sizeof expected, "client:%s", options.tracker == NULL ? options.key : tracker.match_key);
   const size_t length = strcspn(key, " ");
   if (length != strlen(expected) || strncmp(key, expected, length) != 0 || (options.tracker != NULL && !tracker.offered)) {
-    put32(fd, MAGIC + 2);
+    refuse(fd, "");
     return false;
   }
   const char* timeout = strstr(key, "-timeout=");

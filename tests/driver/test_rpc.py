@@ -62,7 +62,6 @@ def test_a_server_of_the_command_line() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("rpc-server", "--host", "0.0.0.0"), "--insecure"),
         (("rpc-query", "--tracker", "nowhere"), "host:port"),
         (("rpc-query", "--tracker", "127.0.0.1:1"), "cannot connect to the tracker"),
         (("bench", "model.so", "--rpc-key", "k"), "--rpc-key needs"),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 FUZZ = Path(__file__).resolve().parents[2] / "native" / "fuzz"
 NATIVE = FUZZ.parent
-TARGETS = ("graph", "blob", "params", "library")
+TARGETS = ("graph", "blob", "params", "library", "rpc")
 CORPUS, FINDINGS = FUZZ / "corpus", FUZZ / "findings"
 
 _OPTIONS = ["-std=c11", "-g", "-O1", "-D_GNU_SOURCE", f"-I{NATIVE / 'include'}", "-fno-sanitize-recover=all"]

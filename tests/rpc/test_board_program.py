@@ -95,7 +95,7 @@ def test_secrets(program: Path) -> None:
             del session
             with pytest.raises(RPCError, match="does not know the secret"):
                 rpc.connect(HOST, port, "k", secret="another")
-            with pytest.raises(RPCError, match="no server"):
+            with pytest.raises(RPCError, match="refuses: it wants the secret"):
                 rpc.connect(HOST, port, "k")
     done = subprocess.run([program, "--host", "0.0.0.0"], capture_output=True, text=True, timeout=10)
     assert done.returncode == 1 and "--insecure" in done.stderr

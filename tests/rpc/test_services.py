@@ -10,6 +10,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -135,7 +136,7 @@ def test_secrets() -> None:
     assert rpc.connect(HOST, board.port, "k", secret="one secret").get_function("testing.echo")(1) == 1
     with pytest.raises(RPCError, match="does not know the secret"):
         rpc.connect(HOST, board.port, "k", secret="another")
-    with pytest.raises(RPCError, match="no server"):
+    with pytest.raises(RPCError, match="refuses: it wants the secret"):
         rpc.connect(HOST, board.port, "k")
     board.terminate()
 
@@ -145,10 +146,12 @@ def test_a_server_without_a_secret_takes_none(server: rpc.Server) -> None:
         rpc.connect(HOST, server.port, "board", secret="a secret")
 
 
-def test_open_servers_must_be_asked_for() -> None:
-    with pytest.raises(RPCError, match="insecure"):
-        rpc.Server("0.0.0.0")
-    rpc.Server("0.0.0.0", insecure=True, silent=True).terminate()
+def test_open_servers_must_be_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWRIGHT_CONFIG_DIR", str(tmp_path))
+    for insecure in (False, True):
+        board = rpc.Server("0.0.0.0", insecure=insecure, silent=True)
+        assert (board.pairing is None) == insecure
+        board.terminate()
 
 
 def test_keys_must_match(server: rpc.Server) -> None:

@@ -347,7 +347,9 @@ void tw_device_executor_gone(DLDevice device, void* state) {
 
 /* ---- TVM's functions ---- */
 int TVMDeviceAllocDataSpace(DLDevice dev, size_t nbytes, size_t alignment, DLDataType type_hint, void** out_data) {
-  if ((alignment & (alignment - 1)) != 0) return tw_fail("alignment %zu is not a power of two", alignment);
+  if ((alignment & (alignment - 1)) != 0 || alignment > TW_HUGE_PAGE) {
+    return tw_fail("alignment %zu is not a power of two, or larger than a huge page", alignment);
+  }
   *out_data = tw_device_alloc(dev, nbytes, alignment, type_hint, NULL);
   return *out_data == NULL ? -1 : 0;
 }

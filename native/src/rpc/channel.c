@@ -111,11 +111,11 @@ RpcChannel* rpc_channel_over_fds(int read_fd, int write_fd) {
 static int send_by_function(RpcChannel* c, const void* data, size_t size) {
   const char* from = data;
   while (size != 0) {
-    TVMByteArray bytes = {.data = from, .size = size};
+    TVMByteArray bytes = {.data = from, .size = size < BUFFER ? size : BUFFER}; /* functions copy what they are given */
     TVMValue value = {.v_handle = &bytes}, ret;
     int code = kTVMBytes, ret_code;
     if (TVMFuncCall(c->send_func, &value, &code, 1, &ret, &ret_code) != 0) return -1;
-    if (ret_code != kTVMArgInt || ret.v_int64 <= 0 || (uint64_t)ret.v_int64 > size) {
+    if (ret_code != kTVMArgInt || ret.v_int64 <= 0 || (uint64_t)ret.v_int64 > bytes.size) {
       return tw_fail("RPCError: the channel's send function gave no number of bytes sent");
     }
     from += ret.v_int64;
@@ -127,11 +127,12 @@ static int send_by_function(RpcChannel* c, const void* data, size_t size) {
 static int receive_by_function(RpcChannel* c, void* data, size_t least, size_t most, size_t* received) {
   size_t got = 0;
   while (got < least) {
-    TVMValue value = {.v_int64 = (int64_t)(most - got)}, ret;
+    const size_t part = most - got < BUFFER ? most - got : BUFFER; /* and make room for what they are asked for */
+    TVMValue value = {.v_int64 = (int64_t)part}, ret;
     int code = kTVMArgInt, ret_code;
     if (TVMFuncCall(c->receive_func, &value, &code, 1, &ret, &ret_code) != 0) return -1;
     const TVMByteArray* bytes = ret.v_handle;
-    if (ret_code != kTVMBytes || bytes->size > most - got) {
+    if (ret_code != kTVMBytes || bytes->size > part) {
       return tw_fail("RPCError: the channel's receive function must give bytes, at most as many as it is asked for");
     }
     if (bytes->size == 0) {

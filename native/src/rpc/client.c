@@ -33,8 +33,11 @@ static int unlock(Client* c, int rc) {
 
 /* The failure that the other side tells of. */
 static int read_exception(Client* c) {
-  RpcSequence text;
-  if (rpc_sequence_get(c->channel, &text) != 0 || rpc_end_packet(c->channel) != 0) return lose(c);
+  RpcSequence text = {0};
+  if (rpc_sequence_get(c->channel, &text) != 0 || rpc_end_packet(c->channel) != 0) {
+    rpc_sequence_free(&text);
+    return lose(c);
+  }
   if (text.count == 1 && text.codes[0] == kTVMStr) {
     const char* message = text.values[0].v_str;
     tw_set_error(strncmp(message, "RPCError: ", 10) == 0 ? "%s" : "RPCError: the remote call failed: %s", message);

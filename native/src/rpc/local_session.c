@@ -313,7 +313,8 @@ static int get_attribute(const TVMValue* v, RpcSequence* ret) {
 
 static int allocate(Local* s, DLDevice device, uint64_t size, uint64_t alignment, DLDataType type, RpcSequence* ret) {
   void* data;
-  if (TVMDeviceAllocDataSpace(device, size, alignment, type, &data) != 0) return -1;
+  if (size > SIZE_MAX || alignment > SIZE_MAX) return tw_out_of_memory(SIZE_MAX);
+  if (TVMDeviceAllocDataSpace(device, (size_t)size, (size_t)alignment, type, &data) != 0) return -1;
   return put_handle(s, ret, 0, (Handle){.kind = DATA, .object = data, .data = data, .size = size, .device = device});
 }
 

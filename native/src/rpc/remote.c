@@ -267,12 +267,14 @@ static int connect_fd(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, 
   return return_client(channel, args + 2, codes + 2, n - 2, ret);
 }
 
-/* rpc.ConnectOver(send, receive, constructor and its arguments ...) -> session, over a channel after its handshake. */
+/* rpc.ConnectOver(send, receive, seconds, constructor and its arguments ...) -> session, over a channel after its handshake. */
 static int connect_over(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   RpcChannel* channel;
   (void)resource;
+  if (n < 3 || codes[2] != kTVMArgFloat) return tw_fail("rpc.ConnectOver: argument 2 must be a number of seconds");
   if (rpc_channel_of_args(args, codes, n, "rpc.ConnectOver", &channel) != 0) return -1;
-  return return_client(channel, args + 2, codes + 2, n - 2, ret);
+  limit(channel, tw_now(), args[2].v_float64);
+  return return_client(channel, args + 3, codes + 3, n - 3, ret);
 }
 
 /* rpc.CreatePipeClient(words of a command ...) -> session. */

@@ -65,8 +65,8 @@ RpcSession* rpc_session_of(DLDevice device) {
 
 int rpc_request(RpcSession* s, RpcCode code, TVMValue* values, int* codes, int count, TVMValue* result) {
   RpcSequence ret = {0};
-  if (s->cls->request(s, code, &(RpcSequence){.values = values, .codes = codes, .count = count}, &ret) != 0) return -1;
-  int rc = ret.count == 1 ? 0 : tw_fail("RPCError: a request was answered by %d values, not one", ret.count);
+  int rc = s->cls->request(s, code, &(RpcSequence){.values = values, .codes = codes, .count = count}, &ret);
+  if (rc == 0 && ret.count != 1) rc = tw_fail("RPCError: a request was answered by %d values, not one", ret.count);
   if (rc == 0 && result != NULL) *result = ret.values[0];
   rpc_sequence_free(&ret);
   return rc;

@@ -3,7 +3,8 @@
  * Connections: TCP with TVM's handshake, and programs that serve their pipes.
  *
  *     client: i32 RPC_MAGIC | i32 size | "client:KEY -option=value ..."
- *     server: i32 RPC_MAGIC, + 1 (the key is in use) or + 2 (no such key) | i32 size | "server:KEY ..." */
+ *     server: i32 RPC_MAGIC | i32 size | "server:KEY ..."
+ *     or a refusal: i32 RPC_MAGIC + 1 (the key is in use) or + 2 (no such key); of Tilewright's i32 size | reason may follow */
 #include "rpc.h"
 
 #include <errno.h>
@@ -79,19 +80,33 @@ static int get_plain(RpcChannel* c, void* data, size_t size) {
   return rpc_get(c, data, size);
 }
 
+/* Fails with the reason that follows a refusal, or with the usual one. */
+static int refused(RpcChannel* c, const char* host, int port, const char* key) {
+  char reason[MAX_KEY + 1];
+  int32_t size;
+  if (get_plain(c, &size, sizeof size) == 0 && size > 0 && size <= MAX_KEY && get_plain(c, reason, (size_t)size) == 0) {
+    reason[size] = '\0';
+    return tw_fail("RPCError: %s:%d refuses: %s", host, port, reason);
+  }
+  return tw_fail("RPCError: no server at %s:%d has the key \"%s\"", host, port, key);
+}
+
 static int shake_hands(RpcChannel* c, const char* host, int port, const char* key) {
   int32_t magic = RPC_MAGIC, size = (int32_t)strlen(key);
   if (rpc_put(c, &magic, sizeof magic) != 0 || rpc_put(c, &size, sizeof size) != 0 ||
       rpc_put(c, key, (size_t)size) != 0 || rpc_flush(c) != 0 || get_plain(c, &magic, sizeof magic) != 0) {
     return -1;
   }
-  if (magic == RPC_MAGIC + 1) return tw_fail("RPCError: the key of \"%s\" is in use at %s:%d", key, host, port);
-  if (magic == RPC_MAGIC + 2) return tw_fail("RPCError: no server at %s:%d has the key of \"%s\"", host, port, key);
+  if (magic == RPC_MAGIC + 1) return tw_fail("RPCError: the key \"%s\" is in use at %s:%d", key, host, port);
+  if (magic == RPC_MAGIC + 2) return refused(c, host, port, key);
   if (magic != RPC_MAGIC) return tw_fail("RPCError: %s:%d is no RPC server", host, port);
-  char answer[MAX_KEY];
+  char answer[MAX_KEY + 1];
   if (get_plain(c, &size, sizeof size) != 0) return -1;
   if (size < 0 || size > MAX_KEY) return tw_fail("RPCError: %s:%d tells a key of %d bytes", host, port, size);
-  return get_plain(c, answer, (size_t)size);
+  if (get_plain(c, answer, (size_t)size) != 0) return -1;
+  answer[size] = '\0';
+  if (strstr(answer, " -secure=") == NULL) return 0;
+  return tw_fail("RPCError: %s:%d refuses: it wants a secret, or to be paired with its clients (tilewright rpc-pair)", host, port);
 }
 
 int rpc_connect(const char* host, int port, const char* key, double seconds, RpcChannel** out) {

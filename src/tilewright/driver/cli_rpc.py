@@ -28,10 +28,16 @@ def rpc_server(
     insecure: Annotated[
         bool, typer.Option("--insecure", help="Serve everyone who reaches the address, without a secret.")
     ] = False,
+    tls: Annotated[
+        bool, typer.Option("--tls", help="Want clients to be paired also where only this machine reaches the address.")
+    ] = False,
     memory: Annotated[int | None, typer.Option(metavar="MIB", help="Memory that a session may take.")] = None,
     load_library: Annotated[str | None, typer.Option(help="Libraries to load first, with : between them.")] = None,
 ) -> None:
-    """Serve this machine to RPC clients: they send libraries, which run here."""
+    """Serve this machine to RPC clients: they send libraries, which run here.
+
+    Clients must be paired with it, by the code that it prints, if others than this machine reach the address.
+    """
     from tilewright.driver.board import parse_address
     from tilewright.driver.rpc import serve
 
@@ -48,6 +54,7 @@ def rpc_server(
         "init": None,
         "secret": secret,
         "memory": memory and memory << 20,
+        "tls": tls,
     }
     serve(config, insecure)
 
@@ -77,6 +84,27 @@ def rpc_proxy(
     pass_on(host, port, port_end or port + 1, parse_address(tracker) if tracker else None, custom_addr)
 
 
+def rpc_pair(
+    words: Annotated[
+        list[str], typer.Argument(metavar="[HOST:PORT] CODE", help="The server, and the code it printed.")
+    ],
+    forget: Annotated[bool, typer.Option("--forget", help="Forget the server at HOST:PORT.")] = False,
+) -> None:
+    """Pair this machine with a server: its certificate, and no other, is good from then on.
+
+    Without an address the server may have any: that is for servers that a tracker hands out.
+    """
+    from tilewright.driver.board import parse_address
+    from tilewright.driver.rpc import pair
+
+    if len(words) > 2 or (forget and len(words) != 1):
+        raise typer.BadParameter("what is taken: HOST:PORT CODE, CODE alone, or HOST:PORT --forget")
+    address = words[0] if len(words) == 2 or forget else None
+    if address is not None:
+        parse_address(address)
+    pair(address, None if forget else words[-1], forget)
+
+
 def rpc_query(tracker: Annotated[str, typer.Option(metavar="HOST:PORT", help="The tracker.")]) -> None:
     """Print the boards that a tracker knows, and its queues."""
     from tilewright.driver.board import parse_address
@@ -87,5 +115,5 @@ def rpc_query(tracker: Annotated[str, typer.Option(metavar="HOST:PORT", help="Th
 
 def add_commands(app: typer.Typer) -> None:
     """Add the commands to the command line."""
-    for command in (rpc_server, rpc_tracker, rpc_proxy, rpc_query):
+    for command in (rpc_server, rpc_tracker, rpc_proxy, rpc_pair, rpc_query):
         app.command(command.__name__.replace("_", "-"))(command)

@@ -10,7 +10,8 @@ from typing import Any
 
 from tilewright import rpc
 from tilewright.driver.board import Address
-from tilewright.rpc.server import check_exposure
+from tilewright.rpc import pairing
+from tilewright.rpc.server import needs_pairing
 
 
 def _run(kind: str, config: dict[str, Any], text: str) -> None:
@@ -18,20 +19,32 @@ def _run(kind: str, config: dict[str, Any], text: str) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
 
     def report(ready: dict[str, Any]) -> None:
-        print(text.format(port=ready["port"]), flush=True)
+        print(text.format(**ready), flush=True)
 
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(importlib.import_module(f"tilewright.rpc.{kind}").run(config, report))
 
 
 def serve(config: dict[str, Any], insecure: bool) -> None:
-    """Run a server; ``config`` as ``rpc.server.run`` takes it."""
-    if config["is_proxy"]:
-        text = f"serving through the proxy {config['host']}:{{port}}"
-    else:
-        check_exposure(config["host"], config["secret"], insecure)
-        text = f"serving on {config['host']}:{{port}}"
-    _run("server", config, text + (", for clients that know the secret" if config["secret"] else ""))
+    """Run a server; ``config`` as ``rpc.server.run`` takes it, its ``tls`` only as far as it was asked for."""
+    config["tls"] |= needs_pairing(config["host"], config["secret"], insecure)
+    through = "through the proxy" if config["is_proxy"] else "on"
+    text = f"serving {through} {config['host']}:{{port}}"
+    if config["secret"]:
+        text += ", for clients that know the secret"
+    if config["tls"]:
+        text += ", for clients that have run: tilewright rpc-pair HOST:{port} {pairing}"
+    _run("server", config, text)
+
+
+def pair(address: str | None, code: str | None, forget: bool) -> None:
+    """Remember, or forget, a server."""
+    if forget:
+        found = pairing.forget(address or "")
+        print(f"{address} is forgotten" if found else f"{address} was not paired with this machine")
+        return
+    fingerprint = pairing.pair(code or "", address).fingerprint
+    print(f"paired with {address or 'a server'}, whose certificate is {fingerprint}")
 
 
 def track(host: str, port: int, port_end: int) -> None:

@@ -1,20 +1,24 @@
 """What all parts of RPC agree on: TVM 0.8's numbers, and messages of trackers.
 
-A connection to a server begins with a greeting on both sides (``native/src/rpc/socket.c``); one to a tracker with
+A connection to a server begins with a greeting on both sides (``native/src/rpc/socket.c``,
+``security.py``); one to a tracker with
 ``TRACKER_MAGIC`` on both sides, then texts of JSON, each after its size as a little-endian i32.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import functools
 import json
 import secrets
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from tilewright.runtime.error import RPCError
 
@@ -31,6 +35,7 @@ _MAX_KEY = 4096
 _MAX_MESSAGE = 1 << 20
 
 Address = tuple[str, int]
+T = TypeVar("T")
 
 
 class TrackerCode(IntEnum):
@@ -75,9 +80,10 @@ def greeting(key: str) -> bytes:
     return struct.pack("<ii", RPC_MAGIC, len(key.encode())) + key.encode()
 
 
-def refusal(code: int) -> bytes:
-    """What refuses one."""
-    return struct.pack("<i", code)
+def refusal(code: int, reason: str = "") -> bytes:
+    """What refuses one; TVM's clients do not read the reason."""
+    data = reason.encode()
+    return struct.pack("<i", code) + (struct.pack("<i", len(data)) + data if data else b"")
 
 
 # ---- for code that waits (clients) ----
@@ -113,21 +119,26 @@ def receive_json(sock: socket.socket) -> Any:
     return json.loads(receive_exactly(sock, _bounded(receive_number(sock), _MAX_MESSAGE)))
 
 
-def greet(sock: socket.socket, key: str, what: str) -> str:
-    """Begin a session as a client, whose ``key`` begins with "client:"; return the other side's key.
+def receive_key(sock: socket.socket) -> str:
+    """Return the other side's key."""
+    return receive_exactly(sock, _bounded(receive_number(sock), _MAX_KEY)).decode()
+
+
+def check_answer(sock: socket.socket, code: int, key: str, what: str) -> None:
+    """Look at the code that answers a client's greeting.
 
     Raises:
         RPCError: the key is refused, or the other side is no server.
     """
-    sock.sendall(greeting(key))
-    code = receive_number(sock)
     if code == RPC_CODE_DUPLICATE:
-        raise RPCError(f"the key of {key!r} is in use at {what}")
+        raise RPCError(f"the key {key!r} is in use at {what}")
     if code == RPC_CODE_MISMATCH:
-        raise RPCError(f"no server at {what} has the key of {key!r}")
+        reason = ""
+        with contextlib.suppress(OSError, RPCError, UnicodeDecodeError):
+            reason = receive_key(sock)
+        raise RPCError(f"{what} refuses: {reason}" if reason else f"no server at {what} has the key {key!r}")
     if code != RPC_CODE_SUCCESS:
         raise RPCError(f"{what} is no RPC server")
-    return receive_exactly(sock, _bounded(receive_number(sock), _MAX_KEY)).decode()
 
 
 # ---- for services ----
@@ -161,6 +172,24 @@ async def read_greeting(read: Callable[[int], Awaitable[bytes]]) -> str | None:
         return (await read(_bounded(_number(await read(4)), _MAX_KEY))).decode()
 
 
+async def until_done(sock: socket.socket, step: Callable[[], T]) -> T:
+    """Repeat a step on a socket that does not block until it needs to wait no more; TLS waits in both directions."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            return step()
+        except (ssl.SSLWantReadError, BlockingIOError):
+            add, remove = loop.add_reader, loop.remove_reader
+        except ssl.SSLWantWriteError:
+            add, remove = loop.add_writer, loop.remove_writer
+        ready = asyncio.Event()
+        add(sock, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            remove(sock)
+
+
 async def receive(sock: socket.socket, size: int) -> bytes:
     """Return the next bytes of a socket that no stream reads.
 
@@ -169,7 +198,7 @@ async def receive(sock: socket.socket, size: int) -> bytes:
     """
     data = b""
     while len(data) < size:
-        piece = await asyncio.get_running_loop().sock_recv(sock, size - len(data))
+        piece = await until_done(sock, functools.partial(sock.recv, size - len(data)))
         if not piece:
             raise EOFError
         data += piece
@@ -177,17 +206,23 @@ async def receive(sock: socket.socket, size: int) -> bytes:
 
 
 async def send(sock: socket.socket, data: bytes) -> None:
-    """Send bytes on a socket that no stream writes to."""
-    await asyncio.get_running_loop().sock_sendall(sock, data)
+    """Send a few bytes, which the socket's buffer holds, on one that no stream writes to."""
+    while data:
+        data = data[await until_done(sock, functools.partial(sock.send, data)) :]
+
+
+def option(key: str, name: str) -> str | None:
+    """The value of an option ``-name=value`` that follows a key, or None."""
+    for word in key.split()[1:]:
+        if word.startswith(f"-{name}="):
+            return word.partition("=")[2]
+    return None
 
 
 def session_seconds(key: str) -> float | None:
     """The option ``-timeout=60`` of a key, or None."""
-    for word in key.split()[1:]:
-        if word.startswith("-timeout="):
-            seconds = float(word.removeprefix("-timeout="))
-            return seconds if seconds > 0 else None
-    return None
+    seconds = float(option(key, "timeout") or 0)
+    return seconds if seconds > 0 else None
 
 
 # ---- sockets ----

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tilewright.runtime import environment as variables
 from tilewright.runtime.device import RPC_SESS_MASK, Device, device
 from tilewright.runtime.error import RPCError, RPCSessionTimeoutError, TVMError
 from tilewright.runtime.module import Module
@@ -178,6 +177,7 @@ def connect(
     session_timeout: float = 0,
     session_constructor_args: Sequence[Any] | None = None,
     secret: str | None = None,
+    pairing: str | None = None,
 ) -> RPCSession:
     """Connect to a server.
 
@@ -189,27 +189,29 @@ def connect(
         session_constructor_args: name and arguments of a function of the server that makes the session: with
             ``["rpc.Connect", host, port, key]`` the server itself is a client, of one that this machine cannot reach.
         secret: what the server was started with; ``TILEWRIGHT_RPC_SECRET`` by default.
+        pairing: the code that the server printed; by default what ``tilewright rpc-pair`` has stored. What is sent then
+            goes through TLS, to that server and no other.
 
     Raises:
-        RPCError: there is no such server, or it refuses; at the latest after some seconds.
+        RPCError: there is no such server, or it refuses, or it is not the one of the pairing; at the latest after some
+            seconds.
         RPCSessionTimeoutError: from any use of the session, after its time.
     """
     if session_timeout:
         key += f" -timeout={session_timeout}"
     arguments = list(session_constructor_args or ())
-    secret = secret or variables.RPC_SECRET.read()
-    if not secret:
+    access = security.Access.to((url, port), secret, pairing)
+    if not access.exchanges():
         return RPCSession(need_global_func("rpc.Connect")(url, port, key, *arguments))
     what = f"{url}:{port}"
     try:
         sock = socket.create_connection((url, port), _CONNECT_SECONDS)
         base.tune(sock)
         sock.settimeout(_TURN_SECONDS)
-        security.prove(sock, secret, what)
-        base.greet(sock, "client:" + key, what)
+        sock = access.greet(sock, key, what)
     except OSError as error:
         raise RPCError(f"cannot connect to {what}: {error}") from None
-    return RPCSession(need_global_func("rpc.ConnectFd")(sock.detach(), float(session_timeout), *arguments))
+    return RPCSession(security.session_over(sock, float(session_timeout), arguments))
 
 
 class TrackerSession:
@@ -284,6 +286,7 @@ class TrackerSession:
         max_retry: int = 5,
         session_constructor_args: Sequence[Any] | None = None,
         secret: str | None = None,
+        pairing: str | None = None,
     ) -> RPCSession:
         """Wait for a board of a kind and return a session on it.
 
@@ -293,7 +296,7 @@ class TrackerSession:
             session_timeout: seconds after which the board ends the session; 0 for no end.
             max_retry: how many boards to try that the tracker gives and that cannot be reached.
             session_constructor_args: as in :func:`connect`.
-            secret: as in :func:`connect`.
+            secret, pairing: as in :func:`connect`.
 
         Raises:
             RPCError: no board could be reached.
@@ -302,7 +305,7 @@ class TrackerSession:
         for _ in range(max_retry):
             host, port, match_key = self._ask(TrackerCode.REQUEST, key, "", priority)
             try:
-                return connect(host, port, match_key, session_timeout, session_constructor_args, secret)
+                return connect(host, port, match_key, session_timeout, session_constructor_args, secret, pairing)
             except TVMError as error:
                 last = error
         raise RPCError(f"none of {max_retry} boards of kind {key!r} could be used; of the last: {last}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import socket
+import ssl
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -10,7 +12,7 @@ from tilewright.runtime.export import link_for_loading
 from tilewright.runtime.module import Module, load_module
 from tilewright.runtime.registry import need_global_func, register_func
 
-from . import testing
+from . import security, testing
 from .popen import popen_session
 
 __all__ = ["load_libraries", "prepare", "serve", "testing"]
@@ -49,6 +51,9 @@ def _popen_session(binary: str | bytes) -> Module:
     return popen_session(binary)
 
 
-def serve(fd: int) -> None:
+def serve(sock: socket.socket) -> None:
     """Serve the client at the other end of a connected socket until it leaves."""
-    need_global_func("rpc.ServerLoop")(fd)
+    if isinstance(sock, ssl.SSLSocket):
+        need_global_func("rpc.ServerLoop")(*security.functions_over(sock))
+    else:
+        need_global_func("rpc.ServerLoop")(sock.fileno())

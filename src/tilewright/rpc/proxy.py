@@ -29,6 +29,7 @@ class _Peer:
     """A server that waits for a client."""
 
     key: str
+    options: str  # what its greeting tells clients after the key
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     match_key: str
@@ -74,9 +75,10 @@ class _ProxyState:
         finally:
             writer.close()
 
-    async def _wait_for_client(self, key: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _wait_for_client(self, said: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        key, _, options = said.partition(" ")
         match_key = base.random_key(key + ":") if self._tracked else key
-        peer = _Peer(key, reader, writer, match_key, asyncio.Event())
+        peer = _Peer(key, options, reader, writer, match_key, asyncio.Event())
         self._waiting.setdefault(match_key, []).append(peer)
         self._changed.set()
         taken = asyncio.ensure_future(peer.taken.wait())
@@ -107,7 +109,7 @@ class _ProxyState:
         self._forget(peer)
         peer.taken.set()
         peer.writer.write(base.greeting(key))
-        writer.write(base.greeting("server:" + peer.key))
+        writer.write(base.greeting(f"server:{peer.key} {peer.options}".rstrip()))
         await asyncio.gather(_pump(reader, peer.writer), _pump(peer.reader, writer))
 
     async def _find(self, match_key: str) -> _Peer | None:

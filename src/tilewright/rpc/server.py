@@ -28,6 +28,7 @@ from tilewright.runtime.error import RPCError
 
 from . import base, security
 from .base import TrackerCode
+from .pairing import Identity
 from .service import Service
 from .tracker_link import Ask, happens_within, keep_informed
 
@@ -102,7 +103,7 @@ def _serve_in_child(sock: socket.socket, folder: str, config: dict[str, Any]) ->
         from . import environment
 
         environment.prepare(Path(folder))
-        environment.serve(sock.fileno())
+        environment.serve(sock)
         status = 0
     except BaseException as error:
         log.warning("a session ended by %s: %s", type(error).__name__, error)
@@ -166,6 +167,7 @@ class _Board:
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = config
         self._key: str = config["key"]
+        self._guard = security.Guard(config["secret"], Identity.load() if config["tls"] else None)
         self._turn = asyncio.Lock()
         self._link: _TrackerLink | None = None
 
@@ -176,7 +178,7 @@ class _Board:
         if config["tracker_addr"]:
             self._link = _TrackerLink(tuple(config["tracker_addr"]), self._key, port, config["custom_addr"])
             self._link.offer(True)
-        report({"port": port})
+        report({"port": port, "pairing": self._pairing_code()})
         async with asyncio.TaskGroup() as tasks:
             if self._link:
                 tasks.create_task(self._link.run())
@@ -189,21 +191,24 @@ class _Board:
         """Find out what a new connection wants, and serve it when its turn comes."""
         base.tune(client)
         try:
-            plain = await security.accept(client, self._config["secret"])
-            key = await base.read_greeting(functools.partial(base.receive, plain))
+            key = await base.read_greeting(functools.partial(base.receive, client))
             if key is None:
-                plain.close()
                 return
+            client = await self._guard.let_in(client, key)
             async with self._turn:
                 if not self._expects(key):
-                    await base.send(plain, base.refusal(base.RPC_CODE_MISMATCH))
-                    plain.close()
+                    await base.send(client, base.refusal(base.RPC_CODE_MISMATCH))
                     return
-                await base.send(plain, base.greeting("server:" + self._key))
-                await self._serve(plain, key)
+                await base.send(client, base.greeting("server:" + self._key))
+                await self._serve(client, key)
         except (OSError, EOFError, ValueError, TimeoutError, RPCError) as error:
             log.info("a connection failed: %s", error or type(error).__name__)
+        finally:
             client.close()
+
+    def _pairing_code(self) -> str | None:
+        identity = self._guard.identity
+        return identity.pairing.code if identity else None
 
     def _expects(self, key: str) -> bool:
         expected = self._link.match_key if self._link else self._key
@@ -221,24 +226,35 @@ class _Board:
 
     async def join_proxy(self, report: Callable[[dict[str, Any]], None]) -> None:
         """Serve clients that a proxy sends, one after another."""
-        report({"port": self._config["port"]})
+        report({"port": self._config["port"], "pairing": self._pairing_code()})
         loop = asyncio.get_running_loop()
         address = (self._config["host"], self._config["port"])
         while True:
+            sock = socket.socket(socket.getaddrinfo(*address)[0][0], socket.SOCK_STREAM)
             try:
-                sock = socket.socket(socket.getaddrinfo(*address)[0][0], socket.SOCK_STREAM)
                 sock.setblocking(False)
                 await loop.sock_connect(sock, address)
                 base.tune(sock)
-                await base.send(sock, base.greeting("server:" + self._key))
+                await base.send(sock, base.greeting("server:" + self._key + self._guard.option))
                 answer = int.from_bytes(await base.receive(sock, 4), "little")
                 if answer != base.RPC_CODE_SUCCESS:
                     raise RPCError(f"the proxy refused the key {self._key!r} ({answer:#x})")
                 key = (await base.receive(sock, int.from_bytes(await base.receive(sock, 4), "little"))).decode()
+                sock = await self._let_in(sock, key)
                 await Session(sock, key, self._config).end()
-            except (OSError, EOFError, RPCError) as error:
+            except (OSError, EOFError, TimeoutError, RPCError) as error:
                 log.warning("proxy %s: %s", address, error or "closed")
                 await asyncio.sleep(_RETRY_SECONDS)
+            finally:
+                sock.close()
+
+    async def _let_in(self, sock: socket.socket, key: str) -> socket.socket:
+        """Ask a client that the proxy has greeted for what this server wants of it."""
+        if self._guard.exchange is None:
+            return sock
+        sock = await self._guard.let_in(sock, key)
+        await base.send(sock, base.greeting("server:" + self._key))
+        return sock
 
 
 async def run(config: dict[str, Any], report: Callable[[dict[str, Any]], None]) -> None:
@@ -252,17 +268,9 @@ async def run(config: dict[str, Any], report: Callable[[dict[str, Any]], None]) 
     await (board.join_proxy(report) if config["is_proxy"] else board.listen(report))
 
 
-def check_exposure(host: str, secret: str | None, insecure: bool) -> None:
-    """Refuse to open a board to whoever reaches it, unless that was asked for.
-
-    Raises:
-        RPCError: the address is not of this machine alone, and there is neither a secret nor ``insecure``.
-    """
-    if not (secret or insecure or base.is_loopback(host)):
-        raise RPCError(
-            f"a server on {host} without a secret lets everyone who reaches it run programs on this machine; "
-            "give it a secret, or insecure=True (--insecure) in a network that you trust"
-        )
+def needs_pairing(host: str, secret: str | None, insecure: bool) -> bool:
+    """Whether clients must be paired: others than this machine reach the address, and nothing else keeps them out."""
+    return not (secret or insecure or base.is_loopback(host))
 
 
 class Server:
@@ -280,8 +288,10 @@ class Server:
         no_fork: accepted for TVM's signature.
         server_init_callback: a function that the server's process calls first, to register functions.
         secret: what clients must know (see ``rpc.security``); they give it to ``connect``.
-        insecure: allow a host other than this machine's without a secret.
+        insecure: serve whoever reaches an address that is not this machine's alone.
         memory: bytes that a session may take.
+        tls: clients must be paired, and what is sent goes through TLS; by default where others than this machine reach
+            the address, and there is neither a secret nor ``insecure``. ``pairing`` is then the code for clients.
 
     Raises:
         RPCError: it could not start.
@@ -303,9 +313,9 @@ class Server:
         secret: str | None = None,
         insecure: bool = False,
         memory: int | None = None,
+        tls: bool | None = None,
     ) -> None:
         del no_fork
-        check_exposure(host, secret, insecure or is_proxy)
         self._service = Service(
             "server",
             {
@@ -321,10 +331,12 @@ class Server:
                 "init": _pickled(server_init_callback),
                 "secret": secret,
                 "memory": memory,
+                "tls": needs_pairing(host, secret, insecure) if tls is None else tls,
             },
         )
         self.host = host
         self.port: int = self._service.reported["port"]
+        self.pairing: str | None = self._service.reported["pairing"]
 
     def terminate(self) -> None:
         """End the process, and a session that it serves."""

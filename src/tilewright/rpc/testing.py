@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -75,6 +76,12 @@ def raising(text: str) -> Callable[[], None]:
         raise RuntimeError(text)
 
     return raise_error
+
+
+@register_func("testing.sleep", override=True)
+def sleep(seconds: float) -> None:
+    """Nothing, after so long."""
+    time.sleep(seconds)
 
 
 @register_func("testing.pid", override=True)

@@ -92,6 +92,13 @@ CPU = Variable(
     None,
     "the processor that a plain `llvm` target stands for; this machine's by default",
 )
+CONFIG_DIR = Variable(
+    "TILEWRIGHT_CONFIG_DIR",
+    _folder,
+    "a folder",
+    None,
+    "where RPC servers keep their identity and clients their pairings; `~/.config/tilewright` by default",
+)
 RPC_SECRET = Variable(
     "TILEWRIGHT_RPC_SECRET",
     str,
@@ -122,6 +129,7 @@ VARIABLES: tuple[Variable[bool] | Variable[int] | Variable[str | None] | Variabl
     CACHE,
     CACHE_DIR,
     CACHE_SIZE,
+    CONFIG_DIR,
     CPU,
     RPC_SECRET,
     RUNTIME_LIBRARY,
@@ -129,6 +137,12 @@ VARIABLES: tuple[Variable[bool] | Variable[int] | Variable[str | None] | Variabl
     ZOO,
     NUM_THREADS,
 )
+
+
+def config_dir() -> Path:
+    """The folder of ``CONFIG_DIR``."""
+    folder = CONFIG_DIR.read()
+    return folder or Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "tilewright"
 
 
 def check_environment() -> list[str]:
