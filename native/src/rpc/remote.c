@@ -178,6 +178,7 @@ static int wrap_result(RpcSession* session, const RpcSequence* result, TVMRetVal
     default: {
       TVMValue value = v[1];
       int code = result->codes[1];
+      if (!rpc_is_plain(code)) return tw_fail("RPCError: the result of a call is encoded as a value of type code %d", code);
       return TVMCFuncSetReturn(ret, &value, &code, 1);
     }
   }

@@ -107,6 +107,8 @@ char* rpc_get_bytes(RpcChannel* channel, RpcSequence* memory, uint64_t size);
 int rpc_sequence_check(const RpcSequence* sequence);
 size_t rpc_sequence_size(const RpcSequence* sequence);
 int rpc_put_sequence(RpcChannel* channel, const RpcSequence* sequence);
+/* Whether values of a type code mean the same on both sides. */
+bool rpc_is_plain(int code);
 /* Sends a packet: its size, code, and (unless NULL) the sequence. */
 int rpc_put_packet(RpcChannel* channel, RpcCode code, const RpcSequence* sequence);
 int rpc_put_exception(RpcChannel* channel, const char* text);

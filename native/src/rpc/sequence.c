@@ -132,6 +132,11 @@ int rpc_sequence_get(RpcChannel* c, RpcSequence* out) {
   return rc;
 }
 
+bool rpc_is_plain(int code) {
+  return code != kTVMModuleHandle && code != kTVMPackedFuncHandle && code != kTVMDLTensorHandle && code >= 0 &&
+         code != kTVMObjectHandle && code < kTVMNDArrayHandle;
+}
+
 /* ---- sending ---- */
 size_t rpc_tensor_size(const DLTensor* t) {
   return sizeof(uint64_t) + sizeof t->device + sizeof t->ndim + sizeof t->dtype + (size_t)t->ndim * sizeof(int64_t) +
