@@ -1,0 +1,246 @@
+"""What the NPU takes: one table of patterns, each with the check that says which matches fit.
+
+Quantized networks come as groups: dequantize, an operator with constant weights, perhaps a bias and an activation,
+quantize. ``relay.qnn.groups.describe`` says what integers such a group means; what it does not know stays on the CPU.
+In floating point a convolution or dense layer takes its bias and activation with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Sequential
+from tilewright.ir.type import TensorType
+from tilewright.relay import transform
+from tilewright.relay.build_module import bind_params_by_name
+from tilewright.relay.dataflow_pattern import is_constant, is_op, wildcard
+from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.op.contrib.register import register_pattern_table
+from tilewright.relay.qnn.groups import Group, Mean, Move, Product, Sum, describe, operator_name
+from tilewright.relay.visitor import ExprMutator
+
+_ACTIVATIONS = ("nn.relu", "clip")
+_FUNCTIONS = ("nn.gelu", "tanh", "sigmoid")
+
+
+# ---- checks ----
+def _shape(expr: RelayExpr) -> tuple[int, ...] | None:
+    type_ = expr.checked_type
+    return type_.concrete_shape if isinstance(type_, TensorType) and not type_.is_dynamic else None
+
+
+def _fits(expr: RelayExpr) -> bool:
+    """One picture (1, channels, height, width) or a matrix (rows, channels), not empty."""
+    shape = _shape(expr)
+    return shape is not None and 0 not in shape and (len(shape) == 2 or (len(shape) == 4 and shape[0] == 1))
+
+
+def _has_one_picture_layout(call: Call) -> bool:
+    attrs: Any = call.attrs
+    return (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW") and attrs.out_layout in ("", "NCHW")
+
+
+def _convolution_fits(conv: Call) -> bool:
+    """Groups are 1, or each channel is its own."""
+    attrs: Any = conv.attrs
+    weight, data = _shape(conv.args[1]), _shape(conv.args[0])
+    if weight is None or data is None or not _has_one_picture_layout(conv):
+        return False
+    groups = int(attrs.groups)
+    return groups == 1 or (weight[1] == 1 and groups == weight[0] == data[1])
+
+
+def _pool_fits(pool: Call) -> bool:
+    attrs: Any = pool.attrs
+    return attrs.layout == "NCHW" and not getattr(attrs, "ceil_mode", False)
+
+
+def _is_quantized(call: Call) -> bool:
+    group: Group | None = describe(call)
+    match group:
+        case Product():
+            operator = group.operator
+            return _fits(operator) and (operator_name(operator) == "nn.dense" or _convolution_fits(operator))
+        case Sum():
+            return _fits(group.operator)
+        case Mean():
+            return _fits(group.data.tensor) and bool(getattr(group.operator.attrs, "keepdims", True))
+        case Move():
+            if group.operator is None:
+                return _fits(group.data.tensor)
+            name = operator_name(group.operator)
+            if name == "nn.max_pool2d":
+                return _fits(group.data.tensor) and _pool_fits(group.operator)
+            return name in ("reshape", "nn.batch_flatten", "squeeze") and _keeps_channels(group.operator)
+    return False
+
+
+def _keeps_channels(call: Call) -> bool:
+    """Whether (1, channels, 1, 1) becomes (1, channels)."""
+    before, after = _shape(call.args[0]), _shape(call)
+    return before is not None and after is not None and (before[0], *before[2:]) == (1, 1, 1) and after == before[:2]
+
+
+def _floats(call: Call) -> bool:
+    return bool(getattr(call.checked_type, "dtype", "") == "float32") and _fits(call)
+
+
+def _product_fits(call: RelayExpr) -> bool:
+    """A convolution or dense layer behind bias and activation; the bias runs along channels."""
+    assert isinstance(call, Call)
+    name = operator_name(call)
+    if name in (*_ACTIVATIONS, *_FUNCTIONS):
+        if name == "nn.gelu" and call.attrs.approximate != "none":  # type: ignore[union-attr]
+            return False
+        inner = call.args[0]
+        while operator_name(inner) in ("nn.bias_add", "add"):
+            inner = inner.args[0]  # type: ignore[attr-defined]
+        if name in _FUNCTIONS and operator_name(inner) == "nn.conv2d" and int(inner.attrs.groups) > 1:  # type: ignore
+            return False  # the depthwise unit limits its sums, and no more
+        return _product_fits(call.args[0])
+    if not _floats(call):
+        return False
+    if name in ("nn.bias_add", "add"):
+        return _bias_fits(call) and _product_fits(call.args[0])
+    weight = call.args[1]
+    if not isinstance(weight, Constant):
+        return False
+    return name == "nn.dense" or _convolution_fits(call)
+
+
+def _bias_fits(call: Call) -> bool:
+    product, bias = call.args
+    shape, along = _shape(bias), _shape(product)
+    if shape is None or along is None or not isinstance(bias, Constant):
+        return False
+    if operator_name(call) == "nn.bias_add":
+        axis = int(call.attrs.axis) % len(along)  # type: ignore[union-attr]
+        return axis == 1
+    behind = (1, 1) if len(along) == 4 else ()
+    return shape in ((along[1], *behind), (1, along[1], *behind))
+
+
+def _sum_fits(call: Call) -> bool:
+    addition = call.args[0] if operator_name(call) in _ACTIVATIONS else call
+    assert isinstance(addition, Call)
+    left, right = addition.args
+    constant = isinstance(left, Constant) or isinstance(right, Constant)
+    return _floats(call) and not constant and _shape(left) == _shape(right)
+
+
+def _single_fits(call: Call) -> bool:
+    name = operator_name(call)
+    if not _floats(call) or not _fits(call.args[0]):
+        return False
+    if name in ("reshape", "nn.batch_flatten", "squeeze"):
+        return _keeps_channels(call)
+    return "pool" not in name or _pool_fits(call)
+
+
+# ---- the table ----
+def _activated(inner: Any, names: tuple[str, ...]) -> Any:
+    choice: Any = is_op(names[0])(inner)
+    for name in names[1:]:
+        choice = choice | is_op(name)(inner)
+    return choice
+
+
+def _product_pattern(name: str) -> Any:
+    product = is_op(name)(wildcard(), is_constant())
+    biased: Any = is_op("nn.bias_add")(product, is_constant()) | is_op("add")(product, is_constant()) | product
+    return _activated(biased, (*_ACTIVATIONS, *_FUNCTIONS)) | biased
+
+
+def _dequantized(inner: Any) -> Any:
+    return is_op("qnn.dequantize")(inner, is_constant(), is_constant())
+
+
+def _quantized_pattern(body: Any) -> Any:
+    limited = body | _activated(body, _ACTIVATIONS)
+    return is_op("qnn.quantize")(limited, is_constant(), is_constant())
+
+
+def _quantized_product(name: str) -> Any:
+    weight = _dequantized(is_constant())
+    product = is_op(name)(_dequantized(wildcard()), weight | is_op("transpose")(weight))
+    bias = is_constant() | _dequantized(is_constant())
+    return product | is_op("nn.bias_add")(product, bias) | is_op("add")(product, bias)
+
+
+def _one_of(names: tuple[str, ...], make: Any) -> Any:
+    choice = make(is_op(names[0]))
+    for name in names[1:]:
+        choice = choice | make(is_op(name))
+    return choice
+
+
+@register_pattern_table("npu")
+def pattern_table() -> list[tuple[Any, ...]]:
+    """Larger patterns first: of two that match, the first in the table wins."""
+    moves = ("nn.max_pool2d", "reshape", "nn.batch_flatten", "squeeze")
+    means = ("nn.global_avg_pool2d", "mean")
+    number = _dequantized(wildcard())
+    quantized = {
+        "qnn_conv2d": _quantized_product("nn.conv2d"),
+        "qnn_dense": _quantized_product("nn.dense"),
+        "qnn_add": is_op("add")(number, _dequantized(wildcard())),
+        "qnn_mean": _one_of(means, lambda op: op(number)),
+        "qnn_move": _one_of(moves, lambda op: op(number)),
+        "qnn_requantize": number,
+    }
+    addition = is_op("add")(wildcard(), wildcard())
+    singles = ("nn.max_pool2d", "nn.global_avg_pool2d", "nn.batch_flatten", "reshape", "squeeze", *_ACTIVATIONS)
+    return [
+        *((f"npu.{name}", _quantized_pattern(body), _is_quantized) for name, body in quantized.items()),
+        ("npu.conv2d", _product_pattern("nn.conv2d"), _product_fits),
+        ("npu.dense", _product_pattern("nn.dense"), _product_fits),
+        ("npu.add", _activated(addition, _ACTIVATIONS) | addition, _sum_fits),
+        *((f"npu.{name.removeprefix('nn.')}", is_op(name)(wildcard()), _single_fits) for name in singles),
+    ]
+
+
+# ---- partitioning ----
+class _OwnDequantize(ExprMutator):
+    """Gives each use of a dequantize one of its own, so that groups share nothing but integers."""
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        result = super().visit_call(expr)
+        if not isinstance(result, Call):
+            return result
+        args = [
+            Call(a.op, a.args, a.attrs, a.type_args, a.span) if operator_name(a) == "qnn.dequantize" else a  # type: ignore
+            for a in result.args
+        ]
+        return Call(result.op, args, result.attrs, result.type_args, result.span)
+
+
+def _split_dequantize(mod: IRModule) -> IRModule:
+    main = mod["main"]
+    assert isinstance(main, Function)
+    result = mod.copy()
+    result["main"] = _OwnDequantize().visit(main)
+    return transform.InferType()(result)
+
+
+def partition_for_npu(mod: IRModule, params: dict[str, Any] | None = None) -> IRModule:
+    """The module with a function for each part that the NPU computes; ``relay.build`` has them compiled.
+
+    Parameters
+    ----------
+    params : arrays for parameters of ``main`` by name: weights have to be constants to go to the NPU.
+    """
+    if params:
+        mod = mod.copy()
+        mod["main"] = bind_params_by_name(mod["main"], params)
+    prepare = [
+        transform.InferType(), transform.SimplifyInference(), transform.FoldConstant(), transform.FoldScaleAxis(),
+        transform.FoldConstant(), transform.FoldExplicitPadding(), transform.RecognizeActivations(),
+    ]  # fmt: skip
+    split = _split_dequantize(Sequential(prepare)(mod))
+    parts = [
+        transform.MergeComposite(pattern_table()), transform.AnnotateTarget("npu"),
+        transform.MergeCompilerRegions(), transform.PartitionGraph(), transform.InferType(),
+    ]  # fmt: skip
+    return Sequential(parts)(split)
