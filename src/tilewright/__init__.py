@@ -13,7 +13,7 @@ from tilewright.version import __version__ as __version__
 
 _SUBMODULES = frozenset(
     {
-        "_ffi", "arith", "autotvm", "contrib", "driver", "error", "instrument", "ir", "measure", "nd", "parser",
+        "_ffi", "arith", "auto_scheduler", "autotvm", "contrib", "driver", "error", "instrument", "ir", "measure", "nd", "parser",
         "relay", "rpc", "runtime", "support", "target", "te", "testing", "tir", "topi", "transform",
     }
 )  # fmt: skip

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
 from weakref import WeakValueDictionary
@@ -186,3 +186,13 @@ class InternedNode(Node, metaclass=InternMeta):
     """
 
     _unique: ClassVar[bool] = False
+
+
+def node_of_fields(cls: type[Node], values: Iterable[Any]) -> Any:
+    """The node of a class with the given fields, in the order of ``cls._fields``, of which the caller knows that they fit."""
+    node: Any = object.__new__(cls)
+    node._init(*values)
+    if not isinstance(cls, InternMeta) or cls._unique:
+        return node
+    with _INTERN_LOCK:
+        return _INTERNED.setdefault((cls, cls._key(node)), node)

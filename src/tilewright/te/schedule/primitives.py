@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tilewright.te.schedule.schedule import Schedule
 
 
-class _MapLoads(ExprMutator):
+class MapLoads(ExprMutator):
     """Rewrites tensor reads with a function of (tensor, new indices); None keeps the read."""
 
     def __init__(self, rewrite: Callable[[Tensor, tuple[PrimExpr, ...]], PrimExpr | None]) -> None:
@@ -57,7 +57,7 @@ def replace_inputs(op: Operation, tensors: Mapping[Tensor, Tensor]) -> Operation
         def read_new(tensor: Tensor, indices: tuple[PrimExpr, ...]) -> PrimExpr | None:
             return ProducerLoad(tensors[tensor], indices) if tensor in tensors else None
 
-        mutator = _MapLoads(read_new)
+        mutator = MapLoads(read_new)
         return op.with_body([mutator.visit_expr(b) for b in op.body])
 
     def new(items: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -111,7 +111,7 @@ def cache_read(sch: Schedule, tensor: Tensor, scope: str, readers: Any) -> Tenso
         if tensor not in reader.op.input_tensors:
             raise TilewrightError(f"cache_read: {reader.op.name} does not read {tensor.name}")
     axis = [IterVar((0, d), f"ax{k}", IterVarType.DataPar) for k, d in enumerate(tensor.shape)]
-    copy = ComputeOp(f"{tensor.name}.{scope}", "", None, axis, [tensor(*[iv.var for iv in axis])])
+    copy = ComputeOp(_copy_name(sch, tensor, scope), "", None, axis, [tensor(*[iv.var for iv in axis])])
     stage = sch[tensor]
     cache = _insert(sch, copy, sch.stages.index(stage) + 1)
     cache.set_scope(scope)
@@ -119,6 +119,15 @@ def cache_read(sch: Schedule, tensor: Tensor, scope: str, readers: Any) -> Tenso
         cache.attach_type, cache.attach_stage = stage.attach_type, stage.attach_stage
     _propagate(sch, {tensor: copy.output(0)}, found)
     return copy.output(0)
+
+
+def _copy_name(sch: Schedule, tensor: Tensor, scope: str) -> str:
+    """``A.shared``; a second copy of the same is ``A.d.shared``."""
+    name = tensor.name
+    for stage in sch.stages:
+        if stage.op.name == f"{name}.{scope}":
+            name += ".d"
+    return f"{name}.{scope}"
 
 
 def cache_write(sch: Schedule, tensor: Tensor | Sequence[Tensor], scope: str) -> Any:
@@ -330,7 +339,7 @@ def _expand(
     Each read gets the stage's body at the read's indices; a body is done when the reads in it are done. So every body
     is rebuilt twice for each place where it is read, however long the chain of inlined stages is.
     """
-    mapper = _MapLoads(lambda t, indices: ProducerLoad(changed[t], indices) if t in changed else None)
+    mapper = MapLoads(lambda t, indices: ProducerLoad(changed[t], indices) if t in changed else None)
     values: dict[ProducerLoad, PrimExpr] = {}
 
     def reads(exprs: Sequence[PrimExpr]) -> list[tuple[ProducerLoad, bool]]:

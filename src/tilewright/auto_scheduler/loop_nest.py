@@ -1,0 +1,215 @@
+"""What a search state is made of: loops, stages, and which stage is computed inside which loop.
+
+::
+
+    state   ::= stage*  step*  attach        stages in the order of the schedule's; the steps that made them
+    stage   ::= op, kind, loop*, place       place ::= root | inlined | iter (computed inside a loop of another stage)
+    loop    ::= name, range | None, kind, annotation
+
+All of it is immutable: a step gives a new state that shares what it did not change. A range is None where a step made
+it unknown (``compute_at``); ``ComputeDAG.infer_bound_from_state`` fills it in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from tilewright.ir.prim_expr import IntImm
+from tilewright.te.operation import ComputeOp, Operation, PlaceholderOp
+from tilewright.tir.expr import IterVar
+
+SPATIAL, REDUCTION, MIXED, SPECIAL = range(4)
+ROOT, INLINED, ITER = range(3)
+PLACEHOLDER, COMPUTE = range(2)
+
+ANNOTATIONS = (
+    "for", "unroll", "vectorize", "parallel", "vthread", "blockIdx.x", "threadIdx.x", "blockIdx.y", "threadIdx.y",
+    "blockIdx.z", "threadIdx.z", "tensorize",
+)  # fmt: skip
+NONE, UNROLL, VECTORIZE, PARALLEL, VTHREAD, BLOCK_X, THREAD_X, BLOCK_Y, THREAD_Y, BLOCK_Z, THREAD_Z, TENSORIZE = range(
+    12
+)
+
+LoopKey = tuple[int, int]
+"""(stage, position of the loop in it)"""
+
+
+class LoopRange(NamedTuple):
+    """The values that a loop runs over."""
+
+    min: int
+    extent: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Iterator:
+    """A loop. ``orig_iters``: the loops that were fused into it."""
+
+    name: str
+    range: LoopRange | None
+    iter_kind: int
+    annotation: int = NONE
+    orig_iters: tuple[Iterator, ...] = ()
+
+    @property
+    def extent(self) -> int:
+        """The number of iterations, or -1 where it is not known."""
+        return -1 if self.range is None else self.range.extent
+
+    def with_range(self, extent: int | None) -> Iterator:
+        """The loop over another number of iterations."""
+        known = None if extent is None else LoopRange(0, extent)
+        return self if known == self.range else replace(self, range=known)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stage:
+    """The loops of one operation. ``compute_at``: 0 at root, 1 inlined, 2 inside a loop of another stage."""
+
+    op: Any
+    op_type: int
+    iters: tuple[Iterator, ...]
+    compute_at: int = ROOT
+    auto_unroll_max_step: int = 0
+    storage_offset: int = 0
+
+    COMPUTE_AT_TRANS_TABLE = {"root": ROOT, "inlined": INLINED, "iter": ITER}
+
+    @staticmethod
+    def of(op: Operation) -> Stage:
+        """The stage of an operation before any step."""
+        if isinstance(op, PlaceholderOp):
+            return Stage(op, PLACEHOLDER, ())
+        assert isinstance(op, ComputeOp)
+        spatial = [Iterator(clean_name(iv.var.name), _range(iv), SPATIAL) for iv in op.axis]
+        reduced = [Iterator(clean_name(iv.var.name), _range(iv), REDUCTION) for iv in op.reduce_axis]
+        return Stage(op, COMPUTE, (*spatial, *reduced))
+
+    @property
+    def is_tiled(self) -> bool:
+        """Whether splits or fusions changed the number of loops."""
+        return len(self.iters) != len(self.op.axis) + len(self.op.reduce_axis)
+
+    @property
+    def has_reduction(self) -> bool:
+        """Whether some loop runs over a reduction."""
+        return any(it.iter_kind != SPATIAL for it in self.iters)
+
+    def with_iters(self, iters: Sequence[Iterator]) -> Stage:
+        """The stage with other loops."""
+        return replace(self, iters=tuple(iters))
+
+    def __repr__(self) -> str:
+        return f"auto_scheduler.Stage({self.op.name})"
+
+
+def _range(iv: IterVar) -> LoopRange:
+    assert iv.dom is not None
+    low, extent = iv.dom.min, iv.dom.extent
+    assert isinstance(low, IntImm) and isinstance(extent, IntImm)
+    return LoopRange(low.value, extent.value)
+
+
+def clean_name(name: str, prefix: str = "") -> str:
+    """A name as an identifier: ``i.outer`` is ``i_o``; with a prefix, ``prefix_i_o``."""
+    name = name.replace(".", "_").replace("@", "_").replace("outer", "o").replace("inner", "i")
+    return f"{prefix}_{name}" if prefix else name
+
+
+@dataclass(frozen=True, slots=True)
+class AttachMap:
+    """Which stage is computed inside which loop, both ways."""
+
+    stage_to_attach_iter: dict[int, LoopKey] = field(default_factory=dict)
+    iter_to_attached_stages: dict[LoopKey, list[int]] = field(default_factory=dict)
+
+    @staticmethod
+    def of(places: dict[int, LoopKey]) -> AttachMap:
+        """The map of stages to loops with its inverse; stages of one loop stand in the order of ``places``."""
+        inverse: dict[LoopKey, list[int]] = {}
+        for stage, key in places.items():
+            inverse.setdefault(key, []).append(stage)
+        return AttachMap(places, inverse)
+
+    def attach(self, stage: int, key: LoopKey) -> AttachMap:
+        """``stage`` inside the loop ``key``, wherever it was before."""
+        places = {s: k for s, k in self.stage_to_attach_iter.items() if s != stage}
+        places[stage] = key
+        return AttachMap.of(places)
+
+    def detach(self, stage: int) -> AttachMap:
+        """``stage`` inside no loop."""
+        if stage not in self.stage_to_attach_iter:
+            return self
+        return AttachMap.of({s: k for s, k in self.stage_to_attach_iter.items() if s != stage})
+
+    def move_loops(self, moved: dict[LoopKey, LoopKey]) -> AttachMap:
+        """Loops in other positions."""
+        if not any(key in moved for key in self.iter_to_attached_stages):
+            return self
+        return AttachMap.of({s: moved.get(k, k) for s, k in self.stage_to_attach_iter.items()})
+
+    def insert_stage(self, start: int) -> AttachMap:
+        """Stages from ``start`` on count one more."""
+        if not self.stage_to_attach_iter:
+            return self
+        later = {s + (s >= start): (t + (t >= start), i) for s, (t, i) in self.stage_to_attach_iter.items()}
+        return AttachMap.of(later)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StateObject:
+    """A loop structure and the steps that made it from the initial one.
+
+    ``current_compute_dag``: the operations as cache_read, cache_write and rfactor left them, None before these.
+    ``concrete``: no split waits for its factors. States of equal loops are equal, whatever steps made them.
+    """
+
+    stages: tuple[Stage, ...]
+    transform_steps: tuple[Any, ...] = ()
+    attach_map: AttachMap = field(default_factory=AttachMap)
+    concrete: bool = True
+    current_compute_dag: Any = None
+
+    def with_stage(self, stage_id: int, stage: Stage) -> StateObject:
+        """The state with another stage at a position."""
+        return replace(self, stages=(*self.stages[:stage_id], stage, *self.stages[stage_id + 1 :]))
+
+    def attached_at(self, stage_id: int, iter_id: int) -> list[int]:
+        """The stages that are computed inside a loop."""
+        return self.attach_map.iter_to_attached_stages.get((stage_id, iter_id), [])
+
+    def to_str(self, delete_trivial_loop: bool = True) -> str:
+        """The loops as text; those of one iteration are left out by default."""
+        inputs = ", ".join(s.op.name for s in self.stages if s.op_type == PLACEHOLDER)
+        lines = [f"Placeholder: {inputs}"]
+        for stage_id, stage in enumerate(self.stages):
+            if stage.op_type == COMPUTE and stage.compute_at == ROOT:
+                self._print_stage(lines, stage_id, 0, delete_trivial_loop)
+        return "\n".join(lines) + "\n"
+
+    def _print_stage(self, lines: list[str], stage_id: int, indent: int, delete_trivial_loop: bool) -> None:
+        stage = self.stages[stage_id]
+        if stage.auto_unroll_max_step:
+            lines.append(f"{' ' * indent}{stage.op.name} auto_unroll: {stage.auto_unroll_max_step}")
+        if stage.storage_offset:
+            lines.append(f"{' ' * indent}{stage.op.name} storage_offset: {stage.storage_offset}")
+        for position, it in enumerate(stage.iters):
+            if not (delete_trivial_loop and it.extent == 1):
+                bounds = "None" if it.range is None else f"{it.range.min},{it.range.extent}"
+                lines.append(f"{' ' * indent}{ANNOTATIONS[it.annotation]} {it.name} ({bounds})")
+                indent += 2
+            for attached in self.attached_at(stage_id, position):
+                self._print_stage(lines, attached, indent, delete_trivial_loop)
+        lines.append(f"{' ' * indent}{stage.op.name} = ...")
+
+    def __str__(self) -> str:
+        return self.to_str()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StateObject) and (self is other or self.to_str() == other.to_str())
+
+    def __hash__(self) -> int:
+        return hash(self.to_str())
