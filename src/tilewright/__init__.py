@@ -13,8 +13,8 @@ from tilewright.version import __version__ as __version__
 
 _SUBMODULES = frozenset(
     {
-        "_ffi", "arith", "auto_scheduler", "autotvm", "contrib", "driver", "error", "instrument", "ir", "measure", "nd", "parser",
-        "relay", "rpc", "runtime", "support", "target", "te", "testing", "tir", "topi", "transform",
+        "_ffi", "arith", "auto_scheduler", "autotvm", "contrib", "driver", "error", "instrument", "ir", "measure", "nd",
+        "parser", "relay", "rpc", "runtime", "support", "target", "te", "testing", "tir", "topi", "transform",
     }
 )  # fmt: skip
 

@@ -103,7 +103,7 @@ class AccessAnalyzer:
         return best.get(target, 0) if target is not op else best[op]
 
     def elementwise_match(self, op: Operation, target: Operation) -> bool:
-        """Whether ``target`` reads ``op`` element by element, at the same place, through operations that do the same."""
+        """Whether ``target`` reads ``op`` element by element at the same place, or through operations that do."""
         while op is not target:
             readers = self.read_by[op]
             if len(readers) != 1:

@@ -18,7 +18,9 @@ from typing import Any
 from tilewright import te
 from tilewright.auto_scheduler import layout_rewrite as rewriting
 from tilewright.auto_scheduler.access_analysis import AccessAnalyzer
+from tilewright.auto_scheduler.expression_counts import ExpressionCounts
 from tilewright.auto_scheduler.flop import count_flops
+from tilewright.auto_scheduler.index_forms import AccessForms
 from tilewright.auto_scheduler.layout_rewrite import LayoutRewriteOption, get_shape_from_rewritten_layout
 from tilewright.auto_scheduler.loop_nest import INLINED, LoopRange, Stage, StateObject
 from tilewright.auto_scheduler.loop_state import State
@@ -59,6 +61,8 @@ class ComputeDAG:
         the loops before any step
     access_analyzer : AccessAnalyzer
         who reads what of whom
+    access_forms, expression_counts : AccessForms, ExpressionCounts
+        the indices of all reads and the operations of each element, for bounds and features
     """
 
     def __init__(self, compute_or_sche: Sequence[Tensor] | str | te.Schedule) -> None:
@@ -86,6 +90,8 @@ class ComputeDAG:
         self.access_analyzer = AccessAnalyzer(outputs)
         self.flop_ct = count_flops(ops)
         self.init_state = StateObject(tuple(Stage.of(op) for op in ops))
+        self.access_forms = AccessForms(ops)
+        self.expression_counts = ExpressionCounts(ops, outputs)
         self._replayed: dict[tuple[Step, ...], ComputeDAG] = {}
 
     def get_init_state(self) -> State:

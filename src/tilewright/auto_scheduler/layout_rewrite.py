@@ -1,8 +1,9 @@
 """Inputs in the layout that a schedule reads best: the order in which its loops visit their elements.
 
-With C's loops ``i.0 j.0 k.0 i.1 j.1 k.1`` (``j.0`` of 4, ``k.0`` of 8, ``j.1`` of 16, ``k.1`` of 2 iterations), the input
-``B[k, j]`` becomes ``B[j.0, k.0, j.1, k.1]``; its layout is written ``4j8k16j2k``. Constants are brought into it once, when a
-network is compiled; a computation on its own does it every time, in a stage that is added before its reader.
+With C's loops ``i.0 j.0 k.0 i.1 j.1 k.1`` (``j.0`` of 4, ``k.0`` of 8, ``j.1`` of 16, ``k.1`` of 2 iterations), the
+input ``B[k, j]`` becomes ``B[j.0, k.0, j.1, k.1]``; its layout is written ``4j8k16j2k``. Constants are brought into it
+once, when a network is compiled; a computation on its own does it every time, in a stage that is added before its
+reader.
 """
 
 from __future__ import annotations
@@ -113,7 +114,9 @@ def _parts(state: StateObject, stage_id: int, op: ComputeOp, tensor: Tensor) -> 
     sizes = dict.fromkeys(dims.values(), 1)
     for part in parts:
         sizes[part.dim] *= part.extent
-    if any(_value(tensor.shape[dim]) != size for dim, size in sizes.items()) or len({p.name for p in parts}) < len(dims):
+    if any(_value(tensor.shape[dim]) != size for dim, size in sizes.items()) or len({p.name for p in parts}) < len(
+        dims
+    ):
         return None
     return parts
 

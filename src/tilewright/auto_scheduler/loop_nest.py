@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from tilewright.ir.prim_expr import IntImm
 from tilewright.te.operation import ComputeOp, Operation, PlaceholderOp
@@ -44,14 +44,42 @@ class LoopRange(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
+class AxisOrigin:
+    """A loop is axis number ``axis`` of its operation, reductions after the others."""
+
+    axis: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SplitOrigin:
+    """A loop is the ``position``-th, from the outside, of those that ``parent`` was split into by ``lengths``."""
+
+    parent: Origin
+    lengths: tuple[int | None, ...]
+    inner_to_outer: bool
+    position: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FuseOrigin:
+    """A loop is several in one, outermost first."""
+
+    parts: tuple[Origin, ...]
+
+
+Origin = AxisOrigin | SplitOrigin | FuseOrigin
+
+
+@dataclass(frozen=True, eq=False, slots=True)
 class Iterator:
-    """A loop. ``orig_iters``: the loops that were fused into it."""
+    """A loop. ``orig_iters``: the loops that were fused into it; ``origin``: how it came from the operation's axes."""
 
     name: str
     range: LoopRange | None
     iter_kind: int
     annotation: int = NONE
     orig_iters: tuple[Iterator, ...] = ()
+    origin: Origin | None = None
 
     @property
     def extent(self) -> int:
@@ -75,7 +103,7 @@ class Stage:
     auto_unroll_max_step: int = 0
     storage_offset: int = 0
 
-    COMPUTE_AT_TRANS_TABLE = {"root": ROOT, "inlined": INLINED, "iter": ITER}
+    COMPUTE_AT_TRANS_TABLE: ClassVar[dict[str, int]] = {"root": ROOT, "inlined": INLINED, "iter": ITER}
 
     @staticmethod
     def of(op: Operation) -> Stage:
@@ -83,9 +111,12 @@ class Stage:
         if isinstance(op, PlaceholderOp):
             return Stage(op, PLACEHOLDER, ())
         assert isinstance(op, ComputeOp)
-        spatial = [Iterator(clean_name(iv.var.name), _range(iv), SPATIAL) for iv in op.axis]
-        reduced = [Iterator(clean_name(iv.var.name), _range(iv), REDUCTION) for iv in op.reduce_axis]
-        return Stage(op, COMPUTE, (*spatial, *reduced))
+        kinds = [SPATIAL] * len(op.axis) + [REDUCTION] * len(op.reduce_axis)
+        loops = [
+            Iterator(clean_name(iv.var.name), _range(iv), kind, origin=AxisOrigin(number))
+            for number, (iv, kind) in enumerate(zip(op.root_iter_vars, kinds, strict=True))
+        ]
+        return Stage(op, COMPUTE, tuple(loops))
 
     @property
     def is_tiled(self) -> bool:

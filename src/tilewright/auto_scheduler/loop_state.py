@@ -11,7 +11,7 @@ A ``State`` holds an immutable ``StateObject`` and the numbers of the stages tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
 from tilewright.auto_scheduler.loop_nest import (
     ANNOTATIONS,
@@ -48,9 +48,6 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.te.operation import Operation
 from tilewright.te.tensor import Tensor
 
-if TYPE_CHECKING:
-    from tilewright.auto_scheduler.compute_dag import ComputeDAG
-
 StageKey = int | Operation | Tensor
 
 
@@ -58,12 +55,12 @@ class State:
     """A state in the search, with the schedule primitives of ``te``.
 
     A stage is given by its number, its operation or its tensor; a loop by the ``Iterator`` in ``state[op].iters``.
-    Primitives that give loops give those of the new state.
+    Primitives that give loops give those of the new state. ``compute_dag``: the ``ComputeDAG`` that it is a state of.
     """
 
-    ANNOTATION_TRANS_TABLE = {name: i for i, name in enumerate(("none", *ANNOTATIONS[1:]))}
+    ANNOTATION_TRANS_TABLE: ClassVar[dict[str, int]] = {n: i for i, n in enumerate(("none", *ANNOTATIONS[1:]))}
 
-    def __init__(self, state_object: StateObject, dag: ComputeDAG) -> None:
+    def __init__(self, state_object: StateObject, dag: Any) -> None:
         self.state_object = state_object
         self.compute_dag = dag
         self.stage_id_map: dict[Operation, int] = {}

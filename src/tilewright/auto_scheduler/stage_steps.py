@@ -252,7 +252,7 @@ def axis_names(replay: Replay, stage_id: int) -> str:
     return ", ".join(replay.axis_name(stage_id, i) for i in range(len(replay.axes[replay.stages[stage_id]])))
 
 
-_KINDS: dict[str, type[Step]] = {
+_KINDS: dict[str, Any] = {
     kind.prefix: kind
     for kind in (
         AnnotationStep, FuseStep, PragmaStep, ReorderStep, SplitStep, FollowSplitStep, FollowFusedSplitStep,
@@ -266,7 +266,7 @@ def step_from_record(record: Sequence[Any]) -> Step:
     kind = _KINDS.get(record[0])
     if kind is None:
         raise TilewrightError(f"a record has the step {record[0]!r}; known are {', '.join(_KINDS)}")
-    values = [tuple(v) if isinstance(v, list) else v for v in record[1:]]
+    values: list[Any] = [tuple(v) if isinstance(v, list) else v for v in record[1:]]
     if kind is SplitStep:
         stage_id, iter_id, extent, lengths, inner_to_outer = values
         return SplitStep(stage_id, iter_id, extent or None, lengths, bool(inner_to_outer))

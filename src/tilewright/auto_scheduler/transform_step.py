@@ -26,9 +26,11 @@ from tilewright.auto_scheduler.loop_nest import (
     TENSORIZE,
     UNROLL,
     VECTORIZE,
+    FuseOrigin,
     Iterator,
     LoopKey,
     LoopRange,
+    SplitOrigin,
     StateObject,
     clean_name,
 )
@@ -120,7 +122,9 @@ class AnnotationStep(Step):
         if self.annotation in (UNROLL, VECTORIZE, PARALLEL):
             getattr(stage, ANNOTATIONS[self.annotation])(axis)
         elif self.annotation == TENSORIZE:
-            raise TilewrightError(f"{stage.op.name}: a record does not say which intrinsic a tensorized loop stands for")
+            raise TilewrightError(
+                f"{stage.op.name}: a record does not say which intrinsic a tensorized loop stands for"
+            )
         elif self.annotation != NONE:
             stage.bind(axis, te.thread_axis(ANNOTATIONS[self.annotation]))
 
@@ -153,7 +157,8 @@ class FuseStep(Step):
         kinds = {it.iter_kind for it in parts}
         kind = SPECIAL if not kinds else kinds.pop() if len(kinds) == 1 else MIXED
         known = None if extent is None else LoopRange(0, extent)
-        fused = Iterator("".join(f"{it.name}@" for it in parts), known, kind, NONE, parts)
+        origin = FuseOrigin(tuple(it.origin for it in parts if it.origin is not None))
+        fused = Iterator("".join(f"{it.name}@" for it in parts), known, kind, NONE, parts, origin)
         if not ids:
             return state.with_stage(self.stage_id, stage.with_iters([fused])), fused
         first, last = ids[0], ids[-1]
@@ -291,7 +296,8 @@ class _Splitting(Step):
         lengths, inner_to_outer = self.factors(replay.steps)
         stage = replay.stages[self.stage_id]
         axes = replay.axes[stage]
-        rest, made = axes[self.iter_id], []
+        rest = axes[self.iter_id]
+        made: list[tuple[tuple[IterVar, IterVar, IterVar] | None, IterVar]] = []
         for length in reversed(lengths) if inner_to_outer else lengths:
             if length is None:
                 raise TilewrightError(f"a split of {stage.op.name} has no length yet; sample or give one")
@@ -334,7 +340,12 @@ def _split_loop(it: Iterator, lengths: Sequence[int | None], inner_to_outer: boo
             made.append(Iterator(name, None, it.iter_kind))
             rest = None
     made.append(Iterator(f"{it.name}.{0 if inner_to_outer else count}", rest, it.iter_kind))
-    return made[::-1] if inner_to_outer else made
+    if inner_to_outer:
+        made.reverse()
+    if it.origin is None:
+        return made
+    parent, factors = it.origin, tuple(lengths)
+    return [replace(m, origin=SplitOrigin(parent, factors, inner_to_outer, i)) for i, m in enumerate(made)]
 
 
 @dataclass(frozen=True, slots=True)

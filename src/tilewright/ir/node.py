@@ -189,10 +189,11 @@ class InternedNode(Node, metaclass=InternMeta):
 
 
 def node_of_fields(cls: type[Node], values: Iterable[Any]) -> Any:
-    """The node of a class with the given fields, in the order of ``cls._fields``, of which the caller knows that they fit."""
+    """The node of a class with the given fields, in the order of ``cls._fields``: the caller knows that they fit."""
     node: Any = object.__new__(cls)
     node._init(*values)
-    if not isinstance(cls, InternMeta) or cls._unique:
+    interning: Any = cls
+    if not isinstance(cls, InternMeta) or interning._unique:
         return node
     with _INTERN_LOCK:
-        return _INTERNED.setdefault((cls, cls._key(node)), node)
+        return _INTERNED.setdefault((cls, interning._key(node)), node)

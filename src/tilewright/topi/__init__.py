@@ -18,6 +18,19 @@ from tilewright.topi.scan import *  # noqa: F403
 from tilewright.topi.scatter import *  # noqa: F403
 from tilewright.topi.sort import *  # noqa: F403
 from tilewright.topi.transform import *  # noqa: F403
-from tilewright.topi.utils import InvalidShapeError
+from tilewright.topi.utils import InvalidShapeError, get_const_int, get_const_tuple
 
-__all__ = ["InvalidShapeError", "arm_cpu", "cpu", "generic", "image", "nn", "tag", "utils", "vision", "x86"]
+__all__ = [
+    "InvalidShapeError",
+    "arm_cpu",
+    "cpu",
+    "generic",
+    "get_const_int",
+    "get_const_tuple",
+    "image",
+    "nn",
+    "tag",
+    "utils",
+    "vision",
+    "x86",
+]

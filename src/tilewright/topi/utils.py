@@ -9,8 +9,8 @@ from tilewright import te, tir
 from tilewright.arith import Analyzer
 from tilewright.ir import walk
 from tilewright.ir.errors import InvalidShapeError as InvalidShapeError
-from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
-from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.prim_expr import IntImm, PrimExpr, Select, Var
+from tilewright.ir.prim_ops import as_expr, const
 from tilewright.topi import tag
 
 
@@ -172,3 +172,22 @@ def nchw_xc_layout(layout_info: str) -> bool:
 def is_empty_shape(shape: Sequence[Any]) -> bool:
     """Whether some dimension is the constant 0."""
     return any(equal_const_int(dim, 0) for dim in shape)
+
+
+def const_matrix(matrix: Any, name: str = "const_matrix") -> te.Tensor:
+    """A small numpy matrix as a tensor, whose elements are chosen by their indices: for loops that are unrolled."""
+    rows, columns = matrix.shape
+    dtype = str(matrix.dtype)
+
+    def element(i: Any, j: Any) -> Any:
+        chosen: Any = const(0.0, dtype)
+        for row in range(rows):
+            for column in range(columns):
+                here = te.all(i % rows == row, j % columns == column)
+                chosen = Select(here, const(float(matrix[row, column]), dtype), chosen)
+        return chosen
+
+    made: te.Tensor = te.compute(
+        (rows, columns), element, name=name, attrs={"const_matrix": True, "schedule_rule": "None"}
+    )
+    return made

@@ -72,6 +72,7 @@ from tilewright.topi.nn.pooling import (
 )  # fmt: skip
 from tilewright.topi.nn.softmax import fast_softmax, log_softmax, softmax
 from tilewright.topi.nn.upsampling import upsampling, upsampling3d
+from tilewright.topi.utils import get_pad_tuple
 
 __all__ = [
     "adaptive_pool",
@@ -120,6 +121,7 @@ __all__ = [
     "fast_softmax",
     "flatten",
     "gelu",
+    "get_pad_tuple",
     "global_pool",
     "group_conv1d_ncw",
     "group_conv2d_nchw",

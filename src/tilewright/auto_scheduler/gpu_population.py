@@ -1,0 +1,104 @@
+"""Threads for the loops of a GPU's program: blocks, virtual threads and threads of the tiles, and shared fetching."""
+
+from __future__ import annotations
+
+import random
+from math import prod
+from typing import Any
+
+from tilewright.auto_scheduler import state_queries as ask
+from tilewright.auto_scheduler.loop_nest import INLINED, ITER, PLACEHOLDER, ROOT, THREAD_X, Iterator, StateObject
+from tilewright.auto_scheduler.loop_state import State
+from tilewright.auto_scheduler.population import PopulationRule, bounded, fill_tile_sizes, unroll, vectorize
+from tilewright.ir.errors import TilewrightError
+
+
+def bind_threads(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
+    """Every loop nest gets blocks and threads; None where a tile's threads are too few or too many."""
+    task = policy.search_task
+    roots = {
+        state.attach_map.stage_to_attach_iter[i][0]
+        for i, stage in enumerate(state.stages)
+        if stage.compute_at == ITER and stage.op_type != PLACEHOLDER and ask.needs_tiling(task, state, i)
+    }
+    try:
+        edited = State(bounded(policy, state), task.compute_dag)
+        for stage_id in reversed(range(len(state.stages))):
+            stage = edited.stages[stage_id]
+            if stage.op_type == PLACEHOLDER or stage.compute_at == INLINED:
+                continue
+            if not _bind_stage(policy, edited, stage_id, stage_id in roots):
+                return None
+        return bounded(policy, edited.state_object)
+    except TilewrightError:
+        return None
+
+
+def _bind_stage(policy: Any, edited: State, stage_id: int, is_tiled_root: bool) -> bool:
+    stage = edited.stages[stage_id]
+    if ask.has_cross_thread_reduction(edited.state_object, stage_id):
+        if stage.compute_at == ROOT:
+            edited.bind(stage_id, _fuse_outer(edited, stage_id), "blockIdx.x")
+        return True
+    if any(it.annotation == THREAD_X for it in stage.iters):
+        return True
+    if stage.compute_at == ROOT:
+        return _bind_tiles(policy, edited, stage_id) if is_tiled_root else _bind_simple(policy, edited, stage_id)
+    if stage.op.name.endswith(".shared"):
+        _fetch_together(edited, stage_id)
+    return True
+
+
+def _fuse_outer(edited: State, stage_id: int) -> Iterator:
+    found = ask.outer_space(edited.state_object, stage_id)
+    return found[0] if len(found) == 1 else edited.fuse(stage_id, found)
+
+
+def _bind_simple(policy: Any, edited: State, stage_id: int) -> bool:
+    """A stage that is not tiled: one thread for each element."""
+    warp = policy.search_task.hardware_params.warp_size
+    fused = _fuse_outer(edited, stage_id)
+    if fused.extent <= warp:
+        edited.bind(stage_id, fused, "threadIdx.x")
+        return True
+    block, thread = edited.split(stage_id, fused, [warp])
+    edited.bind(stage_id, block, "blockIdx.x")
+    edited.bind(stage_id, thread, "threadIdx.x")
+    return True
+
+
+def _bind_tiles(policy: Any, edited: State, stage_id: int) -> bool:
+    """The three outer levels of tiles: blocks, virtual threads, threads."""
+    hardware = policy.search_task.hardware_params
+    op = edited.stages[stage_id].op
+    total = prod(int(iv.dom.extent.value) for iv in op.root_iter_vars)
+    limits = {1: hardware.max_vthread_extent}
+    for level, thread in enumerate(("blockIdx.x", "vthread", "threadIdx.x")):
+        iters = edited.stages[stage_id].iters[level : level + len(op.axis)]
+        tile: list[Iterator] = []
+        for it in iters:
+            if not it.name.endswith(f".{level}"):
+                break
+            tile.append(it)
+        fused = edited.fuse(stage_id, tile)
+        if fused.extent > limits.get(level, fused.extent):
+            return False
+        if level == 2 and total > hardware.warp_size * 2 and fused.extent < hardware.warp_size:
+            return False
+        edited.bind(stage_id, fused, thread)
+    return True
+
+
+def _fetch_together(edited: State, stage_id: int) -> None:
+    """All threads of a block bring a tile into shared memory."""
+    root = edited.state_object.attach_map.stage_to_attach_iter[stage_id][0]
+    steps = ask.spatial_split_steps(edited.state_object, root)
+    fused = edited.fuse(stage_id, edited.stages[stage_id].iters)
+    vector = edited.split(stage_id, fused, [1])[1]
+    edited.vectorize(stage_id, vector)
+    parts = edited.follow_fused_split(stage_id, edited.stages[stage_id].iters[0], steps, 1, True)
+    edited.bind(stage_id, parts[1], "threadIdx.x")
+
+
+GPU_POPULATION: tuple[PopulationRule, ...] = (fill_tile_sizes, bind_threads, unroll)
+MALI_POPULATION: tuple[PopulationRule, ...] = (*GPU_POPULATION, vectorize)

@@ -1,0 +1,174 @@
+"""From a sketch to a program: tile sizes, places, threads, unrolling and vectors, drawn at random.
+
+Each rule takes a state and gives a state, or None where the draw makes no valid program.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tilewright.auto_scheduler import state_queries as ask
+from tilewright.auto_scheduler.access_analysis import ALWAYS_UNROLL_INNER
+from tilewright.auto_scheduler.factorization import sample_lengths
+from tilewright.auto_scheduler.loop_bounds import LoopBounds
+from tilewright.auto_scheduler.loop_nest import INLINED, NONE, PLACEHOLDER, REDUCTION, ROOT, Stage, StateObject
+from tilewright.auto_scheduler.loop_state import State
+from tilewright.auto_scheduler.stage_steps import replayed
+from tilewright.auto_scheduler.transform_step import SplitStep, Step
+from tilewright.ir.errors import TilewrightError
+
+PopulationRule = Callable[[Any, StateObject, random.Random], StateObject | None]
+
+UNROLL_STEPS_CPU = (0, 16, 64, 512)
+UNROLL_STEPS_GPU = (0, 16, 64, 512, 1024)
+
+
+def unroll_steps(policy: Any) -> Sequence[int]:
+    """The values that ``auto_unroll_max_step`` takes."""
+    return UNROLL_STEPS_GPU if ask.is_gpu(policy.search_task) else UNROLL_STEPS_CPU
+
+
+def rebuilt(policy: Any, steps: Sequence[Step]) -> StateObject | None:
+    """The state that steps make of the initial one, with all ranges; None where a step cannot be applied."""
+    dag = policy.search_task.compute_dag
+    try:
+        return bounded(policy, replayed(dag.init_state, steps, dag))
+    except TilewrightError:
+        return None
+
+
+def bounded(policy: Any, state: StateObject) -> StateObject:
+    """The state with the range of every loop."""
+    return LoopBounds(state, policy.search_task.compute_dag).bounded()
+
+
+def fill_tile_sizes(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
+    """Lengths of all splits that wait for some."""
+    limit = policy.params["max_innermost_split_factor"]
+    steps: list[Step] = []
+    for step in state.transform_steps:
+        if isinstance(step, SplitStep) and None in step.lengths:
+            assert step.extent is not None
+            step = replace(step, lengths=sample_lengths(step.extent, len(step.lengths), limit, rng))
+        steps.append(step)
+    return rebuilt(policy, steps)
+
+
+def change_compute_location(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
+    """Stages that are not tiled: inside a loop of their reader, at root, or inlined."""
+    if policy.params["disable_change_compute_location"]:
+        return state
+    task = policy.search_task
+    edited = State(state, task.compute_dag)
+    try:
+        for stage_id in reversed(range(len(state.stages))):
+            stage = edited.stages[stage_id]
+            if stage.op_type == PLACEHOLDER or stage.compute_at == INLINED or stage.is_tiled:
+                continue
+            if not ask.needs_tiling(task, edited.state_object, stage_id):
+                _move(policy, edited, stage_id, rng)
+        return bounded(policy, edited.state_object)
+    except TilewrightError:
+        return None
+
+
+def _move(policy: Any, edited: State, stage_id: int, rng: random.Random) -> None:
+    state = edited.state_object
+    places = ask.compute_locations(policy.search_task, state, stage_id)
+    choice = rng.randrange(len(places) + 2)
+    if choice == 0:
+        if not state.stages[stage_id].has_reduction and stage_id in state.attach_map.stage_to_attach_iter:
+            edited.compute_inline(stage_id)
+    elif choice == 1:
+        edited.compute_root(stage_id)
+    else:
+        target, position = places[choice - 2]
+        edited.compute_at(stage_id, target, edited.stages[target].iters[position])
+
+
+def parallelize(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
+    """The outermost loops of each stage at root, as many as give every core enough to do."""
+    edited = State(state, policy.search_task.compute_dag)
+    wanted = policy.search_task.hardware_params.num_cores * 16
+    for stage_id, stage in enumerate(state.stages):
+        if stage.compute_at == ROOT and stage.op_type != PLACEHOLDER:
+            _parallelize(edited, stage_id, 0, wanted)
+    return edited.state_object
+
+
+def _parallelize(edited: State, stage_id: int, first: int, wanted: int) -> None:
+    state, stage = edited.state_object, edited.stages[stage_id]
+    fused, degree, position = [], 1, first
+    while position < len(stage.iters):
+        it = stage.iters[position]
+        if it.iter_kind == REDUCTION or it.annotation != NONE:
+            break
+        fused.append(it)
+        degree *= it.extent
+        if degree > wanted or state.attached_at(stage_id, position):
+            break
+        position += 1
+    if degree == 1 and state.attached_at(stage_id, position):
+        for attached in state.attached_at(stage_id, position):
+            _parallelize(edited, attached, 0, wanted)
+        _parallelize(edited, stage_id, position + 1, wanted)
+    if fused:
+        edited.parallel(stage_id, fused[0] if len(fused) == 1 else edited.fuse(stage_id, fused))
+
+
+def unroll(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
+    """How much of each reduction is written out."""
+    edited = State(state, policy.search_task.compute_dag)
+    for stage_id, stage in enumerate(state.stages):
+        if stage.op_type == PLACEHOLDER or stage.compute_at == INLINED:
+            continue
+        if ALWAYS_UNROLL_INNER in stage.op.attrs:
+            _unroll_inner(edited, stage_id, stage)
+        if stage.has_reduction:
+            first = edited.stages[stage_id].iters[0]
+            edited.pragma(stage_id, first, f"auto_unroll_max_step${rng.choice(unroll_steps(policy))}")
+    return edited.state_object
+
+
+def _unroll_inner(edited: State, stage_id: int, stage: Stage) -> None:
+    """The loops of the innermost tile whose axes the operation says to unroll."""
+    names = ask.names_in(stage.op, ALWAYS_UNROLL_INNER)
+    seen: set[str] = set()
+    for it in reversed(stage.iters):
+        own = ask.original_names(it.name)
+        if own <= seen:
+            break
+        seen |= own
+        if len(own) == 1 and own <= names and it.annotation == NONE:
+            edited.unroll(stage_id, it)
+
+
+def vectorize(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
+    """The innermost spatial loop of each stage, with some around it where the stage is not tiled."""
+    edited = State(state, policy.search_task.compute_dag)
+    limit = policy.params["max_vectorize_size"]
+    for stage_id, stage in enumerate(state.stages):
+        if stage.op_type == PLACEHOLDER or stage.compute_at == INLINED:
+            continue
+        count, lanes = 0, 1
+        for position in reversed(range(len(stage.iters))):
+            it = stage.iters[position]
+            lanes *= max(1, it.extent)
+            taken = it.iter_kind == REDUCTION or it.annotation != NONE or state.attached_at(stage_id, position)
+            if taken or (stage.is_tiled and count) or lanes > limit:
+                break
+            count += 1
+        if count > 1:
+            count = rng.randint(1, count - 1)
+        inner = edited.stages[stage_id].iters[len(stage.iters) - count :]
+        if count:
+            edited.vectorize(stage_id, inner[0] if count == 1 else edited.fuse(stage_id, inner))
+    return edited.state_object
+
+
+CPU_POPULATION: tuple[PopulationRule, ...] = (
+    fill_tile_sizes, change_compute_location, parallelize, unroll, vectorize
+)  # fmt: skip
