@@ -78,7 +78,7 @@ def read_module(path: Path, input_shape: list[str] | None = None) -> IRModule:
     text = _text_of(head)
     if text is None:
         mod, params = from_onnx(path, parse_input_shapes(input_shape))
-        mod["main"] = build_module.bind_params_by_name(mod["main"], params)
+        mod["main"] = build_module.with_params(mod["main"], params)
         return mod
     if input_shape:
         raise typer.BadParameter("--input-shape is for ONNX models; Relay text and JSON have their shapes")

@@ -27,7 +27,7 @@ def show_model(model: Path, input_shape: list[str] | None, opt_level: int | None
 def show_partition(model: Path, input_shape: list[str] | None, compiler: str) -> None:
     """Print which operators an external compiler takes, and why it does not take the others."""
     mod, params = from_onnx(model, parse_input_shapes(input_shape))
-    mod["main"] = build_module.bind_params_by_name(mod["main"], params)
+    mod["main"] = build_module.with_params(mod["main"], params)
     fates = explain_partition(mod, compiler)
     print_table(
         ("operator", "result", "goes to", "why"),

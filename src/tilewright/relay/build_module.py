@@ -42,7 +42,8 @@ TargetLike = str | Target | Mapping[Any, Any]
 def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
     """``func`` with the parameters of the given names replaced by constants.
 
-    A name that no parameter has is ignored, as in TVM; a name that two parameters share is an error.
+    A name that no parameter has is ignored, and whether types agree is left to type inference, as in TVM; a name that
+    two parameters share is an error.
     """
     by_name: dict[str, Any] = {}
     for param in func.params:
@@ -53,11 +54,19 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
     for name, value in params.items():
         if name in by_name:
             array = value if isinstance(value, NDArray) else const(value).data
-            _check_param(by_name[name], array)
             binds[by_name[name]] = const(array)
     bound = bind(func, binds)
     assert isinstance(bound, Function)
     return bound
+
+
+def with_params(func: Function, params: Mapping[str, Any]) -> Function:
+    """``bind_params_by_name`` of arrays that have the parameters' types; TilewrightError names one that has not."""
+    for param in func.params:
+        value = params.get(param.name_hint)
+        if value is not None:
+            _check_param(param, value if isinstance(value, NDArray) else const(value).data)
+    return bind_params_by_name(func, params)
 
 
 def _check_param(param: Any, array: NDArray) -> None:
@@ -317,7 +326,7 @@ def _as_module(mod: IRModule | Function, params: Mapping[str, Any] | None) -> IR
     module = mod.copy()
     if params:
         _warn_of_unknown(module["main"], params)
-        module["main"] = bind_params_by_name(module["main"], params)
+        module["main"] = with_params(module["main"], params)
     return module
 
 

@@ -214,6 +214,21 @@ def _find_archiver() -> list[str]:
     return [*_ZIG, "ar"] if found is None and _has_ziglang() else [found or "ar"]
 
 
+CPLUSPLUS_LIBRARIES = ["-lstdc++"]
+
+
+def for_language(suffix: str, options: Sequence[str]) -> list[str]:
+    """The compiler's options without those that choose a standard of the other language than C, or C++ (``"cc"``).
+
+    As in TVM, one list of options goes to all sources of a library, such as ``-std=c++14``.
+    """
+    return [o for o in options if not o.startswith("-std=") or ("++" in o) == (suffix == "cc")]
+
+
+def _has_cplusplus(root: Module) -> bool:
+    return any(getattr(module.compiled_code, "source_suffix", "") == "cc" for module in _collect(root).code)
+
+
 def _other_machine(root: Module) -> str | None:
     """The triple of the machine that the code under ``root`` is for; None for this one's."""
     found = (getattr(module.compiled_code, "other_machine", None) for module in _collect(root).code)
@@ -228,11 +243,12 @@ def _write_objects(root: Module, folder: Path, compiler: list[str], options: lis
         code: Any = module.compiled_code
         sources = code.c_sources() if hasattr(code, "c_sources") else []
         for index, text in enumerate(sources):
-            source = folder / f"lib{number}_{index}.c"
+            suffix = getattr(code, "source_suffix", "c")
+            source = folder / f"lib{number}_{index}.{suffix}"
             source.write_text(text)
             target = folder / f"lib{number}_{index}.o"
-            flags = ["-std=gnu11", "-O2", "-fPIC", f"-I{include_dir()}"]
-            run_compiler([*compiler, "-c", *flags, *options, str(source), "-o", str(target)])
+            flags = for_language(suffix, ["-std=gnu11", "-O2", "-fPIC", f"-I{include_dir()}", *options])
+            run_compiler([*compiler, "-c", *flags, str(source), "-o", str(target)])
             files.append(str(target))
         for index, data in enumerate([] if sources else code.objects()):
             target = folder / f"lib{number}_{index}.o"
@@ -365,9 +381,11 @@ def export_library(
     """
     target = Path(file_name).absolute()
     suffix = target.suffix
+    fcompile = fcompile or None  # TVM's programs give False
     if fcompile is None:
         _check_destination(target, suffix)
     extra = list(options or [])
+    libraries = CPLUSPLUS_LIBRARIES if _has_cplusplus(root) else []
     triple = _other_machine(root)
     compiler = find_compiler(cc or getattr(fcompile, "compiler", None), triple)
     # beside the target, so that the finished file is moved within one file system
@@ -385,7 +403,7 @@ def export_library(
             if fcompile is not None:
                 fcompile(str(partial), files, options=extra, **kwargs)
             else:
-                _combine(files, partial, suffix, compiler, extra)
+                _combine(files, partial, suffix, compiler, [*extra, *libraries])
         os.replace(partial, target)
     except OSError as error:
         why = "the disk is full" if error.errno in (errno.ENOSPC, errno.EDQUOT) else error.strerror

@@ -18,8 +18,8 @@ A code generator produces an object that satisfies :class:`CompiledCode` and cal
 ``get_source(fmt: str) -> str``
     Text of the code: ``""`` for the default, or for instance ``"ll"``, ``"asm"``, ``"c"``.
 ``c_sources() -> list[str]`` (optional)
-    When present and non-empty, ``export_library`` compiles these C files with its compiler instead of
-    linking ``objects()``.
+    When present and non-empty, ``export_library`` compiles these files with its compiler instead of
+    linking ``objects()``. They are C, or what ``source_suffix`` says ("cc" is C++).
 ``other_machine: str | None`` (optional)
     The target triple of the code when it is for another machine; ``export_library`` then takes its cross compiler.
 

@@ -183,12 +183,34 @@ def test_modules_that_live_in_this_process_are_not_exported(register: Callable, 
     assert not list(tmp_path.iterdir())
 
 
-def test_source_modules_are_c() -> None:
+def test_source_modules_are_compiled() -> None:
     create = tvm.get_global_func("runtime.CSourceModuleCreate")
     module = create("int f(void* a, void* b, int n, void* r, void* c) { return 0; }", "c", ["f"])
     assert module.type_key == "c" and module["f"]() is None and "int f" in module.get_source()
-    with pytest.raises(UnsupportedError, match="'cc' cannot be compiled"):
-        create("", "cc", [])
+    with pytest.raises(UnsupportedError, match="'rs' cannot be compiled"):
+        create("", "rs", [])
+
+
+CPLUSPLUS = """
+#include <header.h>
+#include <string>
+extern "C" int f(void* args, int* codes, int count, void* result, int* code) {
+  return std::string(TEXT).size() == 3 ? 0 : -1;
+}
+"""
+
+
+def test_source_modules_may_be_cplusplus_beside_those_in_c(tmp_path: Path) -> None:
+    """Options are one list for all sources, as in TVM: a standard of C++ is for those in C++."""
+    (tmp_path / "header.h").write_text('#define TEXT "abc"')
+    create = tvm.get_global_func("runtime.CSourceModuleCreate")
+    library = create("int g(void* a, void* b, int n, void* r, void* c) { int class = 0; return class; }", "c", ["g"])
+    library.import_module(create(CPLUSPLUS, "cc", ["f"], None))
+    options = ["-O2", "-std=c++14", f"-I{tmp_path}"]
+    library.export_library(tmp_path / "x.so", fcompile=False, options=options)
+    loaded = tvm.runtime.load_module(tmp_path / "x.so")
+    assert loaded["f"]() is None and loaded["g"]() is None
+    assert create(CPLUSPLUS.replace("<header.h>", "<vector>").replace("TEXT", '"abc"'), "cpp", ["f"])["f"]() is None
 
 
 ADD_CONSTANT = """

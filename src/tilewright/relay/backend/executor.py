@@ -17,7 +17,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.adt import Constructor
 from tilewright.relay.backend.executors import Evaluator, evaluator_of, register_executor
-from tilewright.relay.build_module import bind_params_by_name, build
+from tilewright.relay.build_module import build, with_params
 from tilewright.relay.expr import Call, Function, RefCreate, Tuple, Var, const
 from tilewright.relay.interpreter import Closure, ConstructorValue, RefValue, to_value
 from tilewright.relay.interpreter import Interpreter as Machine
@@ -128,7 +128,7 @@ def create_executor(
     module = mod if mod is not None else IRModule()
     if params:
         module = module.copy()
-        module["main"] = bind_params_by_name(module["main"], params)
+        module["main"] = with_params(module["main"], params)
     return make(module, device if device is not None else cpu(), target)
 
 

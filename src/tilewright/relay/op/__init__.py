@@ -7,6 +7,8 @@ relations.py layout_rules.py families.py attributes.py   what declarations share
 op.py                        TVM's registration functions
 """
 
+import sys
+
 from tilewright.relay.op import annotation, image, nn, vision
 from tilewright.relay.op import contrib as contrib
 from tilewright.relay.op import op as op
@@ -307,3 +309,5 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]  # fmt: skip
+
+_make = sys.modules[__name__]  # TVM's name for the constructors of operators

@@ -65,13 +65,16 @@ def _registration(symbols: Sequence[str]) -> str:
 
 
 class CCode:
-    """The C source of one module, and the names of the packed functions in it.
+    """The C or C++ source of one module, and the names of the packed functions in it.
 
-    ``const_vars`` are names of constants of the library that ``__init_NAME`` is given, NAME the first function.
+    ``const_vars`` are names of constants of the library that ``__init_NAME`` is given, NAME the first function;
+    ``source_suffix`` is ``"c"``, or ``"cc"`` for C++.
     """
 
-    def __init__(self, source: str, names: Sequence[str], const_vars: Sequence[str] = ()) -> None:
-        self.source, self._names = source, list(names)
+    def __init__(
+        self, source: str, names: Sequence[str], const_vars: Sequence[str] = (), source_suffix: str = "c"
+    ) -> None:
+        self.source, self._names, self.source_suffix = source, list(names), source_suffix
         self.const_vars = list(const_vars)
         if const_vars:
             self._names.append(f"__init_{names[0]}")
@@ -108,13 +111,13 @@ class CCode:
 
     def get_source(self, fmt: str = "") -> str:
         """The C text."""
-        if fmt not in ("", "c", "cc", "h"):
+        if fmt not in ("", "c", "cc", "cpp", "h"):
             raise TilewrightError(f"C code has no text of format {fmt!r}; there is c")
         return self.source
 
     def render(self, fmt: str) -> bytes:
         """The module as one file: ``c``, or ``o``, for which the C compiler runs."""
-        if fmt in ("c", "cc"):
+        if fmt in ("c", "cc", "cpp"):
             return self.source.encode()
         if fmt not in ("o", "obj"):
             raise TilewrightError(f"cannot save C code as .{fmt}; there is .c and .o")
@@ -126,11 +129,13 @@ class CCode:
     # ---- compiling ----
     def _compile(self, folder: Path, result: str, flags: Sequence[str]) -> Path:
         from tilewright.runtime._ffi import include_dir
-        from tilewright.runtime.export import find_compiler, run_compiler
+        from tilewright.runtime.export import CPLUSPLUS_LIBRARIES, find_compiler, for_language, run_compiler
 
-        source, out = folder / "module.c", folder / result
+        source, out = folder / f"module.{self.source_suffix}", folder / result
         source.write_text(self.source)
-        run_compiler([*find_compiler(), *flags, f"-I{include_dir()}", "-o", str(out), str(source), "-lm"])
+        libraries = ["-lm", *(CPLUSPLUS_LIBRARIES if self.source_suffix == "cc" else ())]
+        options = for_language(self.source_suffix, flags)
+        run_compiler([*find_compiler(), *options, f"-I{include_dir()}", "-o", str(out), str(source), *libraries])
         return out
 
     def _load(self) -> ctypes.CDLL | LoadedObjects:

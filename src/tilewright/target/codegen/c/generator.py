@@ -42,14 +42,14 @@ def source_module(code: CCode) -> Module:
 
 @register_func("runtime.CSourceModuleCreate", override=True)
 def create_source_module(
-    source: str, fmt: str = "c", func_names: Sequence[str] = (), const_vars: Sequence[str] = ()
+    source: str, fmt: str = "c", func_names: Sequence[str] | None = (), const_vars: Sequence[str] | None = ()
 ) -> Module:
-    """A module of C source that some code generator made; an exported library has the source compiled into it.
+    """A module of C or C++ source that some code generator made; an exported library has the source compiled into it.
 
     Parameters
     ----------
-    source : the C text
-    fmt : ``"c"``
+    source : the text
+    fmt : ``"c"``, or ``"cc"`` or ``"cpp"`` for C++, whose packed functions are ``extern "C"``
     func_names : its packed functions, of the form ``int f(TVMValue* args, int* type_codes, int num_args, TVMValue*
         out_value, int* out_type_code)``
     const_vars : the names of constants that ``__init_F`` of the same form, F the first function, is given once, as
@@ -59,6 +59,7 @@ def create_source_module(
     ------
     UnsupportedError : the source is in another language
     """
-    if fmt != "c":
-        raise UnsupportedError(f"a source module of format {fmt!r} cannot be compiled; there is 'c'")
-    return source_module(CCode(source, func_names, const_vars))
+    suffixes = {"c": "c", "cc": "cc", "cpp": "cc"}
+    if fmt not in suffixes:
+        raise UnsupportedError(f"a source module of format {fmt!r} cannot be compiled; there are 'c', 'cc' and 'cpp'")
+    return source_module(CCode(source, func_names or (), const_vars or (), suffixes[fmt]))
