@@ -49,11 +49,10 @@ def test_show_partition_tells_where_each_operator_goes_and_why() -> None:
     headings, *rows, summary = result.stdout.splitlines()
     assert headings.split("\t") == ["operator", "result", "goes to", "why"]
     fates = [row.split("\t") for row in rows]
-    assert ["nn.conv2d", "the rule target.dnnl takes it"] in [
-        [f[0], f[3]] for f in fates if f[2].startswith("dnnl_main")
-    ]
+    taken = [[f[0], f[3]] for f in fates if f[2].startswith("dnnl_main")]
+    assert ["nn.max_pool2d", "the rule target.dnnl takes it"] in taken
+    assert ["nn.conv2d", "part of dnnl.conv2d_bias_relu"] in taken  # after what partition_for_dnnl does first
     host = [f for f in fates if f[2] == "host"]
-    assert "dnnl has no rule and no pattern for nn.max_pool2d" in [f[3] for f in host]
     assert summary.startswith(f"dnnl takes {len(fates) - len(host)} of {len(fates)} operators, in ")
 
 

@@ -9,8 +9,10 @@ from tilewright.driver.report import print_table
 from tilewright.ir.transform import PassContext
 from tilewright.relay import build_module
 from tilewright.relay.frontend.onnx.importer import from_onnx
+from tilewright.relay.op.contrib.register import load_compiler
 from tilewright.relay.transform.explain_partition import explain_partition
 from tilewright.relay.transform.infer_type import InferType
+from tilewright.runtime.registry import get_global_func
 
 
 def show_model(model: Path, input_shape: list[str] | None, opt_level: int | None, target: str) -> None:
@@ -25,10 +27,15 @@ def show_model(model: Path, input_shape: list[str] | None, opt_level: int | None
 
 
 def show_partition(model: Path, input_shape: list[str] | None, compiler: str) -> None:
-    """Print which operators an external compiler takes, and why it does not take the others."""
+    """Print which operators an external compiler takes, and why it does not take the others.
+
+    A compiler with a ``partition_for_NAME`` of its own has ``relay.ext.NAME.explain`` too, which tells what that does.
+    """
     mod, params = from_onnx(model, parse_input_shapes(input_shape))
     mod["main"] = build_module.with_params(mod["main"], params)
-    fates = explain_partition(mod, compiler)
+    load_compiler(compiler)
+    explain = get_global_func(f"relay.ext.{compiler}.explain", allow_missing=True)
+    fates = explain_partition(mod, compiler) if explain is None else explain(mod)
     print_table(
         ("operator", "result", "goes to", "why"),
         [(fate.operator, fate.type, fate.region or "host", fate.reason) for fate in fates],

@@ -114,4 +114,5 @@ def _standard_library(file_name: str) -> IRModule:
 
 IRModule.standard_library = staticmethod(_standard_library)
 importlib.import_module("tilewright.relay.text.printer")  # what str() of types, expressions and modules uses
+importlib.import_module("tilewright.relay.backend.contrib")  # the names relay.ext.dnnl and relay.ext.ccompiler
 importlib.import_module("tilewright.relay.backend.run_primitive")  # for operators without a meaning in numpy

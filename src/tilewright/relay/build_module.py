@@ -12,7 +12,6 @@ from typing import Any, overload
 
 import tilewright.relay.backend.graph_executor  # noqa: F401  (registers itself)
 from tilewright.ir.errors import TilewrightError, did_you_mean
-from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Sequential
@@ -23,10 +22,12 @@ from tilewright.relay.backend.function_metadata import FunctionInfo
 from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.target_map import TargetMap
-from tilewright.relay.expr import Call, Function, const
+from tilewright.relay.expr import Call, Function
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
+from tilewright.relay.transform.bind_params import bind_params_by_name as bind_params_by_name
+from tilewright.relay.transform.bind_params import with_params
 from tilewright.relay.transform.for_each_device import names_devices
-from tilewright.relay.visitor import bind, post_order
+from tilewright.relay.visitor import post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.interrupt import heard_interrupts
 from tilewright.runtime.module import Module
@@ -37,49 +38,6 @@ from tilewright.target.target import Target
 _MOST_NAMED = 5  # names of parameters in one message
 
 TargetLike = str | Target | Mapping[Any, Any]
-
-
-def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
-    """``func`` with the parameters of the given names replaced by constants.
-
-    A name that no parameter has is ignored, and whether types agree is left to type inference, as in TVM; a name that
-    two parameters share is an error.
-    """
-    by_name: dict[str, Any] = {}
-    for param in func.params:
-        if param.name_hint in by_name and param.name_hint in params:
-            raise TilewrightError(f"main has two parameters named {param.name_hint!r}; params cannot tell them apart")
-        by_name[param.name_hint] = param
-    binds: dict[Any, RelayExpr] = {}
-    for name, value in params.items():
-        if name in by_name:
-            array = value if isinstance(value, NDArray) else const(value).data
-            binds[by_name[name]] = const(array)
-    bound = bind(func, binds)
-    assert isinstance(bound, Function)
-    return bound
-
-
-def with_params(func: Function, params: Mapping[str, Any]) -> Function:
-    """``bind_params_by_name`` of arrays that have the parameters' types; TilewrightError names one that has not."""
-    for param in func.params:
-        value = params.get(param.name_hint)
-        if value is not None:
-            _check_param(param, value if isinstance(value, NDArray) else const(value).data)
-    return bind_params_by_name(func, params)
-
-
-def _check_param(param: Any, array: NDArray) -> None:
-    expected = param.type_annotation
-    if expected is None or not hasattr(expected, "shape"):
-        return
-    shape = tuple(str(d) for d in expected.shape)
-    if (len(shape) != len(array.shape)) or any(a not in ("?", str(b)) for a, b in zip(shape, array.shape, strict=True)):
-        raise TilewrightError(
-            f"parameter {param.name_hint!r}: expected shape ({', '.join(shape)}), got {tuple(array.shape)}"
-        )
-    if expected.dtype != str(array.dtype):
-        raise TilewrightError(f"parameter {param.name_hint!r}: expected {expected.dtype}, got {array.dtype}")
 
 
 def optimization_passes() -> list[Any]:

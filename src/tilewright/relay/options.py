@@ -40,3 +40,10 @@ PassContext.register_option(
     '"4" for 4x4 (up to about 2e-5 of the largest value), or "6" for 6x6 (up to about 2e-4); this is for 3x3 windows, '
     "others have tiles of as many inputs",
 )
+PassContext.register_option(
+    "relay.ext.dnnl.all_operators",
+    bool,
+    False,
+    'the rules of AnnotateTarget("dnnl") take all that oneDNN computes, as partition_for_dnnl does; False takes single '
+    "operators that TVM 0.8 takes",
+)

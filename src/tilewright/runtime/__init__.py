@@ -2,12 +2,13 @@
 
 ``dtype.py`` element types, ``device.py`` devices, ``ndarray.py`` arrays, ``packed_func.py`` and
 ``registry.py`` functions, ``module.py`` modules (with the protocol for compiled code), ``export.py`` writing
-libraries, ``loaders.py`` reading them, ``plugins.py`` installed packages that add to it, ``params.py`` parameter files,
-``profiling.py`` reports, ``executor/`` executors, ``_ffi.py`` the library itself.
+libraries, ``loaders.py`` reading them, ``onednn.py`` where oneDNN is, ``plugins.py`` installed packages that add to it,
+``params.py`` parameter files, ``profiling.py`` reports, ``executor/`` executors, ``_ffi.py`` the library itself.
 """
 
 from . import container as container
 from . import loaders as loaders  # registers what reads modules from files
+from . import onednn as onednn  # registers where oneDNN is
 from ._ffi import native_dir
 from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, load_device_plugin, metal, opencl, rocm, vulkan
 from .dtype import DataType, DataTypeCode

@@ -26,16 +26,18 @@ GOLDEN = Path(__file__).parents[2] / "golden"
 
 @pytest.fixture
 def register() -> Iterator[Callable[[str, object], None]]:
-    """Registers global functions, and takes them away again."""
-    names: list[str] = []
+    """Registers global functions, and puts back what there was."""
+    before: dict[str, object] = {}
 
     def add(name: str, function: object) -> None:
-        tvm.register_func(name, function)
-        names.append(name)
+        before[name] = tvm.get_global_func(name, allow_missing=True)
+        tvm.register_func(name, function, override=True)
 
     yield add
-    for name in names:
+    for name, function in before.items():
         remove_global_func(name)
+        if function is not None:
+            tvm.register_func(name, function)
 
 
 def external(body: Callable[..., relay.Expr], *args: relay.Expr, compiler: str = "mine", symbol: str = "mine_0"):

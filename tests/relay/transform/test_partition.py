@@ -144,7 +144,7 @@ def test_tables_are_registered_by_compiler() -> None:
     table = [("mine.exp", is_op("exp")(wildcard()))]
     register_pattern_table("mine", lambda: table)
     assert get_pattern_table("mine") == table and get_pattern_table("nobody") is None
-    assert [name for name, *_ in get_pattern_table("dnnl")] == ["dnnl.conv2d_bias_relu", "dnnl.conv2d_relu"]
+    assert [name for name, *_ in get_pattern_table("dnnl")][:2] == ["dnnl.conv2d_bias_relu", "dnnl.conv2d_relu"]
 
 
 def partition(mod: tvm.IRModule, targets: list[str], merge: bool = True, **options: object) -> tvm.IRModule:

@@ -25,16 +25,7 @@ from tilewright.relay.op.contrib.register import load_compiler
 from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import NDArray
 from tilewright.runtime.packed_func import PackedFunc
-from tilewright.runtime.registry import get_global_func, need_global_func, register_func
-
-
-def _ccompiler(func: Function) -> Module:
-    from tilewright.relay.backend.ccompiler import compile_to_c
-
-    return compile_to_c(func)
-
-
-register_func("relay.ext.ccompiler", _ccompiler, override=True)
+from tilewright.runtime.registry import get_global_func, need_global_func
 
 
 @dataclass
@@ -129,7 +120,9 @@ def _asked_for(module: Module) -> tuple[str, list[str]]:
         return next(iter(compiled.function_names()), ""), list(getattr(compiled, "const_vars", ()))
     if not (module.implements_function("get_symbol") and module.implements_function("get_const_vars")):
         return "", []
-    return str(module["get_symbol"]()), [str(name) for name in module["get_const_vars"]()]
+    names = module["get_const_vars"]()
+    names = names.splitlines() if isinstance(names, str) else names  # modules in C have no lists
+    return str(module["get_symbol"]()), [str(name) for name in names]
 
 
 def _constants_of(func: Function, symbol: str) -> dict[str, NDArray]:

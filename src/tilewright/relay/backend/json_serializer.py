@@ -71,11 +71,22 @@ class JSONSerializer(ExprFunctor[list[Entry]]):
 
     def visit_call(self, expr: Call) -> list[Entry]:
         """A kernel."""
-        name, attrs = _kernel(expr)
-        inputs = [entry for arg in expr.args for entry in self.visit(arg)]
+        name, attrs, inputs = self.kernel(expr)
         count = len(tensor_types(expr.checked_type))
         attrs |= {"num_inputs": str(len(inputs)), "num_outputs": str(count)}
         return self._add({"op": "kernel", "name": name, "inputs": inputs}, attrs, expr)
+
+    def kernel(self, call: Call) -> tuple[str, dict[str, Any], list[Entry]]:
+        """Name, attributes and inputs of a call: what a code generator may write otherwise."""
+        inputs = [entry for arg in call.args for entry in self.visit(arg)]
+        if isinstance(call.op, Op):
+            return call.op.name, attribute_strings(call), inputs
+        if isinstance(call.op, Function) and "Composite" in call.op.attrs:
+            pattern = str(call.op.attrs.get("PartitionedFromPattern", ""))
+            return str(call.op.attrs["Composite"]), {"PartitionedFromPattern": [[pattern]]}, inputs
+        raise UnsupportedError(
+            f"a call of a {type(call.op).__name__} has no form as JSON; there are operators and composite functions"
+        )
 
     def visit_tuple(self, expr: Tuple) -> list[Entry]:
         """The entries of its fields."""
@@ -103,17 +114,10 @@ class JSONSerializer(ExprFunctor[list[Entry]]):
         return json.dumps(document, indent=2)
 
 
-def _kernel(call: Call) -> tuple[str, dict[str, Any]]:
-    """The name of what is called, and its attributes."""
-    if isinstance(call.op, Op):
-        values = {} if call.attrs is None else {name: call.attrs[name] for name in call.attrs.keys()}  # noqa: SIM118
-        return call.op.name, {name: [_strings(value)] for name, value in values.items()}
-    if isinstance(call.op, Function) and "Composite" in call.op.attrs:
-        pattern = str(call.op.attrs.get("PartitionedFromPattern", ""))
-        return str(call.op.attrs["Composite"]), {"PartitionedFromPattern": [[pattern]]}
-    raise UnsupportedError(
-        f"a call of a {type(call.op).__name__} has no form as JSON; there are operators and composite functions"
-    )
+def attribute_strings(call: Call) -> dict[str, Any]:
+    """The attributes of an operator's call as lists of lists of strings."""
+    values = {} if call.attrs is None else {name: call.attrs[name] for name in call.attrs.keys()}  # noqa: SIM118
+    return {name: [_strings(value)] for name, value in values.items()}
 
 
 def _strings(value: Any) -> list[str]:

@@ -38,7 +38,7 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.op.annotation import compiler_begin, compiler_end
-from tilewright.relay.op.contrib.register import load_compiler
+from tilewright.relay.op.contrib.register import Refusal, load_compiler
 from tilewright.relay.transform.common import call_of, is_closed, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, direct_children
 
@@ -51,8 +51,10 @@ def compiler_of(mark: Call) -> str:
     return str(mark.attrs["compiler"])  # type: ignore[index]
 
 
-def takes_operator(compiler: str, call: Call) -> bool | None:
+def takes_operator(compiler: str, call: Call) -> object:
     """What ``target.COMPILER`` of the operator says of the call; None where the operator has no such rule.
+
+    True, false, or a ``Refusal`` with its reason, which is false.
 
     TilewrightError where the rule fails.
     """
@@ -61,7 +63,8 @@ def takes_operator(compiler: str, call: Call) -> bool | None:
     if rule is None:
         return None
     try:
-        return bool(rule(call))
+        answer = rule(call)
+        return answer if isinstance(answer, Refusal) else bool(answer)
     except Exception as error:
         raise TilewrightError(
             f"the rule target.{compiler} of {call.op.name} failed: {type(error).__name__}: {error}"

@@ -20,7 +20,7 @@ from tilewright.relay.dataflow_pattern.groups import Group, PatternGrouper
 from tilewright.relay.dataflow_pattern.language import pattern_order, sub_patterns
 from tilewright.relay.dataflow_pattern.matcher import DFPatternMatcher
 from tilewright.relay.expr import Call, Constant, Function, Var
-from tilewright.relay.op.contrib import get_pattern_table
+from tilewright.relay.op.contrib.register import Refusal, get_pattern_table
 from tilewright.relay.transform.annotate_target import AnnotateTarget, takes_operator
 from tilewright.relay.transform.common import TypedMutator, open_children
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions, regions_of
@@ -138,8 +138,9 @@ class _Reasons:
         """The rule's answer, and for each pattern that has the operator what kept it from matching."""
         assert isinstance(call.op, Op)
         reasons = []
-        if takes_operator(self.compiler, call) is False:
-            reasons.append(f"the rule target.{self.compiler} of {call.op.name} refuses it")
+        answer = takes_operator(self.compiler, call)
+        if answer is not None and not answer:
+            reasons.append(f"the rule target.{self.compiler} of {call.op.name} refuses it{_because(answer)}")
         for entry in self.entries:
             levels = sorted(set(_levels(entry.pattern, call.op)))
             if levels:
@@ -160,8 +161,9 @@ class _Reasons:
         return best[1]
 
     def _refusal(self, entry: CompositePattern, root: RelayExpr) -> str:
-        if not entry.accepts(root):
-            return f"its check refuses the match that ends in {_short(root)}"
+        answer = entry.answer(root)
+        if not answer:
+            return f"its check refuses the match that ends in {_short(root)}{_because(answer)}"
         if entry not in self.replaceable:
             self.replaceable[entry] = PatternGrouper(entry.pattern, self.func).groups
         if root not in self.replaceable[entry]:
@@ -183,6 +185,10 @@ class _Reasons:
                     yield user
                 elif not isinstance(user, Function):
                     waiting.append(user)
+
+
+def _because(answer: object) -> str:
+    return f": {answer.reason}" if isinstance(answer, Refusal) else ""
 
 
 def _levels(pattern: DFPattern, op: Op) -> Iterator[int]:

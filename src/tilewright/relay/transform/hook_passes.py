@@ -56,12 +56,19 @@ class _LegalizeRewriter(HookRewriter):
 class _SimplifyInferenceRewriter(HookRewriter):
     """``simplify_inference`` of an operator that gives a tuple replaces the projection of its first field."""
 
+    def __init__(self, key: str, accept: Callable[[Call], bool]) -> None:
+        super().__init__(key)
+        self.accept = accept
+
+    def apply(self, hook: Callable[..., Any], expr: Call, args: list[RelayExpr]) -> RelayExpr | None:
+        return super().apply(hook, expr, args) if self.accept(expr) else None
+
     def visit_tuple_getitem(self, expr: TupleGetItem) -> RelayExpr:
         source = expr.tuple_value
         if expr.index == 0 and isinstance(source, Call) and isinstance(source.op, Op):
             hook = source.op.get_attr(self.key)
             if hook is not None and source.op.get_attr("TSimplifiesFirstField"):
-                replacement = hook(source.attrs, [self.visit(a) for a in source.args], source)
+                replacement = self.apply(hook, source, [self.visit(a) for a in source.args])
                 if replacement is not None:
                     return replacement
         return super().visit_tuple_getitem(expr)
@@ -85,9 +92,12 @@ def Legalize(legalize_map_attr_name: str = "FTVMLegalize") -> Pass:
     return _function_pass("Legalize", 1, lambda: _LegalizeRewriter(legalize_map_attr_name))
 
 
-def SimplifyInference() -> Pass:
-    """Replace operators that are simpler at inference: batch norm becomes a multiply and an add, dropout nothing."""
-    return _function_pass("SimplifyInference", 0, lambda: _SimplifyInferenceRewriter("FSimplifyInference"))
+def SimplifyInference(accept: Callable[[Call], bool] = lambda call: True) -> Pass:
+    """Replace operators that are simpler at inference: batch norm becomes a multiply and an add, dropout nothing.
+
+    ``accept`` says of each such call whether it is replaced.
+    """
+    return _function_pass("SimplifyInference", 0, lambda: _SimplifyInferenceRewriter("FSimplifyInference", accept))
 
 
 def CanonicalizeOps() -> Pass:

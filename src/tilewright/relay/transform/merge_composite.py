@@ -36,12 +36,16 @@ class CompositePattern(NamedTuple):
 
     name: str
     pattern: DFPattern
-    check: Callable[[RelayExpr], bool] = lambda _: True
+    check: Callable[[RelayExpr], object] = lambda _: True
 
     def accepts(self, match: RelayExpr) -> bool:
-        """What the check says; TilewrightError that names pattern and operator where it fails."""
+        """Whether the check takes the match; TilewrightError that names pattern and operator where it fails."""
+        return bool(self.answer(match))
+
+    def answer(self, match: RelayExpr) -> object:
+        """What the check says: true, false or a ``Refusal``."""
         try:
-            return bool(self.check(match))
+            return self.check(match)
         except Exception as error:
             root = match.op.name if isinstance(match, Call) and isinstance(match.op, Op) else type(match).__name__
             raise TilewrightError(

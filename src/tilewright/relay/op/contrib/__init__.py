@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from tilewright.relay.op.contrib.register import COMPILERS, get_pattern_table, register_pattern_table
+from tilewright.relay.op.contrib.register import COMPILERS, Refusal, get_pattern_table, register_pattern_table
 
-__all__ = ["ccompiler", "dnnl", "get_pattern_table", "register_pattern_table"]
+__all__ = ["Refusal", "ccompiler", "dnnl", "get_pattern_table", "register_pattern_table"]
 
 
 def __getattr__(name: str) -> Any:

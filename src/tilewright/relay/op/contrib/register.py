@@ -1,7 +1,8 @@
 """Tables of patterns by compiler: what ``relay.transform.MergeComposite`` looks for.
 
 A table is a list of ``(name, pattern)`` or ``(name, pattern, check)``, in the order in which they are tried; names
-begin with the compiler's, as in ``"dnnl.conv2d_relu"``. ``check(match)`` says whether the compiler takes a match.
+begin with the compiler's, as in ``"dnnl.conv2d_relu"``. ``check(match)`` says whether the compiler takes a match; it
+may answer with a ``Refusal``, as may a rule ``target.NAME``.
 
 What the compilers of this package take is registered by their modules, which are loaded when somebody asks for a table
 or a rule (``target.NAME`` of an operator); installed packages are asked by their entry points.
@@ -22,6 +23,22 @@ COMPILERS = ("ccompiler", "dnnl")
 """Those whose rules and patterns are modules beside this one."""
 
 Op.providers.update({f"target.{name}": f"{__package__}.{name}" for name in COMPILERS})
+
+
+class Refusal:
+    """What a rule or check may answer instead of False, so that ``explain_partition`` can say why."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"Refusal({self.reason!r})"
+
 
 PatternTable = Sequence[tuple[Any, ...]]
 

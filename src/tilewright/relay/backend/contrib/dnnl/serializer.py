@@ -1,0 +1,47 @@
+"""A region for oneDNN as JSON, in the dialect of TVM 0.8's runtime.
+
+What that runtime knows (``nn.conv2d``, ``nn.dense``, ``nn.batch_norm``, ``nn.relu``, ``add``, ``multiply``,
+``dnnl.conv2d_relu``, ``dnnl.conv2d_bias_relu``) is written as it reads it; the rest follows the same form. A composite
+function is a node that is named after what it does, ``dnnl.dense_bias_sum_gelu``, with the attributes of its first
+operator and of its activation; its inputs are the operator's, then the bias, then the summand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay.backend.json_serializer import Entry, JSONSerializer, attribute_strings
+from tilewright.relay.expr import Call, Function, Var
+from tilewright.relay.op.contrib.dnnl import Fused
+from tilewright.runtime.module import Module
+from tilewright.runtime.onednn import create_json_module
+
+
+class DNNLSerializer(JSONSerializer):
+    """Composite functions become nodes of the operators that they are made of."""
+
+    def kernel(self, call: Call) -> tuple[str, dict[str, Any], list[Entry]]:
+        """Name, attributes and inputs of a call."""
+        if not (isinstance(call.op, Function) and "Composite" in call.op.attrs):
+            return super().kernel(call)
+        fused = Fused(call.op.body)
+        given = dict(zip(call.op.params, call.args, strict=True))
+        operands = [*fused.root.args, *(e for e in (fused.bias, fused.summand) if e is not None)]
+        attrs = attribute_strings(fused.activation) if fused.activation is not None else {}
+        attrs |= attribute_strings(fused.root)
+        pattern = str(call.op.attrs.get("PartitionedFromPattern", ""))
+        inputs = [entry for operand in operands for entry in self.visit(_given(operand, given))]
+        return fused.name, attrs | {"PartitionedFromPattern": [[pattern]]}, inputs
+
+
+def _given(operand: RelayExpr, given: dict[Var, RelayExpr]) -> RelayExpr:
+    """What a composite function is called with for one of its operands; constants may stand inside of it."""
+    return given[operand] if isinstance(operand, Var) else operand
+
+
+def compile_region(func: Function) -> Module:
+    """The module of an external function, of type ``dnnl_json``."""
+    symbol = str(func.attrs["global_symbol"])
+    serializer = DNNLSerializer(symbol, func)
+    return create_json_module(symbol, serializer.to_json(), serializer.constants)
