@@ -8,6 +8,7 @@ from tests.relay.op import (
     test_indexing,
     test_nn,
     test_reduce,
+    test_sampling,
     test_strassen,
     test_transform,
     test_vision,
@@ -32,6 +33,7 @@ TABLES = {
     "nn": test_nn.ALL,
     "image": test_image.CASES,
     "vision": test_vision.CASES,
+    "sampling": test_sampling.CASES,
     "winograd": test_winograd.CASES,
     "strassen": test_strassen.CASES,
 }

@@ -3,7 +3,7 @@
 tensor/ reduce/ transform/   general tensors          nn/ image/       neural networks, images
 annotation/ contrib/         marks for passes, patterns of external compilers
 strategy/                    what runs on which target
-relations.py layout_rules.py families.py attributes.py   what declarations share
+relations.py layout_rules.py families.py attributes.py bilinear.py   what declarations share
 op.py                        TVM's registration functions
 """
 
@@ -146,6 +146,7 @@ from tilewright.relay.op.transform.reshape import contrib_reverse_reshape, resha
 from tilewright.relay.op.transform.scatter import scatter, scatter_add, scatter_nd
 from tilewright.relay.op.transform.slicing import slice_like, strided_set, strided_slice
 from tilewright.relay.op.transform.sorting import argsort, cumprod, cumsum, sort, topk
+from tilewright.relay.op.transform.sparse import searchsorted, sparse_reshape, sparse_to_dense
 
 # It alters layouts of operators, so it comes after them.
 from tilewright.relay.op.strategy import cpu as _cpu  # noqa: F401  # isort: skip
@@ -277,6 +278,7 @@ __all__ = [
     "scatter",
     "scatter_add",
     "scatter_nd",
+    "searchsorted",
     "sequence_mask",
     "shape_of",
     "sigmoid",
@@ -285,6 +287,8 @@ __all__ = [
     "sinh",
     "slice_like",
     "sort",
+    "sparse_reshape",
+    "sparse_to_dense",
     "split",
     "sqrt",
     "squeeze",

@@ -1,9 +1,9 @@
 """Computes of neural networks; the names are TVM's.
 
-conv.py conv1d.py conv2d.py conv3d.py depthwise_conv2d.py conv2d_transpose.py   convolutions
+conv.py conv1d.py conv2d.py conv3d.py depthwise_conv2d.py conv2d_transpose.py deformable_conv2d.py   convolutions
 dense.py      matrix products          pooling.py   pooling          softmax.py norm.py   softmax, normalisations
 elemwise.py   activations, bias        pad.py       padding          mapping.py   moves between space, depth and batch
-upsampling.py flatten.py attention.py
+upsampling.py flatten.py attention.py loss.py
 winograd.py strassen.py   fast products, with their forms in winograd_forms.py and linear_forms.py
 graph.py      what a target may say about operators of the graph
 """
@@ -27,6 +27,7 @@ from tilewright.topi.nn.conv2d_transpose import (
     group_conv2d_transpose_nchw,
 )  # fmt: skip
 from tilewright.topi.nn.conv3d import conv3d_ncdhw, conv3d_ndhwc
+from tilewright.topi.nn.deformable_conv2d import deformable_conv2d_nchw, deformable_conv2d_nhwc
 from tilewright.topi.nn.dense import batch_matmul, dense, dense_pack, matmul
 from tilewright.topi.nn.depthwise_conv2d import depthwise_conv2d_nchw, depthwise_conv2d_NCHWc, depthwise_conv2d_nhwc
 from tilewright.topi.nn.elemwise import (
@@ -57,6 +58,7 @@ from tilewright.topi.nn.graph import (
     dense_legalize,
     matmul_legalize,
 )  # fmt: skip
+from tilewright.topi.nn.loss import nll_loss
 from tilewright.topi.nn.mapping import batch_to_space_nd, depth_to_space, space_to_batch_nd, space_to_depth
 from tilewright.topi.nn.norm import batch_norm, instance_norm, l2_normalize, layer_norm, lrn
 from tilewright.topi.nn.pad import dilate, edge_pad, mirror_pad, pad
@@ -107,6 +109,8 @@ __all__ = [
     "conv3d_ndhwc",
     "conv3d_transpose_legalize",
     "conv3d_transpose_ncdhw",
+    "deformable_conv2d_nchw",
+    "deformable_conv2d_nhwc",
     "dense",
     "dense_alter_layout",
     "dense_legalize",
@@ -136,6 +140,7 @@ __all__ = [
     "matmul",
     "matmul_legalize",
     "mirror_pad",
+    "nll_loss",
     "pad",
     "pool",
     "pool1d",

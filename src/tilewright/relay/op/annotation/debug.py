@@ -30,6 +30,7 @@ class Debug(OpDef):
     inputs = ("program",)
     attrs_type = DebugAttrs
     stateful = True
+    non_computational = True
 
     infer_type = staticmethod(relations.identity)
 

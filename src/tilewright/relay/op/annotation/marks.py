@@ -9,7 +9,7 @@ from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import Type
-from tilewright.relay.expr import Call
+from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpPattern, declare
@@ -34,10 +34,10 @@ def _same(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
 
 def _declare(name: str, doc: str, attrs_class: type[Attrs] | None) -> None:
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        return [topi.identity(inputs[0])]
+        return [topi.identity(x) for x in inputs]
 
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
-        return [inputs[0].copy()]
+        return [x.copy() for x in inputs]
 
     declare(
         name,
@@ -54,8 +54,14 @@ def _declare(name: str, doc: str, attrs_class: type[Attrs] | None) -> None:
 
 _declare("annotation.stop_fusion", "Nothing fuses across this.", None)
 _declare("annotation.cast_hint", "The value may be kept in another dtype.", CastHintAttrs)
+_declare("annotation.checkpoint", "The value is worked out again where gradients need it, not kept.", None)
 _declare("annotation.compiler_begin", "A value enters an external compiler's region.", CompilerAttrs)
 _declare("annotation.compiler_end", "A value leaves an external compiler's region.", CompilerAttrs)
+
+
+def checkpoint(data: RelayExpr | TupleWrapper) -> Call:
+    """``data``, which is worked out again where gradients need it, instead of being kept."""
+    return call("annotation.checkpoint", [data])
 
 
 def stop_fusion(data: RelayExpr) -> Call:
@@ -78,4 +84,4 @@ def compiler_end(data: RelayExpr, compiler: str) -> Call:
     return call("annotation.compiler_end", [data], CompilerAttrs(compiler))
 
 
-__all__ = ["cast_hint", "compiler_begin", "compiler_end", "stop_fusion"]
+__all__ = ["cast_hint", "checkpoint", "compiler_begin", "compiler_end", "stop_fusion"]

@@ -19,8 +19,9 @@ from tilewright.relay.op.nn.conv1d import conv1d
 from tilewright.relay.op.nn.conv2d import contrib_conv2d_nchwc, contrib_depthwise_conv2d_nchwc, conv2d
 from tilewright.relay.op.nn.conv3d import conv3d
 from tilewright.relay.op.nn.conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
+from tilewright.relay.op.nn.deformable_conv2d import deformable_conv2d
 from tilewright.relay.op.nn.dense import batch_matmul, contrib_dense_pack, dense, matmul
-from tilewright.relay.op.nn.loss import cross_entropy, cross_entropy_with_logits
+from tilewright.relay.op.nn.loss import cross_entropy, cross_entropy_with_logits, nll_loss
 from tilewright.relay.op.nn.norm import batch_norm, group_norm, instance_norm, l2_normalize, layer_norm, lrn
 from tilewright.relay.op.nn.pad import mirror_pad, pad
 from tilewright.relay.op.nn.pooling import (
@@ -66,9 +67,10 @@ __all__ = [
     "contrib_dense_pack", "contrib_dense_strassen_weight_transform",
     "contrib_dense_strassen_without_weight_transform", "contrib_depthwise_conv2d_nchwc", "conv1d", "conv1d_transpose",
     "conv2d", "conv2d_transpose",
-    "conv3d", "conv3d_transpose", "cross_entropy", "cross_entropy_with_logits", "dense", "depth_to_space", "dropout",
+    "conv3d", "conv3d_transpose", "cross_entropy", "cross_entropy_with_logits", "deformable_conv2d", "dense",
+    "depth_to_space", "dropout",
     "dropout_raw", "fast_erf", "fast_exp", "fast_softmax", "fast_tanh", "gelu", "global_avg_pool2d",
     "global_max_pool2d", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax",
-    "lrn", "matmul", "max_pool1d", "max_pool2d", "max_pool3d", "mirror_pad", "pad", "prelu", "relu", "softmax",
-    "softplus", "space_to_batch_nd", "space_to_depth", "swish", "upsampling", "upsampling3d",
+    "lrn", "matmul", "max_pool1d", "max_pool2d", "max_pool3d", "mirror_pad", "nll_loss", "pad", "prelu", "relu",
+    "softmax", "softplus", "space_to_batch_nd", "space_to_depth", "swish", "upsampling", "upsampling3d",
 ]  # fmt: skip

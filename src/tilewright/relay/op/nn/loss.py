@@ -1,4 +1,4 @@
-"""nn.cross_entropy and nn.cross_entropy_with_logits."""
+"""nn.cross_entropy, nn.cross_entropy_with_logits and nn.nll_loss."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
+from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpPattern, declare
+from tilewright.relay.op.attributes import call, whole_int
+from tilewright.relay.op.definition import OpDef, OpPattern, declare
 from tilewright.relay.op.families import Array
 
 
@@ -54,6 +55,76 @@ def _declare(name: str, doc: str, log: Any, log_array: Any) -> None:
 
 _declare("nn.cross_entropy", "-sum(log(predictions) * targets) / batch", topi.log, np.log)
 _declare("nn.cross_entropy_with_logits", "-sum(predictions * targets) / batch", lambda x: x, lambda x: x)
+
+
+class NLLLossAttrs(Attrs):
+    """What becomes of the losses (mean, sum or none), and the target that does not count."""
+
+    reduction: str = "mean"
+    ignore_index: int = -100
+
+
+class NLLLoss(OpDef):
+    """Negative log likelihood of the targets, weighted by class."""
+
+    name = "nn.nll_loss"
+    inputs = ("predictions", "targets", "weights")
+    attrs_type = NLLLossAttrs
+    pattern = OpPattern.OPAQUE
+    in_float32 = True
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """A scalar, or one loss a target."""
+        found = relations.tensors(types, NLLLoss.inputs)
+        if found is None:
+            return None
+        predictions, targets, weights = found
+        choices = ("mean", "sum", "none")
+        relations.require(attrs.reduction in choices, f"reduction should be mean, sum or none: {attrs.reduction!r}")
+        relations.require(len(predictions.shape) >= 2, "predictions should have at least 2 dimensions")
+        relations.require_rank(targets, len(predictions.shape) - 1, "targets")
+        relations.require_rank(weights, 1, "weights")
+        relations.require_same_dtype((predictions, weights), "predictions and weights")
+        for a, b in zip((predictions.shape[0], *predictions.shape[2:]), targets.shape, strict=True):
+            solver.assert_equal(a, b, "shape of the targets")
+        solver.assert_equal(predictions.shape[1], weights.shape[0], "number of weights")
+        return TensorType(targets.shape if attrs.reduction == "none" else (), predictions.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.nll_loss(inputs[0], inputs[1], inputs[2], attrs.reduction, attrs.ignore_index)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Picks each target's prediction."""
+        predictions, targets, weights = inputs
+        counts = targets != attrs.ignore_index
+        at = np.where(counts, targets, 0).astype(int)
+        weight = np.where(counts, weights[at], 0)
+        losses = -weight * np.take_along_axis(predictions, at[:, None], 1)[:, 0]
+        if attrs.reduction == "none":
+            return [losses.astype(predictions.dtype)]
+        total = losses.sum(dtype=np.float64)
+        if attrs.reduction == "mean":
+            total = total / weight.sum(dtype=np.float64)
+        return [np.asarray(total, predictions.dtype)]
+
+
+def nll_loss(
+    predictions: RelayExpr,
+    targets: RelayExpr,
+    weights: RelayExpr,
+    reduction: str = "mean",
+    ignore_index: int = -100,
+) -> Call:
+    """Negative log likelihood of ``targets`` (batch, ...) under log-probabilities (batch, classes, ...).
+
+    Each is multiplied by the weight of its class, 0 for ``ignore_index``; ``reduction`` mean divides by the weights.
+    """
+    attrs = NLLLossAttrs(str(reduction), whole_int(ignore_index))
+    return call("nn.nll_loss", [predictions, targets, weights], attrs)
 
 
 def cross_entropy(predictions: RelayExpr, targets: RelayExpr) -> Call:

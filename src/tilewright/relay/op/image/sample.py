@@ -1,0 +1,313 @@
+"""image.affine_grid, grid_sample, crop_and_resize and dilation2d."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, ints, pair
+from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.bilinear import bilinear
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.nn.conv_common import canonical_shape, conv_extent, shape_in_layout
+from tilewright.relay.op.strategy.generic import schedule_injective
+from tilewright.relay.op.transform.layout import transform_array
+from tilewright.runtime.ndarray import numpy_dtype
+
+
+class AffineGridAttrs(Attrs):
+    """Height and width of the grid."""
+
+    target_shape: tuple[int, ...]
+
+
+class AffineGrid(OpDef):
+    """Where affine maps take the points of a grid over [-1, 1] x [-1, 1]."""
+
+    name = "image.affine_grid"
+    inputs = ("data",)
+    attrs_type = AffineGridAttrs
+    pattern = OpPattern.INJECTIVE
+    in_float32 = True
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(batch, 2, height, width)"""
+        data = relations.tensor(types[0], "data")
+        if data is None:
+            return None
+        relations.require_rank(data, 3, "data")
+        for at, extent in ((1, 2), (2, 3)):
+            solver.assert_equal(as_expr(extent), data.shape[at], "dimensions of the affine matrix")
+        relations.require(min(attrs.target_shape) > 1, f"target_shape {attrs.target_shape} has to be at least 2 x 2")
+        return TensorType((data.shape[0], 2, *attrs.target_shape), data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.image.affine_grid(inputs[0], attrs.target_shape)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """The matrices times all points."""
+        y, x = np.meshgrid(*(np.linspace(-1, 1, extent) for extent in attrs.target_shape), indexing="ij")
+        points = np.stack([x, y, np.ones_like(x)])
+        return [np.einsum("nij,jhw->nihw", inputs[0], points).astype(inputs[0].dtype)]
+
+
+class GridSampleAttrs(Attrs):
+    """How values between pixels are found, and the layout."""
+
+    method: str = "bilinear"
+    layout: str = "NCHW"
+
+
+class GridSample(OpDef):
+    """Values of images at the points of a grid."""
+
+    name = "image.grid_sample"
+    inputs = ("data", "grid")
+    attrs_type = GridSampleAttrs
+    pattern = OpPattern.INJECTIVE
+    in_float32 = True
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The images' batch and channels, the grid's height and width."""
+        found = relations.tensors(types, GridSample.inputs)
+        if found is None:
+            return None
+        data, grid = found
+        relations.require_rank(data, 4, "data")
+        relations.require_rank(grid, 4, "grid")
+        relations.require(
+            (attrs.method, attrs.layout) == ("bilinear", "NCHW"),
+            f"method should be bilinear and layout NCHW, found {attrs.method!r} and {attrs.layout!r}",
+        )
+        solver.assert_equal(data.shape[0], grid.shape[0], "batch of the grid")
+        solver.assert_equal(as_expr(2), grid.shape[1], "coordinates of a point")
+        return TensorType((*data.shape[:2], *grid.shape[2:]), data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.image.grid_sample(inputs[0], inputs[1], attrs.method, attrs.layout)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Image by image."""
+        data, grid = inputs
+        height, width = data.shape[2:]
+        made = np.zeros((*data.shape[:2], *grid.shape[2:]))
+        for n, (x, y) in enumerate(grid):
+            made[n] = bilinear(data[n], (y + 1) * (height - 1) / 2, (x + 1) * (width - 1) / 2)
+        return [made.astype(data.dtype)]
+
+
+class CropAndResizeAttrs(Attrs):
+    """Size of the crops, layout, method, value of what is outside, and dtype of the result."""
+
+    crop_size: tuple[int, ...]
+    layout: str = "NCHW"
+    method: str = "bilinear"
+    extrapolation_value: float = 0.0
+    out_dtype: str = ""
+
+
+class CropAndResize(OpDef):
+    """Parts of images, each resized to one size."""
+
+    name = "image.crop_and_resize"
+    inputs = ("data", "boxes", "box_indices")
+    attrs_type = CropAndResizeAttrs
+    pattern = OpPattern.INJECTIVE
+    in_float32 = True
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """As many as there are boxes."""
+        found = relations.tensors(types, CropAndResize.inputs)
+        if found is None:
+            return None
+        data, boxes, indices = found
+        for type_, rank, what in zip(found, (4, 2, 1), CropAndResize.inputs, strict=True):
+            relations.require_rank(type_, rank, what)
+        relations.require(attrs.layout in ("NCHW", "NHWC"), f"layout should be NCHW or NHWC, found {attrs.layout!r}")
+        relations.require(
+            attrs.method in ("bilinear", "nearest_neighbor"),
+            f"method should be bilinear or nearest_neighbor, found {attrs.method!r}",
+        )
+        solver.assert_equal(as_expr(4), boxes.shape[1], "coordinates of a box")
+        solver.assert_equal(boxes.shape[0], indices.shape[0], "number of box_indices")
+        channels = data.shape[attrs.layout.index("C")]
+        shape = (boxes.shape[0], channels, *(as_expr(v) for v in attrs.crop_size))
+        return TensorType(shape_in_layout(shape, "NCHW", attrs.layout, "output"), attrs.out_dtype or data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [
+            topi.image.crop_and_resize(
+                inputs[0],
+                inputs[1],
+                inputs[2],
+                attrs.crop_size,
+                attrs.layout,
+                attrs.method,
+                attrs.extrapolation_value,
+                out_type.dtype,
+            )
+        ]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Box by box."""
+        data, boxes, indices = inputs
+        images = transform_array(data, attrs.layout, "NCHW")
+        height, width = images.shape[2:]
+        made = np.zeros((len(boxes), images.shape[1], *attrs.crop_size))
+        for b, (y1, x1, y2, x2) in enumerate(boxes.astype(np.float64)):
+            y, x = (
+                first * (extent - 1) + np.arange(size) * ((last - first) * (extent - 1) / max(size - 1, 1))
+                for first, last, extent, size in zip((y1, x1), (y2, x2), (height, width), attrs.crop_size, strict=True)
+            )
+            rows, columns = np.meshgrid(y, x, indexing="ij")
+            if attrs.method == "nearest_neighbor":
+                rows, columns = np.rint(rows), np.rint(columns)
+            inside = ((y >= 0) & (y <= height - 1))[:, None] & ((x >= 0) & (x <= width - 1))
+            values = bilinear(images[indices[b]], rows, columns)
+            made[b] = np.where(inside, values, attrs.extrapolation_value)
+        dtype = numpy_dtype(attrs.out_dtype) if attrs.out_dtype else data.dtype
+        return [transform_array(made, "NCHW", attrs.layout).astype(dtype)]
+
+
+class Dilation2DAttrs(Attrs):
+    """Strides, padding, dilations, layouts and dtype of the result."""
+
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0, 0, 0)
+    dilations: tuple[int, ...] = (1, 1)
+    data_layout: str = "NCHW"
+    kernel_layout: str = "IHW"
+    out_dtype: str = ""
+
+
+class Dilation2D(OpDef):
+    """The greatest sum of data and weight over each window."""
+
+    name = "image.dilation2d"
+    inputs = ("data", "weight")
+    attrs_type = Dilation2DAttrs
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The extents of a convolution."""
+        found = relations.tensors(types, Dilation2D.inputs)
+        if found is None:
+            return None
+        data, weight = found
+        relations.require(
+            (attrs.data_layout, attrs.kernel_layout) in (("NCHW", "IHW"), ("NHWC", "HWI")),
+            f"the layouts should be NCHW and IHW or NHWC and HWI, found {attrs.data_layout!r}, {attrs.kernel_layout!r}",
+        )
+        n, channels, *extents = canonical_shape(data.shape, attrs.data_layout, "NCHW", "data")
+        weight_channels, *kernel = canonical_shape(weight.shape, attrs.kernel_layout, "IHW", "weight")
+        solver.assert_equal(channels, weight_channels, "channels of the weight")
+        out = [
+            conv_extent(x, k, attrs.strides[i], attrs.dilations[i], attrs.padding[i], attrs.padding[i + 2])
+            for i, (x, k) in enumerate(zip(extents, kernel, strict=True))
+        ]
+        shape = shape_in_layout((n, channels, *out), "NCHW", attrs.data_layout, "output")
+        return TensorType(shape, attrs.out_dtype or data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        kernel = topi.image.dilation2d_nchw if attrs.data_layout == "NCHW" else topi.image.dilation2d_nhwc
+        return [kernel(inputs[0], inputs[1], attrs.strides, attrs.padding, attrs.dilations, out_type.dtype)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Tap by tap."""
+        dtype = numpy_dtype(attrs.out_dtype) if attrs.out_dtype else inputs[0].dtype
+        data = transform_array(inputs[0], attrs.data_layout, "NCHW").astype(dtype)
+        weight = transform_array(inputs[1], attrs.kernel_layout, "IHW").astype(dtype)
+        top, left, bottom, right = attrs.padding
+        lowest = -np.inf if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).min
+        padded = np.pad(data, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=lowest)
+        steps, apart = attrs.strides, attrs.dilations
+        out = [(padded.shape[2 + k] - (weight.shape[1 + k] - 1) * apart[k] - 1) // steps[k] + 1 for k in range(2)]
+        result = np.full((*data.shape[:2], *out), lowest, dtype)
+        for dy, dx in np.ndindex(*weight.shape[1:]):
+            rows, columns = (d * apart[k] + np.arange(out[k]) * steps[k] for k, d in enumerate((dy, dx)))
+            taken = padded[:, :, rows[:, None], columns]
+            raised = np.where(taken == lowest, lowest, taken + weight[:, dy, dx].reshape(1, -1, 1, 1))
+            result = np.maximum(result, raised.astype(dtype))
+        return [transform_array(result, "NCHW", attrs.data_layout)]
+
+
+def affine_grid(data: RelayExpr, target_shape: Any = None) -> Call:
+    """The points to which affine maps ``data`` (batch, 2, 3) take a grid over [-1, 1] x [-1, 1], x before y.
+
+    ``target_shape``: height and width of the grid. Gives (batch, 2, height, width).
+    """
+    return call("image.affine_grid", [data], AffineGridAttrs(pair(target_shape)))
+
+
+def grid_sample(data: RelayExpr, grid: RelayExpr, method: str = "bilinear", layout: str = "NCHW") -> Call:
+    """Values of ``data`` (batch, channels, height, width) at the points of ``grid`` (batch, 2, ...), outside 0.
+
+    -1 and 1 are the centres of the first and last pixel; ``affine_grid`` gives such grids.
+    """
+    return call("image.grid_sample", [data, grid], GridSampleAttrs(method, layout))
+
+
+def crop_and_resize(
+    data: RelayExpr,
+    boxes: RelayExpr,
+    box_indices: RelayExpr,
+    crop_size: Any,
+    layout: str,
+    method: str = "bilinear",
+    extrapolation_value: float = 0,
+    out_dtype: str | None = None,
+) -> Call:
+    """The parts ``boxes`` of images ``data``, each resized to ``crop_size``.
+
+    ``boxes`` (count, 4) has rows (y1, x1, y2, x2), where 0 and 1 are the centres of the first and last pixel;
+    ``box_indices`` (count,) says which image each is of. ``method`` is bilinear or nearest_neighbor.
+    """
+    attrs = CropAndResizeAttrs(pair(crop_size), layout, method, float(extrapolation_value), out_dtype or "")
+    return call("image.crop_and_resize", [data, boxes, box_indices], attrs)
+
+
+def dilation2d(
+    data: RelayExpr,
+    weight: RelayExpr,
+    strides: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilations: Any = (1, 1),
+    data_layout: str = "NCHW",
+    kernel_layout: str = "IHW",
+    out_dtype: str = "",
+) -> Call:
+    """Morphological dilation: the greatest of ``data`` + ``weight`` over each window, channel by channel."""
+    attrs = Dilation2DAttrs(
+        pair(strides), padding_of(padding), ints(pair(dilations)), data_layout, kernel_layout, out_dtype or ""
+    )
+    return call("image.dilation2d", [data, weight], attrs)
+
+
+for _sampler in (AffineGrid, GridSample, CropAndResize):
+    _sampler.op.set_attr("FTVMSchedule", schedule_injective)

@@ -1,0 +1,173 @@
+"""nn.deformable_conv2d: a convolution whose taps are moved by another tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import IncompleteType, TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.bilinear import bilinear
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
+from tilewright.relay.op.nn.conv_common import (
+    accumulation_dtype,
+    canonical_shape,
+    conv_attrs,
+    infer_conv,
+    kernel_layout_for,
+    result_dtype,
+    shape_in_layout,
+)
+from tilewright.relay.op.relations import dim_mul
+from tilewright.relay.op.transform.layout import transform_array
+from tilewright.tir.layout import Layout
+from tilewright.tir.layout import layout as parse_layout
+
+
+class DeformableConv2DAttrs(Attrs):
+    """Those of nn.conv2d, and how many groups of channels have offsets of their own."""
+
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    deformable_groups: int = 1
+    groups: int = 1
+    channels: int | None = None
+    kernel_size: tuple[int, ...] | None = None
+    data_layout: str = "NCHW"
+    kernel_layout: str = "OIHW"
+    out_layout: str = ""
+    out_dtype: str = ""
+
+
+class DeformableConv2D(OpDef):
+    """A convolution whose taps are moved by ``offset``; Dai et al., Deformable Convolutional Networks, 2017."""
+
+    name = "nn.deformable_conv2d"
+    inputs = ("data", "offset", "weight")
+    attrs_type = DeformableConv2DAttrs
+    pattern = OpPattern.OPAQUE
+    in_float32 = True
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """That of a convolution; fills in the weight and the offsets."""
+        result = infer_conv([types[0], types[2]], attrs, solver, 2)
+        data = relations.tensor(types[0], "data")
+        kernel = attrs.kernel_size
+        if kernel is None:
+            weight = relations.tensor(types[2], "weight")
+            if weight is None:
+                return None
+            kernel = canonical_shape(weight.shape, attrs.kernel_layout, "OIHW", "weight")[2:]
+        if result is None or data is None:
+            return None
+        assert isinstance(result, TensorType)
+        n, _, *extents = canonical_shape(result.shape, attrs.out_layout or attrs.data_layout, "NCHW", "output")
+        places = dim_mul(*(as_expr(k) for k in kernel), as_expr(2 * attrs.deformable_groups))
+        shape = shape_in_layout((n, places, *extents), "NCHW", attrs.data_layout, "offset")
+        if isinstance(types[1], IncompleteType):
+            solver.assign(types[1], TensorType(shape, data.dtype))
+        else:
+            offset = relations.tensor(types[1], "offset")
+            assert offset is not None
+            relations.require_rank(offset, 4, "offset")
+            for expected, found in zip(shape, offset.shape, strict=True):
+                solver.assert_equal(expected, found, "shape of the offset")
+        return result
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        first = attrs.data_layout == "NCHW"
+        relations.require(
+            (attrs.data_layout, attrs.kernel_layout) in (("NCHW", "OIHW"), ("NHWC", "HWIO")),
+            f"there is no kernel for the layouts {attrs.data_layout} and {attrs.kernel_layout}; "
+            "NCHW with OIHW or NHWC with HWIO have one",
+        )
+        kernel = topi.nn.deformable_conv2d_nchw if first else topi.nn.deformable_conv2d_nhwc
+        places = (attrs.strides, attrs.padding, attrs.dilation, attrs.deformable_groups, attrs.groups)
+        data, offset, weight = inputs
+        return [kernel(data, offset, weight, *places, out_type.dtype)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Tap by tap."""
+        dtype = accumulation_dtype(inputs[0], attrs.out_dtype)
+        data, offset = (transform_array(a, attrs.data_layout, "NCHW").astype(dtype) for a in inputs[:2])
+        weight = transform_array(inputs[2], attrs.kernel_layout, "OIHW").astype(dtype)
+        batch, channels, height, width = data.shape
+        outputs, per_group, rows, columns = weight.shape
+        out = offset.shape[2:]
+        moves = offset.reshape(batch, attrs.deformable_groups, rows, columns, 2, *out)
+        base = [np.arange(out[k]) * attrs.strides[k] - attrs.padding[k] for k in range(2)]
+        taken = np.zeros((batch, channels, rows, columns, *out))
+        each = channels // attrs.deformable_groups
+        for n, g, dy, dx in np.ndindex(batch, attrs.deformable_groups, rows, columns):
+            y = base[0][:, None] + dy * attrs.dilation[0] + moves[n, g, dy, dx, 0]
+            x = base[1] + dx * attrs.dilation[1] + moves[n, g, dy, dx, 1]
+            inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+            part = slice(g * each, (g + 1) * each)
+            taken[n, part, dy, dx] = np.where(inside, bilinear(data[n, part], y, x), 0)
+        grouped = taken.reshape(batch, attrs.groups, per_group, rows, columns, *out)
+        kernels = weight.reshape(attrs.groups, outputs // attrs.groups, per_group, rows, columns)
+        result = np.einsum("ngcyxhw,gocyx->ngohw", grouped, kernels).reshape(batch, outputs, *out)
+        result = transform_array(result, "NCHW", attrs.out_layout or attrs.data_layout)
+        return [result.astype(result_dtype(inputs[0], attrs.out_dtype))]
+
+    @staticmethod
+    def infer_correct_layout(
+        attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+    ) -> InferCorrectLayoutOutput:
+        """The layouts of the attributes; offsets lie as the data."""
+        data, kernel = parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)
+        out = parse_layout(attrs.out_layout or attrs.data_layout)
+        return InferCorrectLayoutOutput([data, data, kernel], [out], attrs)
+
+    @staticmethod
+    def convert_op_layout(
+        attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired_layouts: Sequence[str]
+    ) -> RelayExpr:
+        """The same in the desired (data, kernel) layouts, of which the kernel's may be "default"."""
+        data, kernel = (*desired_layouts, "default")[:2]
+        kernel = kernel_layout_for(data) if kernel == "default" else kernel
+        changed = attrs.replace(data_layout=data, kernel_layout=kernel, out_layout="")
+        return call("nn.deformable_conv2d", inputs, changed)
+
+
+def deformable_conv2d(
+    data: RelayExpr,
+    offset: RelayExpr,
+    weight: RelayExpr,
+    strides: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    deformable_groups: int = 1,
+    groups: int = 1,
+    channels: Any = None,
+    kernel_size: Any = None,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
+    out_layout: str = "",
+    out_dtype: str = "",
+) -> Call:
+    """A convolution whose tap (dy, dx) for output pixel (i, j) is moved by ``offset``, two numbers a tap, y before x.
+
+    ``offset`` is (batch, deformable_groups * kernel_height * kernel_width * 2, out_height, out_width), in
+    ``data_layout``. Values between pixels are interpolated; outside of the data they are 0.
+    """
+    values = conv_attrs(2, strides, padding_of(padding), dilation, groups, channels, kernel_size, data_layout,
+                        kernel_layout, out_layout, out_dtype)  # fmt: skip
+    attrs = DeformableConv2DAttrs(**values, deformable_groups=int(deformable_groups))
+    return call("nn.deformable_conv2d", [data, offset, weight], attrs)

@@ -1,0 +1,66 @@
+"""vision.yolo_reorg"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, whole_int
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.relations import dim_floordiv, dim_mul, known
+
+
+class YoloReorgAttrs(Attrs):
+    """Side of the blocks."""
+
+    stride: int = 1
+
+
+class YoloReorg(OpDef):
+    """Blocks of pixels become channels, numbered as Darknet's layer numbers them."""
+
+    name = "vision.yolo_reorg"
+    inputs = ("data",)
+    attrs_type = YoloReorgAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Channels times stride**2, extents over stride."""
+        data = relations.tensor(types[0], "data")
+        if data is None:
+            return None
+        relations.require_rank(data, 4, "data")
+        n, c, h, w = data.shape
+        stride = attrs.stride
+        for dim, factor, what in ((c, stride * stride, "channels"), (h, stride, "height"), (w, stride, "width")):
+            relations.require(not (known(dim) or 0) % factor, f"the {what} {dim} should be a multiple of {factor}")
+        extents = (dim_mul(dim_mul(c, stride), stride), dim_floordiv(h, stride), dim_floordiv(w, stride))
+        return TensorType((n, *extents), data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.vision.reorg(inputs[0], attrs.stride)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """By transposing images that are stride times as tall and wide, of fewer channels."""
+        n, c, h, w = inputs[0].shape
+        s = attrs.stride
+        large = inputs[0].reshape(n, c // (s * s), h, s, w, s)
+        return [np.transpose(large, (0, 3, 5, 1, 2, 4)).reshape(n, c * s * s, h // s, w // s)]
+
+
+def yolo_reorg(data: RelayExpr, stride: int) -> Call:
+    """Rearrange ``data`` (batch, channels, height, width) to (batch, channels * stride**2, height / stride, ...)."""
+    return call("vision.yolo_reorg", [data], YoloReorgAttrs(whole_int(stride)))

@@ -1,0 +1,82 @@
+"""Convolutions whose taps lie where another tensor says. Dai et al., Deformable Convolutional Networks, 2017."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi.image.sample import bilinear_or_zero
+
+
+def _deformable(
+    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Any, padding: Sequence[int], dilation: Any,
+    deformable_groups: int, groups: int, out_dtype: str | None, layout: str,
+) -> te.Tensor:  # fmt: skip
+    first = layout == "NCHW"
+    dtype = out_dtype or data.dtype
+    batch, channels, height, width = (data.shape[layout.index(letter)] for letter in "NCHW")
+    outputs, per_group, rows, columns = (kernel.shape["OIHW".index(x) if first else "HWIO".index(x)] for x in "OIHW")
+    out = [offset.shape[layout.index(letter)] for letter in "HW"]
+    per_offset = ops.floordiv(channels, deformable_groups)
+    top, left = int(padding[0]), int(padding[1])
+
+    def sample(n: PrimExpr, c: PrimExpr, i: PrimExpr, j: PrimExpr, dy: PrimExpr, dx: PrimExpr) -> PrimExpr:
+        tap = ((ops.floordiv(c, per_offset) * rows + dy) * columns + dx) * 2
+
+        def moved(axis: int, base: PrimExpr) -> PrimExpr:
+            at = tap + axis
+            return ops.cast(offset.dtype, base) + (offset(n, at, i, j) if first else offset(n, i, j, at))
+
+        y = moved(0, i * strides[0] + dy * dilation[0] - top)
+        x = moved(1, j * strides[1] + dx * dilation[1] - left)
+        zero = ops.const(0, y.dtype)
+        outside = tir.any(y < zero, y >= ops.cast(y.dtype, height), x < zero, x >= ops.cast(x.dtype, width))
+        value = bilinear_or_zero(
+            lambda r, k: data(n, c, r, k) if first else data(n, r, k, c), height, width, y, x, data.dtype
+        )
+        return tir.if_then_else(outside, ops.const(0, data.dtype), value)
+
+    taken = te.compute((batch, channels, *out, rows, columns), sample, name="deformed", tag="deformable_samples")
+    ci = te.reduce_axis((0, per_group), name="ci")
+    dy, dx = te.reduce_axis((0, rows), name="dy"), te.reduce_axis((0, columns), name="dx")
+    per_output = ops.floordiv(outputs, groups)
+
+    def body(n: PrimExpr, o: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
+        value = taken(n, ops.floordiv(o, per_output) * per_group + ci, i, j, dy, dx)
+        weight = kernel(o, ci, dy, dx) if first else kernel(dy, dx, ci, o)
+        return te.sum(ops.cast(dtype, value) * ops.cast(dtype, weight), axis=[ci, dy, dx])
+
+    if first:
+        return te.compute((batch, outputs, *out), body, name="deformable_conv2d", tag="deformable_conv2d_nchw")
+    return te.compute(
+        (batch, *out, outputs), lambda n, i, j, o: body(n, o, i, j), name="deformable_conv2d",
+        tag="deformable_conv2d_nhwc",
+    )  # fmt: skip
+
+
+def deformable_conv2d_nchw(
+    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any,
+    deformable_groups: int, groups: int, out_dtype: str | None = None,
+) -> te.Tensor:  # fmt: skip
+    """A convolution whose taps are moved by ``offset``, with values between pixels interpolated, outside 0.
+
+    Parameters
+    ----------
+    data : (batch, channels, height, width)
+    offset : (batch, deformable_groups * kernel_height * kernel_width * 2, out_height, out_width), y before x
+    kernel : (out_channels, channels / groups, kernel_height, kernel_width)
+    strides, dilation : of the two dimensions
+    padding : top, left, bottom, right
+    """
+    return _deformable(data, offset, kernel, strides, padding, dilation, deformable_groups, groups, out_dtype, "NCHW")
+
+
+def deformable_conv2d_nhwc(
+    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dilation: Any,
+    deformable_groups: int, groups: int, out_dtype: str | None = None,
+) -> te.Tensor:  # fmt: skip
+    """``deformable_conv2d_nchw`` with the channels of data, offset and result last, and the kernel in HWIO."""
+    return _deformable(data, offset, kernel, strides, padding, dilation, deformable_groups, groups, out_dtype, "NHWC")
