@@ -38,7 +38,7 @@ int tw_load_binary(const char* key, TilewrightStream* s, TwModule** out) {
   if (find_loader(name, &loader) != 0) return -1;
   if (loader == NULL) {
     return tw_fail("the library holds a module of type \"%s\", and nothing here can load it: the global function %s is "
-                   "not registered; import (or in C: link, and call) the package that made the module", key, name);
+                   "not registered; install, or import (in C: link, and call), the package that made the module", key, name);
   }
   TVMValue arg = {.v_handle = s};
   int code = kTVMOpaqueHandle;

@@ -7,12 +7,15 @@ from tilewright.relay.expr import Function
 from tilewright_npu import patterns
 from tilewright_npu.codegen.generate import generate
 from tilewright_npu.module import module_of
+from tilewright_npu.patterns import TARGET
+from tilewright_npu.target import memories
 
 
 def compile_function(func: Function) -> runtime.Module:
     """The module of one function: its program."""
     symbol = str(func.attrs["global_symbol"])
-    return module_of([generate(func, symbol).encode()])
+    sram, ddr = memories(str(func.attrs.get(TARGET, "npu")))
+    return module_of([generate(func, symbol, sram, ddr).encode()])
 
 
 def register() -> None:

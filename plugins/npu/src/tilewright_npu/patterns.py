@@ -7,20 +7,23 @@ In floating point a convolution or dense layer takes its bias and activation wit
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
-from tilewright.ir.expr import RelayExpr
+from tilewright import relay
+from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Sequential
 from tilewright.ir.type import TensorType
 from tilewright.relay import transform
 from tilewright.relay.build_module import bind_params_by_name
 from tilewright.relay.dataflow_pattern import is_constant, is_op, wildcard
-from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.contrib.register import register_pattern_table
 from tilewright.relay.qnn.groups import Group, Mean, Move, Product, Sum, describe, operator_name
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.visitor import ExprMutator, post_order
 
+TARGET = "npu.target"  # the attribute of a function with the target that it is for
 _ACTIVATIONS = ("nn.relu", "clip")
 _FUNCTIONS = ("nn.gelu", "tanh", "sigmoid")
 
@@ -224,12 +227,17 @@ def _split_dequantize(mod: IRModule) -> IRModule:
     return transform.InferType()(result)
 
 
-def partition_for_npu(mod: IRModule, params: dict[str, Any] | None = None) -> IRModule:
+def partition_for_npu(
+    mod: IRModule, params: dict[str, Any] | None = None, target: str = "npu", on_device: bool = False
+) -> IRModule:
     """The module with a function for each part that the NPU computes; ``relay.build`` has them compiled.
 
     Parameters
     ----------
     params : arrays for parameters of ``main`` by name: weights have to be constants to go to the NPU.
+    target : says how much memory the programs may use, as in "npu -sram=524288".
+    on_device : whether arguments and results of those functions live on the device, for ``relay.build(mod, {"cpu": ...,
+        "npu": "npu"})`` and executors on both; else they are the host's, and copied at each call.
     """
     if params:
         mod = mod.copy()
@@ -243,4 +251,42 @@ def partition_for_npu(mod: IRModule, params: dict[str, Any] | None = None) -> IR
         transform.MergeComposite(pattern_table()), transform.AnnotateTarget("npu"),
         transform.MergeCompilerRegions(), transform.PartitionGraph(), transform.InferType(),
     ]  # fmt: skip
-    return Sequential(parts)(split)
+    result = Sequential(parts)(split).copy()
+    for var, func in list(result.items()):
+        if isinstance(func, Function) and func.attrs.get("Compiler") == "npu":
+            result[var] = func.with_attr(TARGET, target)
+    if on_device:
+        main = result["main"]
+        assert isinstance(main, Function)
+        result["main"] = _OnDevice(main).visit(main)
+    return transform.InferType()(result)
+
+
+class _OnDevice(ExprMutator):
+    """Puts the calls of other compilers' functions on the NPU, with parameters that nothing else uses.
+
+    All else that they are given is on the CPU.
+    """
+
+    def __init__(self, main: Function) -> None:
+        super().__init__()
+        calls = (e for e in post_order(main.body) if isinstance(e, (Call, Tuple)))
+        self.uses = Counter(a for e in calls for a in (e.args if isinstance(e, Call) else e.fields))
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        result = super().visit_call(expr)
+        if not isinstance(expr.op, GlobalVar):
+            return result
+        assert isinstance(result, Call)
+        args = [
+            new if self._is_on_the_npu(old) else relay.annotation.on_device(new, "cpu")
+            for old, new in zip(expr.args, result.args, strict=True)
+        ]
+        call = Call(result.op, args, result.attrs, result.type_args, result.span)
+        return relay.annotation.on_device(call, "npu")
+
+    def _is_on_the_npu(self, expr: RelayExpr) -> bool:
+        if isinstance(expr, Var):
+            return self.uses[expr] == 1
+        value = expr.tuple_value if isinstance(expr, TupleGetItem) else expr
+        return isinstance(value, Call) and isinstance(value.op, GlobalVar)
