@@ -1,6 +1,7 @@
 """Draws what the engines did over a launch: ``python -m tilewright_npu timeline LIB -o x.svg``.
 
-How long commands take depends on no data, so the programs run on empty buffers. Each engine is a row; commands of a layer have its colour, and those that follow one another closer than can be seen are one box.
+How long commands take depends on no data, so the programs run on empty buffers. Each engine is a row; commands of a
+layer have its colour, and those that follow one another closer than can be seen are one box.
 """
 
 from __future__ import annotations

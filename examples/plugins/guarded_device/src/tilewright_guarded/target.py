@@ -40,6 +40,7 @@ class GuardedGenerator:
 
 def launching_module(code: runtime.Module) -> runtime.Module:
     """The functions of ``code``, each started by the driver; it is saved as the library that ``code`` is."""
+    runtime.device("guarded")  # its driver comes with it
     launch = runtime.get_global_func("guarded.launch")
 
     def find(name: str) -> Any:

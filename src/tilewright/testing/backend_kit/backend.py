@@ -1,0 +1,145 @@
+"""What a back end says of itself, and what a check is."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from tilewright.ir.module import IRModule
+    from tilewright.runtime.device import Device
+    from tilewright.runtime.executor.graph import GraphModule
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something that can be made to go wrong.
+
+    Attributes:
+        name: of it, for reports.
+        arm: makes the next run of a network go wrong.
+        clear: makes all well again, whether it went wrong or not.
+        message: a regular expression that the error's text has.
+    """
+
+    name: str
+    arm: Callable[[], Any]
+    clear: Callable[[], Any]
+    message: str
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A back end: a device, a compiler of parts of networks, or both. What it leaves out is not checked.
+
+    Attributes:
+        name: for reports.
+        device: the name of its device, as ``tvm.device`` takes it.
+        scopes: the device's memories: bytes that each has, or None where it is not known when one is full.
+        target: what networks are compiled for, as ``relay.build`` takes it.
+        devices: names of the devices that an executor is made on.
+        prepare: from a network and its parameters to what is compiled: partitions it, or places it on devices. None:
+            it is compiled as it is.
+        compiler: the name of the external compiler, which the functions that it takes have as their ``Compiler``.
+        unsupported: operators of one argument, of its shape, that the compiler does not take.
+        families: which random operators it is asked for; all of `operators.FAMILIES` unless it says.
+        tolerance: how far floating-point results may be off, in parts of the largest.
+        faults: what can be made to go wrong.
+        held: what the driver holds, as something that compares; equal before and after what gives all back.
+    """
+
+    name: str
+    device: str | None = None
+    scopes: Mapping[str, int | None] = field(default_factory=lambda: {"global": None})
+    target: Any = "llvm"
+    devices: tuple[str, ...] = ("cpu",)
+    prepare: Callable[[IRModule, dict[str, Any]], IRModule] | None = None
+    compiler: str | None = None
+    unsupported: tuple[str, ...] = ("atan",)
+    families: tuple[str, ...] = ()
+    tolerance: float = 1e-4
+    faults: tuple[Fault, ...] = ()
+    held: Callable[[], Any] | None = None
+
+    def handle(self, index: int = 0) -> Device:
+        """The back end's device."""
+        from tilewright import runtime
+
+        assert self.device is not None
+        return runtime.device(self.device, index)
+
+    def prepared(self, mod: IRModule, params: dict[str, Any] | None = None) -> IRModule:
+        """A network as it is compiled."""
+        return mod if self.prepare is None else self.prepare(mod, dict(params or {}))
+
+    def compile(self, mod: IRModule, params: dict[str, Any] | None = None) -> Any:
+        """The library of a network."""
+        from tilewright import relay
+
+        return relay.build(self.prepared(mod, params), self.target, params=params)
+
+    def execute(self, library: Any) -> GraphModule:
+        """An executor of a library on the back end's devices."""
+        from tilewright import runtime
+        from tilewright.runtime.executor.graph import GraphModule
+
+        return GraphModule(library["default"](*map(runtime.device, self.devices)))
+
+    @contextmanager
+    def gives_all_back(self) -> Iterator[None]:
+        """Compares what the driver holds before and after."""
+        gc.collect()
+        before = None if self.held is None else self.held()
+        yield
+        gc.collect()
+        after = None if self.held is None else self.held()
+        assert before == after, f"the driver held {before} before, and {after} after"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check of a back end: calling it fails with an AssertionError that says what is not as it should be."""
+
+    group: str
+    name: str
+    function: Callable[..., None]
+    backend: Backend
+    arguments: tuple[Any, ...] = ()
+
+    def __call__(self) -> None:
+        """Run it."""
+        self.function(self.backend, *self.arguments)
+
+    def __str__(self) -> str:
+        return f"{self.group}.{self.name}"
+
+    @property
+    def meaning(self) -> str:
+        """What the check shows."""
+        return (self.function.__doc__ or "").split("\n")[0]
+
+
+def outputs(executor: GraphModule, inputs: Arrays) -> list[np.ndarray]:
+    """All outputs of a run."""
+    executor.run(**inputs)
+    return [executor.get_output(i).numpy() for i in range(executor.get_num_outputs())]
+
+
+def assert_near(found: list[np.ndarray], expected: list[np.ndarray], tolerance: float, what: str) -> None:
+    """Shapes and types are equal, integers are at most 1 off, other numbers the tolerance in parts of the largest."""
+    assert len(found) == len(expected), f"{what}: {len(found)} outputs, expected {len(expected)}"
+    for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+        kinds = f"{what}: output {i} is {a.dtype}{a.shape}, expected {b.dtype}{b.shape}"
+        assert a.shape == b.shape and a.dtype == b.dtype, kinds
+        if a.size == 0:
+            continue
+        off = np.abs(a.astype("float64") - b.astype("float64")).max()
+        limit = 1.0 if np.issubdtype(b.dtype, np.integer) else tolerance * max(float(np.abs(b).max()), 1e-3)
+        assert off <= limit, f"{what}: output {i} is {off:g} off, at most {limit:g} is allowed"
