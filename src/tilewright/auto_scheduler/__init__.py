@@ -19,6 +19,7 @@ dispatcher.py, relay_integration.py              records in ``relay.build``; tas
 
 from tilewright.auto_scheduler.compute_dag import ComputeDAG, LayoutRewriteOption, get_shape_from_rewritten_layout
 from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
+from tilewright.auto_scheduler.dispatcher import ApplyHistoryBest, ApplyHistoryBestOrSample, DispatchContext
 from tilewright.auto_scheduler.measure import (
     LocalBuilder,
     LocalRPCMeasureContext,
@@ -35,6 +36,11 @@ from tilewright.auto_scheduler.measure_record import (
     load_records,
     save_records,
 )
+from tilewright.auto_scheduler.relay_integration import (
+    extract_tasks,
+    is_auto_scheduler_enabled,
+    rewrite_compute_body,
+)
 from tilewright.auto_scheduler.search_policy import (
     EmptyPolicy,
     PreloadCustomSketchRule,
@@ -49,13 +55,44 @@ from tilewright.auto_scheduler.search_task import (
     create_task,
     register_task_input_buffer,
 )
+from tilewright.auto_scheduler.task_scheduler import TaskScheduler
 from tilewright.auto_scheduler.workload_registry import make_workload_key, register_workload
 
 __all__ = [
-    "ComputeDAG", "EmptyPolicy", "HardwareParams", "LayoutRewriteOption", "LocalBuilder", "LocalRPCMeasureContext",
-    "LocalRunner", "MeasureInput", "MeasureResult", "PreloadCustomSketchRule", "PreloadMeasuredStates", "RPCRunner",
-    "RandomModel", "RecordReader", "RecordToFile", "SearchTask", "SketchPolicy", "TuningOptions", "XGBModel",
-    "auto_schedule", "create_task", "get_shape_from_rewritten_layout", "load_best_record", "load_records",
-    "make_workload_key", "register_task_input_buffer", "register_task_input_check_func", "register_workload",
+    "ApplyHistoryBest",
+    "ApplyHistoryBestOrSample",
+    "ComputeDAG",
+    "DispatchContext",
+    "EmptyPolicy",
+    "HardwareParams",
+    "LayoutRewriteOption",
+    "LocalBuilder",
+    "LocalRPCMeasureContext",
+    "LocalRunner",
+    "MeasureInput",
+    "MeasureResult",
+    "PreloadCustomSketchRule",
+    "PreloadMeasuredStates",
+    "RPCRunner",
+    "RandomModel",
+    "RecordReader",
+    "RecordToFile",
+    "SearchTask",
+    "SketchPolicy",
+    "TaskScheduler",
+    "TuningOptions",
+    "XGBModel",
+    "auto_schedule",
+    "create_task",
+    "extract_tasks",
+    "get_shape_from_rewritten_layout",
+    "is_auto_scheduler_enabled",
+    "load_best_record",
+    "load_records",
+    "make_workload_key",
+    "register_task_input_buffer",
+    "register_task_input_check_func",
+    "register_workload",
+    "rewrite_compute_body",
     "save_records",
 ]  # fmt: skip

@@ -22,6 +22,7 @@ from tilewright.relay.backend.function_metadata import FunctionInfo
 from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.target_map import TargetMap
+from tilewright.relay.backend.te_compiler import auto_scheduled
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.transform.bind_params import bind_params_by_name as bind_params_by_name
@@ -70,8 +71,7 @@ def optimization_passes() -> list[Any]:
         transform.MergeTransposes(),
         transform.BubbleUpSlice(),
         transform.SinkReshape(),
-        transform.PadChannels(),
-        transform.AlterOpLayout(),
+        *([] if auto_scheduled() else [transform.PadChannels(), transform.AlterOpLayout()]),
         transform.FastMath(),
         transform.FoldConstant(),
         transform.SharePackedWeights(),

@@ -47,3 +47,10 @@ PassContext.register_option(
     'the rules of AnnotateTarget("dnnl") take all that oneDNN computes, as partition_for_dnnl does; False takes single '
     "operators that TVM 0.8 takes",
 )
+PassContext.register_option(
+    "relay.backend.use_auto_scheduler",
+    bool,
+    False,
+    "schedule kernels by records of the auto-scheduler where a context (auto_scheduler.ApplyHistoryBest) has one; "
+    "operators then keep the layouts that the network has",
+)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.node import Node
 from tilewright.ir.op import Op
 from tilewright.ir.prim_ops import const as prim_const
+from tilewright.ir.transform import PassContext
 from tilewright.ir.type import FuncType, TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
@@ -157,6 +158,8 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
     names: list[str] = field(default_factory=list)
     layout_attrs: dict[str, str] = field(default_factory=dict)
     scalars: list[te.Tensor] = field(default_factory=list)
+    conflict: str = ""
+    """why no operator's schedule schedules the whole kernel"""
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         """Operators have no tensors."""
@@ -194,7 +197,7 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
         pattern = op.get_attr("TOpPattern", OpPattern.OPAQUE)
         if pattern >= OpPattern.COMM_REDUCE and self.anchor.pattern >= OpPattern.COMM_REDUCE:
             assert self.anchor.op is not None
-            raise TilewrightError(f"{self.anchor.op.name} and {op.name} cannot share one kernel")
+            self.conflict = f"{self.anchor.op.name} and {op.name} cannot share one kernel"
         if pattern >= self.anchor.pattern:
             self.anchor = _Anchor(pattern, op, expr.attrs, implementation)
         self.names.append(op.name.replace(".", "_"))
@@ -332,7 +335,12 @@ def build_schedule(func: Function, target: Target) -> tuple[list[te.Tensor], lis
     outputs = builder.visit(body)
     outputs = [topi.identity(t) if t in inputs else t for t in outputs]
     anchor = builder.anchor
-    if anchor.implementation is None:
+    found = _auto_schedule(kernel_name(builder.names, ""), _distinct(outputs), target)
+    if found is not None:
+        schedule = found
+    elif builder.conflict:
+        raise TilewrightError(builder.conflict)
+    elif anchor.implementation is None:
         schedule = generic.schedule_injective(None, outputs, target)
     else:
         schedule = anchor.implementation.schedule(anchor.attrs, _distinct(outputs), target)
@@ -340,6 +348,28 @@ def build_schedule(func: Function, target: Target) -> tuple[list[te.Tensor], lis
         if scalar.op in schedule.stage_map and not any(scalar.op is t.op for t in outputs):
             schedule[scalar].compute_inline()
     return inputs, outputs, schedule, builder
+
+
+AutoScheduler = Callable[[str, Sequence[te.Tensor], Target], te.Schedule | None]
+_auto_schedulers: list[AutoScheduler] = []
+
+
+def register_auto_scheduler(function: AutoScheduler) -> None:
+    """Ask ``function`` (kernel's name, results, target) in builds with ``relay.backend.use_auto_scheduler``."""
+    _auto_schedulers.append(function)
+
+
+def auto_scheduled() -> bool:
+    """Whether this build takes schedules of the auto-scheduler."""
+    return bool(PassContext.current().option("relay.backend.use_auto_scheduler"))
+
+
+def _auto_schedule(name: str, outputs: Sequence[te.Tensor], target: Target) -> te.Schedule | None:
+    for ask in _auto_schedulers if auto_scheduled() else ():
+        found = ask(name, outputs, target)
+        if found is not None:
+            return found
+    return None
 
 
 def _reinterpreted(func: Function) -> tuple[dict[RelayExpr, RelayExpr], RelayExpr]:
