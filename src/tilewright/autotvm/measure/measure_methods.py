@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +17,8 @@ from tilewright.autotvm.measure.measure import Builder, MeasureErrorNo, MeasureI
 from tilewright.autotvm.task.space import InstantiationError
 from tilewright.autotvm.task.task import Task
 from tilewright.measure import LocalRuns, Outcome, Pool, RunRequest, fork_worker
+
+logger = logging.getLogger("autotvm")
 
 _TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1}
 
@@ -30,6 +34,14 @@ class BuildResult(NamedTuple):
     error: Exception | None
     time_cost: float
     outputs: tuple[int, ...] = (-1,)
+
+
+class Untuned(NamedTuple):
+    """The untuned choice of a task: its library, the file of its results, and how long it takes."""
+
+    built: BuildResult
+    results: str
+    result: MeasureResult
 
 
 class CandidateError(RuntimeError):
@@ -72,6 +84,7 @@ class LocalBuilder(Builder):
         self._numbers = itertools.count()
         self._tasks: list[Task] = []
         self._pool: Pool | None = None
+        self._runner_kwargs: Mapping[str, Any] | None = None
 
     @property
     def tmp_dir(self) -> str:
@@ -80,11 +93,13 @@ class LocalBuilder(Builder):
 
     def set_task(self, task: Task, build_kwargs: Mapping[str, Any] | None = None) -> None:
         """Prepare for a task; processes that know it start with the first build."""
+        if build_kwargs != self._runner_kwargs:
+            self.close()
+        self._runner_kwargs = build_kwargs
         super().set_task(task, build_kwargs)
-        self._start([task])
 
-    def _start(self, tasks: list[Task]) -> None:
-        """Processes for ``tasks``."""
+    def know(self, tasks: list[Task]) -> None:
+        """New processes, which know these tasks; what is built for another starts new ones again."""
         self.close()
         self._tasks = tasks
         self._pool = Pool(lambda: fork_worker(self._work), self.n_parallel, self.timeout)
@@ -122,7 +137,7 @@ class LocalBuilder(Builder):
     def _requests(self, candidates: Sequence[tuple[Task, Any]], path: Callable[[], str | None]) -> list[dict[str, Any]]:
         tasks = list({id(task): task for task, _ in candidates}.values())
         if self._pool is None or not all(any(t is known for known in self._tasks) for t in tasks):
-            self._start(tasks)
+            self.know(tasks)
         numbers = {id(task): i for i, task in enumerate(self._tasks)}
         return [
             {"task": numbers[id(t)], "config": None if c is None else c.to_json_dict(), "path": path()}
@@ -185,14 +200,9 @@ class LocalRunner(Runner):
         )
         self.ref_input: Sequence[Any] | None = None
         self.executor: Any = None
+        self.untuned: Untuned | None = None
         self._runs = LocalRuns(timeout)
-        self._untuned: BuildResult | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="tilewright-run-")
-
-    def set_task(self, task: Task) -> Any:
-        """Prepare for a task."""
-        self._untuned = None
-        return super().set_task(task)
 
     def get_build_kwargs(self) -> dict[str, Any]:
         """Nothing: what runs here is built for here."""
@@ -221,19 +231,21 @@ class LocalRunner(Runner):
         finally:
             self.executor = executor
 
-    def use_untuned(self, inp: MeasureInput, built: BuildResult) -> MeasureResult:
-        """Run the untuned choice: its results are what others' are compared with, its time is the machine's measure."""
-        results = self._path("results.npz")
+    def run_untuned(self, inp: MeasureInput, built: BuildResult, results: str) -> MeasureResult:
+        """Run the untuned choice; its results go to the file ``results``."""
+        self.untuned = None
         request = RunRequest(**{**vars(self._request(inp, built)), "save_results": results})
-        result = _measured(self._runs.run([request])[0], built.time_cost)
-        self._untuned = built if result.error_no == MeasureErrorNo.NO_ERROR else None
-        return result
+        return _measured(self._runs.run([request])[0], built.time_cost)
+
+    def close(self) -> None:
+        """End the process."""
+        self._runs.close()
 
     def _request(self, inp: MeasureInput, built: BuildResult) -> RunRequest:
         assert built.filename is not None
         assert built.arg_info is not None
-        untuned = self._untuned
-        same = untuned is not None and untuned.arg_info == built.arg_info
+        untuned = self.untuned
+        same = untuned is not None and untuned.built.arg_info == built.arg_info
         dtype = built.arg_info[built.outputs[0]][1] if built.outputs else "float32"
         return RunRequest(
             built.filename,
@@ -245,10 +257,10 @@ class LocalRunner(Runner):
             flush=self.enable_cpu_cache_flush,
             inputs=self._inputs(),
             outputs=built.outputs,
-            compare_to=self._path("results.npz") if same and self.check else "",
+            compare_to=untuned.results if untuned is not None and same and self.check else "",
             tolerance=(_TOLERANCE.get(dtype, 2e-3),),
-            reference=str(untuned.filename) if untuned is not None else "",
-            reference_arguments=untuned.arg_info or () if untuned is not None else (),
+            reference=str(untuned.built.filename) if untuned is not None else "",
+            reference_arguments=untuned.built.arg_info or () if untuned is not None else (),
         )
 
     def _inputs(self) -> str:
@@ -299,32 +311,44 @@ def measure_option(builder: Builder | str, runner: Runner | str) -> dict[str, An
 
 
 class MeasureBatch:
-    """Builds and runs batches of one task. ``n_parallel`` is how many at once are worth it."""
+    """Builds and runs batches of one task. ``n_parallel`` is how many at once are worth it.
+
+    Where builder and runner are this machine's, the untuned choice is built and run before all others: ``untuned``.
+    """
 
     def __init__(self, task: Task, option: Mapping[str, Any]) -> None:
         self.builder: Builder = option["builder"]
         self.runner: Runner = option["runner"]
+        self.task = task
         self.attach_objects = self.runner.set_task(task)
         self.builder.set_task(task, self.runner.get_build_kwargs())
         self.n_parallel = self.builder.n_parallel
-        self.task = task
-        self.untuned: MeasureResult | None = None
-        self._keep: Any = None
+        self.untuned: Untuned | None = None
+        self._folder: Any = None
 
     def __call__(self, measure_inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
-        if self.untuned is None and isinstance(self.builder, LocalBuilder) and isinstance(self.runner, LocalRunner):
-            self.untuned = self._measure_untuned(self.builder, self.runner)
+        if isinstance(self.builder, LocalBuilder) and isinstance(self.runner, LocalRunner):
+            if self._folder is None:
+                self._folder = tempfile.TemporaryDirectory(prefix="tilewright-untuned-")
+                self.untuned = self._measure_untuned(self.builder, self.runner)
+            self.runner.untuned = self.untuned
         return self.runner.run(measure_inputs, self.builder.build(measure_inputs))
 
-    def _measure_untuned(self, builder: LocalBuilder, runner: LocalRunner) -> MeasureResult:
+    def _measure_untuned(self, builder: LocalBuilder, runner: LocalRunner) -> Untuned | None:
         (built,) = builder.keep([(self.task, None)])
         if isinstance(built, MeasureResult):
-            return built
-        self._keep = tempfile.TemporaryDirectory(prefix="tilewright-untuned-")
-        kept = os.path.join(self._keep.name, os.path.basename(built.filename))
-        os.replace(built.filename, kept)
+            logger.warning("the untuned choice of %s cannot be built: %s", self.task.name, built.costs[0])
+            return None
+        kept = os.path.join(self._folder.name, os.path.basename(built.filename))
+        shutil.move(built.filename, kept)
+        built = built._replace(filename=kept)
+        results = os.path.join(self._folder.name, "results.npz")
         inp: Any = MeasureInput(self.task.target, self.task, None)  # type: ignore[arg-type]
-        return runner.use_untuned(inp, built._replace(filename=kept))
+        result = runner.run_untuned(inp, built, results)
+        if result.error_no != MeasureErrorNo.NO_ERROR:
+            logger.warning("the untuned choice of %s fails: %s", self.task.name, result.costs[0])
+            return None
+        return Untuned(built, results, result)
 
     def describe(self, inp: MeasureInput) -> str:
         """The lowered program of a configuration, where the builder can tell it."""

@@ -44,6 +44,7 @@ class Tuner:
         self.n_trial: int | None = None
         self.early_stopping: int | None = None
         self.failures = Failures()
+        self.done = 0
         self.own_seconds = self.all_seconds = 0.0
 
     @property
@@ -89,36 +90,52 @@ class Tuner:
         NothingWorks : all of the first 32 trials failed; the message shows the first of each kind of failure
         """
         format_si_prefix(0, si_prefix)  # says now that it does not know a unit
-        measure = create_measure_batch(self.task, measure_option)
+        self.begin(measure_option)
         self.n_trial, self.early_stopping = n_trial, early_stopping or _NEVER
-        self.failures = Failures(measure.describe)
+        while self.done < n_trial and self.advance(n_trial - self.done, callbacks, si_prefix):
+            if self.done >= self.best_iter + self.early_stopping:
+                logger.debug("nothing better since trial %d", self.best_iter)
+                break
+
+    def begin(self, measure_option: Mapping[str, Any]) -> None:
+        """Get ready to measure; ``advance`` then measures batch by batch."""
+        self.measure = create_measure_batch(self.task, measure_option)
+        self.failures = Failures(self.measure.describe)
+        self.done = 0
+        self.own_seconds = self.all_seconds = 0.0
+
+    def advance(self, at_most: int, callbacks: Sequence[Callback] = (), si_prefix: str = "G") -> bool:
+        """Measure and learn from one batch of ``at_most`` trials; False when nothing is left.
+
+        Raises
+        ------
+        NothingWorks : as ``tune``
+        """
         began, measuring = time.perf_counter(), 0.0
         GLOBAL_SCOPE.in_tuning = True
         try:
-            done = 0
-            while done < n_trial and self.has_next():
-                configs = self.next_batch(min(measure.n_parallel, n_trial - done))
-                if not configs:
-                    break
-                assert self.task.target is not None
-                inputs = [MeasureInput(self.task.target, self.task, config) for config in configs]
-                start = time.perf_counter()
-                results = measure(inputs)
-                measuring += time.perf_counter() - start
-                self._keep_best(done, inputs, results, si_prefix)
-                done += len(results)
-                self.ttl = min(self.early_stopping + self.best_iter, n_trial) - done
-                self.update(inputs, results)
-                for callback in callbacks:
-                    callback(self, inputs, results)
-                self.failures.check()
-                if done >= self.best_iter + self.early_stopping:
-                    logger.debug("nothing better since trial %d", self.best_iter)
-                    break
+            configs = self.next_batch(min(self.measure.n_parallel, at_most)) if self.has_next() else []
+            if not configs:
+                return False
+            assert self.task.target is not None
+            inputs = [MeasureInput(self.task.target, self.task, config) for config in configs]
+            start = time.perf_counter()
+            results = self.measure(inputs)
+            measuring = time.perf_counter() - start
+            self._keep_best(self.done, inputs, results, si_prefix)
+            self.done += len(results)
+            if self.n_trial is not None and self.early_stopping is not None:
+                self.ttl = min(self.early_stopping + self.best_iter, self.n_trial) - self.done
+            self.update(inputs, results)
+            for callback in callbacks:
+                callback(self, inputs, results)
+            self.failures.check()
+            return True
         finally:
             GLOBAL_SCOPE.in_tuning = False
-            self.all_seconds = time.perf_counter() - began
-            self.own_seconds = self.all_seconds - measuring
+            elapsed = time.perf_counter() - began
+            self.all_seconds += elapsed
+            self.own_seconds += elapsed - measuring
 
     def _keep_best(
         self, done: int, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult], si_prefix: str
