@@ -15,6 +15,7 @@ _SUBMODULES = frozenset(
     {
         "_ffi", "arith", "auto_scheduler", "autotvm", "contrib", "driver", "error", "instrument", "ir", "measure", "nd",
         "parser", "relay", "rpc", "runtime", "support", "target", "te", "testing", "tir", "topi", "transform",
+        "tuning",
     }
 )  # fmt: skip
 

@@ -38,7 +38,7 @@ _NAMES = dict.fromkeys(("ApplyGraphBest", "ApplyHistoryBest", "apply_history_bes
         "create_measure_batch",
     ),
     "measure",
-)  # fmt: skip
+) | {"RPCRunner": "measure.rpc_runner"}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

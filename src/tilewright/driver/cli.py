@@ -105,6 +105,9 @@ def compile(
     dump_ir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the IR after each stage here.")] = None,
     pass_config: PassConfig = None,
     cc: Annotated[str | None, typer.Option(help="Compiler driver that links the library.")] = None,
+    records: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Tuning records, of `tilewright tune`, to choose schedules by.")
+    ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -113,7 +116,7 @@ def compile(
     _check_verbosity(quiet, verbose, as_json)
     from tilewright.driver.compile import CompileOptions, compile_model
 
-    options = CompileOptions(model, output, target, opt_level, input_shape, dump_ir, pass_config, cc)
+    options = CompileOptions(model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records)
     compile_model(options, quiet, verbose, as_json)
 
 
@@ -259,6 +262,72 @@ def cache(
         clear_cache(quiet)
     elif not quiet:
         show_cache(as_json)
+
+
+@app.command()
+def tune(
+    model: Model,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="File for records; MODEL.records.jsonl by default.", show_default=False),
+    ] = None,
+    tuner: Annotated[str, typer.Option(help="Who chooses what is measured: auto, xgb, ga, random or grid.")] = "auto",
+    trials: Annotated[int, typer.Option(min=1, help="Configurations to measure in all.")] = 1000,
+    minutes: Annotated[float | None, typer.Option(min=0.01, help="Stop the search after so long.")] = None,
+    target: Annotated[str, typer.Option(help="Where it will run.")] = "llvm",
+    input_shape: InputShape = None,
+    pass_config: PassConfig = None,
+    report: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page about it, HTML.")] = None,
+    number: Annotated[int, typer.Option(min=1, help="Calls of a measurement.")] = 4,
+    repeat: Annotated[int, typer.Option(min=1, help="Measurements of a configuration.")] = 3,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds that a build, or a run, may take.")] = 15,
+    flush: Annotated[bool, typer.Option("--flush/--warm", help="Caches are emptied before each measurement.")] = True,
+    server: Server = None,
+    tracker: Tracker = None,
+    board_key: BoardKey = None,
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Measure which schedules are fastest for a model, and keep them as records."""
+    _check_verbosity(quiet, False, as_json)
+    from tilewright.driver.board import Board
+    from tilewright.driver.tune import TuneOptions, tune_model
+
+    options = TuneOptions(
+        model, output, tuner, trials, minutes, target, input_shape, pass_config, report, number, repeat, timeout, flush,
+        Board.of(server, tracker, board_key),
+    )  # fmt: skip
+    tune_model(options, quiet, as_json)
+
+
+records_app = typer.Typer(help="Merge, thin out and show files of tuning records.", no_args_is_help=True)
+app.add_typer(records_app, name="records")
+RecordFiles = Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of records.", show_default=False)]
+RecordOutput = Annotated[Path, typer.Option("-o", "--output", help="The file to write.", show_default=False)]
+
+
+@records_app.command("merge")
+def merge(files: RecordFiles, output: RecordOutput) -> None:
+    """Write the records of several files to one, equal ones once."""
+    from tilewright.driver.records import merge_records
+
+    merge_records(files, output)
+
+
+@records_app.command("best")
+def best(files: RecordFiles, output: RecordOutput) -> None:
+    """Write the fastest record of each workload to a file."""
+    from tilewright.driver.records import keep_best
+
+    keep_best(files, output)
+
+
+@records_app.command("show")
+def show_best(files: RecordFiles) -> None:
+    """Print each workload, its fastest record and what that chose."""
+    from tilewright.driver.records import show_records
+
+    show_records(files)
 
 
 @app.command()

@@ -12,7 +12,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from tilewright.driver.options import check_writable, format_bytes, parse_input_shapes, parse_pass_config
+from tilewright.autotvm.history import ApplyHistoryBest
+from tilewright.driver.options import check_is_file, check_writable, format_bytes, parse_input_shapes, parse_pass_config
 from tilewright.driver.report import print_json, print_rows
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
@@ -64,6 +65,7 @@ class CompileOptions:
     dump_ir: Path | None = None
     pass_config: list[str] | None = None
     cc: str | None = None
+    records: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
             del model  # it may hold the weights once more
         if dump:
             dump.write("import", str(mod))
-        with PassContext(opt_level=options.opt_level, instruments=[dump] if dump else None, config=config):
+        instruments = [dump] if dump else None
+        with _records(options), PassContext(opt_level=options.opt_level, instruments=instruments, config=config):
             factory = build_module.build(mod, target=target, params=params)
         if dump:
             _dump_code(dump, factory)
@@ -106,6 +109,14 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     built: BuildReport = factory.build_report
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
     return Compiled(options, target, built, dequantized, time.perf_counter() - start)
+
+
+def _records(options: CompileOptions) -> contextlib.AbstractContextManager[Any]:
+    """The tuning records that were given, in force."""
+    if options.records is None:
+        return contextlib.nullcontext()
+    check_is_file(options.records)
+    return ApplyHistoryBest(options.records)
 
 
 def compile_model(options: CompileOptions, quiet: bool, verbose: bool, as_json: bool) -> None:

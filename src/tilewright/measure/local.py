@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from tilewright.measure.pool import Outcome, Pool
 from tilewright.measure.process import start_worker
 
+_MOST_DRIFT = 1.5  # what changes more than that is no drift of the machine but noise
 Argument = tuple[Sequence[int], str]  # shape, element type
 
 
@@ -81,7 +82,8 @@ class LocalRuns:
         if reference and costs:
             now = min(reference)  # others of the machine only ever delay it
             first = self._reference_seconds.setdefault(request.reference, now)
-            costs = tuple(c * first / now for c in costs)
+            drift = min(max(now / first, 1 / _MOST_DRIFT), _MOST_DRIFT)
+            costs = tuple(c / drift for c in costs)
         wrong = value["wrong"]
         return RunAnswer(costs, str(wrong) if wrong else None, reference)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 import tilewright.relay.backend.graph_executor  # noqa: F401  (registers itself)
+from tilewright.autotvm.store import records_in_force
 from tilewright.ir.errors import TilewrightError, did_you_mean
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
@@ -181,7 +182,7 @@ def build(
     codegen = codegen_for(executor or _executor_of(targets.default))
     report = BuildReport()
     module = _as_module(ir_mod, params)
-    with targets.default:
+    with targets.default, records_in_force(targets.default):
         with report.stage("optimize"):
             passes = codegen.optimization_passes(optimization_passes())
             module = targets.run(passes, _placed(module, targets), "relay.optimize")

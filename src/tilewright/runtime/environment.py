@@ -99,6 +99,13 @@ CONFIG_DIR = Variable(
     None,
     "where RPC servers keep their identity and clients their pairings; `~/.config/tilewright` by default",
 )
+RECORDS = Variable(
+    "TILEWRIGHT_RECORDS",
+    _folder,
+    "a folder",
+    None,
+    "where `tilewright tune` keeps records, which builds take",
+)
 RPC_SECRET = Variable(
     "TILEWRIGHT_RPC_SECRET",
     str,
@@ -131,6 +138,7 @@ VARIABLES: tuple[Variable[bool] | Variable[int] | Variable[str | None] | Variabl
     CACHE_SIZE,
     CONFIG_DIR,
     CPU,
+    RECORDS,
     RPC_SECRET,
     RUNTIME_LIBRARY,
     TRACEBACK,

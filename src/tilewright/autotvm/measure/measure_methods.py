@@ -219,7 +219,7 @@ class LocalRunner(Runner):
         results = [b if isinstance(b, MeasureResult) else None for _, b in pairs]
         requests = [(i, self._request(inp, built)) for i, (inp, built) in enumerate(pairs) if results[i] is None]
         for (i, _), outcome in zip(requests, self._runs.run([r for _, r in requests]), strict=True):
-            results[i] = _measured(outcome, build_results[i].time_cost)
+            results[i] = measured(outcome, build_results[i].time_cost)
             time.sleep(self.cooldown_interval)
         return [r for r in results if r is not None]
 
@@ -235,7 +235,7 @@ class LocalRunner(Runner):
         """Run the untuned choice; its results go to the file ``results``."""
         self.untuned = None
         request = RunRequest(**{**vars(self._request(inp, built)), "save_results": results})
-        return _measured(self._runs.run([request])[0], built.time_cost)
+        return measured(self._runs.run([request])[0], built.time_cost)
 
     def close(self) -> None:
         """End the process."""
@@ -250,7 +250,7 @@ class LocalRunner(Runner):
         return RunRequest(
             built.filename,
             built.arg_info,
-            device=_device_of(inp.target),
+            device=device_of(inp.target),
             number=self.number,
             repeat=self.repeat,
             min_repeat_ms=self.min_repeat_ms,
@@ -277,11 +277,12 @@ class LocalRunner(Runner):
         return os.path.join(self._folder.name, name)
 
 
-def _device_of(target: Any) -> str:
+def device_of(target: Any) -> str:
+    """The name of the device that a target's code runs on."""
     return "cpu" if "cpu" in target.keys else target.kind.name
 
 
-def _measured(outcome: Outcome, build_seconds: float) -> MeasureResult:
+def measured(outcome: Outcome, build_seconds: float) -> MeasureResult:
     """The result of a run."""
     seconds = build_seconds + outcome.seconds
     if outcome.status == "timeout":
@@ -327,12 +328,19 @@ class MeasureBatch:
         self._folder: Any = None
 
     def __call__(self, measure_inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
-        if isinstance(self.builder, LocalBuilder) and isinstance(self.runner, LocalRunner):
-            if self._folder is None:
-                self._folder = tempfile.TemporaryDirectory(prefix="tilewright-untuned-")
-                self.untuned = self._measure_untuned(self.builder, self.runner)
+        self.measure_untuned()
+        if isinstance(self.runner, LocalRunner):
             self.runner.untuned = self.untuned
         return self.runner.run(measure_inputs, self.builder.build(measure_inputs))
+
+    def measure_untuned(self) -> MeasureResult | None:
+        """The result of the untuned choice, measured once; None where builder and runner are not this machine's."""
+        if not isinstance(self.builder, LocalBuilder) or not isinstance(self.runner, LocalRunner):
+            return None
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="tilewright-untuned-")
+            self.untuned = self._measure_untuned(self.builder, self.runner)
+        return None if self.untuned is None else self.untuned.result
 
     def _measure_untuned(self, builder: LocalBuilder, runner: LocalRunner) -> Untuned | None:
         (built,) = builder.keep([(self.task, None)])

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
 from tilewright.autotvm.task.dispatcher import ApplyConfig, DispatchContext, Workload
 from tilewright.autotvm.task.flop import compute_flop
-from tilewright.autotvm.task.space import ConfigSpace
+from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import FloatImm, IntImm, PrimExpr, StringImm
 from tilewright.target.target import Target
@@ -61,6 +62,7 @@ class TaskTemplate:
         self.fcompute: Callable[..., Any] | None = None
         self.fschedule: Callable[..., Any] | None = None
         self.fcustomized: Callable[..., Any] | None = None
+        self.version: str | None = None  # raised when equal choices come to mean something else
 
     def __call__(self, *args: Any) -> tuple[te.Schedule, list[te.Tensor]]:
         arguments = deserialize_args(args)
@@ -80,6 +82,11 @@ TASK_TABLE: dict[str, TaskTemplate] = {}
 def template_called(name: str) -> TaskTemplate:
     """The template of a name, made when there is none."""
     return TASK_TABLE.setdefault(name, TaskTemplate())
+
+
+def template_version(name: str) -> str | None:
+    """The version of a template, which records of it carry; None where it tells none."""
+    return TASK_TABLE[name].version if name in TASK_TABLE else None
 
 
 class Task:
@@ -131,10 +138,27 @@ def create(task_name: str, args: Sequence[Any], target: Target | str, target_hos
     task.target, task.target_host = Target.check_and_update_host_consist(Target(target), target_host)
     space = ConfigSpace()
     with task.target:
-        schedule, _ = task.instantiate(space)
-    space.code_hash = getattr(schedule, "code_hash", None)
+        task.instantiate(space)
+    space.code_hash = template_version(task_name)
     task.config_space = space
     return task
+
+
+def untuned_config(task: Task) -> ConfigEntity:
+    """What a task's template chooses untuned, as a configuration; its index is None where the space has it not."""
+    assert task.target is not None
+    fallback = FallbackConfigEntity()
+    with task.target:
+        task.instantiate(fallback)
+    space = task.config_space
+    chosen = OrderedDict((name, fallback[name]) for name in fallback)
+    index, factor = 0, 1
+    for name, values in space.space_map.items() if space is not None else ():
+        position = next((i for i, e in enumerate(values.entities) if repr(e) == repr(chosen[name])), None)
+        if position is None:
+            return ConfigEntity(None, template_version(task.name), chosen)
+        index, factor = index + factor * position, factor * len(values)
+    return ConfigEntity(index, template_version(task.name), chosen)
 
 
 def get_config() -> ConfigSpace:

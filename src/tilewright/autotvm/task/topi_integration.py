@@ -59,8 +59,10 @@ class TaskExtractEnv:
         return TaskExtractEnv.current
 
 
-def register_topi_compute(task_name: str, func: Callable[..., Any] | None = None) -> Any:
+def register_topi_compute(task_name: str, func: Callable[..., Any] | None = None, version: str | None = None) -> Any:
     """Decorator: make ``f(cfg, *args)`` the compute of a template; the result takes ``*args``, finds ``cfg`` itself.
+
+    ``version`` is what records of the template carry; those of another are not used by default.
 
     The output remembers its workload, by which ``register_topi_schedule`` finds the same configuration.
     """
@@ -78,6 +80,7 @@ def register_topi_compute(task_name: str, func: Callable[..., Any] | None = None
             return _attach(f(cfg, *args), workload)
 
         template_called(task_name).fcompute = wrapped
+        template_called(task_name).version = version
         return wrapped
 
     return register if func is None else register(func)

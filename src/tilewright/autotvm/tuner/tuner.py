@@ -11,7 +11,7 @@ from tilewright.autotvm.env import GLOBAL_SCOPE
 from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult
 from tilewright.autotvm.measure.measure_methods import create_measure_batch
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace
-from tilewright.autotvm.task.task import Task
+from tilewright.autotvm.task.task import Task, untuned_config
 from tilewright.autotvm.tuner.failures import Failures
 from tilewright.autotvm.utils import format_si_prefix, mean
 
@@ -44,7 +44,7 @@ class Tuner:
         self.n_trial: int | None = None
         self.early_stopping: int | None = None
         self.failures = Failures()
-        self.done = 0
+        self.done, self._told_untuned = 0, False
         self.own_seconds = self.all_seconds = 0.0
 
     @property
@@ -101,7 +101,7 @@ class Tuner:
         """Get ready to measure; ``advance`` then measures batch by batch."""
         self.measure = create_measure_batch(self.task, measure_option)
         self.failures = Failures(self.measure.describe)
-        self.done = 0
+        self.done, self._told_untuned = 0, False
         self.own_seconds = self.all_seconds = 0.0
 
     def advance(self, at_most: int, callbacks: Sequence[Callback] = (), si_prefix: str = "G") -> bool:
@@ -114,19 +114,29 @@ class Tuner:
         began, measuring = time.perf_counter(), 0.0
         GLOBAL_SCOPE.in_tuning = True
         try:
-            configs = self.next_batch(min(self.measure.n_parallel, at_most)) if self.has_next() else []
-            if not configs:
-                return False
-            assert self.task.target is not None
-            inputs = [MeasureInput(self.task.target, self.task, config) for config in configs]
             start = time.perf_counter()
-            results = self.measure(inputs)
+            found = self._untuned()
             measuring = time.perf_counter() - start
+            searched = not found
+            if searched:
+                configs = self.next_batch(min(self.measure.n_parallel, at_most)) if self.has_next() else []
+                if not configs:
+                    return False
+                assert self.task.target is not None
+                batch = [MeasureInput(self.task.target, self.task, config) for config in configs]
+                start = time.perf_counter()
+                found = list(zip(batch, self.measure(batch), strict=True))
+                measuring += time.perf_counter() - start
+            inputs, results = [inp for inp, _ in found], [result for _, result in found]
             self._keep_best(self.done, inputs, results, si_prefix)
             self.done += len(results)
             if self.n_trial is not None and self.early_stopping is not None:
                 self.ttl = min(self.early_stopping + self.best_iter, self.n_trial) - self.done
-            self.update(inputs, results)
+            if all(inp.config.index is not None for inp in inputs):
+                self.update(inputs, results)
+            if searched:
+                for inp, result in found:
+                    self.failures.add(inp, result)
             for callback in callbacks:
                 callback(self, inputs, results)
             self.failures.check()
@@ -137,12 +147,22 @@ class Tuner:
             self.all_seconds += elapsed
             self.own_seconds += elapsed - measuring
 
+    def _untuned(self) -> list[tuple[MeasureInput, MeasureResult]]:
+        """The trial of the untuned choice, which comes before all others: no record is slower than it."""
+        if self.done or self._told_untuned:
+            return []
+        self._told_untuned = True
+        result = self.measure.measure_untuned()
+        if result is None:
+            return []
+        assert self.task.target is not None
+        return [(MeasureInput(self.task.target, self.task, untuned_config(self.task)), result)]
+
     def _keep_best(
         self, done: int, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult], si_prefix: str
     ) -> None:
         for k, (inp, result) in enumerate(zip(inputs, results, strict=True)):
             flops = speed(inp, result)
-            self.failures.add(inp, result)
             if flops > self.best_flops:
                 self.best_flops, self.best_config = flops, inp.config
                 self.best_measure_pair, self.best_iter = (inp, result), done + k

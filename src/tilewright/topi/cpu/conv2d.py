@@ -50,7 +50,7 @@ from tilewright.topi.nn.conv2d import ADDED_LANES
 from tilewright.topi.utils import get_const_tuple
 
 
-@autotvm.register_topi_compute("conv2d_NCHWc.x86")
+@autotvm.register_topi_compute("conv2d_NCHWc.x86", version="1")
 def conv2d_NCHWc(
     cfg: ConfigSpace,
     data: te.Tensor,

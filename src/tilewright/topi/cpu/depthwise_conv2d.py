@@ -25,7 +25,7 @@ from tilewright.topi.cpu.model.windows import window_tile
 from tilewright.topi.utils import get_const_tuple
 
 
-@autotvm.register_topi_compute("depthwise_conv2d_NCHWc.x86")
+@autotvm.register_topi_compute("depthwise_conv2d_NCHWc.x86", version="1")
 def depthwise_conv2d_NCHWc(
     cfg: ConfigSpace,
     data: te.Tensor,

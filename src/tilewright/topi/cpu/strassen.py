@@ -141,7 +141,7 @@ def choose_strassen(rows: int, columns: int, inner: int, dtype: str, target: Tar
     return (ways[0].block, ways[0].chunk) if gain >= record.clear_gain else None
 
 
-@autotvm.register_topi_compute("dense_strassen.x86")
+@autotvm.register_topi_compute("dense_strassen.x86", version="1")
 def dense_strassen(cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
     """``topi.nn.strassen.dense_strassen``: data (m, k) times a weight as ``transform_weight`` stores it."""
     out = strassen.dense_strassen(data, weight)

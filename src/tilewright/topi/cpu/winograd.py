@@ -41,7 +41,7 @@ from tilewright.topi.nn.winograd_forms import winograd_form
 from tilewright.topi.utils import get_const_tuple, get_pad_tuple
 
 
-@autotvm.register_topi_compute("conv2d_NCHWc_winograd.x86")
+@autotvm.register_topi_compute("conv2d_NCHWc_winograd.x86", version="1")
 def conv2d_NCHWc_winograd(
     cfg: ConfigSpace,
     data: te.Tensor,

@@ -38,7 +38,7 @@ _LOG2_E = 1.4426950408889634
 _ROUND = 1.5 * 2**23 + 127
 
 
-@autotvm.register_topi_compute("attention.x86")
+@autotvm.register_topi_compute("attention.x86", version="1")
 def attention(
     cfg: ConfigSpace,
     query: te.Tensor,

@@ -19,7 +19,7 @@ from tilewright.topi.cpu.model.tiling import row_tile
 from tilewright.topi.utils import get_const_tuple
 
 
-@autotvm.register_topi_compute("dense_pack.x86")
+@autotvm.register_topi_compute("dense_pack.x86", version="1")
 def dense_pack(
     cfg: ConfigSpace,
     data: te.Tensor,
@@ -54,7 +54,7 @@ def dense_nopack(
     return nn.dense(data, weight, bias, out_dtype)
 
 
-@autotvm.register_topi_compute("batch_matmul.x86")
+@autotvm.register_topi_compute("batch_matmul.x86", version="1")
 def batch_matmul(
     cfg: ConfigSpace,
     tensor_a: te.Tensor,

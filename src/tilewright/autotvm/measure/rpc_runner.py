@@ -1,0 +1,135 @@
+"""Runs on boards that a tracker of remote devices gives."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewright import rpc
+from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult, Runner
+from tilewright.autotvm.measure.measure_methods import BuildResult, device_of, measured
+from tilewright.ir.errors import TilewrightError
+from tilewright.measure import Outcome, Pool, RunAnswer, fork_worker
+
+_FLUSH = "cache_flush_cpu_non_first_arg"
+_FILL = "tvm.contrib.random.random_fill"
+_WAITING = 60.0  # seconds for a board to be free and a library to arrive, beside the run itself
+
+
+class RPCRunner(Runner):
+    """Runs each library on a board of the kind ``key``, which a tracker at ``host``:``port`` gives.
+
+    Several boards of a kind work at the same time. A session is had by a process of its own, so that what hangs on a
+    board is ended here after ``timeout`` seconds, and ended there by the session's own time-out.
+
+    Parameters
+    ----------
+    key, host, port : of boards, and where the tracker is; ``TVM_TRACKER_HOST`` and ``TVM_TRACKER_PORT`` by default
+    priority : of requests; who asks with a higher one is served first
+    timeout : seconds that a run may take
+    n_parallel : boards to use at once; by default as many as the tracker knows
+    number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush : as of ``LocalRunner``
+    """
+
+    def __init__(
+        self,
+        key: str,
+        host: str | None = None,
+        port: int | None = None,
+        priority: int = 1,
+        timeout: float = 10,
+        n_parallel: int | None = None,
+        number: int = 4,
+        repeat: int = 3,
+        min_repeat_ms: int = 0,
+        cooldown_interval: float = 0.1,
+        enable_cpu_cache_flush: bool = False,
+    ) -> None:
+        self.key, self.priority = key, priority
+        self.host = host or os.environ.get("TVM_TRACKER_HOST", "127.0.0.1")
+        self.port = port or int(os.environ.get("TVM_TRACKER_PORT", "9190"))
+        super().__init__(timeout, n_parallel or self._boards())
+        self.number, self.repeat, self.min_repeat_ms = number, repeat, min_repeat_ms
+        self.cooldown_interval, self.enable_cpu_cache_flush = cooldown_interval, enable_cpu_cache_flush
+        self._pool = Pool(lambda: fork_worker(self._work), self.n_parallel, timeout + _WAITING)
+
+    def _boards(self) -> int:
+        """How many boards of the kind the tracker knows; raises TilewrightError when there is none."""
+        tracker = rpc.connect_tracker(self.host, self.port)
+        try:
+            servers = tracker.summary()["server_info"]
+        finally:
+            tracker.close()
+        count = sum(str(s.get("key", "")).removeprefix("server:") == self.key for s in servers)
+        if not count:
+            known = ", ".join(sorted({str(s.get("key", "")) for s in servers})) or "none"
+            raise TilewrightError(
+                f"the tracker at {self.host}:{self.port} knows no board of the kind {self.key!r}; it knows {known}"
+            )
+        return count
+
+    def get_build_kwargs(self) -> dict[str, Any]:
+        """Nothing: the target says what code is for."""
+        return {}
+
+    def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
+        """Time what was built; what was not keeps its result."""
+        results = [b if isinstance(b, MeasureResult) else None for b in build_results]
+        wanted = [i for i, r in enumerate(results) if r is None]
+        requests = [self._request(measure_inputs[i], build_results[i]) for i in wanted]
+        for i, outcome in zip(wanted, self._pool.map(requests), strict=True):
+            results[i] = measured(_answer(outcome), build_results[i].time_cost)
+        return [r for r in results if r is not None]
+
+    def _request(self, inp: MeasureInput, built: BuildResult) -> dict[str, Any]:
+        return {
+            "library": built.filename,
+            "arguments": built.arg_info,
+            "device": device_of(inp.target),
+        }
+
+    def _work(self, request: dict[str, Any]) -> list[float]:
+        """In a process of the pool: one library on one board."""
+        tracker = rpc.connect_tracker(self.host, self.port)
+        try:
+            remote = tracker.request(self.key, priority=self.priority, session_timeout=self.timeout)
+        finally:
+            tracker.close()
+        name = Path(request["library"]).name
+        remote.upload(request["library"])
+        try:
+            module = remote.load_module(name)
+            device = remote.device(request["device"])
+            fill = remote.get_function(_FILL)
+            arrays = [rpc_array(shape, dtype, device) for shape, dtype in request["arguments"]]
+            for array in arrays:
+                fill(array)
+            evaluate = module.time_evaluator(
+                module.entry_name, device, self.number, self.repeat, self.min_repeat_ms,
+                _FLUSH if self.enable_cpu_cache_flush else "",
+            )  # fmt: skip
+            costs = list(evaluate(*arrays).results)
+        finally:
+            remote.remove(name)
+        time.sleep(self.cooldown_interval)
+        return costs
+
+    def close(self) -> None:
+        """End the processes."""
+        self._pool.close()
+
+
+def rpc_array(shape: Sequence[int], dtype: str, device: Any) -> Any:
+    """An array on a board."""
+    from tilewright.runtime.ndarray import empty
+
+    return empty(tuple(shape), dtype, device)
+
+
+def _answer(outcome: Outcome) -> Outcome:
+    if outcome.status != "done":
+        return outcome
+    return Outcome("done", RunAnswer(tuple(outcome.value)), seconds=outcome.seconds)

@@ -1,0 +1,89 @@
+"""The page about a run of tuning: one HTML file with its pictures inside."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from tilewright.autotvm.utils import mean
+from tilewright.tuning.compare import Comparison
+from tilewright.tuning.network import TaskState, own_share
+
+_WIDTH, _HEIGHT = 360, 90
+_STYLE = (
+    "body{font:14px sans-serif;margin:2em}table{border-collapse:collapse}td,th{padding:.3em .8em;text-align:right}"
+    "td:first-child,th:first-child{text-align:left}tr:nth-child(even){background:#f4f4f4}pre{background:#f4f4f4;"
+    "padding:1em;overflow:auto;max-height:30em}svg{background:#fafafa}"
+)
+
+
+def write_report(path: Path, title: str, states: Sequence[TaskState], comparison: Comparison | None) -> None:
+    """Write the page, which appears whole or not at all."""
+    parts = [f"<!doctype html><meta charset=utf-8><title>{html.escape(title)}</title><style>{_STYLE}</style>"]
+    parts += [f"<h1>{html.escape(title)}</h1>", _summary(states, comparison), "<h2>Tasks</h2>", _table(states)]
+    parts += ["<h2>Curves</h2><p>The best time so far (ms), over trials; dashed: the untuned choice.</p>"]
+    parts += [f"<h3>{html.escape(name_of(s))}</h3>{_curve(s)}" for s in states if s.trials]
+    stories = [story for s in states for story in s.tuner.failures.first.values()]
+    if stories:
+        parts.append("<h2>Failures</h2><p>The first of each kind.</p>")
+        parts += [f"<pre>{html.escape(story)}</pre>" for story in stories]
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+    unfinished.write_text("\n".join(parts))
+    os.replace(unfinished, path)
+
+
+def name_of(state: TaskState) -> str:
+    """A task in a few words: its template, and the shapes of its tensors."""
+    shapes = [a[1] for a in state.task.args if isinstance(a, tuple) and a and a[0] == "TENSOR"]
+    return " ".join([state.task.name.removesuffix(".x86"), *("x".join(map(str, shape)) for shape in shapes[:2])])
+
+
+def _summary(states: Sequence[TaskState], comparison: Comparison | None) -> str:
+    trials = sum(len(s.trials) for s in states)
+    lines = [f"{trials} trials of {len(states)} tasks; the tuners' own time was {own_share(states):.0%} of the whole."]
+    if comparison is not None:
+        lines.append(
+            f"The network: {comparison.untuned * 1e3:.3f} ms untuned, {comparison.tuned * 1e3:.3f} ms tuned "
+            f"({comparison.untuned / comparison.tuned:.2f} times as fast), with {len(comparison.records)} records."
+        )
+        lines += [f"Dropped: {why}" for why in comparison.dropped]
+    return "".join(f"<p>{html.escape(line)}</p>" for line in lines)
+
+
+def _table(states: Sequence[TaskState]) -> str:
+    heads = ("task", "uses", "untuned (ms)", "tuned (ms)", "gain", "of roofline", "trials", "failed", "")
+    rows = []
+    for s in states:
+        tuned = mean(s.record[1].costs) if s.record is not None else s.untuned
+        cells = (
+            name_of(s), s.uses, f"{s.untuned * 1e3:.4f}", f"{tuned * 1e3:.4f}", f"{s.untuned / tuned:.2f}",
+            f"{s.least / tuned:.0%}" if s.least else "", len(s.trials), s.tuner.failures.failed, s.note.split("\n")[0],
+        )  # fmt: skip
+        rows.append("".join(f"<td>{html.escape(str(c))}</td>" for c in cells))
+    head = "".join(f"<th>{h}</th>" for h in heads)
+    return f"<table><tr>{head}</tr>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+
+
+def _curve(state: TaskState) -> str:
+    """The best time so far over trials, as a picture."""
+    best, times = float("inf"), []
+    for _, result in state.trials:
+        best = min(best, mean(result.costs) if result.error_no == 0 else best)
+        times.append(best)
+    known = [t for t in times if t < float("inf")]
+    if not known:
+        return "<p>no trial succeeded</p>"
+    top = max([*known, state.untuned if state.untuned < float("inf") else 0.0])
+    points = " ".join(
+        f"{i * _WIDTH / max(len(times) - 1, 1):.1f},{_HEIGHT * (1 - t / top):.1f}"
+        for i, t in enumerate(times)
+        if t < float("inf")
+    )
+    line = _HEIGHT * (1 - state.untuned / top) if state.untuned < float("inf") else 0.0
+    return (
+        f'<svg width="{_WIDTH}" height="{_HEIGHT}"><line x1="0" x2="{_WIDTH}" y1="{line:.1f}" y2="{line:.1f}" '
+        f'stroke="#999" stroke-dasharray="4"/><polyline points="{points}" fill="none" stroke="#06c"/></svg>'
+        f"<p>{known[-1] * 1e3:.4f} ms after {len(times)} trials</p>"
+    )
