@@ -83,7 +83,9 @@ class Backend:
         """The library of a network."""
         from tilewright import relay
 
-        return relay.build(self.prepared(mod, params), self.target, params=params)
+        prepared = self.prepared(mod, params)
+        names = {param.name_hint for param in prepared["main"].params}  # others were bound on the way
+        return relay.build(prepared, self.target, params={k: v for k, v in (params or {}).items() if k in names})
 
     def execute(self, library: Any) -> GraphModule:
         """An executor of a library on the back end's devices."""

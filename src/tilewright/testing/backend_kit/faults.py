@@ -19,8 +19,8 @@ def checks(backend: Backend) -> Iterator[Check]:
 def is_told_and_survived(backend: Backend, fault: Fault) -> None:
     """The run fails with the fault's message; the next executor gives the right answer; nothing is kept."""
     mod, params = network()
-    library = backend.compile(mod, params)
     with backend.gives_all_back():
+        library = backend.compile(mod, params)
         executor = backend.execute(library)
         assert_near(outputs(executor, {"x": image()}), answer(mod, params, image()), backend.tolerance, "before it")
         fault.arm()
@@ -30,7 +30,7 @@ def is_told_and_survived(backend: Backend, fault: Fault) -> None:
             fault.clear()
         executor = backend.execute(library)
         assert_near(outputs(executor, {"x": image(2)}), answer(mod, params, image(2)), backend.tolerance, "after it")
-        del executor
+        del executor, library
 
 
 def _fails(backend: Backend, fault: Fault, executor: object) -> None:

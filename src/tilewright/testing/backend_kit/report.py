@@ -31,7 +31,8 @@ def run(chosen: Sequence[Check], verbose: bool = False) -> int:
         except Exception as error:
             failed += 1
             print(f"FAILED  {check!s:{width}}  {check.meaning}")
-            text = traceback.format_exc() if verbose or not isinstance(error, AssertionError) else str(error)
+            reason = str(error) if isinstance(error, AssertionError) else f"{type(error).__name__}: {error}"
+            text = traceback.format_exc() if verbose else reason
             print("        " + text.strip().replace("\n", "\n        "))
         else:
             print(f"ok      {check!s:{width}}  {check.meaning}")
