@@ -1,4 +1,4 @@
-"""``python -m tilewright_npu show LIB`` and ``timeline LIB -o FILE.svg``."""
+"""``python -m tilewright_npu show LIB``, ``layers LIB`` and ``timeline LIB -o FILE.svg``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tilewright_npu.chip import NpuError
 from tilewright_npu.isa import Program
+from tilewright_npu.report import table
 from tilewright_npu.show import lines, programs_in
 from tilewright_npu.timeline import measure, svg
 
@@ -17,7 +18,11 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a command; 0, or 1 with a line on the standard error."""
     parser = argparse.ArgumentParser(prog="python -m tilewright_npu", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, what in (("show", "print the command streams of a library"), ("timeline", "draw engines over cycles")):
+    for name, what in (
+        ("show", "print the command streams of a library"),
+        ("layers", "print cycles and use by layer, beside the roofs of SRAM and DDR"),
+        ("timeline", "draw engines over cycles"),
+    ):
         command = commands.add_parser(name, help=what)
         command.add_argument("library", help="an exported library, or a program's own bytes")
         command.add_argument("--program", help="only the program of this name")
@@ -28,6 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "show":
             for program in programs:
                 print("\n".join(lines(program)))
+        elif options.command == "layers":
+            for program in programs:
+                print("\n".join((program.name, *table(measure(program)))))
         else:
             _write(Path(options.output), svg([measure(program) for program in programs]))
     except BrokenPipeError:  # of `show LIB | head`
