@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests.driver.command import DIGITS, fails, model, tilewright
+
+from tilewright import runtime
 
 
 def test_run_writes_what_the_library_computes(library: Path, tmp_path: Path) -> None:
@@ -107,6 +110,39 @@ def test_the_summary_tells_the_algorithms_of_dense_layers(tmp_path: Path) -> Non
 @pytest.mark.parametrize("value", ["relay.conv2d.winograd", "=2", "no.such.option=1", "relay.FuseOps.max_depth=many"])
 def test_a_wrong_pass_option_is_refused(value: str, tmp_path: Path) -> None:
     fails(tilewright("compile", DIGITS, "-o", tmp_path / "x.so", "--pass-config", value), value.partition("=")[0])
+
+
+TVM_EXECUTOR_ATTRS = {"dltype", "storage_id", "shape", "device_index"}
+TVM_NODE_ATTRS = {"func_name", "num_inputs", "num_outputs", "flatten_data", "hash"} | {
+    f"{name}_layout" for name in ("data", "kernel", "out", "src", "dst")
+}
+TVM_BACKEND = {"TVMBackendAllocWorkspace", "TVMBackendFreeWorkspace", "TVMBackendParallelLaunch", "TVMAPISetLastError"}
+
+
+def join_of_convolutions(path: Path) -> Path:
+    """A network that here is computed with weights made ready by the first run, and with tensors inside of others."""
+    weight = numpy_helper.from_array(np.ones((64, 64, 3, 3), "float32"), "w")
+    nodes = [helper.make_node("Conv", ["x", "w"], [name], pads=[1, 1, 1, 1], name=name) for name in ("a", "b")]
+    nodes.append(helper.make_node("Concat", ["a", "b"], ["y"], axis=1))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 64, 32, 32])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 128, 32, 32])
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [x], [y], [weight])), path)
+    return path
+
+
+def test_a_library_for_tvm_has_nothing_that_its_executor_does_not_know(tmp_path: Path) -> None:
+    model_path, found = join_of_convolutions(tmp_path / "m.onnx"), []
+    for options in [], ["--for", "tvm-0.8"]:
+        result = tilewright("compile", model_path, "-o", tmp_path / "x.so", *options)
+        assert result.returncode == 0, result.stderr
+        graph = json.loads(runtime.load_module(tmp_path / "x.so")["get_graph_json"]())
+        found.append({*graph["attrs"], *(key for node in graph["nodes"] for key in node.get("attrs", {}))})
+    assert {"storage_offset", "run_once"} <= found[0]
+    assert found[1] <= TVM_EXECUTOR_ATTRS | TVM_NODE_ATTRS
+    symbols = subprocess.run(["nm", "-D", tmp_path / "x.so"], capture_output=True, text=True, check=True).stdout
+    filled = {line.split("__", 1)[1] for line in symbols.splitlines() if " __TVM" in line}
+    assert filled <= TVM_BACKEND
+    fails(tilewright("compile", model_path, "-o", tmp_path / "y.so", "--for", "tvm-0.1"), "tvm-0.8")
 
 
 def test_a_missing_model_is_named(tmp_path: Path) -> None:

@@ -139,6 +139,23 @@ def test_modules_of_other_generators_travel_along(
         runtime.load_module(tmp_path / "network.so")
 
 
+def test_code_on_both_sides_of_another_module_cannot_become_one(
+    compiled: runtime.Module, kernel_object: Path, kernel_library: Path, tmp_path: Path
+) -> None:
+    middle = runtime.create_module("accelerator", {}.get, save=lambda: b"")
+    middle.import_module(runtime.from_compiled(HandWrittenCode(kernel_object, kernel_library), "c"))
+    compiled.import_module(middle)
+    failing_export(compiled, tmp_path / "x.so", "accelerator would import a module that imports it")
+
+
+def test_small_module_tables_lie_among_constants(factory: runtime.GraphExecutorFactoryModule, tmp_path: Path) -> None:
+    """Where `readelf -p` shows the JSON in them. Their parameters may be written to all the same: they are copies."""
+    path = factory.export_library(tmp_path / "x.so")
+    shown = subprocess.run(["readelf", "-p", ".rodata", path], capture_output=True, check=True).stdout
+    assert b'"arg_nodes": [0, 1]' in shown
+    parameters(runtime.load_module(path))["w"].copyfrom(np.zeros((3, 5), "float32"))
+
+
 def test_module_that_cannot_be_saved_is_named(compiled: runtime.Module, tmp_path: Path) -> None:
     compiled.import_module(runtime.create_module("transient", {}.get))
     with pytest.raises(runtime.TVMError, match="type transient cannot be saved"):
@@ -317,6 +334,7 @@ def test_large_tables_lie_where_no_relocation_reaches(
     """As those of models over 2 GiB do: code reaches its variables within that distance."""
     if platform.machine() != "x86_64":
         pytest.skip("the distance that code reaches is that of x86-64")
+    monkeypatch.setattr(export, "_CONSTANT_BELOW", 0)
     near = sections(Path(factory.export_library(tmp_path / "near.so")))
     assert ".ldata" not in near
     monkeypatch.setattr(export, "_FAR_FROM", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import struct
 import subprocess
 import sys
 import weakref
@@ -14,6 +15,7 @@ import pytest
 from tests.runtime.kernels import HandWrittenCode, compile_kernels
 
 from tilewright import runtime
+from tilewright.runtime.export import write_blob
 from tilewright.runtime.module import load_from_blob
 
 
@@ -159,12 +161,17 @@ def dnnl_loader() -> Any:
 
     def load(handle: Any) -> runtime.Module:
         stream = runtime.ModuleStream(handle)
-        symbol, _, constants = stream.read_str(), stream.read_str(), stream.read_strs()
+        symbol, graph, constants = stream.read_str(), stream.read_str(), stream.read_strs()
+        texts = [raw for text in constants for raw in _string(text)]
+        payload = b"".join([*_string(symbol), *_string(graph), struct.pack("<Q", len(constants)), *texts])
         functions: dict[str, Any] = {
             f"__init_{symbol}": lambda *arrays: received.update({symbol: (constants, arrays)}),
             symbol: lambda *args: symbol,
         }
-        return runtime.create_module("dnnl_json", functions.get)
+        return runtime.create_module("dnnl_json", functions.get, save=lambda: payload)
+
+    def _string(text: str) -> tuple[bytes, bytes]:
+        return struct.pack("<Q", len(text)), text.encode()
 
     received: dict[str, Any] = {}
     runtime.register_func("runtime.module.loadbinary_dnnl_json", load, override=True)
@@ -179,6 +186,16 @@ def test_recorded_module_table_is_read(golden: Path, compiled: runtime.Module, d
     assert '"tvmgen_default_fused_exp"' in root["get_graph_json"]()
     (metadata,) = root.imported_modules
     assert [m.type_key for m in metadata.imported_modules] == ["dnnl_json", "dnnl_json", "llvm"]
+
+
+def test_the_recorded_bytes_are_those_written_for_such_modules(
+    golden: Path, compiled: runtime.Module, tmp_path: Path, dnnl_loader: dict[str, Any]
+) -> None:
+    """The table of a network that TVM 0.8 compiled, whose metadata imports the host's code first."""
+    blob = (golden / "blob" / "tvm_dev_mblob.bin").read_bytes()
+    in_process = blob[:-24] + struct.pack("<3Q", 4, 3, 2)
+    write_blob(load_from_blob(in_process, compiled), tmp_path / "table")
+    assert (tmp_path / "table").read_bytes() == blob
 
 
 def test_metadata_hands_out_constants_once(golden: Path, compiled: runtime.Module, dnnl_loader: dict[str, Any]) -> None:

@@ -108,6 +108,9 @@ def compile(
     records: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Tuning records, of `tilewright tune`, to choose schedules by.")
     ] = None,
+    runtime: Annotated[
+        str | None, typer.Option("--for", metavar="RUNTIME", help="What will load it, if not Tilewright: tvm-0.8.")
+    ] = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -116,7 +119,7 @@ def compile(
     _check_verbosity(quiet, verbose, as_json)
     from tilewright.driver.compile import CompileOptions, compile_model
 
-    options = CompileOptions(model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records)
+    options = CompileOptions(model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime)
     compile_model(options, quiet, verbose, as_json)
 
 

@@ -13,7 +13,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from tilewright.autotvm.history import ApplyHistoryBest
-from tilewright.driver.options import check_is_file, check_writable, format_bytes, parse_input_shapes, parse_pass_config
+from tilewright.driver.options import (
+    check_is_file,
+    check_writable,
+    format_bytes,
+    parse_input_shapes,
+    parse_pass_config,
+    runtime_config,
+)
 from tilewright.driver.report import print_json, print_rows
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
@@ -55,7 +62,7 @@ class DumpIR(PassInstrument):
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """What to compile, where to, and how; values as the command line gives them."""
+    """What to compile, where to, and how; values as the command line gives them, ``runtime`` that of ``--for``."""
 
     model: Path
     output: Path
@@ -66,6 +73,7 @@ class CompileOptions:
     pass_config: list[str] | None = None
     cc: str | None = None
     records: Path | None = None
+    runtime: str | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +93,8 @@ class Compiled:
 def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     """Compile a model to a library; without ``quiet``, a terminal shows how far it is."""
     start = time.perf_counter()
-    shapes, config = parse_input_shapes(options.input_shape), parse_pass_config(options.pass_config)
+    shapes = parse_input_shapes(options.input_shape)
+    config = runtime_config(options.runtime) | parse_pass_config(options.pass_config)
     check_writable(options.output)
     target = Target(options.target)
     dump = DumpIR(options.dump_ir) if options.dump_ir is not None else None

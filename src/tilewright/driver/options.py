@@ -9,6 +9,7 @@ from typing import TypeVar
 import typer
 
 from tilewright.ir.transform import PassContext
+from tilewright.relay.options import RUNTIMES
 
 T = TypeVar("T")
 
@@ -47,6 +48,15 @@ def parse_pass_config(values: list[str] | None) -> dict[str, bool | int | str]:
         except (KeyError, ValueError):
             raise typer.BadParameter(f"{item!r}: {name} takes a value of type {option.type.__name__}") from None
     return config
+
+
+def runtime_config(runtime: str | None) -> dict[str, bool | int | str]:
+    """Options of ``PassContext`` for the libraries of ``--for``; none for this package's own runtime."""
+    if runtime is None:
+        return {}
+    if runtime not in RUNTIMES:
+        raise typer.BadParameter(f"--for {runtime}: the runtimes that can be compiled for are {', '.join(RUNTIMES)}")
+    return RUNTIMES[runtime]
 
 
 def check_is_file(path: Path) -> None:

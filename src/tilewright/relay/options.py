@@ -54,3 +54,8 @@ PassContext.register_option(
     "schedule kernels by records of the auto-scheduler where a context (auto_scheduler.ApplyHistoryBest) has one; "
     "operators then keep the layouts that the network has",
 )
+
+RUNTIMES: dict[str, dict[str, bool | int | str]] = {
+    "tvm-0.8": {"relay.graph.storage_offset": False, "relay.graph.run_once": False},
+}
+"""The options of a build whose library another runtime loads, by that runtime; ``tilewright compile --for``."""

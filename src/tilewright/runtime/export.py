@@ -38,7 +38,7 @@ _SUFFIXES = (".so", ".o", ".a", ".tar", ".dll", ".dylib")
 
 @dataclass
 class _Parts:
-    """An import tree's modules: those that become code, and the table's entries (None: the library)."""
+    """An import tree's modules: those that become code; the table's entries (None: the library), and their imports."""
 
     code: list[Module] = field(default_factory=list)
     entries: list[Module | None] = field(default_factory=list)
@@ -46,37 +46,62 @@ class _Parts:
 
 
 def _collect(root: Module) -> _Parts:
-    """Number the modules: the root, then depth first; all machine code together is one entry, the last."""
-    parts = _Parts()
-    order: list[Module] = []
-    seen: set[Module] = set()
+    """Number the modules as TVM 0.8 does, so that the table has its bytes.
+
+    All machine code is one entry, the library. It comes after what imports it and before what it imports; else those
+    that are imported last come first.
+
+    Raises:
+        ExportError: other modules import the library and are imported by it.
+    """
+    parts = _Parts(code=[module for module in _in_order(root) if module.is_dso_exportable])
+    edge, seen = _number(parts, [root], {root}, stop_at_code=True)
+    if edge:
+        parts.entries.append(None)
+        _number(parts, edge, seen, stop_at_code=False)
+    library = parts.entries.index(None) if parts.code else -1
+    numbers = {module: index for index, module in enumerate(parts.entries) if module is not None}
+    for index, entry in enumerate(parts.entries):
+        imported = [m for module in (parts.code if entry is None else [entry]) for m in module.imported_modules]
+        found = {library if m.is_dso_exportable else numbers[m] for m in imported} - {index}
+        parts.children.append(sorted(found))
+        if found and min(found) < index:
+            kind = "machine code" if entry is None else entry.type_key
+            raise ExportError(
+                f"cannot put the modules into one library: all machine code becomes one, and there {kind} would import "
+                "a module that imports it"
+            )
+    return parts
+
+
+def _in_order(root: Module) -> list[Module]:
+    """A module and all that it imports, each before what it imports."""
+    order: dict[Module, None] = {}
     stack = [root]
     while stack:
         module = stack.pop()
-        if module in seen:
+        if module not in order:
+            order[module] = None
+            stack.extend(reversed(module.imported_modules))
+    return list(order)
+
+
+def _number(
+    parts: _Parts, stack: list[Module], seen: set[Module], stop_at_code: bool
+) -> tuple[list[Module], set[Module]]:
+    """Add modules that are no code to the table; returns the code at which it stopped, and what has been seen."""
+    edge = []
+    while stack:
+        module = stack.pop()
+        if module.is_dso_exportable and stop_at_code:
+            edge.append(module)
             continue
-        seen.add(module)
-        if module.is_dso_exportable:
-            parts.code.append(module)
-        else:
-            order.append(module)
-        stack.extend(reversed(module.imported_modules))
-    root_is_code = root.is_dso_exportable
-    parts.entries = [None, *order] if root_is_code else [*order, None]
-    library = 0 if root_is_code else len(order)
-    index = {module: parts.entries.index(module) for module in order}
-
-    def numbers(modules: Sequence[Module]) -> list[int]:
-        found = [library if m.is_dso_exportable else index[m] for m in modules]
-        return list(dict.fromkeys(found))
-
-    for entry in parts.entries:
-        if entry is not None:
-            parts.children.append(numbers(entry.imported_modules))
-        else:
-            imports = [m for module in parts.code for m in module.imported_modules if not m.is_dso_exportable]
-            parts.children.append(numbers(imports))
-    return parts
+        if not module.is_dso_exportable:
+            parts.entries.append(module)
+        new = [m for m in module.imported_modules if m not in seen]
+        seen.update(new)
+        stack.extend(dict.fromkeys(new))
+    return edge, seen
 
 
 def _string(text: str) -> bytes:
@@ -112,8 +137,9 @@ def write_blob(root: Module, path: Path) -> None:
         file.write(struct.pack("<Q", size))
 
 
-# Data, not constants: parameters are used where they lie, and whoever writes to one gets its page for himself. The
-# alignment is what the padding in the table counts on (native/src/array/params.c).
+# Large tables are data, not constants: parameters are used where they lie, and whoever writes to one gets its page for
+# himself. The alignment is what the padding in the table counts on (native/src/array/params.c). In a small one nothing
+# is worth a page: it lies among constants, as TVM's, and its parameters are copied.
 _BLOB_ASSEMBLY = """\
     .section .note.GNU-stack,"",%progbits
     .section {section},%progbits
@@ -129,6 +155,7 @@ __tvm_dev_mblob:
 # large data. Nothing refers to it but the table of symbols, whose addresses have 64 bits.
 _NEAR_SECTION, _FAR_SECTION = '.data.tvm_dev_mblob,"aw"', '.ldata.tvm_dev_mblob,"awl"'
 _FAR_FROM = 1 << 30
+_CONSTANT_SECTION, _CONSTANT_BELOW = '.rodata.tvm_dev_mblob,"a"', 1 << 14
 
 # Where addresses and offsets in the file differ by whole huge pages, the file's pages can be mapped as such, which
 # native/src/module/library.c asks for. A segment of code or read-only data of its own would be padded to a huge page.
@@ -269,6 +296,8 @@ def _write_objects(root: Module, folder: Path, compiler: list[str], options: lis
 
 def _blob_section(nbytes: int, triple: str | None) -> str:
     """The section of a table of that size; ``triple`` is another machine's."""
+    if nbytes < _CONSTANT_BELOW:
+        return _CONSTANT_SECTION
     machine = triple.split("-")[0] if triple is not None else platform.machine()
     return _FAR_SECTION if nbytes >= _FAR_FROM and machine in ("x86_64", "AMD64") else _NEAR_SECTION
 
