@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from tilewright import runtime
 from tilewright.target import Target, register_target_kind
 from tilewright_npu.isa import DDR_BYTES, SRAM_BYTES
 
 
 def register() -> None:
-    """Make ``Target("npu")`` known."""
+    """Make ``Target("npu")`` known, what builds for it, and its strategies."""
+    from tilewright_npu.kernels import codegen, dense
+
+    runtime.register_func("target.build.npu", codegen.build, override=True)
+    dense.register()
     register_target_kind(
         "npu",
         options={"sram": int, "ddr": int},
