@@ -6,32 +6,6 @@
 
 #include <dlfcn.h>
 
-/* A kind of module whose payload is a string and a vector of strings. */
-static int load_other(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
-  TilewrightStream* s;
-  char *text, **names;
-  size_t count;
-  (void)resource;
-  if (tw_loader_stream(args, codes, n, "loadbinary_other", &s) != 0 || tw_read_string(s, &text, NULL) != 0) return -1;
-  free(text);
-  if (tw_read_strings(s, &names, &count) != 0) return -1;
-  tw_free_strings(names, count);
-  TVMValue out = {.v_handle = fuzz_library()};
-  int code = kTVMModuleHandle, rc = TVMCFuncSetReturn(ret, &out, &code, 1);
-  TVMModFree(out.v_handle);
-  return rc;
-}
-
-static void register_other(void) {
-  static bool done;
-  TVMFunctionHandle f;
-  if (done) return;
-  done = true;
-  if (TVMFuncCreateFromCFunc(load_other, NULL, NULL, &f) != 0) abort();
-  if (TVMFuncRegisterGlobal("runtime.module.loadbinary_dnnl_json", f, 1) != 0) abort();
-  TVMFuncFree(f);
-}
-
 static int call(TVMModuleHandle m, const char* name, TVMValue* args, int* codes, int n, TVMValue* ret, int* code) {
   TVMFunctionHandle f = NULL;
   if (TVMModGetFunction(m, name, 0, &f) != 0 || f == NULL) return -1;
@@ -66,6 +40,7 @@ static void use(TVMModuleHandle m, int depth) {
     use_params(m);
   }
   (void)call(m, "tvmgen_default_dnnl_main_0", NULL, NULL, 0, &ret, &code);
+  (void)call(m, "get_const_vars", NULL, NULL, 0, &ret, &code);
   for (int i = 0; depth < 8 && i < TilewrightModNumImports(m) && i < 8; ++i) {
     TVMModuleHandle import;
     if (TilewrightModGetImport(m, i, &import) != 0) abort();
@@ -90,7 +65,6 @@ static void use_mapped(const uint8_t* data, size_t size, TVMModuleHandle lib) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  register_other();
   TVMModuleHandle lib = fuzz_library(), m;
   if (fuzz_read(TilewrightModFromBlob((const char*)data, size, lib, &m))) {
     use(m, 0);

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.runtime.kernels import HandWrittenCode, chain_json, compile_kernels
 
 import tilewright as tvm
-from tilewright import relay, runtime
+from tilewright import autotvm, relay, runtime
 from tilewright.runtime.params import array_from_bytes, array_to_bytes
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
@@ -92,6 +92,21 @@ def _library() -> bytes:
 @_with_file(".so")
 def _library_info(path: Path) -> Any:
     return runtime.library_info(path)
+
+
+# ---- tuning records ----
+
+_RECORD = (
+    b'{"input": ["llvm -keys=cpu", "dense_nopack.x86", [["TENSOR", [1, 128], "float32"], ["TENSOR", [64, 128], '
+    b'"float32"], null, "float32"], {}], "config": {"index": 3, "code_hash": null, "entity": [["tile_y", "sp", '
+    b'[-1, 1]], ["tile_x", "ot", 2], ["fuse", "an", "unroll"], ["order", "re", [0, 1]]]}, "result": [[0.001, 0.002], '
+    b'0, 0.5, 1600000000.0], "version": 0.2, "tvm_version": "0.8.0"}\n'
+)
+
+
+@_with_file(".log")
+def _records(path: Path) -> Any:
+    return autotvm.apply_history_best(path)
 
 
 # ---- programs ----
@@ -185,6 +200,7 @@ LOADERS = [
     Loader("params", _params, False, runtime.load_param_dict, (ValueError,)),
     Loader("array", _arrays, False, array_from_bytes, (ValueError,)),
     Loader("library_info", lambda: [_library()], False, _library_info),
+    Loader("records", lambda: [_RECORD, 2 * _RECORD], True, _records),
     Loader("relay_text", _texts, True, _parse),
     Loader("relay_json", _json_texts, True, _load_json),
     Loader("onnx", _models, False, _import_onnx),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 FUZZ = Path(__file__).resolve().parents[2] / "native" / "fuzz"
 NATIVE = FUZZ.parent
-TARGETS = ("graph", "blob", "params", "library", "rpc")
+TARGETS = ("graph", "blob", "params", "library", "region", "rpc")
 CORPUS, FINDINGS = FUZZ / "corpus", FUZZ / "findings"
 
 _OPTIONS = ["-std=c11", "-g", "-O1", "-D_GNU_SOURCE", f"-I{NATIVE / 'include'}", "-fno-sanitize-recover=all"]
@@ -58,7 +58,7 @@ def run(program: Path, seconds: int, folder: Path, findings: Path = FINDINGS, se
     with tarfile.open(CORPUS / f"{name}.tar.gz") as archive:
         archive.extractall(old, filter="data")
     dictionary = FUZZ / f"{name}.dict"
-    limits = [f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=1024", "-max_len=4096", f"-seed={seed}"]
+    limits = [f"-max_total_time={seconds}", "-timeout=60", "-rss_limit_mb=1024", "-max_len=4096", f"-seed={seed}"]
     options = [*limits, f"-artifact_prefix={own}/", *([f"-dict={dictionary}"] if dictionary.exists() else [])]
     found = sorted(map(str, (FINDINGS / name).glob("*")))
     if found:

@@ -87,11 +87,19 @@ def test_a_library_of_such_modules_alone_has_no_code(register: Callable[..., Non
     assert loaded.imported_modules[0]["say"]() == "leaf"
 
 
+def test_a_missing_loader_of_a_kind_of_tvms_says_what_the_kind_is_for(compiled: runtime.Module, tmp_path: Path) -> None:
+    compiled.import_module(runtime.create_module("tensorrt", {}.get, save=lambda: b""))
+    path = compiled.export_library(tmp_path / "x.so")
+    with pytest.raises(runtime.TVMError, match=r'"tensorrt" \(regions for NVIDIA\'s TensorRT\), and nothing here'):
+        runtime.load_module(path)
+
+
 def test_a_missing_loader_is_named_and_says_what_to_do(compiled: runtime.Module, tmp_path: Path) -> None:
     compiled.import_module(words("hello"))
     path = compiled.export_library(tmp_path / "words.so")
     with pytest.raises(
-        runtime.TVMError, match=rf'type "{KEY}".*loadbinary_{KEY} is not registered; import .*the package that made'
+        runtime.TVMError,
+        match=rf'type "{KEY}".*loadbinary_{KEY} is not registered; install, or import .*the package that made',
     ):
         runtime.load_module(path)
 

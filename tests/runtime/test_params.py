@@ -46,6 +46,24 @@ def test_cut_and_damaged_bytes_are_refused() -> None:
         runtime.load_param_dict(b"x" * 100)
 
 
+def test_files_are_mapped_and_appear_whole(tmp_path: Path) -> None:
+    params = {"w": np.arange(300000, dtype="float32"), "n": np.array(3, "int64")}
+    runtime.save_param_dict_to_file(params, tmp_path / "x.params")
+    assert (tmp_path / "x.params").read_bytes() == runtime.save_param_dict(params)
+    loaded = runtime.load_param_dict_from_file(tmp_path / "x.params")
+    assert loaded.keys() == params.keys()
+    assert all((loaded[name].numpy() == value).all() for name, value in params.items())
+    with pytest.raises(ValueError, match="unknown data type"):
+        runtime.save_param_dict_to_file({"w": params["w"], "x": np.array(["text"])}, tmp_path / "x.params")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.params"]
+    (tmp_path / "cut").write_bytes(runtime.save_param_dict(params)[:-1])
+    with pytest.raises(ValueError, match="cut short"):
+        runtime.load_param_dict_from_file(tmp_path / "cut")
+    (tmp_path / "empty").touch()
+    with pytest.raises(ValueError, match="empty is empty"):
+        runtime.load_param_dict_from_file(tmp_path / "empty")
+
+
 def test_single_arrays_go_there_and_back() -> None:
     data = array_to_bytes(TWO_ARRAYS["a"])
     assert data in runtime.save_param_dict(TWO_ARRAYS)

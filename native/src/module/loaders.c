@@ -30,6 +30,25 @@ static int call_loader(TwFunc* loader, const char* name, TVMValue* args, int* co
   return 0;
 }
 
+/* What the modules of TVM 0.8's own kinds are for, in parentheses; "" for other kinds. */
+static const char* purpose_of(const char* key) {
+  static const struct {
+    const char *key, *purpose;
+  } known[] = {
+      {"cuda", " (kernels for CUDA)"}, {"hip", " (kernels for ROCm)"}, {"opencl", " (kernels for OpenCL)"},
+      {"metal", " (kernels for Metal)"}, {"vulkan", " (kernels for Vulkan)"}, {"hexagon", " (kernels for Hexagon)"},
+      {"aocl", " (kernels for Intel FPGAs)"}, {"sdaccel", " (kernels for Xilinx FPGAs)"},
+      {"tensorrt", " (regions for NVIDIA's TensorRT)"}, {"bnns_json", " (regions for Apple's BNNS)"},
+      {"arm_compute_lib", " (regions for the Arm Compute Library)"}, {"ethos-n", " (regions for Arm's Ethos-N)"},
+      {"coreml", " (regions for Apple's Core ML)"}, {"VitisAIRuntime", " (regions for Xilinx's Vitis AI)"},
+      {"examplejson", " (of TVM's example of a JSON runtime)"}, {"stackvm", " (TVM's interpreted code)"},
+      {"VMExecutable", " (a program for the virtual machine)"}, {"AotExecutorFactory", " (of the ahead-of-time executor)"}};
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i) {
+    if (strcmp(known[i].key, key) == 0) return known[i].purpose;
+  }
+  return "";
+}
+
 int tw_load_binary(const char* key, TilewrightStream* s, TwModule** out) {
   char name[256];
   TwFunc* loader;
@@ -37,8 +56,8 @@ int tw_load_binary(const char* key, TilewrightStream* s, TwModule** out) {
   if (length >= (int)sizeof name) return tw_fail("damaged module table: a type key of %zu characters", strlen(key));
   if (find_loader(name, &loader) != 0) return -1;
   if (loader == NULL) {
-    return tw_fail("the library holds a module of type \"%s\", and nothing here can load it: the global function %s is "
-                   "not registered; install, or import (in C: link, and call), the package that made the module", key, name);
+    return tw_fail("the library holds a module of type \"%s\"%s, and nothing here can load it: the global function %s is "
+                   "not registered; install, or import (in C: link, and call), the package that made the module", key, purpose_of(key), name);
   }
   TVMValue arg = {.v_handle = s};
   int code = kTVMOpaqueHandle;

@@ -32,7 +32,7 @@ from .module import (
 )
 from .ndarray import NDArray, array, empty, from_dlpack, numpy_dtype, numpyasarray
 from .packed_func import PackedFunc
-from .params import load_param_dict, save_param_dict
+from .params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
 from .registry import (
     convert,
     get_global_func,
@@ -77,6 +77,7 @@ __all__ = [
     "load_device_plugin",
     "load_module",
     "load_param_dict",
+    "load_param_dict_from_file",
     "metal",
     "native_dir",
     "num_threads",
@@ -87,6 +88,7 @@ __all__ = [
     "remove_global_func",
     "rocm",
     "save_param_dict",
+    "save_param_dict_to_file",
     "set_num_threads",
     "system_lib",
     "vulkan",

@@ -8,8 +8,12 @@ shape (i64 each), data size (i64), data.   All little-endian.
 from __future__ import annotations
 
 import math
+import mmap
+import os
 import struct
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,15 +35,18 @@ def save_param_dict(params: Mapping[str, NDArray | np.ndarray[Any, Any]]) -> byt
     Args:
         params: arrays by name.
     """
+    return bytearray().join(_parts(params))
+
+
+def _parts(params: Mapping[str, NDArray | np.ndarray[Any, Any]]) -> Iterator[bytes]:
     names = sorted(params, key=lambda name: name.encode(), reverse=True)
-    parts = [struct.pack("<QQQ", _PARAMS_MAGIC, 0, len(names))]
+    yield struct.pack("<QQQ", _PARAMS_MAGIC, 0, len(names))
     for name in names:
         raw = name.encode()
-        parts += [struct.pack("<Q", len(raw)), raw]
-    parts.append(struct.pack("<Q", len(names)))
+        yield from (struct.pack("<Q", len(raw)), raw)
+    yield struct.pack("<Q", len(names))
     for name in names:
-        parts += _array_parts(params[name])
-    return bytearray().join(parts)
+        yield from _array_parts(params[name])
 
 
 def _array_parts(value: NDArray | np.ndarray[Any, Any]) -> list[bytes]:
@@ -104,7 +111,7 @@ class Reader:
         return empty(shape, str(dtype)).copyfrom(elements)
 
 
-def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, NDArray]:
+def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, NDArray]:
     """Return the arrays by name that :func:`save_param_dict` (ours or TVM's) wrote.
 
     Raises:
@@ -118,6 +125,30 @@ def load_param_dict(param_bytes: bytes | bytearray) -> dict[str, NDArray]:
     if reader.u64() != len(names):
         raise ValueError("the parameter file is damaged: names and arrays differ in number")
     return {name: reader.array() for name in names}
+
+
+def load_param_dict_from_file(path: str | Path) -> dict[str, NDArray]:
+    """``load_param_dict`` of a file, which is mapped to memory: each array is copied once, to its place.
+
+    Raises:
+        ValueError: the file is not a parameter file, or is cut short.
+        OSError: it cannot be read.
+    """
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise ValueError(f"{path} is empty; it is no parameter file")
+        return load_param_dict(memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
+
+
+def save_param_dict_to_file(params: Mapping[str, NDArray | np.ndarray[Any, Any]], path: str | Path) -> None:
+    """Write ``save_param_dict`` to a file, which appears whole or not at all."""
+    partial = Path(path).with_name(f".{Path(path).name}.{os.getpid()}-{threading.get_ident()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.writelines(_parts(params))
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def array_to_bytes(value: NDArray | np.ndarray[Any, Any]) -> bytes:
