@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from llvmlite import binding
 
 import tilewright as tvm
 from tilewright.ir.errors import TilewrightError
@@ -79,3 +80,7 @@ def test_helpers() -> None:
 def test_errors_say_what_there_is(given: object, message: str) -> None:
     with pytest.raises(TilewrightError, match=message):
         Target(given)  # type: ignore[arg-type]
+
+
+def test_which_llvm_generates_code() -> None:
+    assert tvm.target.codegen.llvm_version_major() == binding.llvm_version_info[0]

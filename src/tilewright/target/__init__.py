@@ -10,6 +10,7 @@ code_generator.py  how code generators are registered, ``register_code_generator
 generic_func.py  functions that dispatch on the target
 """
 
+from tilewright.target import codegen as codegen
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.generic_func import (
     GenericFunc,

@@ -2,7 +2,7 @@
 
 declare.py     te.placeholder, compute, extern, scan, axes     tensor.py      Tensor
 operation.py   the operations behind tensors                   broadcast.py   A + B of whole tensors
-tag.py         te.tag_scope
+tag.py         te.tag_scope                                    specialized_condition.py  conditions on shapes
 schedule/      Schedule, Stage, bound inference, loops         tensorize.py   tensor intrinsics
 lower.py       ``tvm.lower``: a schedule to TIR
 
@@ -41,6 +41,7 @@ from tilewright.te.operation import (
     TensorComputeOp,
 )
 from tilewright.te.schedule import Schedule, Stage, create_schedule
+from tilewright.te.specialized_condition import SpecializedCondition
 from tilewright.te.tag import tag_scope
 from tilewright.te.tensor import Tensor, TensorSlice
 from tilewright.te.tensorize import TensorIntrin, decl_tensor_intrin
@@ -118,7 +119,7 @@ for _name in ("BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "Placeholde
 
 __all__ = [
     "BaseComputeOp", "ComputeOp", "ComputeParts", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Schedule",
-    "Stage", "Tensor", "TensorComputeOp", "TensorIntrin", "TensorSlice",
+    "SpecializedCondition", "Stage", "Tensor", "TensorComputeOp", "TensorIntrin", "TensorSlice",
     "abs", "acos", "acosh", "add", "all", "any", "asin", "asinh",
     "atan", "atan2", "atanh", "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
     "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "exp2", "exp10", "extern", "extern_primfunc", "floor",

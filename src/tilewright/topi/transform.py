@@ -126,11 +126,12 @@ def flip(a: te.Tensor, axis: int = 0) -> te.Tensor:
 
 
 def reverse_sequence(a: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, batch_axis: int = 0) -> te.Tensor:
-    """Reverse the first ``seq_lengths[b]`` elements along ``seq_axis`` of each batch element b."""
+    """Reverse the first ``seq_lengths[b]`` elements along ``seq_axis`` of each batch element b, all if it has less."""
     seq_axis, batch_axis = normalize_axis(seq_axis, a.ndim), normalize_axis(batch_axis, a.ndim)
 
     def body(*i: PrimExpr) -> PrimExpr:
         length = ops.cast(i[seq_axis].dtype, seq_lengths(i[batch_axis]))
+        length = ops.minimum(length, ops.cast(length.dtype, ops.as_expr(a.shape[seq_axis])))
         at = i[seq_axis]
         source = tir.if_then_else(at < length, length - 1 - at, at)
         return a(*(source if k == seq_axis else v for k, v in enumerate(i)))

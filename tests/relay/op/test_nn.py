@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from tests.relay.op.harness import Case, case, check_kernels, check_meaning, check_type, integers, random
 
+import tilewright as tvm
 from tilewright import relay
 from tilewright.ir.errors import TypeInferenceError
 
@@ -352,3 +353,23 @@ def test_kernels(items: list[Case]) -> None:
 def test_wrong_arguments_are_named(build: Any, message: str) -> None:
     with pytest.raises(TypeInferenceError, match=message):
         relay.transform.InferTypeLocal(build(relay.var("x", shape=(5, 7))))
+
+
+@pytest.mark.parametrize("size", [(2, 2, 3), (1, 3, 2)])
+def test_adaptive_pools_of_shapes_in_int64(size: tuple[int, int, int]) -> None:
+    data = random(1, 4, 6, 5, 2)
+    shape = [tvm.tir.IntImm("int64", d) for d in data.shape]
+    x = relay.var("x", shape=shape)
+    pool = relay.Function([x], relay.nn.adaptive_max_pool3d(x, size, "NDHWC"))
+    expected = oracle(F.adaptive_max_pool3d, data.transpose(0, 4, 1, 2, 3), output_size=size).transpose(0, 2, 3, 4, 1)
+    np.testing.assert_array_equal(relay.create_executor("graph").evaluate(pool)(data).numpy(), expected)
+
+
+def test_extents_with_names_are_scaled() -> None:
+    n, h = tvm.te.size_var("n"), tvm.te.size_var("h")
+    x = relay.var("x", shape=(n, 3, h, 5))
+    found = relay.transform.InferTypeLocal(relay.nn.upsampling(x, 2.5, 2))
+    assert int(found.shape[3]) == 10
+    assert tvm.ir.structural_equal(
+        found.shape[2], tvm.tir.Cast("int32", tvm.te.round(h * tvm.tir.const(2.5, "float64")))
+    )

@@ -13,7 +13,8 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.op import Op
 from tilewright.relay.op.definition import OpDef, OpPattern
-from tilewright.relay.op.strategy import OpStrategy, SpecializedCondition, wrap_topi_schedule
+from tilewright.relay.op.strategy import OpStrategy, wrap_topi_schedule
+from tilewright.te import SpecializedCondition
 
 
 class ScaleAttrs(Attrs):

@@ -60,6 +60,12 @@ CASES = [
         [random(2, 4), np.array([3, 1], "int64")],
         np.stack([random(2, 4)[0][[2, 1, 0, 3]], random(2, 4)[1]]),
     ),
+    case(
+        "reverse_sequence of more than there is, of nothing and of less",
+        lambda x, n: relay.reverse_sequence(x, n, 1, 0),
+        [random(3, 4), np.array([9, 0, -1], "int32")],
+        np.stack([random(3, 4)[0][::-1], random(3, 4)[1], random(3, 4)[2]]),
+    ),
     case("concatenate", lambda x, y: relay.concatenate([x, y], 1), [X, Y], np.concatenate([X, Y], 1)),
     case(
         "concatenate with nothing", lambda x, y: relay.concatenate([x, y], -1), [X, np.zeros((2, 3, 0), "float32")], X

@@ -102,3 +102,60 @@ def test_the_synthetic_network_builds() -> None:
     assert [int(n) for n in mod["main"].body.checked_type.shape] == [1, 3, 24, 12]
     fused, _ = relay.optimize(mod, "llvm", params)
     assert calls(fused, "nn.conv2d") + calls(fused, "nn.contrib_conv2d_NCHWc") == 2
+
+
+def followed(operator: Any, data: tuple, weights: list, operands: list, scales: list) -> tvm.IRModule:
+    """Branches with something added, an activation, and something that multiplies."""
+    x = relay.var("x", shape=data)
+    params, fields = [x], []
+    for k, (weight, added, scale) in enumerate(zip(weights, operands, scales, strict=True)):
+        w, b, s = (relay.var(f"{n}{k}", shape=shape) for n, shape in zip("wbs", (weight, added, scale), strict=True))
+        params += [w, b, s]
+        fields.append(relay.multiply(s, relay.nn.relu(relay.add(operator(x, w), b))))
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(params, relay.Tuple(fields))))
+
+
+CONV, DENSE, PRODUCT = relay.nn.conv2d, relay.nn.dense, relay.nn.batch_matmul
+TWO_DENSE = (DENSE, (3, 4), [(5, 4), (7, 4)])
+
+
+@pytest.mark.parametrize(
+    ("pass_", "case", "added", "scales", "counts"),
+    [
+        (CombineParallelConv2D(2), (CONV, (1, 4, 5, 7), [(3, 4, 1, 1), (1, 4, 1, 1)]),
+         [(3, 1, 1), (1, 1, 1)], [(1, 3, 1, 1), (1, 1, 1, 1)], (1, 1, 1)),
+        (CombineParallelConv2D(2), (CONV, (1, 4, 5, 7), [(3, 4, 1, 1), (2, 4, 1, 1)]),
+         [(3, 1, 1), (2, 1, 1)], [(1,), (1,)], (1, 1, 2)),
+        (CombineParallelDense(2, to_batch=False), TWO_DENSE, [(5,), (7,)], [(), ()], (1, 1, 1)),
+        (CombineParallelDense(2, to_batch=False), TWO_DENSE, [(3, 5), (3, 1)], [(2, 3, 5), (2, 3, 7)], (1, 1, 1)),
+        (CombineParallelDense(2, to_batch=False), TWO_DENSE, [(5,), (3, 7)], [(1,), (1,)], (1, 2, 2)),
+        (CombineParallelDense(2), (DENSE, (3, 4), [(5, 4)] * 2), [(5,), (5,)], [(), ()], (1, 1, 1)),
+        (CombineParallelDense(2), (DENSE, (3, 4), [(5, 4)] * 2), [(3, 5)] * 2, [(5,), (1,)], (1, 1, 2)),
+        (CombineParallelBatchMatmul(2), (PRODUCT, (2, 3, 4), [(2, 5, 4), (2, 1, 4)]),
+         [(5,), (1,)], [(2, 1, 5), (2, 1, 1)], (1, 1, 1)),
+    ],
+)  # fmt: skip
+def test_what_follows_all_branches_alike_is_combined_too(
+    pass_: Any, case: Any, added: list, scales: list, counts: tuple[int, int, int]
+) -> None:
+    mod = followed(*case, added, scales)
+    changed = pass_(mod)
+    products = sum(calls(changed, name) for name in ("nn.conv2d", "nn.dense", "nn.batch_matmul"))
+    assert (products, calls(changed, "add"), calls(changed, "multiply")) == counts
+    same_numbers(mod, changed)
+
+
+def test_branches_of_which_one_needs_the_other_stay_apart() -> None:
+    x, w1, w2 = relay.var("x", shape=(3, 4)), relay.var("w1", shape=(5, 4)), relay.var("w2", shape=(5, 4))
+    one = relay.nn.relu(relay.nn.dense(x, w1))
+    other = relay.nn.dense(x, w2) + relay.exp(one)
+    for body in ([one, other], [relay.nn.dense(x, w1) + one, one]):
+        mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, w1, w2], relay.Tuple(body))))
+        same_numbers(mod, CombineParallelDense(2, to_batch=False)(mod))
+
+
+def test_operators_that_follow_can_be_left() -> None:
+    mod = followed(*TWO_DENSE, [(5,), (7,)], [(), ()])
+    changed = CombineParallelDense(2, to_batch=False, with_elementwise=False)(mod)
+    assert (calls(changed, "nn.dense"), calls(changed, "add")) == (1, 2)
+    same_numbers(mod, changed)

@@ -15,7 +15,8 @@ after::
     %4 = strided_slice(%2, begin=[0, 16], end=[-1, 32], strides=[1, 1], slice_mode="size");
     (%3, %4)
 
-With ``to_batch`` dense layers of one width become a batch of products instead::
+Element-wise operators that follow all the branches alike (a bias, a scale, an activation) are combined with them, and
+the slices come after. With ``to_batch`` dense layers of one width become a batch of products instead::
 
     %0 = nn.dense(%x, %w1, units=16);
     %1 = nn.dense(%x, %w2, units=16);
@@ -27,7 +28,8 @@ With ``to_batch`` dense layers of one width become a batch of products instead::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.ir.expr import RelayExpr
@@ -37,8 +39,9 @@ from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem
-from tilewright.relay.transform.common import concrete_shape, typed_function_pass
-from tilewright.relay.visitor import ExprMutator, direct_children, post_order_visit
+from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.transform.common import concrete_shape, pattern_of, typed_function_pass
+from tilewright.relay.visitor import ExprMutator, direct_children, post_order, post_order_visit
 from tilewright.tir.layout import layout
 
 
@@ -47,6 +50,7 @@ class _Combiner:
 
     op_name: str
     channel_attr: str | None
+    widens = False  # whether operands of one element along the channels are repeated
 
     def compatible(self, a: Call, b: Call) -> bool:
         """Whether two calls on the same data can be one."""
@@ -68,6 +72,32 @@ class _Combiner:
     def out_axis(self, call: Call) -> int:
         """Axis of the result that numbers the channels."""
         return 1
+
+    def axis_after(self, first: Call, call: Call) -> int | None:
+        """Axis that numbers the channels in a ``call`` that follows ``first``; None where there is none."""
+        return self.out_axis(first) if len(_known_shape(first)) == len(_known_shape(call)) else None
+
+    def operand(self, calls: Sequence[Call], index: int, axis: int, widths: Sequence[int]) -> RelayExpr | None:
+        """Operand ``index`` of ``calls``, on branches of ``widths`` channels, as one; None where none can be."""
+        args = [call.args[index] for call in calls]
+        shapes = [shape for shape in map(concrete_shape, args) if shape is not None]
+        if len(shapes) < len(args) or len({len(shape) for shape in shapes}) > 1:
+            return None
+        if self.widens and not shapes[0]:
+            args, shapes = [relay_op.expand_dims(arg, -1) for arg in args], [(1,)] * len(args)
+        at = axis - (len(_known_shape(calls[0])) - len(shapes[0]))
+        if at < 0 or len({shape[:at] + shape[at + 1 :] for shape in shapes}) > 1:
+            return None
+        wide = []
+        for arg, shape, width in zip(args, shapes, widths, strict=True):
+            if shape[at] != width and not (self.widens and shape[at] == 1):
+                return None
+            wide.append(arg if shape[at] == width else relay_op.repeat(arg, width, at))
+        return relay_op.concatenate(Tuple(wide), axis=self.concat_axis(at))
+
+    def concat_axis(self, axis: int) -> int:
+        """How the axis of operands to concatenate is written."""
+        return axis
 
 
 class _Conv2D(_Combiner):
@@ -91,7 +121,10 @@ class _Conv2D(_Combiner):
 
 
 class _Dense(_Combiner):
-    op_name, channel_attr = "nn.dense", "units"
+    op_name, channel_attr, widens = "nn.dense", "units", True
+
+    def axis_after(self, first: Call, call: Call) -> int | None:
+        return len(_known_shape(call)) - 1
 
     def compatible(self, a: Call, b: Call) -> bool:
         shapes = concrete_shape(a.args[1]), concrete_shape(b.args[1])
@@ -116,6 +149,9 @@ class _BatchMatmul(_Combiner):
     def out_axis(self, call: Call) -> int:
         return 2
 
+    def concat_axis(self, axis: int) -> int:
+        return -1
+
 
 class _DenseToBatch(_Dense):
     """Dense layers of matrices with weights of one shape."""
@@ -123,6 +159,18 @@ class _DenseToBatch(_Dense):
     def compatible(self, a: Call, b: Call) -> bool:
         shapes = concrete_shape(a.args[1]), concrete_shape(b.args[1])
         return len(_known_shape(a)) == 2 and shapes[0] == shapes[1] and super().compatible(a, b)
+
+    def axis_after(self, first: Call, call: Call) -> int | None:
+        return 1 if _known_shape(first) == _known_shape(call) else None
+
+    def operand(self, calls: Sequence[Call], index: int, axis: int, widths: Sequence[int]) -> RelayExpr | None:
+        args = [call.args[index] for call in calls]
+        shapes = {concrete_shape(arg) for arg in args}
+        shape = shapes.pop()
+        if shape is None or shapes:
+            return None
+        missing = 2 - len(shape)
+        return relay_op.stack(Tuple([relay_op.expand_dims(a, 0, missing) if missing else a for a in args]), 0)
 
 
 def _groups(func: Function, combiner: _Combiner, least: int) -> list[list[Call]]:
@@ -142,10 +190,56 @@ def _groups(func: Function, combiner: _Combiner, least: int) -> list[list[Call]]
     return [g for groups in by_data.values() for g in groups if len(g) >= least and _independent(g)]
 
 
-def _independent(group: Sequence[Call]) -> bool:
-    """Whether no call's weight depends on another call of the group."""
+@dataclass
+class _Branches:
+    """A group of calls, and what follows all of them alike: each level one call a branch, of the branch's operand."""
+
+    group: list[Call]
+    levels: list[tuple[int, list[Call]]]  # which operand is the branch, and the calls
+
+    @property
+    def last(self) -> list[Call]:
+        """The last call of each branch."""
+        return self.levels[-1][1] if self.levels else self.group
+
+
+def _followed(group: list[Call], combiner: _Combiner, users: Mapping[RelayExpr, Sequence[RelayExpr]]) -> _Branches:
+    found = _Branches(group, [])
+    while (level := _next_level(found, combiner, users)) is not None:
+        found.levels.append(level)
+    return found
+
+
+def _next_level(
+    branches: _Branches, combiner: _Combiner, users: Mapping[RelayExpr, Sequence[RelayExpr]]
+) -> tuple[int, list[Call]] | None:
+    """The element-wise calls that alone use the ends of all branches, if they are alike."""
+    ends, calls = branches.last, list[Call]()
+    for end in ends:
+        using = users.get(end, ())
+        if len(using) != 1 or not isinstance(using[0], Call) or pattern_of(using[0]) > OpPattern.BROADCAST:
+            return None
+        calls.append(using[0])
+    index = list(calls[0].args).index(ends[0])
+    first = branches.group[0]
+    axis = combiner.axis_after(first, calls[0])
+    widths = [_known_shape(call)[combiner.out_axis(call)] for call in branches.group]
+    alike = len(set(calls)) == len(calls) and axis is not None
+    for call, end, width in zip(calls, ends, widths, strict=True):
+        alike = alike and call.op is calls[0].op and structural_equal(call.attrs, calls[0].attrs)
+        alike = alike and len(call.args) > index and call.args[index] is end
+        alike = alike and concrete_shape(call) is not None and _known_shape(call)[axis or 0] == width
+    if not alike or axis is None or not _independent(branches.group, calls, index):
+        return None
+    others = [i for i in range(len(calls[0].args)) if i != index]
+    return (index, calls) if all(combiner.operand(calls, i, axis, widths) is not None for i in others) else None
+
+
+def _independent(group: Sequence[Call], calls: Sequence[Call] = (), index: int = 0) -> bool:
+    """Whether no call's weight depends on another call of the group, nor what ``calls`` take beside ``index``."""
     members = set(group)
     pending = [call.args[1] for call in group]
+    pending += [arg for call in calls for i, arg in enumerate(call.args) if i != index]
     seen: set[RelayExpr] = set()
     while pending:
         expr = pending.pop()
@@ -158,29 +252,49 @@ def _independent(group: Sequence[Call]) -> bool:
 
 
 class _Replacer(ExprMutator):
-    """Replaces each call of a group by a slice of the combined call."""
+    """Replaces the end of each branch by a slice of the combined ones."""
 
-    def __init__(self, groups: Sequence[Sequence[Call]], combiner: _Combiner) -> None:
+    def __init__(self, groups: Sequence[_Branches], combiner: _Combiner) -> None:
         super().__init__()
         self.combiner = combiner
-        self.group_of = {call: group for group in groups for call in group}
+        self.branches_of = {call: branches for branches in groups for call in branches.last}
         self.combined: dict[Call, RelayExpr] = {}
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        group = self.group_of.get(expr)
-        if group is None:
+        branches = self.branches_of.get(expr)
+        if branches is None:
             return super().visit_call(expr)
-        first = group[0]
+        first = branches.group[0]
         if first not in self.combined:
-            self.combined[first] = self._combine(group)
-        return self._part(self.combined[first], group, group.index(expr))
+            self.combined[first] = self._separable(self._whole(branches), len(branches.group))
+        return self._part(self.combined[first], branches, branches.last.index(expr))
 
-    def _part(self, combined: RelayExpr, group: Sequence[Call], index: int) -> RelayExpr:
-        """What the call ``group[index]`` gave, of the combined call."""
-        expr = group[index]
-        axis, rank = self.combiner.out_axis(group[0]), len(_known_shape(expr))
+    def _whole(self, branches: _Branches) -> RelayExpr:
+        """All branches as one."""
+        value, combiner = self._combine(branches.group), self.combiner
+        widths = [_known_shape(call)[combiner.out_axis(call)] for call in branches.group]
+        for index, calls in branches.levels:
+            axis = combiner.axis_after(branches.group[0], calls[0])
+            assert axis is not None
+            args = [
+                value if i == index else combiner.operand(calls, i, axis, widths) for i in range(len(calls[0].args))
+            ]
+            known = [value if i == index else self.visit(arg) for i, arg in enumerate(args) if arg is not None]
+            value = Call(calls[0].op, known, calls[0].attrs)
+        return value
+
+    def _separable(self, combined: RelayExpr, count: int) -> RelayExpr:
+        """The combined value, in the form that ``_part`` takes."""
+        return combined
+
+    def _part(self, combined: RelayExpr, branches: _Branches, index: int) -> RelayExpr:
+        """What the branch ``index`` gave, of the combined ones."""
+        expr, calls = branches.last[index], branches.last
+        axis = self.combiner.axis_after(branches.group[0], expr)
+        assert axis is not None
+        rank = axis + 1  # later dimensions are taken whole
         begin, size = [0] * rank, [-1] * rank
-        begin[axis] = sum(_known_shape(c)[axis] for c in group[:index])
+        begin[axis] = sum(_known_shape(c)[axis] for c in calls[:index])
         size[axis] = _known_shape(expr)[axis]
         return relay_op.strided_slice(combined, begin, size, [1] * rank, slice_mode="size")
 
@@ -196,9 +310,12 @@ class _Replacer(ExprMutator):
 
 
 class _ToBatch(_Replacer):
-    """Replaces each call of a group by a part of the batched product."""
+    """Replaces the end of each branch by a part of the batched ones."""
 
-    def _part(self, combined: RelayExpr, group: Sequence[Call], index: int) -> RelayExpr:
+    def _separable(self, combined: RelayExpr, count: int) -> RelayExpr:
+        return relay_op.split(combined, count).astuple()
+
+    def _part(self, combined: RelayExpr, branches: _Branches, index: int) -> RelayExpr:
         return relay_op.squeeze(TupleGetItem(combined, index), [0])
 
     def _combine(self, group: Sequence[Call]) -> RelayExpr:
@@ -206,8 +323,7 @@ class _ToBatch(_Replacer):
         data = self.visit(group[0].args[0])
         weights = [self.visit(call.args[1]) for call in group]
         rows, columns = (relay_op.stack(Tuple(fields), 0) for fields in ([data] * len(group), weights))
-        product = relay_op.nn.batch_matmul(rows, columns, out_dtype=attrs.out_dtype)
-        return relay_op.split(product, len(group)).astuple()
+        return relay_op.nn.batch_matmul(rows, columns, out_dtype=attrs.out_dtype)
 
 
 def _known_shape(expr: RelayExpr) -> tuple[int, ...]:
@@ -216,31 +332,46 @@ def _known_shape(expr: RelayExpr) -> tuple[int, ...]:
     return shape
 
 
-def _combine_pass(name: str, make: Callable[[], _Combiner], least: int, replacer: type[_Replacer] = _Replacer) -> Pass:
+def _users(func: Function) -> dict[RelayExpr, list[RelayExpr]]:
+    found: dict[RelayExpr, list[RelayExpr]] = {}
+    for node in post_order(func):
+        for child in direct_children(node):
+            found.setdefault(child, []).append(node)
+    return found
+
+
+def _combine_pass(
+    name: str, make: Callable[[], _Combiner], least: int, follow: bool, replacer: type[_Replacer] = _Replacer
+) -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         combiner = make()
         groups = _groups(func, combiner, least)
-        return replacer(groups, combiner).visit(func) if groups else func
+        users = _users(func) if follow and groups else {}
+        return replacer([_followed(g, combiner, users) for g in groups], combiner).visit(func) if groups else func
 
     return typed_function_pass(run, name, 4)
 
 
-def CombineParallelConv2D(min_num_branches: int = 3) -> Pass:
-    """Combine at least ``min_num_branches`` convolutions of one input."""
-    return _combine_pass("CombineParallelConv2D", _Conv2D, min_num_branches)
+def CombineParallelConv2D(min_num_branches: int = 3, with_elementwise: bool = True) -> Pass:
+    """Combine at least ``min_num_branches`` convolutions of one input, and what follows all of them alike.
+
+    Without ``with_elementwise`` the convolutions alone, as ``relay.build`` does: operands of what follows would have
+    to be concatenated in every run where they are no constants.
+    """
+    return _combine_pass("CombineParallelConv2D", _Conv2D, min_num_branches, with_elementwise)
 
 
-def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True) -> Pass:
-    """Combine at least ``min_num_branches`` dense layers of one input.
+def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True, with_elementwise: bool = True) -> Pass:
+    """Combine at least ``min_num_branches`` dense layers of one input, and what follows all of them alike.
 
     With ``to_batch`` into a batch of products, layers whose weights have one shape; without into one wide layer, which
-    is what pays off on a CPU, and what ``relay.build`` does.
+    is what pays off on a CPU, and what ``relay.build`` does. ``with_elementwise`` as in ``CombineParallelConv2D``.
     """
     if to_batch:
-        return _combine_pass("CombineParallelDense", _DenseToBatch, min_num_branches, _ToBatch)
-    return _combine_pass("CombineParallelDense", _Dense, min_num_branches)
+        return _combine_pass("CombineParallelDense", _DenseToBatch, min_num_branches, with_elementwise, _ToBatch)
+    return _combine_pass("CombineParallelDense", _Dense, min_num_branches, with_elementwise)
 
 
-def CombineParallelBatchMatmul(min_num_branches: int = 3) -> Pass:
+def CombineParallelBatchMatmul(min_num_branches: int = 3, with_elementwise: bool = True) -> Pass:
     """Combine at least ``min_num_branches`` batched products of one input with matrices that are given transposed."""
-    return _combine_pass("CombineParallelBatchMatmul", _BatchMatmul, min_num_branches)
+    return _combine_pass("CombineParallelBatchMatmul", _BatchMatmul, min_num_branches, with_elementwise)

@@ -286,7 +286,7 @@ def _longest_window(extent: PrimExpr, size: PrimExpr) -> PrimExpr:
 def _adaptive(data: te.Tensor, output_size: Sequence[Any], pool_type: str, axes: Sequence[int]) -> te.Tensor:
     """Window k of n along a dimension of extent d covers floor(k d / n) up to ceil((k + 1) d / n)."""
     shape = list(data.shape)
-    sizes = dict(zip(axes, (ops.as_expr(s) for s in output_size), strict=True))
+    sizes = {a: ops.cast(ops.as_expr(data.shape[a]).dtype, s) for a, s in zip(axes, output_size, strict=True)}
     for axis, size in sizes.items():
         shape[axis] = size
     uniform = all(ops.is_const_int(simplify(tir.indexmod(data.shape[axis], size)), 0) for axis, size in sizes.items())

@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright import topi
+from tilewright import tir, topi
+from tilewright.ir import prim_ops
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
@@ -23,6 +25,14 @@ from tilewright.relay.op.nn.pooling import spatial_axes
 from tilewright.relay.op.relations import known
 
 _METHODS = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+
+
+def _scaled(extent: Any, scale: float) -> Any:
+    """An extent times a factor, rounded; of an expression, another one."""
+    if isinstance(extent, PrimExpr):
+        product = prim_ops.cast("float64", extent) * prim_ops.const(scale, "float64")
+        return prim_ops.cast("int32", tir.round(product))
+    return round(extent * scale)
 
 
 class UpSamplingAttrs(Attrs):
@@ -69,7 +79,7 @@ class UpSampling(OpDef):
             return None
         shape = list(data.shape)
         for axis, scale in zip(spatial_axes(attrs.layout, cls.rank, data), _scales(attrs, cls.rank), strict=True):
-            shape[axis] = relations.dim_map(lambda d, s=scale: round(d * s), shape[axis])
+            shape[axis] = relations.dim_map(lambda d, s=scale: _scaled(d, s), shape[axis])
         return TensorType(shape, data.dtype)
 
     @staticmethod

@@ -220,7 +220,7 @@ class ReverseSequence(OpDef):
         data, lengths = inputs
         moved = np.moveaxis(data, (attrs.batch_axis, attrs.seq_axis), (0, 1)).copy()
         for row, length in zip(moved, lengths, strict=True):
-            row[:length] = row[:length][::-1].copy()
+            row[: max(length, 0)] = row[: max(length, 0)][::-1].copy()
         return [np.ascontiguousarray(np.moveaxis(moved, (0, 1), (attrs.batch_axis, attrs.seq_axis)))]
 
 
