@@ -10,6 +10,7 @@
 
 #define MOST_NODES (1 << 20)
 #define MOST_OUTPUTS 64
+#define MOST_VALUE (1 << 24) /* of a stride and the like: products of it and an extent fit */
 
 int tw_node_fail(const TwRegion* r, const TwNode* n, const char* format, ...) {
   char text[512];
@@ -87,7 +88,7 @@ int tw_attr_ints(const TwRegion* r, const TwNode* n, const char* key, int count,
   }
   const Json* item = list->first;
   for (int i = 0; i < count; ++i, item = item->next) {
-    if (parse_int(item, &out[i]) != 0 || out[i] < least || out[i] > INT_MAX) {
+    if (parse_int(item, &out[i]) != 0 || out[i] < least || out[i] > MOST_VALUE) {
       return tw_node_fail(r, n, "its attribute \"%s\" has \"%s\"; expected an integer of %lld or more", key,
                           item->kind == JSON_STRING ? item->text : "no string", (long long)least);
     }
