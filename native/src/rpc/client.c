@@ -1,13 +1,35 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
- * The session of a client: every request is a packet, and waits for its answer. Threads take turns. */
+ * The session of a client: every request is a packet, and waits for its answer. Threads take turns. While it waits, the server
+ * may call functions that the client has passed to it. */
 #include "rpc.h"
+
+/* A function of this process that the server may call. */
+typedef struct {
+  TwFunc* func; /* NULL: the place is free */
+  uint32_t generation;
+} Taken;
+
+/* A free that waits. */
+typedef struct Later {
+  struct Later* next;
+  RpcCode code;
+  TVMValue values[2];
+  int codes[2];
+} Later;
 
 typedef struct {
   RpcSession base;
-  pthread_mutex_t lock;
+  pthread_mutex_t lock; /* of a thread for its request, and for those that its functions make when the server calls them */
   RpcChannel* channel;
   char* lost; /* why the channel cannot be used any more, or NULL */
+  int depth;  /* of calls by the server */
+  bool busy;  /* packets are under way: no request may begin, not even by the lock's owner, and what is freed waits */
+  struct Later* later;
+  bool may_call; /* the server has said that it calls functions of its clients */
+  pthread_mutex_t table_lock;
+  Taken* table;
+  uint32_t table_size;
 } Client;
 
 /* After an error of the channel itself there is no telling where the next packet begins. */
@@ -20,13 +42,52 @@ static int lose(Client* c) {
 
 static int lock(Client* c) {
   pthread_mutex_lock(&c->lock);
-  if (c->lost == NULL) return 0;
-  tw_fail("%s", c->lost);
+  if (c->lost == NULL && !c->busy) {
+    c->busy = true;
+    return 0;
+  }
+  if (c->lost != NULL) tw_fail("%s", c->lost);
+  else tw_fail("RPCError: the session is in the middle of another request of this thread");
   pthread_mutex_unlock(&c->lock);
   return -1;
 }
 
+/* Whether a free has to wait, and does now. */
+static bool wait_with_free(Client* c, RpcCode code, const RpcSequence* arguments) {
+  if ((code != RPC_FREE_HANDLE && code != RPC_DEV_FREE_DATA) || arguments->count != 2) return false;
+  pthread_mutex_lock(&c->lock);
+  Later* later = c->busy ? malloc(sizeof *later) : NULL;
+  if (later != NULL) {
+    *later = (Later){.next = c->later, .code = code};
+    memcpy(later->values, arguments->values, sizeof later->values);
+    memcpy(later->codes, arguments->codes, sizeof later->codes);
+    c->later = later;
+  }
+  pthread_mutex_unlock(&c->lock);
+  return later != NULL;
+}
+
+void rpc_client_hold_frees(RpcSession* base, bool hold) { ((Client*)base)->busy = hold; }
+
+static int read_result(Client* c, RpcSequence* result);
+
+static void free_now(Client* c) {
+  char* error = tw_strdup(TVMGetLastError());
+  while (c->later != NULL) {
+    Later* later = c->later;
+    RpcSequence arguments = {.values = later->values, .codes = later->codes, .count = 2}, result = {0};
+    c->later = later->next;
+    if (c->lost == NULL && rpc_put_packet(c->channel, later->code, &arguments) == 0) read_result(c, &result);
+    rpc_sequence_free(&result);
+    free(later);
+  }
+  if (error != NULL) TVMAPISetLastError(error);
+  free(error);
+}
+
 static int unlock(Client* c, int rc) {
+  if (c->later != NULL) free_now(c);
+  c->busy = false;
   pthread_mutex_unlock(&c->lock);
   return rc;
 }
@@ -48,10 +109,102 @@ static int read_exception(Client* c) {
   return -1;
 }
 
+/* ---- functions of this process ---- */
+static TwFunc** place_of(Client* c, uint64_t function) {
+  const uint32_t place = (uint32_t)function, generation = (uint32_t)(function >> 32) & 0x7fffffff;
+  if ((function & RPC_CLIENT_HANDLE) == 0 || place >= c->table_size || c->table[place].generation != generation) return NULL;
+  return &c->table[place].func;
+}
+
+TwFunc* rpc_client_find(RpcSession* base, uint64_t function) {
+  Client* c = (Client*)base;
+  pthread_mutex_lock(&c->table_lock);
+  TwFunc** place = place_of(c, function);
+  TwFunc* f = place == NULL || *place == NULL ? NULL : tw_func_retain(*place);
+  pthread_mutex_unlock(&c->table_lock);
+  return f;
+}
+
+void rpc_client_drop(RpcSession* base, uint64_t function) {
+  Client* c = (Client*)base;
+  pthread_mutex_lock(&c->table_lock);
+  TwFunc **place = place_of(c, function), *f = place == NULL ? NULL : *place;
+  if (f != NULL) *place = NULL;
+  pthread_mutex_unlock(&c->table_lock);
+  tw_func_release(f);
+}
+
+static int enter(Client* c, TwFunc* f, uint64_t* out) {
+  pthread_mutex_lock(&c->table_lock);
+  uint32_t place = 0;
+  while (place < c->table_size && c->table[place].func != NULL) ++place;
+  if (place == c->table_size) {
+    Taken* grown = realloc(c->table, (place + 1) * sizeof *grown);
+    if (grown == NULL) {
+      pthread_mutex_unlock(&c->table_lock);
+      return tw_out_of_memory((place + 1) * sizeof *grown);
+    }
+    c->table = grown;
+    c->table[c->table_size++] = (Taken){NULL, 0};
+  }
+  Taken* t = &c->table[place];
+  *t = (Taken){tw_func_retain(f), (t->generation + 1) & 0x7fffffff};
+  *out = RPC_CLIENT_HANDLE | (uint64_t)t->generation << 32 | place;
+  pthread_mutex_unlock(&c->table_lock);
+  return 0;
+}
+
+static void client_end_call(RpcSession* base, uint64_t function, bool sent) {
+  if (!sent) rpc_client_drop(base, function); /* otherwise the server says when it needs it no more */
+}
+
+/* The server wants a function of this process. */
+static int take_call(Client* c) {
+  uint64_t function;
+  RpcSequence arguments = {0}, result = {0};
+  if (rpc_get(c->channel, &function, sizeof function) != 0 || rpc_sequence_get(c->channel, &arguments) != 0 ||
+      rpc_end_packet(c->channel) != 0) {
+    rpc_sequence_free(&arguments);
+    return -1;
+  }
+  RpcBack* back = c->base.back;
+  int rc = back != NULL ? 0 : tw_fail("RPCError: this client has no functions to call");
+  if (rc == 0 && c->depth >= RPC_MAX_DEPTH) rc = tw_fail("RPCError: %d calls wait for one another already", RPC_MAX_DEPTH);
+  ++c->depth;
+  c->busy = false; /* the function may use the session: the server listens while it waits */
+  if (rc == 0) rc = back->call(back, function, &arguments, &result);
+  c->busy = true;
+  --c->depth;
+  if (c->lost == NULL) {
+    rc = rpc_put_outcome(c->channel, rc, &result);
+    if (rc == 0) tw_clear_error(); /* it is the server's now */
+  } else {
+    rc = tw_fail("%s", c->lost);
+  }
+  rpc_sequence_free(&arguments);
+  rpc_sequence_free(&result);
+  return rc;
+}
+
+/* The server needs one no more. */
+static int take_release(Client* c) {
+  RpcSequence arguments = {0};
+  int rc = rpc_sequence_get(c->channel, &arguments) != 0 || rpc_end_packet(c->channel) != 0 ? -1 : 0;
+  if (rc == 0 && arguments.count > 0 && c->base.back != NULL) {
+    c->base.back->release(c->base.back, (uint64_t)arguments.values[0].v_int64);
+  }
+  rpc_sequence_free(&arguments);
+  return rc;
+}
+
 /* Sends what was put and reads the head of the answer, which must have the code. */
 static int exchange(Client* c, int32_t expected) {
   int32_t code;
-  if (rpc_flush(c->channel) != 0 || rpc_begin_packet(c->channel, &code) != 0) return lose(c);
+  for (;;) {
+    if (rpc_flush(c->channel) != 0 || rpc_begin_packet(c->channel, &code) != 0) return lose(c);
+    if (code != RPC_CALL_FUNC && code != RPC_FREE_HANDLE) break;
+    if ((code == RPC_CALL_FUNC ? take_call(c) : take_release(c)) != 0) return lose(c);
+  }
   if (code == expected) return 0;
   if (code == RPC_EXCEPTION) return read_exception(c);
   if (code == RPC_NONE || code == RPC_SHUTDOWN) {
@@ -76,24 +229,15 @@ static int read_nothing(Client* c) {
 
 static int client_request(RpcSession* base, RpcCode code, const RpcSequence* arguments, RpcSequence* result) {
   Client* c = (Client*)base;
+  if (wait_with_free(c, code, arguments)) return rpc_sequence_reserve(result, 1) != 0 ? -1 : (result->codes[0] = kTVMNullptr, 0);
   if (rpc_sequence_check(arguments) != 0 || lock(c) != 0) return -1;
   return unlock(c, rpc_put_packet(c->channel, code, arguments) != 0 ? lose(c) : read_result(c, result));
-}
-
-/* A packet of a size, a code, `head` and a sequence. */
-static int put_with_head(Client* c, RpcCode code, const void* head, size_t head_size, const RpcSequence* arguments) {
-  int32_t number = code;
-  uint64_t size = sizeof number + head_size + rpc_sequence_size(arguments);
-  return rpc_put(c->channel, &size, sizeof size) != 0 || rpc_put(c->channel, &number, sizeof number) != 0 ||
-                 rpc_put(c->channel, head, head_size) != 0
-             ? -1
-             : rpc_put_sequence(c->channel, arguments);
 }
 
 static int client_call(RpcSession* base, uint64_t function, const RpcSequence* arguments, RpcSequence* result) {
   Client* c = (Client*)base;
   if (rpc_sequence_check(arguments) != 0 || lock(c) != 0) return -1;
-  int rc = put_with_head(c, RPC_CALL_FUNC, &function, sizeof function, arguments);
+  int rc = rpc_put_with_head(c->channel, RPC_CALL_FUNC, &function, sizeof function, arguments);
   return unlock(c, rc != 0 ? lose(c) : read_result(c, result));
 }
 
@@ -122,17 +266,41 @@ static int client_copy_from(RpcSession* base, const DLTensor* from, void* to, ui
   return unlock(c, rc);
 }
 
+static int client_take_func(RpcSession* base, TwFunc* f, int index, uint64_t* out) {
+  Client* c = (Client*)base;
+  if (!c->may_call) {
+    TVMValue value = {.v_str = RPC_CALLS_BACK}, handle;
+    if (rpc_request(base, RPC_GET_GLOBAL_FUNC, &value, &(int){kTVMStr}, 1, &handle) != 0) return -1;
+    if (handle.v_int64 == 0) {
+      return tw_fail("RPCError: argument %d is a function of this process, and the server, of TVM or an older Tilewright, does "
+                     "not call functions of its clients", index);
+    }
+    TVMValue values[] = {{.v_int64 = handle.v_int64}, {.v_int64 = kTVMPackedFuncHandle}};
+    if (rpc_request(base, RPC_FREE_HANDLE, values, (int[]){kTVMOpaqueHandle, kTVMArgInt}, 2, NULL) != 0) return -1;
+    c->may_call = true;
+  }
+  return enter(c, f, out);
+}
+
 static void client_destroy(RpcSession* base) {
   Client* c = (Client*)base;
   if (c->lost == NULL && rpc_put_packet(c->channel, RPC_SHUTDOWN, NULL) == 0) rpc_flush(c->channel);
   rpc_channel_free(c->channel);
+  for (uint32_t i = 0; i < c->table_size; ++i) tw_func_release(c->table[i].func);
   pthread_mutex_destroy(&c->lock);
+  pthread_mutex_destroy(&c->table_lock);
+  while (c->later != NULL) {
+    Later* next = c->later->next;
+    free(c->later);
+    c->later = next;
+  }
+  free(c->table);
   free(c->lost);
   free(c);
 }
 
-static const RpcSessionClass client_class = {client_request,   client_call, client_copy_to,
-                                             client_copy_from, NULL,        client_destroy};
+static const RpcSessionClass client_class = {client_request, client_call,      client_copy_to,  client_copy_from,
+                                             NULL,           client_take_func, client_end_call, client_destroy};
 
 RpcSession* rpc_client_session(RpcChannel* channel) {
   Client* c = calloc(1, sizeof *c);
@@ -142,7 +310,12 @@ RpcSession* rpc_client_session(RpcChannel* channel) {
     return NULL;
   }
   rpc_session_init(&c->base, &client_class);
-  pthread_mutex_init(&c->lock, NULL);
+  pthread_mutexattr_t again;
+  pthread_mutexattr_init(&again);
+  pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(&c->lock, &again);
+  pthread_mutexattr_destroy(&again);
+  pthread_mutex_init(&c->table_lock, NULL);
   c->channel = channel;
   return &c->base;
 }
@@ -157,6 +330,6 @@ int rpc_client_init(RpcSession* base, TVMValue* values, int* codes, int count) {
   RpcSequence arguments = {.values = values, .codes = codes, .count = count};
   memcpy(head.text, protocol, sizeof head.text);
   if (rpc_sequence_check(&arguments) != 0 || lock(c) != 0) return -1;
-  int rc = put_with_head(c, RPC_INIT_SERVER, &head, sizeof head.size + sizeof head.text, &arguments);
+  int rc = rpc_put_with_head(c->channel, RPC_INIT_SERVER, &head, sizeof head.size + sizeof head.text, &arguments);
   return unlock(c, rc != 0 ? lose(c) : read_nothing(c));
 }

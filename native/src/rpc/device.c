@@ -32,7 +32,7 @@ static int ask(void* ctx, int id, RpcCode code, const TVMValue* more, const int*
 }
 
 static int ask_of_stream(void* ctx, int id, RpcCode code, TVMStreamHandle stream) {
-  return ask(ctx, id, code, &(TVMValue){.v_handle = stream}, &(int){kTVMOpaqueHandle}, 1, NULL);
+  return ask(ctx, id, code, &(TVMValue){.v_int64 = (intptr_t)stream}, &(int){kTVMOpaqueHandle}, 1, NULL);
 }
 
 /* The far side says which there are when one is used. */
@@ -75,15 +75,15 @@ static int alloc(void* ctx, int id, size_t nbytes, size_t alignment, DLDataType 
     TVMValue values[] = {{.v_handle = &t}, {.v_str = scope}};
     rc = rpc_request(session, RPC_DEV_ALLOC_DATA_WITH_SCOPE, values, (int[]){kTVMDLTensorHandle, kTVMStr}, 2, &result);
   }
-  if (rc == 0) rc = (*out = new_space(session, (uintptr_t)result.v_handle, 0)) == NULL ? -1 : 0;
+  if (rc == 0) rc = (*out = new_space(session, (uint64_t)result.v_int64, 0)) == NULL ? -1 : 0;
   rpc_session_release(session);
   return rc;
 }
 
 static int free_space(void* ctx, int id, void* ptr) {
   Space* space = ptr;
-  TVMValue values[] = {{.v_handle = (void*)(uintptr_t)space->array}, {.v_int64 = kTVMNDArrayHandle}};
-  TVMValue memory[] = {{.v_device = far_device(ctx, id)}, {.v_handle = (void*)(uintptr_t)space->handle}};
+  TVMValue values[] = {{.v_int64 = (int64_t)space->array}, {.v_int64 = kTVMNDArrayHandle}};
+  TVMValue memory[] = {{.v_device = far_device(ctx, id)}, {.v_int64 = (int64_t)space->handle}};
   char* error = tw_strdup(TVMGetLastError());
   int rc = space->array != 0
                ? rpc_request(space->session, RPC_FREE_HANDLE, values, (int[]){kTVMOpaqueHandle, kTVMArgInt}, 2, NULL)
@@ -110,7 +110,7 @@ static int copy(void* ctx, const void* from, size_t from_offset, DLDevice from_d
     return source->session->cls->copy_from(source->session, &s, (char*)to + to_offset, nbytes);
   }
   DLTensor t = bytes_of(((Space*)to)->handle, far_device(ctx, to_device.device_id), to_offset, &items, nbytes, hint);
-  TVMValue values[] = {{.v_handle = &s}, {.v_handle = &t}, {.v_handle = stream}};
+  TVMValue values[] = {{.v_handle = &s}, {.v_handle = &t}, {.v_int64 = (intptr_t)stream}};
   return rpc_request(source->session, RPC_COPY_AMONG_REMOTE, values,
                      (int[]){kTVMDLTensorHandle, kTVMDLTensorHandle, kTVMOpaqueHandle}, 3, NULL);
 }

@@ -117,6 +117,35 @@ int rpc_put_tensor(RpcChannel* channel, const DLTensor* tensor);
 size_t rpc_tensor_size(const DLTensor* tensor);
 int rpc_get_tensor(RpcChannel* channel, RpcSequence* memory, DLTensor** out);
 
+/* A packet of a size, a code, `head` and a sequence. */
+int rpc_put_with_head(RpcChannel* channel, RpcCode code, const void* head, size_t head_size, const RpcSequence* arguments);
+/* Sends the answer of a call: its result, or the error that is set. */
+int rpc_put_outcome(RpcChannel* channel, int rc, const RpcSequence* result);
+
+/* ---- the way back (session.c): functions of a client, which its server calls while the client waits ---- */
+/* In handles of functions: they are in the client's table. A server sends RPC_CALL_FUNC for them, which is answered as a
+ * client's calls are (by one value, without a type code before it), and RPC_FREE_HANDLE, which is not answered. */
+#define RPC_CLIENT_HANDLE ((uint64_t)1 << 63)
+/* Calls that wait for calls of the other side. */
+#define RPC_MAX_DEPTH 64
+
+/* A global function that servers have which do so. */
+#define RPC_CALLS_BACK "tvm.rpc.server.CallsBack"
+
+typedef struct RpcBack RpcBack;
+
+struct RpcBack {
+  atomic_int refs;
+  /* Fails when there is no client any more, or it does not wait for this thread. */
+  int (*check)(RpcBack* back);
+  int (*call)(RpcBack* back, uint64_t function, const RpcSequence* arguments, RpcSequence* result);
+  void (*release)(RpcBack* back, uint64_t function);
+  void (*destroy)(RpcBack* back);
+};
+
+RpcBack* rpc_back_retain(RpcBack* back);
+void rpc_back_release(RpcBack* back);
+
 /* ---- sessions (session.c) ---- */
 typedef struct RpcSession RpcSession;
 
@@ -131,12 +160,17 @@ typedef struct {
   /* Checks the bytes and tells where they lie if this process can reach them, so that no copy is needed; else NULL. May be
    * NULL itself. */
   int (*host_memory)(RpcSession* session, const DLTensor* tensor, uint64_t size, char** out);
+  /* A handle for a function of this process, which is argument `index` of a call. */
+  int (*take_func)(RpcSession* session, TwFunc* function, int index, uint64_t* out);
+  /* That call is over, or was not `sent`. */
+  void (*end_call)(RpcSession* session, uint64_t function, bool sent);
   void (*destroy)(RpcSession* session);
 } RpcSessionClass;
 
 struct RpcSession {
   const RpcSessionClass* cls;
   atomic_int refs;
+  RpcBack* back; /* to the functions of whoever uses the session, or NULL */
   int index; /* in the table of sessions, from which arrays' devices get their number; -1: not in it */
 };
 
@@ -154,6 +188,13 @@ int rpc_request(RpcSession* session, RpcCode code, TVMValue* values, int* codes,
 
 RpcSession* rpc_local_session(void);                  /* local_session.c */
 RpcSession* rpc_client_session(RpcChannel* channel);  /* client.c; takes the channel over */
+/* A function of this process that the server knows by its handle (retained), or NULL. */
+TwFunc* rpc_client_find(RpcSession* session, uint64_t function);
+void rpc_client_drop(RpcSession* session, uint64_t function);
+/* From now on what is freed on the server is kept for the time after the request that is under way. */
+void rpc_client_hold_frees(RpcSession* session, bool hold);
+/* Lets a client's server call its functions. callback.c */
+int rpc_client_take_calls(RpcSession* session);
 int rpc_client_init(RpcSession* session, TVMValue* values, int* codes, int count);
 /* Serves the other side until it says goodbye or the channel closes. Takes the channel over. server.c */
 int rpc_serve(RpcChannel* channel);
@@ -165,10 +206,20 @@ int rpc_start_program(const char* const* command, int count, RpcChannel** out);
 /* ---- remote things here (remote.c) ---- */
 #define RPC_DEVICE_MASK 128
 
+/* The values as the far side knows them, functions of this process too. `there` has room for them. */
+int rpc_unwrap_values(RpcSession* session, const TVMValue* values, const int* codes, int count, RpcSequence* there);
+/* What the far side calls so, as this process knows it; the caller owns arrays, functions and modules. */
+int rpc_wrap_value(RpcSession* session, TVMValue value, int code, TVMValue* out, int* out_code);
+
 /* Makes value the far side's view of an array on one of the session's devices. device.c */
 int rpc_unwrap_tensor(RpcSession* session, TVMValue* value, RpcSequence* memory, int index);
 /* An array for one that the far side returned: its description there, and the handle to free. */
 TwArray* rpc_wrap_array(RpcSession* session, const DLTensor* there, uint64_t handle);
+
+/* Functions that every server has: loads an uploaded file; imports the second module into the first; finds a function. */
+int rpc_load_remote(RpcSession* session, const char* file, TVMRetValueHandle ret);
+int rpc_import_remote(RpcSession* session, TVMValue* modules, int* codes, int count);
+int rpc_remote_global(RpcSession* session, const char* name, TVMRetValueHandle ret);
 
 /* The session as a module of type "rpc". */
 TwModule* rpc_session_module(RpcSession* session);

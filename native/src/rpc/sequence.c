@@ -90,6 +90,7 @@ int rpc_get_tensor(RpcChannel* c, RpcSequence* memory, DLTensor** out) {
       rpc_get(c, &head.ndim, sizeof head.ndim) != 0 || rpc_get(c, &head.dtype, sizeof head.dtype) != 0) {
     return -1;
   }
+  if (handle > UINTPTR_MAX) return tw_fail("RPCError: handle 0x%llx is too large for this machine", (unsigned long long)handle);
   if (head.ndim < 0 || head.ndim > MAX_NDIM) return tw_fail("RPCError: an array cannot have %d dimensions", head.ndim);
   DLTensor* t = rpc_sequence_alloc(memory, sizeof *t + (size_t)head.ndim * sizeof(int64_t));
   if (t == NULL) return -1;
@@ -219,6 +220,19 @@ int rpc_put_packet(RpcChannel* c, RpcCode code, const RpcSequence* s) {
   if (s != NULL && rpc_sequence_check(s) != 0) return -1; /* before anything is sent: the channel stays usable */
   if (rpc_put(c, &size, sizeof size) != 0 || rpc_put(c, &number, sizeof number) != 0) return -1;
   return s == NULL ? 0 : rpc_put_sequence(c, s);
+}
+
+int rpc_put_with_head(RpcChannel* c, RpcCode code, const void* head, size_t head_size, const RpcSequence* s) {
+  int32_t number = code;
+  uint64_t size = sizeof number + head_size + rpc_sequence_size(s);
+  return rpc_put(c, &size, sizeof size) != 0 || rpc_put(c, &number, sizeof number) != 0 || rpc_put(c, head, head_size) != 0
+             ? -1
+             : rpc_put_sequence(c, s);
+}
+
+int rpc_put_outcome(RpcChannel* c, int rc, const RpcSequence* result) {
+  if (rc == 0 && rpc_sequence_check(result) == 0) return rpc_put_packet(c, RPC_RETURN, result);
+  return rpc_put_exception(c, TVMGetLastError());
 }
 
 int rpc_put_exception(RpcChannel* c, const char* text) {

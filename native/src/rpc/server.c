@@ -3,19 +3,50 @@
  * The serving side: requests one after another, each answered before the next is read. */
 #include "rpc.h"
 
+typedef struct Server Server;
+
+/* The way to the client's functions, which may be held for longer than there is a client. */
 typedef struct {
+  RpcBack base;
+  pthread_mutex_t lock;
+  Server* server; /* NULL after the end */
+  uint64_t* freed; /* functions that are not needed any more, which the client is told before the next answer */
+  int num_freed, room;
+} Back;
+
+struct Server {
   RpcChannel* channel;
   RpcSession* session; /* what the requests are for; NULL before RPC_INIT_SERVER */
-} Server;
+  Back* back;
+  pthread_t thread;
+  int depth; /* of calls of the client's functions */
+  bool lost; /* the client is gone */
+};
+
+/* Tells the client which of its functions are not needed any more. */
+static int put_freed(Server* s) {
+  Back* b = s->back;
+  int rc = 0;
+  pthread_mutex_lock(&b->lock);
+  for (int i = 0; rc == 0 && i < b->num_freed; ++i) {
+    TVMValue values[] = {{.v_int64 = (int64_t)b->freed[i]}, {.v_int64 = kTVMPackedFuncHandle}};
+    int codes[] = {kTVMOpaqueHandle, kTVMArgInt};
+    rc = rpc_put_packet(s->channel, RPC_FREE_HANDLE, &(RpcSequence){.values = values, .codes = codes, .count = 2});
+  }
+  b->num_freed = 0;
+  pthread_mutex_unlock(&b->lock);
+  return rc;
+}
 
 static int return_nothing(Server* s) {
   TVMValue value = {0};
   int code = kTVMNullptr;
+  if (put_freed(s) != 0) return -1;
   return rpc_put_packet(s->channel, RPC_RETURN, &(RpcSequence){.values = &value, .codes = &code, .count = 1});
 }
 
 static int answer(Server* s, int rc, RpcSequence* result) {
-  if (rc == 0) rc = rpc_put_packet(s->channel, RPC_RETURN, result);
+  if (rc == 0 && (rc = put_freed(s)) == 0) rc = rpc_put_packet(s->channel, RPC_RETURN, result);
   rpc_sequence_free(result);
   return rc;
 }
@@ -57,13 +88,20 @@ static int init_server(Server* s) {
     rc = construct(s, &arguments);
   }
   rpc_sequence_free(&arguments);
-  return rc != 0 ? rc : return_nothing(s);
+  if (rc != 0) return rc;
+  rpc_back_release(s->session->back);
+  s->session->back = rpc_back_retain(&s->back->base);
+  return return_nothing(s);
 }
 
 static int call_function(Server* s) {
   uint64_t function;
   RpcSequence arguments, result = {0};
   if (rpc_get(s->channel, &function, sizeof function) != 0 || rpc_sequence_get(s->channel, &arguments) != 0) return -1;
+  if (rpc_end_packet(s->channel) != 0) {
+    rpc_sequence_free(&arguments);
+    return -1;
+  }
   int rc = s->session->cls->call(s->session, function, &arguments, &result);
   rpc_sequence_free(&arguments);
   return answer(s, rc, &result);
@@ -135,23 +173,122 @@ static void call_hook(const char* name) {
   tw_func_release(f);
 }
 
-int rpc_serve(RpcChannel* channel) {
-  Server s = {.channel = channel};
+/* Answers the request whose code was read. */
+static int respond(Server* s, int32_t code) {
   int rc = 0;
+  tw_clear_error();
+  if (handle(s, code) != 0) {
+    char* text = tw_strdup(TVMGetLastError());
+    call_hook("tvm.rpc.server.told_error"); /* what the error holds goes, functions of the client among it */
+    rc = s->lost || rpc_end_packet(s->channel) != 0 || put_freed(s) != 0 ? -1 : 0;
+    if (rc == 0) rc = rpc_put_exception(s->channel, text == NULL ? "out of memory" : text);
+    free(text);
+  }
+  if (rc == 0 && s->channel->packet_left != 0) rc = rpc_end_packet(s->channel);
+  return rc == 0 ? rpc_flush(s->channel) : -1;
+}
+
+/* ---- the client's functions ---- */
+static int check_back(RpcBack* base) {
+  Back* b = (Back*)base;
+  pthread_mutex_lock(&b->lock);
+  const Server* s = b->server;
+  const bool other = s != NULL && !pthread_equal(s->thread, pthread_self());
+  pthread_mutex_unlock(&b->lock);
+  if (s == NULL || (!other && s->lost)) return tw_fail("RPCError: the client whose function is called has gone");
+  return !other ? 0 : tw_fail("RPCError: a client's function can be called only in the thread that serves the client");
+}
+
+static int lose(Server* s) {
+  s->lost = true;
+  return -1;
+}
+
+/* Reads what the client's function gave, or why it gave nothing. */
+static int read_outcome(Server* s, int32_t code, RpcSequence* result) {
+  if (rpc_sequence_get(s->channel, result) != 0 || rpc_end_packet(s->channel) != 0) return lose(s);
+  if (code == RPC_RETURN) return 0;
+  const bool told = result->count == 1 && result->codes[0] == kTVMStr;
+  const char* text = told ? result->values[0].v_str : "no reason was given";
+  return tw_fail(strncmp(text, "RPCError: ", 10) == 0 ? "%s" : "RPCError: the client's function failed: %s", text);
+}
+
+static int call_back(RpcBack* base, uint64_t function, const RpcSequence* arguments, RpcSequence* result) {
+  int32_t code;
+  if (check_back(base) != 0 || rpc_sequence_check(arguments) != 0) return -1;
+  Server* s = ((Back*)base)->server;
+  if (s->depth >= RPC_MAX_DEPTH) return tw_fail("RPCError: %d calls wait for one another already", RPC_MAX_DEPTH);
+  if (rpc_put_with_head(s->channel, RPC_CALL_FUNC, &function, sizeof function, arguments) != 0 || rpc_flush(s->channel) != 0) {
+    return lose(s);
+  }
+  ++s->depth;
+  int rc = 0;
+  for (;;) { /* the client's function may use the session */
+    if (rpc_begin_packet(s->channel, &code) != 0) rc = lose(s);
+    else if (code == RPC_NONE || code == RPC_SHUTDOWN) rc = lose(s), tw_fail("RPCError: the client went in the middle of a call");
+    else if (code == RPC_RETURN || code == RPC_EXCEPTION) rc = read_outcome(s, code, result);
+    else if (respond(s, code) != 0) rc = lose(s);
+    else continue;
+    break;
+  }
+  --s->depth;
+  return rc;
+}
+
+static void release_back(RpcBack* base, uint64_t function) {
+  Back* b = (Back*)base;
+  pthread_mutex_lock(&b->lock);
+  if (b->server != NULL && b->num_freed == b->room) {
+    const int room = b->room == 0 ? 16 : b->room * 2;
+    uint64_t* grown = realloc(b->freed, (size_t)room * sizeof *grown);
+    if (grown != NULL) {
+      b->freed = grown;
+      b->room = room;
+    }
+  }
+  if (b->server != NULL && b->num_freed < b->room) b->freed[b->num_freed++] = function;
+  pthread_mutex_unlock(&b->lock);
+}
+
+static void destroy_back(RpcBack* base) {
+  Back* b = (Back*)base;
+  pthread_mutex_destroy(&b->lock);
+  free(b->freed);
+  free(b);
+}
+
+static Back* new_back(Server* s) {
+  Back* b = calloc(1, sizeof *b);
+  if (b == NULL) {
+    tw_out_of_memory(sizeof *b);
+    return NULL;
+  }
+  b->base = (RpcBack){.check = check_back, .call = call_back, .release = release_back, .destroy = destroy_back};
+  atomic_init(&b->base.refs, 1);
+  pthread_mutex_init(&b->lock, NULL);
+  b->server = s;
+  return b;
+}
+
+/* ---- the loop ---- */
+int rpc_serve(RpcChannel* channel) {
+  Server s = {.channel = channel, .thread = pthread_self()};
+  int rc = 0;
+  if ((s.back = new_back(&s)) == NULL) {
+    rpc_channel_free(channel);
+    return -1;
+  }
   call_hook("tvm.rpc.server.start");
   while (rc == 0) {
     int32_t code;
     rc = rpc_begin_packet(channel, &code);
     if (rc != 0 || code == RPC_NONE || code == RPC_SHUTDOWN) break;
-    tw_clear_error();
-    if (handle(&s, code) != 0) {
-      char* text = tw_strdup(TVMGetLastError());
-      rc = rpc_end_packet(channel) != 0 ? -1 : rpc_put_exception(channel, text == NULL ? "out of memory" : text);
-      free(text);
-    }
-    if (rc == 0 && channel->packet_left != 0) rc = rpc_end_packet(channel);
-    if (rc == 0) rc = rpc_flush(channel);
+    rc = respond(&s, code);
   }
+  pthread_mutex_lock(&s.back->lock);
+  s.back->server = NULL;
+  pthread_mutex_unlock(&s.back->lock);
+  rpc_back_release(&s.back->base);
   rpc_session_release(s.session);
   rpc_channel_free(channel);
   call_hook("tvm.rpc.server.shutdown");
@@ -172,4 +309,14 @@ static int server_loop(TVMValue* args, int* codes, int n, TVMRetValueHandle ret,
   return rpc_channel_of_args(args, codes, n, "rpc.ServerLoop", &channel) != 0 ? -1 : rpc_serve(channel);
 }
 
-TW_GLOBAL_FUNCTIONS({"rpc.ServerLoop", server_loop})
+/* tvm.rpc.server.CallsBack(): that it is there says that functions of clients are called. */
+static int calls_back(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  (void)args;
+  (void)codes;
+  (void)n;
+  (void)resource;
+  tw_return_int(ret, 1);
+  return 0;
+}
+
+TW_GLOBAL_FUNCTIONS({"rpc.ServerLoop", server_loop}, {RPC_CALLS_BACK, calls_back})

@@ -10,6 +10,7 @@ static int table_size;
 void rpc_session_init(RpcSession* s, const RpcSessionClass* cls) {
   s->cls = cls;
   s->index = -1;
+  s->back = NULL;
   atomic_init(&s->refs, 1);
 }
 
@@ -24,7 +25,10 @@ void rpc_session_release(RpcSession* s) {
   bool last = atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) == 1;
   if (last && s->index >= 0) table[s->index] = NULL;
   pthread_mutex_unlock(&table_lock);
-  if (last) s->cls->destroy(s);
+  if (!last) return;
+  RpcBack* back = s->back;
+  s->cls->destroy(s);
+  rpc_back_release(back);
 }
 
 int rpc_session_enter(RpcSession* s) {
@@ -61,6 +65,15 @@ RpcSession* rpc_session_of(DLDevice device) {
   RpcSession* s = rpc_session_find((int)device.device_type);
   if (s == NULL) tw_fail("RPCError: the session of remote device (type %d) has ended", (int)device.device_type);
   return s;
+}
+
+RpcBack* rpc_back_retain(RpcBack* back) {
+  atomic_fetch_add_explicit(&back->refs, 1, memory_order_relaxed);
+  return back;
+}
+
+void rpc_back_release(RpcBack* back) {
+  if (back != NULL && atomic_fetch_sub_explicit(&back->refs, 1, memory_order_acq_rel) == 1) back->destroy(back);
 }
 
 int rpc_request(RpcSession* s, RpcCode code, TVMValue* values, int* codes, int count, TVMValue* result) {

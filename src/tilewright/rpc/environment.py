@@ -8,6 +8,7 @@ import ssl
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tilewright.runtime import _ffi
 from tilewright.runtime.export import link_for_loading
 from tilewright.runtime.module import Module, load_module
 from tilewright.runtime.registry import need_global_func, register_func
@@ -44,6 +45,11 @@ def prepare(folder: Path) -> None:
     register_func("tvm.rpc.server.workpath", workpath, override=True)
     register_func("tvm.rpc.server.load_module", load, override=True)
     register_func("tvm.rpc.server.download_linked_module", download_linked_module, override=True)
+
+
+@register_func("tvm.rpc.server.told_error", override=True)
+def _told_error() -> None:
+    _ffi.forget_exception()
 
 
 @register_func("rpc.PopenSession", override=True)

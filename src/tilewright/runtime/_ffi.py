@@ -243,6 +243,11 @@ def set_last_error(exception: BaseException) -> None:
     LIB.TVMAPISetLastError(text.replace("\0", "\\0").encode("utf-8", "replace"))
 
 
+def forget_exception() -> None:
+    """Let go of the exception of :func:`set_last_error`, whose text was told to whom it concerns."""
+    _pending.exception = None
+
+
 def _error_of(text: str) -> TVMError:
     """The error for a text of the native library, which may begin with the name of its class."""
     for cls in (RPCError, RPCSessionTimeoutError):
@@ -256,15 +261,20 @@ def raise_last_error() -> None:
     text = last_error()
     exception, pending = _pending.exception, _pending.text
     _pending.exception = None
-    if exception is not None and pending:
-        if text == pending:
-            raise exception
-        if pending in text:
-            raise TVMError(text) from exception
-    raise _error_of(text)
+    try:
+        if exception is not None and pending:
+            if text == pending:
+                raise exception
+            if pending in text:
+                raise _error_of(text) from exception
+        raise _error_of(text)
+    finally:
+        exception = None  # its traceback has this frame: a circle that would keep what the callback had
 
 
 def check_call(code: int) -> None:
     """Raise the thread's error unless code is 0."""
     if code != 0:
         raise_last_error()
+    if _pending.exception is not None and _pending.text not in last_error():
+        _pending.exception = None  # what was called has dealt with it; it would keep all that its traceback reaches

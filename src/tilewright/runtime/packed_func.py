@@ -241,7 +241,8 @@ def _call_python(args: Any, codes: Any, count: int, ret: int, resource: int) -> 
 
 @Finalizer
 def _forget(resource: int) -> None:
-    _callables.pop(resource, None)
+    if _callables is not None:  # when Python ends, it takes modules apart before what C still holds
+        _callables.pop(resource, None)
 
 
 _CALL_PYTHON_ADDRESS = ctypes.cast(_call_python, ctypes.c_void_p).value
