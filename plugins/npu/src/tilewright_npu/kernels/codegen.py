@@ -177,4 +177,5 @@ def program_of(func: PrimFunc, target: Target | str = "npu") -> Program:
 
 def build(mod: IRModule, target: Target) -> runtime.Module:
     """``target.build.npu``: the runtime module of the functions of ``mod``."""
-    return module_of([program_of(func, target).encode() for func in mod.functions.values()])
+    functions = [func for func in mod.functions.values() if isinstance(func, PrimFunc)]
+    return module_of([program_of(func, target).encode() for func in functions])

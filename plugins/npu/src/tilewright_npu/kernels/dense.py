@@ -20,6 +20,7 @@ from tilewright.relay.op.attributes import call
 from tilewright.relay.op.nn.dense import DensePackAttrs
 from tilewright.relay.op.strategy import OpStrategy, wrap_compute_dense
 from tilewright.target import Target
+from tilewright.topi.utils import get_const_tuple
 from tilewright_npu.isa import BLOCK
 from tilewright_npu.kernels.intrinsics import SRAM, gemm, load_packed, load_rows, load_weights, store_rows
 
@@ -34,7 +35,8 @@ def dense(data: te.Tensor, weight: te.Tensor, bias: Any = None, out_dtype: str |
     UnsupportedError : of other extents or types, or with a bias
     """
     packed = len(weight.shape) == 3
-    rows, depth, units = int(data.shape[0]), int(data.shape[1]), int(weight.shape[0]) * (BLOCK if packed else 1)
+    (rows, depth), (units, *_) = get_const_tuple(data.shape), get_const_tuple(weight.shape)
+    units *= BLOCK if packed else 1
     out = out_dtype or data.dtype
     if depth % BLOCK or units % BLOCK or (data.dtype, out) not in _TYPES or bias is not None:
         raise UnsupportedError(
@@ -65,8 +67,8 @@ def schedule_dense(attrs: Any, outs: Sequence[te.Tensor], target: Target, thread
     s = te.create_schedule(result.op)
     (sums,) = result.op.input_tensors
     near, tile = sums.op.input_tensors
-    rows, units = (int(d) for d in result.shape)
-    depth = int(near.shape[0]) * BLOCK
+    rows, units = get_const_tuple(result.shape)
+    depth = get_const_tuple(near.shape)[0] * BLOCK
     for stage in (near, tile, sums):
         s[stage].set_scope(SRAM)
     m, n = s[result].op.axis
