@@ -212,3 +212,14 @@ def test_a_library_says_what_to_install_where_the_package_is_absent(tmp_path: Pa
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.returncode == 1
     assert "npu" in result.stderr and "install" in result.stderr
+
+
+def test_every_function_of_a_library_is_on_the_device_once_an_executor_is_made() -> None:
+    x = relay.var("x", shape=(1, 16, 4, 4))
+    func = relay.Function([x], relay.nn.relu(relay.nn.softmax(relay.nn.relu(x), axis=1)))
+    lib = relay.build(partition_for_npu(tvm.IRModule.from_expr(func), on_device=True), TARGETS)
+    before = chip.held().models
+    made = graph_executor.GraphModule(lib["default"](tvm.cpu(), tvm.device("npu")))
+    assert chip.held().models == before + 2
+    made.run(x=np.ones((1, 16, 4, 4), "float32"))
+    np.testing.assert_allclose(made.get_output(0).numpy(), 1 / 16, rtol=1e-5)

@@ -196,15 +196,30 @@ static int npu_device_attr(void* ctx, int id, int attr, TVMRetValueHandle ret) {
 }
 
 /* ---- executors ---- */
-/* The module may bring models: its function "npu_executor_made" gets the device's number, and loads them. */
-static int tell_module(int id, TVMModuleHandle module) {
+/* A module may bring models: its function "npu_executor_made" gets the device's number, and loads them. */
+static int tell_one(int id, TVMModuleHandle module) {
   TVMFunctionHandle f = NULL;
-  if (module == NULL || TVMModGetFunction(module, "npu_executor_made", 1, &f) != 0) return module == NULL ? 0 : -1;
+  if (TVMModGetFunction(module, "npu_executor_made", 0, &f) != 0) return -1;
   if (f == NULL) return 0;
   TVMValue argument = {.v_int64 = id}, result;
   int code = kTVMArgInt, result_code;
   const int rc = TVMFuncCall(f, &argument, &code, 1, &result, &result_code);
   TVMFuncFree(f);
+  return rc;
+}
+
+/* A module and all that it imports. */
+static int tell_module(int id, TVMModuleHandle module) {
+  if (module == NULL) return 0;
+  int rc = tell_one(id, module);
+  const int count = TilewrightModNumImports(module);
+  for (int i = 0; rc == 0 && i < count; ++i) {
+    TVMModuleHandle import;
+    rc = TilewrightModGetImport(module, i, &import);
+    if (rc != 0) break;
+    rc = tell_module(id, import);
+    TVMModFree(import);
+  }
   return rc;
 }
 
