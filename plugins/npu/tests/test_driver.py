@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -71,8 +72,8 @@ def test_structures_and_numbers_are_those_of_the_header(tmp_path: Path) -> None:
             name = "NPU_OK" if member is Status.OK else prefix + member.name
             lines.append(f'printf("%d\\n", (int){name});')
             expected.append(str(int(member)))
-    lines.append('printf("%d\\n", (int)NPU_DRIVER_VERSION);')
-    expected.append(str(chip.DRIVER_VERSION))
+    lines.append('printf("%d %d\\n", (int)NPU_DRIVER_VERSION, (int)NPU_WATCHDOG);')
+    expected.append(f"{chip.DRIVER_VERSION} {chip.WATCHDOG}")
     source = tmp_path / "print.c"
     source.write_text(
         f"#include <npu_driver.h>\n#include <stdio.h>\nint main(void) {{ {' '.join(lines)} return 0; }}\n"
@@ -301,3 +302,22 @@ def test_a_program_for_another_version_of_the_driver_is_refused() -> None:
         .decode()
         .startswith("built for version 2.0 of the NPU's driver, but version 1.0 is installed")
     )
+
+
+def test_a_process_that_was_forked_off_says_that_the_device_is_its_parents() -> None:
+    with Context() as context, context.load(program(load())) as model:
+        arguments = [context.alloc(64), context.alloc(64)]
+        model.launch(*arguments)
+        child = os.fork()
+        if child == 0:
+            try:
+                model.launch(*arguments)
+            except NpuError as error:
+                arguments[0].close()
+                context.close()
+                with Context() as own, own.load(program(load())) as again:
+                    again.launch(own.alloc(64), own.alloc(64))
+                os._exit(7 if "NPU 0 is used by the process that this one was forked off from" in str(error) else 8)
+            os._exit(9)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        model.launch(*arguments)

@@ -3,6 +3,8 @@
  * The driver of the NPU. Every function gives an npu_status; npu_last_error() says more about the calling thread's last
  * failure. Any thread may call any function at any time; a handle must not be destroyed while another thread uses it.
  *
+ * A process that was forked off has none of its parent's contexts: it can but destroy them.
+ *
  * Each device runs the work it is given in the order in which it was given, whatever the stream: copies and launches on a
  * stream return at once, those with stream NULL when they are done. An error of work on a stream is told by the next wait for
  * it. */
@@ -122,8 +124,12 @@ NPU_API int npu_event_destroy(npu_event* event);
 /* It happens when what the stream was given until now is done. */
 NPU_API int npu_event_record(npu_event* event, npu_stream* stream);
 NPU_API int npu_event_wait(npu_event* event, int64_t milliseconds);
-/* How long a launch or a copy with stream NULL may take, before it is NPU_ERROR_TIMEOUT; below 0, as at first: any time. */
+/* How long a launch or a copy with stream NULL may take before it is cancelled and is NPU_ERROR_TIMEOUT; below 0, as at first:
+ * as long as the device allows. */
 NPU_API int npu_context_set_timeout(npu_context* context, int64_t milliseconds);
+/* The same for contexts that say nothing; at first NPU_WATCHDOG, below 0: any time. */
+enum { NPU_WATCHDOG = 60000 };
+NPU_API int npu_device_set_timeout(int device, int64_t milliseconds);
 
 /* ---- counters ---- */
 typedef struct {

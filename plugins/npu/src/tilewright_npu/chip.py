@@ -186,6 +186,7 @@ def library() -> ctypes.CDLL:
     lib.npu_model_load.argtypes = [handle, ctypes.c_char_p, c_void_p, c_size_t, POINTER(handle)]
     lib.npu_launch.argtypes = [handle, POINTER(address), c_uint32, handle]
     lib.npu_model_trace.argtypes = [handle, c_void_p, c_size_t, POINTER(c_size_t)]
+    lib.npu_device_set_timeout.argtypes = [c_int, c_int64]
     for name in ("npu_stream_wait", "npu_event_wait", "npu_context_set_timeout"):
         getattr(lib, name).argtypes = [handle, c_int64]
     _check(lib, lib.npu_init(c_uint32(DRIVER_VERSION)))
@@ -232,6 +233,14 @@ def held() -> Held:
 def inject(device: int, fault: Fault, when: int = 0) -> None:
     """Ask a device to do something wrong at its next launch; ``when`` is a command's index, or a number of launches."""
     call("npu_inject", device, int(fault), c_uint32(when))
+
+
+WATCHDOG = 60_000  # milliseconds: a device's time-out at first
+
+
+def set_timeout(device: int, milliseconds: int = WATCHDOG) -> None:
+    """How long a launch or copy without a stream may take where its context does not say; below 0 any time."""
+    call("npu_device_set_timeout", device, milliseconds)
 
 
 def reset(device: int) -> None:

@@ -5,15 +5,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "driver.h"
 
 static NpuDevice devices[NPU_DEVICES];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+/* In a process that was forked off: other threads held locks, or waited, and are not here to go on. */
+static void forget_threads(void) {
+  for (int i = 0; i < NPU_DEVICES; ++i) {
+    pthread_mutex_init(&devices[i].mutex, NULL);
+    npu_cond_init(&devices[i].changed);
+  }
+}
+
 static void make_devices(void) {
+  pthread_atfork(NULL, NULL, forget_threads);
   for (int i = 0; i < NPU_DEVICES; ++i) {
     devices[i].number = i;
+    devices[i].timeout = NPU_WATCHDOG;
     pthread_mutex_init(&devices[i].mutex, NULL);
     npu_cond_init(&devices[i].changed);
     devices[i].heaps[NPU_DDR].storage.bytes = NPU_DDR_BYTES;
@@ -36,7 +47,13 @@ NpuDevice* npu_device_of(const npu_context* context) {
   return NULL;
 }
 
+bool npu_device_is_parents(const NpuDevice* device) { return device->contexts != NULL && device->process != getpid(); }
+
 int npu_device_usable(const NpuDevice* device) {
+  if (npu_device_is_parents(device)) {
+    return npu_fail(NPU_ERROR_LOST, "NPU %d is used by the process that this one was forked off from: use it before or after a fork",
+                    device->number);
+  }
   if (!device->lost) return NPU_OK;
   return npu_fail(NPU_ERROR_LOST, "NPU %d is gone, until it is reset", device->number);
 }
@@ -72,7 +89,7 @@ int npu_device_reset(int number) {
   NpuDevice* device = npu_device_get(number);
   if (device == NULL) return NPU_ERROR_NO_DEVICE;
   pthread_mutex_lock(&device->mutex);
-  npu_cancel(device, NULL);
+  if (!npu_device_is_parents(device)) npu_cancel(device, NULL);
   device->lost = false;
   device->fault = NPU_FAULT_NONE;
   pthread_mutex_unlock(&device->mutex);
@@ -116,6 +133,7 @@ static void close_memory(NpuDevice* device) {
 /* With the first context. */
 static int wake(NpuDevice* device) {
   const int status = open_memory(device);
+  device->process = getpid();
   if (status == NPU_OK && pthread_create(&device->worker, NULL, npu_worker, device) == 0) return NPU_OK;
   close_memory(device);
   return status != NPU_OK ? status : npu_fail(NPU_ERROR_HOST_MEMORY, "the emulator cannot start a thread");
@@ -179,13 +197,16 @@ int npu_context_destroy(npu_context* context) {
   NpuDevice* device = npu_device_of(context);
   if (device == NULL) return NPU_ERROR_INVALID;
   pthread_mutex_lock(&device->mutex);
-  npu_cancel(device, context);
+  const bool parents = npu_device_is_parents(device);
+  if (!parents) npu_cancel(device, context);
   empty(device, context);
   npu_context** link = &device->contexts;
   while (*link != context) link = &(*link)->next;
   *link = context->next;
-  const bool last = device->contexts == NULL;
-  if (last) {
+  if (device->contexts == NULL && parents) {
+    device->first = device->last = device->running = NULL; /* the parent's */
+    close_memory(device);
+  } else if (device->contexts == NULL) {
     device->stopping = true;
     pthread_cond_broadcast(&device->changed);
     const pthread_t worker = device->worker;
@@ -213,6 +234,15 @@ int npu_context_set_timeout(npu_context* context, int64_t milliseconds) {
   if (device == NULL) return NPU_ERROR_INVALID;
   pthread_mutex_lock(&device->mutex);
   context->timeout = milliseconds;
+  pthread_mutex_unlock(&device->mutex);
+  return NPU_OK;
+}
+
+int npu_device_set_timeout(int number, int64_t milliseconds) {
+  NpuDevice* device = npu_device_get(number);
+  if (device == NULL) return NPU_ERROR_NO_DEVICE;
+  pthread_mutex_lock(&device->mutex);
+  device->timeout = milliseconds;
   pthread_mutex_unlock(&device->mutex);
   return NPU_OK;
 }

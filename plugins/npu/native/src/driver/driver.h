@@ -5,6 +5,7 @@
 #define NPU_DRIVER_INTERNAL_H_
 
 #include <pthread.h>
+#include <sys/types.h>
 
 #include "../chip/chip.h"
 #include "status.h"
@@ -103,9 +104,11 @@ struct npu_device {
   NpuHeap heaps[2]; /* by npu_memory */
   npu_context* contexts;
   bool lost;
+  int64_t timeout; /* of contexts that have none */
   uint64_t generation; /* how often it was lost */
   /* the worker, which lives while there are contexts */
   pthread_t worker;
+  pid_t process; /* that it is in */
   bool stopping;
   NpuJob *first, *last, *running;
   NpuScratch scratch;
@@ -118,6 +121,8 @@ struct npu_device {
 /* NULL, with an error, where there is none of that number. */
 NpuDevice* npu_device_get(int number);
 NpuDevice* npu_device_of(const npu_context* context);
+/* Whether this process was forked off from the one that has the worker. */
+bool npu_device_is_parents(const NpuDevice* device);
 /* With the mutex held. */
 int npu_device_usable(const NpuDevice* device);
 npu_address npu_heap_base(const NpuDevice* device, npu_memory memory);
@@ -144,6 +149,8 @@ void npu_cancel(NpuDevice* device, const npu_context* context);
 int npu_drain(NpuDevice* device, const npu_context* context);
 /* Waits for a signal, until a point of time. False: it is past. */
 bool npu_wait_until(pthread_cond_t* changed, pthread_mutex_t* mutex, const struct timespec* deadline);
+/* How long work without a stream may take, in milliseconds; below 0: any time. */
+int64_t npu_timeout(const npu_context* context);
 /* In so many milliseconds; NULL when below 0. */
 const struct timespec* npu_deadline(int64_t milliseconds, struct timespec* room);
 void npu_cond_init(pthread_cond_t* cond);

@@ -34,6 +34,8 @@ bool npu_wait_until(pthread_cond_t* changed, pthread_mutex_t* mutex, const struc
   return true;
 }
 
+int64_t npu_timeout(const npu_context* context) { return context->timeout < 0 ? context->device->timeout : context->timeout; }
+
 /* ---- the end of work ---- */
 static void set_result(NpuJob* job, int status) {
   job->status = status;
@@ -147,7 +149,7 @@ void npu_submit(NpuDevice* device, NpuJob* job) {
 
 int npu_perform(NpuDevice* device, NpuJob* job) {
   struct timespec room;
-  const struct timespec* deadline = npu_deadline(job->context->timeout, &room);
+  const struct timespec* deadline = npu_deadline(npu_timeout(job->context), &room);
   append(device, job);
   bool late = false;
   while (!job->done) {
@@ -166,7 +168,7 @@ int npu_perform(NpuDevice* device, NpuJob* job) {
   }
   if (late) {
     return npu_fail(NPU_ERROR_TIMEOUT, "NPU %d: time-out after %lld ms; the work was cancelled", device->number,
-                    (long long)job->context->timeout);
+                    (long long)npu_timeout(job->context));
   }
   return job->status == NPU_OK ? NPU_OK : npu_fail((npu_status)job->status, "%s", job->text);
 }
@@ -193,7 +195,7 @@ void npu_cancel(NpuDevice* device, const npu_context* context) {
 
 /* Others may go on handing over: a marker tells when what was there is done. */
 int npu_drain(NpuDevice* device, const npu_context* context) {
-  if (device->first == NULL && device->running == NULL) return NPU_OK;
+  if ((device->first == NULL && device->running == NULL) || npu_device_is_parents(device)) return NPU_OK;
   NpuJob marker = {.kind = NPU_JOB_RECORD, .context = (npu_context*)context};
   if (npu_perform(device, &marker) == NPU_OK) return NPU_OK;
   return npu_fail(NPU_ERROR_BUSY, "NPU %d is busy: it has work that is not done", device->number);

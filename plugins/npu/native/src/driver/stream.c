@@ -25,8 +25,9 @@ int npu_stream_destroy(npu_stream* stream) {
   NpuDevice* device = stream->context->device;
   pthread_mutex_lock(&device->mutex);
   struct timespec room;
-  const struct timespec* deadline = npu_deadline(stream->context->timeout, &room);
+  const struct timespec* deadline = npu_deadline(npu_timeout(stream->context), &room);
   bool in_time = true;
+  if (npu_device_is_parents(device)) stream->pending = 0; /* nobody does it here */
   while (stream->pending > 0 && in_time) in_time = npu_wait_until(&device->changed, &device->mutex, deadline);
   const bool idle = stream->pending == 0;
   if (idle) {
