@@ -19,6 +19,7 @@ import numpy as np
 Arrays = Mapping[str, np.ndarray]
 
 TORCH = "torch"
+ONEDNN = "dnnl"
 
 
 class Engine(ABC):
@@ -172,6 +173,11 @@ class Tilewright(Engine):
     """Tilewright: an exported shared library in the graph executor."""
 
     @classmethod
+    def arrange(cls, module: Any, params: Any) -> tuple[Any, Any]:
+        """What is done to the imported network before it is built."""
+        return module, params
+
+    @classmethod
     def prepare(cls, model: Path, inputs: Arrays, folder: Path) -> Path:
         """Compile `model` for this CPU, untuned, and export the library."""
         import onnx
@@ -184,6 +190,7 @@ class Tilewright(Engine):
         (folder / "outputs.txt").write_text("\n".join(value.name for value in graph.graph.output))
         module, params = relay.frontend.from_onnx(graph, shapes)
         del graph  # the compiler's memory is measured, without the file's
+        module, params = cls.arrange(module, params)
         with tvm.transform.PassContext(opt_level=3):
             factory = relay.build(module, target="llvm", params=params)
         library = folder / "model.so"
@@ -217,9 +224,21 @@ class Tilewright(Engine):
         return self._version
 
 
+class OneDnn(Tilewright):
+    """Tilewright with what oneDNN takes run by oneDNN, PyPI's `onednn` in the same threads."""
+
+    @classmethod
+    def arrange(cls, module: Any, params: Any) -> tuple[Any, Any]:
+        """Partition the network."""
+        from tilewright.relay.op.contrib.dnnl import partition_for_dnnl
+
+        return partition_for_dnnl(module, params), None
+
+
 ENGINES: Mapping[str, type[Engine]] = {
     "tilewright": Tilewright,
     "onnxruntime": OnnxRuntime,
     "openvino": OpenVino,
+    ONEDNN: OneDnn,
     TORCH: TorchCompile,
 }

@@ -31,7 +31,7 @@ from tilewright.testing import zoo
 
 from . import flops, peak
 from .client import Client, EngineError
-from .engines import ENGINES, TORCH, describe_network
+from .engines import ENGINES, ONEDNN, TORCH, describe_network
 from .plot import ratios_svg
 from .report import OURS, Build, EngineResult, ModelResult, as_json, geometric_mean, markdown, table, write_json
 
@@ -217,7 +217,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )
     options.add_argument("--models", nargs="+", default=list(zoo.names()), help="zoo names or ONNX files")
     peers = [name for name in ENGINES if name != OURS]
-    usual = [name for name in peers if name != TORCH]
+    usual = [name for name in peers if name not in (TORCH, ONEDNN)]
     options.add_argument("--peers", nargs="*", default=usual, choices=peers, help=f"by default {' and '.join(usual)}")
     options.add_argument("--no-tilewright", action="store_true", help="measure the peers alone")
     options.add_argument("--threads", type=int, nargs="+", default=[2])
