@@ -17,7 +17,7 @@ from rich.table import Table
 from tilewright.autotvm.measure.measure_methods import LocalBuilder, LocalRunner, measure_option
 from tilewright.autotvm.record import save_records
 from tilewright.autotvm.store import processor_key, save_default
-from tilewright.autotvm.task.relay_integration import tasks_with_uses
+from tilewright.autotvm.task.relay_integration import kernel_tasks
 from tilewright.autotvm.task.task import Task
 from tilewright.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner
 from tilewright.autotvm.utils import mean
@@ -82,7 +82,7 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
     making = make_tuner(options.tuner)
     mod, params = from_onnx(options.model, parse_input_shapes(options.input_shape))
     with PassContext(config=parse_pass_config(options.pass_config)):
-        tasks = tasks_with_uses([mod], [params], target)
+        tasks = kernel_tasks(mod, params, target)
         option = _option(options)
         machine = measure_machine(target) if is_on_this_machine(option) else None
         table = _LiveTable(options, quiet or as_json)

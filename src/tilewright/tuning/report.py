@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from tilewright.autotvm.utils import mean
+from tilewright.relay.backend.kernel_task import TEMPLATE, operators_of
 from tilewright.tuning.compare import Comparison
 from tilewright.tuning.network import TaskState, own_share
 
@@ -36,6 +38,10 @@ def write_report(path: Path, title: str, states: Sequence[TaskState], comparison
 
 def name_of(state: TaskState) -> str:
     """A task in a few words: its template, and the shapes of its tensors."""
+    if state.task.name == TEMPLATE:
+        text = str(state.task.args[0])
+        shapes_of = re.findall(r"%p\d+: Tensor\[\(([\d, ]+)\)", text)
+        return " ".join([operators_of(text), *(s.replace(", ", "x") for s in shapes_of[:2])])
     shapes = [a[1] for a in state.task.args if isinstance(a, tuple) and a and a[0] == "TENSOR"]
     return " ".join([state.task.name.removesuffix(".x86"), *("x".join(map(str, shape)) for shape in shapes[:2])])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +13,9 @@ from tilewright.autotvm.task.topi_integration import TaskExtractEnv
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import PassContext
+from tilewright.ir.transform import PassContext, Sequential
+from tilewright.relay.backend.executors import DEFAULT_EXECUTOR, codegen_for
+from tilewright.relay.backend.kernel_task import TEMPLATE, kernel_text
 from tilewright.relay.backend.te_compiler import build_schedule
 from tilewright.relay.build_module import optimize
 from tilewright.relay.expr import Call, Function
@@ -84,16 +87,47 @@ def tasks_with_uses(
     return tasks
 
 
-def _calls(
-    mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target, wanted: set[str] | None
-) -> Iterable[tuple[str, tuple[Any, ...]]]:
-    """(template, arguments) of every kernel of a network, as it is built untuned."""
+def kernel_tasks(
+    mod: IRModule | Function, params: Mapping[str, Any] | None, target: Any, target_host: Any = None
+) -> list[tuple[Task, int]]:
+    """The kernels of a network as tasks, with all that is fused into each, and how often each is used.
+
+    Every operator that has a schedule has choices this way (``relay.backend.kernel_task``); kernels without any are
+    left out.
+    """
+    target, target_host = Target.check_and_update_host_consist(Target(target), target_host)
+    uses = Counter(kernel_text(func) for func in _kernels(_prepared(mod, params, target)))
+    tasks = []
+    for text, count in uses.items():
+        try:
+            task = create(TEMPLATE, (text,), target, target_host)
+        except (TilewrightError, RuntimeError) as error:
+            logger.warning("a kernel is no task: %s\n%s", error, text)
+            continue
+        if task.config_space is not None and len(task.config_space) > 1:
+            tasks.append((task, count))
+    return tasks
+
+
+def _prepared(mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target) -> IRModule:
+    """A network as a build makes kernels of it, untuned."""
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod
     config = {**PassContext.current().config}
     with FallbackContext(), PassContext(opt_level=3, config=config):
         optimized, _ = optimize(module, target, params)
+        with target:  # what a build for graphs does to kernels before it lowers them
+            prepared: IRModule = Sequential(codegen_for(DEFAULT_EXECUTOR).prepare_passes())(optimized)
+    return prepared
+
+
+def _calls(
+    mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target, wanted: set[str] | None
+) -> Iterable[tuple[str, tuple[Any, ...]]]:
+    """(template, arguments) of every kernel of a network, as it is built untuned."""
+    prepared = _prepared(mod, params, target)
+    with FallbackContext(), PassContext(opt_level=3, config={**PassContext.current().config}):
         env = TaskExtractEnv.get(allow_duplicate=True)
-        for func in _kernels(optimized):
+        for func in _kernels(prepared):
             if wanted is not None and not wanted & _operators(func):
                 continue
             with env, target:
@@ -105,7 +139,8 @@ def _kernels(module: IRModule) -> list[Function]:
     """The primitive functions of main, as often as they are called."""
     main: Any = module["main"]
     calls = [e for e in post_order(main) if isinstance(e, Call)]
-    return [c.op for c in calls if isinstance(c.op, Function) and c.op.attrs.get("Primitive")]
+    primitive = [c.op for c in calls if isinstance(c.op, Function) and c.op.attrs.get("Primitive")]
+    return [f for f in primitive if not f.attrs.get("view") and not f.attrs.get("Compiler")]
 
 
 def _operators(func: Function) -> set[str]:

@@ -346,6 +346,9 @@ class ConfigSpace:
     def __iter__(self) -> Any:
         return iter(self._entity_map)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._entity_map
+
     def __getitem__(self, name: str) -> Any:
         if name not in self._entity_map:
             raise KeyError(f"the configuration has no choice {name!r}; it has {', '.join(self._entity_map) or 'none'}")

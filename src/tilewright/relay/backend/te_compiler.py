@@ -17,6 +17,7 @@ import numpy as np
 
 from tilewright import te, topi
 from tilewright.autotvm.task.dispatcher import DispatchContext
+from tilewright.autotvm.task.space import ConfigSpace
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
@@ -158,6 +159,7 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
     names: list[str] = field(default_factory=list)
     layout_attrs: dict[str, str] = field(default_factory=dict)
     scalars: list[te.Tensor] = field(default_factory=list)
+    record: ConfigSpace | None = None  # of the whole kernel
     conflict: str = ""
     """why no operator's schedule schedules the whole kernel"""
 
@@ -248,7 +250,7 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
         inputs, outputs, schedule, builder = build_schedule(func, target)
         name = names(kernel_name(builder.names, label))
         prim_func = lower_schedule(schedule, [*inputs, *outputs], name=name)[name]
-        config = DispatchContext.current.query_of(outputs, target)
+        config = builder.record or DispatchContext.current.query_of(outputs, target)
     result = func.body.checked_type
     if func.attrs.get(REINTERPRET):
         prim_func = _with_argument_types(prim_func, [*(p.checked_type for p in func.params), result])
@@ -321,7 +323,20 @@ def _cache_key(func: Any, target: Any) -> CCacheKey:
     return CCacheKey(func, chosen)
 
 
-def build_schedule(func: Function, target: Target) -> tuple[list[te.Tensor], list[te.Tensor], Any, _TensorBuilder]:
+Scheduled = tuple[list[te.Tensor], list[te.Tensor], Any, _TensorBuilder]
+tuned_schedules: list[Callable[[Function, Target], Scheduled | None]] = []  # what records in force say of a kernel
+
+
+def build_schedule(func: Function, target: Target) -> Scheduled:
+    """Inputs, outputs and schedule of a primitive function, by a record of it where one is in force."""
+    for tuned in tuned_schedules:
+        found = tuned(func, target)
+        if found is not None:
+            return found
+    return schedule_of(func, target)
+
+
+def schedule_of(func: Function, target: Target) -> Scheduled:
     """Inputs, outputs and schedule of a primitive function; an output that is an input is copied."""
     builder = _TensorBuilder(target)
     inputs: list[te.Tensor] = []

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.autotvm.task.choices import choose
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Call
@@ -18,6 +19,7 @@ from tilewright.tir.visitor import post_order_visit
 from tilewright.topi import tag
 from tilewright.topi.utils import as_list, get_const_tuple, operations
 
+PREFETCH_STEPS = (0, 2, 4, 8, 16)  # steps ahead that tuning tries; 0: none
 TUNING_CANDIDATES = 64  # choices of a knob that tuning tries, the cheapest by the model
 
 
@@ -68,7 +70,7 @@ def worth_threads(op: Any, limit: int | None = None) -> bool:
     if limit is None:
         limit = measured().threads.least_work
     elements = element_count(op.output(0))
-    return elements is None or elements * reduction_size(op) > limit
+    return choose("threads", [True, False], elements is None or elements * reduction_size(op) > limit)
 
 
 def output_tensors(outs: Any) -> list[te.Tensor]:

@@ -10,6 +10,7 @@ import math
 from typing import Any
 
 from tilewright import autotvm, te
+from tilewright.autotvm.task.choices import choose
 from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity, SplitEntity
 from tilewright.ir import dtype as dt
 from tilewright.target.features import features
@@ -18,6 +19,7 @@ from tilewright.tir.expr import IterVar
 from tilewright.tir.visitor import stmt_vars
 from tilewright.topi import nn
 from tilewright.topi.cpu.common import (
+    PREFETCH_STEPS,
     constant_extent,
     create_schedule,
     element_count,
@@ -169,8 +171,11 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
     tile.pragma(ico, "no_unroll")  # all steps of a short sum are unrolled else, and their registers spill
     if group_loop is not None:
         _prefetch_next_group(cfg, tile, weights, ici, out, group_loop)
-    elif _needs_prefetch(weights):
-        tile.prefetch(weights, ici, measured().memory.steps_ahead)
+    else:
+        ahead = measured().memory.steps_ahead if _needs_prefetch(weights) else 0
+        ahead = choose("prefetch_steps", PREFETCH_STEPS, ahead)
+        if ahead:
+            tile.prefetch(weights, ici, ahead)
     if tests_columns(tile.op):
         tile.pragma(rw, "loop_partition_hint", 1)
     data = tile.op.input_tensors[0]
@@ -196,7 +201,8 @@ def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> boo
     cores = machine().cores
     rows = images * (chunks // cfg["tile_oc"].size[-1]) * oh
     tiles = -(-ow // cfg["tile_ow"].size[-1])
-    return bool((-(-(tiles - 2) // cores) + 2) * rows < convolution.worth_columns * -(-rows // cores) * tiles)
+    worth = bool((-(-(tiles - 2) // cores) + 2) * rows < convolution.worth_columns * -(-rows // cores) * tiles)
+    return choose("parallel_columns", [True, False], worth)
 
 
 def _needs_prefetch(weights: te.Tensor) -> bool:

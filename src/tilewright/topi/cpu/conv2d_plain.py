@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te, tir
+from tilewright.autotvm.task.choices import choose
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir.expr import IterVar
@@ -152,12 +153,12 @@ def _schedule_unpacking(s: te.Schedule, out: te.Tensor, lanes: int, parallel: bo
 
 def _schedule_vec(s: te.Schedule, vec: Any, parallel: bool, at: tuple[te.Stage, IterVar] | None = None) -> None:
     tensor = vec.output(0)
-    tile = choose_tile(machine(), constant_extent(vec.axis[-2]) or 1, [1])
+    tile = _column_tile(constant_extent(vec.axis[-2]) or 1)
     accumulators = s.cache_write(tensor, "local")
     out = s[tensor]
     *outer, ow, lanes = out.op.axis
-    ow_outer, ow_inner = out.split(ow, factor=tile.spatial)
-    if (constant_extent(ow) or 0) % tile.spatial:
+    ow_outer, ow_inner = out.split(ow, factor=tile)
+    if (constant_extent(ow) or 0) % tile:
         out.pragma(ow_outer, "loop_partition_hint", 1)
     if at is not None:
         out.compute_at(*at)
@@ -169,6 +170,13 @@ def _schedule_vec(s: te.Schedule, vec: Any, parallel: bool, at: tuple[te.Stage, 
     *tile_outer, tow, tlanes = inner.op.axis
     inner.reorder(*tile_outer, *inner.op.reduce_axis, tow, tlanes)
     unroll_and_vectorize(inner, [tow], tlanes)
+
+
+def _column_tile(extent: int) -> int:
+    """Columns of a register tile: the model's, or what tuning found."""
+    registers = machine().vector_registers
+    candidates = sorted({min(extent, n) for n in (1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 20, 24, 28) if n < registers})
+    return choose("tile_columns", candidates, choose_tile(machine(), extent, [1]).spatial)
 
 
 def schedule_conv2d_nhwc(outs: Any) -> te.Schedule:
@@ -198,10 +206,10 @@ def _schedule_channels_last(outs: Any, tags: tuple[str, ...]) -> te.Schedule:
     axes = list(out.op.axis)
     lanes, channels = vector_lanes(conv.dtype), constant_extent(axes[-1]) or 1
     width = lanes if channels % lanes == 0 else max(d for d in (1, 2, 4, 8) if channels % d == 0 and d <= lanes)
-    tile = choose_tile(machine(), constant_extent(axes[-2]) or 1, [1])
+    tile = _column_tile(constant_extent(axes[-2]) or 1)
     oc_outer, oc_inner = out.split(axes[-1], factor=width)
-    ow_outer, ow_inner = out.split(axes[-2], factor=tile.spatial)
-    if (constant_extent(axes[-2]) or 0) % tile.spatial:
+    ow_outer, ow_inner = out.split(axes[-2], factor=tile)
+    if (constant_extent(axes[-2]) or 0) % tile:
         out.pragma(ow_outer, "loop_partition_hint", 1)
     out.reorder(*axes[:-2], ow_outer, oc_outer, ow_inner, oc_inner)
     fused = fuse_all(out, axes[:-2])

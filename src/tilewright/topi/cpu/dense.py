@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tilewright import autotvm, te
+from tilewright.autotvm.task.choices import choose
 from tilewright.autotvm.task.space import ConfigSpace
 from tilewright.ir import dtype as dt
 from tilewright.te.operation import producer_loads
@@ -92,9 +93,12 @@ def _prefetch_ahead(stage: te.Stage, weight: te.Tensor, axis: IterVar, step: int
     read again: processors that can fetch past it at full speed do.
     """
     size, memory = dt.nbytes(weight.dtype), machine().processor.memory
-    if (element_count(weight) or 0) * size > machine().cores * machine().l2_bytes:
-        stream = memory.streams_past_caches and not stays_in_cache(weight)
-        stage.prefetch(weight, axis, memory.row_bytes_ahead // (step * size), stream=stream)
+    fetched = (element_count(weight) or 0) * size > machine().cores * machine().l2_bytes
+    stream = memory.streams_past_caches and not stays_in_cache(weight)
+    kind = choose("prefetch_kind", ["none", "all", "stream"], ("stream" if stream else "all") if fetched else "none")
+    if kind != "none":
+        steps = choose("prefetch_bytes", [512, 1024, 2048, 4096], memory.row_bytes_ahead) // (step * size)
+        stage.prefetch(weight, axis, steps, stream=kind == "stream")
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.autotvm.task.choices import choose
 from tilewright.ir import dtype as dt
 from tilewright.ir.prim_expr import Var
 from tilewright.te.schedule.stage import AttachType
@@ -81,8 +82,9 @@ def _share_out(stage: te.Stage, loops: Sequence[tuple[IterVar, int]]) -> None:
     The innermost one stays apart if it can: joined, it would take the others' indices anew in every iteration.
     """
     movement = measured().movement
+    many = choose("iterations_to_share", [2, 8, 32, 128], movement.many_rows)
     count, iterations = 0, 1
-    while count < len(loops) and iterations < (movement.many_rows if count < len(loops) - 1 else movement.least_rows):
+    while count < len(loops) and iterations < (many if count < len(loops) - 1 else movement.least_rows):
         iterations *= loops[count][1]
         count += 1
     fused = fuse_all(stage, [loop for loop, _ in loops[:count]])
@@ -105,11 +107,12 @@ def _schedule_turned(stage: te.Stage, nest: Nest, dtype: str, parallel: bool) ->
     blocks, vector = split_vector(stage, row, width, lanes)
     within = [] if vector is None else [vector]
     columns = [] if vector is blocks else [blocks]
+    square = choose("square", [4, 8, 16, 32, 64], movement.square)
     if height > movement.short:
-        outer, rows = stage.split(rows, factor=movement.square)
-        if height % movement.square:
+        outer, rows = stage.split(rows, factor=square)
+        if height % square:
             stage.pragma(outer, "loop_partition_hint", 1)
-        others.append((outer, -(-height // movement.square)))
+        others.append((outer, -(-height // square)))
     else:
         read_bytes = max(height, movement.square) * lanes * dt.nbytes(dtype)  # by a vector of columns
         if columns and width % lanes == 0:
@@ -183,7 +186,7 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
     else:
         blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype))
     _partition_border(stage, reads.bordered, inner, outer, blocks)
-    if work is not None and work < threads.least_work:
+    if not choose("threads", [True, False], work is None or work >= threads.least_work):
         return s
     parallel = _parallel_axis(stage, outer, outer_extent, blocks, vector)
     if parallel is not None:

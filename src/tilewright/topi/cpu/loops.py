@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.autotvm.task.choices import choose
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar, ProducerLoad
 from tilewright.tir.visitor import free_vars
@@ -27,6 +28,7 @@ def split_vector(stage: te.Stage, axis: IterVar, extent: int | None, lanes: int)
     """
     if extent is None or extent < 2:
         return axis, None
+    lanes = choose("vector_lanes", [max(1, lanes // 2), lanes, 2 * lanes], lanes)
     if extent < lanes:
         width = 1 << (extent.bit_length() - 1)
         if width != extent:  # 3, 5, 6, 7: too short for a loop of vectors
@@ -71,7 +73,7 @@ def _fuse_rows(stage: te.Stage) -> tuple[IterVar, int | None]:
 
 def sum_registers() -> int:
     """Vectors of partial results that a long sum takes: enough to overlap, with registers left for what it reads."""
-    return 4 if machine().vector_registers >= 16 else 2
+    return choose("sum_registers", [1, 2, 4, 8], 4 if machine().vector_registers >= 16 else 2)
 
 
 def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1) -> te.Stage | None:

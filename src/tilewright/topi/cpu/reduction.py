@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tilewright import te
+from tilewright.autotvm.task.choices import choose
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar, Reduce
 from tilewright.tir.visitor import free_vars
@@ -55,6 +56,7 @@ def _column_tile(extent: int, lanes: int, tasks: int) -> int:
     """Columns to reduce side by side: whole vectors in half of the registers, but as many tiles as ``tasks``."""
     vectors = -(-extent // lanes)
     most = max(1, min(machine().vector_registers // 2, vectors // tasks))
+    most = choose("columns_at_once", [1, 2, 4, 8, 16], most)
     if vectors <= most:
         return extent
     return lanes * (max(divisors_up_to(vectors, most)) if extent % lanes == 0 else most)

@@ -17,9 +17,11 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import autotvm, te
+from tilewright.autotvm.task.choices import choose
 from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity
 from tilewright.target.features import features
 from tilewright.topi.cpu.common import (
+    PREFETCH_STEPS,
     TUNING_CANDIDATES,
     constant_extent,
     create_schedule,
@@ -174,7 +176,9 @@ def _schedule_steps(
     b, tc, th, ti, tj, tw, lanes = tile.op.axis
     ico, ici = tile.op.reduce_axis
     tile.reorder(ti, tj, b, ico, ici, th, tw, tc, lanes)
-    tile.prefetch(tile.op.input_tensors[1], ici, measured().memory.steps_ahead)
+    ahead = choose("prefetch_steps", PREFETCH_STEPS, measured().memory.steps_ahead)
+    if ahead:
+        tile.prefetch(tile.op.input_tensors[1], ici, ahead)
     unroll_and_vectorize(tile, [th, tw, tc], lanes)
 
     step = s[inputs]

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from tilewright import te
+from tilewright.autotvm.task.choices import choose
 from tilewright.ir import dtype as dt
 from tilewright.topi.cpu.common import (
     constant_extent,
@@ -22,7 +23,10 @@ def window_tile(rows: int, columns: int, window: int, vectors: int = 1) -> tuple
 
     ``vectors``: registers that a block of channels takes.
     """
-    return _band_height(max(rows, 1)), _tile_width(columns, window, vectors)
+    band, width = _band_height(max(rows, 1)), _tile_width(columns, window, vectors)
+    bands = [n for n in (1, 2, 4, 7, 8, 14, 16, 28) if n <= rows]
+    widths = [even_tile(columns, n) for n in (1, 2, 4, 6, 8, 12, 16, 24) if n <= columns]
+    return choose("band_rows", bands, band), choose("tile_columns", widths, width)
 
 
 def _band_height(rows: int) -> int:
@@ -51,6 +55,8 @@ def band_tile(out: Any, data: te.Tensor, most: int) -> tuple[int, int]:
     plane = (element_count(data) or 0) * dt.nbytes(data.dtype) // planes
     bands, missing = plane // pooling.long_band, -(-pooling.bands_per_core * machine().cores // planes)
     bands = 1 if max(bands, missing) <= 1 else 2 * -(-max(bands, missing) // 2)
+    bands = choose("bands", [1, 2, 4, 8], bands)
+    most = choose("widest_tile", [1, 2, 4, 8, 14, 28], most)
     return -(-(constant_extent(rows) or 1) // bands), even_tile(constant_extent(width) or 1, most)
 
 

@@ -1,0 +1,92 @@
+"""Kernels as tasks: a fused function with all choices that its schedules leave open (``autotvm.task.choices``).
+
+Its text is the argument, so that a record says by itself what it is of. This serves every operator with a schedule, and
+measures it as it runs: with all that is fused into it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from tilewright import autotvm, te
+from tilewright.autotvm.task.choices import choosing
+from tilewright.autotvm.task.dispatcher import ApplyConfig, DispatchContext, Workload
+from tilewright.autotvm.task.flop import compute_flop
+from tilewright.autotvm.task.task import template_called
+from tilewright.ir.module import IRModule
+from tilewright.relay.backend import te_compiler
+from tilewright.relay.expr import Function
+from tilewright.relay.text.parser import fromtext
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.target.target import Target
+
+TEMPLATE = "kernel.cpu"
+_KEPT = ("Primitive", te_compiler.REINTERPRET)  # attributes that the schedule depends on
+
+
+def kernel_text(func: Function) -> str:
+    """A primitive function as text, without what says nothing of its schedule."""
+    attrs = {name: value for name, value in func.attrs.items() if name in _KEPT}
+    plain = Function(func.params, func.body, func.ret_type, func.type_params, attrs)
+    return str(IRModule.from_expr(plain).astext())
+
+
+def kernel_workload(func: Function) -> Workload:
+    """What records of a kernel are looked up by."""
+    return (TEMPLATE, kernel_text(func))
+
+
+def operators_of(text: str) -> str:
+    """The operators of a kernel's text, in a few words."""
+    names = re.findall(r"([a-z_][\w.]*)\((?:%|\()", text.split("{", 1)[-1])
+    return " ".join(dict.fromkeys(name.removeprefix("nn.").removeprefix("contrib_") for name in names))
+
+
+def kernel_of_text(text: str) -> Function:
+    """The typed primitive function of a text."""
+    func = InferType()(fromtext(text))["main"]
+    assert isinstance(func, Function)
+    return func
+
+
+@autotvm.template(TEMPLATE)
+def kernel(text: str) -> tuple[te.Schedule, list[te.Tensor]]:
+    """Schedule and arguments of a kernel, results last."""
+    target = Target.current(allow_none=False)
+    assert target is not None
+    config = autotvm.get_config()
+    with choosing(config):
+        inputs, outputs, schedule, _ = te_compiler.schedule_of(kernel_of_text(text), target)
+    try:
+        compute_flop(schedule)
+    except RuntimeError:  # it moves data, or does what nobody counts: its elements stand for its work
+        config.add_flop(sum(_elements(t) for t in outputs))
+    return schedule, [*inputs, *outputs]
+
+
+template_called(TEMPLATE).version = "1"
+
+
+def _elements(tensor: te.Tensor) -> int:
+    count = 1
+    for dim in tensor.shape:
+        count *= int(getattr(dim, "value", 1))
+    return count
+
+
+def tuned_schedule(func: Function, target: Target) -> Any | None:
+    """Inputs, outputs, schedule and builder of a kernel that a record in force is of; None where none is."""
+    context = DispatchContext.current
+    if context.is_fallback():
+        return None
+    config = context.query(target, kernel_workload(func))
+    if config.is_fallback:
+        return None
+    with ApplyConfig(config), choosing(config):
+        found = te_compiler.schedule_of(func, target)
+    found[-1].record = config
+    return found
+
+
+te_compiler.tuned_schedules.append(tuned_schedule)
