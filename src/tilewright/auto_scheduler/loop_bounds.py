@@ -56,6 +56,12 @@ class LoopBounds:
         self._readers: list[list[tuple[int, tuple[Form, ...]]]] = [[] for _ in range(count)]
         self._run()
 
+    def repetition(self, stage_id: int) -> float:
+        """How many times as many elements a stage computes as it has."""
+        rank = len(self.forms.shapes[stage_id])
+        around = prod(self.extents[s][i] for s, i in self.paths[stage_id])
+        return around * prod(self.axes[stage_id][:rank]) / max(1, prod(self.forms.shapes[stage_id]))
+
     def reads(self, stage_id: int) -> list[Access]:
         """What a stage reads, through inlined ones."""
         return self.forms.reads(stage_id, self.inlined)

@@ -158,10 +158,10 @@ class AttachMap:
 
     @staticmethod
     def of(places: dict[int, LoopKey]) -> AttachMap:
-        """The map of stages to loops with its inverse; stages of one loop stand in the order of ``places``."""
+        """The map of stages to loops with its inverse; stages of one loop stand in the order in which they run."""
         inverse: dict[LoopKey, list[int]] = {}
-        for stage, key in places.items():
-            inverse.setdefault(key, []).append(stage)
+        for stage in sorted(places):
+            inverse.setdefault(places[stage], []).append(stage)
         return AttachMap(places, inverse)
 
     def attach(self, stage: int, key: LoopKey) -> AttachMap:

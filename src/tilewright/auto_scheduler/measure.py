@@ -292,7 +292,12 @@ def _measured(outcome: Outcome, built: BuildResult, verbose: int) -> MeasureResu
         _say("*E", verbose)
         return MeasureResult([MAX_FLOAT], MeasureErrorNo.WRONG_ANSWER, outcome.value.wrong, took, now)
     _say("*", verbose)
-    return MeasureResult(outcome.value.costs, 0, "", took, now)
+    return MeasureResult(undisturbed(outcome.value.costs), 0, "", took, now)
+
+
+def undisturbed(costs: Sequence[float]) -> list[float]:
+    """The costs without those of repeats that something else delayed: half as long again as the least."""
+    return [c for c in costs if c <= 1.5 * min(costs)]
 
 
 class RPCRunner(ProgramRunner):
@@ -399,7 +404,7 @@ class RPCRunner(ProgramRunner):
         took, now = built.time_cost + outcome.seconds, time.time()
         if outcome.status == "done":
             _say("*", verbose)
-            return MeasureResult(outcome.value, 0, "", took, now)
+            return MeasureResult(undisturbed(outcome.value), 0, "", took, now)
         _say("*T" if outcome.status == "timeout" else "*E", verbose)
         number = MeasureErrorNo.RUN_TIMEOUT if outcome.status == "timeout" else MeasureErrorNo.RUNTIME_DEVICE
         return MeasureResult([MAX_FLOAT], number, outcome.error, took, now)

@@ -12,15 +12,18 @@ from typing import Any
 
 from tilewright.auto_scheduler import state_queries as ask
 from tilewright.auto_scheduler.access_analysis import ALWAYS_UNROLL_INNER
-from tilewright.auto_scheduler.factorization import sample_lengths
+from tilewright.auto_scheduler.factorization import factors_of, sample_lengths
 from tilewright.auto_scheduler.loop_bounds import LoopBounds
 from tilewright.auto_scheduler.loop_nest import INLINED, NONE, PLACEHOLDER, REDUCTION, ROOT, Stage, StateObject
 from tilewright.auto_scheduler.loop_state import State
+from tilewright.auto_scheduler.register_tiles import fill_register_tiles
 from tilewright.auto_scheduler.stage_steps import replayed
 from tilewright.auto_scheduler.transform_step import SplitStep, Step
 from tilewright.ir.errors import TilewrightError
 
 PopulationRule = Callable[[Any, StateObject, random.Random], StateObject | None]
+
+_MOST_REPEATED = 1.3  # times that a stage inside another may be computed, in the mean
 
 UNROLL_STEPS_CPU = (0, 16, 64, 512)
 UNROLL_STEPS_GPU = (0, 16, 64, 512, 1024)
@@ -46,30 +49,36 @@ def bounded(policy: Any, state: StateObject) -> StateObject:
 
 
 def fill_tile_sizes(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
-    """Lengths of all splits that wait for some."""
+    """Lengths of all splits that wait for some; for half of the programs on CPUs, tiles that registers hold."""
     limit = policy.params["max_innermost_split_factor"]
-    steps: list[Step] = []
-    for step in state.transform_steps:
+    task = policy.search_task
+    steps: list[Step] = list(state.transform_steps)
+    if not ask.is_gpu(task) and rng.random() < policy.params["register_tile_ratio"]:
+        fill_register_tiles(steps, task.hardware_params.vector_unit_bytes, limit, rng)
+    for i, step in enumerate(steps):
         if isinstance(step, SplitStep) and None in step.lengths:
             assert step.extent is not None
-            step = replace(step, lengths=sample_lengths(step.extent, len(step.lengths), limit, rng))
-        steps.append(step)
+            steps[i] = replace(step, lengths=sample_lengths(step.extent, len(step.lengths), limit, rng))
     return rebuilt(policy, steps)
 
 
 def change_compute_location(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
-    """Stages that are not tiled: inside a loop of their reader, at root, or inlined."""
+    """Stages that are not tiled: inside a loop of their reader, at root, or inlined.
+
+    On CPUs, half of the programs have each stage as far inside its reader as it can be with nothing computed twice.
+    """
     if policy.params["disable_change_compute_location"]:
         return state
     task = policy.search_task
     edited = State(state, task.compute_dag)
+    move = _move_inside if rng.random() < policy.params["compute_inside_ratio"] else _move
     try:
         for stage_id in reversed(range(len(state.stages))):
             stage = edited.stages[stage_id]
             if stage.op_type == PLACEHOLDER or stage.compute_at == INLINED or stage.is_tiled:
                 continue
             if not ask.needs_tiling(task, edited.state_object, stage_id):
-                _move(policy, edited, stage_id, rng)
+                move(policy, edited, stage_id, rng)
         return bounded(policy, edited.state_object)
     except TilewrightError:
         return None
@@ -87,6 +96,23 @@ def _move(policy: Any, edited: State, stage_id: int, rng: random.Random) -> None
     else:
         target, position = places[choice - 2]
         edited.compute_at(stage_id, target, edited.stages[target].iters[position])
+
+
+def _move_inside(policy: Any, edited: State, stage_id: int, rng: random.Random) -> None:
+    """Into the innermost loop in which each element is computed once, or few more than once."""
+    places = ask.compute_locations(policy.search_task, edited.state_object, stage_id)
+    dag = policy.search_task.compute_dag
+    # Loops of the nearest reader come first, from the outside in; what that reader is inside comes last.
+    own = [p for p in places if p[0] == places[0][0]]
+    for target, position in [*reversed(own), *reversed(places[len(own) :])]:
+        tried = edited.copy()
+        tried.compute_at(stage_id, target, tried.stages[target].iters[position])
+        bounds = LoopBounds(tried.state_object, dag)
+        if bounds.repetition(stage_id) <= _MOST_REPEATED:
+            edited.compute_at(stage_id, target, edited.stages[target].iters[position])
+            return
+    if places:
+        edited.compute_root(stage_id)
 
 
 def parallelize(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
@@ -147,7 +173,7 @@ def _unroll_inner(edited: State, stage_id: int, stage: Stage) -> None:
 
 
 def vectorize(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
-    """The innermost spatial loop of each stage, with some around it where the stage is not tiled."""
+    """The innermost spatial loop of each stage, part of a long one, several short ones where the stage is not tiled."""
     edited = State(state, policy.search_task.compute_dag)
     limit = policy.params["max_vectorize_size"]
     for stage_id, stage in enumerate(state.stages):
@@ -163,10 +189,23 @@ def vectorize(policy: Any, state: StateObject, rng: random.Random) -> StateObjec
             count += 1
         if count > 1:
             count = rng.randint(1, count - 1)
-        inner = edited.stages[stage_id].iters[len(stage.iters) - count :]
+        iters = edited.stages[stage_id].iters
+        inner = iters[len(iters) - count :]
         if count:
             edited.vectorize(stage_id, inner[0] if count == 1 else edited.fuse(stage_id, inner))
+        elif iters and not state.attached_at(stage_id, len(iters) - 1):
+            _vectorize_part(edited, stage_id, limit, rng)
     return edited.state_object
+
+
+def _vectorize_part(edited: State, stage_id: int, limit: int, rng: random.Random) -> None:
+    """Split the innermost loop, which is too long for a vector, by one of its larger divisors."""
+    it = edited.stages[stage_id].iters[-1]
+    if it.iter_kind == REDUCTION or it.annotation != NONE or it.extent <= limit:
+        return
+    lanes = [f for f in factors_of(it.extent) if 4 <= f <= limit][-3:]
+    if lanes:
+        edited.vectorize(stage_id, edited.split(stage_id, it, [rng.choice(lanes)])[1])
 
 
 CPU_POPULATION: tuple[PopulationRule, ...] = (

@@ -181,7 +181,9 @@ class SketchPolicy(SearchPolicy):
         "cpu_multi_level_tiling_structure": "SSRSRS",
         "gpu_multi_level_tiling_structure": "SSSRRSRS",
         "max_innermost_split_factor": 64,
-        "max_vectorize_size": 16,
+        "max_vectorize_size": 64,
+        "register_tile_ratio": 0.5,
+        "compute_inside_ratio": 0.5,
         "disable_change_compute_location": 0,
     }
 

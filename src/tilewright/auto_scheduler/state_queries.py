@@ -223,10 +223,12 @@ def compute_locations(task: TaskRecord, state: StateObject, stage_id: int) -> li
     if inside_other:
         outer = state.attach_map.stage_to_attach_iter[target][0]
         for i, it in enumerate(state.stages[outer].iters):
-            if it.iter_kind == REDUCTION or state.attached_at(outer, i) or it.annotation == UNROLL:
+            if it.iter_kind == REDUCTION or it.annotation == UNROLL:
                 break
             if it.extent != 1:
                 found.append((outer, i))
+            if state.attached_at(outer, i):
+                break
     return found
 
 

@@ -57,11 +57,12 @@ class XGBModel(PythonBasedModel):
     ) -> None:
         _xgboost()
         self.xgb_params = {
-            "max_depth": 8,
+            "max_depth": 6,
             "gamma": 0.001,
             "min_child_weight": 0,
             "eta": 0.2,
-            "nthread": len(os.sched_getaffinity(0)),
+            "nthread": 1,  # some hundreds of rows: threads would wait for each other
+            "tree_method": "hist",
             "verbosity": 0,
             "seed": seed or 43,
             "disable_default_eval_metric": 1,
