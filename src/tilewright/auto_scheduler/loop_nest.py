@@ -13,7 +13,7 @@ it unknown (``compute_at``); ``ComputeDAG.infer_bound_from_state`` fills it in.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 from tilewright.ir.prim_expr import IntImm
@@ -89,7 +89,9 @@ class Iterator:
     def with_range(self, extent: int | None) -> Iterator:
         """The loop over another number of iterations."""
         known = None if extent is None else LoopRange(0, extent)
-        return self if known == self.range else replace(self, range=known)
+        if known == self.range:
+            return self
+        return Iterator(self.name, known, self.iter_kind, self.annotation, self.orig_iters, self.origin)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -130,7 +132,8 @@ class Stage:
 
     def with_iters(self, iters: Sequence[Iterator]) -> Stage:
         """The stage with other loops."""
-        return replace(self, iters=tuple(iters))
+        kept = self.compute_at, self.auto_unroll_max_step, self.storage_offset
+        return Stage(self.op, self.op_type, tuple(iters), *kept)
 
     def __repr__(self) -> str:
         return f"auto_scheduler.Stage({self.op.name})"
@@ -206,7 +209,13 @@ class StateObject:
 
     def with_stage(self, stage_id: int, stage: Stage) -> StateObject:
         """The state with another stage at a position."""
-        return replace(self, stages=(*self.stages[:stage_id], stage, *self.stages[stage_id + 1 :]))
+        stages = (*self.stages[:stage_id], stage, *self.stages[stage_id + 1 :])
+        return StateObject(stages, self.transform_steps, self.attach_map, self.concrete, self.current_compute_dag)
+
+    def with_step(self, step: Any) -> StateObject:
+        """The state that remembers one step more."""
+        steps = (*self.transform_steps, step)
+        return StateObject(self.stages, steps, self.attach_map, self.concrete, self.current_compute_dag)
 
     def attached_at(self, stage_id: int, iter_id: int) -> list[int]:
         """The stages that are computed inside a loop."""

@@ -175,7 +175,7 @@ class SketchPolicy(SearchPolicy):
         "retry_search_one_round_on_empty": 1,
         "sample_init_min_population": 50,
         "sample_init_use_measured_ratio": 0.2,
-        "evolutionary_search_population": 512,
+        "evolutionary_search_population": 256,
         "evolutionary_search_num_iters": 4,
         "evolutionary_search_mutation_prob": 0.85,
         "cpu_multi_level_tiling_structure": "SSRSRS",

@@ -278,7 +278,7 @@ def step_from_record(record: Sequence[Any]) -> Step:
 def apply_step(state: StateObject, step: Step, dag: Any) -> tuple[StateObject, Any]:
     """The state after a step, which it remembers, and what the step gives."""
     made, result = step.apply(state, dag)
-    return replace(made, transform_steps=(*made.transform_steps, step)), result
+    return made.with_step(step), result
 
 
 def is_stage_adding(step: Step) -> bool:

@@ -285,8 +285,9 @@ class _Splitting(Step):
             (self.stage_id, i): (self.stage_id, i + len(lengths)) for i in range(self.iter_id, len(stage.iters))
         }
         state = state.with_stage(self.stage_id, stage.with_iters(iters))
-        concrete = state.concrete and None not in lengths
-        return replace(state, attach_map=state.attach_map.move_loops(moved), concrete=concrete), made
+        concrete, attached = state.concrete and None not in lengths, state.attach_map.move_loops(moved)
+        steps, current = state.transform_steps, state.current_compute_dag
+        return StateObject(state.stages, steps, attached, concrete, current), made
 
     def schedule(self, replay: Replay) -> list[IterVar]:
         return [axis for _, axis in self._split(replay)]
@@ -327,25 +328,20 @@ class _Splitting(Step):
 
 def _split_loop(it: Iterator, lengths: Sequence[int | None], inner_to_outer: bool) -> list[Iterator]:
     """The loops that a loop is split into, outermost first."""
-    count = len(lengths)
-    rest = it.range
-    made: list[Iterator] = []
-    for i in range(count):
-        length = lengths[count - i - 1] if inner_to_outer else lengths[i]
-        name = f"{it.name}.{count - i if inner_to_outer else i}"
-        if length is not None and rest is not None:
-            made.append(Iterator(name, LoopRange(rest.min, length), it.iter_kind))
-            rest = LoopRange(0, -(-rest.extent // length))
-        else:
-            made.append(Iterator(name, None, it.iter_kind))
-            rest = None
-    made.append(Iterator(f"{it.name}.{0 if inner_to_outer else count}", rest, it.iter_kind))
+    count, rest = len(lengths), it.range
+    ranges: list[LoopRange | None] = []
+    for length in reversed(lengths) if inner_to_outer else lengths:
+        known = None if length is None or rest is None else LoopRange(rest.min, length)
+        ranges.append(known)
+        rest = None if known is None or rest is None else LoopRange(0, -(-rest.extent // known.extent))
+    ranges.append(rest)
     if inner_to_outer:
-        made.reverse()
-    if it.origin is None:
-        return made
-    parent, factors = it.origin, tuple(lengths)
-    return [replace(m, origin=SplitOrigin(parent, factors, inner_to_outer, i)) for i, m in enumerate(made)]
+        ranges.reverse()
+    made: list[Iterator] = []
+    for position, extent in zip(range(count + 1), ranges, strict=True):
+        origin = None if it.origin is None else SplitOrigin(it.origin, tuple(lengths), inner_to_outer, position)
+        made.append(Iterator(f"{it.name}.{position}", extent, it.iter_kind, NONE, (), origin))
+    return made
 
 
 @dataclass(frozen=True, slots=True)
