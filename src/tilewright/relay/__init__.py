@@ -60,13 +60,14 @@ from tilewright.relay.expr import (
     const,
     var,
 )  # fmt: skip
+from tilewright.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright.relay.op import *  # noqa: F403
 from tilewright.relay.op import annotation, image, nn, vision
 from tilewright.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor
-from tilewright.relay.visitor import ExprFunctor, ExprMutator, ExprRewriter, ExprVisitor, bind
+from tilewright.relay.visitor import ExprRewriter, bind
 
 _LAZY_MODULES = frozenset(
-    {"backend", "build_module", "dataflow_pattern", "expr_functor", "frontend", "interpreter", "prelude",
+    {"backend", "build_module", "dataflow_pattern", "frontend", "interpreter", "prelude",
      "testing", "text", "transform", "ty", "type_infer"}
 )  # fmt: skip
 _LAZY_NAMES = {

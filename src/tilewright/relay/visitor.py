@@ -8,11 +8,12 @@ the nodes of interest; override ``children`` to keep the walk out of a part (the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from tilewright.ir import walk
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.op import Op
+from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
 from tilewright.relay.adt import Clause, Constructor, Match, pattern_vars
 from tilewright.relay.expr import (
     Call,
@@ -63,7 +64,14 @@ def direct_children(expr: RelayExpr) -> Sequence[RelayExpr]:
 
 
 class ExprFunctor(Generic[R]):
-    """Memoised post-order walk: one result for each node."""
+    """Memoised post-order walk: one result for each node.
+
+    With ``top_down``, as in TVM, ``visit`` goes to the node's method at once, and what is below is visited where that
+    method says so (``relay.expr_functor``).
+    """
+
+    top_down: ClassVar[bool] = False
+    _depth = 0
 
     def __init__(self) -> None:
         self.memo_map: dict[RelayExpr, R] = {}
@@ -77,6 +85,8 @@ class ExprFunctor(Generic[R]):
         memo = self.memo_map
         if expr in memo:
             return memo[expr]
+        if self.top_down:
+            return self._visit_at_once(expr)
         stack: list[tuple[RelayExpr, bool]] = [(expr, False)]
         while stack:
             node, ready = stack.pop()
@@ -88,6 +98,16 @@ class ExprFunctor(Generic[R]):
             stack.append((node, True))
             stack.extend((c, False) for c in reversed(self.children(node)) if c not in memo)
         return memo[expr]
+
+    def _visit_at_once(self, expr: RelayExpr) -> R:
+        self._depth += 1
+        if self._depth % DEPTH_STEP == 0:
+            ensure_room()
+        try:
+            result = self.memo_map[expr] = self.dispatch(expr)
+        finally:
+            self._depth -= 1
+        return result
 
     def dispatch(self, expr: RelayExpr) -> R:
         """Call the method for the node's class."""
@@ -190,7 +210,10 @@ class ExprVisitor(ExprFunctor[None]):
     """Visits every node once, children first; override ``visit_*`` to look at nodes."""
 
     def default(self, expr: RelayExpr) -> None:
-        """Nothing to do: the children have been visited."""
+        """Children first, which in a walk that is not ``top_down`` have been visited."""
+        if self.top_down:
+            for child in self.children(expr):
+                self.visit(child)
 
 
 class ExprMutator(ExprFunctor[RelayExpr]):
@@ -201,7 +224,7 @@ class ExprMutator(ExprFunctor[RelayExpr]):
         return expr
 
     def _visit_all(self, items: Iterable[RelayExpr]) -> tuple[RelayExpr, ...]:
-        return tuple(self.visit(item) for item in items)
+        return tuple([self.visit(item) for item in items])  # a generator would take room on the stack of C
 
     def visit_call(self, expr: Call) -> RelayExpr:
         """Rebuild when the callee or an argument changed."""
@@ -236,7 +259,7 @@ class ExprMutator(ExprFunctor[RelayExpr]):
 
     def visit_if(self, expr: If) -> RelayExpr:
         """Rebuild when a part changed."""
-        cond, then, other = (self.visit(e) for e in (expr.cond, expr.true_branch, expr.false_branch))
+        cond, then, other = self.visit(expr.cond), self.visit(expr.true_branch), self.visit(expr.false_branch)
         if cond is expr.cond and then is expr.true_branch and other is expr.false_branch:
             return expr
         return If(cond, then, other, expr.span)
