@@ -10,6 +10,10 @@ import pytest
 PACKAGES = {
     "qemu-aarch64": "qemu-user",
     "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+    "qemu-arm": "qemu-user",
+    "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross",
+    "qemu-riscv64": "qemu-user",
+    "riscv64-linux-gnu-gcc": "gcc-riscv64-linux-gnu libc6-dev-riscv64-cross",
     "valgrind": "valgrind",
 }
 

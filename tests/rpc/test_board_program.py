@@ -78,12 +78,39 @@ def test_a_network_runs(program: Path, tmp_path: Path) -> None:
         run_network(port, "llvm", tmp_path, {})
 
 
-def test_a_network_runs_on_an_emulated_board(tmp_path: Path) -> None:
-    need("qemu-aarch64", COMPILER)
-    program = build(COMPILER, tmp_path / "server")
+# processors of boards: the compiler, the emulator, and Tilewright's target
+BOARDS = {
+    "aarch64": (COMPILER, EMULATOR, TARGET),
+    "armv7": (
+        "arm-linux-gnueabihf-gcc",
+        ["qemu-arm", "-L", "/usr/arm-linux-gnueabihf", "-cpu", "cortex-a15"],
+        "llvm -mtriple=armv7l-linux-gnueabihf -mattr=+neon",
+    ),
+    "riscv64": (
+        "riscv64-linux-gnu-gcc",
+        ["qemu-riscv64", "-L", "/usr/riscv64-linux-gnu"],
+        "llvm -mtriple=riscv64-linux-gnu -mattr=+m,+a,+f,+d,+c",
+    ),
+}
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_a_network_runs_on_an_emulated_board(board: str, tmp_path: Path) -> None:
+    compiler, emulator, target = BOARDS[board]
+    need(emulator[0], compiler)
+    program = build(compiler, tmp_path / "server")
     assert program.stat().st_size < 400 << 10
-    with serving([*EMULATOR, program], "--key", "board") as port:
-        run_network(port, TARGET, tmp_path, {"cc": cc.cross_compiler(COMPILER)})
+    with serving([*emulator, program], "--key", "board") as port:
+        run_network(port, target, tmp_path, {"cc": cc.cross_compiler(compiler)})
+        session = rpc.connect(HOST, port, "board")
+        apply = session.get_function("rpc.LocalSession")  # a function that gives a module
+        assert apply() is not None
+        values = np.arange(100_003, dtype="int16")
+        arrays = [nd.array(values, session.cpu()) for _ in range(50)]  # places of handles are used again
+        del arrays[::2]
+        arrays += [nd.array(values[:7], session.cpu()) for _ in range(30)]
+        np.testing.assert_array_equal(arrays[0].numpy(), values)
+        np.testing.assert_array_equal(arrays[-1].numpy(), values[:7])
 
 
 def test_secrets(program: Path) -> None:

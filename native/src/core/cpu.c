@@ -175,8 +175,23 @@ static void detect(void) {
   add("crc", (caps2 >> 4) & 1);
 }
 
+#elif defined(__riscv) && defined(__linux__)
+#include <sys/auxv.h>
+
+/* A bit for each letter; what Linux needs is there, and what is a part of something is with it. */
+static void detect(void) {
+  static const struct {
+    const char* name;
+    char letter;
+  } names[] = {{"i", 'i'},     {"m", 'm'},      {"a", 'a'},     {"f", 'f'},   {"d", 'd'},   {"c", 'c'},        {"v", 'v'},
+               {"zmmul", 'm'}, {"zaamo", 'a'}, {"zalrsc", 'a'}, {"zca", 'c'}, {"zcd", 'c'}, {"zicsr", 'i'}, {"zifencei", 'i'}};
+  const unsigned long caps = getauxval(AT_HWCAP);
+  for (size_t k = 0; k < sizeof names / sizeof names[0]; ++k) add(names[k].name, (caps >> (names[k].letter - 'a')) & 1);
+  add("64bit", __riscv_xlen == 64);
+}
+
 #else
-static void detect(void) {}
+static void detect(void) { add("", false); }
 #endif
 
 static void init_features(void) {

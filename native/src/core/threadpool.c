@@ -39,7 +39,7 @@ typedef struct Pool Pool;
 
 typedef struct {
   _Alignas(64) atomic_uint_fast64_t ticket; /* the newest launch that wants this worker */
-  atomic_bool asleep;
+  atomic_int asleep; /* a word: processors such as RISC-V exchange no bytes */
   pthread_mutex_t lock;
   pthread_cond_t wake;
   pthread_t thread;
@@ -60,7 +60,7 @@ struct Pool {
   int num_slots;
   _Alignas(64) atomic_uint_fast64_t overflow; /* (low 32 bits of generation) << 32 | next task beyond the slots */
   _Alignas(64) atomic_int finished;
-  atomic_bool caller_asleep;
+  atomic_int caller_asleep;
   pthread_mutex_t done_lock;
   pthread_cond_t done;
   char* error; /* first failure of the launch, under done_lock */

@@ -64,7 +64,8 @@ static int allocate_prepared_on(TilewrightGraph* g, DLDevice device) {
   for (int i = 0; i < g->num_prepared; ++i) {
     const GraphEntry* e = &g->entries[g->prepared[i]];
     if (!is_on(e, device)) continue;
-    if (e->nbytes > INT64_MAX / 4 || total > INT64_MAX / 2) return tw_out_of_memory(e->nbytes);
+    const uint64_t nbytes = e->nbytes;
+    if (nbytes > INT64_MAX / 4 || total > INT64_MAX / 2) return tw_out_of_memory(e->nbytes);
     total += (int64_t)tw_round_up(e->nbytes, TW_ALIGNMENT);
     ++count;
   }

@@ -31,7 +31,7 @@ def target_machine(triple: str, cpu: str, features: str, level: int = 3) -> Any:
     machine = _machines.get(key)
     if machine is None:
         _initialize(triple)
-        target = llvm.Target.from_triple(triple)
+        target = llvm.Target.from_triple(_with_vendor(triple))
         machine = target.create_target_machine(
             cpu=cpu,
             features=features,
@@ -42,6 +42,12 @@ def target_machine(triple: str, cpu: str, features: str, level: int = 3) -> Any:
         )
         _machines[key] = machine
     return machine
+
+
+def _with_vendor(triple: str) -> str:
+    """The triple with all its parts: LLVM does not find the environment, and its ABI, in armv7l-linux-gnueabihf."""
+    parts = triple.split("-")
+    return "-".join([parts[0], "unknown", *parts[1:]]) if len(parts) == 3 and parts[1] == "linux" else triple
 
 
 def _abi(triple: str, features: str) -> str:
