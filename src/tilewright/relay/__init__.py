@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Any
+from tilewright.ir.span import SourceName, Span
 from tilewright.ir.type import (
     FuncType,
     GlobalTypeVar,
