@@ -2,14 +2,14 @@
 
 broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py scan.py sparse.py  general tensors
 nn/        computes of neural networks           image/     resizing of images
-vision/    boxes and regions of interest
+vision/    boxes and regions of interest         random/    random numbers
 cpu/       schedules for CPUs, and the packed computes that they need           generic/   schedules that fit any target
 x86/ arm_cpu/   TVM's names of what cpu/ has
 utils.py   constant shapes, walks over operations           tag.py   what kind of compute an operation is
 network.py   what schedules may know of the network
 """
 
-from tilewright.topi import arm_cpu, cpu, generic, image, nn, tag, utils, vision, x86
+from tilewright.topi import arm_cpu, cpu, generic, image, nn, random, tag, utils, vision, x86
 from tilewright.topi.broadcast import *  # noqa: F403
 from tilewright.topi.indexing import *  # noqa: F403
 from tilewright.topi.math import *  # noqa: F403
@@ -30,6 +30,7 @@ __all__ = [
     "get_const_tuple",
     "image",
     "nn",
+    "random",
     "tag",
     "utils",
     "vision",

@@ -13,7 +13,7 @@ from pathlib import Path
 from tilewright import relay
 
 RECORD = Path(__file__).with_name("signatures.txt")
-FAMILIES = ("", "nn", "image", "vision", "annotation")
+FAMILIES = ("", "nn", "image", "vision", "random", "annotation")
 
 
 def _signature(function: object) -> str:

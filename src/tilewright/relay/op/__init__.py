@@ -1,6 +1,6 @@
 """Relay's operators: one declaration each (see ``definition``), and the functions that build calls of them.
 
-tensor/ reduce/ transform/   general tensors          nn/ image/       neural networks, images
+tensor/ reduce/ transform/   general tensors          nn/ image/ random/   neural networks, images, random numbers
 annotation/ contrib/         marks for passes, patterns of external compilers
 strategy/                    what runs on which target
 relations.py layout_rules.py families.py attributes.py bilinear.py   what declarations share
@@ -9,7 +9,7 @@ op.py                        TVM's registration functions
 
 import sys
 
-from tilewright.relay.op import annotation, image, nn, vision
+from tilewright.relay.op import annotation, image, nn, random, vision
 from tilewright.relay.op import contrib as contrib
 from tilewright.relay.op import op as op
 from tilewright.relay.op import strategy as strategy
@@ -253,6 +253,7 @@ __all__ = [
     "ones_like",
     "power",
     "prod",
+    "random",
     "register_alter_op_layout",
     "register_broadcast_schedule",
     "register_compute",

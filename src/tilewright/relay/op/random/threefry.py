@@ -1,0 +1,142 @@
+"""random.threefry_generate and random.threefry_split; keys and uniform numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Call, Constant, Tuple, TupleGetItem, const
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, static_ints
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.tensor.binary import add, multiply, right_shift, subtract
+from tilewright.relay.op.tensor.unary import cast
+from tilewright.runtime import ndarray as nd
+from tilewright.topi.random import PARITY, ROTATIONS, ROUNDS
+
+_KEY = TensorType((10,), "uint64")
+
+
+def threefry(key: Array, counters: Array) -> Array:
+    """Threefry-4x64 of 20 rounds: ``counters`` (n, 4) encrypted with ``key`` (4,)."""
+    words = counters.astype(np.uint64).T.copy()
+    whole = np.append(key, np.bitwise_xor.reduce(key) ^ np.uint64(PARITY))
+    for step in range(ROUNDS // 4 + 1):
+        words += whole[(step + np.arange(4)) % 5, None]
+        words[3] += np.uint64(step)
+        for r in range(step * 4, step * 4 + 4 if step < ROUNDS // 4 else 0):
+            for (a, b), by in zip((((0, 1), (2, 3)), ((0, 3), (2, 1)))[r % 2], ROTATIONS[r % 8], strict=True):
+                words[a] += words[b]
+                words[b] = (words[b] << np.uint64(by) | words[b] >> np.uint64(64 - by)) ^ words[a]
+    return words.T
+
+
+def _check_key(types: Sequence[Type], solver: Any) -> bool:
+    key = relations.tensor(types[0], "key")
+    if key is None:
+        return False
+    relations.require_rank(key, 1, "key")
+    relations.require(key.dtype == "uint64", f"key should have the dtype uint64, found {key.dtype}")
+    solver.assert_equal(as_expr(10), key.shape[0], "words of the key")
+    return True
+
+
+class ThreefryGenerateAttrs(Attrs):
+    """Shape of the random bits."""
+
+    out_shape: tuple[int, ...]
+
+
+class ThreefryGenerate(OpDef):
+    """The next key, and random bits."""
+
+    name = "random.threefry_generate"
+    inputs = ("key",)
+    attrs_type = ThreefryGenerateAttrs
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """A key and words."""
+        return TupleType([_KEY, TensorType(attrs.out_shape, "uint64")]) if _check_key(types, solver) else None
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return list(topi.random.threefry_generate(inputs[0], attrs.out_shape))
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Counter by counter."""
+        state = inputs[0]
+        count = math.prod(attrs.out_shape)
+        blocks = -(-count // 4)
+        counters = np.tile(state[4:8], (blocks + 1, 1))
+        counters[:, 3] += np.arange(blocks + 1, dtype=np.uint64)
+        counters[:, 2] += counters[:, 3] < state[7]
+        bits = threefry(state[:4], counters[:-1]).reshape(-1)[:count].reshape(attrs.out_shape)
+        return [np.concatenate([state[:4], counters[-1], state[8:]]), bits]
+
+
+class ThreefrySplit(OpDef):
+    """Two keys from one."""
+
+    name = "random.threefry_split"
+    inputs = ("key",)
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """Two keys."""
+        return TupleType([_KEY, _KEY]) if _check_key(types, solver) else None
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return list(topi.random.threefry_split(inputs[0]))
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """What the marked counters become."""
+        state = inputs[0]
+        marked = np.array([[1, 0, 0, 0], [1, 1, 0, 0]], np.uint64) + state[4:8]
+        rest = np.concatenate([np.zeros(4, np.uint64), state[8:]])
+        return [np.concatenate([key, rest]) for key in threefry(state[:4], marked)]
+
+
+def threefry_key(seed: int) -> Constant:
+    """The key of a seed from 0 to 2**256 - 1."""
+    words = np.frombuffer(int(seed).to_bytes(32, "little"), "<u8").astype(np.uint64)
+    return Constant(nd.array(np.concatenate([words, np.zeros(6, np.uint64)])))
+
+
+def threefry_generate(key: RelayExpr, shape: Any) -> Call:
+    """The next key, and uint64 random bits of ``shape``. Use ``key`` nowhere else: it gives the same bits again."""
+    return call("random.threefry_generate", [key], ThreefryGenerateAttrs(static_ints(shape, "shape")))
+
+
+def threefry_split(key: RelayExpr) -> Call:
+    """Two keys, for two parts of a program that each draw numbers. Use ``key`` nowhere else."""
+    return call("random.threefry_split", [key])
+
+
+def uniform(key: RelayExpr, shape: Any, dtype: str = "float32", low: Any = 0.0, high: Any = 1.0) -> Tuple:
+    """The next key, and numbers from [low, high): multiples of 2**-24 (float32) or 2**-53 (float64) of its width."""
+    digits = {"float32": 24, "float64": 53}.get(dtype)
+    if digits is None:
+        raise UnsupportedError(f"uniform numbers are float32 or float64, found {dtype!r}; cast them")
+    drawn = threefry_generate(key, shape)
+    kept = right_shift(TupleGetItem(drawn, 1), const(np.uint64(64 - digits)))
+    start, end = (v if isinstance(v, RelayExpr) else const(v, dtype) for v in (low, high))
+    unit = multiply(cast(kept, dtype), const(2.0**-digits, dtype))
+    return Tuple([TupleGetItem(drawn, 0), add(multiply(unit, subtract(end, start)), start)])
