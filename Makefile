@@ -89,8 +89,8 @@ format: $(VENV)/.develop
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.latency --threads 2
 
-soak: system-packages $(VENV)/.develop
-	$(BIN)/python -m pytest -q -n $(JOBS) -m soak tests
+soak: system-packages $(VENV)/.plugin
+	$(BIN)/python -m pytest -q -n $(JOBS) -m soak tests $(PLUGIN)/tests
 
 fuzz: system-packages $(VENV)/.develop
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)

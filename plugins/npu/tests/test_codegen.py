@@ -179,6 +179,19 @@ def network(size: int, channels: int) -> tuple[Any, list[Any]]:
     return relay.Function([x], to_integers(value, "int8", 0.4)), [integers("int8", 1, channels, size, size)]
 
 
+def test_a_tensor_with_two_readers_and_limits_of_its_own() -> None:
+    """What one reader limits, the other sees unlimited: the limits are not merged into the layer that both read."""
+    x, data = number("x", "int8", (1, 16, 6, 6))
+    weight = dequantize(
+        relay.const(integers("int8", 16, 16, 1, 1)), relay.const(np.float32([0.002])), relay.const(np.int8([0])), 0
+    )
+    step, zero = relay.const(np.float32(0.3)), relay.const(np.int8(5))
+    q = to_integers(relay.nn.conv2d(data, weight, channels=16, kernel_size=(1, 1)), "int8", 0.3)
+    limited = to_integers(relay.nn.relu(dequantize(q, step, zero)), "int8", 0.3)
+    value = dequantize(limited, step, zero) + dequantize(q, step, zero)
+    check_integers(relay.Function([x], to_integers(value, "int8", 0.4)), [integers("int8", 1, 16, 6, 6)])
+
+
 def test_tensors_between_layers_stay_in_the_sram() -> None:
     func, inputs = network(14, 32)
     counters = check_integers(func, inputs)

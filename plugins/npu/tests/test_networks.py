@@ -17,9 +17,9 @@ from tilewright.testing.quantized import quantized
 from tilewright_npu.patterns import partition_for_npu
 
 
-def network(name: str, kind: str) -> tuple[Any, Any, dict[str, Any]]:
-    """Module, parameters and inputs of a small network of the zoo; ``kind`` is float32, int8 or uint8."""
-    options = zoo.small_options(name)
+def network(name: str, kind: str, small: bool = True) -> tuple[Any, Any, dict[str, Any]]:
+    """Module, parameters and inputs of a network of the zoo; ``kind`` is float32, int8 or uint8."""
+    options = zoo.small_options(name) if small else {}
     path = zoo.export(name, **options) if kind == "float32" else quantized(name, kind, **options)
     return *relay.frontend.from_onnx(onnx.load(path)), zoo.reference(path)[0]
 
@@ -33,7 +33,17 @@ def run(lib: Any, inputs: dict[str, Any]) -> Any:
 @pytest.mark.parametrize("kind", ["float32", "int8", "uint8"])
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
 def test_a_classifier_gives_the_answers_of_the_cpu(name: str, kind: str) -> None:
-    mod, params, inputs = network(name, kind)
+    check(*network(name, kind), kind)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", ["float32", "int8", "uint8"])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
+def test_a_classifier_of_its_published_size_gives_the_answers_of_the_cpu(name: str, kind: str) -> None:
+    check(*network(name, kind, small=False), kind)
+
+
+def check(mod: Any, params: Any, inputs: dict[str, Any], kind: str) -> None:
     alone = run(relay.build(mod, "llvm", params=params), inputs)
     part = partition_for_npu(mod, params)
     assert len(part.functions) == 2  # all of it is one function of the NPU, but quantization of input and output
