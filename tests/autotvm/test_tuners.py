@@ -111,6 +111,18 @@ def test_records_of_all_trials_are_written_and_read_back() -> None:
     assert repr(chosen["tile_x"]) == repr(tuner.best_config["tile_x"])  # type: ignore[index]
 
 
+def test_what_was_not_tuned_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    file = io.StringIO()
+    tuner = RandomTuner(sample_task())
+    tuner.tune(2, option(), callbacks=[autotvm.callback.log_to_file(file)])
+    with autotvm.apply_history_best(io.StringIO(file.getvalue())) as best:
+        for workload in (tuner.task.workload, ("tests/matmul", 7, ""), ("tests/matmul", 7, ""), ("other", 1)):
+            best.query(tuner.task.target, workload)
+    said = [r.getMessage() for r in caplog.records if "no record" in r.getMessage()]
+    assert len(said) == 1
+    assert "('tests/matmul', 7, '')" in said[0]
+
+
 def test_the_progress_bar_tells_of_speed_and_trials(capsys: pytest.CaptureFixture[str]) -> None:
     bar = autotvm.callback.progress_bar(10, prefix="[Task  1/ 1]")
     RandomTuner(sample_task()).tune(10, option(2), callbacks=[bar])

@@ -6,14 +6,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Any
 
+from tilewright.autotvm.env import GLOBAL_SCOPE
 from tilewright.autotvm.lines import load_from_buffer, load_from_file
 from tilewright.autotvm.task.dispatcher import DispatchContext, Workload
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace
 from tilewright.autotvm.utils import mean
 from tilewright.target.target import Target
+
+logger = logging.getLogger("autotvm")
 
 
 class ApplyHistoryBest(DispatchContext):
@@ -27,6 +31,8 @@ class ApplyHistoryBest(DispatchContext):
         self.best_by_targetkey: dict[tuple[str, Workload], tuple[Any, Any]] = {}
         self.best_by_model: dict[tuple[str, Workload], tuple[Any, Any]] = {}
         self._best_user_defined: dict[tuple[str, Workload], ConfigSpace] = {}
+        self._templates: set[str] = set()
+        self._missed: set[Workload] = set()
         if records:
             self.load(records)
 
@@ -37,6 +43,7 @@ class ApplyHistoryBest(DispatchContext):
         elif hasattr(records, "read"):
             records = load_from_buffer(records)
         for inp, res in records:
+            self._templates.add(inp.task.name)
             if res.error_no != 0:
                 continue
             for key in inp.target.keys:
@@ -66,7 +73,15 @@ class ApplyHistoryBest(DispatchContext):
                 config: ConfigEntity = inp.config
                 config.cost = mean(res.costs)
                 return config
+        self._warn(target, workload)
         return None
+
+    def _warn(self, target: Target, workload: Workload) -> None:
+        """Tell once of a workload without a record, of a template that there are records of."""
+        if not workload or workload[0] not in self._templates or workload in self._missed or GLOBAL_SCOPE.silent:
+            return
+        self._missed.add(workload)
+        logger.warning("no record of %s for %s: its untuned schedule is used", str(workload)[:300], target)
 
     def update(self, target: Target | str | None, workload: Workload, cfg: ConfigSpace) -> None:
         """Use ``cfg`` for ``workload`` from now on."""

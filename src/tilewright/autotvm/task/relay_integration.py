@@ -19,6 +19,7 @@ from tilewright.relay.backend.kernel_task import TEMPLATE, kernel_text
 from tilewright.relay.backend.te_compiler import build_schedule
 from tilewright.relay.build_module import optimize
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 
@@ -132,7 +133,8 @@ def _calls(
                 continue
             with env, target:
                 build_schedule(func, target)
-            yield from dict.fromkeys(env.get_tasks())
+            found = dict.fromkeys(env.get_tasks())
+            yield from found or ([(TEMPLATE, (kernel_text(func),))] if _is_heavy(func) else [])
 
 
 def _kernels(module: IRModule) -> list[Function]:
@@ -141,6 +143,13 @@ def _kernels(module: IRModule) -> list[Function]:
     calls = [e for e in post_order(main) if isinstance(e, Call)]
     primitive = [c.op for c in calls if isinstance(c.op, Function) and c.op.attrs.get("Primitive")]
     return [f for f in primitive if not f.attrs.get("view") and not f.attrs.get("Compiler")]
+
+
+def _is_heavy(func: Function) -> bool:
+    """Whether a kernel has an operator like a convolution or a product, which is a task even without a template."""
+    calls = [e for e in post_order(func.body) if isinstance(e, Call)]
+    patterns = [c.op.get_attr("TOpPattern", OpPattern.OPAQUE) for c in calls if isinstance(c.op, Op)]
+    return OpPattern.OUT_ELEMWISE_FUSABLE in patterns
 
 
 def _operators(func: Function) -> set[str]:
