@@ -10,9 +10,9 @@ SECONDS ?= 60
 
 # Programs that tests of other processors, of instruction counts, of C projects and of damaged files run, and the Debian
 # packages that have them.
-TOOLS    := qemu-aarch64 aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc riscv64-linux-gnu-gcc valgrind cmake pkg-config clang
+TOOLS    := qemu-aarch64 aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc riscv64-linux-gnu-gcc valgrind cmake pkg-config clang ip
 PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross \
-            gcc-riscv64-linux-gnu libc6-dev-riscv64-cross valgrind cmake pkg-config clang libclang-rt-dev
+            gcc-riscv64-linux-gnu libc6-dev-riscv64-cross valgrind cmake pkg-config clang libclang-rt-dev iproute2
 
 # Processors for which the tests that look at what schedules choose run once more; this machine may lack the features of
 # some, and they are skipped then.

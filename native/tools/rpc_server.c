@@ -83,7 +83,7 @@ static void random_bytes(void* out, size_t size) {
 /* ---- sockets ---- */
 static void tune(int fd) {
   const struct timeval limit = {.tv_sec = GREETING_SECONDS};
-  const int on = 1, idle = 2, interval = 1, count = 3, user = 5000;
+  const int on = 1, idle = 2, interval = 1, count = 2, user = 4000;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
@@ -315,9 +315,12 @@ static void remove_folder(void) {
   rmdir(folder);
 }
 
-static bool is_gone(int fd) {
+/* Whether the client has closed its side; *lost is set when it cannot even get an answer. */
+static bool is_gone(int fd, bool* lost) {
   struct pollfd p = {.fd = fd, .events = POLLRDHUP};
-  return poll(&p, 1, 0) > 0;
+  if (poll(&p, 1, 0) <= 0) return false;
+  *lost = (p.revents & POLLERR) != 0;
+  return true;
 }
 
 static volatile sig_atomic_t stopping;
@@ -341,9 +344,10 @@ static void serve(int fd, double seconds) {
   if (child == 0) run_session(fd);
   if (child < 0) fprintf(stderr, "tilewright-rpc-server: no process for a session: %s\n", strerror(errno));
   while (child > 0 && waitpid(child, NULL, WNOHANG) == 0) {
-    if (gone == 0 && is_gone(fd)) gone = now();
+    bool lost = false;
+    if (is_gone(fd, &lost) && gone == 0) gone = now();
     const bool over = seconds > 0 && now() - start > seconds;
-    if (over || stopping || (gone != 0 && now() - gone > GRACE_SECONDS)) {
+    if (over || stopping || lost || (gone != 0 && now() - gone > GRACE_SECONDS)) {
       kill(child, SIGKILL); /* before it made its own group */
       kill(-child, SIGKILL);
       waitpid(child, NULL, 0);

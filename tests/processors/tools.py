@@ -14,6 +14,7 @@ PACKAGES = {
     "arm-linux-gnueabihf-gcc": "gcc-arm-linux-gnueabihf libc6-dev-armhf-cross",
     "qemu-riscv64": "qemu-user",
     "riscv64-linux-gnu-gcc": "gcc-riscv64-linux-gnu libc6-dev-riscv64-cross",
+    "ip": "iproute2",
     "valgrind": "valgrind",
 }
 

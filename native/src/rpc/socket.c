@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 /* Seconds after which a peer that says nothing, not even by TCP's probes, is gone. */
-#define SILENCE 5
+#define SILENCE 4
 /* How long to wait for one's turn: a server serves one client at a time. */
 #define TURN_SECONDS 60
 #define MAX_KEY 4096

@@ -229,10 +229,10 @@ def session_seconds(key: str) -> float | None:
 
 
 def tune(sock: socket.socket) -> None:
-    """Send without delay, and find out within 5 seconds that the other side is gone (``tune`` of ``socket.c`` in C)."""
+    """Send without delay, and find out within 4 seconds that the other side is gone (``tune`` of ``socket.c`` in C)."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("KEEPIDLE", 2), ("KEEPINTVL", 1), ("KEEPCNT", 3), ("USER_TIMEOUT", 5_000)):
+    for name, value in (("KEEPIDLE", 2), ("KEEPINTVL", 1), ("KEEPCNT", 2), ("USER_TIMEOUT", 4_000)):
         option = getattr(socket, f"TCP_{name}", None)
         if option is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)

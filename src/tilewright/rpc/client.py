@@ -22,6 +22,8 @@ from .popen import popen_session
 T = TypeVar("T")
 
 _CONNECT_SECONDS = 10.0
+_RESTART_SECONDS = 10.0  # for a tracker to come back
+_RETRY_SECONDS = 0.3
 _TURN_SECONDS = 60.0  # a server serves one client at a time
 
 
@@ -253,21 +255,23 @@ class TrackerSession:
             self.close()
 
     def _ask(self, *message: Any) -> Any:
-        """Send a message and return the answer; a connection that broke is made again, once."""
-        for attempt in (0, 1):
-            sock = self._connect()
+        """Send a message and return the answer; a tracker that has gone away has some seconds to come back."""
+        end = None
+        while True:
             try:
+                sock = self._connect()
                 base.send_json(sock, message)
                 answer = base.receive_json(sock)
-            except OSError as error:
+                break
+            except (OSError, RPCError) as error:
                 self.close()
-                if attempt:
-                    raise RPCError(f"the tracker {self._address[0]}:{self._address[1]} is gone: {error}") from None
-                continue
-            if not isinstance(answer, list) or answer[0] != TrackerCode.SUCCESS:
-                raise RPCError(f"the tracker refused the request: {answer}")
-            return answer[1]
-        return None
+                end = end or time.monotonic() + _RESTART_SECONDS
+                if time.monotonic() > end:
+                    raise RPCError(f"the tracker {self._name} is gone: {error}") from None
+                time.sleep(_RETRY_SECONDS)
+        if not isinstance(answer, list) or answer[0] != TrackerCode.SUCCESS:
+            raise RPCError(f"the tracker refused the request: {answer}")
+        return answer[1]
 
     def summary(self) -> dict[str, Any]:
         """Return boards (``server_info``) and, by key, how many are free and how many clients wait (``queue_info``)."""

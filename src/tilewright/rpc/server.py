@@ -59,12 +59,13 @@ class Session:
         try:
             while not self._has_ended():
                 now = time.monotonic()
-                if self._client_is_gone():
+                closed, lost = self._look_at_client()
+                if closed:
                     gone = gone or now
                 if self._seconds is not None and now - start > self._seconds:
                     log.warning("the time of a session, %g s, is over", self._seconds)
                     self._kill()
-                elif gone is not None and now - gone > _GRACE_SECONDS:
+                elif lost or (gone is not None and now - gone > _GRACE_SECONDS):
                     log.warning("a client is gone in the middle of a call")
                     self._kill()
                 await asyncio.sleep(0.02 if now - start < 1 else 0.1)
@@ -80,10 +81,12 @@ class Session:
             self._pid = 0
         return self._pid == 0
 
-    def _client_is_gone(self) -> bool:
+    def _look_at_client(self) -> tuple[bool, bool]:
+        """Whether the client has closed its side, and whether it cannot even get an answer."""
         poll = select.poll()
         poll.register(self._watched, select.POLLRDHUP)
-        return bool(poll.poll(0))
+        events = sum(event for _, event in poll.poll(0))
+        return bool(events), bool(events & select.POLLERR)
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError):
