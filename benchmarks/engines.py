@@ -234,6 +234,13 @@ class OneDnn(Tilewright):
 
         return partition_for_dnnl(module, params), None
 
+    @classmethod
+    def prepare(cls, model: Path, inputs: Arrays, folder: Path) -> Path:
+        """As above, in a folder of its own beside Tilewright's library."""
+        own = folder / "dnnl"
+        own.mkdir(exist_ok=True)
+        return super().prepare(model, inputs, own)
+
 
 ENGINES: Mapping[str, type[Engine]] = {
     "tilewright": Tilewright,

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -121,11 +122,11 @@ def measure_model(
             files[TORCH] = folder / "network.json"
             describe_network(files[TORCH], name, options or {})
         builds: dict[str, Build] = {}
-        if OURS in files:
+        for ahead in [engine for engine in (OURS, ONEDNN) if engine in files]:
             try:
-                files[OURS], builds[OURS] = _compile(lambda: connect(OURS))
+                files[ahead], builds[ahead] = _compile(partial(connect, ahead))
             except EngineError as error:
-                result.errors[OURS] = str(error)
+                result.errors[ahead] = str(error)
         for turn in range(plan.processes):
             if turn and OURS in result.engines:
                 files[OURS] = _moved(files[OURS])

@@ -281,4 +281,32 @@ static int create_region(TVMValue* args, int* codes, int n, TVMRetValueHandle re
   return return_region(d, rc, ret);
 }
 
-TW_GLOBAL_FUNCTIONS({"runtime.dnnl.create", create_region}, {"runtime.module.loadbinary_dnnl_json", load_region})
+/* ---- kernels for generated C ---- */
+static TwMap kernels; /* text to TwModule*, which stay; under kernels_lock */
+static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static TwModule* new_kernel(const char* text) {
+  TVMValue args[2] = {{.v_str = "kernel"}, {.v_str = text}};
+  int codes[2] = {kTVMStr, kTVMStr};
+  TwReturn made = {.code = kTVMNullptr};
+  if (create_region(args, codes, 2, &made, NULL) != 0) return NULL;
+  if (tw_map_set(&kernels, text, made.value.v_handle)) return made.value.v_handle;
+  tw_module_release(made.value.v_handle);
+  tw_out_of_memory(strlen(text));
+  return NULL;
+}
+
+/* runtime.dnnl.kernel(text, input, ..., result, ...): runs a region without constants. What is made for a text is kept. */
+static int call_kernel(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  const char* text;
+  (void)resource;
+  if (tw_arg_str(args, codes, n, 0, "runtime.dnnl.kernel", &text) != 0) return -1;
+  pthread_mutex_lock(&kernels_lock);
+  TwModule* kernel = tw_map_get(&kernels, text);
+  if (kernel == NULL) kernel = new_kernel(text);
+  pthread_mutex_unlock(&kernels_lock);
+  return kernel == NULL ? -1 : run(args + 1, codes + 1, n - 1, ret, kernel);
+}
+
+TW_GLOBAL_FUNCTIONS({"runtime.dnnl.kernel", call_kernel},
+                    {"runtime.dnnl.create", create_region}, {"runtime.module.loadbinary_dnnl_json", load_region})

@@ -59,3 +59,10 @@ RUNTIMES: dict[str, dict[str, bool | int | str]] = {
     "tvm-0.8": {"relay.graph.storage_offset": False, "relay.graph.run_once": False},
 }
 """The options of a build whose library another runtime loads, by that runtime; ``tilewright compile --for``."""
+PassContext.register_option(
+    "relay.ext.dnnl.codegen",
+    str,
+    "json",
+    'what regions for oneDNN become: "json", a graph that the runtime interprets, or "c", C source that calls a kernel '
+    "for each operator",
+)

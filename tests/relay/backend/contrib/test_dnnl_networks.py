@@ -85,6 +85,27 @@ def test_an_exported_library_carries_its_regions_as_text(tmp_path: Path) -> None
     assert regions[0]["get_const_vars"]().splitlines() == [f"tvmgen_default_dnnl_main_0_const_{i}" for i in (0, 1)]
 
 
+@pytest.mark.parametrize("name", ["resnet18", "densenet121", "bert_base"])
+def test_regions_as_c_source_give_the_same_answers(name: str, tmp_path: Path) -> None:
+    path = zoo.export(name, **zoo.small_options(name))
+    inputs, outputs = zoo.reference(path)
+    partitioned = partition_for_dnnl(*relay.frontend.from_onnx(onnx.load(str(path))))
+    with tvm.transform.PassContext(opt_level=3, config={"relay.ext.dnnl.codegen": "c"}):
+        library = relay.build(partitioned, "llvm")
+    assert "dnnl_json" not in {module.type_key for module in library.lib.imported_modules}
+    assert '"runtime.dnnl.kernel"' in library.lib.imported_modules[1].get_source()
+    library.export_library(tmp_path / "net.so")
+    for loaded in (library, tvm.runtime.load_module(tmp_path / "net.so")):
+        assert_close(answers(loaded, inputs), list(outputs.values()))
+
+
+def test_a_form_that_there_is_not_is_refused() -> None:
+    partitioned = partition_for_dnnl(network()[0])
+    wanted = tvm.transform.PassContext(config={"relay.ext.dnnl.codegen": "c++"})
+    with wanted, pytest.raises(tvm.error.TVMError, match="there are 'json', 'c'"):
+        relay.build(partitioned, "llvm")
+
+
 def test_marks_by_hand_get_the_regions_of_tvm_0_8() -> None:
     x = relay.var("x", shape=(2, 3))
     mod = tvm.IRModule.from_expr(relay.Function([x], relay.tanh(relay.nn.relu(x))))

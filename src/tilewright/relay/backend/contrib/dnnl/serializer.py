@@ -40,7 +40,7 @@ def _given(operand: RelayExpr, given: dict[Var, RelayExpr]) -> RelayExpr:
     return given[operand] if isinstance(operand, Var) else operand
 
 
-def compile_region(func: Function) -> Module:
+def compile_to_json(func: Function) -> Module:
     """The module of an external function, of type ``dnnl_json``."""
     symbol = str(func.attrs["global_symbol"])
     serializer = DNNLSerializer(symbol, func)
