@@ -23,7 +23,7 @@ from tilewright.relay.backend.lowered import is_external
 from tilewright.relay.expr import Function
 from tilewright.relay.op.contrib.register import load_compiler
 from tilewright.runtime.module import Module
-from tilewright.runtime.ndarray import NDArray
+from tilewright.runtime.ndarray import NDArray, compact
 from tilewright.runtime.packed_func import PackedFunc
 from tilewright.runtime.registry import get_global_func, need_global_func
 
@@ -130,8 +130,8 @@ def _constants_of(func: Function, symbol: str) -> dict[str, NDArray]:
     name = f"relay.ext.{func.attrs['Compiler']}.constant_updater"
     updater = get_global_func(name, allow_missing=True)
     if updater is None:
-        return {constant: node.data for node, constant in constant_names(func, symbol).items()}
+        return {constant: compact(node.data) for node, constant in constant_names(func, symbol).items()}
     given = _called(name, updater, symbol, func, symbol)
     if not isinstance(given, Mapping):
         raise TilewrightError(f"{name} gave a {type(given).__name__} for @{symbol}; it gives arrays by name")
-    return {str(key): value for key, value in given.items()}
+    return {str(key): compact(value) for key, value in given.items()}

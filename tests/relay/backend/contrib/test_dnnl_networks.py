@@ -85,6 +85,17 @@ def test_an_exported_library_carries_its_regions_as_text(tmp_path: Path) -> None
     assert regions[0]["get_const_vars"]().splitlines() == [f"tvmgen_default_dnnl_main_0_const_{i}" for i in (0, 1)]
 
 
+def test_weights_that_passes_have_transposed_are_exported(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    weight = relay.const(rng.standard_normal((300, 200)).astype("float32"))
+    x = relay.var("x", shape=(2, 300))
+    mod = tvm.IRModule.from_expr(relay.Function([x], relay.nn.dense(x, relay.transpose(weight))))
+    relay.build(partition_for_dnnl(mod), "llvm").export_library(tmp_path / "net.so")
+    data = rng.standard_normal((2, 300)).astype("float32")
+    (found,) = answers(tvm.runtime.load_module(tmp_path / "net.so"), {"x": data})
+    np.testing.assert_allclose(found, interpret(mod, [data]), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("name", ["resnet18", "densenet121", "bert_base"])
 def test_regions_as_c_source_give_the_same_answers(name: str, tmp_path: Path) -> None:
     path = zoo.export(name, **zoo.small_options(name))
