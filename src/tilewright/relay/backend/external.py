@@ -134,4 +134,4 @@ def _constants_of(func: Function, symbol: str) -> dict[str, NDArray]:
     given = _called(name, updater, symbol, func, symbol)
     if not isinstance(given, Mapping):
         raise TilewrightError(f"{name} gave a {type(given).__name__} for @{symbol}; it gives arrays by name")
-    return {str(key): compact(value) for key, value in given.items()}
+    return {str(key): compact(value) if isinstance(value, NDArray) else value for key, value in given.items()}

@@ -1,9 +1,9 @@
 """A region for oneDNN as C source, which calls a kernel of the runtime for each operator.
 
 ``PassContext(config={"relay.ext.dnnl.codegen": "c"})``. It is compiled into the library as other C sources are. A
-kernel keeps its primitive, but brings weights into oneDNN's layout in each call and gives its result in a plain one: JSON is
-the faster form, and this one is to be read, changed and stepped through. ``runtime.dnnl.kernel`` is the kernel, which
-a text tells what to compute::
+kernel keeps its primitive, but brings weights into oneDNN's layout in each call and gives its result in a plain one:
+JSON is the faster form, and this one is to be read, changed and stepped through. ``runtime.dnnl.kernel`` is the kernel,
+which a text tells what to compute::
 
     static const char k4[] = "{...}";                       // nn.conv2d, with shapes and attributes
     DLTensor* a4[] = {&t0, &t1, &t4};
