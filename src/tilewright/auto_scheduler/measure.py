@@ -7,6 +7,7 @@ Candidates are built in forks of this process and run in processes that hold the
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
 import time
@@ -158,6 +159,7 @@ class LocalBuilder(ProgramBuilder):
             library = build(sch, args, task.target)
             path = self._export(library, Path(folder) / str(number))
         except Exception:
+            shutil.rmtree(Path(folder) / str(number), ignore_errors=True)
             return {"error_no": MeasureErrorNo.COMPILE_HOST, "error": make_traceback_info()}
         return {"error_no": 0, "file": path, "seconds": time.monotonic() - began}
 
@@ -202,6 +204,14 @@ def program_arguments(inp: MeasureInput) -> list[Any]:
     if option == 2 and inp.state.transform_steps:
         return list(dag.apply_steps_from_state(inp.state, option)[1])
     return list(dag.tensors)
+
+
+def _discard(built: BuildResult) -> None:
+    """Remove a library that was measured, and the folder of its batch with the last."""
+    own = Path(built.filename).parent
+    shutil.rmtree(own, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        own.parent.rmdir()
 
 
 def _failed(build: BuildResult) -> MeasureResult:
@@ -259,7 +269,7 @@ class LocalRunner(ProgramRunner):
             inputs=_saved_inputs(folder, values, arguments),
         )  # fmt: skip
         (outcome,) = self._runs.run([request])
-        shutil.rmtree(folder, ignore_errors=True)
+        _discard(built)
         if self.cooldown_interval:
             time.sleep(self.cooldown_interval)
         return _measured(outcome, built, verbose)
@@ -356,7 +366,7 @@ class RPCRunner(ProgramRunner):
         results = [_failed(b) if b.error_no else self._result(next(outcomes), b, verbose) for _, b in pairs]
         for _, built in pairs:
             if built.filename:
-                shutil.rmtree(Path(built.filename).parent, ignore_errors=True)
+                _discard(built)
         _say("\n", verbose)
         return results
 
