@@ -49,7 +49,7 @@ static int resolve_value(Local* s, TVMValue* value, int code) {
       return 0;
     case kTVMOpaqueHandle:
       if (value->v_int64 == 0) return 0;
-      if (!rpc_handle_look_up(s, (uint64_t)value->v_int64, &h)) return rpc_handle_find(s, (uint64_t)value->v_int64, POINTER, &h);
+      if (!rpc_handle_look_up(s, (uint64_t)value->v_int64, &h) || h.kind < DATA) return rpc_handle_find(s, (uint64_t)value->v_int64, POINTER, &h);
       value->v_handle = h.object;
       return 0;
     case kTVMDLTensorHandle: return rpc_handle_resolve_tensor(s, value->v_handle);
@@ -184,7 +184,11 @@ static int check_request(RpcCode code, const RpcSequence* a) {
   return 0;
 }
 
+/* Loaders of modules take the address of a stream, which no client can have. */
+static bool is_internal(const char* name) { return strncmp(name, "runtime.module.loadbinary_", 26) == 0; }
+
 static int get_global(Local* s, const TVMValue* v, int code, RpcSequence* ret) {
+  if (code == kTVMStr && is_internal(v[0].v_str)) return 0;
   TwFunc* f = code == kTVMStr ? tw_find_global(v[0].v_str) : NULL;
   return f == NULL ? 0 : rpc_handle_put(s, ret, 0, (Handle){.kind = FUNCTION, .object = f});
 }
