@@ -58,7 +58,7 @@ def run(program: Path, seconds: int, folder: Path, findings: Path = FINDINGS, se
     with tarfile.open(CORPUS / f"{name}.tar.gz") as archive:
         archive.extractall(old, filter="data")
     dictionary = FUZZ / f"{name}.dict"
-    limits = [f"-max_total_time={seconds}", "-timeout=60", "-rss_limit_mb=1024", "-max_len=4096", f"-seed={seed}"]
+    limits = [f"-max_total_time={seconds}", "-timeout=60", "-rss_limit_mb=2048", "-max_len=4096", f"-seed={seed}"]
     options = [*limits, f"-artifact_prefix={own}/", *([f"-dict={dictionary}"] if dictionary.exists() else [])]
     found = sorted(map(str, (FINDINGS / name).glob("*")))
     if found:

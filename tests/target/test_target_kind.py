@@ -29,21 +29,21 @@ def clean_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_a_registered_kind_has_options_keys_and_a_device() -> None:
     made = register_target_kind(
-        "npu",
-        default_keys=["npu", "accel"],
+        "dsp",
+        default_keys=["dsp", "accel"],
         options={"lanes": int, "clock": float, "units": list, "fast": bool},
         defaults={"lanes": "16", "units": "mul,add"},
         device=12,
     )
-    npu = Target("npu -fast -clock=1.5 -model=small")
-    assert npu.kind is made
-    assert npu.keys == ("npu", "accel")
-    assert npu.attrs == {"lanes": 16, "units": ("mul", "add"), "fast": True, "clock": 1.5, "model": "small"}
-    assert npu.device_type == 12
-    assert str(npu) == "npu -keys=npu,accel -clock=1.5 -fast=1 -lanes=16 -model=small -units=mul,add"
-    assert Target(str(npu)) == npu == Target(npu.export())
-    assert Target({"kind": "npu", "lanes": 4}).attrs["lanes"] == 4
-    assert "npu" in Target.list_kinds()
+    dsp = Target("dsp -fast -clock=1.5 -model=small")
+    assert dsp.kind is made
+    assert dsp.keys == ("dsp", "accel")
+    assert dsp.attrs == {"lanes": 16, "units": ("mul", "add"), "fast": True, "clock": 1.5, "model": "small"}
+    assert dsp.device_type == 12
+    assert str(dsp) == "dsp -keys=dsp,accel -clock=1.5 -fast=1 -lanes=16 -model=small -units=mul,add"
+    assert Target(str(dsp)) == dsp == Target(dsp.export())
+    assert Target({"kind": "dsp", "lanes": 4}).attrs["lanes"] == 4
+    assert "dsp" in Target.list_kinds()
 
 
 def test_the_name_is_the_key_and_the_device_a_cpu_unless_it_is_said() -> None:
@@ -80,15 +80,15 @@ def test_what_cannot_be_registered(arguments: dict[str, object], message: str) -
 
 
 def test_a_kind_is_replaced_where_that_is_meant() -> None:
-    register_target_kind("npu", options={"lanes": int})
-    register_target_kind("npu", options={"rows": int}, override=True)
-    assert Target("npu -rows=3").attrs == {"rows": 3}
+    register_target_kind("dsp", options={"lanes": int})
+    register_target_kind("dsp", options={"rows": int}, override=True)
+    assert Target("dsp -rows=3").attrs == {"rows": 3}
 
 
-@pytest.mark.parametrize("given", ["npu -fast=maybe", {"kind": "npu", "libs": {"a": "b"}}, "npu -n=1.5"])
+@pytest.mark.parametrize("given", ["dsp -fast=maybe", {"kind": "dsp", "libs": {"a": "b"}}, "dsp -n=1.5"])
 def test_values_of_the_wrong_type_are_refused(given: object) -> None:
-    register_target_kind("npu", options={"fast": bool, "n": int})
-    with pytest.raises(TilewrightError, match="of target kind 'npu' takes "):
+    register_target_kind("dsp", options={"fast": bool, "n": int})
+    with pytest.raises(TilewrightError, match="of target kind 'dsp' takes "):
         Target(given)  # type: ignore[arg-type]
 
 
@@ -103,7 +103,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]],
         package = ModuleType("a_package_with_a_target")
         package.register = register  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, package.__name__, package)
-        entry = EntryPoint("npu", f"{package.__name__}:register", kind.GROUP)
+        entry = EntryPoint("dsp", f"{package.__name__}:register", kind.GROUP)
         monkeypatch.setattr(
             "importlib.metadata.entry_points", lambda group: EntryPoints([entry] if group == kind.GROUP else [])
         )
@@ -116,21 +116,21 @@ def test_a_package_brings_its_kind_when_that_is_asked_for(install: Callable[[Cal
 
     def register() -> None:
         calls.append(1)
-        register_target_kind("npu")
+        register_target_kind("dsp")
 
     install(register)
     Target("llvm")
     assert calls == []
     for _ in range(2):
-        assert Target("npu").kind.name == "npu"
-    with pytest.raises(TilewrightError, match=r"unknown target kind 'nothing'; there is llvm, .*npu"):
+        assert Target("dsp").kind.name == "dsp"
+    with pytest.raises(TilewrightError, match=r"unknown target kind 'nothing'; there is llvm, .*dsp"):
         Target("nothing")
     assert calls == [1]
 
 
 def test_kinds_are_listed_with_those_of_packages(install: Callable[[Callable[[], object]], None]) -> None:
-    install(lambda: register_target_kind("npu"))
-    assert Target.list_kinds()[-1] == "npu"
+    install(lambda: register_target_kind("dsp"))
+    assert Target.list_kinds()[-1] == "dsp"
 
 
 def test_a_package_brings_the_code_generator_of_a_known_kind(
@@ -154,10 +154,10 @@ def test_a_package_that_fails_is_a_warning_and_the_kind_unknown(
 
     install(register)
     with (
-        pytest.warns(RuntimeWarning, match=r"plug-in 'npu' \(a_package_with_a_target:register\).*no such board"),
-        pytest.raises(TilewrightError, match="unknown target kind 'npu'"),
+        pytest.warns(RuntimeWarning, match=r"plug-in 'dsp' \(a_package_with_a_target:register\).*no such board"),
+        pytest.raises(TilewrightError, match="unknown target kind 'dsp'"),
     ):
-        Target("npu")
+        Target("dsp")
     assert Target("llvm").kind.name == "llvm"
 
 

@@ -281,7 +281,7 @@ def _write_objects(root: Module, folder: Path, compiler: list[str], options: lis
             target = folder / f"lib{number}_{index}.o"
             target.write_bytes(data)
             files.append(str(target))
-    if len(parts.entries) > 1:
+    if any(module is not None for module in parts.entries):
         blob, assembly, target = folder / "devc.bin", folder / "devc.S", folder / "devc.o"
         write_blob(root, blob)
         section = _blob_section(blob.stat().st_size, _other_machine(root))

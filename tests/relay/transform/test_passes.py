@@ -263,8 +263,8 @@ def test_parallel_convolutions_become_one() -> None:
           %0 = (%w, %v);
           %1 = concatenate(%0);
           %2 = nn.conv2d(%x, %1, padding=[0, 0, 0, 0], channels=6, kernel_size=[1, 1]);
-          %3 = strided_slice(%2, begin=[0, 0, 0, 0], end=[-1, 4, -1, -1], strides=[1, 1, 1, 1], slice_mode="size");
-          %4 = strided_slice(%2, begin=[0, 4, 0, 0], end=[-1, 2, -1, -1], strides=[1, 1, 1, 1], slice_mode="size");
+          %3 = strided_slice(%2, begin=[0, 0], end=[-1, 4], strides=[1, 1], slice_mode="size");
+          %4 = strided_slice(%2, begin=[0, 4], end=[-1, 2], strides=[1, 1], slice_mode="size");
           (%3, %4)
         }""",
         opt_level=4,
