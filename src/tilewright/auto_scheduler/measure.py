@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ from tilewright.auto_scheduler.measure_pair import (
 )
 from tilewright.auto_scheduler.measure_record import MeasureCallback
 from tilewright.auto_scheduler.task import TaskRecord, input_values
-from tilewright.auto_scheduler.utils import get_const_tuple, get_func_name, make_traceback_info
-from tilewright.measure import LocalRuns, Outcome, Pool, RunRequest, fork_worker
+from tilewright.auto_scheduler.utils import get_const_tuple, make_traceback_info, register_by_name
+from tilewright.measure import LocalRuns, Outcome, Pool, RunAnswer, RunRequest, fork_worker
 from tilewright.rpc.client import connect_tracker
 from tilewright.runtime.ndarray import array, empty
 from tilewright.target.build import build
@@ -61,19 +62,7 @@ def register_task_input_check_func(func_name: Any, f: Any = None, override: bool
     The function takes the argument tensors of a program and gives a dictionary from tensors to names of buffers of
     ``SearchTask(..., task_inputs=...)``.
     """
-    if callable(func_name):
-        func_name, f = get_func_name(func_name), func_name
-    if not isinstance(func_name, str):
-        raise ValueError(f"a function is registered under a name, not under a {type(func_name).__name__}")
-    name = func_name
-
-    def register(made: Any) -> Any:
-        if name in TASK_INPUT_CHECK_FUNC_REGISTRY and not override:
-            raise RuntimeError(f"{name} has been registered already; give override=True to replace it")
-        TASK_INPUT_CHECK_FUNC_REGISTRY[name] = made
-        return made
-
-    return register if f is None else register(f)
+    return register_by_name(TASK_INPUT_CHECK_FUNC_REGISTRY, "a function", func_name, f, override)
 
 
 def prepare_input_map(args: Sequence[Any]) -> dict[Any, str]:
@@ -291,18 +280,16 @@ def _saved_inputs(folder: Path, values: Sequence[Any], arguments: Sequence[Any])
 
 
 def _measured(outcome: Outcome, built: BuildResult, verbose: int) -> MeasureResult:
-    took, now = built.time_cost + outcome.seconds, time.time()
-    if outcome.status == "timeout":
-        _say("*T", verbose)
-        return MeasureResult([MAX_FLOAT], MeasureErrorNo.RUN_TIMEOUT, outcome.error, took, now)
+    """The result of a run whose value, where it is done, is a ``RunAnswer``."""
+    error, message, costs = MeasureErrorNo.NO_ERROR, outcome.error, [MAX_FLOAT]
     if outcome.status != "done":
-        _say("*E", verbose)
-        return MeasureResult([MAX_FLOAT], MeasureErrorNo.RUNTIME_DEVICE, outcome.error, took, now)
-    if outcome.value.wrong is not None:
-        _say("*E", verbose)
-        return MeasureResult([MAX_FLOAT], MeasureErrorNo.WRONG_ANSWER, outcome.value.wrong, took, now)
-    _say("*", verbose)
-    return MeasureResult(undisturbed(outcome.value.costs), 0, "", took, now)
+        error = MeasureErrorNo.RUN_TIMEOUT if outcome.status == "timeout" else MeasureErrorNo.RUNTIME_DEVICE
+    elif outcome.value.wrong is not None:
+        error, message = MeasureErrorNo.WRONG_ANSWER, outcome.value.wrong
+    else:
+        costs = undisturbed(outcome.value.costs)
+    _say("*T" if error == MeasureErrorNo.RUN_TIMEOUT else "*E" if error else "*", verbose)
+    return MeasureResult(costs, error, message, built.time_cost + outcome.seconds, time.time())
 
 
 def undisturbed(costs: Sequence[float]) -> list[float]:
@@ -363,12 +350,18 @@ class RPCRunner(ProgramRunner):
             self._pool = Pool(lambda: fork_worker(self._handle), self.n_parallel, self.timeout + 5.0)
         requests = [self._message(inp, built) for inp, built in pairs if not built.error_no]
         outcomes = iter(self._pool.map(requests))
-        results = [_failed(b) if b.error_no else self._result(next(outcomes), b, verbose) for _, b in pairs]
+        results = [_failed(b) if b.error_no else self._measured(next(outcomes), b, verbose) for _, b in pairs]
         for _, built in pairs:
             if built.filename:
                 _discard(built)
         _say("\n", verbose)
         return results
+
+    @staticmethod
+    def _measured(outcome: Outcome, built: BuildResult, verbose: int) -> MeasureResult:
+        if outcome.status == "done":
+            outcome = replace(outcome, value=RunAnswer(tuple(outcome.value)))
+        return _measured(outcome, built, verbose)
 
     def _message(self, inp: MeasureInput, built: BuildResult) -> dict[str, Any]:
         values = input_values(inp.task, built.args, prepare_input_map(built.args))
@@ -409,15 +402,6 @@ class RPCRunner(ProgramRunner):
                 arrays.append(empty(tuple(shape), dtype, dev))
                 fill(arrays[-1])
         return arrays
-
-    def _result(self, outcome: Outcome, built: BuildResult, verbose: int) -> MeasureResult:
-        took, now = built.time_cost + outcome.seconds, time.time()
-        if outcome.status == "done":
-            _say("*", verbose)
-            return MeasureResult(undisturbed(outcome.value), 0, "", took, now)
-        _say("*T" if outcome.status == "timeout" else "*E", verbose)
-        number = MeasureErrorNo.RUN_TIMEOUT if outcome.status == "timeout" else MeasureErrorNo.RUNTIME_DEVICE
-        return MeasureResult([MAX_FLOAT], number, outcome.error, took, now)
 
 
 class LocalRPCMeasureContext:

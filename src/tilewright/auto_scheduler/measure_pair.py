@@ -21,23 +21,10 @@ from tilewright.auto_scheduler.stage_steps import step_from_record
 from tilewright.auto_scheduler.task import TaskRecord, task_from_record
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import FloatImm
+from tilewright.measure import MeasureErrorNo
 
 LOG_VERSION = "v0.6"
 MAX_FLOAT = 1e10  # seconds of a candidate that failed
-
-
-class MeasureErrorNo:
-    """Why a measurement has no time."""
-
-    NO_ERROR = 0
-    INSTANTIATION_ERROR = 1
-    COMPILE_HOST = 2
-    COMPILE_DEVICE = 3
-    RUNTIME_DEVICE = 4
-    WRONG_ANSWER = 5
-    BUILD_TIMEOUT = 6
-    RUN_TIMEOUT = 7
-    UNKNOWN_ERROR = 8
 
 
 class MeasureInput:

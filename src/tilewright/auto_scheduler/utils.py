@@ -60,6 +60,23 @@ def calc_workload_dis_factor(target_workload_pair: WorkloadPair, workload_pair: 
     return factor
 
 
+def register_by_name(registry: dict[str, Any], what: str, func_name: Any, f: Any, override: bool) -> Any:
+    """Put a function into a registry under a name, by default its own; gives a decorator where there is a name only."""
+    if callable(func_name):
+        func_name, f = get_func_name(func_name), func_name
+    if not isinstance(func_name, str):
+        raise ValueError(f"{what} is registered under a name, not under a {type(func_name).__name__}")
+    name = func_name
+
+    def register(made: Any) -> Any:
+        if name in registry and not override:
+            raise RuntimeError(f"{what} {name} is registered already; give override=True to replace it")
+        registry[name] = made
+        return made
+
+    return register if f is None else register(f)
+
+
 def get_func_name(func: Callable[..., Any]) -> str:
     """The name that a function is known by."""
     return getattr(func, "__name__", None) or type(func).__qualname__

@@ -9,14 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from tilewright.auto_scheduler.tensor_records import tensors_from_record, tensors_to_record
-from tilewright.auto_scheduler.utils import deserialize_args, get_func_name, serialize_args
+from tilewright.auto_scheduler.utils import deserialize_args, get_func_name, register_by_name, serialize_args
 from tilewright.ir.errors import TilewrightError
 from tilewright.te.tensor import Tensor
-
-F = TypeVar("F")
 
 WORKLOAD_FUNC_REGISTRY: dict[str, Any] = {}
 """functions by name, and tensors by workload key"""
@@ -31,19 +29,7 @@ def register_workload(func_name: Any, f: Any = None, override: bool = False) -> 
     f : the function, when a name is given
     override : replace a function of that name
     """
-    if callable(func_name):
-        func_name, f = get_func_name(func_name), func_name
-    if not isinstance(func_name, str):
-        raise ValueError(f"a workload is registered under a name, not under a {type(func_name).__name__}")
-    name = func_name
-
-    def register(made: F) -> F:
-        if name in WORKLOAD_FUNC_REGISTRY and not override:
-            raise RuntimeError(f"a workload {name} is registered already; give override=True to replace it")
-        WORKLOAD_FUNC_REGISTRY[name] = made
-        return made
-
-    return register if f is None else register(f)
+    return register_by_name(WORKLOAD_FUNC_REGISTRY, "a workload", func_name, f, override)
 
 
 def register_workload_tensors(workload_key: str, tensors: Sequence[Tensor], override: bool = True) -> str:

@@ -2,13 +2,25 @@
 
 process.py   a worker process, messages to and from it      pool.py         several of them, with time-outs
 local.py     what is asked of a run on this machine         run_worker.py   the process that runs
+error_no.py  what may go wrong
 
 A candidate never harms the tuner: what is built is built in a fork of the tuner, which knows all that the tuner knows
 (templates, tasks) and may die; what is run is run in a process that holds the runtime only. Messages are JSON.
 """
 
+from tilewright.measure.error_no import MeasureErrorNo
 from tilewright.measure.local import LocalRuns, RunAnswer, RunRequest
 from tilewright.measure.pool import Outcome, Pool
 from tilewright.measure.process import Worker, fork_worker, start_worker
 
-__all__ = ["LocalRuns", "Outcome", "Pool", "RunAnswer", "RunRequest", "Worker", "fork_worker", "start_worker"]
+__all__ = [
+    "LocalRuns",
+    "MeasureErrorNo",
+    "Outcome",
+    "Pool",
+    "RunAnswer",
+    "RunRequest",
+    "Worker",
+    "fork_worker",
+    "start_worker",
+]

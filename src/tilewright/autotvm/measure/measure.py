@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tilewright.autotvm.task.space import ConfigEntity
+from tilewright.measure import MeasureErrorNo
 from tilewright.target.features import core_count
 from tilewright.target.target import Target
 
@@ -15,20 +15,6 @@ if TYPE_CHECKING:
     from tilewright.autotvm.task.task import Task
 
 logger = logging.getLogger("autotvm")
-
-
-class MeasureErrorNo(enum.IntEnum):
-    """What went wrong in a measurement."""
-
-    NO_ERROR = 0
-    INSTANTIATION_ERROR = 1
-    COMPILE_HOST = 2
-    COMPILE_DEVICE = 3
-    RUNTIME_DEVICE = 4
-    WRONG_ANSWER = 5
-    BUILD_TIMEOUT = 6
-    RUN_TIMEOUT = 7
-    UNKNOWN_ERROR = 8
 
 
 class MeasureInput(NamedTuple):

@@ -22,8 +22,8 @@ from collections.abc import Sequence
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext, Sequential
-from tilewright.ir.type import TensorType
 from tilewright.relay import transform
+from tilewright.relay.backend.c_region import aligned, c_region, c_tensor
 from tilewright.relay.backend.data_flow import Entry
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen, GraphNode
 from tilewright.relay.backend.json_serializer import constant_names
@@ -33,22 +33,14 @@ from tilewright.relay.backend.plan_views import PlanViews
 from tilewright.relay.expr import Function, Var
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.visitor import ExprMutator
-from tilewright.runtime.dtype import DataType, to_native
 from tilewright.runtime.module import Module
 from tilewright.target.code_generator import to_packed_form
 from tilewright.target.codegen.c.code import CCode, emit_source
 from tilewright.target.codegen.c.generator import source_module
 from tilewright.target.target import Target
 
-_ALIGNMENT = 64
-
-_DRIVER = """\
-#include <stdlib.h>
-#ifdef __cplusplus
-extern "C" {{
-#endif
+_RUN = """\
 typedef int32_t (*{symbol}_kernel)(void*, int32_t*, int32_t, void*, int32_t*, void*);
-static DLTensor* {symbol}_constants[{num_constants}];
 
 static int32_t {symbol}_run({symbol}_kernel kernel, DLTensor** tensors, int32_t count) {{
   TVMValue args[{most}], result;
@@ -59,31 +51,6 @@ static int32_t {symbol}_run({symbol}_kernel kernel, DLTensor** tensors, int32_t 
   }}
   return kernel(args, codes, count, &result, &code, NULL);
 }}
-
-TVM_DLL int32_t __init_{symbol}(void* args, int32_t* c, int32_t count, void* r, int32_t* rc, void* h) {{
-  (void)c, (void)r, (void)rc, (void)h;
-  for (int32_t i = 0; i < count; ++i) {symbol}_constants[i] = (DLTensor*)((TVMValue*)args)[i].v_handle;
-  return 0;
-}}
-
-TVM_DLL int32_t {symbol}(void* args, int32_t* c, int32_t count, void* r, int32_t* rc, void* h) {{
-  (void)c, (void)count, (void)r, (void)rc, (void)h;
-  TVMValue* given = (TVMValue*)args;
-  int32_t status = 0;
-  char* memory = (char*)aligned_alloc({alignment}, {nbytes});
-  if (memory == NULL) {{
-    TVMAPISetLastError("{symbol}: out of memory");
-    return -1;
-  }}
-{tensors}
-{calls}
-done:
-  free(memory);
-  return status;
-}}
-#ifdef __cplusplus
-}}
-#endif
 """
 
 
@@ -155,15 +122,9 @@ class _Driver:
         tensors += [line for index, node in enumerate(nodes) for line in self._made(index, node, start)]
         calls = [line for index, node in enumerate(nodes) for line in self._call(index, node)]
         calls += [self._result(number, head) for number, head in enumerate(self.graph.heads)]
-        return _DRIVER.format(
-            symbol=self.symbol,
-            num_constants=max(self.num_constants, 1),
-            most=max([len(node.inputs) + len(node.types) for node in nodes], default=1),
-            alignment=_ALIGNMENT,
-            nbytes=max(nbytes, _ALIGNMENT),
-            tensors="\n".join(tensors),
-            calls="\n".join(calls),
-        )
+        most = max([len(node.inputs) + len(node.types) for node in nodes], default=1)
+        run = _RUN.format(symbol=self.symbol, most=most)
+        return c_region(self.symbol, self.num_constants, nbytes, run, tensors + calls)
 
     def _row(self, entry: Entry) -> int:
         return self.first_row[entry.node] + entry.index
@@ -180,7 +141,7 @@ class _Driver:
         end = 0
         for storage, size in sizes.items():
             given[storage] = f"memory + {end}"
-            end += -(-size // _ALIGNMENT) * _ALIGNMENT
+            end += aligned(size)
         return given, end
 
     def _input(self, number: int, index: int) -> list[str]:
@@ -196,7 +157,7 @@ class _Driver:
         rows = range(self.first_row[index], self.first_row[index + 1]) if node.op != "null" else ()
         places = [start[self.graph.placement.storage[row]] for row in rows]
         made = zip(rows, node.types, places, strict=True) if rows else ()
-        return [line for row, type_, place in made for line in _tensor(row, type_, place)]
+        return [line for row, type_, place in made for line in c_tensor(row, type_.concrete_shape, type_.dtype, place)]
 
     def _call(self, index: int, node: GraphNode) -> list[str]:
         if node.op == "null" or node.alias:
@@ -215,15 +176,3 @@ class _Driver:
         size = tensor_bytes(self.graph.nodes[head.node].types[head.index])
         out = f"((DLTensor*)given[{self.num_args + number}].v_handle)"
         return f"  memcpy((char*){out}->data + {out}->byte_offset, t{self._row(head)}.data, {size});"
-
-
-def _tensor(row: int, type_: TensorType, data: str) -> list[str]:
-    """A tensor that lies at ``data``."""
-    shape = type_.concrete_shape
-    native = to_native(DataType(type_.dtype))
-    extents = ", ".join(map(str, shape)) or "0"
-    dtype = f"{{{native.code}, {native.bits}, {native.lanes}}}"
-    return [
-        f"  static int64_t s{row}[] = {{{extents}}};",
-        f"  DLTensor t{row} = {{{data}, {{kDLCPU, 0}}, {len(shape)}, {dtype}, s{row}, NULL, 0}};",
-    ]

@@ -17,6 +17,7 @@ import math
 from typing import Any
 
 from tilewright.ir.errors import UnsupportedError
+from tilewright.relay.backend.c_region import aligned, c_region, c_tensor
 from tilewright.relay.backend.contrib.dnnl.serializer import DNNLSerializer
 from tilewright.relay.expr import Function
 from tilewright.runtime.module import Module
@@ -25,15 +26,7 @@ from tilewright.target.codegen.c.generator import source_module
 from tilewright.target.codegen.source.names import string_literal
 from tilewright.target.target import Target
 
-_ALIGNMENT = 64
-
-_DRIVER = """\
-#include <stdlib.h>
-#ifdef __cplusplus
-extern "C" {{
-#endif
-static DLTensor* {symbol}_constants[{num_constants}];
-
+_CALL = """\
 static int32_t {symbol}_kernel(const char* text, DLTensor** tensors, int32_t count) {{
   TVMFunctionHandle kernel;
   TVMValue args[{most}], result;
@@ -47,30 +40,6 @@ static int32_t {symbol}_kernel(const char* text, DLTensor** tensors, int32_t cou
   }}
   return TVMFuncCall(kernel, args, codes, count + 1, &result, &code);
 }}
-
-TVM_DLL int32_t __init_{symbol}(void* args, int32_t* c, int32_t count, void* r, int32_t* rc, void* h) {{
-  (void)c, (void)r, (void)rc, (void)h;
-  for (int32_t i = 0; i < count; ++i) {symbol}_constants[i] = (DLTensor*)((TVMValue*)args)[i].v_handle;
-  return 0;
-}}
-
-TVM_DLL int32_t {symbol}(void* args, int32_t* c, int32_t count, void* r, int32_t* rc, void* h) {{
-  (void)c, (void)count, (void)r, (void)rc, (void)h;
-  TVMValue* given = (TVMValue*)args;
-  int32_t status = 0;
-  char* memory = (char*)aligned_alloc({alignment}, {nbytes});
-  if (memory == NULL) {{
-    TVMAPISetLastError("{symbol}: out of memory");
-    return -1;
-  }}
-{body}
-done:
-  free(memory);
-  return status;
-}}
-#ifdef __cplusplus
-}}
-#endif
 """
 
 
@@ -89,8 +58,8 @@ def _driver(symbol: str, graph: DNNLSerializer) -> str:
     for index, node in enumerate(graph.nodes):
         shapes = node["attrs"]["shape"][0]
         if node["op"] == "kernel":
-            lines += _tensor(index, shapes[0], f"memory + {end}")
-            end += -(-4 * math.prod(shapes[0]) // _ALIGNMENT) * _ALIGNMENT
+            lines += c_tensor(index, shapes[0], "float32", f"memory + {end}")
+            end += aligned(4 * math.prod(shapes[0]))
             lines += _call(symbol, index, node, graph)
             continue
         source = (
@@ -100,22 +69,8 @@ def _driver(symbol: str, graph: DNNLSerializer) -> str:
         constants += node["op"] == "const"
         arguments += node["op"] == "input"
     lines += [_result(arguments + i, head, graph) for i, head in enumerate(graph.heads)]
-    return _DRIVER.format(
-        symbol=symbol,
-        num_constants=max(constants, 1),
-        most=2 + max((len(node.get("inputs", ())) for node in graph.nodes), default=0),
-        alignment=_ALIGNMENT,
-        nbytes=max(end, _ALIGNMENT),
-        body="\n".join(lines),
-    )
-
-
-def _tensor(index: int, shape: list[int], data: str) -> list[str]:
-    extents = ", ".join(map(str, shape)) or "0"
-    return [
-        f"  static int64_t s{index}[] = {{{extents}}};",
-        f"  DLTensor t{index} = {{{data}, {{kDLCPU, 0}}, {len(shape)}, {{kDLFloat, 32, 1}}, s{index}, NULL, 0}};",
-    ]
+    most = 2 + max((len(node.get("inputs", ())) for node in graph.nodes), default=0)
+    return c_region(symbol, constants, end, _CALL.format(symbol=symbol, most=most), lines)
 
 
 def _of_first(entry: list[int]) -> int:
