@@ -182,3 +182,19 @@ def test_computations_that_cannot_be_scheduled_are_refused() -> None:
     b = te.compute((10,), lambda i: te.sum(a[i, r + q], axis=[r, q]), name="B")
     with pytest.raises(TilewrightError, match="two axes of B are called r"):
         auto_scheduler.ComputeDAG([a, b])
+
+
+def test_programs_are_measured_on_devices_of_a_tracker(tmp_path: Path) -> None:
+    log = tmp_path / "records.json"
+    context = auto_scheduler.LocalRPCMeasureContext(min_repeat_ms=1)
+    try:
+        options = auto_scheduler.TuningOptions(
+            num_measure_trials=2, runner=context.runner, verbose=0,
+            measure_callbacks=[auto_scheduler.RecordToFile(str(log))],
+        )  # fmt: skip
+        task_of(matmul_as, 16, 16, 16).tune(options)
+    finally:
+        context.close()
+    results = [result for _, result in auto_scheduler.RecordReader(str(log))]
+    assert [result.error_no for result in results] == [0, 0]
+    assert all(cost.value > 0 for result in results for cost in result.costs)
