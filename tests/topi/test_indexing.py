@@ -81,7 +81,15 @@ def test_sparse_to_dense() -> None:
     places, values = np.array([[0, 1], [2, 3]], "int32"), np.array([5, 7], "float32")
     expected = np.full((3, 4), -1, "float32")
     expected[0, 1], expected[2, 3] = 5, 7
-    close(evaluate(lambda i, v: topi.sparse_to_dense(i, (3, 4), v, -1), places, values), expected)
+    close(evaluate(lambda i, v: topi.sparse_to_dense(i, (3, 4), v, -1), places, values, schedule=extern), expected)
+
+
+@pytest.mark.parametrize("outside", [[3, 0], [0, 4], [-1, 0], [0, -1], [2**31 - 1, 2**31 - 1]])
+def test_sparse_to_dense_writes_nothing_outside_of_its_result(outside: list[int]) -> None:
+    places, values = np.array([outside, [2, 3]], "int32"), np.array([5, 7], "float32")
+    expected = np.full((3, 4), -1, "float32")
+    expected[2, 3] = 7
+    close(evaluate(lambda i, v: topi.sparse_to_dense(i, (3, 4), v, -1), places, values, schedule=extern), expected)
 
 
 def test_scatter_writes_and_adds() -> None:

@@ -168,37 +168,6 @@ def invert_permutation(data: te.Tensor) -> te.Tensor:
     return te.compute(data.shape, body, name="T_invert_permutation", tag=tag.COMM_REDUCE)
 
 
-def sparse_to_dense(
-    sparse_indices: te.Tensor, output_shape: Sequence[Any], sparse_values: te.Tensor, default_value: Any = 0
-) -> te.Tensor:
-    """A tensor of ``default_value`` with ``sparse_values`` at ``sparse_indices``.
-
-    Indices are a scalar or (n,) for a vector, or (n, rank); values a scalar, or one for each index.
-    """
-    if isinstance(default_value, te.Tensor):
-        default_value = default_value()
-    fill = ops.cast(sparse_values.dtype, ops.as_expr(default_value))
-    count = 1 if sparse_indices.ndim == 0 else int(get_const_tuple(sparse_indices.shape)[0])
-
-    def value(k: int) -> PrimExpr:
-        return sparse_values() if sparse_values.ndim == 0 else sparse_values(k)
-
-    def body(*i: PrimExpr) -> PrimExpr:
-        result: PrimExpr = fill
-        for k in range(count):
-            if sparse_indices.ndim == 0:
-                here = [ops.equal(i[0], sparse_indices())]
-            elif sparse_indices.ndim == 1:
-                here = [ops.equal(i[0], sparse_indices(k))]
-            else:
-                here = [ops.equal(v, sparse_indices(k, d)) for d, v in enumerate(i)]
-            result = tir.if_then_else(tir.all(*here), value(k), result)
-        return result
-
-    return te.compute(output_shape, body, name="T_sparse_to_dense", tag=tag.INJECTIVE)
-
-
 __all__ = [
-    "adv_index", "gather", "gather_nd", "invert_permutation", "one_hot", "sequence_mask", "sparse_to_dense",
-    "take", "unravel_index",
+    "adv_index", "gather", "gather_nd", "invert_permutation", "one_hot", "sequence_mask", "take", "unravel_index",
 ]  # fmt: skip

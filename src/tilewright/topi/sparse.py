@@ -7,9 +7,7 @@ from typing import Any
 
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
-from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
-from tilewright.topi import tag
 from tilewright.topi.utils import InvalidShapeError
 
 
@@ -17,6 +15,8 @@ def sparse_to_dense(
     sparse_indices: te.Tensor, output_shape: Sequence[Any], sparse_values: te.Tensor, default_value: Any = 0
 ) -> te.Tensor:
     """``sparse_values`` at their places, and ``default_value`` elsewhere; of values at one place the last counts.
+
+    A place outside of the shape is none: its value is left out.
 
     Parameters
     ----------
@@ -29,32 +29,30 @@ def sparse_to_dense(
         raise InvalidShapeError("sparse_to_dense takes indices of at most 2 dimensions and values of at most 1")
     many = sparse_indices.ndim > 0
     count = sparse_indices.shape[0] if many else ops.as_expr(1)
-    scalar = isinstance(default_value, te.Tensor)
-    fill = default_value() if scalar else ops.const(default_value, sparse_values.dtype)
-    base = te.compute(shape, lambda *i: fill, name="default", tag=tag.INJECTIVE)
-
-    def place(indices: Any, n: PrimExpr) -> PrimExpr:
-        at: Any = ops.const(0, "int32")
-        for axis, extent in enumerate(shape):
-            flat = n * len(shape) + axis if many else axis
-            at = at * extent + ops.cast("int32", indices[flat])
-        return at
+    given = [default_value] if isinstance(default_value, te.Tensor) else []
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
-        start, indices, values = (ib.buffer_ptr(b) for b in ins)
+        indices, values, *default = (ib.buffer_ptr(b) for b in ins)
         target = ib.buffer_ptr(outs[0])
         total: Any = ops.const(1, "int32")
         for extent in shape:
             total = total * extent
         with ib.for_range(0, total, name="i") as i:
-            target[i] = start[i]
+            target[i] = default[0][0] if default else ops.const(default_value, sparse_values.dtype)
         with ib.for_range(0, count, name="n") as n:
-            target[place(indices, n)] = values[n if sparse_values.ndim else 0]
+            at: Any = ops.const(0, "int32")
+            inside: list[Any] = []
+            for axis, extent in enumerate(shape):
+                index = ops.cast("int32", indices[n * len(shape) + axis if many else axis])
+                inside += [index >= 0, index < extent]
+                at = at * extent + index
+            with ib.if_scope(tir.all(*inside)):
+                target[at] = values[n if sparse_values.ndim else 0]
         return ib.get()
 
     return te.extern(
-        [shape], [base, sparse_indices, sparse_values], loops, dtype=[sparse_values.dtype], name="sparse_to_dense"
+        [shape], [sparse_indices, sparse_values, *given], loops, dtype=[sparse_values.dtype], name="sparse_to_dense"
     )
 
 
