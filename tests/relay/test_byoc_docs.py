@@ -24,4 +24,4 @@ def test_examples_print_what_the_document_says() -> None:
             expected = [line.removeprefix("# ") for line in block.splitlines() if line.startswith("# ")]
             assert printed.getvalue().splitlines() == expected
     finally:
-        Op.get("tanh").reset_attr("target.npu")
+        Op.get("tanh").reset_attr("target.vpu")
