@@ -118,8 +118,8 @@ def copy_seconds(session: RPCSession, nbytes: int) -> dict[str, list[float]]:
     return taken
 
 
-def _kernel(folder: Path) -> tuple[Path, float, list[tvm.nd.NDArray]]:
-    """A library whose function takes about 10 ms, the seconds it takes here, and its arguments."""
+def _kernel(folder: Path) -> tuple[Path, list[tvm.nd.NDArray]]:
+    """A library whose function takes about 10 ms here, and its arguments."""
     length, rows = 4096, 64
     while True:
         x = te.placeholder((rows, length), name="x")
@@ -131,14 +131,14 @@ def _kernel(folder: Path) -> tuple[Path, float, list[tvm.nd.NDArray]]:
         if seconds > 0.7 * _KERNEL_SECONDS:
             path = folder / "kernel.so"
             module.export_library(str(path))
-            return path, seconds, arguments
+            return path, arguments
         rows = max(rows + 1, int(rows * min(_KERNEL_SECONDS / seconds, 16.0)))
 
 
 def measuring(session: RPCSession, count: int) -> tuple[float, float]:
     """Seconds of measuring ``count`` libraries, and of all runs of their kernels."""
     with tempfile.TemporaryDirectory() as folder:
-        path, _, local = _kernel(Path(folder))
+        path, local = _kernel(Path(folder))
         data = path.read_bytes()
     remote = [tvm.nd.array(a, session.cpu(0)) for a in local]
     runs = 0.0
