@@ -73,9 +73,9 @@ system-packages:
 	echo "      On Debian: sudo apt install $(PACKAGES)" >&2
 
 test: system-packages $(VENV)/.plugin
-	$(BIN)/python -m pytest -q -n $(JOBS) tests $(PLUGIN)/tests
 	@for cpu in $(PROCESSORS); do echo "==> choices for $$cpu"; \
 	  TILEWRIGHT_CPU=$$cpu $(BIN)/python -m pytest -q -n $(JOBS) $(CHOICES) || exit 1; done
+	$(BIN)/python -m pytest -q -n $(JOBS) tests $(PLUGIN)/tests
 
 lint: $(VENV)/.develop
 	$(BIN)/ruff check src tests examples benchmarks plugins
