@@ -32,13 +32,14 @@ _MODULES = {"callback": "tuner.callback"} | {
     name: name
     for name in ("database", "env", "feature", "graph_tuner", "history", "lines", "measure", "record", "tuner", "utils")
 }
-_NAMES = dict.fromkeys(("ApplyGraphBest", "ApplyHistoryBest", "apply_history_best"), "history") | dict.fromkeys(
-    (
-        "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "measure_option",
-        "create_measure_batch",
-    ),
-    "measure",
-) | {"RPCRunner": "measure.rpc_runner"}  # fmt: skip
+_HISTORY = ("ApplyGraphBest", "ApplyHistoryBest", "apply_graph_best", "apply_history_best")
+_MEASURE = (
+    "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "measure_option",
+    "create_measure_batch",
+)  # fmt: skip
+_NAMES = {
+    **dict.fromkeys(_HISTORY, "history"), **dict.fromkeys(_MEASURE, "measure"), "RPCRunner": "measure.rpc_runner"
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -117,3 +117,6 @@ class ApplyGraphBest(DispatchContext):
     def update(self, target: Target | str | None, workload: Workload, cfg: ConfigSpace) -> None:
         """Use ``cfg`` for ``workload`` from now on."""
         self._queues[workload] = [cfg]
+
+
+apply_graph_best = ApplyGraphBest

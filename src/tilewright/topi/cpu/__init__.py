@@ -14,7 +14,7 @@ injective.py reduction.py softmax.py pooling.py extern.py   by kind of compute
 accesses.py strides.py  what computes read, in which order, and what that costs
 layer_norm.py         rows normalised in cache
 attention.py          scores, softmax and weighted sum of a few rows at a time
-conv2d.py             channel-packed convolution, the fast path
+conv2d.py             channel-packed convolution, the fast path   layouts.py  of which blocks
 conv2d_patches.py     windows copied next to one another, where that pays
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
 winograd.py           channel-packed convolution with fewer multiplications
@@ -61,6 +61,7 @@ from tilewright.topi.cpu.injective import (
     schedule_injective_from_existing,
 )  # fmt: skip
 from tilewright.topi.cpu.layer_norm import layer_norm, schedule_layer_norm
+from tilewright.topi.cpu.layouts import layouts_of
 from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, conv2d_layouts
 from tilewright.topi.cpu.model.dense import dense_block
 from tilewright.topi.cpu.pooling import schedule_adaptive_pool, schedule_pool
@@ -72,7 +73,7 @@ from tilewright.topi.cpu.winograd import conv2d_NCHWc_winograd, schedule_conv2d_
 __all__ = [
     "Conv2dLayouts", "attention", "batch_matmul", "conv2d_NCHWc", "conv2d_NCHWc_winograd", "conv2d_layouts",
     "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack",
-    "dense_strassen", "depthwise_conv2d_NCHWc", "group_conv2d_nchw", "layer_norm",
+    "dense_strassen", "depthwise_conv2d_NCHWc", "group_conv2d_nchw", "layer_norm", "layouts_of",
     "schedule_adaptive_pool", "schedule_attention", "schedule_batch_matmul", "schedule_broadcast",
     "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv2d_NCHWc", "schedule_conv2d_NCHWc_winograd",
     "schedule_conv2d_hwcn", "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw",

@@ -113,3 +113,25 @@ def conv2d_rows_to_merge(
     computed : share of the products that a direct convolution computes, the others being of padding
     """
     return 1
+
+
+@generic_func
+def conv2d_infer_layout(workload: Any, cfg: Any) -> Any:
+    """Shapes and layouts of a convolution's data and result under a configuration of its task.
+
+    Parameters
+    ----------
+    workload : (name, data, kernel, strides, padding, dilation, layout, out_layout, out_dtype) of an NCHW convolution
+    cfg : what AutoTVM chose; the fallback stands for the untuned choice
+
+    Returns
+    -------
+    (((n, C, h, w, c), "NCHW<c>c"),), (((n, O, h, w, o), "NCHW<o>c"),)
+    """
+    raise ValueError("the target packs no channels")
+
+
+@generic_func
+def depthwise_conv2d_infer_layout(workload: Any, cfg: Any) -> Any:
+    """``conv2d_infer_layout`` of a depthwise convolution."""
+    raise ValueError("the target packs no channels")

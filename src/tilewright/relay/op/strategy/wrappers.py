@@ -205,6 +205,18 @@ def is_depthwise(attrs: Any, data: Sequence[Any]) -> bool:
     return attrs.groups > 1 and channels == attrs.groups and "c" not in attrs.data_layout
 
 
+def conv2d_task(attrs: Any, data: Any, kernel: Any) -> tuple[Any, ...] | None:
+    """AutoTVM's workload of an NCHW convolution of tensors of these types; None of other layouts or unknown extents."""
+    shapes = data.shape, kernel.shape
+    if (attrs.data_layout, attrs.kernel_layout) != ("NCHW", "OIHW") or any(known(d) is None for s in shapes for d in s):
+        return None
+    kind = "depthwise_conv2d" if is_depthwise(attrs, data.shape) else "conv2d"
+    tensors = [("TENSOR", tuple(int(d) for d in t.shape), t.dtype) for t in (data, kernel)]
+    out_layout = attrs.out_layout or attrs.data_layout
+    window = ints(attrs.strides), padding(attrs.padding, 2), ints(attrs.dilation)
+    return (f"{kind}_NCHWc.x86", *tensors, *window, attrs.data_layout, out_layout, output_dtype(attrs, [data]))
+
+
 def conv2d_form(attrs: Any, data: Sequence[Any], kernel: Sequence[Any]) -> str:
     """topi's name of the 2-D convolution of these shapes, by layouts and groups.
 
