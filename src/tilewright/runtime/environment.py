@@ -131,8 +131,17 @@ NUM_THREADS = Variable(
     0,
     "threads to run on; as many as cores by default",
 )
+TEST_TARGETS: Variable[tuple[str, ...]] = Variable(
+    "TVM_TEST_TARGETS",
+    lambda text: tuple(dict.fromkeys(target.strip() for target in text.split(";") if target.strip())),
+    "targets, with semicolons between them",
+    (),
+    "what `tilewright.testing` runs tests on; by default whatever runs here of TVM's usual list",
+)
 
-VARIABLES: tuple[Variable[bool] | Variable[int] | Variable[str | None] | Variable[Path | None], ...] = (
+VARIABLES: tuple[
+    Variable[bool] | Variable[int] | Variable[str | None] | Variable[Path | None] | Variable[tuple[str, ...]], ...
+] = (
     CACHE,
     CACHE_DIR,
     CACHE_SIZE,
@@ -144,6 +153,7 @@ VARIABLES: tuple[Variable[bool] | Variable[int] | Variable[str | None] | Variabl
     TRACEBACK,
     ZOO,
     NUM_THREADS,
+    TEST_TARGETS,
 )
 
 

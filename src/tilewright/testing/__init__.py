@@ -1,5 +1,58 @@
-"""What tests and benchmarks share.
+"""What tests and benchmarks share, and what TVM 0.8's users know as ``tvm.testing``.
 
-`zoo`: real networks with random weights, exported to ONNX. `light`: the graphs that the onnx package carries.
-`compiled`: compiling and running a model in a test. `torch_relay`: Relay evaluated by PyTorch.
+`numerical`, `targets`, `plugin`: TVM's names. `zoo`: real networks with random weights, exported to ONNX. `light`: the
+graphs that the onnx package carries. `compiled`: compiling and running a model in a test. `torch_relay`: Relay
+evaluated by PyTorch. `quantized`, `backend_kit`: quantized networks, and what a back end is asked for.
 """
+
+from .numerical import (
+    assert_allclose,
+    assert_prim_expr_equal,
+    check_bool_expr_is_true,
+    check_numerical_grads,
+)
+from .targets import (
+    device_enabled,
+    enabled_targets,
+    exclude_targets,
+    fixture,
+    known_failing_targets,
+    parameter,
+    parameters,
+    parametrize_targets,
+    requires_cuda,
+    requires_gpu,
+    requires_llvm,
+    requires_metal,
+    requires_opencl,
+    requires_package,
+    requires_rocm,
+    requires_rpc,
+    requires_vulkan,
+    uses_gpu,
+)
+
+__all__ = [
+    "assert_allclose",
+    "assert_prim_expr_equal",
+    "check_bool_expr_is_true",
+    "check_numerical_grads",
+    "device_enabled",
+    "enabled_targets",
+    "exclude_targets",
+    "fixture",
+    "known_failing_targets",
+    "parameter",
+    "parameters",
+    "parametrize_targets",
+    "requires_cuda",
+    "requires_gpu",
+    "requires_llvm",
+    "requires_metal",
+    "requires_opencl",
+    "requires_package",
+    "requires_rocm",
+    "requires_rpc",
+    "requires_vulkan",
+    "uses_gpu",
+]
