@@ -49,6 +49,14 @@ def parse(dtype: str) -> DTypeInfo:
     return DTypeInfo(kind, bits, int(lanes_text) if lanes_text else 1)  # type: ignore[arg-type]
 
 
+_SHORT = {"int": "int32", "uint": "uint32", "float": "float32"}
+
+
+def in_full(dtype: str) -> str:
+    """``dtype`` with its bits: ``int``, ``uint`` and ``float`` have 32, as in TVM."""
+    return _SHORT.get(dtype, dtype)
+
+
 @cache
 def make(kind: str, bits: int, lanes: int = 1) -> str:
     """The text of a data type from its parts."""

@@ -20,6 +20,7 @@ from typing import Any as AnyType
 
 import numpy as np
 
+from tilewright.ir.dtype import in_full
 from tilewright.ir.node import Node
 from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
 from tilewright.ir.prim_ops import as_expr, whole
@@ -65,7 +66,7 @@ class TensorType(Type):
     span: Span | None = None
 
     def __init__(self, shape: Sequence[AnyType], dtype: str = "float32", span: Span | None = None) -> None:
-        self._init(as_shape(shape), str(dtype), span)
+        self._init(as_shape(shape), in_full(str(dtype)), span)
 
     @property
     def concrete_shape(self) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 import pytest
 from tests.relay.op import (
     test_conv,
+    test_detectors,
     test_elementwise,
     test_image,
     test_indexing,
@@ -34,6 +35,7 @@ TABLES = {
     "nn": test_nn.ALL,
     "image": test_image.CASES,
     "vision": test_vision.CASES,
+    "detectors": test_detectors.CASES,
     "random": test_random_numbers.CASES,
     "sampling": test_sampling.CASES,
     "winograd": test_winograd.CASES,

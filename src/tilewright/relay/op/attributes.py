@@ -37,6 +37,13 @@ def ints(values: Any) -> tuple[int, ...]:
     return (whole_int(values),)
 
 
+def floats(values: Any) -> tuple[float, ...]:
+    """Numbers, or one number, as a tuple of floats."""
+    if isinstance(values, (list, tuple, np.ndarray)):
+        return tuple(float(number(v)) for v in values)
+    return (float(number(values)),)
+
+
 def dims(values: Any) -> tuple[Any, ...]:
     """A shape: known dimensions as ints, others as expressions; constants of rank 1 are read."""
     if isinstance(values, RelayExpr):

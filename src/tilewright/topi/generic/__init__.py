@@ -45,7 +45,11 @@ schedule_l2_normalize = schedule_extern
 schedule_layer_norm = schedule_extern
 schedule_lrn = schedule_extern
 schedule_matmul = schedule_extern
+schedule_multibox_detection = schedule_extern
+schedule_multibox_prior = schedule_extern
+schedule_multibox_transform_loc = schedule_extern
 schedule_nms = schedule_extern
+schedule_proposal = schedule_extern
 schedule_reduce = schedule_extern
 schedule_roi_align = schedule_extern
 schedule_roi_pool = schedule_extern
@@ -68,8 +72,9 @@ __all__ = [
     "schedule_depthwise_conv2d_nhwc", "schedule_elemwise", "schedule_extern", "schedule_fast_softmax",
     "schedule_get_valid_counts", "schedule_group_conv2d_nchw", "schedule_group_conv2d_nhwc",
     "schedule_group_conv2d_transpose_nchw", "schedule_injective", "schedule_injective_from_existing",
-    "schedule_l2_normalize", "schedule_layer_norm", "schedule_lrn", "schedule_matmul", "schedule_nms", "schedule_pool",
-    "schedule_reduce", "schedule_roi_align", "schedule_roi_pool", "schedule_scan", "schedule_scatter",
-    "schedule_scatter_add", "schedule_softmax", "schedule_sort", "schedule_topk", "schedule_transpose",
-    "schedule_unique",
+    "schedule_l2_normalize", "schedule_layer_norm", "schedule_lrn", "schedule_matmul",
+    "schedule_multibox_detection", "schedule_multibox_prior", "schedule_multibox_transform_loc", "schedule_nms",
+    "schedule_pool", "schedule_proposal", "schedule_reduce", "schedule_roi_align", "schedule_roi_pool",
+    "schedule_scan", "schedule_scatter", "schedule_scatter_add", "schedule_softmax", "schedule_sort",
+    "schedule_topk", "schedule_transpose", "schedule_unique",
 ]  # fmt: skip

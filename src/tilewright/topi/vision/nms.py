@@ -67,7 +67,7 @@ def get_valid_counts(
     return result
 
 
-def _overlap(boxes: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
+def overlap(boxes: Any, a: PrimExpr, b: PrimExpr) -> PrimExpr:
     """Area that the boxes with corners at ``a`` and ``b`` share over the area that they cover."""
     corners = []
     for at in (a, b):
@@ -130,7 +130,7 @@ def non_max_suppression(
                         same = boxes[other * k + score_index] > ops.const(0, data.dtype)
                         if not force_suppress and id_index >= 0:
                             same = tir.all(same, boxes[j * k + id_index].equal(boxes[other * k + id_index]))
-                        share = _overlap(boxes, j * k + coord_start, other * k + coord_start)
+                        share = overlap(boxes, j * k + coord_start, other * k + coord_start)
                         limit_share = ops.cast(data.dtype, ops.as_expr(threshold))
                         with ib.if_scope(tir.all(same, share >= limit_share)):
                             _drop(boxes, chosen, other, k, score_index, id_index)

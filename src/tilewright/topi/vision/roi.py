@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright import te, tir
@@ -19,8 +20,35 @@ def _int(value: PrimExpr) -> PrimExpr:
     return ops.cast("int32", value)
 
 
-def _bilinear(data: Any, base: PrimExpr, height: int, width: int, y: PrimExpr, x: PrimExpr) -> PrimExpr:
+@dataclass(frozen=True)
+class _Planes:
+    """Where the elements of channel planes lie: ``step`` elements from one pixel to the next."""
+
+    channels: int
+    height: int
+    width: int
+    last: bool  # whether channels are the innermost dimension
+
+    @staticmethod
+    def of(data: te.Tensor, layout: str) -> _Planes:
+        _, *dims = get_const_tuple(data.shape)
+        channels, height, width = (dims[layout.index(axis) - 1] for axis in "CHW")
+        return _Planes(channels, height, width, layout == "NHWC")
+
+    def base(self, batch: PrimExpr, channel: PrimExpr, height: int, width: int) -> PrimExpr:
+        """Of the first pixel of a plane of images of ``height`` and ``width``."""
+        if self.last:
+            return batch * (height * width * self.channels) + channel
+        return (batch * self.channels + channel) * (height * width)
+
+    @property
+    def step(self) -> int:
+        return self.channels if self.last else 1
+
+
+def _bilinear(data: Any, base: PrimExpr, planes: _Planes, y: PrimExpr, x: PrimExpr) -> PrimExpr:
     """The interpolated value of one channel plane at (y, x); 0 more than one pixel outside."""
+    height, width = planes.height, planes.width
     outside = tir.any(y < -1.0, y > float(height), x < -1.0, x > float(width))
     y = ops.minimum(ops.maximum(y, ops.const(0, y.dtype)), float(height - 1))
     x = ops.minimum(ops.maximum(x, ops.const(0, x.dtype)), float(width - 1))
@@ -29,7 +57,7 @@ def _bilinear(data: Any, base: PrimExpr, height: int, width: int, y: PrimExpr, x
     dy, dx = y - ops.cast(y.dtype, top), x - ops.cast(x.dtype, left)
 
     def at(row: PrimExpr, column: PrimExpr) -> PrimExpr:
-        return data[base + row * width + column]
+        return data[base + (row * width + column) * planes.step]
 
     upper = at(top, left) * (1.0 - dx) + at(top, right) * dx
     lower = at(bottom, left) * (1.0 - dx) + at(bottom, right) * dx
@@ -48,10 +76,30 @@ def roi_align_nchw(
 
     Returns (count, c, *pooled_size). He et al., Mask R-CNN, 2017.
     """
-    mode = mode.decode() if isinstance(mode, bytes) else str(mode)
+    return _roi_align(data, rois, pooled_size, spatial_scale, mode, sample_ratio, "NCHW")
+
+
+def roi_align_nhwc(
+    data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_scale: float, mode: Any = "avg", sample_ratio: int = -1
+) -> te.Tensor:
+    """``roi_align_nchw`` of data (n, h, w, c); returns (count, *pooled_size, c)."""
+    return _roi_align(data, rois, pooled_size, spatial_scale, mode, sample_ratio, "NHWC")
+
+
+def _roi_align(
+    data: te.Tensor,
+    rois: te.Tensor,
+    pooled_size: Any,
+    spatial_scale: float,
+    mode: Any,
+    sample_ratio: int,
+    layout: str,
+) -> te.Tensor:
+    mode = mode.decode() if isinstance(mode, bytes) else {"0": "avg", "1": "max"}.get(str(mode), str(mode))
     if mode not in ("avg", "max"):
         raise InvalidShapeError(f"roi_align mode is avg or max, found {mode!r}")
-    _, channels, height, width = get_const_tuple(data.shape)
+    planes = _Planes.of(data, layout)
+    channels = planes.channels
     count = get_const_tuple(rois.shape)[0]
     rows, columns = _pair(pooled_size)
     dtype = data.dtype
@@ -62,7 +110,7 @@ def roi_align_nchw(
         source, boxes, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(ins[1]), ib.buffer_ptr(outs[0])
         with ib.for_range(0, count * channels, name="plane", kind="parallel") as plane:
             roi, channel = tir.indexdiv(plane, channels), tir.indexmod(plane, channels)
-            base = (_int(boxes[roi * 5]) * channels + channel) * (height * width)
+            base = planes.base(_int(boxes[roi * 5]), channel, planes.height, planes.width)
             left, top, right, bottom = (boxes[roi * 5 + i] * scale for i in (1, 2, 3, 4))
             bin_h = ops.maximum(bottom - top, one) / float(rows)
             bin_w = ops.maximum(right - left, one) / float(columns)
@@ -75,13 +123,14 @@ def roi_align_nchw(
                 with ib.for_range(0, samples_y, name="sy") as sy, ib.for_range(0, samples_x, name="sx") as sx:
                     y = top + bin_h * (row + (ops.cast(dtype, sy) + 0.5) / ops.cast(dtype, samples_y))
                     x = left + bin_w * (column + (ops.cast(dtype, sx) + 0.5) / ops.cast(dtype, samples_x))
-                    value = _bilinear(source, base, height, width, y, x)
+                    value = _bilinear(source, base, planes, y, x)
                     total[0] = total[0] + value if mode == "avg" else ops.maximum(total[0], value)
                 samples = ops.cast(dtype, ops.maximum(samples_y * samples_x, 1))
-                target[plane * (rows * columns) + cell] = total[0] / samples if mode == "avg" else total[0]
+                at = planes.base(roi, channel, rows, columns) + cell * planes.step
+                target[at] = total[0] / samples if mode == "avg" else total[0]
         return ib.get()
 
-    shape = (count, channels, rows, columns)
+    shape = (count, rows, columns, channels) if planes.last else (count, channels, rows, columns)
     return te.extern([shape], [data, rois], loops, dtype=[dtype], name="roi_align", tag="roi_align")
 
 
@@ -90,7 +139,17 @@ def roi_pool_nchw(data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_sc
 
     Returns (count, c, *pooled_size). Girshick, Fast R-CNN, 2015.
     """
-    _, channels, height, width = get_const_tuple(data.shape)
+    return _roi_pool(data, rois, pooled_size, spatial_scale, "NCHW")
+
+
+def roi_pool_nhwc(data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_scale: float) -> te.Tensor:
+    """``roi_pool_nchw`` of data (n, h, w, c); returns (count, *pooled_size, c)."""
+    return _roi_pool(data, rois, pooled_size, spatial_scale, "NHWC")
+
+
+def _roi_pool(data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_scale: float, layout: str) -> te.Tensor:
+    planes = _Planes.of(data, layout)
+    channels, height, width = planes.channels, planes.height, planes.width
     count = get_const_tuple(rois.shape)[0]
     rows, columns = _pair(pooled_size)
     dtype = data.dtype
@@ -107,7 +166,7 @@ def roi_pool_nchw(data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_sc
         source, boxes, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(ins[1]), ib.buffer_ptr(outs[0])
         with ib.for_range(0, count * channels, name="plane", kind="parallel") as plane:
             roi, channel = tir.indexdiv(plane, channels), tir.indexmod(plane, channels)
-            base = (_int(boxes[roi * 5]) * channels + channel) * (height * width)
+            base = planes.base(_int(boxes[roi * 5]), channel, height, width)
             left, top, right, bottom = (_int(tir.round(boxes[roi * 5 + i] * scale)) for i in (1, 2, 3, 4))
             best = ib.allocate(dtype, (1,), name="best", scope="local")
             with ib.for_range(0, rows * columns, name="cell") as cell:
@@ -117,9 +176,9 @@ def roi_pool_nchw(data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_sc
                 empty = tir.any(y1 <= y0, x1 <= x0)
                 best[0] = tir.if_then_else(empty, ops.const(0, dtype), tir.min_value(dtype))
                 with ib.for_range(y0, y1, name="y") as y, ib.for_range(x0, x1, name="x") as x:
-                    best[0] = ops.maximum(best[0], source[base + y * width + x])
-                target[plane * (rows * columns) + cell] = best[0]
+                    best[0] = ops.maximum(best[0], source[base + (y * width + x) * planes.step])
+                target[planes.base(roi, channel, rows, columns) + cell * planes.step] = best[0]
         return ib.get()
 
-    shape = (count, channels, rows, columns)
+    shape = (count, rows, columns, channels) if planes.last else (count, channels, rows, columns)
     return te.extern([shape], [data, rois], loops, dtype=[dtype], name="roi_pool", tag="roi_pool")

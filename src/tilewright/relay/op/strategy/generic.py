@@ -258,6 +258,11 @@ nms_strategy = _in_loops(
     wrap_compute_nms(topi.vision.non_max_suppression),
     "vision.non_max_suppression",
 )
-roi_align_strategy = _in_loops(
-    "roi_align_strategy", "vision.roi_align", wrap_compute_roi_align(topi.vision.roi_align_nchw), "vision.roi_align"
-)
+
+
+def _roi_align(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    kernel = topi.vision.roi_align_nhwc if attrs.layout == "NHWC" else topi.vision.roi_align_nchw
+    return wrap_compute_roi_align(kernel)(attrs, inputs, out_type)
+
+
+roi_align_strategy = _in_loops("roi_align_strategy", "vision.roi_align", _roi_align, "vision.roi_align")

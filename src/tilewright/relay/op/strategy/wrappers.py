@@ -380,7 +380,7 @@ def wrap_compute_get_valid_counts(topi_compute: Callable[..., Any]) -> Compute:
     """A compute of a topi get_valid_counts ``(data, score_threshold, id_index, score_index)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        return list(topi_compute(inputs[0], _known_number(inputs[1]), attrs.id_index, attrs.score_index))
+        return list(topi_compute(inputs[0], known_number(inputs[1]), attrs.id_index, attrs.score_index))
 
     return compute
 
@@ -390,7 +390,7 @@ def wrap_compute_nms(topi_compute: Callable[..., Any]) -> Compute:
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         out = topi_compute(
-            *inputs[:3], _known_number(inputs[3]), _known_number(inputs[4]), bool(attrs.force_suppress), attrs.top_k,
+            *inputs[:3], known_number(inputs[3]), known_number(inputs[4]), bool(attrs.force_suppress), attrs.top_k,
             attrs.coord_start, attrs.score_index, attrs.id_index, bool(attrs.return_indices),
             bool(attrs.invalid_to_bottom),
         )  # fmt: skip
@@ -399,7 +399,7 @@ def wrap_compute_nms(topi_compute: Callable[..., Any]) -> Compute:
     return compute
 
 
-def _known_number(tensor: te.Tensor) -> Any:
+def known_number(tensor: te.Tensor) -> Any:
     """The number that a constant scalar tensor is, or the tensor."""
     body = getattr(tensor.op, "body", None)
     if body and isinstance(body[0], (IntImm, FloatImm)):

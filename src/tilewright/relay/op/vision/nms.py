@@ -74,7 +74,8 @@ class GetValidCounts(OpDef):
         return [count, boxes, places]
 
 
-def _overlap(a: Array, b: Array) -> float:
+def overlap(a: Array, b: Array) -> float:
+    """Intersection over union of two boxes."""
     al, ar, at, ab = *np.sort(a[[0, 2]]), *np.sort(a[[1, 3]])
     bl, br, bt, bb = *np.sort(b[[0, 2]]), *np.sort(b[[1, 3]])
     shared = max(min(ar, br) - max(al, bl), 0) * max(min(ab, bb) - max(at, bt), 0)
@@ -94,7 +95,7 @@ def _suppress(rows: Array, attrs: Any, limit: int, threshold: float) -> list[int
         for other in range(j + 1, len(rows)):
             same = attrs.force_suppress or attrs.id_index < 0
             if same or rows[j, attrs.id_index] == rows[other, attrs.id_index]:
-                alive[other] &= _overlap(corners[j], corners[other]) < threshold
+                alive[other] &= overlap(corners[j], corners[other]) < threshold
     return kept
 
 

@@ -47,8 +47,19 @@ def _roi_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
     relations.require_rank(data, 4, "data")
     relations.require_rank(rois, 2, "rois")
     solver.assert_equal(5, rois.shape[1], "values of a region")
-    relations.require(attrs.layout == "NCHW", f"layout should be NCHW, found {attrs.layout!r}")
+    if attrs.layout == "NHWC":
+        return TensorType((rois.shape[0], *attrs.pooled_size, data.shape[3]), data.dtype)
+    relations.require(attrs.layout == "NCHW", f"layout should be NCHW or NHWC, found {attrs.layout!r}")
     return TensorType((rois.shape[0], data.shape[1], *attrs.pooled_size), data.dtype)
+
+
+def _planes(data: Array, layout: str) -> Array:
+    """The data with its channels before height and width."""
+    return np.moveaxis(data, 3, 1) if layout == "NHWC" else data
+
+
+def _in_layout(result: Array, layout: str) -> Array:
+    return np.moveaxis(result, 1, 3) if layout == "NHWC" else result
 
 
 def _sample(plane: Array, y: float, x: float) -> Array:
@@ -79,7 +90,7 @@ class ROIAlign(OpDef):
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """Sample by sample."""
-        data, rois = inputs[0].astype(np.float64), inputs[1].astype(np.float64)
+        data, rois = _planes(inputs[0].astype(np.float64), attrs.layout), inputs[1].astype(np.float64)
         rows, columns = attrs.pooled_size
         result = np.zeros((len(rois), data.shape[1], rows, columns))
         for r, (batch, *corners) in enumerate(rois):
@@ -92,7 +103,7 @@ class ROIAlign(OpDef):
                     for y, x in np.ndindex(ny, nx)
                 ]
                 result[r, :, i, j] = np.mean(samples, 0) if attrs.mode == "avg" else np.max(samples, 0)
-        return [result.astype(inputs[0].dtype)]
+        return [_in_layout(result, attrs.layout).astype(inputs[0].dtype)]
 
 
 class ROIPool(OpDef):
@@ -109,12 +120,13 @@ class ROIPool(OpDef):
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """topi's kernel."""
-        return [topi.vision.roi_pool_nchw(inputs[0], inputs[1], attrs.pooled_size, attrs.spatial_scale)]
+        kernel = topi.vision.roi_pool_nhwc if attrs.layout == "NHWC" else topi.vision.roi_pool_nchw
+        return [kernel(inputs[0], inputs[1], attrs.pooled_size, attrs.spatial_scale)]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """Bin by bin."""
-        data, rois = inputs
+        data, rois = _planes(inputs[0], attrs.layout), inputs[1]
         rows, columns = attrs.pooled_size
         height, width = data.shape[2:]
         result = np.zeros((len(rois), data.shape[1], rows, columns), data.dtype)
@@ -126,13 +138,13 @@ class ROIPool(OpDef):
                 x0, x1 = (min(max(int(v) + left, 0), width) for v in (np.floor(j * bin_w), np.ceil((j + 1) * bin_w)))
                 window = data[int(batch), :, y0:y1, x0:x1]
                 result[r, :, i, j] = window.max((1, 2)) if window.size else 0
-        return [result]
+        return [_in_layout(result, attrs.layout)]
 
 
 def _check_layout(layout: str) -> None:
-    if layout != "NCHW":
+    if layout not in ("NCHW", "NHWC"):
         raise UnsupportedError(
-            f"regions are pooled of data in layout NCHW, found {layout!r}; use layout_transform first"
+            f"regions are pooled of data in layout NCHW or NHWC, found {layout!r}; use layout_transform first"
         )
 
 
@@ -145,13 +157,16 @@ def roi_align(
     layout: str = "NCHW",
     mode: str = "avg",
 ) -> Call:
-    """Interpolated samples of ``rois`` (count, 5: batch, left, top, right, bottom) as (count, c, *pooled_size)."""
+    """Interpolated samples of ``rois`` (count, 5: batch, left, top, right, bottom) as (count, c, *pooled_size).
+
+    With ``layout`` NHWC, of data (n, h, w, c), as (count, *pooled_size, c).
+    """
     _check_layout(layout)
     attrs = ROIAlignAttrs(pair(pooled_size), float(spatial_scale), int(sample_ratio), layout, mode)
     return call("vision.roi_align", [data, rois], attrs)
 
 
 def roi_pool(data: RelayExpr, rois: RelayExpr, pooled_size: Any, spatial_scale: float, layout: str = "NCHW") -> Call:
-    """The maxima of the bins of ``rois`` as (count, c, *pooled_size)."""
+    """The maxima of the bins of ``rois`` as (count, c, *pooled_size), (count, *pooled_size, c) in layout NHWC."""
     _check_layout(layout)
     return call("vision.roi_pool", [data, rois], ROIPoolAttrs(pair(pooled_size), float(spatial_scale), layout))
