@@ -33,6 +33,7 @@ _ATTRIBUTES = {
     "lower": "tilewright.te.lower",
     "build": "tilewright.target.build",
     "register_op_attr": "tilewright.ir.op",
+    "container": "tilewright.ir",
 }
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tilewright import te
 from tilewright.ir.attrs import DictAttrs
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import GlobalVar
@@ -21,6 +22,8 @@ from tilewright.ir.structural import assert_structural_equal
 from tilewright.ir.type import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, TypeCall, TypeVar
 from tilewright.parser import parse
 from tilewright.relay.expr import Call, Constant, Function, Var, const
+from tilewright.te.lower import lower
+from tilewright.testing.tir_interpreter import run
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "relay" / "constant_with_metadata.txt"
 ADD = Op.get_or_register("add")
@@ -187,3 +190,27 @@ def test_documents_of_tvm_06_are_read() -> None:
     assert loaded["b"].name_hint == "g"
     total = {"type_key": "Max", "attrs": {"a": "2", "b": "2", "dtype": "int32"}}
     assert str(load_json(document("0.6.0", total, variable))) == "max(n, n)"
+
+
+def test_tensors_and_what_computes_them() -> None:
+    a = te.placeholder((3, 5), name="A")
+    k = te.reduce_axis((0, 5), name="k")
+    b = te.compute((3,), lambda i: te.sum(a[i, k], axis=k), name="B", attrs={"layout": "N", "sizes": [1, 2]})
+    again = load_json(save_json(b))
+    assert again is again.op.output(0)
+    assert again.op.attrs["sizes"] == (1, 2) and again.op.input_tensors[0].name == "A"
+    assert str(again.op.body) == str(b.op.body)
+    assert again.op.body[0].axis == again.op.reduce_axis
+
+
+def test_functions_of_loops() -> None:
+    a = te.placeholder((10,), name="A")
+    b = te.compute((10,), lambda i: te.if_then_else(i < 7, a[i] * 2.0, 1.0), name="B")
+    s = te.create_schedule(b.op)
+    s[b].vectorize(s[b].split(b.op.axis[0], 4)[1])
+    func = lower(s, [a, b])["main"]
+    again = load_json(save_json(func))
+    assert_structural_equal(again, func)
+    data, result = np.arange(10, dtype="float32"), np.zeros(10, "float32")
+    run(again, data, result)
+    np.testing.assert_array_equal(result, np.where(np.arange(10) < 7, data * 2, 1))

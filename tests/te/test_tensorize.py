@@ -124,7 +124,8 @@ def test_intrinsic_of_vector_loads_and_stores() -> None:
     np.testing.assert_array_equal(compute(s, [a, b, c], [x, y], [(4, 16)])[0], x + y)
 
 
-def test_compute_written_with_an_intrinsic_call() -> None:
+@pytest.mark.parametrize("cached", [False, True])
+def test_compute_written_with_an_intrinsic_call(cached: bool) -> None:
     a, b = te.placeholder((8, 32), name="A"), te.placeholder((16, 32), name="B")
     block = gemv(4, 8)
     k = te.reduce_axis((0, 4), name="k")
@@ -133,8 +134,28 @@ def test_compute_written_with_an_intrinsic_call() -> None:
         lambda i, j: block(a[i, k * 8 : k * 8 + 8], b[j * 4 : j * 4 + 4, k * 8 : k * 8 + 8], reduce_axis=k),
         name="C",
     )
-    found = compute(te.create_schedule(c.op), [a, b, c], [A, B], [(8, 4, 4)], externs=EXTERNS)
+    s = te.create_schedule(c.op)
+    if cached:
+        cache = s.cache_write(c, "local")
+        s[cache].compute_at(s[c], c.op.axis[0])
+    found = compute(s, [a, b, c], [A, B], [(8, 4, 4)], externs=EXTERNS)
     np.testing.assert_array_equal(found[0].reshape(8, 16), A @ B.T)
+
+
+def test_scalars_of_an_intrinsic_stand_between_its_slices() -> None:
+    n, scale = te.size_var("n"), te.var("scale", "float32")
+    x = te.placeholder((n,), name="x")
+    y = te.compute((n,), lambda i: x[i] * scale, name="y")
+
+    def body(ins: list[tir.Buffer], outs: list[tir.Buffer], scalars: list[tir.PrimExpr]) -> tir.Stmt:
+        return outs[0].vstore([0], ins[0].vload([0]) * scalars[0])
+
+    intrin = te.decl_tensor_intrin(y.op, body, scalar_params=[scale])
+    a = te.placeholder((3, 4), name="A")
+    b = te.compute((3, 4), lambda i, j: intrin((i + j).astype("float32"), a[i, j]), name="B")
+    data = A[:3, :4].copy()
+    found = compute(te.create_schedule(b.op), [a, b], [data], [(3, 4)])[0]
+    np.testing.assert_array_equal(found, data * np.add.outer(np.arange(3), np.arange(4)))
 
 
 def _tensorized(factor: int, intrin: te.TensorIntrin, combine: Callable[[Any, Any], Any] | None = None) -> None:

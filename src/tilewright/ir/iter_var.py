@@ -70,6 +70,10 @@ class IterVar(Node):
     CommReduce = IterVarType.CommReduce
     Ordered = IterVarType.Ordered
     Opaque = IterVarType.Opaque
+    Unrolled = IterVarType.Unrolled
+    Vectorized = IterVarType.Vectorized
+    Parallelized = IterVarType.Parallelized
+    Tensorized = IterVarType.Tensorized
 
     dom: Range | None
     var: Var

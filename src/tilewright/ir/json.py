@@ -31,7 +31,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import Node
 from tilewright.ir.op import Op
-from tilewright.ir.prim_expr import FloatImm, IntImm, PrimExpr
+from tilewright.ir.prim_expr import FloatImm, IntImm
 from tilewright.ir.span import SourceName
 
 _FORMAT_VERSION = "0.8.0"
@@ -111,12 +111,14 @@ def _node_record(node: Node) -> _Record:
         value = getattr(node, name)
         if kind == "array":
             attrs[name] = _Array(value)
+        elif kind == "map":
+            attrs[name] = value.data
         else:
             attrs[name] = value if kind in ("node", "name") else _inline(value, kind)
     if key == "relay.Var":
         attrs["vid"] = _VarId(node)
         del attrs["name_hint"]
-    if isinstance(node, PrimExpr):
+    if key in ("FloatImm", "IntImm", "Range") or key.startswith("tir."):
         attrs["span"] = None
     if isinstance(node, RelayExpr):
         attrs["_checked_type_"] = node.checked_type_or_none
@@ -282,7 +284,7 @@ class _Reader:
         node = self.nodes[index]
         found = [int(i) for i in node.get("data", ())]
         for name, kind in self._fields(node):
-            if kind == "node" and name in node.get("attrs", {}):
+            if kind in ("node", "map") and name in node.get("attrs", {}):
                 found.append(int(node["attrs"][name]))
         return found
 
@@ -338,6 +340,8 @@ class _Reader:
             return None
         if kind == "node":
             return self.built[int(text)]
+        if kind == "map":
+            return DictAttrs(_unboxed(self.built[int(text)]))
         if kind == "array":
             from tilewright.runtime.params import array_from_bytes
 
@@ -366,6 +370,10 @@ class _Reader:
             node = self.variables[vid]
         elif key in ("tir.Var", "tir.SizeVar"):
             node = schema.CLASSES[key].load()(values["name"], values["type_annotation"] or values["dtype"])
+        elif key == "Tensor":  # an operation has each of its outputs once
+            node = values["op"].output(values["value_index"])
+        elif key == "Range":
+            node = schema.CLASSES[key].load().from_min_extent(values["min"], values["extent"])
         else:
             given = {k: v for k, v in values.items() if k not in schema.CLASSES[key].derived}
             node = schema.CLASSES[key].load()(**given)

@@ -124,7 +124,69 @@ CLASSES: dict[str, NodeClass] = {
             "Ramp": "dtype:str* base stride lanes:int",
             "Broadcast": "dtype:str* value lanes:int",
             "Let": "dtype:str* var value body",
+            "Shuffle": "dtype:str* vectors indices",
             "Call": "dtype:str op args",
+        },
+    ),
+    **_classes("", "ir.iter_var", {"Range": "min extent"}),
+    **_classes(
+        "tir.",
+        "ir.iter_var",
+        {
+            "IterVar": "dom var iter_type:int thread_tag:name",
+            "CommReducer": "lhs rhs result identity_element",
+            "Reduce": "dtype:str* combiner source axis condition value_index:int init",
+        },
+    ),
+    **_classes(
+        "tir.",
+        "ir.memory",
+        {
+            "Buffer": (
+                "data dtype:str shape strides elem_offset name:name data_alignment:int offset_factor:int "
+                "buffer_type:str"
+            ),
+            "Load": "dtype:str buffer_var index predicate",
+            "BufferLoad": "dtype:str* buffer indices",
+            "ProducerLoad": "dtype:str* producer indices",
+        },
+    ),
+    **_classes(
+        "tir.",
+        "tir.stmt",
+        {
+            "For": "loop_var min extent kind:int body thread_binding annotations:map",
+            "While": "condition body",
+            "IfThenElse": "condition then_case else_case",
+            "SeqStmt": "seq",
+            "LetStmt": "var value body",
+            "Store": "buffer_var value index predicate",
+            "Allocate": "buffer_var dtype:str extents condition body annotations:map",
+            "BufferStore": "buffer value indices",
+            "BufferRealize": "buffer bounds condition body",
+            "Prefetch": "buffer bounds locality:int",
+            "AttrStmt": "node attr_key:name value body",
+            "AssertStmt": "condition message body",
+            "Evaluate": "value",
+        },
+    ),
+    **_classes("tir.", "tir.function", {"PrimFunc": "params body ret_type buffer_map attrs"}),
+    **_classes("", "te.tensor", {"Tensor": "shape dtype:str op value_index:int"}),
+    **_classes("", "te.tensorize", {
+        "TensorIntrin": "name:str op inputs buffers scalar_params body reduce_init reduce_update",
+    }),
+    **_classes(
+        "",
+        "te.operation",
+        {
+            "PlaceholderOp": "name:str tag:str attrs:map shape dtype:str",
+            "ComputeOp": "name:str tag:str attrs:map axis reduce_axis body",
+            "TensorComputeOp": (
+                "name:str tag:str attrs:map axis reduce_axis schedulable_ndim:int intrin inputs input_regions "
+                "scalar_inputs"
+            ),
+            "ScanOp": "name:str tag:str attrs:map scan_axis init update state_placeholder inputs spatial_axis",
+            "ExternOp": "name:str tag:str attrs:map inputs input_placeholders output_placeholders body",
         },
     ),
 }  # fmt: skip

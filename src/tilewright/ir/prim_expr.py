@@ -38,25 +38,37 @@ class PrimExpr(InternedNode):
     dtype: str
 
     def __add__(self, other: ExprLike) -> PrimExpr:
-        return ops.add(self, other)
+        try:
+            return ops.add(self, other)
+        except TypeError:
+            return _left_to_other(other, "__radd__")
 
     def __radd__(self, other: ExprLike) -> PrimExpr:
         return ops.add(other, self)
 
     def __sub__(self, other: ExprLike) -> PrimExpr:
-        return ops.sub(self, other)
+        try:
+            return ops.sub(self, other)
+        except TypeError:
+            return _left_to_other(other, "__rsub__")
 
     def __rsub__(self, other: ExprLike) -> PrimExpr:
         return ops.sub(other, self)
 
     def __mul__(self, other: ExprLike) -> PrimExpr:
-        return ops.mul(self, other)
+        try:
+            return ops.mul(self, other)
+        except TypeError:
+            return _left_to_other(other, "__rmul__")
 
     def __rmul__(self, other: ExprLike) -> PrimExpr:
         return ops.mul(other, self)
 
     def __truediv__(self, other: ExprLike) -> PrimExpr:
-        return ops.div(self, other)
+        try:
+            return ops.div(self, other)
+        except TypeError:
+            return _left_to_other(other, "__rtruediv__")
 
     def __rtruediv__(self, other: ExprLike) -> PrimExpr:
         return ops.div(other, self)
@@ -142,6 +154,13 @@ class PrimExpr(InternedNode):
     def equal(self, other: ExprLike) -> PrimExpr:
         """The comparison ``self == other`` as an expression."""
         return ops.equal(self, other)
+
+
+def _left_to_other(other: AnyType, method: str) -> AnyType:
+    """NotImplemented where ``other`` is no scalar and has its own arithmetic, as whole tensors have."""
+    if hasattr(type(other), method) and not isinstance(other, (PrimExpr, int, float)):
+        return NotImplemented
+    raise
 
 
 ExprLike = PrimExpr | int | float | bool

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeVar
 
 from tilewright.ir import prim_ops as ops
-from tilewright.ir.iter_var import IterVar, Range, Reduce
+from tilewright.ir.iter_var import CommReducer, IterVar, Range, Reduce
 from tilewright.ir.memory import BufferLoad, Load, ProducerLoad
 from tilewright.ir.prim_expr import (
     EQ,
@@ -213,7 +213,7 @@ class ExprVisitor(ExprFunctor[bool]):
             if axis.dom is not None:
                 self.visit_expr(axis.dom.min)
                 self.visit_expr(axis.dom.extent)
-        for item in (*e.source, *e.init, e.condition):
+        for item in (*e.combiner.result, *e.combiner.identity_element, *e.source, *e.init, e.condition):
             self.visit_expr(item)
 
 
@@ -330,9 +330,18 @@ class ExprMutator(ExprFunctor[PrimExpr]):
         axis = tuple([self._visit_axis(a) for a in e.axis])
         source, init = self.visit_exprs(e.source), self.visit_exprs(e.init)
         condition = self.visit_expr(e.condition)
-        if same_items(axis, e.axis) and source is e.source and init is e.init and condition is e.condition:
+        combiner = self._visit_combiner(e.combiner)
+        same = combiner is e.combiner and source is e.source and init is e.init and condition is e.condition
+        if same and same_items(axis, e.axis):
             return e
-        return Reduce(e.combiner, source, axis, condition, e.value_index, init)
+        return Reduce(combiner, source, axis, condition, e.value_index, init)
+
+    def _visit_combiner(self, combiner: CommReducer) -> CommReducer:
+        """A combiner may speak of the axes of the compute."""
+        result, identity = self.visit_exprs(combiner.result), self.visit_exprs(combiner.identity_element)
+        if result is combiner.result and identity is combiner.identity_element:
+            return combiner
+        return CommReducer(combiner.lhs, combiner.rhs, result, identity)
 
     def _visit_axis(self, axis: IterVar) -> IterVar:
         if axis.dom is None:

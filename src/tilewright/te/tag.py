@@ -16,6 +16,10 @@ _state = threading.local()
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+class NestedTagError(TilewrightError, ValueError):
+    """A tag scope inside another one."""
+
+
 class TagScope:
     """Gives its tag to every operation declared inside a ``with``, or inside a decorated function."""
 
@@ -24,7 +28,7 @@ class TagScope:
 
     def __enter__(self) -> TagScope:
         if current_tag() is not None:
-            raise TilewrightError(f"tag scope {self.tag!r} inside tag scope {current_tag()!r}; tag scopes do not nest")
+            raise NestedTagError(f"tag scope {self.tag!r} inside tag scope {current_tag()!r}; tag scopes do not nest")
         _state.tag = self.tag
         return self
 

@@ -22,7 +22,7 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.te.operation import Operation, TensorComputeOp, as_attrs
 from tilewright.te.tensor import Tensor, TensorSlice
-from tilewright.tir.expr import IterVar, IterVarType, Range
+from tilewright.tir.expr import IterVar, IterVarType, ProducerLoad, Range
 from tilewright.tir.stmt import Evaluate, Stmt
 
 
@@ -43,14 +43,20 @@ class TensorIntrin(Node):
 
     def __call__(
         self,
-        *args: TensorSlice,
+        *args: TensorSlice | PrimExpr,
         reduce_axis: IterVar | Sequence[IterVar] | None = None,
         scalar_inputs: Sequence[PrimExpr] | None = None,
     ) -> TensorIntrinCall:
-        """Use the intrinsic as the body of a ``te.compute`` whose function takes only the outer indices."""
-        regions = [_region(t, self.inputs[k]) for k, t in enumerate(args)]
+        """Use the intrinsic as the body of a ``te.compute`` whose function takes only the outer indices.
+
+        Scalar arguments, which may stand between the slices, are bound to the intrinsic's ``scalar_params`` in order.
+        """
+        elements = [TensorSlice(t.producer, t.indices) if isinstance(t, ProducerLoad) else t for t in args]
+        pieces = [t for t in elements if not isinstance(t, PrimExpr)]
+        scalars = tuple(t for t in elements if isinstance(t, PrimExpr)) + tuple(scalar_inputs or ())
+        regions = [_region(t, self.inputs[k]) for k, t in enumerate(pieces)]
         axes = tuple(reduce_axis) if isinstance(reduce_axis, (list, tuple)) else (reduce_axis,) if reduce_axis else ()
-        return TensorIntrinCall(self, tuple(t.tensor for t in args), tuple(regions), axes, tuple(scalar_inputs or ()))
+        return TensorIntrinCall(self, tuple(t.tensor for t in pieces), tuple(regions), axes, scalars)
 
 
 class TensorIntrinCall(Node):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.ir.prim_ops import is_const_int
 from tilewright.te.operation import ComputeOp, Operation, producer_loads
 from tilewright.te.schedule.schedule import Schedule
 from tilewright.te.schedule.stage import AttachType, Stage
@@ -22,12 +23,15 @@ def is_injective(op: Operation) -> bool:
 
 
 def is_broadcast(op: Operation) -> bool:
-    """Whether every read uses a selection of the axes, in their order."""
+    """Whether every read uses a selection of the axes, in their order; an only element may be read, too."""
     if not isinstance(op, ComputeOp) or op.reduce_axis:
         return False
     position = {iv.var: n for n, iv in enumerate(op.axis)}
     for load in producer_loads(op.body):
-        places = [position.get(i, -1) for i in load.indices]  # type: ignore[call-overload]
+        only = [
+            is_const_int(i, 0) and is_const_int(d, 1) for i, d in zip(load.indices, load.producer.shape, strict=True)
+        ]
+        places = [position.get(i, -1) for i, one in zip(load.indices, only, strict=True) if not one]  # type: ignore[call-overload]
         if -1 in places or places != sorted(set(places)):
             return False
     return True
@@ -52,6 +56,7 @@ def _is_scheduled(stage: Stage) -> bool:
         stage.relations
         or stage.iter_var_attrs
         or stage.attach_type is not AttachType.ROOT
+        or stage.is_scan_update()
         or stage.leaf_iter_vars != list(stage.op.root_iter_vars)
     )
 

@@ -135,7 +135,8 @@ def _thread_tag(stage: Stage, iv: IterVar) -> str:
 def _output_bound(stage: Stage, bounds: Bounds) -> None:
     if stage.attach_type is not AttachType.ROOT:
         raise TilewrightError(f"stage {stage.op.name} is an output of the schedule and must be computed at root")
-    for iv in stage.op.root_iter_vars:
+    block = stage.op.axis if isinstance(stage.op, TensorComputeOp) else ()
+    for iv in (*stage.op.root_iter_vars, *block):
         assert iv.dom is not None
         bounds.ranges[iv] = iv.dom
 
@@ -153,6 +154,8 @@ def _needs_relax(stage: Stage, iv: IterVar, found: bool, tag: str, scope: str) -
     """Whether all iterations of a loop count: inside the place of computation, or threads that share the memory."""
     if not tag or tag == "pipeline":
         return not found
+    if scope == "warp" and tag == "threadIdx.x":
+        return True  # these threads are the warp, which has the memory together
     thread_rank = _THREAD_RANKS.get(tag.split(".")[0], 0)
     return _SCOPE_RANKS.get(scope.split(".")[0], 0) <= thread_rank
 

@@ -75,7 +75,9 @@ class LowerExpr(ExprMutator):
 class ScheduleLowering:
     """Builds the statement of a normalized schedule."""
 
-    def __init__(self, sch: Schedule, bounds: Bounds, bound_buffers: Mapping[Tensor, Buffer]) -> None:
+    def __init__(
+        self, sch: Schedule, bounds: Bounds, bound_buffers: Mapping[Tensor, Buffer], keep_trivial: bool
+    ) -> None:
         self.sch = sch
         self.bounds = bounds
         self.buffers: dict[Tensor, Buffer] = {}
@@ -83,7 +85,7 @@ class ScheduleLowering:
         self.var_values: dict[Var, PrimExpr] = {}
         self.producers: dict[Stage, Stmt] = {}
         self.attached: dict[tuple[Stage, IterVar], list[Stage]] = {}
-        self.keep_trivial = bool(PassContext.current().option("tir.debug_keep_trivial_loop"))
+        self.keep_trivial = keep_trivial
         self.scan_body: dict[Stage, list[Stage]] = {}
         self.scan_inits: set[Stage] = set()
         self.realized: dict[Buffer, tuple[Range, ...]] = {}
@@ -317,6 +319,10 @@ class ScheduleLowering:
         """
         begin, skip = self.reduction_start(stage, op)
         outer = {iv: nest.values[iv] for iv in stage.leaf_iter_vars[:begin]}
+        ends = {v for iv in op.reduce_axis if iv.dom is not None for v in stmt_vars(iv.dom.extent)}
+        for iv in op.axis:
+            if iv.var in ends and nest.values[iv] is not iv.var:  # how far a reduction goes may depend on it
+                self.var_values[iv.var] = nest.values[iv]
         init_nest = self.loops(stage, begin, init=True, skip=skip, values=outer)
         init_conditions = self.predicates(stage, init_nest.values, skip, stage.store_predicate is not None)
         init = wrap(
@@ -366,6 +372,7 @@ class ScheduleLowering:
         for lhs, rhs, tensor, source in zip(combiner.lhs, combiner.rhs, op.outputs, reduce.source, strict=True):
             operands[lhs] = BufferLoad(self.buffers[tensor], indices)
             operands[rhs] = lower.visit_expr(source)
+        operands |= {iv.var: values[iv] for iv in op.axis}  # a combiner may speak of them
         new_values = [substitute(r, operands) for r in combiner.result]
         return _store_together([self.buffers[t] for t in op.outputs], new_values, indices)
 
@@ -428,13 +435,15 @@ class _Finish(StmtExprMutator):
         return result
 
 
-def lower_schedule(sch: Schedule, bound_buffers: Mapping[Tensor, Buffer]) -> Stmt:
+def lower_schedule(sch: Schedule, bound_buffers: Mapping[Tensor, Buffer], keep_trivial: bool = False) -> Stmt:
     """The loops of a schedule.
 
     Parameters
     ----------
     sch : a schedule, not necessarily normalized
     bound_buffers : buffers of the tensors that live outside: inputs and outputs
+    keep_trivial : keep loops that run once; ``tir.debug_keep_trivial_loop`` in the PassContext does, too
     """
     sch = sch.normalize()
-    return ScheduleLowering(sch, infer_bound(sch), bound_buffers).run()
+    keep_trivial |= bool(PassContext.current().option("tir.debug_keep_trivial_loop"))
+    return ScheduleLowering(sch, infer_bound(sch), bound_buffers, keep_trivial).run()

@@ -25,7 +25,7 @@ from tilewright.te.operation import (
 from tilewright.te.schedule.domains import Ranges, bound_predicates, pass_down_domain, pass_down_mask, pass_up_index
 from tilewright.te.schedule.stage import AttachType, Fuse, Rebase, Split, Stage
 from tilewright.te.tensor import Tensor
-from tilewright.tir.expr import IterVar, IterVarType, ProducerLoad, Reduce
+from tilewright.tir.expr import IterVar, IterVarType, ProducerLoad, Range, Reduce
 from tilewright.tir.op import if_then_else, likely
 from tilewright.tir.visitor import ExprMutator, substitute
 
@@ -115,8 +115,7 @@ def cache_read(sch: Schedule, tensor: Tensor, scope: str, readers: Any) -> Tenso
     stage = sch[tensor]
     cache = _insert(sch, copy, sch.stages.index(stage) + 1)
     cache.set_scope(scope)
-    if stage.attach_type is AttachType.SCAN_UPDATE:
-        cache.attach_type, cache.attach_stage = stage.attach_type, stage.attach_stage
+    cache.group = stage.group
     _propagate(sch, {tensor: copy.output(0)}, found)
     return copy.output(0)
 
@@ -135,18 +134,24 @@ def cache_write(sch: Schedule, tensor: Tensor | Sequence[Tensor], scope: str) ->
     given: list[Tensor] = [tensor] if isinstance(tensor, Tensor) else list(tensor)
     stage = sch[given[0]]
     op = stage.op
-    if not isinstance(op, ComputeOp):
+    if not isinstance(op, (ComputeOp, TensorComputeOp)):
         raise TilewrightError(f"cache_write: {op.name} is a {type(op).__name__}; only computes can be cached")
     if {t.value_index for t in given} != set(range(op.num_outputs)) or any(sch[t] is not stage for t in given):
         raise TilewrightError(f"cache_write: give all {op.num_outputs} outputs of {op.name} in one list")
-    axis, body, where = _relayout(stage, op) if stage.relations else _plain_cache(op)
-    cache = ComputeOp(f"{op.name}.{scope}", op.tag, op.attrs, axis, body, op.reduce_axis, op.parts)
+    if isinstance(op, TensorComputeOp):
+        cache: Operation = _cache_of_blocks(stage, op, scope)
+        loops = op.axis[: op.schedulable_ndim]
+        axes = [*loops, *(IterVar(iv.dom, iv.var, IterVarType.DataPar) for iv in op.axis[len(loops) :])]
+        where: list[PrimExpr] = [iv.var for iv in axes]
+        parts = None
+    else:
+        inner, body, where = _relayout(stage, op) if stage.relations else _plain_cache(op)
+        reduced = body[0].axis if isinstance(body[0], Reduce) else op.reduce_axis  # ranges speak of axes
+        cache = ComputeOp(f"{op.name}.{scope}", op.tag, op.attrs, inner, body, reduced, op.parts)
+        axes, parts = list(op.axis), op.parts
     copy = [out(*where) for out in cache.outputs]
-    was_at = stage.attach_type
-    _insert(sch, cache, sch.stages.index(stage)).set_scope(scope)
-    if was_at is AttachType.SCAN_UPDATE:
-        sch[cache].attach_type, sch[cache].attach_stage = was_at, stage.attach_stage
-    _replace_op(sch, stage, ComputeOp(op.name, op.tag, op.attrs, op.axis, copy, parts=op.parts))
+    _insert(sch, cache, sch.stages.index(stage)).set_scope(scope).group = stage.group
+    _replace_op(sch, stage, ComputeOp(op.name, op.tag, op.attrs, axes, copy, parts=parts))
     results = [cache.output(t.value_index) for t in given]
     return results[0] if isinstance(tensor, Tensor) else results
 
@@ -158,6 +163,19 @@ def _replace_op(sch: Schedule, stage: Stage, new_op: Operation) -> None:
     stage.leaf_iter_vars = list(new_op.root_iter_vars)
     stage.relations = []
     _propagate(sch, tensors)
+
+
+def _cache_of_blocks(stage: Stage, op: TensorComputeOp, scope: str) -> TensorComputeOp:
+    if stage.relations:
+        raise TilewrightError(f"cache_write: {op.name} consists of blocks; call cache_write before its loops are split")
+    axis = tuple(IterVar(iv.dom, f"{iv.var.name}.c", iv.iter_type) for iv in op.axis)
+    renamed = {old.var: new.var for old, new in zip(op.axis, axis, strict=True)}
+    regions = tuple(
+        tuple(Range.from_min_extent(substitute(r.min, renamed), substitute(r.extent, renamed)) for r in region)
+        for region in op.input_regions
+    )
+    scalars = tuple(substitute(s, renamed) for s in op.scalar_inputs)
+    return op.replace(name=f"{op.name}.{scope}", axis=axis, input_regions=regions, scalar_inputs=scalars)
 
 
 def _plain_cache(op: ComputeOp) -> tuple[list[IterVar], list[PrimExpr], list[PrimExpr]]:
@@ -230,7 +248,7 @@ def rfactor(sch: Schedule, tensor: Tensor, axis: IterVar, factor_axis: int = 0) 
         raise TilewrightError(f"rfactor: factor_axis is {factor_axis}, but {op.name} has {len(op.axis)} axes")
     factor = _factor_op(stage, op, op.body[0], axis, position)
     final = _final_op(op, op.body[0], factor, axis, position)
-    _insert(sch, factor, sch.stages.index(stage))
+    _insert(sch, factor, sch.stages.index(stage)).group = stage.group
     _replace_op(sch, stage, final)
     return factor.output(0) if factor.num_outputs == 1 else list(factor.outputs)
 
@@ -242,8 +260,8 @@ def _factor_op(stage: Stage, op: ComputeOp, reduce: Reduce, axis: IterVar, posit
     marks = {iv: 1 for iv in op.reduce_axis}
     pass_down_mask(stage, marks)
     leaves = [iv for iv in stage.leaf_iter_vars if marks.get(iv)]
-    kinds = {axis: IterVarType.DataPar}
-    new = {iv: IterVar(ranges[iv], iv.var.name, kinds.get(iv, IterVarType.CommReduce)) for iv in leaves}
+    new = {iv: iv if iv in op.reduce_axis else IterVar(ranges[iv], iv.var, IterVarType.CommReduce) for iv in leaves}
+    new[axis] = IterVar(ranges[axis], axis.var, IterVarType.DataPar)
     values: dict[IterVar, PrimExpr] = {iv: made.var for iv, made in new.items()}
     pass_up_index(stage, ranges, values)
     loops = {made.var: ranges[iv] for iv, made in new.items()}
@@ -280,7 +298,7 @@ def copy_schedule(sch: Schedule) -> Schedule:
     """See ``Schedule.copy``."""
     new = object.__new__(type(sch))
     copies: dict[Stage, Stage] = {}
-    for stage in sch.stages:
+    for stage in (*sch.stages, *sch.groups):
         made = object.__new__(Stage)
         made.__dict__.update(stage.__dict__)
         made.schedule = new
@@ -292,8 +310,11 @@ def copy_schedule(sch: Schedule) -> Schedule:
     for made in copies.values():
         if made.attach_stage is not None:
             made.attach_stage = copies[made.attach_stage]
+        if made.group is not None:
+            made.group = copies[made.group]
     new.outputs = list(sch.outputs)
-    new.stages = list(copies.values())
+    new.stages = [copies[stage] for stage in sch.stages]
+    new.groups = [copies[group] for group in sch.groups]
     new.stage_map = {op: copies[stage] for op, stage in sch.stage_map.items()}
     return new
 
@@ -301,6 +322,12 @@ def copy_schedule(sch: Schedule) -> Schedule:
 def normalize(sch: Schedule) -> Schedule:
     """See ``Schedule.normalize``."""
     new = copy_schedule(sch)
+    for stage in new.stages:
+        spec = stage.attach_spec
+        if spec is not stage and not isinstance(stage.op, PlaceholderOp):
+            stage.attach_type, stage.attach_stage, stage.attach_ivar = (
+                spec.attach_type, spec.attach_stage, spec.attach_ivar,
+            )  # fmt: skip
     _inline(new)
     rebased = _rebase(new)
     for stage in new.stages:

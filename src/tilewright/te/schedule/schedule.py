@@ -30,16 +30,30 @@ class Schedule:
             stage.is_output = op in self.outputs
             self.stages.append(stage)
             self.stage_map[op] = stage
+        self.groups: list[Stage] = []
         for stage in self.stages:
             if isinstance(stage.op, ScanOp):
-                self._attach_scan_body(stage, stage.op)
+                self._group_scan_body(stage, stage.op)
 
-    def _attach_scan_body(self, stage: Stage, scan: ScanOp) -> None:
+    def _group_scan_body(self, stage: Stage, scan: ScanOp) -> None:
+        """What a step of the scan computes is a group, which runs where the scan's loop is."""
         outside = {t.op for t in (*scan.state_placeholder, *scan.inputs)}
-        for op in post_order([t.op for t in scan.update], outside):
-            inner = self.stage_map[op]
-            if not isinstance(op, PlaceholderOp) and inner.attach_type is AttachType.ROOT:
-                inner.attach_type, inner.attach_stage = AttachType.SCAN_UPDATE, stage
+        body = post_order([t.op for t in scan.update], outside)
+        others = [s.op for s in self.stages if s.op not in body and s.op is not scan]
+        read_elsewhere = {t.op for op in others for t in op.input_tensors}  # so these are not of one step
+        fixed = set(post_order([op for op in body if op in read_elsewhere], outside))
+        body = [op for op in body if op not in fixed or any(op is t.op for t in scan.update)]
+        inner = [self.stage_map[op] for op in body if not isinstance(op, PlaceholderOp)]
+        group = self._add_group([s for s in inner if s.group is None], None)
+        group.attach_type, group.attach_stage = AttachType.SCAN_UPDATE, stage
+
+    def _add_group(self, members: Sequence[Stage], outer: Stage | None) -> Stage:
+        group = Stage(None, self)
+        group.group = outer
+        self.groups.append(group)
+        for member in members:
+            member.group = group
+        return group
 
     def __getitem__(self, key: Tensor | Operation) -> Stage:
         op = key.op if isinstance(key, Tensor) else key
@@ -53,6 +67,45 @@ class Schedule:
     def consumes(self, reader: Operation, read: Operation) -> bool:
         """Whether ``reader`` reads ``read``, directly or through other operations."""
         return any(op is read for op in post_order([reader]))
+
+    def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Stage:
+        """Put the operations between ``inputs`` and ``outputs`` into a group, which can be computed at a loop as one.
+
+        args:
+            outputs: tensors or operations; what they are computed from is in the group, too, up to the inputs
+            inputs: tensors or operations where the group begins
+            include_inputs: whether the inputs are in the group themselves
+        rewrite (g = create_group(outputs=C, inputs=A); g.compute_at(s[D], i)):
+            for i: B[i] = f(A[i])
+            for i: C[i] = g(B[i])
+            for i: D[i] = h(C[i])
+            ->
+            for i:
+              B[i] = f(A[i])
+              C[i] = g(B[i])
+              D[i] = h(C[i])
+        returns: the group, a stage without loops
+        """
+        ends, begins = _operations(outputs), set(_operations(inputs))
+        inner = post_order(ends, begins)
+        if include_inputs:
+            inner += [op for op in post_order(ends) if op in begins]
+        stages = [self[op] for op in inner]
+        if not stages:
+            raise TilewrightError("create_group: there are no operations between the inputs and the outputs")
+        outer = _common_group(stages)
+        members = dict.fromkeys(_directly_in(outer, s) for s in stages)
+        for member in members:
+            if member.op is None and any(member in s.groups_around() for s in self.stages if s not in stages):
+                raise TilewrightError(
+                    "create_group: another group has operations inside and outside of the new one; groups are disjoint, "
+                    "or one contains the other"
+                )
+        group = self._add_group(list(members), outer)
+        for stage in stages:
+            if stage.attach_type is AttachType.SCOPE and group not in stage.attach_stage.groups_around():  # type: ignore[union-attr]
+                stage.compute_root()
+        return group
 
     def normalize(self) -> Schedule:
         """The schedule with inlined stages written into their consumers and all loops starting at 0; a new object."""
@@ -115,6 +168,22 @@ def post_order(roots: Sequence[Operation], stop: Any = ()) -> list[Operation]:
     return walk.post_order(
         [op for op in roots if op not in stop], lambda op: [t.op for t in op.input_tensors if t.op not in stop]
     )
+
+
+def _operations(items: Any) -> list[Operation]:
+    given = list(items) if isinstance(items, (list, tuple)) else [items]
+    return [item.op if isinstance(item, Tensor) else item for item in given]
+
+
+def _common_group(stages: Sequence[Stage]) -> Stage | None:
+    """The innermost group that has all the stages; None when only the whole program has."""
+    first, *rest = [s.groups_around() for s in stages]
+    return next((g for g in first if all(g in groups for groups in rest)), None)
+
+
+def _directly_in(outer: Stage | None, stage: Stage) -> Stage:
+    """The stage, or the group around it, that is directly in ``outer``."""
+    return next(s for s in (stage, *stage.groups_around()) if s.group is outer)
 
 
 def create_schedule(ops: Operation | Tensor | Sequence[Operation | Tensor]) -> Schedule:

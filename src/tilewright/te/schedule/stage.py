@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
-from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.prim_expr import PrimExpr, StringImm
 from tilewright.te.operation import ComputeOp, Operation, PlaceholderOp
 from tilewright.te.tensor import Tensor
 from tilewright.tir.expr import IterVar, IterVarType, Range
@@ -64,13 +64,16 @@ Relation = Split | Fuse | Rebase | Singleton
 Axes = IterVar | Sequence[IterVar]
 
 
-class AttachType(enum.Enum):
-    """Where a stage's loops stand."""
+class AttachType(enum.IntEnum):
+    """Where a stage's loops stand; the numbers are TVM's.
 
-    ROOT = "root"
-    INLINE = "inline"
-    SCOPE = "scope"
-    SCAN_UPDATE = "scan_update"
+    ROOT is the outermost level of the stage's group, or of the whole program when it is in none.
+    """
+
+    ROOT = 1
+    INLINE = 2
+    SCOPE = 4
+    SCAN_UPDATE = 5
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,16 @@ class IterVarAttr:
     dim_align_offset: int = 0
     pragmas: list[tuple[str, Any]] = field(default_factory=list)
 
+    @property
+    def pragma_keys(self) -> tuple[StringImm, ...]:
+        """The names of the pragmas."""
+        return tuple(StringImm(key) for key, _ in self.pragmas)
+
+    @property
+    def pragma_values(self) -> tuple[PrimExpr | None, ...]:
+        """The values of the pragmas; None for one that has none."""
+        return tuple(None if value is None else ops.as_expr(value) for _, value in self.pragmas)
+
     def copy(self) -> IterVarAttr:
         """A copy that can be changed independently."""
         return replace(self, prefetch=list(self.prefetch), pragmas=list(self.pragmas))
@@ -111,14 +124,20 @@ _KIND_NAMES = {
 
 
 class Stage:
-    """One operation and how its loops run; axes are those of the operation, and what split and fuse give."""
+    """One operation and how its loops run; axes are those of the operation, and what split and fuse give.
 
-    def __init__(self, op: Operation, schedule: Schedule) -> None:
+    A stage without operation is a group (``Schedule.create_group``): where it is computed, the stages in it are, that
+    are not computed at one another.
+    """
+
+    def __init__(self, op: Operation | None, schedule: Schedule) -> None:
         self.op: Any = op  # a ComputeOp has axes and a body, others have not
         self.origin_op = op
         self.schedule = schedule
-        self.all_iter_vars: list[IterVar] = list(op.root_iter_vars)
-        self.leaf_iter_vars: list[IterVar] = [iv for iv in op.root_iter_vars if iv.iter_type is not IterVarType.Opaque]
+        axes = op.root_iter_vars if op is not None else ()
+        self.all_iter_vars: list[IterVar] = list(axes)
+        self.leaf_iter_vars: list[IterVar] = [iv for iv in axes if iv.iter_type is not IterVarType.Opaque]
+        self.group: Stage | None = None
         self.relations: list[Relation] = []
         self.iter_var_attrs: dict[IterVar, IterVarAttr] = {}
         self.env_thread_axes: list[IterVar] = []
@@ -133,13 +152,35 @@ class Stage:
     @property
     def name(self) -> str:
         """Name of the operation."""
-        return self.op.name
+        return "group" if self.op is None else str(self.op.name)
+
+    @property
+    def num_child_stages(self) -> int:
+        """Of a group: how many stages and groups are directly in it."""
+        return sum(s.group is self for s in (*self.schedule.stages, *self.schedule.groups))
+
+    @property
+    def attach_spec(self) -> Stage:
+        """The stage or group that says where this one is computed: the outermost group that is as far out."""
+        spec = self
+        while spec.attach_type is AttachType.ROOT and spec.group is not None:
+            spec = spec.group
+        return spec
+
+    def groups_around(self) -> list[Stage]:
+        """The groups that this is in, innermost first."""
+        found: list[Stage] = []
+        group = self.group
+        while group is not None:
+            found.append(group)
+            group = group.group
+        return found
 
     def __repr__(self) -> str:
-        return f"stage({self.op.name}, {self.op})"
+        return f"stage({self.name}, {self.op})"
 
     def _fail(self, what: str) -> TilewrightError:
-        return TilewrightError(f"stage {self.op.name}: {what}")
+        return TilewrightError(f"stage {self.name}: {what}")
 
     def _position(self, axis: Any, what: str) -> int:
         """Position of a leaf axis; raises TilewrightError that tells why it is none."""
@@ -403,8 +444,10 @@ class Stage:
         if parent is self:
             raise self._fail("compute_at: a stage cannot be computed inside its own loops")
         self._refuse_in_scan("compute_at")
-        parent._position(scope, f"compute_at of {self.op.name}")
-        if not self.schedule.consumes(parent.op, self.op):
+        parent._position(scope, f"compute_at of {self.name}")
+        if self.group is not None and self.group not in parent.groups_around():
+            raise self._fail(f"compute_at: {parent.name} is outside the group (or the scan) that this is in")
+        if self.op is not None and not self.schedule.consumes(parent.op, self.op):
             raise self._fail(
                 f"compute_at: {parent.op.name} does not read {self.op.name}, directly or through other stages; "
                 "compute it at a stage that does"
@@ -422,6 +465,8 @@ class Stage:
             for i in 0..n: C[i] = (A[i] + 1) * 2
         """
         self._refuse_in_scan("compute_inline")
+        if self.op is None:
+            raise self._fail("compute_inline: a group has no value; inline the stages in it")
         if isinstance(self.op, PlaceholderOp):
             raise self._fail("compute_inline: an input is not computed")
         if not isinstance(self.op, ComputeOp):
@@ -439,12 +484,13 @@ class Stage:
         return self
 
     def _refuse_in_scan(self, what: str) -> None:
-        if self.attach_type is AttachType.SCAN_UPDATE and any(self.op is t.op for t in self._scan_updates()):
+        if self.is_scan_update() or self.attach_type is AttachType.SCAN_UPDATE:
             raise self._fail(f"{what}: it is the update of a scan, whose place is fixed")
 
-    def _scan_updates(self) -> Sequence[Tensor]:
-        scan = self.attach_stage.op if self.attach_stage is not None else None
-        return getattr(scan, "update", ())
+    def is_scan_update(self) -> bool:
+        """Whether this gives the next state of a scan."""
+        scans = [g.attach_stage.op for g in self.groups_around() if g.attach_type is AttachType.SCAN_UPDATE]  # type: ignore[union-attr]
+        return any(self.op is t.op for scan in scans for t in scan.update)
 
     def tensorize(self, var: IterVar, tensor_intrin: Any) -> None:
         """Replace a loop and all inside it by a hardware intrinsic that computes the same.
