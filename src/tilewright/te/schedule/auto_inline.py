@@ -28,10 +28,9 @@ def is_broadcast(op: Operation) -> bool:
         return False
     position = {iv.var: n for n, iv in enumerate(op.axis)}
     for load in producer_loads(op.body):
-        only = [
-            is_const_int(i, 0) and is_const_int(d, 1) for i, d in zip(load.indices, load.producer.shape, strict=True)
-        ]
-        places = [position.get(i, -1) for i, one in zip(load.indices, only, strict=True) if not one]  # type: ignore[call-overload]
+        pairs = zip(load.indices, load.producer.shape, strict=True)
+        indices = [i for i, extent in pairs if not (is_const_int(i, 0) and is_const_int(extent, 1))]
+        places = [position.get(i, -1) for i in indices]  # type: ignore[call-overload]
         if -1 in places or places != sorted(set(places)):
             return False
     return True

@@ -98,8 +98,8 @@ class Schedule:
         for member in members:
             if member.op is None and any(member in s.groups_around() for s in self.stages if s not in stages):
                 raise TilewrightError(
-                    "create_group: another group has operations inside and outside of the new one; groups are disjoint, "
-                    "or one contains the other"
+                    "create_group: another group has operations inside and outside of the new one; groups are "
+                    "disjoint, or one contains the other"
                 )
         group = self._add_group(list(members), outer)
         for stage in stages:
