@@ -1,11 +1,13 @@
-"""Temporary folders, as programs written for TVM use them."""
+"""Temporary folders, locks on files and names of programs, as programs written for TVM use them."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 
 class TempDirectory:
@@ -35,6 +37,10 @@ class TempDirectory:
         """Return the names in the folder."""
         return os.listdir(self.temp_dir)
 
+    def __truediv__(self, name: str) -> Path:
+        """The path of a file in the folder: ``folder / "model.so"``."""
+        return Path(self.temp_dir) / name
+
     def __enter__(self) -> TempDirectory:
         return self
 
@@ -49,3 +55,33 @@ class TempDirectory:
 def tempdir(custom_path: str | None = None) -> TempDirectory:
     """Return a temporary folder."""
     return TempDirectory(custom_path)
+
+
+class FileLock:
+    """The lock on a file, from the beginning of this object's life until :meth:`release`; other processes wait."""
+
+    def __init__(self, path: str) -> None:
+        """Take the lock, waiting for it; the file is made if it is not there."""
+        self.lock_file: IO[str] = open(path, "w")  # noqa: SIM115
+        fcntl.lockf(self.lock_file, fcntl.LOCK_EX)
+
+    def release(self) -> None:
+        """Let others have it."""
+        if not self.lock_file.closed:
+            fcntl.lockf(self.lock_file, fcntl.LOCK_UN)
+            self.lock_file.close()
+
+
+def filelock(path: str) -> FileLock:
+    """Return a lock on a file."""
+    return FileLock(path)
+
+
+def is_source_path(path: str) -> bool:
+    """Whether a name is that of a source file in C, C++, CUDA or OpenCL."""
+    return Path(path).suffix in (".cc", ".cpp", ".cxx", ".c", ".cu", ".cl", ".h", ".hpp")
+
+
+def which(exec_name: str) -> str | None:
+    """The path of a program, or None."""
+    return shutil.which(exec_name)
