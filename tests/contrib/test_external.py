@@ -67,7 +67,8 @@ def test_a_function_in_c_becomes_part_of_a_kernel() -> None:
     x = te.placeholder((13,), name="x")
     y = te.compute(x.shape, lambda i: tvm.tir.call_pure_extern("float32", "scaled", x[i], x[i] * x[i]), name="y")
     schedule = te.create_schedule(y.op)
-    schedule[y].pragma(y.op.axis[0], "import_llvm", text)
+    for axis in schedule[y].split(y.op.axis[0], 4):
+        schedule[y].pragma(axis, "import_llvm", text)  # twice: it is linked once
     f = tvm.build(schedule, [x, y], "llvm")
     values, out = np.arange(13, dtype="float32"), tvm.nd.empty((13,))
     f(tvm.nd.array(values), out)

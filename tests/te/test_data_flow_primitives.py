@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.te.support import compute, loops, text
 
+import tilewright as tvm
 from tilewright import te
 from tilewright.ir.errors import TilewrightError
 from tilewright.te.schedule import Schedule
@@ -262,11 +263,18 @@ def test_place_in_an_inlined_stage_is_explained() -> None:
         loops(s, [a, f])
 
 
-def test_inlined_argument_is_explained() -> None:
-    tensors, s = _reduced_transpose()
-    s[tensors[1]].compute_inline()
-    with pytest.raises(TilewrightError, match="B is an argument, but inlined"):
-        loops(s, [tensors[0], tensors[1], tensors[-1]])
+def test_inlined_argument_is_left_alone() -> None:
+    a = te.placeholder((7,), name="A")
+    b = te.compute((7,), lambda i: a[i] + 1, name="B")
+    c = te.compute((7,), lambda i: b[i] * 2, name="C")
+    s = te.create_schedule(c.op)
+    s[b].compute_inline()
+    with pytest.warns(UserWarning, match="B is an argument, but inlined, so that nothing is stored"):
+        f = tvm.build(s, [a, b, c])
+    values, kept, out = (tvm.nd.array(np.full(7, x, "float32")) for x in (3, 5, 0))
+    f(values, kept, out)
+    np.testing.assert_array_equal(kept.numpy(), np.full(7, 5))
+    np.testing.assert_array_equal(out.numpy(), np.full(7, 8))
 
 
 def test_inlined_tensor_indexed_by_inlined_tensors() -> None:

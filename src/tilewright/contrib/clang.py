@@ -46,14 +46,15 @@ def create_llvm(
         sources = []
         for at, text in enumerate([inputs] if isinstance(inputs, str) else inputs):
             if "\n" in text or not Path(text).exists():
-                path = Path(folder) / f"input{at}.cc"
-                path.write_text(text)
-                sources.append(str(path))
+                name = f"input{at}.cc"  # without the folder: the same program gives the same text
+                (Path(folder) / name).write_text(text)
+                sources.append(name)
             else:
-                sources.append(text)
-        target = output if output is not None else f"{folder}/output.ll"
+                sources.append(str(Path(text).resolve()))
+        target = str(Path(output).resolve()) if output is not None else f"{folder}/output.ll"
         command = [compiler, "-O3", "-emit-llvm", "-S", *_opaque_pointers(compiler), *(options or ())]
-        run = subprocess.run([*command, *sources, "-o", target], capture_output=True, text=True, check=False)
+        command += [*sources, "-o", target]
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
         if run.returncode != 0:
             raise TilewrightError(f"{compiler} fails ({' '.join(command)}):\n{run.stderr}")
         return Path(target).read_text()

@@ -5,6 +5,8 @@ Arguments and results cross by pickle, so functions are those of modules (or ``c
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import multiprocessing
 import os
 import pickle
@@ -16,10 +18,7 @@ from enum import IntEnum
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-try:
-    import cloudpickle as _pickler
-except ModuleNotFoundError:
-    import pickle as _pickler  # type: ignore[no-redef]
+_pickler: Any = importlib.import_module("cloudpickle") if importlib.util.find_spec("cloudpickle") else pickle
 
 
 class StatusKind(IntEnum):

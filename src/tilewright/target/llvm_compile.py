@@ -8,6 +8,7 @@ a line feed, and the IR; an answer is one byte (0 success, 1 failure) and the re
 from __future__ import annotations
 
 import json
+import re
 import struct
 import sys
 from typing import Any, BinaryIO
@@ -95,16 +96,28 @@ def link_ir(texts: list[str], triple: str, cpu: str, features: str, level: int, 
 def link_texts(texts: list[str], private: bool = False) -> tuple[str, list[str]]:
     """Link several IR texts; gives the text of the whole, and the functions that it only declares.
 
-    ``private`` hides what all but the first define, so that several units may bring the same.
+    ``private`` hides what all but the first define, so that several units may bring the same; two of those texts may
+    bring the same function too.
     """
     context = llvm.create_context()
     modules = [llvm.parse_assembly(t, context) for t in texts]
-    hidden = [f.name for m in modules[1:] for f in m.functions if private and not f.is_declaration]
+    defined = {f.name: f for m in modules[1:] for f in m.functions if private and not f.is_declaration}
+    hidden = list(defined)
+    for module in modules[1:]:
+        for f in module.functions:
+            first = defined.get(f.name)
+            if first is not None and first is not f and _body(first) == _body(f):
+                f.linkage = first.linkage = "linkonce_odr"
     for module in modules[1:]:
         modules[0].link_in(module)
     for name in hidden:
         modules[0].get_function(name).linkage = "internal"
     return str(modules[0]), [f.name for f in modules[0].functions if f.is_declaration]
+
+
+def _body(function: llvm.ValueRef) -> str:
+    """The text of a function without the numbers of its attributes and metadata, which depend on what is around it."""
+    return re.sub(r"[#!]\d+|^;.*$", "", str(function), flags=re.MULTILINE)
 
 
 def read_message(stream: BinaryIO) -> bytes | None:

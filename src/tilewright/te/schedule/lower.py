@@ -13,6 +13,7 @@ Producers come first in ``Schedule.stages``, so each stage is built when those a
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Container, Mapping, Sequence
 
 from tilewright.ir import prim_ops as ops
@@ -104,7 +105,9 @@ class ScheduleLowering:
                 found = given.get((stage, index))
                 if found is not None:
                     if stage.attach_type is AttachType.INLINE:
-                        raise TilewrightError(f"{tensor.name} is an argument, but inlined, so that nothing stores it")
+                        warnings.warn(
+                            f"{tensor.name} is an argument, but inlined: nothing is stored in it", stacklevel=2
+                        )
                     self.buffers[tensor] = found
                     self.external.add(stage)
                 elif self.is_computed(stage):
