@@ -134,6 +134,10 @@ TVM_DLL int TilewrightModFromBlob(const char* blob, size_t nbytes, TVMModuleHand
 /* Serves an RPC client (TVM 0.8's protocol, after its greeting) at the other end of two descriptors, which may be the same
  * socket; returns when it leaves. See docs/rpc.md. */
 TVM_DLL int TilewrightRpcServe(int read_fd, int write_fd);
+/* Calls a function of a session, which gives bytes, and puts them into the memory that room(context, their number) gives; it
+ * is called once, and may give NULL for none. */
+TVM_DLL int TilewrightRpcCallForBytes(TVMFunctionHandle function, TVMValue* arg_values, int* type_codes, int num_args,
+                                      void* (*room)(void* context, size_t size), void* context);
 
 /* ---- functions, arrays, threads, processor ---- */
 /* The callback and resource of a function made by TVMFuncCreateFromCFunc; *func is NULL for any other. */

@@ -1,10 +1,10 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
  * RPC over a pair of sockets: a server in a thread, TVM 0.8's packets written by hand, and packets that are wrong. */
+#include "test.h"
+
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include "test.h"
 
 typedef struct {
   int fd; /* the client's end */
@@ -232,6 +232,76 @@ static void test_memory(void) {
   stop(&peer);
 }
 
+/* ---- files ---- */
+static char folder[] = "/tmp/tilewright-test-XXXXXX";
+
+static int workpath(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  char path[256];
+  TVMValue value = {.v_str = path};
+  int code = kTVMStr;
+  (void)codes;
+  (void)n;
+  (void)resource;
+  snprintf(path, sizeof path, "%s/%s", folder, args[0].v_str);
+  return TVMCFuncSetReturn(ret, &value, &code, 1);
+}
+
+static uint64_t find(const Peer* peer, const char* name) {
+  Packet p = get_func(name);
+  put(peer, &p);
+  return handle_of(peer);
+}
+
+/* A call with a name, and bytes of which `size` are announced. */
+static Packet file_packet(uint64_t function, const char* name, const char* bytes, uint64_t size) {
+  Packet p = begin(CALL);
+  add64(&p, function);
+  add32(&p, bytes == NULL ? 1 : 2), add32(&p, kTVMStr);
+  if (bytes != NULL) add32(&p, kTVMBytes);
+  add_text(&p, name);
+  if (bytes != NULL) add64(&p, size), add(&p, bytes, strlen(bytes));
+  finish(&p);
+  return p;
+}
+
+static void test_files(void) {
+  TVMFunctionHandle f;
+  Peer peer;
+  CHECK(mkdtemp(folder) != NULL);
+  OK(TVMFuncCreateFromCFunc(workpath, NULL, NULL, &f));
+  OK(TVMFuncRegisterGlobal("tvm.rpc.server.workpath", f, 1));
+  TVMFuncFree(f);
+  start(&peer);
+  send_init(&peer);
+  const uint64_t upload = find(&peer, "tvm.rpc.server.upload"), download = find(&peer, "tvm.rpc.server.download");
+
+  Packet p = file_packet(upload, "a", "abc", 3);
+  put(&peer, &p);
+  CHECK(answer(&peer, &p) == RETURN && p.size == 20 && p.bytes[4] == kTVMArgInt && p.bytes[8] == kTVMNullptr);
+  p = file_packet(download, "a", NULL, 0);
+  put(&peer, &p);
+  CHECK(answer(&peer, &p) == RETURN && p.size == 31 && p.bytes[8] == kTVMBytes && memcmp(p.bytes + 28, "abc", 3) == 0);
+
+  const uint64_t sizes[] = {4, UINT64_MAX};
+  for (int i = 0; i < 2; ++i) {
+    p = file_packet(upload, "a", "abc", sizes[i]);
+    put(&peer, &p);
+    refused(&peer, "ends too early");
+    p = file_packet(download, "a", NULL, 0);
+    put(&peer, &p);
+    refused(&peer, "cannot read"); /* what did not come whole is not kept */
+  }
+  p = file_packet(upload, "a", "abcdef", 3);
+  put(&peer, &p);
+  CHECK(answer(&peer, &p) == RETURN);
+  p = file_packet(find(&peer, "tvm.rpc.server.remove"), "a", NULL, 0);
+  put(&peer, &p);
+  CHECK(answer(&peer, &p) == RETURN);
+  stop(&peer);
+  OK(TVMFuncRemoveGlobal("tvm.rpc.server.workpath"));
+  CHECK(rmdir(folder) == 0);
+}
+
 /* Packets with wrong bytes, sizes that lie, and ends in the middle: the server ends, or answers, and touches nothing else. */
 static void test_wrong_packets(void) {
   unsigned random = 12345;
@@ -268,6 +338,7 @@ void test_rpc(void) {
   TVMFuncFree(f);
   test_calls();
   test_memory();
+  test_files();
   test_wrong_packets();
   OK(TVMFuncRemoveGlobal("test.rpc.seven"));
 }

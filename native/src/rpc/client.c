@@ -299,7 +299,7 @@ static void client_destroy(RpcSession* base) {
   free(c);
 }
 
-static const RpcSessionClass client_class = {client_request, client_call,      client_copy_to,  client_copy_from,
+static const RpcSessionClass client_class = {client_request, client_call,      client_copy_to,  client_copy_from, NULL,
                                              NULL,           client_take_func, client_end_call, client_destroy};
 
 RpcSession* rpc_client_session(RpcChannel* channel) {

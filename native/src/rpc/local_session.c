@@ -284,13 +284,18 @@ static void local_end_call(RpcSession* base, uint64_t function, bool sent) {
   rpc_handle_free((Local*)base, function, FUNCTION);
 }
 
+static TwFunc* local_find_func(RpcSession* base, uint64_t function) {
+  Handle f;
+  return rpc_handle_look_up((Local*)base, function, &f) && f.kind == FUNCTION ? f.object : NULL;
+}
+
 static void local_destroy(RpcSession* base) {
   rpc_handles_destroy((Local*)base);
   free(base);
 }
 
-static const RpcSessionClass local_class = {local_request, local_call,      local_copy_to,  local_copy_from,
-                                            local_memory,  local_take_func, local_end_call, local_destroy};
+static const RpcSessionClass local_class = {local_request,   local_call,      local_copy_to,  local_copy_from, local_memory,
+                                            local_find_func, local_take_func, local_end_call, local_destroy};
 
 RpcSession* rpc_local_session(void) {
   Local* s = calloc(1, sizeof *s);

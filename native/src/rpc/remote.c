@@ -232,18 +232,44 @@ static int wrap_result(RpcSession* session, const RpcSequence* result, TVMRetVal
   }
 }
 
-static int call_remote(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
-  const RemoteFunc* f = resource;
-  RpcSequence there = {0}, result = {0};
+static int call_there(const RemoteFunc* f, TVMValue* args, int* codes, int n, RpcSequence* result) {
+  RpcSequence there = {0};
   int rc = rpc_sequence_reserve(&there, n);
   if (rc == 0 && (rc = rpc_unwrap_values(f->session, args, codes, n, &there)) == 0) {
-    rc = f->session->cls->call(f->session, f->handle, &there, &result);
+    rc = f->session->cls->call(f->session, f->handle, &there, result);
     for (int i = 0; i < n; ++i) {
       if (is_own_func(f->session, args[i], codes[i])) f->session->cls->end_call(f->session, (uint64_t)there.values[i].v_int64, true);
     }
   }
   rpc_sequence_free(&there);
+  return rc;
+}
+
+static int call_remote(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  const RemoteFunc* f = resource;
+  RpcSequence result = {0};
+  int rc = call_there(f, args, codes, n, &result);
   if (rc == 0) rc = wrap_result(f->session, &result, ret);
+  rpc_sequence_free(&result);
+  return rc;
+}
+
+int TilewrightRpcCallForBytes(TVMFunctionHandle function, TVMValue* args, int* codes, int n, void* (*room)(void*, size_t),
+                              void* context) {
+  TVMPackedCFunc callback;
+  void *resource, *to;
+  if (TilewrightFuncCallback(function, &callback, &resource) != 0) return -1;
+  if (callback != call_remote) return tw_fail("RPCError: the function whose bytes are wanted is not remote");
+  RpcSequence result = {.room = room, .room_context = context};
+  tw_clear_error();
+  int rc = call_there(resource, args, codes, n, &result);
+  if (rc == 0 && (result.count != 2 || result.codes[1] != kTVMBytes)) rc = tw_fail("RPCError: the remote function gave no bytes");
+  if (rc == 0 && result.room != NULL) { /* a session of this process */
+    const TVMByteArray* bytes = result.values[1].v_handle;
+    to = room(context, bytes->size);
+    if (to == NULL) rc = tw_out_of_memory(bytes->size);
+    else if (bytes->size != 0) memcpy(to, bytes->data, bytes->size);
+  }
   rpc_sequence_free(&result);
   return rc;
 }

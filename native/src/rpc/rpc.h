@@ -91,6 +91,9 @@ typedef struct {
   int* codes;
   int count;
   void* blocks; /* memory that the values point to; freed with the sequence */
+  /* Or NULL: gives the memory that the first bytes go to, straight from the channel; then it is NULL. */
+  void* (*room)(void* context, size_t size);
+  void* room_context;
 } RpcSequence;
 
 #define RPC_MAX_ARGUMENTS 4096
@@ -100,7 +103,12 @@ void rpc_sequence_free(RpcSequence* sequence);
 void* rpc_sequence_alloc(RpcSequence* sequence, size_t size);
 /* Room for count values. */
 int rpc_sequence_reserve(RpcSequence* sequence, int count);
+/* Reads a sequence into an empty one. */
 int rpc_sequence_get(RpcChannel* channel, RpcSequence* out);
+/* The same in parts: how many values and of which types, then the values from `begin` on before `end`. After a failure it is
+ * freed. */
+int rpc_sequence_get_types(RpcChannel* channel, RpcSequence* out);
+int rpc_sequence_get_values(RpcChannel* channel, RpcSequence* out, int begin, int end);
 /* The packet's next bytes and a 0 behind them; NULL, with an error set, when they do not come. */
 char* rpc_get_bytes(RpcChannel* channel, RpcSequence* memory, uint64_t size);
 /* Fails when it holds what cannot be sent. */
@@ -160,6 +168,8 @@ typedef struct {
   /* Checks the bytes and tells where they lie if this process can reach them, so that no copy is needed; else NULL. May be
    * NULL itself. */
   int (*host_memory)(RpcSession* session, const DLTensor* tensor, uint64_t size, char** out);
+  /* The function of this process behind a handle, borrowed, or NULL; NULL itself where all functions are on a far side. */
+  TwFunc* (*find_func)(RpcSession* session, uint64_t function);
   /* A handle for a function of this process, which is argument `index` of a call. */
   int (*take_func)(RpcSession* session, TwFunc* function, int index, uint64_t* out);
   /* That call is over, or was not `sent`. */
@@ -202,6 +212,17 @@ int rpc_serve(RpcChannel* channel);
 int rpc_connect(const char* host, int port, const char* key, double seconds, RpcChannel** out);
 /* A program that serves the descriptors whose numbers are its last two arguments. */
 int rpc_start_program(const char* const* command, int count, RpcChannel** out);
+
+/* ---- files (files.c): of any size, in pieces ---- */
+typedef enum { RPC_NO_FILES, RPC_UPLOAD, RPC_DOWNLOAD } RpcFileService;
+
+/* What a function, or NULL, does with files: tvm.rpc.server.upload or download, unless they were replaced. */
+RpcFileService rpc_file_service(const TwFunc* f);
+/* Writes the packet's next bytes to the file of that name. */
+int rpc_receive_file(RpcChannel* channel, TVMValue name, uint64_t size);
+/* Opens the file for rpc_put_file, which sends as many bytes of it. */
+int rpc_open_file(TVMValue name, int* fd, uint64_t* size);
+int rpc_put_file(RpcChannel* channel, int fd, uint64_t size);
 
 /* ---- remote things here (remote.c) ---- */
 #define RPC_DEVICE_MASK 128

@@ -3,8 +3,11 @@
  * Sequences of values on the wire. Nothing that the other side says about sizes is believed before its bytes are here. */
 #include "rpc.h"
 
+#include <sys/mman.h>
+
 #define MAX_NDIM 1024
 #define FIRST_PIECE ((size_t)1 << 20)
+#define LARGE ((size_t)4 << 20)
 
 void rpc_sequence_free(RpcSequence* s) {
   while (s->blocks != NULL) {
@@ -69,10 +72,34 @@ char* rpc_get_bytes(RpcChannel* c, RpcSequence* s, uint64_t size) {
   return text;
 }
 
+/* Bytes of large amounts need few pages that are large. */
+static void expect(char* room, size_t size) {
+#ifdef MADV_HUGEPAGE
+  const uintptr_t page = 4096, begin = ((uintptr_t)room + page - 1) & ~(page - 1), end = ((uintptr_t)room + size) & ~(page - 1);
+  if (size >= LARGE) madvise((void*)begin, end - begin, MADV_HUGEPAGE); /* it is no more than advice */
+#else
+  (void)room;
+  (void)size;
+#endif
+}
+
+static char* get_into_room(RpcChannel* c, RpcSequence* s, uint64_t size) {
+  if (size > c->packet_left || size > SIZE_MAX) {
+    tw_fail("RPCError: a packet ends too early: %llu bytes, and %llu are left", (unsigned long long)size,
+            (unsigned long long)c->packet_left);
+    return NULL;
+  }
+  char* room = s->room(s->room_context, (size_t)size);
+  s->room = NULL;
+  if (room == NULL) tw_out_of_memory((size_t)size);
+  else expect(room, (size_t)size);
+  return room != NULL && rpc_get(c, room, (size_t)size) == 0 ? room : NULL;
+}
+
 static int get_text(RpcChannel* c, RpcSequence* s, TVMValue* value, int code) {
   uint64_t size;
   if (rpc_get(c, &size, sizeof size) != 0) return -1;
-  char* text = rpc_get_bytes(c, s, size);
+  char* text = code == kTVMBytes && s->room != NULL ? get_into_room(c, s, size) : rpc_get_bytes(c, s, size);
   if (text == NULL) return -1;
   value->v_str = text;
   if (code == kTVMStr) return 0;
@@ -121,16 +148,25 @@ static int get_value(RpcChannel* c, RpcSequence* s, TVMValue* value, int code) {
   }
 }
 
-int rpc_sequence_get(RpcChannel* c, RpcSequence* out) {
+int rpc_sequence_get_types(RpcChannel* c, RpcSequence* out) {
   int32_t count;
-  *out = (RpcSequence){0};
   if (rpc_get(c, &count, sizeof count) != 0) return -1;
   if (count < 0 || count > RPC_MAX_ARGUMENTS) return tw_fail("RPCError: a call cannot have %d arguments", count);
   int rc = rpc_sequence_reserve(out, count);
   if (rc == 0) rc = rpc_get(c, out->codes, (size_t)count * sizeof(int));
-  for (int i = 0; rc == 0 && i < count; ++i) rc = get_value(c, out, &out->values[i], out->codes[i]);
   if (rc != 0) rpc_sequence_free(out);
   return rc;
+}
+
+int rpc_sequence_get_values(RpcChannel* c, RpcSequence* out, int begin, int end) {
+  int rc = 0;
+  for (int i = begin; rc == 0 && i < end; ++i) rc = get_value(c, out, &out->values[i], out->codes[i]);
+  if (rc != 0) rpc_sequence_free(out);
+  return rc;
+}
+
+int rpc_sequence_get(RpcChannel* c, RpcSequence* out) {
+  return rpc_sequence_get_types(c, out) != 0 ? -1 : rpc_sequence_get_values(c, out, 0, out->count);
 }
 
 bool rpc_is_plain(int code) {

@@ -3,6 +3,8 @@
  * The serving side: requests one after another, each answered before the next is read. */
 #include "rpc.h"
 
+#include <unistd.h>
+
 typedef struct Server Server;
 
 /* The way to the client's functions, which may be held for longer than there is a client. */
@@ -70,7 +72,7 @@ static int construct(Server* s, const RpcSequence* arguments) {
 
 static int init_server(Server* s) {
   uint64_t size;
-  RpcSequence memory = {0}, arguments;
+  RpcSequence memory = {0}, arguments = {0};
   if (rpc_get(s->channel, &size, sizeof size) != 0) return -1;
   const char* version = size > 64 ? NULL : rpc_get_bytes(s->channel, &memory, size);
   int rc = version != NULL ? 0 : tw_fail("RPCError: the client tells no version of the protocol");
@@ -94,21 +96,73 @@ static int init_server(Server* s) {
   return return_nothing(s);
 }
 
+/* ---- calls ---- */
+static int lose(Server* s) {
+  s->lost = true;
+  return -1;
+}
+
+static RpcFileService file_service(Server* s, uint64_t function) {
+  const RpcSessionClass* cls = s->session->cls;
+  return rpc_file_service(cls->find_func == NULL ? NULL : cls->find_func(s->session, function));
+}
+
+static bool have_types(const RpcSequence* arguments, int count, int first, int second) {
+  return arguments->count == count && arguments->codes[0] == first && (count == 1 || arguments->codes[1] == second);
+}
+
+/* A call of tvm.rpc.server.upload, whose bytes go from the channel to the file. */
+static int take_file(Server* s, RpcSequence* arguments) {
+  uint64_t size;
+  TVMValue values[] = {{.v_int64 = kTVMNullptr}, {0}};
+  int codes[] = {kTVMArgInt, kTVMNullptr};
+  if (rpc_sequence_get_values(s->channel, arguments, 0, 1) != 0) return -1;
+  int rc = rpc_get(s->channel, &size, sizeof size);
+  if (rc == 0) rc = rpc_receive_file(s->channel, arguments->values[0], size);
+  rpc_sequence_free(arguments);
+  return answer(s, rc, &(RpcSequence){.values = values, .codes = codes, .count = 2});
+}
+
+static int put_file_head(RpcChannel* c, uint64_t size) {
+  const int32_t code = RPC_RETURN, types[] = {2, kTVMArgInt, kTVMBytes};
+  const uint64_t type = kTVMBytes, nbytes = sizeof code + sizeof types + sizeof type + sizeof size + size;
+  return rpc_put(c, &nbytes, sizeof nbytes) != 0 || rpc_put(c, &code, sizeof code) != 0 ||
+                 rpc_put(c, types, sizeof types) != 0 || rpc_put(c, &type, sizeof type) != 0
+             ? -1
+             : rpc_put(c, &size, sizeof size);
+}
+
+/* A call of tvm.rpc.server.download, whose result goes from the file to the channel. */
+static int give_file(Server* s, RpcSequence* arguments) {
+  int fd;
+  uint64_t size;
+  int rc = rpc_open_file(arguments->values[0], &fd, &size);
+  rpc_sequence_free(arguments);
+  if (rc != 0) return -1;
+  if (put_freed(s) != 0 || put_file_head(s->channel, size) != 0 || rpc_put_file(s->channel, fd, size) != 0) rc = lose(s);
+  close(fd);
+  return rc;
+}
+
 static int call_function(Server* s) {
   uint64_t function;
-  RpcSequence arguments, result = {0};
-  if (rpc_get(s->channel, &function, sizeof function) != 0 || rpc_sequence_get(s->channel, &arguments) != 0) return -1;
+  RpcSequence arguments = {0}, result = {0};
+  if (rpc_get(s->channel, &function, sizeof function) != 0 || rpc_sequence_get_types(s->channel, &arguments) != 0) return -1;
+  const RpcFileService files = file_service(s, function);
+  if (files == RPC_UPLOAD && have_types(&arguments, 2, kTVMStr, kTVMBytes)) return take_file(s, &arguments);
+  if (rpc_sequence_get_values(s->channel, &arguments, 0, arguments.count) != 0) return -1;
   if (rpc_end_packet(s->channel) != 0) {
     rpc_sequence_free(&arguments);
     return -1;
   }
+  if (files == RPC_DOWNLOAD && have_types(&arguments, 1, kTVMStr, 0)) return give_file(s, &arguments);
   int rc = s->session->cls->call(s->session, function, &arguments, &result);
   rpc_sequence_free(&arguments);
   return answer(s, rc, &result);
 }
 
 static int request(Server* s, RpcCode code) {
-  RpcSequence arguments, result = {0};
+  RpcSequence arguments = {0}, result = {0};
   if (rpc_sequence_get(s->channel, &arguments) != 0) return -1;
   int rc = s->session->cls->request(s->session, code, &arguments, &result);
   rpc_sequence_free(&arguments);
@@ -197,11 +251,6 @@ static int check_back(RpcBack* base) {
   pthread_mutex_unlock(&b->lock);
   if (s == NULL || (!other && s->lost)) return tw_fail("RPCError: the client whose function is called has gone");
   return !other ? 0 : tw_fail("RPCError: a client's function can be called only in the thread that serves the client");
-}
-
-static int lose(Server* s) {
-  s->lost = true;
-  return -1;
 }
 
 /* Reads what the client's function gave, or why it gave nothing. */

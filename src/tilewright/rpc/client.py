@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import socket
 import time
@@ -18,6 +19,7 @@ from tilewright.runtime.registry import need_global_func
 from . import base, security
 from .base import TrackerCode
 from .popen import popen_session
+from .received import call_for_bytes
 
 T = TypeVar("T")
 
@@ -25,6 +27,7 @@ _CONNECT_SECONDS = 10.0
 _RESTART_SECONDS = 10.0  # for a tracker to come back
 _RETRY_SECONDS = 0.3
 _TURN_SECONDS = 60.0  # a server serves one client at a time
+_MAPPED_FROM = 1 << 20  # bytes of a file from which on mapping it costs less than reading it
 
 
 class RemoteDevice(Device):
@@ -57,10 +60,13 @@ class RPCSession:
         """
         return self._module.get_function(name)
 
-    def _call(self, name: str, *args: Any) -> Any:
+    def _function(self, name: str) -> PackedFunc:
         if name not in self._functions:
             self._functions[name] = self.get_function(f"tvm.rpc.server.{name}")
-        return self._functions[name](*args)
+        return self._functions[name]
+
+    def _call(self, name: str, *args: Any) -> Any:
+        return self._function(name)(*args)
 
     def system_lib(self) -> Module:
         """Return the module that is linked into the server's program."""
@@ -82,11 +88,17 @@ class RPCSession:
                 raise ValueError("bytes need a target: the name of the file on the server")
             self._call("upload", target, data)
             return
-        self._call("upload", target or os.path.basename(data), Path(data).read_bytes())
+        name, file = target or os.path.basename(data), Path(data)
+        if file.stat().st_size < _MAPPED_FROM:
+            self._call("upload", name, file.read_bytes())
+            return
+        with file.open("rb") as opened:
+            mapped = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)
+        self._call("upload", name, memoryview(mapped))  # it is unmapped when nothing holds it any more
 
     def download(self, path: str) -> bytearray:
         """Return the contents of a file in the server's folder."""
-        return bytearray(self._call("download", path))
+        return call_for_bytes(self._function("download"), path)
 
     def remove(self, path: str) -> None:
         """Remove a file from the server's folder."""
@@ -99,7 +111,7 @@ class RPCSession:
 
     def download_linked_module(self, path: str) -> bytearray:
         """Let the server link an uploaded object (.o) or archive of objects (.tar), and return the library."""
-        return bytearray(self._call("download_linked_module", path))
+        return call_for_bytes(self._function("download_linked_module"), path)
 
     def device(self, dev_type: Any, dev_id: int = 0) -> RemoteDevice:
         """Return a device of the server, by name or number as in ``tvm.device``."""

@@ -125,6 +125,7 @@ GetFunction = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, _Out)
 Save = ctypes.CFUNCTYPE(_Int, _Handle, _Handle)
 GetSource = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, _Handle)
 SaveFile = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, ctypes.c_char_p)
+Room = ctypes.CFUNCTYPE(_Handle, _Handle, ctypes.c_size_t)
 
 
 class ModuleCallbacks(ctypes.Structure):
@@ -185,6 +186,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "TilewrightModSave": (_Handle, ctypes.c_char_p, ctypes.c_char_p),
     "TilewrightModSaveToFile": (_Handle, ctypes.c_char_p),
     "TilewrightModFromBlob": (_Handle, ctypes.c_size_t, _Handle, _Out),
+    "TilewrightRpcCallForBytes": (_Handle, _Values, _Codes, _Int, Room, _Handle),
     "TilewrightFuncCallback": (_Handle, _Out, _Out),
     "TilewrightArrayAlloc": (ctypes.POINTER(ctypes.c_int64), _Int, DLDataType, DLDevice, ctypes.c_char_p, _Out),
     "TilewrightArrayRetain": (_Handle,),

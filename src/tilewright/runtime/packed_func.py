@@ -1,7 +1,8 @@
 """PackedFunc: a function of the runtime, written in C, compiled, or in Python.
 
-Arguments may be None, bool, int, float, str, bytes, NDArray, numpy array (borrowed for the call), any object
-with ``__dlpack__``, Device, DataType, Module, PackedFunc, a Python callable, or ``ctypes.c_void_p``.
+Arguments may be None, bool, int, float, str, bytes (also bytearray and memoryview), NDArray, numpy array (borrowed for
+the call), any object with ``__dlpack__``, Device, DataType, Module, PackedFunc, a Python callable, or
+``ctypes.c_void_p``.
 """
 
 from __future__ import annotations
@@ -112,8 +113,8 @@ def _pack(arg: Any, value: TVMValue, keep: list[Any]) -> int:
         keep.append(arg.encode("utf-8"))
         value.v_str = keep[-1]
         return TypeCode.STR
-    if isinstance(arg, (bytes, bytearray)):
-        return _pack_bytes(bytes(arg), value, keep)
+    if isinstance(arg, (bytes, bytearray, memoryview)):
+        return _pack_bytes(arg, value, keep)
     if isinstance(arg, Device):
         value.v_device = DLDevice(arg.device_type, arg.device_id)
         return TypeCode.DEVICE
@@ -157,9 +158,14 @@ def _pack_int(number: int, value: TVMValue) -> int:
     return TypeCode.INT
 
 
-def _pack_bytes(data: bytes, value: TVMValue, keep: list[Any]) -> int:
-    holder = TVMByteArray(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
-    keep.append((data, holder))
+def _pack_bytes(data: bytes | bytearray | memoryview, value: TVMValue, keep: list[Any]) -> int:
+    if isinstance(data, bytes):
+        holder = TVMByteArray(ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p), len(data))
+        keep.append((data, holder))
+    else:
+        elements = np.frombuffer(data, np.uint8)  # where they are
+        holder = TVMByteArray(elements.ctypes.data, elements.nbytes)
+        keep.append((elements, holder))
     value.v_handle = ctypes.addressof(holder)
     return TypeCode.BYTES
 
