@@ -269,7 +269,7 @@ def test_inlined_argument_is_left_alone() -> None:
     c = te.compute((7,), lambda i: b[i] * 2, name="C")
     s = te.create_schedule(c.op)
     s[b].compute_inline()
-    with pytest.warns(UserWarning, match="B is an argument, but inlined, so that nothing is stored"):
+    with pytest.warns(UserWarning, match="B is an argument, but inlined: nothing is stored in it"):
         f = tvm.build(s, [a, b, c])
     values, kept, out = (tvm.nd.array(np.full(7, x, "float32")) for x in (3, 5, 0))
     f(values, kept, out)
