@@ -1,6 +1,6 @@
 """TOPI, the tensor operator inventory: what operators compute (in tensor expressions) and how (schedules).
 
-broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py scan.py sparse.py  general tensors
+broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py unique.py scan.py sparse.py   tensors
 nn/        computes of neural networks           image/     resizing of images
 vision/    boxes and regions of interest         random/    random numbers
 cpu/       schedules for CPUs, and the packed computes that they need           generic/   schedules that fit any target
@@ -19,6 +19,7 @@ from tilewright.topi.scatter import *  # noqa: F403
 from tilewright.topi.sort import *  # noqa: F403
 from tilewright.topi.sparse import *  # noqa: F403
 from tilewright.topi.transform import *  # noqa: F403
+from tilewright.topi.unique import *  # noqa: F403
 from tilewright.topi.utils import InvalidShapeError, get_const_int, get_const_tuple
 
 __all__ = [

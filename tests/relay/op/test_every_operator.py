@@ -2,12 +2,14 @@
 
 import pytest
 from tests.relay.op import (
+    test_bitserial,
     test_conv,
     test_detectors,
     test_elementwise,
     test_image,
     test_indexing,
     test_nn,
+    test_queues_and_patches,
     test_random_numbers,
     test_reduce,
     test_sampling,
@@ -36,6 +38,8 @@ TABLES = {
     "image": test_image.CASES,
     "vision": test_vision.CASES,
     "detectors": test_detectors.CASES,
+    "bitserial": test_bitserial.CASES,
+    "queues and patches": test_queues_and_patches.CASES,
     "random": test_random_numbers.CASES,
     "sampling": test_sampling.CASES,
     "winograd": test_winograd.CASES,

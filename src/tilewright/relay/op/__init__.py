@@ -147,6 +147,7 @@ from tilewright.relay.op.transform.scatter import scatter, scatter_add, scatter_
 from tilewright.relay.op.transform.slicing import slice_like, strided_set, strided_slice
 from tilewright.relay.op.transform.sorting import argsort, cumprod, cumsum, sort, topk
 from tilewright.relay.op.transform.sparse import searchsorted, sparse_reshape, sparse_to_dense
+from tilewright.relay.op.transform.unique import unique
 
 # It alters layouts of operators, so it comes after them.
 from tilewright.relay.op.strategy import cpu as _cpu  # noqa: F401  # isort: skip
@@ -307,6 +308,7 @@ __all__ = [
     "transpose",
     "trilu",
     "trunc",
+    "unique",
     "unravel_index",
     "variance",
     "vision",

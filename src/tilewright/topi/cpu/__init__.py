@@ -19,10 +19,20 @@ conv2d_patches.py     windows copied next to one another, where that pays
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
 winograd.py           channel-packed convolution with fewer multiplications
 dense.py              dense, matmul, batch_matmul
+bitserial.py          products of packed bits
 strassen.py           dense with fewer multiplications
 """
 
 from tilewright.topi.cpu.attention import schedule_attention
+from tilewright.topi.cpu.bitserial import (
+    schedule_binarize_pack,
+    schedule_binary_dense,
+    schedule_bitpack,
+    schedule_bitserial,
+    schedule_bitserial_conv2d_nchw,
+    schedule_bitserial_conv2d_nhwc,
+    schedule_bitserial_dense,
+)  # fmt: skip
 from tilewright.topi.cpu.compute.attention import attention
 from tilewright.topi.cpu.compute.dense import batch_matmul, dense_nopack, dense_pack
 from tilewright.topi.cpu.conv2d import conv2d_NCHWc, schedule_conv2d_NCHWc
@@ -72,15 +82,16 @@ from tilewright.topi.cpu.winograd import conv2d_NCHWc_winograd, schedule_conv2d_
 
 __all__ = [
     "Conv2dLayouts", "attention", "batch_matmul", "conv2d_NCHWc", "conv2d_NCHWc_winograd", "conv2d_layouts",
-    "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack",
-    "dense_strassen", "depthwise_conv2d_NCHWc", "group_conv2d_nchw", "layer_norm", "layouts_of",
-    "schedule_adaptive_pool", "schedule_attention", "schedule_batch_matmul", "schedule_broadcast",
-    "schedule_concatenate", "schedule_conv1d_ncw", "schedule_conv2d_NCHWc", "schedule_conv2d_NCHWc_winograd",
-    "schedule_conv2d_hwcn", "schedule_conv2d_nchw", "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw",
-    "schedule_conv3d_ncdhw", "schedule_conv_direct", "schedule_dense", "schedule_dense_nopack", "schedule_dense_pack",
-    "schedule_dense_strassen",
+    "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack", "dense_strassen",
+    "depthwise_conv2d_NCHWc", "group_conv2d_nchw", "layer_norm", "layouts_of", "schedule_adaptive_pool",
+    "schedule_attention", "schedule_batch_matmul", "schedule_binarize_pack", "schedule_binary_dense",
+    "schedule_bitpack", "schedule_bitserial", "schedule_bitserial_conv2d_nchw", "schedule_bitserial_conv2d_nhwc",
+    "schedule_bitserial_dense", "schedule_broadcast", "schedule_concatenate", "schedule_conv1d_ncw",
+    "schedule_conv2d_NCHWc", "schedule_conv2d_NCHWc_winograd", "schedule_conv2d_hwcn", "schedule_conv2d_nchw",
+    "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw", "schedule_conv_direct",
+    "schedule_dense", "schedule_dense_nopack", "schedule_dense_pack", "schedule_dense_strassen",
     "schedule_depthwise_conv2d_NCHWc", "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc",
     "schedule_elemwise", "schedule_extern", "schedule_group_conv2d_nchw", "schedule_injective",
-    "schedule_injective_from_existing", "schedule_layer_norm", "schedule_matmul", "schedule_pool", "schedule_reduce",
-    "schedule_softmax",
+    "schedule_injective_from_existing", "schedule_layer_norm", "schedule_matmul", "schedule_pool",
+    "schedule_reduce", "schedule_softmax",
 ]  # fmt: skip

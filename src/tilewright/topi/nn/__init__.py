@@ -4,11 +4,20 @@ conv.py conv1d.py conv2d.py conv3d.py depthwise_conv2d.py conv2d_transpose.py de
 dense.py      matrix products          pooling.py   pooling          softmax.py norm.py   softmax, normalisations
 elemwise.py   activations, bias        pad.py       padding          mapping.py   moves between space, depth and batch
 upsampling.py flatten.py attention.py loss.py
+correlation.py fifo_buffer.py   images compared, queues          bitserial.py   products of few bits
 winograd.py strassen.py   fast products, with their forms in winograd_forms.py and linear_forms.py
 graph.py      what a target may say about operators of the graph
 """
 
 from tilewright.topi.nn.attention import attention
+from tilewright.topi.nn.bitserial import (
+    binarize_pack,
+    binary_dense,
+    bitpack,
+    bitserial_conv2d_nchw,
+    bitserial_conv2d_nhwc,
+    bitserial_dense,
+)  # fmt: skip
 from tilewright.topi.nn.conv1d import conv1d, conv1d_ncw, conv1d_nwc, group_conv1d_ncw
 from tilewright.topi.nn.conv2d import (
     conv2d,
@@ -27,6 +36,7 @@ from tilewright.topi.nn.conv2d_transpose import (
     group_conv2d_transpose_nchw,
 )  # fmt: skip
 from tilewright.topi.nn.conv3d import conv3d_ncdhw, conv3d_ndhwc
+from tilewright.topi.nn.correlation import correlation_nchw
 from tilewright.topi.nn.deformable_conv2d import deformable_conv2d_nchw, deformable_conv2d_nhwc
 from tilewright.topi.nn.dense import batch_matmul, dense, dense_pack, matmul
 from tilewright.topi.nn.depthwise_conv2d import depthwise_conv2d_nchw, depthwise_conv2d_NCHWc, depthwise_conv2d_nhwc
@@ -42,6 +52,7 @@ from tilewright.topi.nn.elemwise import (
     softplus,
     swish,
 )  # fmt: skip
+from tilewright.topi.nn.fifo_buffer import fifo_buffer
 from tilewright.topi.nn.flatten import flatten
 from tilewright.topi.nn.graph import (
     batch_matmul_alter_layout,
@@ -89,6 +100,12 @@ __all__ = [
     "batch_norm",
     "batch_to_space_nd",
     "bias_add",
+    "binarize_pack",
+    "binary_dense",
+    "bitpack",
+    "bitserial_conv2d_nchw",
+    "bitserial_conv2d_nhwc",
+    "bitserial_dense",
     "conv1d",
     "conv1d_ncw",
     "conv1d_nwc",
@@ -112,6 +129,7 @@ __all__ = [
     "conv3d_ndhwc",
     "conv3d_transpose_legalize",
     "conv3d_transpose_ncdhw",
+    "correlation_nchw",
     "deformable_conv2d_nchw",
     "deformable_conv2d_nhwc",
     "dense",
@@ -127,6 +145,7 @@ __all__ = [
     "edge_pad",
     "fast_sigmoid",
     "fast_softmax",
+    "fifo_buffer",
     "flatten",
     "gelu",
     "get_pad_tuple",

@@ -24,6 +24,8 @@ from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic
 from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import (
+    compute_bitserial_conv2d,
+    compute_bitserial_dense,
     conv2d_form,
     flat_rows,
     in_any_layout,
@@ -57,6 +59,7 @@ for _generic, _schedule in (
     (generic.schedule_reduce, cpu.schedule_reduce),
     (generic.schedule_extern, cpu.schedule_extern),
     (generic.schedule_lrn, cpu.schedule_reduce),
+    (generic.schedule_bitpack, cpu.schedule_bitpack),
     (generic.schedule_conv2d_winograd_weight_transform, schedule_winograd_weight_transform),
 ):
     _generic.register("cpu", wrap_topi_schedule(_schedule))
@@ -132,6 +135,8 @@ def _register_all() -> None:
         (generic.conv2d_NCHWc_strategy, "conv2d_NCHWc", packed(cpu.conv2d_NCHWc), cpu.schedule_conv2d_NCHWc),
         (generic.depthwise_conv2d_NCHWc_strategy, "depthwise_conv2d_NCHWc", packed(cpu.depthwise_conv2d_NCHWc),
          cpu.schedule_depthwise_conv2d_NCHWc),
+        (generic.bitserial_conv2d_strategy, "bitserial_conv2d", compute_bitserial_conv2d, cpu.schedule_bitserial),
+        (generic.bitserial_dense_strategy, "bitserial_dense", compute_bitserial_dense, cpu.schedule_bitserial),
         (generic.conv1d_strategy, "conv1d_ncw", conv1d, cpu.schedule_conv1d_ncw),
         (generic.conv3d_strategy, "conv3d_ncdhw", conv3d, cpu.schedule_conv3d_ncdhw),
         (generic.conv1d_transpose_strategy, "conv1d_transpose", transposed1d, cpu.schedule_conv_direct),

@@ -21,6 +21,8 @@ from typing import Any
 from tilewright import topi
 from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import (
+    compute_bitserial_conv2d,
+    compute_bitserial_dense,
     conv2d_form,
     flat_rows,
     in_any_layout,
@@ -127,6 +129,13 @@ def schedule_conv2d_winograd_weight_transform(attrs: Any, outs: Sequence[Any], t
         return topi.generic.schedule_conv2d_winograd_weight_transform(outs)
 
 
+@generic_func
+def schedule_bitpack(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Schedule of packing bits into words."""
+    with target:
+        return topi.generic.schedule_bitpack(outs)
+
+
 # Strategies: convolutions
 
 _loops = wrap_topi_schedule(topi.generic.schedule_extern)
@@ -208,6 +217,9 @@ conv3d_transpose_strategy = _strategy(
     transposed_in_any_layout(ungrouped(topi.nn.conv3d_transpose_ncdhw), 3),
     "nn.conv3d_transpose",
 )
+
+bitserial_conv2d_strategy = _strategy("bitserial_conv2d_strategy", compute_bitserial_conv2d, "nn.bitserial_conv2d")
+bitserial_dense_strategy = _strategy("bitserial_dense_strategy", compute_bitserial_dense, "nn.bitserial_dense")
 
 # Strategies: products, softmax, norms
 

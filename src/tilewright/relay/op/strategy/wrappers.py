@@ -309,6 +309,22 @@ def ungrouped(topi_compute: Callable[..., Any]) -> Callable[..., Any]:
     return compute
 
 
+# Numbers of few bits
+
+
+def compute_bitserial_conv2d(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    """A convolution of numbers of few bits, in either layout."""
+    kernel = topi.nn.bitserial_conv2d_nchw if attrs.data_layout == "NCHW" else topi.nn.bitserial_conv2d_nhwc
+    bits = int(attrs.activation_bits), int(attrs.weight_bits), attrs.pack_dtype, attrs.out_dtype, bool(attrs.unipolar)
+    return [kernel(inputs[0], inputs[1], ints(attrs.strides), padding(attrs.padding, 2), *bits)]
+
+
+def compute_bitserial_dense(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    """A matrix product of numbers of few bits."""
+    bits = int(attrs.data_bits), int(attrs.weight_bits), attrs.pack_dtype, attrs.out_dtype, bool(attrs.unipolar)
+    return [topi.nn.bitserial_dense(inputs[0], inputs[1], *bits)]
+
+
 # Sorting, scattering, boxes
 
 

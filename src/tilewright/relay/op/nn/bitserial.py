@@ -1,0 +1,296 @@
+"""nn.bitpack, nn.bitserial_conv2d and nn.bitserial_dense: products of numbers of few bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir import dtype as dt
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, pair, whole_int
+from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.nn.conv_common import canonical_shape, conv_extent, shape_in_layout
+from tilewright.relay.op.relations import dim_map, known
+from tilewright.relay.op.strategy import generic as strategies
+
+_KERNELS = {"NCHW": ("OIHW", "OIHWi"), "NHWC": ("HWIO", "HWIOi")}
+
+
+class BitPackAttrs(Attrs):
+    """How many bits, the packed dimension, where the bits' own dimension goes, and the type of the words."""
+
+    bits: int = 1
+    pack_axis: int = 1
+    bit_axis: int = 2
+    pack_type: str = "uint32"
+    name: str = "BitPack"
+
+
+class BinaryConv2DAttrs(Attrs):
+    """Those of a convolution, and how many bits the numbers have."""
+
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0, 0, 0)
+    channels: int | None = None
+    kernel_size: tuple[int, ...] = (3, 3)
+    activation_bits: int = 1
+    weight_bits: int = 1
+    data_layout: str = "NCHW"
+    kernel_layout: str = "OIHW"
+    pack_dtype: str = "uint32"
+    out_dtype: str = "int16"
+    unipolar: bool = True
+
+
+class BinaryDenseAttrs(Attrs):
+    """Number of outputs, and how many bits the numbers have."""
+
+    units: int | None = None
+    data_bits: int = 1
+    weight_bits: int = 1
+    pack_dtype: str = "uint32"
+    out_dtype: str = "int16"
+    unipolar: bool = True
+
+
+def pack_bits(data: Array, bits: int, pack_axis: int, bit_axis: int, dtype: str) -> Array:
+    """numpy's meaning of nn.bitpack."""
+    width = dt.bits(dtype)
+    rows = np.moveaxis(data, pack_axis, -1)
+    rows = rows.reshape(*rows.shape[:-1], rows.shape[-1] // width, width).astype(np.uint64)
+    places = np.arange(width - 1, -1, -1, dtype=np.uint64)
+    planes = [np.bitwise_or.reduce((rows >> np.uint64(b) & np.uint64(1)) << places, -1) for b in range(bits)]
+    return np.stack([np.moveaxis(p, -1, pack_axis) for p in planes], bit_axis).astype(dtype)
+
+
+def _numbers(packed: Array, pack_axis: int, bit_axis: int) -> Array:
+    """The numbers that were packed; ``pack_axis`` counts without the bits' dimension."""
+    width = packed.dtype.itemsize * 8
+    planes = np.moveaxis(packed, bit_axis, 0)
+    total = np.zeros((), np.int64)
+    for b, plane in enumerate(planes):
+        words = np.moveaxis(plane, pack_axis, -1)[..., None].astype(np.uint64)
+        bits = words >> np.arange(width - 1, -1, -1, dtype=np.uint64) & np.uint64(1)
+        row = bits.reshape(*words.shape[:-2], -1).astype(np.int64)
+        total = total + (np.moveaxis(row, -1, pack_axis) << b)
+    return np.asarray(total)
+
+
+def _weights(values: Array, bits: int, unipolar: bool) -> Array:
+    """What weights stand for: each bit for +1 and -1 with ``unipolar``."""
+    low = values.astype(np.int64) & ((1 << bits) - 1)
+    return 2 * low - ((1 << bits) - 1) if unipolar else low
+
+
+def _check_words(extent: Any, dtype: str, what: str) -> None:
+    width = topi.nn.bitserial.binary_op_multiplier(dtype)
+    value = known(extent)
+    relations.require(
+        value is None or value % width == 0, f"{what} should be a multiple of the {width} bits of a word, found {value}"
+    )
+
+
+class BitPack(OpDef):
+    """Bits of integers, plane by plane, packed into words."""
+
+    name = "nn.bitpack"
+    inputs = ("data",)
+    attrs_type = BitPackAttrs
+    pattern = OpPattern.OPAQUE
+    schedule = strategies.schedule_bitpack
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """A dimension more, one shorter."""
+        data = relations.tensor(types[0], "data")
+        if data is None:
+            return None
+        rank = len(data.shape)
+        axis = relations.normalize_axis(attrs.pack_axis, rank, "pack_axis")
+        relations.require(
+            0 <= attrs.bit_axis <= rank, f"bit_axis {attrs.bit_axis} is out of range for {rank} dimensions"
+        )
+        relations.require(
+            not dt.is_float(data.dtype), f"bits of integers are packed, found {data.dtype}; cast them first"
+        )
+        _check_words(data.shape[axis], attrs.pack_type, f"dimension {axis}")
+        shape = list(data.shape)
+        shape[axis] = dim_map(lambda d: d // dt.bits(attrs.pack_type), shape[axis])
+        shape.insert(attrs.bit_axis, as_expr(attrs.bits))
+        return TensorType(shape, attrs.pack_type)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        values = attrs.bits, attrs.pack_axis, attrs.bit_axis, attrs.pack_type, attrs.name
+        return [topi.nn.bitpack(inputs[0], *values)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Plane by plane."""
+        axis = attrs.pack_axis % inputs[0].ndim
+        return [pack_bits(inputs[0], attrs.bits, axis, attrs.bit_axis, attrs.pack_type)]
+
+
+class BitSerialConv2D(OpDef):
+    """A convolution of numbers of few bits, by counting the bits that words share."""
+
+    name = "nn.bitserial_conv2d"
+    inputs = ("data", "weight")
+    attrs_type = BinaryConv2DAttrs
+    pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    strategy = strategies.bitserial_conv2d_strategy
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """That of a convolution of ``channels`` outputs; fills in the weight."""
+        data = relations.tensor(types[0], "data")
+        if data is None:
+            return None
+        layouts = _KERNELS.get(attrs.data_layout, ("", ""))
+        relations.require(
+            attrs.kernel_layout in layouts,
+            f"layouts are NCHW with OIHW or OIHWi, NHWC with HWIO or HWIOi; found {attrs.data_layout} with "
+            f"{attrs.kernel_layout}",
+        )
+        relations.require(attrs.channels is not None, "channels should be given")
+        relations.require_rank(data, 4, "data")
+        n, c, h, w = canonical_shape(data.shape, attrs.data_layout, "NCHW", "data")
+        _check_words(c, attrs.pack_dtype, "the number of channels")
+        kernel = attrs.kernel_size
+        weight = relations.tensor(types[1], "weight")
+        if weight is None and attrs.kernel_layout == layouts[0]:
+            shape = shape_in_layout(
+                (as_expr(attrs.channels), c, *(as_expr(k) for k in kernel)), "OIHW", attrs.kernel_layout, "weight"
+            )
+            solver.assign(types[1], TensorType(shape, data.dtype))
+        elif weight is not None:
+            relations.require(
+                len(weight.shape) in (4, 5), f"weight has 4 dimensions, 5 packed; found {len(weight.shape)}"
+            )
+            outputs = weight.shape[0 if attrs.data_layout == "NCHW" else 3]
+            solver.assert_equal(as_expr(attrs.channels), outputs, "output channels of the weight")
+        pads = padding_of(attrs.padding, 2)
+        extents = [conv_extent(x, kernel[i], attrs.strides[i], 1, pads[i], pads[i + 2]) for i, x in enumerate((h, w))]
+        shape = shape_in_layout((n, as_expr(attrs.channels), *extents), "NCHW", attrs.data_layout, "output")
+        return TensorType(shape, attrs.out_dtype)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """A convolution of whole numbers."""
+        data, weight = inputs
+        first = attrs.data_layout == "NCHW"
+        if weight.ndim == 5:
+            weight = _numbers(weight, 1 if first else 2, 4)
+        x = data if first else np.moveaxis(data, 3, 1)
+        w = weight if first else weight.transpose(3, 2, 0, 1)
+        x, w = x.astype(np.int64) & ((1 << attrs.activation_bits) - 1), _weights(w, attrs.weight_bits, attrs.unipolar)
+        top, left, bottom, right = padding_of(attrs.padding, 2)
+        padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
+        windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], axis=(2, 3))
+        windows = windows[:, :, :: attrs.strides[0], :: attrs.strides[1]]
+        result = np.einsum("nchwij,ocij->nohw", windows, w)
+        return [(result if first else np.moveaxis(result, 1, 3)).astype(attrs.out_dtype)]
+
+
+class BitSerialDense(OpDef):
+    """A matrix product of numbers of few bits, by counting the bits that words share."""
+
+    name = "nn.bitserial_dense"
+    inputs = ("data", "weight")
+    attrs_type = BinaryDenseAttrs
+    pattern = OpPattern.OUT_ELEMWISE_FUSABLE
+    strategy = strategies.bitserial_dense_strategy
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(batch, units); fills in the weight."""
+        data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
+        if data is None:
+            return None
+        relations.require_rank(data, 2, "data")
+        relations.require(attrs.units is not None, "units should be given")
+        _check_words(data.shape[1], attrs.pack_dtype, "the inner dimension")
+        if weight is None:
+            solver.assign(types[1], TensorType((attrs.units, data.shape[1]), data.dtype))
+        return TensorType((data.shape[0], attrs.units), attrs.out_dtype)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """A product of whole numbers."""
+        data, weight = inputs
+        weight = _numbers(weight, 1, 1) if weight.ndim == 3 else weight
+        x = data.astype(np.int64) & ((1 << attrs.data_bits) - 1)
+        return [(x @ _weights(weight, attrs.weight_bits, attrs.unipolar).T).astype(attrs.out_dtype)]
+
+
+def bitpack(
+    data: RelayExpr,
+    bits: int = 1,
+    pack_axis: int = 1,
+    bit_axis: int = 2,
+    pack_type: str = "uint32",
+    name: str = "BitPack",
+) -> Call:
+    """The lowest ``bits`` of integers, packed along ``pack_axis``; see ``topi.nn.bitpack``."""
+    attrs = BitPackAttrs(int(bits), int(pack_axis), int(bit_axis), str(pack_type), str(name))
+    return call("nn.bitpack", [data], attrs)
+
+
+def bitserial_conv2d(
+    data: RelayExpr,
+    weight: RelayExpr,
+    strides: Any = (1, 1),
+    padding: Any = (0, 0),
+    channels: Any = None,
+    kernel_size: Any = (3, 3),
+    activation_bits: int = 1,
+    weight_bits: int = 1,
+    data_layout: str = "NCHW",
+    kernel_layout: str = "OIHW",
+    pack_dtype: str = "uint32",
+    out_dtype: str = "int16",
+    unipolar: bool = True,
+) -> Call:
+    """A convolution of numbers of few bits; see ``topi.nn.bitserial_conv2d_nchw``.
+
+    The weight may be packed: kernel layout OIHWi by ``bitpack(weight, weight_bits, 1, 4, pack_dtype)``, HWIOi by
+    ``bitpack(weight, weight_bits, 2, 4, pack_dtype)``.
+    """
+    attrs = BinaryConv2DAttrs(
+        pair(strides), padding_of(padding), None if channels is None else whole_int(channels), pair(kernel_size),
+        int(activation_bits), int(weight_bits), str(data_layout), str(kernel_layout), str(pack_dtype), str(out_dtype),
+        bool(unipolar),
+    )  # fmt: skip
+    return call("nn.bitserial_conv2d", [data, weight], attrs)
+
+
+def bitserial_dense(
+    data: RelayExpr,
+    weight: RelayExpr,
+    units: Any = None,
+    data_bits: int = 1,
+    weight_bits: int = 1,
+    pack_dtype: str = "uint32",
+    out_dtype: str = "int16",
+    unipolar: bool = True,
+) -> Call:
+    """``data`` (batch, in) times the transposed ``weight`` (units, in), of numbers of few bits.
+
+    The weight may be packed, by ``bitpack(weight, weight_bits, 1, 1, pack_dtype)``; see ``topi.nn.bitserial_dense``.
+    """
+    attrs = BinaryDenseAttrs(
+        None if units is None else whole_int(units), int(data_bits), int(weight_bits), str(pack_dtype), str(out_dtype),
+        bool(unipolar),
+    )  # fmt: skip
+    return call("nn.bitserial_dense", [data, weight], attrs)

@@ -1,0 +1,70 @@
+"""nn.fifo_buffer: a queue of fixed length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+
+
+class FIFOBufferAttrs(Attrs):
+    """The dimension along which the queue moves."""
+
+    axis: int = 0
+
+
+class FIFOBuffer(OpDef):
+    """The buffer moved along, with new data at its end."""
+
+    name = "nn.fifo_buffer"
+    inputs = ("data", "buffer")
+    attrs_type = FIFOBufferAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the buffer."""
+        found = relations.tensors(types, FIFOBuffer.inputs)
+        if found is None:
+            return None
+        data, buffer = found
+        relations.require_same_dtype(found, "data and buffer")
+        relations.require_rank(data, len(buffer.shape), "data")
+        axis = relations.normalize_axis(attrs.axis, len(buffer.shape))
+        for k, (have, want) in enumerate(zip(data.shape, buffer.shape, strict=True)):
+            if k != axis:
+                solver.assert_equal(want, have, f"dimension {k} of the data")
+                continue
+            new, length = relations.known(have), relations.known(want)
+            fits = new is None or length is None or new <= length
+            relations.require(fits, f"{new} elements are more than the buffer holds, {length}")
+        return buffer
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.fifo_buffer(inputs[0], inputs[1], attrs.axis)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """The end of both in a row."""
+        data, buffer = inputs
+        row = np.concatenate([buffer, data], attrs.axis)
+        length = buffer.shape[attrs.axis]
+        return [np.take(row, np.arange(row.shape[attrs.axis] - length, row.shape[attrs.axis]), attrs.axis)]
+
+
+def fifo_buffer(data: RelayExpr, buffer: RelayExpr, axis: int) -> Call:
+    """``buffer`` moved along ``axis`` by the extent of ``data``, which takes the place that becomes free at its end."""
+    return call("nn.fifo_buffer", [data, buffer], FIFOBufferAttrs(int(axis)))

@@ -1,0 +1,71 @@
+"""unique: the elements of a row that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import TupleWrapper
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+
+
+class UniqueAttrs(Attrs):
+    """Whether elements come in rising order, else as they first occur, and whether they are counted."""
+
+    sorted: bool = True
+    return_counts: bool = False
+
+
+class Unique(OpDef):
+    """The different elements of a row, 0 behind, with where they are and how many."""
+
+    name = "unique"
+    inputs = ("data",)
+    attrs_type = UniqueAttrs
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(elements, first places, inverse, number) and the counts."""
+        data = relations.tensor(types[0], "data")
+        if data is None:
+            return None
+        relations.require_rank(data, 1, "data")
+        places = TensorType(data.shape, "int32")
+        return TupleType((data, places, places, TensorType((1,), "int32"), *[places] * attrs.return_counts))
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return list(topi.unique(inputs[0], attrs.sorted, attrs.return_counts))
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.unique, in the order wanted."""
+        data = inputs[0]
+        values, first, inverse, counts = np.unique(data, True, True, True)
+        order = np.arange(len(values)) if attrs.sorted else np.argsort(first)
+        rank = np.argsort(order)
+        listed = [values[order], first[order], rank[inverse.reshape(-1)], np.array([len(values)]), counts[order]]
+        sizes = [len(data)] * 3 + [1, len(data)]
+        padded = [np.concatenate([a, np.zeros(n - len(a), a.dtype)]) for a, n in zip(listed, sizes, strict=True)]
+        results = [a.astype("int32" if k else data.dtype) for k, a in enumerate(padded)]
+        return results if attrs.return_counts else results[:4]
+
+
+def unique(data: RelayExpr, is_sorted: bool = True, return_counts: bool = False) -> TupleWrapper:
+    """(elements, indices, inverse_indices, num_unique), and counts: the different elements of ``data`` (n,).
+
+    All but the number (1,) have n elements; 0 is behind the last. ``topi.unique`` says more.
+    """
+    attrs = UniqueAttrs(bool(is_sorted), bool(return_counts))
+    return TupleWrapper(call("unique", [data], attrs), 5 if return_counts else 4)
