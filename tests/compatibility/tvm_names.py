@@ -268,8 +268,13 @@ def _compare_callable(name: str, ours: object, theirs: Callable, skip: bool = Fa
     positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
     named = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
     any_name, any_position = inspect.Parameter.VAR_KEYWORD in kinds, inspect.Parameter.VAR_POSITIONAL in kinds
+    # Spans of TIR are not kept (docs/compatibility.md); nobody gives them.
     is_visit = name.rpartition(".")[2].startswith("visit_")  # overridden and called by position
-    wanted = [p.name for p in (*theirs.by_position, *theirs.by_name) if not (is_visit or p.name.startswith("_"))]
+    wanted = [
+        p.name
+        for p in (*theirs.by_position, *theirs.by_name)
+        if not (is_visit or p.name.startswith("_") or p.name == "span")
+    ]
     missing = [] if any_name else [n for n in wanted if n not in named]
     if missing and not any_position:
         yield Difference(name, f"takes no {', '.join(missing)}")

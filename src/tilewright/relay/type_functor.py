@@ -20,7 +20,7 @@ def _method_of(cls: type) -> str:
 
 
 class TypeFunctor:
-    """Calls ``visit_tensor_type``, ``visit_func_type``, ... by the class of the type."""
+    """Calls ``visit_tensor_type``, ``visit_func_type``, ... by the class of the type; these call ``default``."""
 
     def visit(self, typ: Type | TypeData) -> Any:
         """What the method for the class of ``typ`` gives; NotImplementedError where there is none."""
@@ -30,6 +30,12 @@ class TypeFunctor:
     def default(self, typ: Type | TypeData) -> Any:
         """What the methods that are not overridden do."""
         raise NotImplementedError(f"{type(self).__name__} does not handle {type(typ).__name__}")
+
+    def _by_default(self, typ: Type | TypeData) -> Any:
+        return self.default(typ)
+
+    visit_type_var = visit_incomplete_type = visit_tensor_type = visit_func_type = visit_tuple_type = _by_default
+    visit_type_relation = visit_ref_type = visit_global_type_var = visit_type_call = visit_type_data = _by_default
 
 
 def _is_part(value: Any) -> bool:

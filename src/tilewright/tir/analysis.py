@@ -94,9 +94,9 @@ def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
     return found
 
 
-def expr_deep_equal(a: PrimExpr, b: PrimExpr) -> bool:
+def expr_deep_equal(lhs: PrimExpr, rhs: PrimExpr) -> bool:
     """Whether two expressions are structurally equal: equal expressions are one object."""
-    return a is b
+    return lhs is rhs
 
 
 def is_intrinsic(expr: Any, name: str) -> bool:

@@ -200,9 +200,7 @@ class IRBuilder:
         self.emit(lambda body: LetStmt(var, expr, body))
         return var
 
-    def allocate(
-        self, dtype: str, shape: Any, name: str = "buf", axis_separators: Any = None, scope: str = ""
-    ) -> BufferVar:
+    def allocate(self, dtype: str, shape: Any, name: str = "buf", scope: str = "") -> BufferVar:
         """Memory for all statements that follow in the scope."""
         var = Var(name, PointerType(PrimType(dtype), scope))
         extents = [ops.as_expr(d) for d in (shape if isinstance(shape, (list, tuple)) else [shape])]

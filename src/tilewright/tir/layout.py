@@ -195,14 +195,14 @@ def _map_shape(src: Layout, dst: Layout, shape: Sequence[Any]) -> tuple[PrimExpr
     return tuple(result)
 
 
-def layout(name: str | Layout) -> Layout:
+def layout(layout_str: str | Layout) -> Layout:
     """The layout of that text; an empty text is the undefined layout."""
-    if isinstance(name, Layout):
-        return name
-    if name in ("", UNDEFINED):
+    if isinstance(layout_str, Layout):
+        return layout_str
+    if layout_str in ("", UNDEFINED):
         return Layout(UNDEFINED)
-    _parse(name)
-    return Layout(name)
+    _parse(layout_str)
+    return Layout(layout_str)
 
 
 def convertible(src_layout: str | Layout, dst_layout: str | Layout) -> bool:

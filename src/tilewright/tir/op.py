@@ -85,9 +85,9 @@ def call_cpacked(*args: Any, span: object = None) -> Call:
     return Call("int32", "tir.tvm_call_cpacked", [_pack_buffer(a) if isinstance(a, Buffer) else a for a in args])
 
 
-def ret(value: Any) -> Call:
-    """Return ``value`` from the function."""
-    value = ops.as_expr(value)
+def ret(val: Any) -> Call:
+    """Return ``val`` from the function."""
+    value = ops.as_expr(val)
     return Call(value.dtype, "tir.ret", (value,))
 
 

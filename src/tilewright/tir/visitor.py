@@ -29,9 +29,9 @@ class _PostOrder(StmtExprVisitor):
             self.function(expr)
 
 
-def post_order_visit(node: PrimExpr | Stmt, function: Callable[[Any], None]) -> None:
-    """Call ``function`` on every sub-expression and statement once, children first."""
-    _PostOrder(function).visit(node)
+def post_order_visit(stmt: PrimExpr | Stmt, fvisit: Callable[[Any], None]) -> None:
+    """Call ``fvisit`` on every sub-expression and statement once, children first."""
+    _PostOrder(fvisit).visit(stmt)
 
 
 class _Substitute(StmtExprMutator, Substitute):
@@ -49,17 +49,17 @@ class _Substitute(StmtExprMutator, Substitute):
         return new
 
 
-def substitute(node: Any, value_map: Mapping[Any, Any] | Callable[[Var], PrimExpr | None]) -> Any:
-    """``node`` (expression or statement) with variables replaced; ``value_map`` may be keyed by IterVar as well.
+def substitute(node: Any, vmap: Mapping[Any, Any] | Callable[[Var], PrimExpr | None]) -> Any:
+    """``node`` (expression or statement) with variables replaced; ``vmap`` may be keyed by IterVar as well.
 
     Before and after ``substitute(s, {i: 3})``::
 
         A[((i*4) + j)] = 1f32        A[(12 + j)] = 1f32
     """
-    if callable(value_map) and not isinstance(value_map, Mapping):
-        found = {v: value_map(v) for v in free_vars(node)}
-        value_map = {v: e for v, e in found.items() if e is not None}
-    binds = bindings(value_map)
+    if callable(vmap) and not isinstance(vmap, Mapping):
+        found = {v: vmap(v) for v in free_vars(node)}
+        vmap = {v: e for v, e in found.items() if e is not None}
+    binds = bindings(vmap)
     return _Substitute(binds).visit(node) if binds else node
 
 

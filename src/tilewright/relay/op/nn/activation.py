@@ -238,7 +238,7 @@ class Dropout(OpDef):
 Dropout.op.set_attr("TSimplifiesFirstField", True)
 
 
-def leaky_relu(data: RelayExpr, alpha: float) -> Call:
+def leaky_relu(data: RelayExpr, alpha: float = 0.01) -> Call:
     """``data`` where positive, else ``alpha * data``."""
     return call("nn.leaky_relu", [data], LeakyReluAttrs(float(alpha)))
 
