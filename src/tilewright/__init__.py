@@ -14,7 +14,7 @@ from tilewright.version import __version__ as __version__
 _SUBMODULES = frozenset(
     {
         "_ffi", "arith", "auto_scheduler", "autotvm", "contrib", "driver", "error", "instrument", "ir", "measure", "nd",
-        "parser", "relay", "rpc", "runtime", "support", "target", "te", "testing", "tir", "topi", "transform",
+        "parser", "relay", "rpc", "runtime", "script", "support", "target", "te", "testing", "tir", "topi", "transform",
         "tuning",
     }
 )  # fmt: skip

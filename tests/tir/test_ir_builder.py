@@ -75,3 +75,22 @@ def test_an_exception_inside_a_scope_is_not_hidden() -> None:
     ib = ir_builder.create()
     with pytest.raises(KeyError), ib.for_range(0, 4):
         raise KeyError("mine")
+
+
+def test_a_scope_of_its_own_ends_what_holds_in_it() -> None:
+    ib = ir_builder.create()
+    a = ib.pointer("float32", "A")
+    with ib.new_scope():
+        ib.scope_attr(a.asobject(), "note", 1)
+        a[0] = 1.0
+    a[1] = 2.0
+    stmt = ib.get()
+    assert isinstance(stmt[0], tir.AttrStmt) and isinstance(stmt[1], tir.Store)
+
+
+def test_how_often_a_loop_runs_is_simplified() -> None:
+    ib = ir_builder.create()
+    n = tir.Var("n")
+    with ib.for_range(n, n + 2) as i:
+        ib.emit(tir.Evaluate(i + n))
+    assert int(ib.get().extent) == 2

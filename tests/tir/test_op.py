@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from tilewright import tir
+from tilewright.ir.errors import TilewrightError
 from tilewright.ir.op import Op
 from tilewright.tir.analysis import is_pure, side_effect
 
@@ -93,3 +95,30 @@ def test_all_and_any_take_at_least_one_condition() -> None:
 def test_call_packed_passes_buffers_as_tensors() -> None:
     call = tir.call_packed("f", tir.decl_buffer((4,), name="A"))
     assert call.args[1].op.name == "tir.tvm_stack_make_array"
+
+
+def test_operators_refuse_what_has_no_meaning() -> None:
+    for apply in (lambda: X << 1, lambda: X | X, lambda: ~X):
+        with pytest.raises(TilewrightError, match="integer"):
+            apply()
+    for count in (-1, 32):
+        with pytest.raises(TilewrightError, match="int32 is shifted by 0 to 31 bits"):
+            IV >> count
+    with pytest.raises(TilewrightError, match="division"):
+        tir.floormod(tir.const(5), 0)
+    assert (IV << 31).dtype == "int32"
+
+
+def test_a_let_keeps_the_dtype_of_its_value() -> None:
+    with pytest.raises(TilewrightError, match="the variable is int32, the value float32"):
+        tir.Let(IV, X, IV)
+    assert tir.Let(IV, 1, IV).value.value == 1
+    with pytest.raises(TilewrightError, match="name of a variable is a string"):
+        tir.Var(1)  # type: ignore[arg-type]
+
+
+def test_constructors_take_plain_numbers() -> None:
+    assert isinstance(tir.EQ(IV, 5).b, tir.IntImm) and tir.Add(1, IV).dtype == "int32"
+    assert tir.const(np.uint8(3)).dtype == "uint8" and tir.const(np.float64(3)).dtype == "float64"
+    assert tir.const(3).dtype == "int32" and tir.const(3.0).dtype == "float32"
+    assert tir.LetStmt(IV, 10, tir.Evaluate(IV)).value.value == 10

@@ -24,6 +24,18 @@ class InvalidShapeError(TilewrightError):
     """A tensor has a shape that the compute does not take."""
 
 
+class OperandError(TilewrightError, TypeError):
+    """An operator is applied to values of a data type that it is not for."""
+
+
+class OperandValueError(TilewrightError, ValueError):
+    """An operator is applied to a constant for which it has no meaning."""
+
+
+class DivisionByZeroError(TilewrightError, ZeroDivisionError):
+    """The divisor is the constant 0."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` when a known name is close to one that is not known, else nothing."""
     close = difflib.get_close_matches(name, list(known), n=1)

@@ -179,5 +179,5 @@ class Reduce(PrimExpr):
         init: Sequence[PrimExpr] | None = None,
         span: object = None,
     ) -> None:
-        source = tuple(source)
+        source = tuple(ops.as_expr(s) for s in source)
         self._init(source[value_index].dtype, combiner, source, tuple(axis), condition, value_index, tuple(init or ()))

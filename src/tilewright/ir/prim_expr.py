@@ -28,6 +28,7 @@ from typing import Any as AnyType
 from typing import ClassVar
 
 from tilewright.ir import dtype as dt
+from tilewright.ir.errors import TilewrightError
 from tilewright.ir.node import InternedNode, Node
 from tilewright.ir.op_table import find_op
 
@@ -176,6 +177,8 @@ class Var(PrimExpr):
 
     def __init__(self, name: str = "tindex", dtype: AnyType = "int32", span: object = None) -> None:
         # ``dtype`` may be a Type (PointerType for a buffer variable), as in TVM.
+        if not isinstance(name, str):
+            raise TilewrightError(f"the name of a variable is a string, got {name!r}")
         if isinstance(dtype, str):
             self._init(dtype, name, None, _Identity())
         else:
@@ -281,7 +284,9 @@ class BinaryExpr(PrimExpr):
     a: PrimExpr
     b: PrimExpr
 
-    def __init__(self, a: PrimExpr, b: PrimExpr, span: object = None) -> None:
+    def __init__(self, a: ExprLike, b: ExprLike, span: object = None) -> None:
+        if not (isinstance(a, PrimExpr) and isinstance(b, PrimExpr)):
+            a, b = ops.match_dtypes(a, b)
         _check_same_dtype(type(self).__name__, a, b)
         self._init(self.result_dtype(a.dtype), a, b)
 
@@ -458,7 +463,12 @@ class Let(PrimExpr):
     value: PrimExpr
     body: PrimExpr
 
-    def __init__(self, var: Var, value: PrimExpr, body: PrimExpr, span: object = None) -> None:
+    def __init__(self, var: Var, value: ExprLike, body: ExprLike, span: object = None) -> None:
+        value, body = ops.as_expr(value), ops.as_expr(body)
+        if value.dtype != var.dtype:
+            raise TilewrightError(
+                f"let {var.name} = ...: the variable is {var.dtype}, the value {value.dtype}; cast the value"
+            )
         self._init(body.dtype, var, value, body)
 
 

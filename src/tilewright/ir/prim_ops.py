@@ -14,7 +14,7 @@ import numpy as np
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_expr as p
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.errors import DivisionByZeroError, OperandError, OperandValueError, TilewrightError
 from tilewright.ir.op_table import find_op
 
 
@@ -52,7 +52,9 @@ def whole(value: AnyType) -> AnyType:
 def const(value: AnyType, dtype: str | None = None) -> p.PrimExpr:
     """Literal of ``dtype``; a vector type gives a ``Broadcast`` of the literal."""
     if dtype is None:
-        return as_expr(value)
+        if not isinstance(value, np.generic):
+            return as_expr(value)
+        dtype = str(value.dtype)
     info = dt.parse(dtype)
     scalar: p.PrimExpr
     if info.kind in ("int", "uint", "bool"):
@@ -262,14 +264,14 @@ def _trunc_div(x: int, y: int) -> int:
 
 def _check_divisor(b: p.PrimExpr) -> None:
     if is_const_int(b, 0):
-        raise ZeroDivisionError("division of an integer expression by the constant 0")
+        raise DivisionByZeroError("division of an integer expression by the constant 0")
 
 
 def div(a: AnyType, b: AnyType) -> p.PrimExpr:
     """A / b of floating-point operands; on integers the caller must say truncdiv or floordiv."""
     a, b = _arith_operands(a, b)
     if not dt.is_float(a.dtype):
-        raise TypeError(
+        raise OperandError(
             f"'/' of the integers {a} and {b} is ambiguous; use tir.floordiv, tir.truncdiv, or convert to float"
         )
     if isinstance(a, p.FloatImm) and isinstance(b, p.FloatImm) and b.value != 0:
@@ -445,7 +447,7 @@ def call_pure(name: str, dtype: str, *args: AnyType) -> p.PrimExpr:
 def _bitwise(name: str, a: AnyType, b: AnyType, fold: Callable[[int, int], int]) -> p.PrimExpr:
     a, b = match_dtypes(a, b)
     if dt.is_float(a.dtype):
-        raise TypeError(f"{name} takes integer operands, got {a.dtype}")
+        raise OperandError(f"{name} takes integer operands, got {a.dtype}")
     if (folded := _fold(a, b, fold, None)) is not None:
         return folded
     return call_pure(name, a.dtype, a, b)
@@ -453,18 +455,23 @@ def _bitwise(name: str, a: AnyType, b: AnyType, fold: Callable[[int, int], int])
 
 def shift_left(a: AnyType, b: AnyType) -> p.PrimExpr:
     """A << b"""
-    return (
-        a if is_const_int(b, 0) and isinstance(a, p.PrimExpr) else _bitwise("tir.shift_left", a, b, lambda x, y: x << y)
-    )
+    return _shift("tir.shift_left", a, b, lambda x, y: x << y)
 
 
 def shift_right(a: AnyType, b: AnyType) -> p.PrimExpr:
     """A >> b, arithmetic on signed types."""
-    return (
-        a
-        if is_const_int(b, 0) and isinstance(a, p.PrimExpr)
-        else _bitwise("tir.shift_right", a, b, lambda x, y: x >> y)
-    )
+    return _shift("tir.shift_right", a, b, lambda x, y: x >> y)
+
+
+def _shift(name: str, a: AnyType, b: AnyType, fold: Callable[[int, int], int]) -> p.PrimExpr:
+    a, b = match_dtypes(a, b)
+    if isinstance(b, p.IntImm):
+        bits = dt.bits(a.dtype)
+        if not 0 <= b.value < bits:
+            raise OperandValueError(f"{name} of {a} by {b.value}: {a.dtype} is shifted by 0 to {bits - 1} bits")
+        if b.value == 0:
+            return a
+    return _bitwise(name, a, b, fold)
 
 
 def bitwise_and(a: AnyType, b: AnyType) -> p.PrimExpr:
@@ -485,6 +492,8 @@ def bitwise_xor(a: AnyType, b: AnyType) -> p.PrimExpr:
 def bitwise_not(a: AnyType) -> p.PrimExpr:
     """~a; on bool, the logical not."""
     a = as_expr(a)
+    if dt.is_float(a.dtype):
+        raise OperandError(f"tir.bitwise_not takes an integer, got {a.dtype}")
     if dt.is_bool(a.dtype):
         return logical_not(a)
     if isinstance(a, p.IntImm):

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.arith.analyzer import simplify
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.memory import Buffer
@@ -166,7 +167,7 @@ class IRBuilder:
             name = chr(ord(name) + self.nidx) if self.nidx < 3 else name + "_" + str(self.nidx - 3)
             self.nidx += 1
         var = Var(name, dtype or begin.dtype)
-        extent = ops.sub(end, begin)
+        extent = end if ops.is_const_int(begin, 0) else simplify(ops.sub(end, begin))
         self._scopes.append([])
 
         def close() -> None:
@@ -199,6 +200,11 @@ class IRBuilder:
         var = Var(var_name, expr.dtype) if isinstance(var_name, str) else var_name
         self.emit(lambda body: LetStmt(var, expr, body))
         return var
+
+    def new_scope(self) -> WithScope:
+        """``with ib.new_scope():`` what holds for all statements that follow, such as an attribute, ends with it."""
+        self._scopes.append([])
+        return WithScope(None, lambda: self.emit(self._pop()))
 
     def allocate(self, dtype: str, shape: Any, name: str = "buf", scope: str = "") -> BufferVar:
         """Memory for all statements that follow in the scope."""

@@ -105,6 +105,9 @@ class LetStmt(Stmt):
     value: PrimExpr
     body: Stmt
 
+    def __init__(self, var: Var, value: Any, body: Stmt, span: object = None) -> None:
+        self._init(var, ops.as_expr(value), body)
+
 
 class Store(Stmt):
     """``buffer_var[index] = value`` where ``predicate`` holds; a ``Ramp`` index stores a vector."""
@@ -171,9 +174,9 @@ class BufferRealize(Stmt):
     body: Stmt
 
     def __init__(
-        self, buffer: Buffer, bounds: Sequence[Range], condition: PrimExpr, body: Stmt, span: object = None
+        self, buffer: Buffer, bounds: Sequence[Range], condition: Any, body: Stmt, span: object = None
     ) -> None:
-        self._init(buffer, tuple(bounds), condition, body)
+        self._init(buffer, tuple(bounds), ops.as_expr(condition), body)
 
 
 class Prefetch(Stmt):

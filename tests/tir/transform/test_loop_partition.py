@@ -1,8 +1,11 @@
 """Loops are split so that the main part needs no test."""
 
+import numpy as np
 from tests.tir.transform.texts import check
 
-from tilewright import tir
+import tilewright as tvm
+from tilewright import te, tir
+from tilewright.testing.tir_interpreter import run
 from tilewright.tir import ir_builder
 from tilewright.tir.transform.loop_partition import loop_partition
 
@@ -52,6 +55,41 @@ def test_constant_loops_stay_unless_asked() -> None:
     text = str(loop_partition(stmt, {"partition_const_loop": True}))
     assert "for (i: int32, 0, 12)" in text
     assert text.count("likely") == 1
+
+
+def test_an_equation_splits_off_one_iteration() -> None:
+    ib = ir_builder.create()
+    a = ib.pointer("int32", "A")
+    with ib.for_range(0, 10, "i") as i, ib.if_scope(ib.likely(tir.EQ(i, 4))):
+        a[i] = 1
+    text = str(loop_partition(ib.get(), {"partition_const_loop": True}))
+    assert "for (i: int32, 0, 1) {\n  A[(4 + i)] = 1\n}" in text.replace("i_1", "i")
+
+
+def test_every_condition_counts_in_a_hinted_loop() -> None:
+    a, b = te.placeholder((16,), name="A"), te.placeholder((7,), name="B")
+    c = te.compute((23,), lambda i: te.if_then_else(i < 16, a[i], b[i - 16]), name="C")
+    s = te.create_schedule(c.op)
+    s[c].pragma(c.op.axis[0], "loop_partition_hint", 1)
+    func = tvm.lower(s, [a, b, c])["main"]
+    assert "if_then_else" not in str(func) and str(func).count("for (") == 2
+    data = [np.arange(16, dtype="float32"), -np.arange(7, dtype="float32")]
+    out = np.zeros(23, "float32")
+    run(func, *data, out)
+    np.testing.assert_array_equal(out, np.concatenate(data))
+
+
+def test_a_loop_variable_s_earlier_range_is_forgotten() -> None:
+    a = te.placeholder((94, 62), name="A")
+    b = te.compute((94, 62), lambda i, j: a[i, j] + 1.0, name="B")
+    s = te.create_schedule(b.op)
+    s[b].tile(*b.op.axis, 16, 16)
+    with tvm.transform.PassContext(config={"tir.LoopPartition": {"partition_const_loop": True}}):
+        func = tvm.lower(s, [a, b])["main"]
+    assert "if " not in str(func)
+    data, out = np.random.default_rng(0).standard_normal((94, 62)).astype("float32"), np.zeros((94, 62), "float32")
+    run(func, data, out)
+    np.testing.assert_array_equal(out, data + 1)
 
 
 def test_a_lower_bound_splits_at_the_front() -> None:

@@ -87,3 +87,14 @@ def test_large_tiles_unroll_quickly(count: int) -> None:
     start = time.process_time()
     unroll_loop(stmt)
     assert time.process_time() - start < 1.0
+
+
+def test_loops_that_run_once_are_written_out_on_demand() -> None:
+    ib = ir_builder.create()
+    a = ib.pointer("float32", "A")
+    with ib.for_range(0, 1, "i") as i:
+        a[i] = 3.0
+        with ib.for_range(0, 9, "j") as j:
+            a[i + j] = 4.0
+    stmt = unroll_loop(ib.get(), UnrollConfig(auto_max_extent=1, explicit_unroll=False))
+    assert isinstance(stmt[0], tir.Store) and isinstance(stmt[1], tir.For)

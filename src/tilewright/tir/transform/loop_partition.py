@@ -11,8 +11,8 @@ Before and after::
     }
 
 Only conditions marked ``likely`` count. By default only loops whose extent is not constant are split, and those that
-the schedule marks with ``s[C].pragma(axis, "loop_partition_hint", 1)``. The options of ``tir.LoopPartition`` in the
-PassContext's config are ``partition_const_loop`` (split the others too) and
+the schedule marks with ``s[C].pragma(axis, "loop_partition_hint", 1)``; in these every condition counts. The options of
+``tir.LoopPartition`` in the PassContext's config are ``partition_const_loop`` (split the others too) and
 ``no_unroll_loop_with_extent_one`` (accepted for TVM's sake: such loops are written out by Simplify).
 """
 
@@ -26,7 +26,7 @@ from tilewright.arith.bounds import INDEX_DTYPES
 from tilewright.arith.int_set import IntSet, IntSetEvaluator
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.op import Op
-from tilewright.ir.prim_expr import LE, LT, And, Call, IntImm, PrimExpr, Var
+from tilewright.ir.prim_expr import EQ, LE, LT, And, Call, IntImm, PrimExpr, Var
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.tir.analysis import conjuncts, side_effect
 from tilewright.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, seq
@@ -40,15 +40,25 @@ _HINT = "pragma_loop_partition_hint"
 class _LikelyConditions(StmtExprVisitor):
     """The conditions marked likely below a loop, and the ranges of the loops inside."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: bool) -> None:
         super().__init__()
+        self.every = every
         self.conditions: dict[PrimExpr, None] = {}
         self.domains: dict[Var, tuple[PrimExpr, PrimExpr] | None] = {}  # None where two loops share a variable
 
+    def _add(self, condition: PrimExpr) -> None:
+        self.conditions.update(dict.fromkeys(conjuncts(condition)))
+
     def visit_call(self, e: Call) -> None:
-        if isinstance(e.op, Op) and e.op.name == "tir.likely":
-            self.conditions.update(dict.fromkeys(conjuncts(e.args[0])))
+        name = e.op.name if isinstance(e.op, Op) else ""
+        if name == "tir.likely" or (self.every and name == "tir.if_then_else"):
+            self._add(e.args[0])
         super().visit_call(e)
+
+    def visit_if_then_else(self, s: IfThenElse) -> None:
+        if self.every:
+            self._add(s.condition)
+        super().visit_if_then_else(s)
 
     def visit_for(self, s: For) -> None:
         known = self.domains.setdefault(s.loop_var, (s.min, s.extent))
@@ -81,6 +91,8 @@ class _Assume(StmtExprMutator):
         return new
 
     def visit_binary(self, e: Any) -> PrimExpr:
+        if e in self.proven:
+            return _TRUE
         if isinstance(e, And):
             return ops.logical_and(self.visit_expr(e.a), self.visit_expr(e.b))
         return super().visit_binary(e)
@@ -120,10 +132,13 @@ class _Partition(ScopedMutator):
         return super().visit_for(s)
 
     def _split(self, s: For) -> Stmt | None:
-        found = _LikelyConditions()
+        found = _LikelyConditions(s.loop_var in self.hinted)
         found.visit_stmt(s.body)
         if not found.conditions:
             return None
+        for var, domain in [(s.loop_var, (s.min, s.extent)), *found.domains.items()]:
+            if domain is not None and var in self.analyzer.context.var_bounds:  # another loop over it came before
+                self.bind(var, *domain)
         proven, first, last = self._main_part(s, found)
         if not proven:
             return None
@@ -196,13 +211,19 @@ class _Partition(ScopedMutator):
     ) -> tuple[PrimExpr | None, PrimExpr | None] | None:
         """(first value, end) of ``var`` between which the condition certainly holds; None when it cannot be told."""
         simple = self.analyzer.simplify(condition)
-        if not isinstance(simple, (LT, LE)) or simple.a.dtype not in INDEX_DTYPES or side_effect(simple) != "pure":
+        if not isinstance(simple, (LT, LE, EQ)) or simple.a.dtype not in INDEX_DTYPES or side_effect(simple) != "pure":
             return None
         terms, const = self.analyzer.simplifier.difference(simple.a, simple.b)
         coef = terms.get(var, 0)
         rest = {a: c for a, c in terms.items() if a is not var}
         if coef == 0 or any(v is var for a in rest for v in stmt_vars(a)):
             return None
+        if isinstance(simple, EQ):
+            others = evaluator.evaluate(build(rest, const, simple.a.dtype))
+            if coef not in (1, -1) or others.low is None or others.low is not others.high:
+                return None
+            only = self.analyzer.simplify(ops.mul(others.low, -coef))
+            return only, self.analyzer.simplify(only + 1)
         highest = evaluator.evaluate(build(rest, const - (1 if isinstance(simple, LE) else 0), simple.a.dtype)).high
         if highest is None:
             return None

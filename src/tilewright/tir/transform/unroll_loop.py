@@ -79,7 +79,8 @@ class _Unroll(StmtMutator):
         )
         marked = new.kind == ForKind.UNROLLED and extent >= 0
         result: Stmt = new
-        if (marked and self.config.explicit_unroll) or (auto and self.config.explicit_unroll):
+        once = 0 <= extent <= self.config.auto_max_extent == 1  # however many steps are inside
+        if once or (marked and self.config.explicit_unroll) or (auto and self.config.explicit_unroll):
             result = unroll(new, extent)
             self.steps *= extent
             self.unrolled_depth += 1
