@@ -1,7 +1,7 @@
 """The onnx package's nine real graphs, compiled by Tilewright.
 
-With their constant weights against the outputs stored beside them, and with random weights, under which every
-element matters, against ONNX Runtime.
+With their constant weights against the outputs stored beside them (three of them; `tests/models/test_light.py` reads
+all), and with random weights, under which every element matters, against ONNX Runtime.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def onnx_runtime(model: ModelProto, inputs: dict[str, np.ndarray]) -> list[np.nd
     return list(session.run(None, inputs))
 
 
-@pytest.mark.parametrize("name", light.names())
+@pytest.mark.parametrize("name", ["inception_v1", "shufflenet", "squeezenet"])
 def test_graph_gives_the_stored_output(name: str) -> None:
     model = light.load(name)
     compiled = compile_model(model, {light.input_name(model): light.stored_input(model)})
