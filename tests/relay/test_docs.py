@@ -1,4 +1,4 @@
-"""The examples in docs/operators.md, docs/devices-in-relay.md and docs/passes.md run as they stand."""
+"""The examples in docs/operators.md, gradients.md, devices-in-relay.md and passes.md run as they stand."""
 
 import re
 from pathlib import Path
@@ -19,6 +19,17 @@ def test_examples_run_in_order() -> None:
             exec(compile(block, "docs/operators.md", "exec", dont_inherit=True), namespace)
     finally:
         Op.registry.pop("demo.threshold", None)
+
+
+def test_examples_of_gradients_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "gradients.md").read_text(), re.DOTALL)
+    namespace: dict[str, object] = {"__name__": "docs"}
+    try:
+        for block in blocks:
+            exec(compile(block, "docs/gradients.md", "exec", dont_inherit=True), namespace)
+    finally:
+        Op.get("image.resize2d").reset_attr("FPrimalGradient")
+    assert capsys.readouterr().out == "3.0 [[0.5 0.5 0.5]\n [0.5 0.5 0.5]]\n"
 
 
 def test_examples_of_devices_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,11 +49,11 @@ def parse(dtype: str) -> DTypeInfo:
     return DTypeInfo(kind, bits, int(lanes_text) if lanes_text else 1)  # type: ignore[arg-type]
 
 
-_SHORT = {"int": "int32", "uint": "uint32", "float": "float32"}
+_SHORT = {"int": "int32", "uint": "uint32", "float": "float32", "uint1": "bool"}
 
 
 def in_full(dtype: str) -> str:
-    """``dtype`` with its bits: ``int``, ``uint`` and ``float`` have 32, as in TVM."""
+    """``dtype`` with its bits: ``int``, ``uint`` and ``float`` have 32, as in TVM; ``uint1`` is ``bool``."""
     return _SHORT.get(dtype, dtype)
 
 

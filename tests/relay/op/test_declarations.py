@@ -63,7 +63,6 @@ def test_every_hook_of_a_declaration_has_a_reader(hook: str) -> None:
 @pytest.mark.parametrize(
     "register",
     [
-        relay.op.register_gradient,
         relay.op.register_external_compiler,
         relay.op.op.register_fake_quantization_to_integer,
     ],

@@ -19,6 +19,8 @@ from tilewright.relay.op.strategy.generic import schedule_injective, schedule_re
 
 _Registered = Callable[[Any], Any] | Any
 
+Op.providers["FPrimalGradient"] = "tilewright.relay.op.gradient"
+
 
 def get(op_name: str) -> Op:
     """The operator of that name; raises TilewrightError when it is not registered."""
@@ -96,8 +98,11 @@ def register_fake_quantization_to_integer(op_name: str, func: Any = None, level:
 
 
 def register_gradient(op_name: str, fgradient: Any = None, level: int = 10) -> _Registered:
-    """Raises UnsupportedError: there is no pass ``gradient`` that would read the function."""
-    raise _without_reader("gradient", op_name, "pass gradient")
+    """Set the gradient ``(orig_call, grad) -> [Expr]``, one for each argument; see ``relay.transform.gradient``.
+
+    ``orig_call`` and its arguments are typed; None stands for a gradient of zeros.
+    """
+    return register_op_attr(op_name, "FPrimalGradient", fgradient, level)
 
 
 def register_external_compiler(op_name: str, fexternal: Any = None, level: int = 10) -> _Registered:

@@ -2,7 +2,8 @@
 
 Each network module has ``get_net(...)``, the function, and ``get_workload(...)``, a typed module with parameters:
 mlp, resnet, mobilenet, vgg, squeezenet, densenet, inception_v3, dcgan, lstm, synthetic. ``layers`` names the parameters
-of a layer after it; ``init`` makes their values, the same in every run.
+of a layer after it; ``init`` makes their values, the same in every run. ``numeric`` checks gradients; ``nat``
+has natural numbers as a data type.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.prelude import Prelude
 from tilewright.relay.testing import (
     dcgan,
     densenet,
@@ -31,6 +33,10 @@ from tilewright.relay.testing import (
     vgg,
 )
 from tilewright.relay.testing.init import create_workload
+from tilewright.relay.testing.nat import count, make_nat_expr, make_nat_value
+from tilewright.relay.testing.numeric import _np_randn_from_type as _np_randn_from_type
+from tilewright.relay.testing.numeric import check_grad
+from tilewright.relay.transform.gradient import gradient
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import post_order_visit
 from tilewright.runtime import ndarray as nd
@@ -39,11 +45,12 @@ from tilewright.runtime import ndarray as nd
 def run_opt_pass(expr: RelayExpr, opt_pass: Pass, import_prelude: bool = False) -> RelayExpr:
     """``expr`` after a pass. An expression that is no function becomes the body of one, and comes back as a body.
 
-    There is no prelude to import: ``import_prelude`` stands for callers written for TVM and must be False.
+    With ``import_prelude`` the module has the definitions of ``Prelude``.
     """
+    mod = IRModule.from_expr(expr)
     if import_prelude:
-        raise ValueError("there is no prelude; pass import_prelude=False")
-    entry = opt_pass(IRModule.from_expr(expr))["main"]
+        Prelude(mod)
+    entry = opt_pass(InferType()(mod))["main"]
     result: RelayExpr = entry if isinstance(expr, Function) else entry.body
     return result
 
@@ -71,6 +78,7 @@ def count_ops(expr: RelayExpr) -> dict[str, int]:
 
 
 __all__ = [
-    "count_ops", "create_workload", "dcgan", "densenet", "inception_v3", "init", "layers", "lstm", "mlp", "mobilenet",
-    "rand", "resnet", "run_infer_type", "run_opt_pass", "squeezenet", "synthetic", "vgg",
+    "check_grad", "count", "count_ops", "create_workload", "dcgan", "densenet", "gradient", "inception_v3", "init",
+    "layers", "lstm", "make_nat_expr", "make_nat_value", "mlp", "mobilenet", "rand", "resnet", "run_infer_type",
+    "run_opt_pass", "squeezenet", "synthetic", "vgg",
 ]  # fmt: skip

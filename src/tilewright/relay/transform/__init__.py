@@ -40,6 +40,7 @@ from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
 from tilewright.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from tilewright.relay.transform.for_each_device import ForEachDevice
 from tilewright.relay.transform.fuse_ops import FuseOps
+from tilewright.relay.transform.gradient import gradient
 from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
 from tilewright.relay.transform.inline import Inline, InlineExternal, InlineFunctions, RemoveUnusedFunctions
@@ -96,5 +97,5 @@ __all__ = [
     "PassInfo", "PlanDevices", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
     "RegionCost", "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference",
     "SinkReshape", "SplitArgs", "ToANormalForm", "ToGraphNormalForm", "build_config", "explain_partition",
-    "function_pass", "module_pass", "recast",
+    "function_pass", "gradient", "module_pass", "recast",
 ]  # fmt: skip

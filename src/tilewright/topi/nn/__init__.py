@@ -3,7 +3,7 @@
 conv.py conv1d.py conv2d.py conv3d.py depthwise_conv2d.py conv2d_transpose.py deformable_conv2d.py   convolutions
 dense.py      matrix products          pooling.py   pooling          softmax.py norm.py   softmax, normalisations
 elemwise.py   activations, bias        pad.py       padding          mapping.py   moves between space, depth and batch
-upsampling.py flatten.py attention.py loss.py
+upsampling.py flatten.py attention.py loss.py pool_grad.py
 correlation.py fifo_buffer.py   images compared, queues          bitserial.py   products of few bits
 winograd.py strassen.py   fast products, with their forms in winograd_forms.py and linear_forms.py
 graph.py      what a target may say about operators of the graph
@@ -75,6 +75,7 @@ from tilewright.topi.nn.loss import nll_loss
 from tilewright.topi.nn.mapping import batch_to_space_nd, depth_to_space, space_to_batch_nd, space_to_depth
 from tilewright.topi.nn.norm import batch_norm, instance_norm, l2_normalize, layer_norm, lrn
 from tilewright.topi.nn.pad import dilate, edge_pad, mirror_pad, pad
+from tilewright.topi.nn.pool_grad import pool_grad, pool_grad_nd
 from tilewright.topi.nn.pooling import (
     adaptive_pool,
     adaptive_pool1d,
@@ -169,6 +170,8 @@ __all__ = [
     "pool1d",
     "pool2d",
     "pool3d",
+    "pool_grad",
+    "pool_grad_nd",
     "prelu",
     "relu",
     "scale_shift_nchw",

@@ -27,6 +27,7 @@ from tilewright.relay.op.nn.fifo_buffer import fifo_buffer
 from tilewright.relay.op.nn.loss import cross_entropy, cross_entropy_with_logits, nll_loss
 from tilewright.relay.op.nn.norm import batch_norm, group_norm, instance_norm, l2_normalize, layer_norm, lrn
 from tilewright.relay.op.nn.pad import mirror_pad, pad
+from tilewright.relay.op.nn.pool_grad import avg_pool2d_grad, max_pool2d_grad
 from tilewright.relay.op.nn.pooling import (
     adaptive_avg_pool1d,
     adaptive_avg_pool2d,
@@ -64,15 +65,16 @@ from tilewright.relay.op.tensor.unary import fast_erf, fast_exp, fast_tanh
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
-    "adaptive_max_pool2d", "adaptive_max_pool3d", "attention", "avg_pool1d", "avg_pool2d", "avg_pool3d",
-    "batch_flatten", "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add", "bitpack", "bitserial_conv2d",
-    "bitserial_dense", "contrib_conv2d_nchwc", "contrib_conv2d_winograd_nchwc_without_weight_transform",
+    "adaptive_max_pool2d", "adaptive_max_pool3d", "attention", "avg_pool1d", "avg_pool2d", "avg_pool2d_grad",
+    "avg_pool3d", "batch_flatten", "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add", "bitpack",
+    "bitserial_conv2d", "bitserial_dense", "contrib_conv2d_nchwc", "contrib_conv2d_winograd_nchwc_without_weight_transform",
     "contrib_conv2d_winograd_weight_transform", "contrib_dense_pack", "contrib_dense_strassen_weight_transform",
     "contrib_dense_strassen_without_weight_transform", "contrib_depthwise_conv2d_nchwc", "conv1d",
     "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "correlation", "cross_entropy",
     "cross_entropy_with_logits", "deformable_conv2d", "dense", "depth_to_space", "dropout", "dropout_raw",
     "fast_erf", "fast_exp", "fast_softmax", "fast_tanh", "fifo_buffer", "gelu", "global_avg_pool2d",
     "global_max_pool2d", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax",
-    "lrn", "matmul", "max_pool1d", "max_pool2d", "max_pool3d", "mirror_pad", "nll_loss", "pad", "prelu", "relu",
+    "lrn", "matmul", "max_pool1d", "max_pool2d", "max_pool2d_grad",
+    "max_pool3d", "mirror_pad", "nll_loss", "pad", "prelu", "relu",
     "softmax", "softplus", "space_to_batch_nd", "space_to_depth", "swish", "upsampling", "upsampling3d",
 ]  # fmt: skip

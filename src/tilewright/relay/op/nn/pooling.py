@@ -45,7 +45,7 @@ def _pool_attrs(rank: int, average: bool) -> Any:
     return metaclass(f"{kind}Pool{rank}DAttrs", (Attrs,), namespace)
 
 
-_ATTRS: dict[tuple[str, int], Any] = {
+POOL_ATTRS: dict[tuple[str, int], Any] = {
     (kind, rank): _pool_attrs(rank, kind == "avg") for kind in ("max", "avg") for rank in (1, 2, 3)
 }
 
@@ -144,7 +144,8 @@ def _windows(x: Array, axes: Sequence[int], attrs: Any, fill: Any) -> Array:
     return views[(*steps, *[slice(None, None, d) for d in attrs.dilation])]
 
 
-def _evaluate_pool(attrs: Any, inputs: Sequence[Array], rank: int, average: bool) -> list[Array]:
+def evaluate_pool(attrs: Any, inputs: Sequence[Array], rank: int, average: bool) -> list[Array]:
+    """Pooling over windows in numpy."""
     x = inputs[0]
     axes = spatial_axes(attrs.layout, rank)
     last = tuple(range(-rank, 0))
@@ -178,13 +179,13 @@ def _declare_pool(kind: str, rank: int) -> None:
         name,
         f"{kind.title()} pooling over windows of {rank} dimensions.",
         inputs=("data",),
-        attrs_type=_ATTRS[kind, rank],
+        attrs_type=POOL_ATTRS[kind, rank],
         pattern=OpPattern.OUT_ELEMWISE_FUSABLE,
         in_float32=kind == "avg",
         infer_type=lambda types, attrs, solver: _pool_type(types, attrs, solver, rank),
         compute=compute,
         schedule=strategies.schedule_pool,
-        evaluate=lambda attrs, inputs: _evaluate_pool(attrs, inputs, rank, kind == "avg"),
+        evaluate=lambda attrs, inputs: evaluate_pool(attrs, inputs, rank, kind == "avg"),
         infer_correct_layout=layout_rules.with_layout_attr("layout", SPATIAL[rank]),
         convert_op_layout=layout_rules.convert_layout_attr(name),
     )
@@ -263,7 +264,7 @@ for _kind in ("max", "avg"):
 def _pool(
     kind: str, rank: int, data: RelayExpr, pool_size: Any, strides: Any, dilation: Any, padding: Any, *rest: Any
 ) -> Call:
-    attrs = _ATTRS[kind, rank](
+    attrs = POOL_ATTRS[kind, rank](
         pair(pool_size, rank), pair(strides, rank), pair(dilation, rank), padding_of(padding, rank), *rest
     )
     return call(f"nn.{kind}_pool{rank}d", [data], attrs)

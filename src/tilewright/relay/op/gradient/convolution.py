@@ -1,0 +1,124 @@
+"""Gradients of convolutions and transposed convolutions, of one to three dimensions, in any layout, with groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay.expr import Call
+from tilewright.relay.op.attributes import ints
+from tilewright.relay.op.attributes import padding as padding_of
+from tilewright.relay.op.gradient.rule import Gradients, require_shape, rule, tensor_type
+from tilewright.relay.op.nn.conv1d import conv1d
+from tilewright.relay.op.nn.conv2d import conv2d
+from tilewright.relay.op.nn.conv3d import conv3d
+from tilewright.relay.op.nn.conv_common import SPATIAL, canonical_shape
+from tilewright.relay.op.nn.conv_transpose import conv1d_transpose, conv2d_transpose, conv3d_transpose
+from tilewright.relay.op.tensor.unary import cast
+from tilewright.relay.op.transform.axes import transpose
+from tilewright.relay.op.transform.layout import layout_transform
+from tilewright.relay.op.transform.reshape import reshape
+from tilewright.relay.op.transform.slicing import strided_slice
+
+_CONV: dict[int, Callable[..., Call]] = {1: conv1d, 2: conv2d, 3: conv3d}
+_TRANSPOSED: dict[int, Callable[..., Call]] = {1: conv1d_transpose, 2: conv2d_transpose, 3: conv3d_transpose}
+
+
+def _moved(value: RelayExpr, source: str, target: str) -> RelayExpr:
+    return value if source == target else layout_transform(value, source, target)
+
+
+@dataclass(frozen=True)
+class _Windows:
+    """How a convolution's windows lie, of its ``rank`` dimensions."""
+
+    rank: int
+    strides: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    @staticmethod
+    def of(attrs: Any, rank: int) -> _Windows:
+        """Those of an operator's attributes."""
+        pads = padding_of(attrs.padding, rank)
+        return _Windows(rank, ints(attrs.strides), pads, ints(attrs.dilation), int(attrs.groups))
+
+    def forward(self, data: RelayExpr, weight: RelayExpr) -> RelayExpr:
+        """The convolution of NCHW data with an OIHW weight."""
+        return _CONV[self.rank](data, weight, self.strides, self.padding, self.dilation, self.groups)
+
+    def backward(self, grad: RelayExpr, weight: RelayExpr, shapes: tuple[list[int], ...]) -> RelayExpr:
+        """The gradient of the data: every window's, multiplied by the weight, added up where windows lie."""
+        data, kernel, result = (shape[2:] for shape in shapes)
+        missing = []
+        for i, (extent, k, out) in enumerate(zip(data, kernel, result, strict=True)):
+            covered = (out - 1) * self.strides[i] + (k - 1) * self.dilation[i] + 1
+            missing.append(extent + self.padding[i] + self.padding[i + self.rank] - covered)
+        return _TRANSPOSED[self.rank](
+            grad, weight, self.strides, self.padding, self.dilation, self.groups,
+            kernel_layout=f"IO{SPATIAL[self.rank]}", output_padding=missing,
+        )  # fmt: skip
+
+    def of_weight(self, data: RelayExpr, grad: RelayExpr, shapes: tuple[list[int], ...]) -> RelayExpr:
+        """The gradient of the weight: data convolved with the gradient, where the batch is what is summed over.
+
+        Strides and dilation change places. Of each group: channels are the batch, and items of the batch the channels.
+        """
+        (batch, channels, *extents), weight, _ = shapes
+        rest = list(range(3, 3 + self.rank))
+        split = reshape(data, (batch, self.groups, channels // self.groups, *extents))
+        by_channel = transpose(split, (2, 1, 0, *rest))
+        by_channel = reshape(by_channel, (channels // self.groups, self.groups * batch, *extents))
+        kernel = transpose(grad, (1, 0, *range(2, 2 + self.rank)))
+        found = _CONV[self.rank](by_channel, kernel, self.dilation, self.padding, self.strides, self.groups)
+        found = transpose(found, (1, 0, *range(2, 2 + self.rank)))
+        return strided_slice(found, [0] * len(weight), weight)  # what strides left over gives more
+
+
+def _call_of(orig: Call, rank: int, kernel: str) -> tuple[list[RelayExpr], tuple[list[int], ...], list[str]]:
+    """Data and weight in the plain layouts, the shapes of both and of the result there, and the layouts they had."""
+    attrs: Any = orig.attrs
+    plain = [f"NC{SPATIAL[rank]}", f"{kernel}{SPATIAL[rank]}", f"NC{SPATIAL[rank]}"]
+    layouts = [attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout]
+    values = [_moved(a, have, want) for a, have, want in zip(orig.args, layouts[:2], plain[:2], strict=True)]
+    whole = []
+    for expr, have, want in zip((*orig.args, orig), layouts, plain, strict=True):
+        require_shape(expr, str(orig.op))
+        whole.append([int(d) for d in canonical_shape(tensor_type(expr).shape, have, want, "an operand")])  # type: ignore[call-overload]
+    return values, tuple(whole), layouts
+
+
+def _plain_grad(orig: Call, grad: RelayExpr, layout: str, rank: int) -> RelayExpr:
+    dtype = tensor_type(orig.args[0]).dtype
+    grad = _moved(grad, layout, f"NC{SPATIAL[rank]}")
+    return grad if tensor_type(orig).dtype == dtype else cast(grad, dtype)
+
+
+def _declare(rank: int) -> None:
+    plain = f"NC{SPATIAL[rank]}"
+
+    @rule(f"nn.conv{rank}d")
+    def convolution(orig: Call, grad: RelayExpr) -> Gradients:
+        windows = _Windows.of(orig.attrs, rank)
+        (data, weight), shapes, layouts = _call_of(orig, rank, "OI")
+        grad = _plain_grad(orig, grad, layouts[2], rank)
+        by_data = windows.backward(grad, weight, shapes)
+        by_weight = windows.of_weight(data, grad, shapes)
+        return [_moved(by_data, plain, layouts[0]), _moved(by_weight, f"OI{SPATIAL[rank]}", layouts[1])]
+
+    @rule(f"nn.conv{rank}d_transpose")
+    def transposed(orig: Call, grad: RelayExpr) -> Gradients:
+        """The convolution whose gradient this is, with the roles of data and result exchanged."""
+        windows = _Windows.of(orig.attrs, rank)
+        (data, weight), (data_shape, weight_shape, shape), layouts = _call_of(orig, rank, "IO")
+        grad = _plain_grad(orig, grad, layouts[2], rank)
+        by_data = windows.forward(grad, weight)
+        by_weight = windows.of_weight(grad, data, (shape, weight_shape, data_shape))
+        return [_moved(by_data, plain, layouts[0]), _moved(by_weight, f"IO{SPATIAL[rank]}", layouts[1])]
+
+
+for _rank in _CONV:
+    _declare(_rank)

@@ -1,0 +1,403 @@
+"""The gradient of any program: values carry a cell for their gradient, and a chain of closures runs backwards.
+
+A tensor becomes a pair of itself and of a reference to its gradient, zeros at first; every other value keeps its form
+around such pairs. One more reference, the chain, holds a closure. Each operator hangs a closure in front of it, which
+adds to the gradients of its arguments what its rule says, and then calls the one from before.
+
+Before::
+
+    let %y = multiply(%x, %x);
+
+after::
+
+    let %value = multiply(%x.0, %x.0);
+    let %y = (%value, ref(zeros));
+    let %before = ref_read(%chain);
+    ref_write(%chain, fn () {
+      let %grad = ref_read(%y.1);
+      ref_write(%x.1, add(ref_read(%x.1), multiply(%grad, %x.0)));
+      ref_write(%x.1, add(ref_read(%x.1), multiply(%grad, %x.0)));
+      %before()
+    });
+
+Functions take the chain as one more parameter; a global function gets a sister ``<name>_grad``. A checkpoint computes
+the bare value, and its closure computes it again with gradients. The way was published as "Demystifying Differentiable
+Programming" (Wang et al., ICFP 2019), and is what TVM does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.type import FuncType, RefType, TensorType, TupleType, Type
+from tilewright.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    pattern_vars,
+)
+from tilewright.relay.analysis import free_vars
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Function,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from tilewright.relay.op.tensor.binary import add
+from tilewright.relay.transform.common import is_closed
+from tilewright.relay.transform.gradient_calls import (
+    CHECKPOINT,
+    check_rules,
+    filled_type,
+    gradient_type,
+    gradients_of,
+    operator_calls,
+    prepared,
+)
+from tilewright.relay.transform.to_a_normal_form import to_a_normal_form
+from tilewright.relay.type_functor import TypeMutator
+from tilewright.relay.type_infer import infer_module
+from tilewright.relay.visitor import ExprMutator, post_order
+
+_UNIT = TupleType([])
+_CHAIN = RefType(FuncType([], _UNIT))
+
+
+class _WithGradients(TypeMutator):
+    def visit_tensor_type(self, type_: TensorType) -> Type:
+        """A tensor and the cell of its gradient."""
+        return TupleType([type_, RefType(type_)])
+
+    def visit_func_type(self, type_: FuncType) -> Type:
+        """Functions take the chain, too."""
+        arguments = [self.visit(t) for t in type_.arg_types]
+        return FuncType([*arguments, _CHAIN], self.visit(type_.ret_type), type_.type_params, type_.type_constraints)
+
+
+def _paired(type_: Type | None) -> Type | None:
+    """The type of a value of ``type_`` together with its gradients."""
+    return None if type_ is None else _WithGradients().visit(type_)
+
+
+class _Lets:
+    """Bindings of a block under construction, in order of evaluation."""
+
+    def __init__(self) -> None:
+        self.bindings: list[tuple[Var, RelayExpr]] = []
+
+    def bind(self, var: Var, value: RelayExpr) -> None:
+        """Give ``value`` the name ``var``."""
+        self.bindings.append((var, value))
+
+    def name(self, value: RelayExpr, hint: str = "x", type_: Type | None = None) -> Var:
+        """Evaluate ``value`` now, and refer to it by a variable, typed if its type is given."""
+        var = Var(hint).with_checked_type(type_)
+        self.bindings.append((var, value))
+        return var
+
+    def around(self, body: RelayExpr) -> RelayExpr:
+        """The block with the result ``body``."""
+        for var, value in reversed(self.bindings):
+            body = Let(var, value, body)
+        return body
+
+
+class _Replace(ExprMutator):
+    """Replaces expressions; variables bound within get fresh ones with ``rename``."""
+
+    def __init__(self, binds: Mapping[RelayExpr, RelayExpr], rename: bool = False) -> None:
+        super().__init__()
+        self.memo_map.update(binds)
+        self.rename = rename
+
+    def visit_var(self, expr: Var) -> RelayExpr:
+        return Var(expr.name_hint, expr.type_annotation, expr.span) if self.rename else expr
+
+
+def _unsupported(what: str, type_: Type) -> UnsupportedError:
+    return UnsupportedError(f"gradient: {what} has type {type_}; only tensors and tuples of tensors can be there")
+
+
+def _map_tensors(
+    type_: Type, value: RelayExpr, lets: _Lets, change: Callable[[TensorType, RelayExpr], RelayExpr], typed: bool = True
+) -> Var:
+    """What ``change`` makes of each tensor of a value of ``type_``, in the same tuples; typed as ``type_`` if asked."""
+    if isinstance(type_, TensorType):
+        result = change(type_, value)
+    elif isinstance(type_, TupleType):
+        fields = [lets.name(TupleGetItem(value, i)) for i in range(len(type_.fields))]
+        result = Tuple([_map_tensors(t, f, lets, change, typed) for t, f in zip(type_.fields, fields, strict=True)])
+    else:
+        raise _unsupported("a value that an operator or a checkpoint takes or gives", type_)
+    return lets.name(result, "x", type_ if typed else None)
+
+
+def _with_cell(type_: Type, value: Var, lets: _Lets) -> Var:
+    """A value with new cells for its gradients."""
+
+    def pair(tensor: TensorType, item: RelayExpr) -> RelayExpr:
+        return Tuple([item, RefCreate(filled_type(0, tensor, item))])
+
+    return _map_tensors(type_, value, lets, pair, typed=False)
+
+
+def _value(type_: Type, pair: RelayExpr, lets: _Lets) -> Var:
+    """The bare value."""
+    return _map_tensors(type_, pair, lets, lambda _, item: TupleGetItem(item, 0))
+
+
+def _gradient(type_: Type, pair: RelayExpr, lets: _Lets) -> Var:
+    """The gradient of a value, read now."""
+    return _map_tensors(type_, pair, lets, lambda _, item: RefRead(TupleGetItem(item, 1)))
+
+
+def _write(type_: Type, pair: RelayExpr, grad: RelayExpr, lets: _Lets, accumulate: bool) -> None:
+    """Set the gradients of a value to ``grad``, or add that to them."""
+    if isinstance(type_, TupleType):
+        for i, field in enumerate(type_.fields):
+            part = lets.name(TupleGetItem(grad, i))
+            _write(field, lets.name(TupleGetItem(pair, i)), part, lets, accumulate)
+        return
+    cell = lets.name(TupleGetItem(pair, 1))
+    lets.name(RefWrite(cell, add(RefRead(cell), grad) if accumulate else grad))
+
+
+def _new_chain() -> RelayExpr:
+    return RefCreate(Function([], Tuple([]), _UNIT))
+
+
+def _hang(chain: Var, lets: _Lets, fill: Callable[[_Lets], None]) -> None:
+    """Put a closure in front of the chain; ``fill`` says what it does before it calls the one from before."""
+    before = lets.name(RefRead(chain), "before")
+    inner = _Lets()
+    fill(inner)
+    lets.name(RefWrite(chain, Function([], inner.around(Call(before, ())), _UNIT)))
+
+
+class _Differentiator:
+    """Turns expressions of a function, in A-normal form and typed, into such with gradients."""
+
+    def __init__(self, sister: Callable[[GlobalVar], GlobalVar]) -> None:
+        self.sister = sister
+        self.env: dict[Var, Var] = {}
+
+    def bound(self, var: Var, annotate: bool = False) -> Var:
+        """The variable for ``var`` where it is bound."""
+        annotation = _paired(var.checked_type) if annotate else None
+        self.env[var] = Var(var.name_hint, annotation)
+        return self.env[var]
+
+    def block(self, body: RelayExpr, chain: Var) -> RelayExpr:
+        """A body of a function or branch."""
+        lets = _Lets()
+        while isinstance(body, Let):
+            # the name is known in the value, too: functions call themselves by it
+            var = self.bound(body.var)
+            lets.bind(var, self.expr(body.value, chain, lets))
+            body = body.body
+        return lets.around(self.expr(body, chain, lets))
+
+    def expr(self, expr: RelayExpr, chain: Var, lets: _Lets) -> RelayExpr:
+        """An expression of which all parts are atoms, or blocks."""
+
+        def atom(part: RelayExpr) -> RelayExpr:
+            return self.expr(part, chain, lets)
+
+        match expr:
+            case Var():
+                return self.env[expr]
+            case GlobalVar():
+                return self.sister(expr)
+            case Constructor():
+                return expr
+            case Constant():
+                return _with_cell(expr.checked_type, lets.name(expr), lets)
+            case Tuple():
+                return Tuple([atom(f) for f in expr.fields])
+            case TupleGetItem():
+                return TupleGetItem(atom(expr.tuple_value), expr.index)
+            case Function():
+                return self.function(expr, chain)
+            case If():
+                condition = TupleGetItem(atom(expr.cond), 0)
+                return If(condition, self.block(expr.true_branch, chain), self.block(expr.false_branch, chain))
+            case Match():
+                clauses = [Clause(self.pattern(c.lhs), self.block(c.rhs, chain)) for c in expr.clauses]
+                return Match(atom(expr.data), clauses, expr.complete)
+            case RefCreate():
+                return RefCreate(atom(expr.value))
+            case RefRead():
+                return RefRead(atom(expr.ref))
+            case RefWrite():
+                return RefWrite(atom(expr.ref), atom(expr.value))
+            case Call():
+                return self.call(expr, chain, lets)
+        raise UnsupportedError(
+            f"gradient does not take a {type(expr).__name__} as a value; put it into a function, as fn (x) {{ op(x) }}"
+        )
+
+    def pattern(self, pattern: Pattern) -> Pattern:
+        """A pattern with fresh variables."""
+        match pattern:
+            case PatternVar():
+                return PatternVar(self.bound(pattern.var))
+            case PatternConstructor():
+                return PatternConstructor(pattern.constructor, [self.pattern(p) for p in pattern.patterns])
+            case PatternTuple():
+                return PatternTuple([self.pattern(p) for p in pattern.patterns])
+        return pattern
+
+    def call(self, expr: Call, chain: Var, lets: _Lets) -> RelayExpr:
+        """A call of an operator, of a constructor, or of a function."""
+        args = [lets.name(self.expr(a, chain, lets)) for a in expr.args]
+        if isinstance(expr.op, Op):
+            return self.operator(expr, args, chain, lets)
+        callee = self.expr(expr.op, chain, lets)
+        types = [t for t in map(_paired, expr.type_args) if t is not None]
+        if isinstance(expr.op, Constructor):
+            return Call(callee, args, expr.attrs, types)
+        return Call(callee, [*args, chain], expr.attrs, types)
+
+    @staticmethod
+    def operator(expr: Call, args: Sequence[Var], chain: Var, lets: _Lets) -> RelayExpr:
+        """The operator on the values, and a closure for the gradients."""
+        types = [a.checked_type for a in expr.args]
+        values = [_value(t, a, lets) for t, a in zip(types, args, strict=True)]
+        orig = Call(expr.op, values, expr.attrs, expr.type_args, expr.span).with_checked_type(expr.checked_type)
+        value = lets.name(orig, "value", expr.checked_type)
+        result = _with_cell(expr.checked_type, value, lets)
+
+        def fill(inner: _Lets) -> None:
+            found = gradients_of(orig, _gradient(expr.checked_type, result, inner))
+            named = _Replace({orig: value})  # rules write the result as the call
+            for type_, arg, grad in zip(types, args, found, strict=True):
+                if grad is not None:
+                    _write(type_, arg, inner.name(named.visit(grad), "grad"), inner, accumulate=True)
+
+        _hang(chain, lets, fill)
+        return result
+
+    def function(self, func: Function, chain: Var) -> RelayExpr:
+        """A function that takes the chain of its caller as its last parameter."""
+        own = Var("chain", _CHAIN)
+        if func.attrs.get(CHECKPOINT):
+            return Function([own], self.checkpoint(func, own))
+        params = [self.bound(p, annotate=True) for p in func.params]
+        result = _paired(func.ret_type or func.body.checked_type)
+        return Function([*params, own], self.block(func.body, own), result, func.type_params, func.attrs)
+
+    def checkpoint(self, func: Function, chain: Var) -> RelayExpr:
+        """The body's value alone; its closure evaluates the body again, with gradients."""
+        lets = _Lets()
+        type_ = func.body.checked_type
+        bare: dict[RelayExpr, RelayExpr] = {v: _value(v.checked_type, self.env[v], lets) for v in free_vars(func)}
+        matches = [node for node in post_order(func) if isinstance(node, Match)]
+        bare.update((v, v) for match in matches for clause in match.clauses for v in pattern_vars(clause.lhs))
+        value = lets.name(_Replace(bare, rename=True).visit(func.body), "value", type_)
+        result = _with_cell(type_, value, lets)
+
+        def fill(inner: _Lets) -> None:
+            again = inner.name(_new_chain(), "chain")
+            repeated = inner.name(self.block(func.body, again))
+            _write(type_, repeated, _gradient(type_, result, inner), inner, accumulate=False)
+            inner.name(Call(inner.name(RefRead(again)), ()))
+
+        _hang(chain, lets, fill)
+        return lets.around(result)
+
+
+class _MarkCheckpoints(ExprMutator):
+    """Makes what a checkpoint covers the body of a function, so that it keeps what nobody else uses."""
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        if isinstance(expr.op, Op) and expr.op.name == CHECKPOINT:
+            return Call(Function([], self.visit(expr.args[0]), attrs={CHECKPOINT: 1}), ())
+        return super().visit_call(expr)
+
+
+class _Program:
+    """A module whose functions are differentiated as they are called; their sisters go to ``results``."""
+
+    def __init__(self, mod: IRModule, results: IRModule | None) -> None:
+        self.mod = mod
+        self.results = results
+        self.sisters: dict[str, GlobalVar] = {}
+
+    def sister(self, var: GlobalVar) -> GlobalVar:
+        """The function ``<name>_grad``, made when it is first asked for."""
+        name = var.name_hint
+        if name not in self.sisters:
+            assert self.results is not None
+            taken = f"{name}_grad"
+            while taken in self.results or taken in self.mod:
+                taken += "_"
+            self.sisters[name] = GlobalVar(taken)
+            made = self.differentiate(self.mod[var])
+            self.results[self.sisters[name]] = made
+        return self.sisters[name]
+
+    def differentiate(self, func: Function) -> Function:
+        """The function of values with gradients, and of a chain."""
+        check_rules(operator_calls(func))
+        made = _Differentiator(self.sister).function(func, Var("none"))
+        result = to_a_normal_form(made)
+        assert isinstance(result, Function)
+        return result
+
+
+def _normal_form(func: Function) -> Function:
+    result = to_a_normal_form(_MarkCheckpoints().visit(func))
+    assert isinstance(result, Function)
+    return result
+
+
+def differentiate_closures(func: Function, mod: IRModule | None) -> Function:
+    """``gradient`` of any function; sisters of the global functions that it calls are added to ``mod``."""
+    work = IRModule() if mod is None else mod.copy()
+    name = "differentiated"
+    while name in work:
+        name += "_"
+    work[name] = func
+    work = prepared(work)
+    for var, item in list(work.items()):
+        if isinstance(item, Function) and not is_closed(item):
+            work[var] = _normal_form(item)
+    work = infer_module(work)
+    typed = work[name]
+    inner = _Program(work, mod).differentiate(typed)
+    result = to_a_normal_form(_run_backwards(typed, inner))
+    assert isinstance(result, Function)
+    return result
+
+
+def _run_backwards(func: Function, inner: Function) -> Function:
+    """Run ``inner``, set the gradient of its result to ones, run the chain, and read the gradients of parameters."""
+    lets = _Lets()
+    params = [Var(p.name_hint, p.checked_type) for p in func.params]
+    chain = lets.name(_new_chain(), "chain")
+    pairs = [_with_cell(p.checked_type, v, lets) for p, v in zip(func.params, params, strict=True)]
+    type_ = func.body.checked_type
+    result = lets.name(Call(inner, [*pairs, chain]), "result")
+    value = _value(type_, result, lets)
+    first, first_type = result, type_
+    while isinstance(first_type, TupleType) and first_type.fields:
+        first, first_type = lets.name(TupleGetItem(first, 0)), first_type.fields[0]
+    _write(first_type, first, filled_type(1, first_type, TupleGetItem(first, 0)), lets, accumulate=False)
+    lets.name(Call(lets.name(RefRead(chain)), ()))
+    gradients = [_gradient(p.checked_type, pair, lets) for p, pair in zip(func.params, pairs, strict=True)]
+    return Function(params, lets.around(Tuple([value, Tuple(gradients)])), gradient_type(func))
