@@ -10,8 +10,9 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, overload
 
+import tilewright.relay.backend.conv2d_task
 import tilewright.relay.backend.graph_executor
-import tilewright.relay.backend.kernel_task  # noqa: F401  (both register themselves)
+import tilewright.relay.backend.kernel_task  # noqa: F401  (all register themselves)
 from tilewright.autotvm.store import records_in_force
 from tilewright.ir.errors import TilewrightError, did_you_mean
 from tilewright.ir.module import IRModule

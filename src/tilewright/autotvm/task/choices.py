@@ -1,17 +1,23 @@
-"""Choices that schedules leave open wherever they stand: ``choose("sum_registers", [1, 2, 4], 4)``.
+"""Choices that stay open wherever they are met: ``choose("sum_registers", [1, 2, 4], 4)``.
 
 Untuned, a choice is its default. While a kernel is tuned as a whole (``relay.backend.kernel_task``), every choice that
-its schedules meet becomes a knob of the kernel's config space, under its name.
+its schedules meet becomes a knob of the kernel's config space, under its name. Of a convolution as a task
+(``relay.backend.conv2d_task``), what AlterOpLayout and MergeRows choose are knobs too: the configuration goes with the
+operator, as the text of an attribute (``choices_of``), to where its schedule chooses.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from tilewright.autotvm.task.space import ConfigSpace, OtherOptionEntity
+from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace, OtherOptionEntity, SplitEntity
+
+ALGORITHM = "algorithm"
+"""The choice by which there are other choices afterwards."""
 
 T = TypeVar("T")
 _local = threading.local()
@@ -26,6 +32,26 @@ def choosing(config: ConfigSpace) -> Iterator[None]:
         yield
     finally:
         _local.config = before
+
+
+def choices_of(text: str) -> ConfigEntity:
+    """The configuration that ``text_of`` made a text of."""
+    return ConfigEntity.from_json_dict(json.loads(text))
+
+
+def text_of(config: ConfigEntity) -> str:
+    """A configuration as the attribute of an operator."""
+    return json.dumps(config.to_json_dict())
+
+
+@contextlib.contextmanager
+def choosing_as(text: str) -> Iterator[None]:
+    """Choices are those of an operator's attribute; where it has none, those that were in force stay so."""
+    if not text:
+        yield
+        return
+    with choosing(choices_of(text)):
+        yield
 
 
 def choose(name: str, candidates: Sequence[T], default: T) -> T:
@@ -45,3 +71,22 @@ def choose(name: str, candidates: Sequence[T], default: T) -> T:
         return default
     value: T = config[name].val
     return value if value in ordered else default
+
+
+def choose_part(name: str, extent: int, candidates: Sequence[int], default: int) -> int:
+    """The innermost part of a split of ``extent``: ``default``, or what the configuration says where that divides it.
+
+    ``candidates`` are what is tried.
+    """
+    config: ConfigSpace | None = getattr(_local, "config", None)
+    if config is None:
+        return default
+    known = name in config
+    ordered = [default, *(c for c in dict.fromkeys(candidates) if c != default)]
+    config.define_split(name, extent, policy="candidate", candidate=[[-1, part] for part in ordered])
+    if config.is_fallback and not known:
+        config[name] = SplitEntity([-1, default])
+    if name not in config:
+        return default
+    part = int(config[name].size[-1])
+    return part if part > 0 and extent % part == 0 else default

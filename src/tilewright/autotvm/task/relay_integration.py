@@ -14,12 +14,14 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import PassContext, Sequential
+from tilewright.relay.backend.conv2d_task import is_plain
 from tilewright.relay.backend.executors import DEFAULT_EXECUTOR, codegen_for
 from tilewright.relay.backend.kernel_task import TEMPLATE, kernel_text
 from tilewright.relay.backend.te_compiler import build_schedule
 from tilewright.relay.build_module import optimize
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.strategy.wrappers import conv2d_task
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 
@@ -97,7 +99,8 @@ def kernel_tasks(
     left out.
     """
     target, target_host = Target.check_and_update_host_consist(Target(target), target_host)
-    uses = Counter(kernel_text(func) for func in _kernels(_prepared(mod, params, target)))
+    prepared, _ = _prepared(mod, params, target)
+    uses = Counter(kernel_text(func) for func in _kernels(prepared))
     tasks = []
     for text, count in uses.items():
         try:
@@ -110,31 +113,43 @@ def kernel_tasks(
     return tasks
 
 
-def _prepared(mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target) -> IRModule:
-    """A network as a build makes kernels of it, untuned."""
+def _prepared(
+    mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target
+) -> tuple[IRModule, list[tuple[str, tuple[Any, ...]]]]:
+    """A network as a build makes kernels of it, untuned; and (template, arguments) of convolutions whose layouts it
+    chose, in their order.
+    """
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod
     config = {**PassContext.current().config}
+    env = TaskExtractEnv.get(allow_duplicate=True)
     with FallbackContext(), PassContext(opt_level=3, config=config):
-        optimized, _ = optimize(module, target, params)
+        with env:
+            optimized, _ = optimize(module, target, params)
+        plain = [(name, args) for name, args in env.get_tasks() if is_plain((name, *args))]
         with target:  # what a build for graphs does to kernels before it lowers them
             prepared: IRModule = Sequential(codegen_for(DEFAULT_EXECUTOR).prepare_passes())(optimized)
-    return prepared
+    return prepared, plain
 
 
 def _calls(
     mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target, wanted: set[str] | None
 ) -> Iterable[tuple[str, tuple[Any, ...]]]:
     """(template, arguments) of every kernel of a network, as it is built untuned."""
-    prepared = _prepared(mod, params, target)
+    prepared, plain = _prepared(mod, params, target)
     with FallbackContext(), PassContext(opt_level=3, config={**PassContext.current().config}):
         env = TaskExtractEnv.get(allow_duplicate=True)
         for func in _kernels(prepared):
             if wanted is not None and not wanted & _operators(func):
                 continue
+            if plain and _has_plain_task(func):
+                yield plain.pop(0)
+                continue
             with env, target:
                 build_schedule(func, target)
             found = dict.fromkeys(env.get_tasks())
             yield from found or ([(TEMPLATE, (kernel_text(func),))] if _is_heavy(func) else [])
+    if wanted is None or "nn.conv2d" in wanted:
+        yield from plain  # several that became one kernel
 
 
 def _kernels(module: IRModule) -> list[Function]:
@@ -143,6 +158,19 @@ def _kernels(module: IRModule) -> list[Function]:
     calls = [e for e in post_order(main) if isinstance(e, Call)]
     primitive = [c.op for c in calls if isinstance(c.op, Function) and c.op.attrs.get("Primitive")]
     return [f for f in primitive if not f.attrs.get("view") and not f.attrs.get("Compiler")]
+
+
+def _has_plain_task(func: Function) -> bool:
+    """Whether a kernel has a convolution whose layouts are chosen, or one that was left in NCHW."""
+    for call in post_order(func.body):
+        name = call.op.name if isinstance(call, Call) and isinstance(call.op, Op) else ""
+        if _ALTERED.get(name) == "nn.conv2d" or (name == "nn.conv2d" and _plain_task(call) is not None):
+            return True
+    return False
+
+
+def _plain_task(call: Any) -> Any:
+    return conv2d_task(call.attrs, *(arg.checked_type for arg in call.args))
 
 
 def _is_heavy(func: Function) -> bool:

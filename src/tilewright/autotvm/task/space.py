@@ -358,6 +358,11 @@ class ConfigSpace:
         """Fix a choice."""
         self._entity_map[name] = entity
 
+    def settle(self, name: str, entity: Any, fits: Callable[[Any], bool] = lambda _: True) -> None:
+        """Fix a choice untuned, and where this configuration does not make it, or makes one that does not fit."""
+        if self.is_fallback or name not in self or not fits(self[name]):
+            self[name] = entity
+
     def summary(self) -> str:
         """The choices on one line: the parts of splits without the first, which is what is left, and other values."""
         parts = []

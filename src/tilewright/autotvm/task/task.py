@@ -68,6 +68,10 @@ class TaskTemplate:
         arguments = deserialize_args(args)
         if self.fcustomized is not None:
             return self.fcustomized(*arguments)
+        return self.from_parts(arguments)
+
+    def from_parts(self, arguments: Sequence[Any]) -> tuple[te.Schedule, list[te.Tensor]]:
+        """What the registered compute and schedule make of the arguments."""
         if self.fcompute is None or self.fschedule is None:
             raise TilewrightError("the template has no compute or no schedule registered")
         out = self.fcompute(*arguments)
@@ -154,6 +158,7 @@ def untuned_config(task: Task) -> ConfigEntity:
     chosen = OrderedDict((name, fallback[name]) for name in fallback)
     index, factor = 0, 1
     for name, values in space.space_map.items() if space is not None else ():
+        chosen.setdefault(name, values[0])  # of another algorithm
         position = next((i for i, e in enumerate(values.entities) if repr(e) == repr(chosen[name])), None)
         if position is None:
             return ConfigEntity(None, template_version(task.name), chosen)

@@ -10,15 +10,17 @@ import re
 from typing import Any
 
 from tilewright import autotvm, te
-from tilewright.autotvm.task.choices import choosing
+from tilewright.autotvm.task.choices import choices_of, choosing
 from tilewright.autotvm.task.dispatcher import ApplyConfig, DispatchContext, Workload
 from tilewright.autotvm.task.flop import compute_flop
+from tilewright.autotvm.task.space import ConfigSpace
 from tilewright.autotvm.task.task import template_called
 from tilewright.ir.module import IRModule
 from tilewright.relay.backend import te_compiler
-from tilewright.relay.expr import Function
+from tilewright.relay.expr import Call, Function
 from tilewright.relay.text.parser import fromtext
 from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 
 TEMPLATE = "kernel.cpu"
@@ -76,17 +78,26 @@ def _elements(tensor: te.Tensor) -> int:
 
 
 def tuned_schedule(func: Function, target: Target) -> Any | None:
-    """Inputs, outputs, schedule and builder of a kernel that a record in force is of; None where none is."""
+    """Inputs, outputs, schedule and builder of a kernel that a record in force is of, or that has a convolution whose
+    layouts a record chose; None of others.
+    """
     context = DispatchContext.current
-    if context.is_fallback():
-        return None
-    config = context.query(target, kernel_workload(func))
-    if config.is_fallback:
+    config = context.query(target, kernel_workload(func)) if not context.is_fallback() else None
+    if config is None or config.is_fallback:
+        config = _config_of_operators(func)
+    if config is None:
         return None
     with ApplyConfig(config), choosing(config):
         found = te_compiler.schedule_of(func, target)
     found[-1].record = config
     return found
+
+
+def _config_of_operators(func: Function) -> ConfigSpace | None:
+    """What a record said of the kernel's operator when its layouts were chosen."""
+    calls = [e for e in post_order(func.body) if isinstance(e, Call)]
+    texts = [getattr(c.attrs, "tuned", "") for c in calls]
+    return next((choices_of(text) for text in texts if text), None)
 
 
 te_compiler.tuned_schedules.append(tuned_schedule)

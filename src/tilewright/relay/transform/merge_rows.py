@@ -31,6 +31,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tilewright.autotvm.task.choices import choosing_as
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
@@ -63,7 +64,9 @@ def merge_rows(func: Function, target: Target) -> Function:
     data, kernel = (_tensor(arg).concrete_shape for arg in conv.args)
     image = _tensor(conv).concrete_shape[2:4]
     computed = share_computed(conv.attrs, data[2:4], kernel[2:4], image)
-    rows = conv2d_rows_to_merge.get(target)(data, kernel, image, _tensor(conv).dtype, target, computed)
+    attrs: Any = conv.attrs
+    with choosing_as(attrs.tuned):
+        rows = conv2d_rows_to_merge.get(target)(data, kernel, image, _tensor(conv).dtype, target, computed)
     if rows == 1:
         return func
     merged: dict[Var, RelayExpr] = {p: _reshaped(p, _merged(_tensor(p), image, rows)) for p in func.params}

@@ -71,7 +71,7 @@ from tilewright.topi.cpu.injective import (
     schedule_injective_from_existing,
 )  # fmt: skip
 from tilewright.topi.cpu.layer_norm import layer_norm, schedule_layer_norm
-from tilewright.topi.cpu.layouts import layouts_of
+from tilewright.topi.cpu.layouts import choose_layouts
 from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, conv2d_layouts
 from tilewright.topi.cpu.model.dense import dense_block
 from tilewright.topi.cpu.pooling import schedule_adaptive_pool, schedule_pool
@@ -81,9 +81,9 @@ from tilewright.topi.cpu.strassen import dense_strassen, schedule_dense_strassen
 from tilewright.topi.cpu.winograd import conv2d_NCHWc_winograd, schedule_conv2d_NCHWc_winograd
 
 __all__ = [
-    "Conv2dLayouts", "attention", "batch_matmul", "conv2d_NCHWc", "conv2d_NCHWc_winograd", "conv2d_layouts",
+    "Conv2dLayouts", "attention", "batch_matmul", "choose_layouts", "conv2d_NCHWc", "conv2d_NCHWc_winograd", "conv2d_layouts",
     "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack", "dense_strassen",
-    "depthwise_conv2d_NCHWc", "group_conv2d_nchw", "layer_norm", "layouts_of", "schedule_adaptive_pool",
+    "depthwise_conv2d_NCHWc", "group_conv2d_nchw", "layer_norm", "schedule_adaptive_pool",
     "schedule_attention", "schedule_batch_matmul", "schedule_binarize_pack", "schedule_binary_dense",
     "schedule_bitpack", "schedule_bitserial", "schedule_bitserial_conv2d_nchw", "schedule_bitserial_conv2d_nhwc",
     "schedule_bitserial_dense", "schedule_broadcast", "schedule_concatenate", "schedule_conv1d_ncw",

@@ -52,7 +52,7 @@ from tilewright.topi.nn.conv2d import ADDED_LANES
 from tilewright.topi.utils import get_const_tuple
 
 
-@autotvm.register_topi_compute("conv2d_NCHWc.x86", version="1")
+@autotvm.register_topi_compute("conv2d_NCHWc.x86", version="2")
 def conv2d_NCHWc(
     cfg: ConfigSpace,
     data: te.Tensor,
@@ -71,7 +71,7 @@ def conv2d_NCHWc(
 
 
 def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te.Tensor, strides: Any) -> None:
-    """Open the choices of the tile and of the loop order; the fallback takes them from the model in ``tiling``."""
+    """Open the choices of the tile and of the loop order; untuned, the model in ``tiling`` makes them."""
     cpu = features()
     _, _, oh, ow, _ = get_const_tuple(out.shape)
     _, in_chunks, *_, in_block = get_const_tuple(data.shape)
@@ -79,26 +79,28 @@ def _define_config(cfg: ConfigSpace, out: te.Tensor, data: te.Tensor, kernel: te
     chunks_per_group = out_chunks // (in_chunks // group_chunks)
     if not all(isinstance(d, int) for d in (oh, ow)):
         oh, ow = 1, 1
-    cfg.define_split("tile_oc", max(out_chunks, 1), num_outputs=2, max_factor=8)
+    cfg.define_split("tile_chunks", max(out_chunks, 1), num_outputs=2, max_factor=8)
     cfg.define_split("tile_ow", max(ow, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
     cfg.define_knob("channels_outer", [True, False])
-    if cfg.is_fallback:
-        lanes = cpu.lanes(accumulator_bits(out.dtype))
-        tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), math.prod((out_block, *pair)), lanes)
-        if kernel.ndim == 6 and each < in_block:
-            # All weights of a position stay in registers, and so do its data and one choice of their lanes.
-            most = max(1, cpu.vector_registers - each - 2)
-            tile = RegisterTile(even_tile(ow, most), 1)
-        size = accumulator_bits(out.dtype) // 8
-        blocks = max(1, out_chunks // tile.vectors)
-        data_bytes = oh * ow * strides[0] * strides[1] * in_chunks * in_block * size
-        weight_bytes = (element_count(kernel) or 0) * size
-        cfg["tile_oc"] = SplitEntity([-1, tile.vectors])
-        cfg["tile_ow"] = SplitEntity([-1, tile.spatial])
-        # Threads share rows where a core's cache holds the weights: then they read what they wrote in the layer before,
-        # instead of half of it from the other cores' caches.
-        streamed = is_streamed(cpu, weight_bytes)
-        cfg["channels_outer"] = OtherOptionEntity(streamed and (oh == 1 or data_bytes * blocks <= weight_bytes * oh))
+    lanes = cpu.lanes(accumulator_bits(out.dtype))
+    tile = choose_channel_tile(cpu, max(ow, 1), max(chunks_per_group, 1), math.prod((out_block, *pair)), lanes)
+    if kernel.ndim == 6 and each < in_block:
+        # All weights of a position stay in registers, and so do its data and one choice of their lanes.
+        most = max(1, cpu.vector_registers - each - 2)
+        tile = RegisterTile(even_tile(ow, most), 1)
+    size = accumulator_bits(out.dtype) // 8
+    blocks = max(1, out_chunks // tile.vectors)
+    data_bytes = oh * ow * strides[0] * strides[1] * in_chunks * in_block * size
+    weight_bytes = (element_count(kernel) or 0) * size
+    # TVM's records have columns of one block of channels.
+    chunks = tile.vectors if cfg.is_fallback or "tile_ow" not in cfg else 1
+    cfg.settle("tile_chunks", SplitEntity([-1, chunks]), lambda entity: out_chunks % entity.size[-1] == 0)
+    cfg.settle("tile_ow", SplitEntity([-1, tile.spatial]))
+    # Threads share rows where a core's cache holds the weights: then they read what they wrote in the layer before,
+    # instead of half of it from the other cores' caches.
+    streamed = is_streamed(cpu, weight_bytes)
+    outer = streamed and (oh == 1 or data_bytes * blocks <= weight_bytes * oh)
+    cfg.settle("channels_outer", OtherOptionEntity(outer))
 
 
 @autotvm.register_topi_schedule("conv2d_NCHWc.x86")
@@ -142,7 +144,7 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
 def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators: te.Tensor, parallel: bool) -> IterVar:
     """Schedule the loops; gives the one in which a tile is computed."""
     n, oc, oh, ow, block = out.op.axis
-    oc_outer, oc_inner = cfg["tile_oc"].apply(s, out.op, oc)
+    oc_outer, oc_inner = cfg["tile_chunks"].apply(s, out.op, oc)
     ow_outer, ow_inner = cfg["tile_ow"].apply(s, out.op, ow)
     rows = [oc_outer, oh] if cfg["channels_outer"].val else [oh, oc_outer]
     tile = s[accumulators]
@@ -199,7 +201,7 @@ def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> boo
     if size is None or size * dt.nbytes(weights.dtype) > machine().l2_bytes:
         return False
     cores = machine().cores
-    rows = images * (chunks // cfg["tile_oc"].size[-1]) * oh
+    rows = images * (chunks // cfg["tile_chunks"].size[-1]) * oh
     tiles = -(-ow // cfg["tile_ow"].size[-1])
     worth = bool((-(-(tiles - 2) // cores) + 2) * rows < convolution.worth_columns * -(-rows // cores) * tiles)
     return choose("parallel_columns", [True, False], worth)
@@ -212,7 +214,7 @@ def _needs_prefetch(weights: te.Tensor) -> bool:
 
 def _groups_occupy_cores(cfg: ConfigSpace, conv: Any, weights: te.Tensor) -> bool:
     """Whether groups of channels alone are tasks enough, so that one's weights can be fetched during another."""
-    groups = (constant_extent(conv.axis[1]) or 1) // cfg["tile_oc"].size[-1]
+    groups = (constant_extent(conv.axis[1]) or 1) // cfg["tile_chunks"].size[-1]
     even = groups % machine().cores == 0 or groups > 8 * machine().cores
     outermost = bool(cfg["channels_outer"].val) and constant_extent(conv.axis[0]) == 1
     return outermost and even and _needs_prefetch(weights)
@@ -226,7 +228,7 @@ def _prefetch_next_group(
     Fetched just ahead of their use, they hold up the first row of an image, and memory idles during the others.
     """
     oh, ow, block = (constant_extent(axis) or 1 for axis in out.op.axis[-3:])
-    chunks, columns = cfg["tile_oc"].size[-1], cfg["tile_ow"].size[-1]
+    chunks, columns = cfg["tile_chunks"].size[-1], cfg["tile_ow"].size[-1]
     registers = chunks * block_vectors(block, vector_lanes(out.op.output(0).dtype))
     steps = oh * -(-ow // columns) // chunks
     # Written-out steps spill registers where they meet the tests of what lies outside of rows.

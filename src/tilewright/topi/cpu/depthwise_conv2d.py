@@ -25,7 +25,7 @@ from tilewright.topi.cpu.model.windows import window_tile
 from tilewright.topi.utils import get_const_tuple
 
 
-@autotvm.register_topi_compute("depthwise_conv2d_NCHWc.x86", version="1")
+@autotvm.register_topi_compute("depthwise_conv2d_NCHWc.x86", version="2")
 def depthwise_conv2d_NCHWc(
     cfg: ConfigSpace,
     data: te.Tensor,
@@ -44,9 +44,9 @@ def depthwise_conv2d_NCHWc(
     )
     cfg.define_split("tile_oh", max(rows, 1), num_outputs=2, max_factor=32)
     cfg.define_split("tile_ow", max(columns, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
-    if cfg.is_fallback:
-        band, tile = window_tile(rows, columns, window, block_vectors(block, vector_lanes(out.dtype)))
-        cfg["tile_oh"], cfg["tile_ow"] = SplitEntity([-1, band]), SplitEntity([-1, tile])
+    band, tile = window_tile(rows, columns, window, block_vectors(block, vector_lanes(out.dtype)))
+    cfg.settle("tile_oh", SplitEntity([-1, band]))
+    cfg.settle("tile_ow", SplitEntity([-1, tile]))
     return out
 
 

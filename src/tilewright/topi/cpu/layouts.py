@@ -1,40 +1,53 @@
-"""The layouts of packed convolutions: those of a record, else those of the model."""
+"""The layouts of packed convolutions: the model's, or those of a record (``autotvm.task.choices``)."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from tilewright.autotvm.task.space import ConfigSpace
+from tilewright.autotvm.task.choices import ALGORITHM, choose_part, choosing
+from tilewright.target.features import features
+from tilewright.target.target import Target
 from tilewright.topi import nn
-from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, conv2d_layouts
-from tilewright.topi.nn.conv import per_dim
+from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, accumulator_bits, channel_block, conv2d_layouts
+from tilewright.topi.nn.conv import output_extent, per_dim
+from tilewright.topi.utils import get_pad_tuple
 
-DATA_BLOCK, OUT_BLOCK = "tile_ic", "tile_oc"  # knobs of TVM's template, whose last part is the block
+DIRECT, WINOGRAD, PLAIN = "direct", "winograd", "plain"
+DATA_BLOCK, OUT_BLOCK = "tile_ic", "tile_oc"  # TVM's names, of splits whose last part is the block
 
 
-def layouts_of(
-    cfg: ConfigSpace, in_channels: int, out_channels: int, groups: int, dtype: str, window: int
-) -> Conv2dLayouts | None:
-    """What a configuration of a convolution's task says of its layouts; the model where it says nothing that fits."""
-    chosen = conv2d_layouts(in_channels, out_channels, groups, dtype, window=window)
-    if chosen is None or DATA_BLOCK not in cfg or OUT_BLOCK not in cfg:
-        return chosen
-    data_block, out_block = (int(cfg[name].size[-1]) for name in (DATA_BLOCK, OUT_BLOCK))
-    if (data_block, out_block) == (chosen.in_block, chosen.out_block):
-        return chosen
-    depthwise = 1 < groups == in_channels
-    each = out_channels if depthwise else in_channels // groups
-    if (
-        min(data_block, out_block) < 1
-        or each % data_block
-        or (out_channels // (1 if depthwise else groups)) % out_block
-    ):
-        return chosen
+def choose_layouts(in_channels: int, out_channels: int, groups: int, dtype: str, window: int) -> Conv2dLayouts | None:
+    """The layouts of a direct convolution; arguments are those of ``conv2d_layouts``, whose answer is the default.
+
+    Where that is not to pack, blocks of whole vectors or of less; None where nothing can be packed.
+    """
+    best = conv2d_layouts(in_channels, out_channels, groups, dtype, window=window)
+    if not min(in_channels, out_channels, groups):
+        return best
+    lanes, depthwise = features().lanes(accumulator_bits(dtype)), 1 < groups == in_channels
+    if best is None:
+        target = Target.current()
+        if depthwise or in_channels % groups or out_channels % groups or target is None or target.kind.name != "llvm":
+            return None
+        data_block, out_block = (channel_block(c // groups, lanes) for c in (in_channels, out_channels))
+        best = _layouts(data_block, f"OIHW{data_block}i{out_block}o", out_block)
     if depthwise:
-        kernel = f"OIHW1i{out_block}o"
-        return chosen if data_block != out_block else _layouts(out_block, kernel, out_block)
+        block = choose_part(OUT_BLOCK, out_channels, _blocks(out_channels, lanes), best.out_block)
+        return best if block == best.out_block else _layouts(block, f"OIHW1i{block}o", block)
+    each, filters = in_channels // groups, out_channels // groups
+    if best.in_block > each:  # several groups share vectors
+        return best
+    data_block = choose_part(DATA_BLOCK, each, _blocks(each, lanes), best.in_block)
+    out_block = choose_part(OUT_BLOCK, filters, _blocks(filters, lanes), best.out_block)
+    if (data_block, out_block) == (best.in_block, best.out_block):
+        return best
     return _layouts(data_block, f"OIHW{data_block}i{out_block}o", out_block)
+
+
+def _blocks(channels: int, lanes: int) -> list[int]:
+    """Channels of a block that are worth a try: parts and multiples of a vector."""
+    return [block for block in (max(1, lanes // 2), lanes, 2 * lanes, 3 * lanes) if channels % block == 0]
 
 
 def _layouts(data_block: int, kernel: str, out_block: int) -> Conv2dLayouts:
@@ -47,11 +60,18 @@ def conv2d_infer_layout_cpu(workload: Any, cfg: Any) -> Any:
     _, (_, data, dtype), (_, kernel, _), strides, padding, dilation, *_ = workload
     n, in_channels, *image = data
     out_channels, each, *window = kernel
-    chosen = layouts_of(cfg, in_channels, out_channels, max(1, in_channels // max(each, 1)), dtype, math.prod(window))
-    top, left, bottom, right = (*padding, *padding)[:4] if len(padding) == 2 else padding
-    pads, steps, rates = (top + bottom, left + right), per_dim(strides, 2), per_dim(dilation, 2)
-    sides = zip(image, window, pads, steps, rates, strict=True)
-    out = [(x + pad - (k - 1) * rate - 1) // step + 1 for x, k, pad, step, rate in sides]
+    arguments = in_channels, out_channels, max(1, in_channels // max(each, 1)), dtype
+    chosen = conv2d_layouts(*arguments, window=math.prod(window))
+    algorithm = str(cfg[ALGORITHM].val) if ALGORITHM in cfg else ""
+    if (algorithm == DIRECT or OUT_BLOCK in cfg) and not algorithm.startswith((WINOGRAD, PLAIN)):
+        with choosing(cfg):
+            chosen = choose_layouts(*arguments, math.prod(window))
+    rates = per_dim(dilation, 2)
+    top, left, bottom, right = get_pad_tuple(
+        padding, [(k - 1) * rate + 1 for k, rate in zip(window, rates, strict=True)]
+    )
+    sides = zip(image, window, per_dim(strides, 2), rates, (top, left), (bottom, right), strict=True)
+    out = [int(output_extent(*side)) for side in sides]
     if chosen is None:
         return (((n, in_channels, *image), "NCHW"),), (((n, out_channels, *out), "NCHW"),)
     data_shape = (n, in_channels // chosen.in_block, *image, chosen.in_block)

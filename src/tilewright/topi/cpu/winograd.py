@@ -43,7 +43,7 @@ from tilewright.topi.nn.winograd_forms import winograd_form
 from tilewright.topi.utils import get_const_tuple, get_pad_tuple
 
 
-@autotvm.register_topi_compute("conv2d_NCHWc_winograd.x86", version="1")
+@autotvm.register_topi_compute("conv2d_NCHWc_winograd.x86", version="2")
 def conv2d_NCHWc_winograd(
     cfg: ConfigSpace,
     data: te.Tensor,
@@ -63,12 +63,17 @@ def conv2d_NCHWc_winograd(
     out = int(output_extent(h, kh, 1, dh, top, bottom)), int(output_extent(w, kw, 1, dw, left, right))
     form, batch = winograd_form((kh, kw), tile_size), n if isinstance(n, int) else 1
     ways = winograd_ways(features(), form, out, in_chunks // groups * in_block, out_chunks, batch, (dh, dw), groups)
-    cfg.define_knob("blocking", [way.extents for way in ways[:TUNING_CANDIDATES]])
-    if cfg.is_fallback:
-        cfg["blocking"] = OtherOptionEntity(ways[0].extents)
-    blocking = Blocking(*cfg["blocking"].val)
+    candidates, name = [way.extents for way in ways[:TUNING_CANDIDATES]], _knob(weight)
+    cfg.define_knob(name, candidates)
+    cfg.settle(name, OtherOptionEntity(candidates[0]), lambda entity: tuple(entity.val) in candidates)
+    blocking = Blocking(*cfg[name].val)
     block = blocking.block_h, blocking.block_w
     return winograd.conv2d_NCHWc_winograd(data, weight, padding, tile_size, dilation, window, groups, block)
+
+
+def _knob(weight: te.Tensor) -> str:
+    """The choice of blocks, which are others for other tiles."""
+    return "blocking_" + "x".join(map(str, get_const_tuple(weight.shape)[1:3]))
 
 
 def schedule_winograd_weight_transform(outs: Any) -> te.Schedule:
@@ -109,6 +114,7 @@ def schedule_conv2d_NCHWc_winograd(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     rows = anchor.input_tensors[0]
     products = rows.op.input_tensors[0]
     inputs = next(t for t in products.op.input_tensors if t.op.name == "winograd_input")
+    weight = next(t for t in products.op.input_tensors if t is not inputs)
     columns = inputs.op.input_tensors[0]
     padded = padding_of(columns.op)
     result = find_anchor(tensors, lambda op: op is anchor or "conv2d_NCHWc_dilated" in op.tag)
@@ -121,7 +127,7 @@ def schedule_conv2d_NCHWc_winograd(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         last = result
     if last is not anchor:
         s[anchor].set_scope("local")
-    _schedule_steps(s, Blocking(*cfg["blocking"].val), s[last], anchor, rows, products, inputs, columns, padded)
+    _schedule_steps(s, Blocking(*cfg[_knob(weight)].val), s[last], anchor, rows, products, inputs, columns, padded)
     return s
 
 

@@ -29,7 +29,9 @@ from tilewright.relay.type_infer.describe import describe_shape
 
 
 class Conv2DAttrs(Attrs):
-    """Strides, padding, dilation, groups, and the layouts of data, kernel and output."""
+    """Strides, padding, dilation, groups, the layouts of data, kernel and output, and the configuration of a record
+    that chose them (``autotvm.task.choices``).
+    """
 
     strides: tuple[int, ...] = (1, 1)
     padding: tuple[int, ...] = (0, 0)
@@ -41,6 +43,7 @@ class Conv2DAttrs(Attrs):
     kernel_layout: str = "OIHW"
     out_layout: str = ""
     out_dtype: str = ""
+    tuned: str = ""
 
 
 class Conv2D(Conv):

@@ -36,7 +36,7 @@ _TILE_SIZES = {"off": (), "2": (2,), "4": (2, 4), "6": (2, 4, 6)}
 
 
 class Conv2DWinogradAttrs(Attrs):
-    """Those of a convolution, and the extent of the tiles that are computed at a time, if the window were 3x3."""
+    """``Conv2DAttrs``, and the extent of the tiles that are computed at a time, if the window were 3x3."""
 
     tile_size: int = 4
     strides: tuple[int, ...] = (1, 1)
@@ -49,6 +49,7 @@ class Conv2DWinogradAttrs(Attrs):
     kernel_layout: str = "OIHW"
     out_layout: str = ""
     out_dtype: str = ""
+    tuned: str = ""
 
     @property
     def window(self) -> tuple[int, int]:

@@ -11,6 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import topi
+from tilewright.autotvm.task.choices import ALGORITHM, choose, choosing_as, text_of
+from tilewright.autotvm.task.dispatcher import DispatchContext
+from tilewright.autotvm.task.space import ConfigEntity, OtherOptionEntity
+from tilewright.autotvm.task.topi_integration import TaskExtractEnv
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.transform import PassContext
@@ -27,6 +31,7 @@ from tilewright.relay.op.strategy.wrappers import (
     compute_bitserial_conv2d,
     compute_bitserial_dense,
     conv2d_form,
+    conv2d_task,
     flat_rows,
     in_any_layout,
     is_depthwise,
@@ -48,7 +53,8 @@ from tilewright.relay.op.strategy.wrappers import (
 from tilewright.target.generic_func import GenericFunc
 from tilewright.target.target import Target
 from tilewright.topi import cpu
-from tilewright.topi.cpu.model.conv2d_cost import choose_winograd_tile
+from tilewright.topi.cpu.layouts import DIRECT, OUT_BLOCK, PLAIN, WINOGRAD
+from tilewright.topi.cpu.model.conv2d_cost import choose_winograd_tile, winograd_tile_sizes
 from tilewright.topi.cpu.strassen import choose_strassen
 from tilewright.topi.cpu.winograd import schedule_winograd_weight_transform
 
@@ -174,56 +180,89 @@ def _target() -> Target:
 def conv2d_alter_layout_cpu(
     attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any
 ) -> RelayExpr | None:
-    """Pack channels by the vector width: NCHW to NCHW{b}c, where a packed kernel exists."""
-    target, (data, weight) = _target(), (t.shape for t in tinfos[:2])
+    """Pack channels by the vector width, NCHW to NCHW{b}c, where a packed kernel exists: as a record says of the
+    convolution (``conv2d_task``), else as the model does.
+    """
+    task = conv2d_task(attrs, *tinfos[:2])
+    constant = isinstance(inputs[1], Constant) and not is_whole(inputs[1])
+    if task is None:
+        return pack_conv2d(attrs, inputs, tinfos, constant)
+    tracing = TaskExtractEnv.current
+    if tracing is not None and tracing.tracing:
+        tracing.add_task(task[0], task[1:])
+    chosen = _recorded(task)
+    if not chosen:
+        return pack_conv2d(attrs, inputs, tinfos, constant)
+    tuned = attrs.replace(tuned=chosen)
+    with choosing_as(chosen):
+        return pack_conv2d(tuned, inputs, tinfos, constant) or call("nn.conv2d", inputs, tuned)
+
+
+def _recorded(task: tuple[Any, ...]) -> str:
+    """What a record in force says of a convolution; nothing where none is."""
+    context = DispatchContext.current
+    config = context.query(_target(), task) if not context.is_fallback() else None
+    if not isinstance(config, ConfigEntity):
+        return ""
+    if OUT_BLOCK in config and ALGORITHM not in config:  # TVM's
+        config[ALGORITHM] = OtherOptionEntity(DIRECT)
+    return text_of(config)
+
+
+def pack_conv2d(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], constant: bool) -> Call | None:
+    """The packed form of an NCHW convolution, of choices that are in force (``autotvm.task.choices``).
+
+    ``constant``: whether the weight is known when the library is loaded. None where channels are not packed.
+    """
+    data, weight = (t.shape for t in tinfos[:2])
     if attrs.data_layout != "NCHW" or attrs.kernel_layout != "OIHW":
         return None
     if any(known(d) is None for d in (*data[1:], *weight)):
         return None
     channels_in, channels_out, *size = (int(known(d) or 0) for d in (data[1], weight[0], *weight[2:]))
-    dtype, window = tinfos[0].dtype, math.prod(size)
-    chosen = cpu.conv2d_layouts(channels_in, channels_out, int(attrs.groups), dtype, target, window)
+    dtype, depthwise = tinfos[0].dtype, is_depthwise(attrs, data)
+    arguments = channels_in, channels_out, int(attrs.groups), dtype
+    best = cpu.conv2d_layouts(*arguments, _target(), math.prod(size))
+    if best is None and (depthwise or choose(ALGORITHM, [PLAIN, DIRECT], PLAIN) == PLAIN):
+        return None
+    packed = attrs.replace(channels=channels_out, kernel_size=tuple(size))
+    if best is not None and not depthwise and constant and attrs.out_dtype in ("", dtype):
+        tile = _winograd_tile(packed, [known(d) for d in data], tinfos[1].dtype)
+        if tile is not None:
+            return winograd.winograd_call(inputs, _in_layouts(packed, best, best.kernel_layout), tile)
+    chosen = cpu.choose_layouts(*arguments, math.prod(size))
     if chosen is None:
         return None
-    depthwise = is_depthwise(attrs, data)
     name = "nn.contrib_depthwise_conv2d_NCHWc" if depthwise else "nn.contrib_conv2d_NCHWc"
-    packed = attrs.replace(
-        channels=channels_out,
-        kernel_size=tuple(size),
-        data_layout=chosen.data_layout,
-        kernel_layout=chosen.kernel_layout,
-        out_layout=chosen.out_layout,
-    )
-    if not depthwise and attrs.out_dtype in ("", dtype):
-        tile = _winograd_tile(inputs[1], packed, [known(data[0]), *(known(d) for d in data[1:])], target)
-        if tile is not None:
-            return winograd.winograd_call(inputs, packed, tile)
-    return call(name, inputs, packed.replace(kernel_layout=chosen.direct_kernel_layout))
+    return call(name, inputs, _in_layouts(packed, chosen, chosen.direct_kernel_layout))
 
 
-def _winograd_tile(weight: RelayExpr, attrs: Any, shape: Sequence[Any], target: Target) -> int | None:
-    """The tile size with which Winograd's method is fastest for a packed convolution; None where another way is.
+def _in_layouts(attrs: Any, chosen: cpu.Conv2dLayouts, kernel_layout: str) -> Any:
+    return attrs.replace(data_layout=chosen.data_layout, kernel_layout=kernel_layout, out_layout=chosen.out_layout)
+
+
+def _winograd_tile(attrs: Any, shape: Sequence[Any], dtype: str) -> int | None:
+    """The tile size of Winograd's method for a convolution of a constant weight; None where another way is chosen.
 
     Parameters
     ----------
-    attrs : of ``nn.contrib_conv2d_NCHWc``: packed layouts, channels and kernel_size
+    attrs : of ``nn.conv2d``, channels and kernel_size among them
     shape : (n, c, h, w) of the data, n None when it is not known
     """
-    sizes = winograd.allowed_tile_sizes()
     dilation, window = ((pair[0], pair[1]) for pair in (ints(attrs.dilation), ints(attrs.kernel_size)))
     groups = int(attrs.groups)
-    if {*ints(attrs.strides)} != {1} or window == (1, 1) or not isinstance(weight, Constant) or is_whole(weight):
-        return None
     batch, channels, height, width = (1 if d is None else int(d) for d in shape)
+    extents = batch, channels // groups, int(attrs.channels)
+    sizes = winograd_tile_sizes(extents, dtype, winograd.allowed_tile_sizes(), groups)
     top, left, bottom, right = padding_of(attrs.padding, 2)
     reach = (window[0] - 1) * dilation[0], (window[1] - 1) * dilation[1]
     out = height + top + bottom - reach[0], width + left + right - reach[1]
-    if min(out) < 1:
+    if {*ints(attrs.strides)} != {1} or window == (1, 1) or min(*out, batch) < 1 or not sizes:
         return None
     inside = share_computed(attrs, (height, width), window, out)
-    extents = batch, channels // groups, int(attrs.channels)
-    dtype = str(weight.data.dtype)
-    return choose_winograd_tile(extents, out, inside, dtype, sizes, target, dilation, window, groups)
+    best = choose_winograd_tile(extents, out, inside, dtype, sizes, _target(), dilation, window, groups)
+    ways = {DIRECT: None, **{f"{WINOGRAD}{size}": size for size in sizes}}
+    return ways[choose(ALGORITHM, list(ways), f"{WINOGRAD}{best}" if best else DIRECT)]
 
 
 @topi.nn.dense_alter_layout.register("cpu")

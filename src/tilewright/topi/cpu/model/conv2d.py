@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.autotvm.task.choices import choose
 from tilewright.ir import dtype as dt
 from tilewright.target.features import CpuFeatures, features
 from tilewright.target.target import Target
@@ -194,4 +195,5 @@ def rows_to_merge(
     else:
         choices = divisors_up_to(height, max(1, cpu.l2_bytes // 4 // row_bytes))
     best = min(choices, key=lambda rows: (cost(rows), rows))
-    return best if cost(best) < convolution.worth_merging * cost(1) else 1
+    best = best if cost(best) < convolution.worth_merging * cost(1) else 1
+    return choose("merged_rows", sorted({1, *choices}), best)

@@ -173,6 +173,17 @@ def _time_of_bytes(cpu: CpuFeatures, size: int) -> float:
     return 1 / winograd.cache_bytes if size <= cpu.l3_bytes // 2 else 1 / winograd.memory_bytes
 
 
+def winograd_tile_sizes(
+    channels: tuple[int, int, int], dtype: str, tile_sizes: Sequence[int], groups: int = 1
+) -> Sequence[int]:
+    """Those of ``tile_sizes`` that Winograd's method can compute a convolution with: all, or none where channels are
+    no whole vectors. ``channels`` as of ``choose_winograd_tile``.
+    """
+    lanes, (_, in_channels, out_channels) = features().lanes(32), channels
+    fit = dtype == "float32" and in_channels % lanes == 0 and out_channels // groups % lanes == 0
+    return tile_sizes if fit else ()
+
+
 def choose_winograd_tile(
     channels: tuple[int, int, int],
     out: tuple[int, int],

@@ -1,0 +1,111 @@
+"""Plain convolutions as tasks: layouts, algorithm and schedule of an NCHW convolution, chosen together.
+
+The templates are TVM's, ``conv2d_NCHWc.x86`` and ``depthwise_conv2d_NCHWc.x86`` of tensors of four dimensions. What is
+measured is the kernel that AlterOpLayout makes of the convolution: of data and weights in its layouts, the weights
+transformed and rows merged. Conversions of data are not part of it; ``autotvm.graph_tuner`` counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te
+from tilewright.autotvm.task.choices import ALGORITHM, choosing
+from tilewright.autotvm.task.dispatcher import DispatchContext, Workload
+from tilewright.autotvm.task.space import ConfigSpace, extent_of
+from tilewright.autotvm.task.task import template_called
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.op import Op
+from tilewright.ir.type import TensorType
+from tilewright.relay.backend import te_compiler
+from tilewright.relay.expr import Call, Function, Var
+from tilewright.relay.op.nn.conv2d import Conv2DAttrs
+from tilewright.relay.op.nn.winograd import Conv2DWinogradAttrs
+from tilewright.relay.op.strategy.cpu import pack_conv2d
+from tilewright.relay.op.transform.layout import layout_transform
+from tilewright.relay.transform.infer_type import infer_type
+from tilewright.relay.transform.merge_rows import merge_rows
+from tilewright.target.target import Target
+
+TEMPLATES = ("conv2d_NCHWc.x86", "depthwise_conv2d_NCHWc.x86")
+
+
+def is_plain(workload: Workload) -> bool:
+    """Whether a workload is of a convolution whose layouts are open."""
+    return workload[0] in TEMPLATES and len(workload[1][1]) == 4
+
+
+def plain_kernel(
+    data: te.Tensor, weight: te.Tensor, strides: Any, padding: Any, dilation: Any, out_dtype: str, target: Target
+) -> Function:
+    """The kernel of a convolution by the choices in force: a primitive function of data and weights in its layouts."""
+    x, w = (Var(name, TensorType(t.shape, t.dtype)) for name, t in (("data", data), ("weight", weight)))
+    n_channels, each = (extent_of(t.shape[1]) for t in (data, weight))
+    attrs = Conv2DAttrs(strides, padding, dilation, groups=n_channels // each, out_dtype=_given(out_dtype, data.dtype))
+    types = [p.type_annotation for p in (x, w)]
+    with target:
+        packed = pack_conv2d(attrs, [x, w], types, constant=True)
+    call = packed or Call(Op.get("nn.conv2d"), [x, w], attrs)
+    params = [Var(f"p{i}", type_) for i, type_ in enumerate(_types([x, w], call))]
+    typed = infer_type(Function(params, Call(call.op, params, call.attrs), attrs={"Primitive": 1}))
+    assert isinstance(typed, Function)
+    return merge_rows(typed, target)
+
+
+def _types(plain: list[Var], call: Call) -> list[Any]:
+    """The types of data and weights that a convolution takes which was made of plain ones."""
+    (x, w), attrs, taken = plain, call.attrs, call.args[1]
+    assert isinstance(attrs, (Conv2DAttrs, Conv2DWinogradAttrs))
+    arguments = [_converted(x, "NCHW", attrs.data_layout), taken]
+    if taken is w:
+        arguments[1] = _converted(w, "OIHW", attrs.kernel_layout)
+    typed: list[Any] = [infer_type(Function(plain, a)) for a in arguments]
+    return [func.body.checked_type for func in typed]
+
+
+def _converted(value: Var, given: str, wanted: str) -> RelayExpr:
+    return value if given == wanted else layout_transform(value, given, wanted)
+
+
+def _given(out_dtype: str, dtype: str) -> str:
+    return "" if out_dtype == dtype else out_dtype
+
+
+def _schedule(arguments: Sequence[Any], target: Target) -> tuple[te.Schedule, list[te.Tensor]]:
+    data, weight, strides, padding, dilation, _, _, out_dtype = arguments
+    func = plain_kernel(data, weight, strides, padding, dilation, out_dtype, target)
+    inputs, outputs, schedule, _ = te_compiler.schedule_of(func, target)
+    return schedule, [*inputs, *outputs]
+
+
+def _register(name: str) -> None:
+    template = template_called(name)
+
+    def convolution(*arguments: Any) -> tuple[te.Schedule, list[te.Tensor]]:
+        """Schedule and arguments: data, weight, result. Packed tensors go to topi's template."""
+        if arguments[0].ndim != 4:
+            return template.from_parts(arguments)
+        target = Target.current(allow_none=False)
+        assert target is not None
+        config = DispatchContext.current.query(target, (name,))
+        with choosing(config):
+            made = _schedule(arguments, target)
+            if type(config) is ConfigSpace and ALGORITHM in config:
+                _collect(config, arguments, target)
+        return made
+
+    template.fcustomized = convolution
+
+
+def _collect(config: ConfigSpace, arguments: Sequence[Any], target: Target) -> None:
+    """Let the schedules of all other algorithms add their choices to a space."""
+    first, *others = config.space_map[ALGORITHM].entities
+    for entity in others:
+        config[ALGORITHM] = entity
+        _schedule(arguments, target)
+    config[ALGORITHM] = first
+
+
+for _name in TEMPLATES:
+    _register(_name)
