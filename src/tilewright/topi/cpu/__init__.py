@@ -82,8 +82,8 @@ from tilewright.topi.cpu.winograd import conv2d_NCHWc_winograd, schedule_conv2d_
 
 __all__ = [
     "Conv2dLayouts", "attention", "batch_matmul", "choose_layouts", "conv2d_NCHWc", "conv2d_NCHWc_winograd",
-    "conv2d_layouts", "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack", "dense_strassen",
-    "depthwise_conv2d_NCHWc", "group_conv2d_nchw", "layer_norm", "schedule_adaptive_pool",
+    "conv2d_layouts", "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack",
+    "dense_strassen", "depthwise_conv2d_NCHWc", "group_conv2d_nchw", "layer_norm", "schedule_adaptive_pool",
     "schedule_attention", "schedule_batch_matmul", "schedule_binarize_pack", "schedule_binary_dense",
     "schedule_bitpack", "schedule_bitserial", "schedule_bitserial_conv2d_nchw", "schedule_bitserial_conv2d_nhwc",
     "schedule_bitserial_dense", "schedule_broadcast", "schedule_concatenate", "schedule_conv1d_ncw",
