@@ -147,6 +147,8 @@ TVM_DLL int TilewrightArrayAlloc(const int64_t* shape, int ndim, DLDataType type
                                  TVMArrayHandle* out);
 /* Takes one more reference. */
 TVM_DLL int TilewrightArrayRetain(TVMArrayHandle array);
+/* Gives up a reference to what a packed function returned as kTVMObjectHandle: a tuple or value of the virtual machine. */
+TVM_DLL int TilewrightObjectFree(TVMObjectHandle object);
 TVM_DLL int TilewrightNumThreads(void);
 /* 0 restores the default: TVM_NUM_THREADS, OMP_NUM_THREADS, or the cores this process may use. */
 TVM_DLL int TilewrightSetNumThreads(int num_threads);

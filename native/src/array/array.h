@@ -13,6 +13,8 @@ typedef struct TwArray {
   DLManagedTensor* borrowed; /* whose memory this wraps */
   TwMapping* mapping;        /* whose memory this is in */
   void* allocation;          /* its own memory, which its device frees, or NULL */
+  struct TwPool* pool;       /* whose memory it has, or NULL; then recycle takes it when nobody holds it */
+  void (*recycle)(struct TwArray* array);
   int64_t dims[];
 } TwArray;
 
@@ -27,6 +29,10 @@ TwArray* tw_array_zeros(const int64_t* shape, int ndim, DLDataType type, DLDevic
 TwArray* tw_array_view(TwArray* parent, uint64_t byte_offset, const int64_t* shape, int ndim, DLDataType type);
 /* An array whose elements are at data, in a mapping, which it retains. */
 TwArray* tw_array_mapped(TwMapping* mapping, const char* data, const int64_t* shape, int ndim, DLDataType type);
+/* An array without memory, with room for `capacity` dimensions. */
+TwArray* tw_array_header(const int64_t* shape, int ndim, int capacity, DLDataType type, DLDevice device);
+/* Makes a header, of enough capacity, a view of nbytes at byte_offset of parent, which it retains. */
+void tw_array_bind(TwArray* a, TwArray* parent, uint64_t byte_offset, const int64_t* shape, int ndim, DLDataType type);
 TwArray* tw_array_retain(TwArray* array);
 void tw_array_release(TwArray* array);
 int tw_read_array(TilewrightStream* s, TwArray** out);
@@ -44,5 +50,50 @@ int tw_read_named(TilewrightStream* s, TwParams* out);
 /* The contents of save_param_dict. */
 int tw_read_params(TilewrightStream* s, TwParams* out);
 void tw_free_params(TwParams* params);
+
+/* ---- pools (pool.c) ---- */
+/* Memory of one device that is kept for the next who wants as much. Any thread may take of it and give back. */
+typedef struct TwPool TwPool;
+TwPool* tw_pool_new(DLDevice device);
+TwPool* tw_pool_retain(TwPool* pool);
+void tw_pool_release(TwPool* pool);
+/* Bytes that may lie idle; what comes back beyond them is freed. */
+void tw_pool_set_bound(TwPool* pool, size_t nbytes);
+/* Bytes that lie idle, and bytes that are in use. */
+void tw_pool_usage(TwPool* pool, size_t* idle, size_t* used);
+/* A block of at least nbytes: an array of bytes, whose one dimension says how many were asked for. */
+TwArray* tw_pool_take(TwPool* pool, size_t nbytes, DLDataType hint);
+/* A view of nbytes at byte_offset of parent, whose header is the pool's. */
+TwArray* tw_pool_view(TwPool* pool, TwArray* parent, uint64_t byte_offset, const int64_t* shape, int ndim, DLDataType type);
+
+/* ---- objects (object.c) ---- */
+/* What a register of the virtual machine holds, and a field of an object. */
+typedef enum { TW_NOTHING, TW_INTEGER, TW_TENSOR, TW_OBJECT } TwSlotKind;
+typedef struct {
+  TwSlotKind kind;
+  union {
+    int64_t integer;
+    TwArray* array;
+    struct TwObject* object;
+  };
+} TwSlot;
+
+/* A value of a data type (tuples have tag 0), a reference (a tuple of one that is written to), or a closure. */
+typedef struct TwObject {
+  atomic_int refs;
+  bool closure;
+  int64_t tag;           /* the constructor's, or the function's index */
+  struct TwObject* next; /* of those being freed */
+  size_t size;
+  TwSlot fields[];
+} TwObject;
+
+/* Fields hold nothing yet. */
+TwObject* tw_object_new(bool closure, int64_t tag, size_t size);
+TwObject* tw_object_retain(TwObject* object);
+/* Frees however deep a structure without recursion. */
+void tw_object_release(TwObject* object);
+void tw_slot_clear(TwSlot* slot);
+TwSlot tw_slot_copy(const TwSlot* slot);
 
 #endif /* TILEWRIGHT_ARRAY_H_ */

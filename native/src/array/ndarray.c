@@ -7,12 +7,12 @@
 
 #define MAX_NDIM 1024
 
-static TwArray* array_header(const int64_t* shape, int ndim, DLDataType type, DLDevice device) {
+TwArray* tw_array_header(const int64_t* shape, int ndim, int capacity, DLDataType type, DLDevice device) {
   if (ndim < 0 || ndim > MAX_NDIM) {
     tw_fail("an array cannot have %d dimensions", ndim);
     return NULL;
   }
-  TwArray* a = calloc(1, sizeof(TwArray) + (size_t)ndim * sizeof(int64_t));
+  TwArray* a = calloc(1, sizeof(TwArray) + (size_t)capacity * sizeof(int64_t));
   if (a == NULL) {
     tw_out_of_memory(sizeof(TwArray));
     return NULL;
@@ -21,6 +21,10 @@ static TwArray* array_header(const int64_t* shape, int ndim, DLDataType type, DL
   if (ndim != 0) memcpy(a->dims, shape, (size_t)ndim * sizeof(int64_t));
   a->tensor = (DLTensor){.device = device, .ndim = ndim, .dtype = type, .shape = a->dims};
   return a;
+}
+
+static TwArray* array_header(const int64_t* shape, int ndim, DLDataType type, DLDevice device) {
+  return tw_array_header(shape, ndim, ndim, type, device);
 }
 
 static TwArray* array_in(const int64_t* shape, int ndim, DLDataType type, DLDevice device, const char* scope) {
@@ -73,15 +77,19 @@ TwArray* tw_array_zeros(const int64_t* shape, int ndim, DLDataType type, DLDevic
 
 TwArray* tw_array_view(TwArray* parent, uint64_t byte_offset, const int64_t* shape, int ndim, DLDataType type) {
   TwArray* a = array_header(shape, ndim, type, parent->tensor.device);
-  if (a == NULL) return NULL;
+  if (a != NULL) tw_array_bind(a, parent, byte_offset, shape, ndim, type);
+  return a;
+}
+
+void tw_array_bind(TwArray* a, TwArray* parent, uint64_t byte_offset, const int64_t* shape, int ndim, DLDataType type) {
+  if (ndim != 0) memcpy(a->dims, shape, (size_t)ndim * sizeof(int64_t));
   a->parent = tw_array_retain(parent);
-  a->tensor.data = parent->tensor.data;
-  a->tensor.byte_offset = parent->tensor.byte_offset + byte_offset;
+  a->tensor = (DLTensor){.data = parent->tensor.data, .device = parent->tensor.device, .ndim = ndim, .dtype = type,
+                         .shape = a->dims, .byte_offset = parent->tensor.byte_offset + byte_offset};
   if (tw_is_host(parent->tensor.device)) {
     a->tensor.data = (char*)a->tensor.data + a->tensor.byte_offset;
     a->tensor.byte_offset = 0;
   }
-  return a;
 }
 
 TwArray* tw_array_mapped(TwMapping* mapping, const char* data, const int64_t* shape, int ndim, DLDataType type) {
@@ -100,6 +108,10 @@ TwArray* tw_array_retain(TwArray* array) {
 void tw_array_release(TwArray* array) {
   if (array == NULL || atomic_fetch_sub_explicit(&array->refs, 1, memory_order_acq_rel) != 1) return;
   if (array->parent != NULL) tw_array_release(array->parent);
+  if (array->recycle != NULL) {
+    array->recycle(array);
+    return;
+  }
   if (array->borrowed != NULL) TVMDLManagedTensorCallDeleter(array->borrowed);
   if (array->mapping != NULL) tw_mapping_release(array->mapping);
   if (array->allocation != NULL) tw_device_free(array->tensor.device, array->allocation);

@@ -42,7 +42,7 @@ static const char* purpose_of(const char* key) {
       {"arm_compute_lib", " (regions for the Arm Compute Library)"}, {"ethos-n", " (regions for Arm's Ethos-N)"},
       {"coreml", " (regions for Apple's Core ML)"}, {"VitisAIRuntime", " (regions for Xilinx's Vitis AI)"},
       {"examplejson", " (of TVM's example of a JSON runtime)"}, {"stackvm", " (TVM's interpreted code)"},
-      {"VMExecutable", " (a program for the virtual machine)"}, {"AotExecutorFactory", " (of the ahead-of-time executor)"}};
+      {"AotExecutorFactory", " (of the ahead-of-time executor)"}};
   for (size_t i = 0; i < sizeof known / sizeof known[0]; ++i) {
     if (strcmp(known[i].key, key) == 0) return known[i].purpose;
   }

@@ -31,6 +31,7 @@ int TVMCbArgToReturn(TVMValue* value, int* code) {
     case kTVMModuleHandle: tw_module_retain(value->v_handle); break;
     case kTVMPackedFuncHandle: tw_func_retain(value->v_handle); break;
     case kTVMNDArrayHandle: tw_array_retain(value->v_handle); break;
+    case kTVMObjectHandle: tw_object_retain(value->v_handle); break;
     default: break;
   }
   return 0;
@@ -59,6 +60,7 @@ void tw_drop_value(TVMValue value, int code) {
     case kTVMModuleHandle: tw_module_release(value.v_handle); break;
     case kTVMPackedFuncHandle: tw_func_release(value.v_handle); break;
     case kTVMNDArrayHandle: tw_array_release(value.v_handle); break;
+    case kTVMObjectHandle: tw_object_release(value.v_handle); break;
     default: break;
   }
 }

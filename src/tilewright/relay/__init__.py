@@ -68,7 +68,7 @@ from tilewright.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from tilewright.relay.visitor import ExprRewriter, bind
 
 _LAZY_MODULES = frozenset(
-    {"backend", "build_module", "dataflow_pattern", "frontend", "interpreter", "prelude",
+    {"backend", "build_module", "dataflow_pattern", "frontend", "interpreter", "loops", "prelude",
      "testing", "text", "transform", "ty", "type_infer"}
 )  # fmt: skip
 _LAZY_NAMES = {
@@ -96,6 +96,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
+    if name == "vm":
+        return importlib.import_module("tilewright.relay.backend.vm")
     if name in _LAZY_MODULES:
         return importlib.import_module(f"tilewright.relay.{name}")
     if name in _LAZY_NAMES:
@@ -106,7 +108,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES})
+    return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES, "vm"})
 
 
 def _standard_library(file_name: str) -> IRModule:

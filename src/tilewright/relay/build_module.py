@@ -12,7 +12,8 @@ from typing import Any, overload
 
 import tilewright.relay.backend.conv2d_task
 import tilewright.relay.backend.graph_executor
-import tilewright.relay.backend.kernel_task  # noqa: F401  (all register themselves)
+import tilewright.relay.backend.kernel_task
+import tilewright.relay.backend.vm_build  # noqa: F401  (all register themselves)
 from tilewright.autotvm.store import records_in_force
 from tilewright.ir.errors import TilewrightError, did_you_mean
 from tilewright.ir.module import IRModule
@@ -194,7 +195,7 @@ def build(
         with report.stage("lower"):
             builder = ModuleBuilder(targets.default, targets.host)
             module = Sequential(codegen.prepare_passes(), name="relay.prepare")(module)
-            lowered = LowerTE(targets.default, mod_name, builder.add)(module)
+            lowered = LowerTE(targets.default, mod_name, builder.add, codegen.kernel_prefix)(module)
             given = ir_mod if isinstance(ir_mod, IRModule) else IRModule.from_expr(ir_mod)
             program = LoweredProgram(given, module, lowered, targets, builder, mod_name, report)
             finish = codegen.generate(program)

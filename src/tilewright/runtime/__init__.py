@@ -6,9 +6,11 @@ libraries, ``loaders.py`` reading them, ``onednn.py`` where oneDNN is, ``plugins
 ``params.py`` parameter files, ``profiling.py`` reports, ``executor/`` executors, ``_ffi.py`` the library itself.
 """
 
-from . import container as container
+from . import container as container  # what packed functions give objects as
 from . import loaders as loaders  # registers what reads modules from files
 from . import onednn as onednn  # registers where oneDNN is
+from . import profiler_vm as profiler_vm
+from . import vm as vm
 from ._ffi import native_dir
 from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, load_device_plugin, metal, opencl, rocm, vulkan
 from .dtype import DataType, DataTypeCode

@@ -83,6 +83,8 @@ class BorrowedArray(NDArray):
 
 # Set by module.py, which builds on this file.
 module_class: Any = None
+# Set by container.py.
+object_class: Any = ()
 
 
 def pack_args(args: Sequence[Any]) -> tuple[Any, Any, list[Any]]:
@@ -128,6 +130,9 @@ def _pack_object(arg: Any, value: TVMValue, keep: list[Any]) -> int:
     if isinstance(arg, module_class):
         value.v_handle = arg.handle
         return TypeCode.MODULE
+    if isinstance(arg, object_class):
+        value.v_handle = arg.handle
+        return TypeCode.OBJECT
     if isinstance(arg, np.ndarray):
         tensor = _tensor_of(arg, keep)
         value.v_handle = ctypes.addressof(tensor)
@@ -207,6 +212,8 @@ def unpack_return(value: TVMValue, code: int) -> Any:
             return NDArray(value.v_handle)
         case TypeCode.MODULE:
             return module_class(value.v_handle)
+        case TypeCode.OBJECT:
+            return object_class(value.v_handle)
         case TypeCode.FUNC:
             return PackedFunc(value.v_handle)
         case TypeCode.DEVICE:
@@ -228,7 +235,7 @@ def _unpack_arg(value: TVMValue, code: int) -> Any:
     """Convert an argument that the caller of a callback owns."""
     if code == TypeCode.DLTENSOR:
         return BorrowedArray(value.v_handle)
-    if code in (TypeCode.NDARRAY, TypeCode.MODULE, TypeCode.FUNC):
+    if code in (TypeCode.NDARRAY, TypeCode.MODULE, TypeCode.FUNC, TypeCode.OBJECT):
         LIB.TVMCbArgToReturn(value, ctypes.c_int(code))
     return unpack_return(value, code)
 

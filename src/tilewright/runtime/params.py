@@ -46,10 +46,11 @@ def _parts(params: Mapping[str, NDArray | np.ndarray[Any, Any]]) -> Iterator[byt
         yield from (struct.pack("<Q", len(raw)), raw)
     yield struct.pack("<Q", len(names))
     for name in names:
-        yield from _array_parts(params[name])
+        yield from array_parts(params[name])
 
 
-def _array_parts(value: NDArray | np.ndarray[Any, Any]) -> list[bytes]:
+def array_parts(value: NDArray | np.ndarray[Any, Any]) -> list[bytes]:
+    """The bytes of an array in TVM's format."""
     if isinstance(value, NDArray):
         dtype, data = DataType(value.dtype), value.numpy()
     else:
@@ -153,7 +154,7 @@ def save_param_dict_to_file(params: Mapping[str, NDArray | np.ndarray[Any, Any]]
 
 def array_to_bytes(value: NDArray | np.ndarray[Any, Any]) -> bytes:
     """Return one array in TVM's serialized form (as metadata sections hold it, before base64)."""
-    return b"".join(_array_parts(value))
+    return b"".join(array_parts(value))
 
 
 def array_from_bytes(data: bytes) -> NDArray:

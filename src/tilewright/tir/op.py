@@ -403,7 +403,8 @@ def comm_reducer(
             result, identity = fcombine(lhs, rhs), fidentity(*[e.dtype for e in sources])
         else:
             result, identity = [fcombine(lhs[0], rhs[0])], [fidentity(sources[0].dtype)]
-        results = [ops.as_expr(r, e.dtype) for r, e in zip(result, sources, strict=True)]
+        # arithmetic on bools is in int32, and what is stored has the sources' type
+        results = [ops.cast(e.dtype, ops.as_expr(r, e.dtype)) for r, e in zip(result, sources, strict=True)]
         identities = [ops.as_expr(i, e.dtype) for i, e in zip(identity, sources, strict=True)]
         combiner = CommReducer(lhs, rhs, results, identities)
         condition = ops.as_expr(True if where is None else where)

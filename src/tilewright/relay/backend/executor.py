@@ -28,6 +28,7 @@ from tilewright.runtime import ndarray as nd
 from tilewright.runtime.device import Device, cpu
 from tilewright.runtime.dtype import DataType
 from tilewright.runtime.executor.graph import GraphModule
+from tilewright.runtime.vm import VirtualMachine
 
 Run = Callable[..., Any]
 
@@ -73,7 +74,7 @@ class Interpreter(Executor):
         machine, func = Machine(typed), typed[name]
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            values = [to_value(v) for v in _in_order(func, args, kwargs)]
+            values = [to_value(v) for v in in_order(func, args, kwargs)]
             return from_value(machine.apply(Closure(func, machine.globals), values))
 
         return run
@@ -95,12 +96,30 @@ class GraphExecutor(Executor):
         executor = GraphModule(build(mod, self.target)["default"](self.device))
 
         def run(*args: Any, **kwargs: Any) -> Any:
-            arrays = _flat([to_value(v) for v in _in_order(func, args, kwargs)])
+            arrays = _flat([to_value(v) for v in in_order(func, args, kwargs)])
             for index, (array, type_) in enumerate(zip(arrays, types, strict=True)):
                 executor.set_input(index, array.astype(DataType(type_.dtype).to_numpy(), copy=False))
             executor.run()
             outputs = (executor.get_output(i).copyto(cpu()) for i in range(executor.get_num_outputs()))
             return _unflatten(outputs, result)
+
+        return run
+
+
+class VMExecutor(Executor):
+    """Compiles for the virtual machine: all of Relay."""
+
+    def _make_executor(self, expr: RelayExpr | None) -> Callable[..., Any]:
+        mod = self.mod.copy()
+        if expr is not None:
+            mod["main"] = mod[expr] if expr in mod.functions else expr  # type: ignore[index]
+        mod = InferType()(mod)
+        func = mod["main"]
+        self.executable = build(mod, self.target, executor="vm")
+        self.vm = VirtualMachine(self.executable, self.device)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return self.vm.run(*in_order(func, args, kwargs))
 
         return run
 
@@ -112,7 +131,7 @@ def create_executor(
     target: Any = "llvm",
     params: Mapping[str, Any] | None = None,
 ) -> Evaluator:
-    """An executor of kind "debug" (interprets every construct), "graph" (compiles data flow), or a registered one.
+    """An executor of kind "debug" (interprets), "graph" (compiles data flow), "vm" (compiles), or a registered one.
 
     Parameters
     ----------
@@ -132,7 +151,7 @@ def create_executor(
     return make(module, device if device is not None else cpu(), target)
 
 
-def _in_order(func: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+def in_order(func: Function, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
     """A value for each parameter: those given in order, then those by name; other names are ignored, as in TVM."""
     names = [param.name_hint for param in func.params]
     if len(args) > len(names):
@@ -198,3 +217,4 @@ def _unflatten(tensors: Iterator[Any], type_: Type) -> Any:
 
 register_executor("debug", evaluator=Interpreter)
 register_executor("graph", evaluator=GraphExecutor)
+register_executor("vm", evaluator=VMExecutor)

@@ -81,6 +81,9 @@ class LoweredProgram:
 class ExecutorCodegen:
     """Makes a program for an executor of a lowered module; one object for each build."""
 
+    kernel_prefix: str | None = None
+    """What the kernels' names begin with; None for ``tvmgen_`` and the network's name."""
+
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
         """The passes before fusion, from those of the graph executor."""
         return passes

@@ -48,7 +48,9 @@ Process = Callable[[PrimFunc], None]
 _Key = tuple[str, ...]
 
 
-def LowerTE(target: Any = None, mod_name: str = "default", process: Process | None = None) -> Pass:
+def LowerTE(
+    target: Any = None, mod_name: str = "default", process: Process | None = None, prefix: str | None = None
+) -> Pass:
     """Lower the primitive functions of a fused module.
 
     Parameters
@@ -56,6 +58,7 @@ def LowerTE(target: Any = None, mod_name: str = "default", process: Process | No
     target : what they are lowered for, unless their attribute ``target`` says otherwise; the current target.
     mod_name : part of the kernels' names.
     process : called with each kernel as soon as it is lowered.
+    prefix : what the kernels' names begin with; by default ``tvmgen_`` and ``mod_name``.
 
     Raises
     ------
@@ -66,7 +69,8 @@ def LowerTE(target: Any = None, mod_name: str = "default", process: Process | No
         chosen = Target(target) if target is not None else Target.current()
         if chosen is None:
             raise TilewrightError('LowerTE needs a target: LowerTE("llvm"), or "with target:" around it')
-        lowered = _Lowering(infer_module(mod), chosen, KernelNames(mod_name), process or (lambda func: None)).run()
+        names = KernelNames(mod_name, prefix)
+        lowered = _Lowering(infer_module(mod), chosen, names, process or (lambda func: None)).run()
         verify_lowered(lowered)
         return lowered
 

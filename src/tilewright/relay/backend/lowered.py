@@ -106,8 +106,11 @@ def _problems_of_call(mod: IRModule, call: Call) -> list[str]:
     if call.op not in mod:
         return [f"the module has no function @{call.op.name_hint}"]
     callee = mod[call.op.name_hint]
-    expected, found = _signature(callee), _tensors([*(a.checked_type for a in call.args), call.checked_type])
-    if expected is None or (len(expected) == len(found) and all(map(structural_equal, expected, found))):
+    expected = _signature(callee)
+    if expected is None:
+        return []
+    found = _tensors([*(a.checked_type for a in call.args), call.checked_type])
+    if len(expected) == len(found) and all(map(structural_equal, expected, found)):
         return []
     show = ["(" + ", ".join(map(str, types)) + ")" for types in (expected, found)]
     return [f"@{call.op.name_hint} takes and gives {show[0]}, and is called with {show[1]}"]

@@ -228,8 +228,8 @@ def kernel_name(operators: Sequence[str], suffix: str) -> str:
 class KernelNames:
     """Names of the kernels of one module: ``tvmgen_MODULE_NAME``, numbered where they would be the same."""
 
-    def __init__(self, mod_name: str = "default") -> None:
-        self.prefix = f"tvmgen_{mod_name.replace('-', '_')}_"
+    def __init__(self, mod_name: str = "default", prefix: str | None = None) -> None:
+        self.prefix = f"tvmgen_{mod_name.replace('-', '_')}_" if prefix is None else prefix
         self._taken: dict[str, None] = {}
 
     def __call__(self, name: str) -> str:

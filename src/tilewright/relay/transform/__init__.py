@@ -46,6 +46,7 @@ from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
 from tilewright.relay.transform.inline import Inline, InlineExternal, InlineFunctions, RemoveUnusedFunctions
 from tilewright.relay.transform.isolate_views import IsolateViews
 from tilewright.relay.transform.label_ops import LabelOps
+from tilewright.relay.transform.lambda_lift import LambdaLift
 from tilewright.relay.transform.lift_conv1d import LiftConv1D
 from tilewright.relay.transform.lift_conv3d import LiftConv3D
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
@@ -92,8 +93,8 @@ __all__ = [
     "FastMath",
     "FoldConstant", "FoldEmpty", "FoldExplicitPadding", "FoldScaleAxis", "ForEachDevice", "ForwardFoldScaleAxis",
     "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineExternal", "InlineFunctions", "IsolateViews",
-    "LabelOps", "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeCompilerRegions", "MergeComposite",
-    "MergeRows", "MergeTransposes", "OperatorFate", "PadChannels", "PartitionGraph", "Pass", "PassContext",
+    "LabelOps", "LambdaLift", "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeCompilerRegions",
+    "MergeComposite", "MergeRows", "MergeTransposes", "OperatorFate", "PadChannels", "PartitionGraph", "Pass", "PassContext",
     "PassInfo", "PlanDevices", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
     "RegionCost", "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference",
     "SinkReshape", "SplitArgs", "ToANormalForm", "ToGraphNormalForm", "build_config", "explain_partition",

@@ -1,0 +1,409 @@
+"""From a lowered module to a program of the virtual machine (``runtime.bytecode``).
+
+Functions are in A-normal form, and lifted: a function that makes a closure (``Closure``) becomes one function of what
+the closure holds and of its own parameters. A variable lives in a register until its last use; registers are used
+again, so that what they held goes back to the pool early.
+
+    let %x = @kernel(%a);       r3 = number of bytes, r4 = alloc_storage r3, r5 = alloc_tensor r4,
+                                invoke_packed kernel (in: a, out: r5)
+    if (%c) { .. } else { .. }  if c == 1: ...; goto end; else: ...
+    match                       tags are compared one after another; fatal behind the last
+    @f(%x), %f(%x)              invoke, invoke_closure
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.prim_functor import ensure_room
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.adt import (
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+)
+from tilewright.relay.backend.lowered import is_external
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Function,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
+from tilewright.relay.op.views import tensor_bytes
+from tilewright.relay.transform.common import open_children
+from tilewright.relay.transform.lambda_lift import CLOSURE
+from tilewright.relay.visitor import post_order
+from tilewright.runtime.bytecode import REF_WRITE, Code, Instruction, Opcode, VMFunction
+from tilewright.runtime.dtype import DataType
+from tilewright.runtime.ndarray import NDArray
+from tilewright.tir.function import PrimFunc
+
+ALIGNMENT = 64
+TUPLE_TAG = 0
+
+
+@dataclass
+class Program:
+    """A program being made."""
+
+    mod: IRModule
+    device: int
+    indices: dict[GlobalVar, int] = field(default_factory=dict)
+    packed: dict[str, int] = field(default_factory=dict)
+    constants: list[NDArray] = field(default_factory=list)
+    constant_devices: list[int] = field(default_factory=list)
+    known: dict[int, int] = field(default_factory=dict)
+    functions: list[VMFunction] = field(default_factory=list)
+
+    def compile(self) -> Code:
+        """All open functions of the module, main first."""
+        found = {v: f for v, f in self.mod.items() if isinstance(f, Function) and not is_kernel(f)}
+        order = sorted(found, key=lambda var: var.name_hint != "main")
+        self.indices = {var: i for i, var in enumerate(order)}
+        for var in order:
+            self.functions.append(_FunctionCompiler(self).compile(var.name_hint, found[var]))
+        return Code(self.functions, list(self.packed))
+
+    def packed_index(self, name: str) -> int:
+        """The number of a packed function."""
+        return self.packed.setdefault(name, len(self.packed))
+
+    def constant_index(self, data: NDArray, device: int) -> int:
+        """The number of a constant, which has one for each array."""
+        if id(data) not in self.known:
+            self.known[id(data)] = len(self.constants)
+            self.constants.append(data)
+            self.constant_devices.append(device)
+        return self.known[id(data)]
+
+
+def is_kernel(func: BaseFunc) -> bool:
+    """Whether a function is called as a packed one."""
+    return isinstance(func, PrimFunc) or is_external(func)
+
+
+class _FunctionCompiler:
+    """Makes the instructions of one function."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.code: list[Instruction] = []
+        self.registers = 0
+        self.free: list[int] = []
+        self.vars: dict[Var, int] = {}
+
+    def compile(self, name: str, func: Function) -> VMFunction:
+        """The function's instructions and registers."""
+        params = list(func.params)
+        if func.attrs.get(CLOSURE):
+            assert isinstance(func.body, Function)
+            params += func.body.params
+            func = func.body
+        for param in params:
+            self.vars[param] = self.new()
+        names = _unique([param.name_hint for param in params])
+        self.emit(Opcode.RET, self.expr(func.body, params))
+        devices = [self.program.device] * len(params)
+        return VMFunction(name, names, devices, max(self.registers, 1), self.code)
+
+    # ---- registers and instructions ----
+
+    def new(self) -> int:
+        """A register that nothing uses."""
+        if self.free:
+            return self.free.pop()
+        self.registers += 1
+        return self.registers - 1
+
+    def release(self, *registers: int) -> None:
+        """Registers whose values nothing needs any more."""
+        self.free.extend(registers)
+
+    def emit(self, opcode: Opcode, *fields: int) -> int:
+        """Add an instruction; gives its place."""
+        self.code.append(Instruction(opcode, list(fields)))
+        return len(self.code) - 1
+
+    def jump_here(self, at: int, index: int = 0) -> None:
+        """Make a field of the jump at ``at`` lead to the next instruction."""
+        self.code[at].fields[index] = len(self.code) - at
+
+    def integer(self, value: int) -> int:
+        """A new register that holds a number."""
+        register = self.new()
+        self.emit(Opcode.LOAD_CONSTI, value, register)
+        return register
+
+    # ---- expressions ----
+
+    def expr(self, expr: RelayExpr, bound: Sequence[Var] = ()) -> int:
+        """The register that holds the value of an expression; of a chain of lets, that of its body.
+
+        What the chain binds, and ``bound``, gives its register back after its last use.
+        """
+        lets: list[Let] = []
+        while isinstance(expr, Let):
+            lets.append(expr)
+            expr = expr.body
+        last: dict[Var, int] = {}
+        for step, node in enumerate([*(let.value for let in lets), expr]):
+            last.update((e, step) for e in post_order(node, open_children) if isinstance(e, Var))
+        ends: list[list[Var]] = [[] for _ in range(len(lets) + 1)]
+        for var in bound:
+            ends[last.get(var, 0)].append(var)
+        for step, let in enumerate(lets):
+            ends[max(last.get(let.var, 0), step)].append(let.var)
+        for step, let in enumerate(lets):
+            self.vars[let.var] = self._let_value(let.value)
+            self.release(*(self.vars.pop(var) for var in ends[step]))
+        return self.value(expr)
+
+    def _let_value(self, value: RelayExpr) -> int:
+        register = self.value(value)
+        if isinstance(value, (Var, Let)) and register in self.vars.values():
+            copy = self.new()
+            self.emit(Opcode.MOVE, register, copy)
+            return copy
+        return register
+
+    def operands(self, exprs: Sequence[RelayExpr], temporaries: list[int]) -> list[int]:
+        """The registers of operands; those that hold them for this use alone go to ``temporaries`` as well."""
+        registers = []
+        for expr in exprs:
+            registers.append(self.value(expr))
+            if not isinstance(expr, Var):
+                temporaries.append(registers[-1])
+        return registers
+
+    def value(self, expr: RelayExpr) -> int:
+        """The register of an expression that is no let."""
+        match expr:
+            case Var():
+                if expr not in self.vars:
+                    raise TilewrightError(f"the variable %{expr.name_hint} has no value; every variable needs a let")
+                return self.vars[expr]
+            case Let():
+                return self.expr(expr)
+            case Constant():
+                return self.constant(expr.data)
+            case Tuple():
+                return self.data(TUPLE_TAG, [self.value(item) for item in expr.fields])
+            case TupleGetItem():
+                return self.field(self.value(expr.tuple_value), expr.index)
+            case Call():
+                return self.call(expr)
+            case If():
+                return self.branch(expr)
+            case Match():
+                return self.match(expr)
+            case GlobalVar():
+                return self.closure(expr, [])
+            case RefCreate():
+                return self.data(TUPLE_TAG, [self.value(expr.value)])
+            case RefRead():
+                return self.field(self.value(expr.ref), 0)
+            case RefWrite():
+                written = [self.value(expr.ref), self.value(expr.value)]
+                self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(REF_WRITE), 2, 0, *written)
+                return self.data(TUPLE_TAG, [])
+        raise UnsupportedError(f"the virtual machine cannot run a {type(expr).__name__} expression here")
+
+    def constant(self, data: NDArray, device: int | None = None) -> int:
+        """A new register with a constant."""
+        register = self.new()
+        index = self.program.constant_index(data, self.program.device if device is None else device)
+        self.emit(Opcode.LOAD_CONST, index, register)
+        return register
+
+    def data(self, tag: int, fields: Sequence[int]) -> int:
+        """A new register with a tuple or a value of a data type."""
+        register = self.new()
+        self.emit(Opcode.ALLOC_ADT, tag, len(fields), register, *fields)
+        return register
+
+    def field(self, register: int, index: int) -> int:
+        """A new register with a field of a value."""
+        result = self.new()
+        self.emit(Opcode.GET_FIELD, register, index, result)
+        return result
+
+    def closure(self, var: GlobalVar, captured: Sequence[int]) -> int:
+        """A new register with a function as a value."""
+        if var not in self.program.indices:
+            raise UnsupportedError(f"@{var.name_hint} is a kernel; it can be called, and is no value")
+        result = self.new()
+        self.emit(Opcode.ALLOC_CLOSURE, self.program.indices[var], len(captured), result, *captured)
+        return result
+
+    # ---- control flow ----
+
+    def branch(self, expr: If) -> int:
+        """Both branches put what they give into one register."""
+        ensure_room()
+        test, one = self.value(expr.cond), self.integer(1)
+        jump = self.emit(Opcode.IF, test, one, 1, 0)
+        self.release(one)
+        result = self.new()
+        before = self._mark()
+        self.emit(Opcode.MOVE, self.expr(expr.true_branch), result)
+        self._back_to(before)
+        end = self.emit(Opcode.GOTO, 0)
+        self.jump_here(jump, 3)
+        self.emit(Opcode.MOVE, self.expr(expr.false_branch), result)
+        self._back_to(before)
+        self.jump_here(end)
+        return result
+
+    def _mark(self) -> tuple[dict[Var, int], list[int], int]:
+        return dict(self.vars), list(self.free), self.registers
+
+    def _back_to(self, mark: tuple[dict[Var, int], list[int], int]) -> None:
+        """Forget what has been bound since then: its registers are free."""
+        known, free, count = mark
+        self.vars = dict(known)
+        self.free = [*range(count, self.registers), *free]
+
+    def match(self, expr: Match) -> int:
+        """Clauses are tried one after another."""
+        ensure_room()
+        data, result = self.value(expr.data), self.new()
+        ends = []
+        for clause in expr.clauses:
+            before = self._mark()
+            misses: list[int] = []
+            self._test(clause.lhs, data, misses)
+            self.emit(Opcode.MOVE, self.expr(clause.rhs), result)
+            self._back_to(before)
+            ends.append(self.emit(Opcode.GOTO, 0))
+            for miss in misses:
+                self.jump_here(miss, 3)
+        self.emit(Opcode.FATAL)
+        for end in ends:
+            self.jump_here(end)
+        return result
+
+    def _test(self, pattern: Pattern, register: int, misses: list[int]) -> None:
+        """Compare tags and bind variables; the Ifs in ``misses`` leave where the value does not match."""
+        if isinstance(pattern, PatternVar):
+            self.vars[pattern.var] = register
+        if isinstance(pattern, PatternConstructor):
+            tag, wanted = self.new(), self.integer(pattern.constructor.tag)
+            self.emit(Opcode.GET_TAG, register, tag)
+            misses.append(self.emit(Opcode.IF, tag, wanted, 1, 0))
+            self.release(tag, wanted)
+        if isinstance(pattern, (PatternConstructor, PatternTuple)):
+            for index, inner in enumerate(pattern.patterns):
+                if isinstance(inner, (PatternVar, PatternConstructor, PatternTuple)):
+                    self._test(inner, self.field(register, index), misses)
+
+    # ---- calls ----
+
+    def call(self, expr: Call) -> int:
+        """A new register with what a call gives."""
+        temporaries: list[int] = []
+        callee = expr.op
+        if isinstance(callee, GlobalVar) and is_kernel(self.program.mod[callee]):
+            return self.kernel(callee.name_hint, expr)
+        args = self.operands(expr.args, temporaries)
+        if isinstance(callee, Constructor):
+            result = self.data(callee.tag, args)
+        elif isinstance(callee, GlobalVar) and self.program.mod[callee].attrs.get(CLOSURE):
+            result = self.closure(callee, args)
+        elif isinstance(callee, GlobalVar):
+            result = self._invoke(Opcode.INVOKE, self.program.indices[callee], args)
+        elif isinstance(callee, Op):
+            raise UnsupportedError(f"the virtual machine cannot run the operator {callee.name} outside of a kernel")
+        else:
+            result = self._invoke(Opcode.INVOKE_CLOSURE, *self.operands([callee], temporaries), args)
+        self.release(*temporaries)
+        return result
+
+    def _invoke(self, opcode: Opcode, callee: int, args: Sequence[int]) -> int:
+        result = self.new()
+        self.emit(opcode, callee, len(args), result, *args)
+        return result
+
+    def kernel(self, name: str, expr: Call) -> int:
+        """Memory for the results of a kernel, and its call."""
+        temporaries: list[int] = []
+        args: list[int] = []
+        for arg, register in zip(expr.args, self.operands(expr.args, temporaries), strict=True):
+            self._flatten(register, arg.checked_type, args, temporaries)
+        outputs: list[int] = []
+        results = self._results(expr.checked_type, outputs)
+        registers = [*args, *outputs]
+        self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(name), len(registers), len(outputs), *registers)
+        self.release(*temporaries)
+        return self._tuple(results)
+
+    def _flatten(self, register: int, type_: Type, args: list[int], temporaries: list[int]) -> None:
+        if not isinstance(type_, TupleType):
+            args.append(register)
+            return
+        for index, field_type in enumerate(type_.fields):
+            temporaries.append(self.field(register, index))
+            self._flatten(temporaries[-1], field_type, args, temporaries)
+
+    def _results(self, type_: Type, outputs: list[int]) -> _Nested:
+        if isinstance(type_, TupleType):
+            return [self._results(item, outputs) for item in type_.fields]
+        if not isinstance(type_, TensorType):
+            raise UnsupportedError(f"a kernel gives tensors, not {type_}")
+        outputs.append(self.tensor(type_))
+        return outputs[-1]
+
+    def _tuple(self, nested: _Nested) -> int:
+        if isinstance(nested, int):
+            return nested
+        fields = [self._tuple(item) for item in nested]
+        result = self.data(TUPLE_TAG, fields)
+        self.release(*fields)
+        return result
+
+    def tensor(self, type_: TensorType) -> int:
+        """A new register with a tensor of a known shape, in memory of its own."""
+        size = self.integer(tensor_bytes(type_))
+        storage = self.new()
+        dtype = _dtype_fields(type_.dtype)
+        self.emit(Opcode.ALLOC_STORAGE, size, ALIGNMENT, *dtype, self.program.device, storage)
+        offset = self.integer(0)
+        self.release(size)
+        result = self.new()
+        shape = type_.concrete_shape
+        self.emit(Opcode.ALLOC_TENSOR, storage, offset, *dtype, len(shape), result, *shape)
+        self.release(storage, offset)
+        return result
+
+
+_Nested = int | list["_Nested"]
+
+
+def _dtype_fields(dtype: str) -> tuple[int, int, int]:
+    found = DataType(dtype)
+    return found.type_code, found.bits, found.lanes
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    """Names that differ: a second %x is x_1."""
+    taken: dict[str, int] = {}
+    result = []
+    for name in names:
+        count = taken.get(name, 0)
+        taken[name] = count + 1
+        result.append(f"{name}_{count}" if count else name)
+    return result

@@ -1,0 +1,38 @@
+"""Loops as Relay has them: functions that call themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import Type
+from tilewright.relay.expr import Function, If, Let, Tuple, Var
+from tilewright.relay.type_infer import infer_expr
+
+
+def _type_of(expr: RelayExpr) -> Type:
+    annotation = expr.type_annotation if isinstance(expr, Var) else None
+    return annotation if annotation is not None else infer_expr(expr).checked_type
+
+
+def while_loop(
+    cond: Callable[..., RelayExpr],
+    loop_vars: Sequence[RelayExpr],
+    loop_bodies: Callable[..., Sequence[RelayExpr]],
+) -> RelayExpr:
+    """A function that loops while a condition holds; called with the first values it gives a tuple of the last.
+
+    Parameters
+    ----------
+    cond : the condition, a scalar bool, of the loop's variables
+    loop_vars : variables, or typed expressions, whose types (and names) the loop's variables have
+    loop_bodies : the variables' next values, of the variables
+    """
+    variables: list[Var] = []
+    for index, given in enumerate(loop_vars):
+        name = given.name_hint if isinstance(given, Var) else f"arg{index}"
+        variables.append(Var(name, _type_of(given)))
+    loop: Any = Var("while_loop")
+    step = loop(*loop_bodies(*variables))
+    return Let(loop, Function(variables, If(cond(*variables), step, Tuple(variables))), loop)
