@@ -42,22 +42,24 @@ static void read_input(const uint8_t* data, size_t size) {
   }
 }
 
-static int take(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
-  const size_t left = input.size - input.at, most = (size_t)args[0].v_int64, size = left < most ? left : most;
-  (void)codes;
-  (void)n;
-  (void)resource;
-  input.at += size;
-  return tw_return_bytes(ret, input.bytes + input.at - size, size);
-}
-
-static int drop(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
-  (void)codes;
-  (void)n;
-  (void)resource;
-  tw_return_int(ret, (int64_t)((const TVMByteArray*)args[0].v_handle)->size);
+static int take(void* context, void* data, size_t least, size_t most, size_t* received) {
+  const size_t left = input.size - input.at;
+  (void)context;
+  (void)least;
+  *received = left < most ? left : most;
+  memcpy(data, input.bytes + input.at, *received);
+  input.at += *received;
   return 0;
 }
+
+static int drop(void* context, const void* data, size_t size) {
+  (void)context;
+  (void)data;
+  (void)size;
+  return 0;
+}
+
+static void forget(void* context) { (void)context; }
 
 /* fuzz.apply(f, arguments ...) gives f(arguments ...); fuzz.keep(x) gives x. */
 static int apply(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
@@ -102,7 +104,8 @@ int LLVMFuzzerInitialize(int* argc, char*** argv) {
 }
 
 static RpcChannel* channel(void) {
-  RpcChannel* c = rpc_channel_over_functions(function_of(drop), function_of(take));
+  static const TilewrightRpcCallbacks callbacks = {drop, take, forget};
+  RpcChannel* c = rpc_channel_over_callbacks(&callbacks, NULL);
   if (c == NULL) abort();
   return c;
 }

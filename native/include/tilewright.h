@@ -134,6 +134,20 @@ TVM_DLL int TilewrightModFromBlob(const char* blob, size_t nbytes, TVMModuleHand
 /* Serves an RPC client (TVM 0.8's protocol, after its greeting) at the other end of two descriptors, which may be the same
  * socket; returns when it leaves. See docs/rpc.md. */
 TVM_DLL int TilewrightRpcServe(int read_fd, int write_fd);
+/* A connection by other means. Both functions give 0, or -1 with an error set (TVMAPISetLastError). */
+typedef struct {
+  /* Sends all bytes. */
+  int (*send)(void* context, const void* data, size_t size);
+  /* Receives between least and most bytes; *received is less when the other side has closed. */
+  int (*receive)(void* context, void* data, size_t least, size_t most, size_t* received);
+  void (*close)(void* context);
+} TilewrightRpcCallbacks;
+/* TilewrightRpcServe over it. The context is closed in the end, whatever happens. */
+TVM_DLL int TilewrightRpcServeOver(const TilewrightRpcCallbacks* callbacks, void* context);
+/* A session over it, after the greeting, as a module; it ends after so many seconds, unless they are 0. The arguments are
+ * name and arguments of the server's function that makes the session, if it is to be another than its own. */
+TVM_DLL int TilewrightRpcConnectOver(const TilewrightRpcCallbacks* callbacks, void* context, double seconds,
+                                     TVMValue* arg_values, int* type_codes, int num_args, TVMModuleHandle* out);
 /* Calls a function of a session, which gives bytes, and puts them into the memory that room(context, their number) gives; it
  * is called once, and may give NULL for none. */
 TVM_DLL int TilewrightRpcCallForBytes(TVMFunctionHandle function, TVMValue* arg_values, int* type_codes, int num_args,

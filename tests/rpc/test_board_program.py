@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import subprocess
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -72,10 +74,85 @@ def run_network(port: int, target: str, folder: Path, options: dict[str, object]
     assert there.benchmark(session.cpu(), number=2, repeat=2).mean > 0
 
 
+# a library of the board's with functions that call functions
+CALLING = """
+#include <string.h>
+#include <tvm/runtime/c_runtime_api.h>
+
+int apply(TVMValue* args, int* codes, int n, TVMValue* ret, int* ret_code, void* resource) {
+  return TVMFuncCall(args[0].v_handle, args + 1, codes + 1, n - 1, ret, ret_code);
+}
+
+int total(TVMValue* args, int* codes, int n, TVMValue* ret, int* ret_code, void* resource) {
+  ret->v_int64 = 0;
+  *ret_code = kTVMArgInt;
+  for (TVMValue i = {.v_int64 = 0}, value; i.v_int64 < args[1].v_int64; ++i.v_int64) {
+    int code = kTVMArgInt, value_code;
+    if (TVMFuncCall(args[0].v_handle, &i, &code, 1, &value, &value_code) != 0) return -1;
+    ret->v_int64 += value.v_int64;
+  }
+  return 0;
+}
+
+int caught(TVMValue* args, int* codes, int n, TVMValue* ret, int* ret_code, void* resource) {
+  TVMValue value;
+  int code, failed = TVMFuncCall(args[0].v_handle, NULL, NULL, 0, &value, &code) != 0;
+  ret->v_int64 = failed && strstr(TVMGetLastError(), "the reason") != NULL;
+  *ret_code = kTVMArgInt;
+  return 0;
+}
+"""
+
+
+class Doubling:
+    """A function that is not kept by a test's frame."""
+
+    def __call__(self, x: object) -> object:
+        return x * 2  # type: ignore[operator]
+
+
+def call_back(port: int, compiler: str, folder: Path) -> None:
+    """Functions of this process, called by a library on the board."""
+    (folder / "calling.c").write_text(CALLING)
+    command = [compiler, "-std=c11", "-shared", "-fPIC", f"-I{ROOT / 'native' / 'include'}", str(folder / "calling.c")]
+    subprocess.run([*command, "-o", str(folder / "calling.so")], check=True)
+    session = rpc.connect(HOST, port, "board", session_timeout=120)
+    session.upload(folder / "calling.so")
+    library = session.load_module("calling.so")
+    apply = library["apply"]
+    for value in (3, -1.5, 1 << 40, "text", b"bytes\0", None, b"x" * 200_000):
+        assert apply(lambda x: x, value) == value
+    assert library["total"](lambda i: i * i, 40) == sum(i * i for i in range(40))
+
+    def fail() -> None:
+        raise ValueError("the reason")
+
+    assert library["caught"](fail) == 1
+    with pytest.raises(RPCError, match="the reason"):
+        apply(fail)
+    array = nd.array(np.arange(5, dtype="float32"), session.cpu())
+    seen: list[np.ndarray] = []
+    apply(lambda x: seen.append(x.numpy()), array)
+    np.testing.assert_array_equal(seen[0], np.arange(5))
+
+    def down(level: int) -> int:
+        return level if level == 0 else apply(lambda: down(level - 1) + 1)
+
+    assert down(10) == 10
+    function = Doubling()
+    gone = weakref.ref(function)
+    assert apply(function, 21) == 42
+    del function
+    apply(lambda: None)  # its answer comes after what the server needs no more
+    gc.collect()
+    assert gone() is None
+
+
 def test_a_network_runs(program: Path, tmp_path: Path) -> None:
     assert program.stat().st_size < 400 << 10
     with serving([program], "--key", "board") as port:
         run_network(port, "llvm", tmp_path, {})
+        call_back(port, "gcc", tmp_path)
 
 
 # processors of boards: the compiler, the emulator, and Tilewright's target
@@ -102,6 +179,8 @@ def test_a_network_runs_on_an_emulated_board(board: str, tmp_path: Path) -> None
     assert program.stat().st_size < 400 << 10
     with serving([*emulator, program], "--key", "board") as port:
         run_network(port, target, tmp_path, {"cc": cc.cross_compiler(compiler)})
+        call_back(port, compiler, tmp_path)
+        gc.collect()  # a function that calls itself through a session keeps it, and the board
         session = rpc.connect(HOST, port, "board")
         apply = session.get_function("rpc.LocalSession")  # a function that gives a module
         assert apply() is not None

@@ -1,6 +1,6 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
- * Channels over descriptors (sockets, pipes) and over functions (TLS in Python). */
+ * Channels over descriptors (sockets, pipes) and over callbacks (TLS in Python). */
 #include "rpc.h"
 
 #include <errno.h>
@@ -107,66 +107,28 @@ RpcChannel* rpc_channel_over_fds(int read_fd, int write_fd) {
   return c;
 }
 
-/* ---- over functions ---- */
-static int send_by_function(RpcChannel* c, const void* data, size_t size) {
-  const char* from = data;
-  while (size != 0) {
-    TVMByteArray bytes = {.data = from, .size = size < BUFFER ? size : BUFFER}; /* functions copy what they are given */
-    TVMValue value = {.v_handle = &bytes}, ret;
-    int code = kTVMBytes, ret_code;
-    if (TVMFuncCall(c->send_func, &value, &code, 1, &ret, &ret_code) != 0) return -1;
-    if (ret_code != kTVMArgInt || ret.v_int64 <= 0 || (uint64_t)ret.v_int64 > bytes.size) {
-      return tw_fail("RPCError: the channel's send function gave no number of bytes sent");
-    }
-    from += ret.v_int64;
-    size -= (size_t)ret.v_int64;
+/* ---- over callbacks ---- */
+static int send_by_callback(RpcChannel* c, const void* data, size_t size) { return c->callbacks.send(c->context, data, size); }
+
+static int receive_by_callback(RpcChannel* c, void* data, size_t least, size_t most, size_t* received) {
+  if (c->callbacks.receive(c->context, data, least, most, received) != 0) return -1;
+  if (*received == 0 || (*received >= least && *received <= most)) return 0;
+  return tw_fail("RPCError: the other side closed the connection in the middle of a packet");
+}
+
+static void close_callbacks(RpcChannel* c) { c->callbacks.close(c->context); }
+
+static const RpcChannelClass callback_class = {send_by_callback, receive_by_callback, close_callbacks};
+
+RpcChannel* rpc_channel_over_callbacks(const TilewrightRpcCallbacks* callbacks, void* context) {
+  RpcChannel* c = channel_new(&callback_class);
+  if (c == NULL) {
+    callbacks->close(context);
+    return NULL;
   }
-  return 0;
-}
-
-static int receive_by_function(RpcChannel* c, void* data, size_t least, size_t most, size_t* received) {
-  size_t got = 0;
-  while (got < least) {
-    const size_t part = most - got < BUFFER ? most - got : BUFFER; /* and make room for what they are asked for */
-    TVMValue value = {.v_int64 = (int64_t)part}, ret;
-    int code = kTVMArgInt, ret_code;
-    if (TVMFuncCall(c->receive_func, &value, &code, 1, &ret, &ret_code) != 0) return -1;
-    const TVMByteArray* bytes = ret.v_handle;
-    if (ret_code != kTVMBytes || bytes->size > part) {
-      return tw_fail("RPCError: the channel's receive function must give bytes, at most as many as it is asked for");
-    }
-    if (bytes->size == 0) {
-      if (got == 0) break;
-      return tw_fail("RPCError: the other side closed the connection in the middle of a packet");
-    }
-    memcpy((char*)data + got, bytes->data, bytes->size);
-    got += bytes->size;
-  }
-  *received = got;
-  return 0;
-}
-
-static void drop_functions(RpcChannel* c) {
-  tw_func_release(c->send_func);
-  tw_func_release(c->receive_func);
-}
-
-static const RpcChannelClass function_class = {send_by_function, receive_by_function, drop_functions};
-
-RpcChannel* rpc_channel_over_functions(TwFunc* send, TwFunc* receive) {
-  RpcChannel* c = channel_new(&function_class);
-  if (c == NULL) return NULL;
-  c->send_func = send;
-  c->receive_func = receive;
+  c->callbacks = *callbacks;
+  c->context = context;
   return c;
-}
-
-int rpc_channel_of_args(TVMValue* args, int* codes, int n, const char* who, RpcChannel** out) {
-  if (n < 2 || codes[0] != kTVMPackedFuncHandle || codes[1] != kTVMPackedFuncHandle) {
-    return tw_fail("%s: two functions are needed, send(bytes) and receive(size)", who);
-  }
-  *out = rpc_channel_over_functions(tw_func_retain(args[0].v_handle), tw_func_retain(args[1].v_handle));
-  return *out == NULL ? -1 : 0;
 }
 
 void rpc_channel_free(RpcChannel* c) {

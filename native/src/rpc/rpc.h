@@ -62,7 +62,8 @@ struct RpcChannel {
   int read_fd, write_fd;  /* of a channel over descriptors */
   double deadline;        /* on tw_now's clock, or 0: nothing is waited for longer than that */
   const char* overdue;    /* the error of a deadline that has passed */
-  TwFunc *send_func, *receive_func; /* of a channel over functions */
+  TilewrightRpcCallbacks callbacks; /* of a channel over them */
+  void* context;
   pid_t child;            /* the process at the other end, which ends with the channel; or 0 */
   char *out, *in;
   size_t out_size, in_start, in_end;
@@ -70,10 +71,8 @@ struct RpcChannel {
 };
 
 RpcChannel* rpc_channel_over_fds(int read_fd, int write_fd);
-/* Takes over both functions: send(bytes) -> number sent, receive(most) -> bytes, none at the end. */
-RpcChannel* rpc_channel_over_functions(TwFunc* send, TwFunc* receive);
-/* Over two functions that are the first arguments: send(bytes) and receive(size). */
-int rpc_channel_of_args(TVMValue* args, int* codes, int n, const char* who, RpcChannel** out);
+/* Closes the context also when it fails. */
+RpcChannel* rpc_channel_over_callbacks(const TilewrightRpcCallbacks* callbacks, void* context);
 void rpc_channel_free(RpcChannel* channel);
 
 int rpc_put(RpcChannel* channel, const void* data, size_t size);

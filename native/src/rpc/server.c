@@ -349,13 +349,17 @@ int TilewrightRpcServe(int read_fd, int write_fd) {
   return channel == NULL ? -1 : rpc_serve(channel);
 }
 
-/* rpc.ServerLoop(fd) or rpc.ServerLoop(send, receive), which returns when the client is gone. */
+int TilewrightRpcServeOver(const TilewrightRpcCallbacks* callbacks, void* context) {
+  RpcChannel* channel = rpc_channel_over_callbacks(callbacks, context);
+  return channel == NULL ? -1 : rpc_serve(channel);
+}
+
+/* rpc.ServerLoop(fd), which returns when the client is gone. */
 static int server_loop(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
-  RpcChannel* channel;
+  int64_t fd;
   (void)ret;
   (void)resource;
-  if (n == 1 && codes[0] == kTVMArgInt) return TilewrightRpcServe((int)args[0].v_int64, (int)args[0].v_int64);
-  return rpc_channel_of_args(args, codes, n, "rpc.ServerLoop", &channel) != 0 ? -1 : rpc_serve(channel);
+  return tw_arg_int(args, codes, n, 0, "rpc.ServerLoop", &fd) != 0 ? -1 : TilewrightRpcServe((int)fd, (int)fd);
 }
 
 /* tvm.rpc.server.CallsBack(): that it is there says that functions of clients are called. */

@@ -70,14 +70,15 @@ static int connect_fd(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, 
   return return_client(channel, args + 2, codes + 2, n - 2, ret);
 }
 
-/* rpc.ConnectOver(send, receive, seconds, constructor and its arguments ...) -> session, over a channel after its handshake. */
-static int connect_over(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
-  RpcChannel* channel;
-  (void)resource;
-  if (n < 3 || codes[2] != kTVMArgFloat) return tw_fail("rpc.ConnectOver: argument 2 must be a number of seconds");
-  if (rpc_channel_of_args(args, codes, n, "rpc.ConnectOver", &channel) != 0) return -1;
-  limit(channel, tw_now(), args[2].v_float64);
-  return return_client(channel, args + 3, codes + 3, n - 3, ret);
+int TilewrightRpcConnectOver(const TilewrightRpcCallbacks* callbacks, void* context, double seconds, TVMValue* args, int* codes,
+                             int n, TVMModuleHandle* out) {
+  TwReturn ret;
+  RpcChannel* channel = rpc_channel_over_callbacks(callbacks, context);
+  if (channel == NULL) return -1;
+  limit(channel, tw_now(), seconds);
+  if (return_client(channel, args, codes, n, &ret) != 0) return -1;
+  *out = ret.value.v_handle;
+  return 0;
 }
 
 /* rpc.CreatePipeClient(words of a command ...) -> session. */
@@ -177,7 +178,6 @@ static int server_import(TVMValue* args, int* codes, int n, TVMRetValueHandle re
 
 TW_GLOBAL_FUNCTIONS({"rpc.Connect", connect_to},
                     {"rpc.ConnectFd", connect_fd},
-                    {"rpc.ConnectOver", connect_over},
                     {"rpc.CreatePipeClient", create_pipe_client},
                     {"rpc.LocalSession", local_session},
                     {"rpc.SessTableIndex", table_index},

@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 _CONNECT_SECONDS = 10.0
 _RESTART_SECONDS = 10.0  # for a tracker to come back
+_ANSWER_SECONDS = 10.0  # for what a tracker knows at once
 _RETRY_SECONDS = 0.3
 _TURN_SECONDS = 60.0  # a server serves one client at a time
 _MAPPED_FROM = 1 << 20  # bytes of a file from which on mapping it costs less than reading it
@@ -252,7 +253,6 @@ class TrackerSession:
             if magic != base.RPC_TRACKER_MAGIC:
                 raise RPCError(f"{what} is no RPC tracker")
             base.tune(sock)
-            sock.settimeout(None)
             self._socket = sock
         return self._socket
 
@@ -272,6 +272,7 @@ class TrackerSession:
         while True:
             try:
                 sock = self._connect()
+                sock.settimeout(None if message[0] == TrackerCode.REQUEST else _ANSWER_SECONDS)
                 base.send_json(sock, message)
                 answer = base.receive_json(sock)
                 break

@@ -13,7 +13,7 @@ from tilewright.runtime.export import link_for_loading
 from tilewright.runtime.module import Module, load_module
 from tilewright.runtime.registry import need_global_func, register_func
 
-from . import security, testing
+from . import channel, testing
 from .popen import popen_session
 
 __all__ = ["load_libraries", "prepare", "serve", "testing"]
@@ -60,6 +60,6 @@ def _popen_session(binary: str | bytes) -> Module:
 def serve(sock: socket.socket) -> None:
     """Serve the client at the other end of a connected socket until it leaves."""
     if isinstance(sock, ssl.SSLSocket):
-        need_global_func("rpc.ServerLoop")(*security.functions_over(sock))
+        channel.serve(sock)
     else:
         need_global_func("rpc.ServerLoop")(sock.fileno())

@@ -22,7 +22,7 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ from tilewright.runtime.error import RPCError
 from tilewright.runtime.module import Module
 from tilewright.runtime.registry import need_global_func
 
-from . import base, pairing
+from . import base, channel, pairing
 from .pairing import Identity, Pairing
 
 MAGIC = 0xFF2A1
@@ -163,24 +163,7 @@ def _prove(sock: socket.socket, secret: str, otherwise: str) -> None:
     sock.sendall(_proof(secret, b"client", nonce, other))
 
 
-# ---- packets over TLS ----
-
-
-def functions_over(sock: ssl.SSLSocket, deadline: float = math.inf) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The functions send(bytes) -> sent and receive(size) -> bytes of a channel, which wait until a deadline."""
-
-    def wait_no_longer() -> None:
-        sock.settimeout(max(deadline - time.monotonic(), 1e-3) if deadline < math.inf else None)
-
-    def send(data: bytes) -> int:
-        wait_no_longer()
-        return sock.send(data)
-
-    def receive(size: int) -> bytes:
-        wait_no_longer()
-        return sock.recv(size)
-
-    return send, receive
+# ---- packets ----
 
 
 def session_over(sock: socket.socket, seconds: float, constructor: Sequence[Any]) -> Module:
@@ -188,10 +171,8 @@ def session_over(sock: socket.socket, seconds: float, constructor: Sequence[Any]
     sock.settimeout(None)
     if isinstance(sock, ssl.SSLSocket):
         deadline = time.monotonic() + seconds + _GRACE if seconds else math.inf
-        channel = functions_over(sock, deadline)
-        session: Module = need_global_func("rpc.ConnectOver")(*channel, seconds, *constructor)
-        return session
-    session = need_global_func("rpc.ConnectFd")(sock.detach(), seconds, *constructor)
+        return channel.session_over(sock, seconds, deadline, constructor)
+    session: Module = need_global_func("rpc.ConnectFd")(sock.detach(), seconds, *constructor)
     return session
 
 

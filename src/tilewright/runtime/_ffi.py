@@ -126,6 +126,8 @@ Save = ctypes.CFUNCTYPE(_Int, _Handle, _Handle)
 GetSource = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, _Handle)
 SaveFile = ctypes.CFUNCTYPE(_Int, _Handle, ctypes.c_char_p, ctypes.c_char_p)
 Room = ctypes.CFUNCTYPE(_Handle, _Handle, ctypes.c_size_t)
+Send = ctypes.CFUNCTYPE(_Int, _Handle, _Handle, ctypes.c_size_t)
+Receive = ctypes.CFUNCTYPE(_Int, _Handle, _Handle, ctypes.c_size_t, ctypes.c_size_t, ctypes.POINTER(ctypes.c_size_t))
 
 
 class ModuleCallbacks(ctypes.Structure):
@@ -139,6 +141,12 @@ class ModuleCallbacks(ctypes.Structure):
         ("finalize", Finalizer),
         ("save_file", SaveFile),
     ]
+
+
+class RpcCallbacks(ctypes.Structure):
+    """TilewrightRpcCallbacks."""
+
+    _fields_ = [("send", Send), ("receive", Receive), ("close", Finalizer)]
 
 
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
@@ -187,6 +195,16 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "TilewrightModSaveToFile": (_Handle, ctypes.c_char_p),
     "TilewrightModFromBlob": (_Handle, ctypes.c_size_t, _Handle, _Out),
     "TilewrightRpcCallForBytes": (_Handle, _Values, _Codes, _Int, Room, _Handle),
+    "TilewrightRpcServeOver": (ctypes.POINTER(RpcCallbacks), _Handle),
+    "TilewrightRpcConnectOver": (
+        ctypes.POINTER(RpcCallbacks),
+        _Handle,
+        ctypes.c_double,
+        _Values,
+        _Codes,
+        _Int,
+        _Out,
+    ),
     "TilewrightFuncCallback": (_Handle, _Out, _Out),
     "TilewrightArrayAlloc": (ctypes.POINTER(ctypes.c_int64), _Int, DLDataType, DLDevice, ctypes.c_char_p, _Out),
     "TilewrightArrayRetain": (_Handle,),
