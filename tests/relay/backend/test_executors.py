@@ -97,7 +97,9 @@ def test_one_registration_builds_and_evaluates(how: str) -> None:
 
 def test_parts_may_come_apart_but_not_twice() -> None:
     register_executor("listing", codegen=Listing)
-    with pytest.raises(UnsupportedError, match="no executor 'listing' to evaluate with; there is 'debug', 'graph', 'vm'"):
+    with pytest.raises(
+        UnsupportedError, match="no executor 'listing' to evaluate with; there is 'debug', 'graph', 'vm'"
+    ):
         relay.create_executor("listing", network())
     register_executor("listing", evaluator=Doubling)
     assert relay.create_executor("listing", network())
