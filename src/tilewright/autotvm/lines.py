@@ -23,8 +23,9 @@ def _jsonable(value: Any) -> Any:
     return [_jsonable(v) for v in value] if isinstance(value, (list, tuple)) else value
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+def args_from_json(value: Any) -> Any:
+    """Arguments of a task as they were before JSON made lists of their tuples."""
+    return tuple(args_from_json(v) for v in value) if isinstance(value, list) else value
 
 
 def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
@@ -67,7 +68,7 @@ def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResul
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TilewrightError(f"not a tuning record ({error}): {row[:120]!r}") from None
     target = Target(str(target_text).replace("-target=", "-mtriple="))
-    task = Task(name, _tuples(args))
+    task = Task(name, args_from_json(args))
     config.cost = mean(costs)
     return MeasureInput(target, task, config), MeasureResult(tuple(costs), int(error_no), all_cost, timestamp)
 

@@ -288,6 +288,10 @@ def tune(
     server: Server = None,
     tracker: Tracker = None,
     board_key: BoardKey = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Measure on the workers of a Dask scheduler, tcp://host:port."),
+    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
@@ -298,7 +302,7 @@ def tune(
 
     options = TuneOptions(
         model, output, tuner, trials, minutes, target, input_shape, pass_config, report, number, repeat, timeout, flush,
-        Board.of(server, tracker, board_key),
+        Board.of(server, tracker, board_key), dask,
     )  # fmt: skip
     tune_model(options, quiet, as_json)
 

@@ -28,7 +28,7 @@ from tilewright.ir.transform import PassContext
 from tilewright.relay.frontend.onnx.importer import from_onnx
 from tilewright.target.target import Target
 from tilewright.tuning.compare import Comparison, compare
-from tilewright.tuning.network import NetworkTuner, is_on_this_machine, own_share, trials_file
+from tilewright.tuning.network import NetworkTuner, is_on_this_machine, own_share, run_name, trials_file
 from tilewright.tuning.report import name_of, write_report
 from tilewright.tuning.roofline import measure_machine
 
@@ -53,6 +53,7 @@ class TuneOptions:
     timeout: float
     flush: bool
     board: Board | None
+    dask: str | None
 
 
 def make_tuner(name: str) -> Callable[[Task], Tuner]:
@@ -83,10 +84,10 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
     mod, params = from_onnx(options.model, parse_input_shapes(options.input_shape))
     with PassContext(config=parse_pass_config(options.pass_config)):
         tasks = kernel_tasks(mod, params, target)
-        option = _option(options)
+        log = trials_file(output)
+        option = _option(options, log)
         machine = measure_machine(target) if is_on_this_machine(option) else None
         table = _LiveTable(options, quiet or as_json)
-        log = trials_file(output)
         tuner = NetworkTuner(tasks, making, option, machine, log, table.show)
         with table:
             records = tuner.run(options.trials, options.minutes)
@@ -106,9 +107,19 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
         print_rows(_summary(output, kept, options, tuner, comparison))
 
 
-def _option(options: TuneOptions) -> dict[str, Any]:
+def _option(options: TuneOptions, log: Path) -> dict[str, Any]:
+    if options.dask is not None:
+        if options.board is not None:
+            raise typer.BadParameter("--dask and boards exclude one another")
+        from tilewright.cluster import ClusterBuilder, ClusterRunner
+
+        runner: Any = ClusterRunner(
+            options.dask, timeout=options.timeout, number=options.number, repeat=options.repeat,
+            enable_cpu_cache_flush=options.flush, run=run_name(log),
+        )  # fmt: skip
+        return measure_option(ClusterBuilder(timeout=options.timeout), runner)
     if options.board is None:
-        runner: Any = LocalRunner(
+        runner = LocalRunner(
             timeout=options.timeout, number=options.number, repeat=options.repeat, enable_cpu_cache_flush=options.flush
         )
     else:

@@ -31,6 +31,7 @@ class RunRequest:
     save_results : the results are written to this ``.npz`` file
     tolerance : of floats, relative to the largest expected value of a result
     reference, reference_arguments : a library that is run before and after, to see how the machine does
+    reference_seconds : what the reference takes when all is well; 0 for what it takes the first time
     """
 
     library: str
@@ -48,6 +49,7 @@ class RunRequest:
     tolerance: tuple[float] = (2e-3,)
     reference: str = ""
     reference_arguments: Sequence[Argument] = ()
+    reference_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,8 @@ class RunAnswer:
 class LocalRuns:
     """Runs libraries one after the other in a process of their own, which is replaced when it dies or takes too long.
 
-    Where a reference kernel is given, its time in the first run is the measure: later costs are divided by how much
-    slower it has become, so that a machine that heats up or is busy with something else cheats no candidate.
+    Where a reference kernel is given, its time in the first run, or what the request says, is the measure: costs are
+    divided by how much slower it is, so that a machine that heats up or is busy with something else cheats nobody.
     """
 
     def __init__(self, timeout: float = 10.0) -> None:
@@ -77,11 +79,20 @@ class LocalRuns:
             for r, o in zip(requests, self._pool.map([asdict(r) for r in requests], each), strict=True)
         ]
 
+    @property
+    def timeout(self) -> float:
+        """Seconds that a run may take."""
+        return self._pool.timeout
+
+    @timeout.setter
+    def timeout(self, seconds: float) -> None:
+        self._pool.timeout = seconds
+
     def _answer(self, request: RunRequest, value: dict[str, list[float]]) -> RunAnswer:
         costs, reference = tuple(value["costs"]), tuple(value["reference"])
         if reference and costs:
             now = min(reference)  # others of the machine only ever delay it
-            first = self._reference_seconds.setdefault(request.reference, now)
+            first = request.reference_seconds or self._reference_seconds.setdefault(request.reference, now)
             drift = min(max(now / first, 1 / _MOST_DRIFT), _MOST_DRIFT)
             costs = tuple(c / drift for c in costs)
         wrong = value["wrong"]

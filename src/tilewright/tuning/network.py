@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import statistics
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilewright.autotvm.lines import encode, load_from_file
+from tilewright.autotvm.lines import encode, load_from_file, measure_str_key
 from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult
-from tilewright.autotvm.measure.measure_methods import BuildResult, LocalBuilder, LocalRunner
+from tilewright.autotvm.measure.measure_methods import LocalBuilder, LocalRunner
 from tilewright.autotvm.task.task import Task
 from tilewright.autotvm.tuner.failures import NothingWorks
 from tilewright.autotvm.tuner.model_based_tuner import ModelBasedTuner
@@ -39,6 +41,8 @@ class TaskState:
     untuned: float = float("inf")
     least: float = 0.0  # by the roofline
     stale: int = 0  # slices that brought nothing
+    left: int = 0  # trials of its slices that are not done
+    mark: tuple[int, float] = (0, float("inf"))  # trials, and the best, when the last slice ended
     note: str = ""
     trials: list[Record] = field(default_factory=list)
     record: Record | None = None
@@ -55,10 +59,13 @@ class TaskState:
 
     @property
     def expected_gain(self) -> float:
-        """Seconds that the network may gain by a slice of trials: half as much after each that brought nothing."""
+        """Seconds that the network may gain by a slice of trials.
+
+        Half as much after each slice that brought nothing, and for each that is under way.
+        """
         if self.note or self.untuned == float("inf"):
             return 0.0
-        return self.uses * self.best * max(0.0, 1.0 - self.share) * 0.5**self.stale
+        return self.uses * self.best * max(0.0, 1.0 - self.share) * 0.5 ** (self.stale + self.left / _SLICE)
 
 
 class NetworkTuner:
@@ -97,21 +104,22 @@ class NetworkTuner:
         deadline = None if minutes is None else self.began + 60 * minutes
         try:
             self._begin()
-            while self.trials_done < trials and (deadline is None or time.monotonic() < deadline):
-                state = max(self.states, key=lambda s: s.expected_gain, default=None)
-                if state is None or state.expected_gain <= 0:
-                    break
-                self._slice(state, trials, deadline)
+            self._search(trials, deadline)
         except KeyboardInterrupt:
             self.interrupted = True
+        for state in self.states:
+            if hasattr(state.tuner, "measure"):
+                state.tuner.measure.cancel()
         return self._finals()
 
     def _begin(self) -> None:
         """The untuned choices, and what the log knows."""
-        known = self._read_log()
+        for state in self.states:
+            state.tuner.begin(self.option)
+            state.tuner.measure.begin_untuned()
+        known = self._known()
         for state in self.states:
             tuner, task = state.tuner, state.task
-            tuner.begin(self.option)
             tuner.measure.measure_untuned()
             untuned = tuner.measure.untuned
             if untuned is not None:
@@ -121,8 +129,23 @@ class NetworkTuner:
             else:
                 state.note = "its untuned choice fails"
             self._remember(state, known.get(task.workload, []))
+            state.mark = len(state.trials), state.best
             self._check_done(state)
             self.watch(self)
+
+    def _known(self) -> dict[Any, list[Record]]:
+        """Trials of earlier runs by workload: the log's, and what was measured when nobody was there to write."""
+        known = self._read_log()
+        logged = {measure_str_key(inp) for records in known.values() for inp, _ in records}
+        found = [r for r in self.option["runner"].measured() if measure_str_key(r[0]) not in logged]
+        self._write_log(found)
+        for inp, result in found:
+            known.setdefault(inp.task.workload, []).append((inp, result))
+        return known
+
+    def _write_log(self, records: Sequence[Record]) -> None:
+        with open(self.log, "a") as file:
+            file.write("".join(encode(inp, result) + "\n" for inp, result in records))
 
     def _read_log(self) -> dict[Any, list[Record]]:
         found: dict[Any, list[Record]] = {}
@@ -142,34 +165,55 @@ class NetworkTuner:
             if config.to_json_dict()["entity"] == inp.config.to_json_dict()["entity"]:
                 assert target is not None
                 state.trials.append((MeasureInput(target, state.task, config), result))
+        state.tuner.known = {i.config.index: (i, r) for i, r in state.trials}
         if state.trials and isinstance(state.tuner, ModelBasedTuner):
             inputs, results = [i for i, _ in state.trials], [r for _, r in state.trials]
             state.tuner.update(inputs, results)
 
-    def _slice(self, state: TaskState, trials: int, deadline: float | None) -> None:
-        """Some trials of one task."""
-        before, size = state.best, min(_SLICE, trials - self.trials_done)
+    def _search(self, trials: int, deadline: float | None) -> None:
+        """Slices of trials to the tasks that promise most: one after the other here, on a cluster many at a time."""
+        while deadline is None or time.monotonic() < deadline:
+            self._hand_out(trials)
+            busy = [s for s in self.states if s.left]
+            if not busy:
+                return
+            if not sum([self._advance(state) for state in busy]):
+                busy[0].tuner.measure.wait(1.0)
+
+    def _hand_out(self, trials: int) -> None:
+        """Slices, as long as there is room for more trials."""
+        room = max((s.tuner.measure.n_parallel for s in self.states), default=0)
+        while (handed := sum(s.left for s in self.states)) < room and self.trials_done + handed < trials:
+            state = max(self.states, key=lambda s: s.expected_gain)
+            if state.expected_gain <= 0:
+                return
+            state.left += min(_SLICE, trials - self.trials_done - handed)
+
+    def _advance(self, state: TaskState) -> int:
+        """What came of a task's trials is kept; gives how many there were."""
         done = 0
 
         def keep(_: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
             nonlocal done
-            done += len(inputs)
-            self.trials_done += len(inputs)
-            state.trials += zip(inputs, results, strict=True)
-            with open(self.log, "a") as file:
-                file.writelines(encode(i, r) + "\n" for i, r in zip(inputs, results, strict=True))
+            done = len(inputs)
+            self.trials_done += done
+            records = list(zip(inputs, results, strict=True))
+            state.trials += records
+            self._write_log(records)
             self.watch(self)
 
-        while done < size and (deadline is None or time.monotonic() < deadline):
-            try:
-                if not state.tuner.advance(size - done, [keep]):
-                    state.note = "all measured"
-                    break
-            except NothingWorks as error:
-                state.note = f"stopped: {error}"
-                break
-        state.stale = 0 if state.best < 0.99 * before else state.stale + 1
-        self._check_done(state)
+        try:
+            if not state.tuner.advance(state.left, [keep], wait=False):
+                state.note, state.left = state.note or "all measured", 0
+        except NothingWorks as error:
+            state.note, state.left = f"stopped: {error}", 0
+            state.tuner.measure.cancel()
+        state.left = max(0, state.left - done)
+        if len(state.trials) - state.mark[0] >= _SLICE or not state.left:
+            state.stale = 0 if state.best < 0.99 * state.mark[1] else state.stale + 1
+            state.mark = len(state.trials), state.best
+            self._check_done(state)
+        return done
 
     def _check_done(self, state: TaskState) -> None:
         if not state.note and state.share >= DONE_AT:
@@ -178,15 +222,10 @@ class NetworkTuner:
     def _finals(self) -> list[Record]:
         """The records that stand when the finalists of each task are measured again, in turns with the untuned."""
         records = []
-        builder, runner = self.option["builder"], self.option["runner"]
         for state in self.states:
-            untuned = state.tuner.measure.untuned if hasattr(state.tuner, "measure") else None
-            if untuned is None or not isinstance(builder, LocalBuilder) or not isinstance(runner, LocalRunner):
-                state.record = self._fastest(state)
-            else:
+            if state.untuned < float("inf"):
                 with contextlib.suppress(KeyboardInterrupt):
-                    runner.untuned = untuned
-                    state.record = self._final(state, builder, runner)
+                    state.record = self._final(state)
             if state.record is not None:
                 records.append(state.record)
             self.watch(self)
@@ -196,29 +235,17 @@ class NetworkTuner:
         good = sorted((r for r in state.trials if r[1].error_no == 0), key=lambda r: mean(r[1].costs))
         return list({i.config.index: i for i, _ in good[: 4 * _FINALISTS]}.values())[:_FINALISTS]
 
-    def _fastest(self, state: TaskState) -> Record | None:
-        good = [r for r in state.trials if r[1].error_no == 0]
-        return min(good, key=lambda r: mean(r[1].costs), default=None)
-
-    def _final(self, state: TaskState, builder: LocalBuilder, runner: LocalRunner) -> Record | None:
+    def _final(self, state: TaskState) -> Record | None:
         inputs = self._finalists(state)
-        built = builder.keep([(state.task, i.config) for i in inputs])
-        alive = [(i, b) for i, b in zip(inputs, built, strict=True) if isinstance(b, BuildResult)]
-        untuned = state.tuner.measure.untuned
-        if not alive or untuned is None:
+        if not inputs:
             return None
-        inp: Any = MeasureInput(alive[0][0].target, state.task, None)  # type: ignore[arg-type]
-        field_of = [(inp, untuned.built), *alive]
-        times: list[list[float]] = [[] for _ in field_of]
-        for _ in range(_TURNS):
-            for seconds, result in zip(times, runner.run(*map(list, zip(*field_of, strict=True))), strict=True):
-                seconds.append(min(result.costs) if result.error_no == 0 else float("inf"))
-        medians = [statistics.median(seconds) for seconds in times]
+        began = time.monotonic()
+        medians = [statistics.median(times) for times in state.tuner.measure.in_turns(inputs, _TURNS)]
         state.untuned = medians[0]
-        best = min(range(1, len(field_of)), key=lambda k: medians[k])
+        best = min(range(1, len(medians)), key=lambda k: medians[k])
         if medians[best] > _WORTH * medians[0]:
             return None
-        return field_of[best][0], MeasureResult((medians[best],), 0, sum(times[best]), time.time())
+        return inputs[best - 1], MeasureResult((medians[best],), 0, time.monotonic() - began, time.time())
 
     def close(self) -> None:
         """End the processes."""
@@ -241,3 +268,16 @@ def own_share(states: Sequence[TaskState]) -> float:
     """The tuners' own time as a share of the whole."""
     whole = sum(s.tuner.all_seconds for s in states)
     return sum(s.tuner.own_seconds for s in states) / whole if whole else 0.0
+
+
+def run_name(log: Path) -> str:
+    """The name of the run of tuning whose trials are in ``log``, which begins with it; a new one in a new file."""
+    if log.exists():
+        with open(log) as file:
+            found = re.match(r"# run ([\w-]+)$", file.readline())
+        if found:
+            return found[1]
+    name = uuid.uuid4().hex[:12]
+    with open(log, "a") as file:
+        file.write(f"# run {name}\n")
+    return name

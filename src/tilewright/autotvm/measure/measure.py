@@ -94,6 +94,14 @@ class Runner:
         """What the device asks of builds."""
         raise NotImplementedError
 
+    def measure_batch(self, task: Task, option: Mapping[str, Any]) -> Any:
+        """What measures configurations of ``task``, where this runner has a way of its own; None for the common way."""
+        return None
+
+    def measured(self) -> list[tuple[MeasureInput, MeasureResult]]:
+        """What was measured in this run of tuning when nobody was there to ask for it."""
+        return []
+
     def run(self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[Any]) -> list[MeasureResult]:
         """The result of each input; of those that were not built, what the builder said."""
         raise NotImplementedError

@@ -16,11 +16,12 @@ from tilewright.autotvm.measure import build as building
 from tilewright.autotvm.measure.measure import Builder, MeasureErrorNo, MeasureInput, MeasureResult, Runner
 from tilewright.autotvm.task.space import InstantiationError
 from tilewright.autotvm.task.task import Task
+from tilewright.ir.errors import TilewrightError
 from tilewright.measure import LocalRuns, Outcome, Pool, RunRequest, fork_worker
 
 logger = logging.getLogger("autotvm")
 
-_TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1}
+TOLERANCE = {"float16": 2e-2, "bfloat16": 1e-1}
 
 
 class BuildResult(NamedTuple):
@@ -55,6 +56,17 @@ class CandidateError(RuntimeError):
 def failure(error: Exception, number: MeasureErrorNo, seconds: float) -> MeasureResult:
     """The result of a configuration that failed."""
     return MeasureResult((error,), number, seconds, time.time())
+
+
+def build_failure(outcome: Outcome) -> MeasureResult:
+    """The result of a build that came to nothing."""
+    if outcome.status == "timeout":
+        error: Exception = TimeoutError(f"the build {outcome.error}")
+        return failure(error, MeasureErrorNo.BUILD_TIMEOUT, outcome.seconds)
+    if outcome.kind == InstantiationError.__name__:
+        return failure(InstantiationError(outcome.error), MeasureErrorNo.INSTANTIATION_ERROR, outcome.seconds)
+    message = f"{outcome.kind}: {outcome.error}" if outcome.kind else outcome.error
+    return failure(CandidateError(message, outcome.traceback), MeasureErrorNo.COMPILE_HOST, outcome.seconds)
 
 
 class LocalBuilder(Builder):
@@ -152,13 +164,7 @@ class LocalBuilder(Builder):
             value = outcome.value
             arguments = tuple((tuple(shape), dtype) for shape, dtype in value["arguments"])
             return BuildResult(request["path"], arguments, None, outcome.seconds, tuple(value["outputs"]))
-        if outcome.status == "timeout":
-            error: Exception = TimeoutError(f"the build {outcome.error}")
-            return failure(error, MeasureErrorNo.BUILD_TIMEOUT, outcome.seconds)
-        if outcome.kind == InstantiationError.__name__:
-            return failure(InstantiationError(outcome.error), MeasureErrorNo.INSTANTIATION_ERROR, outcome.seconds)
-        message = f"{outcome.kind}: {outcome.error}" if outcome.kind else outcome.error
-        return failure(CandidateError(message, outcome.traceback), MeasureErrorNo.COMPILE_HOST, outcome.seconds)
+        return build_failure(outcome)
 
     def close(self) -> None:
         """End the processes."""
@@ -258,7 +264,7 @@ class LocalRunner(Runner):
             inputs=self._inputs(),
             outputs=built.outputs,
             compare_to=untuned.results if untuned is not None and same and self.check else "",
-            tolerance=(_TOLERANCE.get(dtype, 2e-3),),
+            tolerance=(TOLERANCE.get(dtype, 2e-3),),
             reference=str(untuned.built.filename) if untuned is not None else "",
             reference_arguments=untuned.built.arg_info or () if untuned is not None else (),
         )
@@ -326,6 +332,46 @@ class MeasureBatch:
         self.n_parallel = self.builder.n_parallel
         self.untuned: Untuned | None = None
         self._folder: Any = None
+        self._submitted: list[MeasureInput] = []
+
+    @property
+    def pending(self) -> int:
+        """How many were submitted and not collected."""
+        return len(self._submitted)
+
+    def submit(self, measure_inputs: Sequence[MeasureInput]) -> None:
+        """Have inputs measured; ``collect`` gives what came of them."""
+        self._submitted += measure_inputs
+
+    def collect(self, wait: bool = True) -> list[tuple[MeasureInput, MeasureResult]]:
+        """Some of what was submitted, with results: all of it here; others give what is there, or ``wait`` for it."""
+        batch, self._submitted = self._submitted, []
+        return list(zip(batch, self(batch), strict=True))
+
+    def cancel(self) -> None:
+        """What was submitted and has not begun need not be measured."""
+        self._submitted = []
+
+    def wait(self, seconds: float) -> None:
+        """Wait until there is something to collect, ``seconds`` at most: here there is, always."""
+
+    def in_turns(self, inputs: Sequence[MeasureInput], turns: int) -> list[list[float]]:
+        """Seconds of the untuned choice and of each input by turns; infinite of what fails."""
+        builder: Any = self.builder
+        if self.untuned is None or not isinstance(builder, LocalBuilder):
+            raise TilewrightError("only what LocalBuilder builds is compared with the untuned choice")
+        inp: Any = MeasureInput(self.task.target, self.task, None)  # type: ignore[arg-type]
+        built = [self.untuned.built, *builder.keep([(self.task, i.config) for i in inputs])]
+        if isinstance(self.runner, LocalRunner):
+            self.runner.untuned = self.untuned
+        times: list[list[float]] = [[] for _ in built]
+        for _ in range(turns):
+            for seconds, result in zip(times, self.runner.run([inp, *inputs], built), strict=True):
+                seconds.append(min(result.costs) if result.error_no == 0 else float("inf"))
+        return times
+
+    def begin_untuned(self) -> None:
+        """Have the untuned choice measured, where others may be measured meanwhile."""
 
     def __call__(self, measure_inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
         self.measure_untuned()
@@ -367,4 +413,5 @@ class MeasureBatch:
 
 def create_measure_batch(task: Task, option: Mapping[str, Any]) -> MeasureBatch:
     """A function that measures batches of configurations of ``task``, as :func:`measure_option` says."""
-    return MeasureBatch(task, option)
+    own: MeasureBatch | None = option["runner"].measure_batch(task, option)
+    return MeasureBatch(task, option) if own is None else own

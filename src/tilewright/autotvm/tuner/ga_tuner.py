@@ -32,10 +32,8 @@ class GATuner(Tuner):
         self.mutation_prob = mutation_prob
         self.dims = self.space.dims
         self.elites: list[tuple[float, list[int]]] = []
-        self.genes = [point2knob(p, self.dims) for p in sample_ints(0, len(self.space), self.pop_size)]
-        self.scores: list[float] = []
+        self._begin_generation([point2knob(p, self.dims) for p in sample_ints(0, len(self.space), self.pop_size)])
         self.visited = {knob2point(g, self.dims) for g in self.genes}
-        self.trial_pt = 0
 
     def has_next(self) -> bool:
         """Whether some configuration was not measured."""
@@ -48,13 +46,15 @@ class GATuner(Tuner):
         return [self.space.get(knob2point(gene, self.dims)) for gene in batch]
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """After a whole generation, the next."""
-        self.scores += [speed(inp, result) for inp, result in zip(inputs, results, strict=True)]
+        """After a whole generation, the next; results come in any order."""
+        for inp, result in zip(inputs, results, strict=True):
+            if inp.config.index in self._places:
+                self.scores[self._places[inp.config.index]] = speed(inp, result)
         if len(self.scores) >= len(self.genes):
             self._next_generation()
 
     def _next_generation(self) -> None:
-        parents = [*zip(self.scores, self.genes, strict=False), *self.elites]
+        parents = [*((self.scores[i], gene) for i, gene in enumerate(self.genes)), *self.elites]
         self.elites = sorted(parents, key=lambda p: -p[0])[: self.elite_num]
         weights = np.array([score for score, _ in parents]) + 1e-8
         weights /= weights.sum()
@@ -64,7 +64,12 @@ class GATuner(Tuner):
             cut = random.randrange(len(self.dims)) if self.dims else 0
             child = [*parents[first][1][:cut], *parents[second][1][cut:]]
             genes.append(self._unseen(self._mutated(child)))
-        self.genes, self.scores, self.trial_pt = genes, [], 0
+        self._begin_generation(genes)
+
+    def _begin_generation(self, genes: list[list[int]]) -> None:
+        self.genes, self.trial_pt = genes, 0
+        self.scores: dict[int, float] = {}  # by place
+        self._places: dict[int | None, int] = {knob2point(g, self.dims): i for i, g in enumerate(genes)}
 
     def _mutated(self, gene: list[int]) -> list[int]:
         return [

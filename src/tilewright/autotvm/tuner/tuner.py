@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,7 +46,8 @@ class Tuner:
         self.early_stopping: int | None = None
         self.failures = Failures()
         self.done, self._told_untuned = 0, False
-        self.own_seconds = self.all_seconds = 0.0
+        self.own_seconds = self.all_seconds = self._measuring = 0.0
+        self.known: dict[int | None, tuple[MeasureInput, MeasureResult]] = {}  # of earlier runs, by number
 
     @property
     def space(self) -> ConfigSpace:
@@ -96,6 +98,8 @@ class Tuner:
             if self.done >= self.best_iter + self.early_stopping:
                 logger.debug("nothing better since trial %d", self.best_iter)
                 break
+        while self.measure.pending:  # on a cluster some are still under way
+            self.advance(0, callbacks, si_prefix)
 
     def begin(self, measure_option: Mapping[str, Any]) -> None:
         """Get ready to measure; ``advance`` then measures batch by batch."""
@@ -104,48 +108,75 @@ class Tuner:
         self.done, self._told_untuned = 0, False
         self.own_seconds = self.all_seconds = 0.0
 
-    def advance(self, at_most: int, callbacks: Sequence[Callback] = (), si_prefix: str = "G") -> bool:
-        """Measure and learn from one batch of ``at_most`` trials; False when nothing is left.
+    def advance(
+        self, at_most: int, callbacks: Sequence[Callback] = (), si_prefix: str = "G", wait: bool = True
+    ) -> bool:
+        """Have up to ``at_most`` trials measured, those under way among them, and learn from what is there.
+
+        Gives False when nothing is left. Here that is a batch; a cluster has many trials under way, and gives results
+        as they come: without ``wait``, none if there is none yet.
 
         Raises
         ------
         NothingWorks : as ``tune``
         """
-        began, measuring = time.perf_counter(), 0.0
+        began, self._measuring = time.perf_counter(), 0.0
         GLOBAL_SCOPE.in_tuning = True
         try:
-            start = time.perf_counter()
-            found = self._untuned()
-            measuring = time.perf_counter() - start
+            found = self._measured(self._untuned)
             searched = not found
             if searched:
-                configs = self.next_batch(min(self.measure.n_parallel, at_most)) if self.has_next() else []
-                if not configs:
+                self._submit(at_most)
+                if not self.measure.pending:
                     return False
-                assert self.task.target is not None
-                batch = [MeasureInput(self.task.target, self.task, config) for config in configs]
-                start = time.perf_counter()
-                found = list(zip(batch, self.measure(batch), strict=True))
-                measuring += time.perf_counter() - start
-            inputs, results = [inp for inp, _ in found], [result for _, result in found]
-            self._keep_best(self.done, inputs, results, si_prefix)
-            self.done += len(results)
-            if self.n_trial is not None and self.early_stopping is not None:
-                self.ttl = min(self.early_stopping + self.best_iter, self.n_trial) - self.done
-            if all(inp.config.index is not None for inp in inputs):
-                self.update(inputs, results)
-            if searched:
-                for inp, result in found:
-                    self.failures.add(inp, result)
-            for callback in callbacks:
-                callback(self, inputs, results)
-            self.failures.check()
+                found = self._measured(lambda: self.measure.collect(wait))
+            if found:
+                self._learn(found, searched, callbacks, si_prefix)
             return True
         finally:
             GLOBAL_SCOPE.in_tuning = False
             elapsed = time.perf_counter() - began
             self.all_seconds += elapsed
-            self.own_seconds += elapsed - measuring
+            self.own_seconds += elapsed - self._measuring
+
+    def _measured(self, measure: Callable[[], Any]) -> Any:
+        """What ``measure`` gives; its time is not the tuner's own."""
+        start = time.perf_counter()
+        found = measure()
+        self._measuring += time.perf_counter() - start
+        return found
+
+    def _submit(self, at_most: int) -> None:
+        """As many more trials as there is room for; ``known`` configurations are passed over."""
+        assert self.task.target is not None
+        room = min(self.measure.n_parallel, at_most) - self.measure.pending
+        while room > 0 and self.has_next():
+            configs = self.next_batch(room)
+            if not configs:
+                return
+            old = [self.known[c.index] for c in configs if c.index in self.known]
+            if old:
+                self.update([inp for inp, _ in old], [result for _, result in old])
+            batch = [MeasureInput(self.task.target, self.task, c) for c in configs if c.index not in self.known]
+            self._measured(functools.partial(self.measure.submit, batch))
+            room -= len(batch)
+
+    def _learn(
+        self, found: list[tuple[MeasureInput, MeasureResult]], searched: bool, callbacks: Sequence[Callback], unit: str
+    ) -> None:
+        inputs, results = [inp for inp, _ in found], [result for _, result in found]
+        self._keep_best(self.done, inputs, results, unit)
+        self.done += len(results)
+        if self.n_trial is not None and self.early_stopping is not None:
+            self.ttl = min(self.early_stopping + self.best_iter, self.n_trial) - self.done
+        if all(inp.config.index is not None for inp in inputs):
+            self.update(inputs, results)
+        if searched:
+            for inp, result in found:
+                self.failures.add(inp, result)
+        for callback in callbacks:
+            callback(self, inputs, results)
+        self.failures.check()
 
     def _untuned(self) -> list[tuple[MeasureInput, MeasureResult]]:
         """The trial of the untuned choice, which comes before all others: no record is slower than it."""
