@@ -47,6 +47,7 @@ from tilewright.relay.transform.inline import Inline, InlineExternal, InlineFunc
 from tilewright.relay.transform.isolate_views import IsolateViews
 from tilewright.relay.transform.label_ops import LabelOps
 from tilewright.relay.transform.lambda_lift import LambdaLift
+from tilewright.relay.transform.lazy_gradient_init import LazyGradientInit
 from tilewright.relay.transform.lift_conv1d import LiftConv1D
 from tilewright.relay.transform.lift_conv3d import LiftConv3D
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
@@ -93,7 +94,8 @@ __all__ = [
     "FastMath",
     "FoldConstant", "FoldEmpty", "FoldExplicitPadding", "FoldScaleAxis", "ForEachDevice", "ForwardFoldScaleAxis",
     "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineExternal", "InlineFunctions", "IsolateViews",
-    "LabelOps", "LambdaLift", "LayoutConfig", "Legalize", "LiftConv1D", "LiftConv3D", "MergeCompilerRegions",
+    "LabelOps", "LambdaLift", "LayoutConfig", "LazyGradientInit", "Legalize", "LiftConv1D", "LiftConv3D",
+    "MergeCompilerRegions",
     "MergeComposite", "MergeRows", "MergeTransposes", "OperatorFate", "PadChannels", "PartitionGraph", "Pass",
     "PassContext",
     "PassInfo", "PlanDevices", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
