@@ -22,6 +22,7 @@ somebody takes it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,7 @@ from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.runtime.ndarray import numpy_view
-from tilewright.tir.layout import layout
+from tilewright.tir.layout import Layout, layout
 
 _PASS_THROUGH = frozenset({"nn.relu", "nn.leaky_relu", "nn.max_pool2d", "nn.global_max_pool2d"})
 _LINEAR = frozenset({"nn.avg_pool2d", "nn.global_avg_pool2d"})
@@ -64,7 +65,7 @@ class _Message:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """``value * scale`` along ``axes`` is what the expression stands for; ``scale`` is rank 1."""
+    """``value * scale`` along ``axes`` is what the expression stands for; ``scale`` has these axes alone."""
 
     value: RelayExpr
     scale: RelayExpr
@@ -79,24 +80,28 @@ def _op_name(expr: RelayExpr) -> str:
     return expr.op.name if isinstance(expr, Call) and isinstance(expr.op, Op) else ""
 
 
-def expand_bias_to_match_axis(bias: RelayExpr, target_rank: int, axes: Sequence[int]) -> RelayExpr:
-    """A rank-1 scale with axes of extent 1, so that it broadcasts along ``axes`` of a tensor of ``target_rank``."""
-    (axis,) = axes
-    trailing = target_rank - 1 - axis
-    return relay_op.expand_dims(bias, axis=1, num_newaxis=trailing) if trailing > 0 else bias
+def expand_bias_to_match_axis(scale: RelayExpr, target: Type, axes: Sequence[int]) -> RelayExpr:
+    """A scale that has ``axes`` alone, so that it broadcasts along those of a tensor of type ``target``.
+
+    Several axes are the parts of one that a layout splits, such as C and c of NCHW16c, from the outermost on.
+    """
+    assert isinstance(target, TensorType)
+    if len(axes) > 1:
+        return relay_op.reshape(scale, [d if i in axes else 1 for i, d in enumerate(target.concrete_shape)])
+    trailing = len(target.shape) - 1 - axes[0]
+    return relay_op.expand_dims(scale, axis=1, num_newaxis=trailing) if trailing > 0 else scale
 
 
 def scale_shape_matches(data: Type, scale: Type, axes: Sequence[int]) -> bool:
     """Whether a factor of type ``scale`` varies along ``axes`` of the data alone."""
-    (axis,) = axes
     if not isinstance(scale, TensorType) or not isinstance(data, TensorType) or data.is_dynamic or scale.is_dynamic:
         return False
     offset = len(data.shape) - len(scale.shape)
-    position = axis - offset
+    positions = [axis - offset for axis in axes]
     shape, extents = scale.concrete_shape, data.concrete_shape
-    if position < 0 or offset < 0 or shape[position] != extents[axis]:
+    if offset < 0 or min(positions) < 0 or any(shape[axis - offset] != extents[axis] for axis in axes):
         return False
-    return all(extent == 1 for i, extent in enumerate(shape) if i != position)
+    return all(extent == 1 for i, extent in enumerate(shape) if i not in positions)
 
 
 def is_scale(data: RelayExpr, scale: RelayExpr, axes: Sequence[int]) -> bool:
@@ -118,9 +123,8 @@ def is_scale(data: RelayExpr, scale: RelayExpr, axes: Sequence[int]) -> bool:
 
 
 def squeezed_scale(scale: RelayExpr, rank: int, data_rank: int, axes: Sequence[int]) -> RelayExpr:
-    """A factor of ``rank`` dimensions that varies along ``axes`` of the data alone, as rank 1."""
-    (axis,) = axes
-    others = [i for i in range(rank) if i != axis - (data_rank - rank)]
+    """A factor of ``rank`` dimensions that varies along ``axes`` of the data alone, with these axes only."""
+    others = [i for i in range(rank) if i + data_rank - rank not in axes]
     return relay_op.squeeze(scale, axis=others) if others else scale
 
 
@@ -142,11 +146,19 @@ def is_all_positive(expr: RelayExpr) -> bool:
 class _Weighted:
     """How a convolution or dense layer takes scales: axes of data and result, and where they are in the weight."""
 
-    data_axis: int
-    weight_in_axis: int
-    out_axis: int
-    weight_out_axis: int
-    depthwise: bool = False
+    data_axes: tuple[int, ...]
+    weight_in_axes: tuple[int, ...]
+    out_axes: tuple[int, ...]
+    weight_out_axes: tuple[int, ...]
+
+
+def _axes_of(found: Layout, letter: str) -> tuple[int, ...]:
+    """Where a layout has a dimension: one axis, or two where it is split."""
+    return tuple(i for i in (found.index_of(letter), found.index_of(letter.lower())) if i >= 0)
+
+
+def _extent(shape: Sequence[int], axes: Sequence[int]) -> int:
+    return math.prod(shape[a] for a in axes)
 
 
 def _weighted(call: Call) -> _Weighted | None:
@@ -156,28 +168,30 @@ def _weighted(call: Call) -> _Weighted | None:
     if len(call.args) > 1 and is_whole(call.args[1]):
         return None
     if name == "nn.dense":
-        return _Weighted(1, 1, 1, 0) if _rank(call.args[0].checked_type) == 2 else None
+        return _Weighted((1,), (1,), (1,), (0,)) if _rank(call.args[0].checked_type) == 2 else None
     if name not in ("nn.conv1d", "nn.conv2d", "nn.conv3d"):
         return None
     data_layout, kernel_layout = layout(attrs.data_layout), layout(attrs.kernel_layout)
     out_layout = layout(attrs.out_layout or attrs.data_layout)
-    if not (data_layout.is_primal and kernel_layout.is_primal and out_layout.is_primal):
-        return None
     weight = call.args[1].checked_type
     if not isinstance(weight, TensorType) or weight.is_dynamic:
         return None
-    o_axis, i_axis = kernel_layout.index_of("O"), kernel_layout.index_of("I")
+    shape = weight.concrete_shape
+    o_axes, i_axes = _axes_of(kernel_layout, "O"), _axes_of(kernel_layout, "I")
     groups = int(attrs.groups)
-    depthwise = groups > 1 and weight.concrete_shape[i_axis] == 1 and weight.concrete_shape[o_axis] == groups
+    depthwise = groups > 1 and _extent(shape, i_axes) == 1 and _extent(shape, o_axes) == groups
     if groups > 1 and not depthwise:
         return None
-    return _Weighted(
-        data_layout.index_of("C"), o_axis if depthwise else i_axis, out_layout.index_of("C"), o_axis, depthwise
-    )
+    taken = o_axes if depthwise else i_axes
+    found = _Weighted(_axes_of(data_layout, "C"), taken, _axes_of(out_layout, "C"), o_axes)
+    # a scale of a split axis is reshaped from one side to the other, which takes its parts in order
+    in_order = all(list(axes) == sorted(axes) for axes in (found.data_axes, taken, found.out_axes, o_axes))
+    same_parts = all(len(a) == len(b) for a, b in ((found.data_axes, taken), (found.out_axes, o_axes)))
+    return found if in_order and same_parts else None
 
 
-def _scaled_weight(weight: RelayExpr, rank: int, scale: RelayExpr, axis: int) -> RelayExpr:
-    return relay_op.multiply(weight, expand_bias_to_match_axis(scale, rank, (axis,)))
+def _scaled_weight(weight: RelayExpr, type_: Type, scale: RelayExpr, axes: Sequence[int]) -> RelayExpr:
+    return relay_op.multiply(weight, expand_bias_to_match_axis(scale, type_, axes))
 
 
 def _users_of(order: Sequence[RelayExpr]) -> dict[RelayExpr, list[RelayExpr]]:
@@ -240,7 +254,7 @@ class _ForwardFolder(_Folder):
         weighted = _weighted(call)
         if weighted is not None:
             if call.args[0] is not call.args[1]:
-                wanted[call, call.args[0]] = _Message((weighted.data_axis,), False)
+                wanted[call, call.args[0]] = _Message(weighted.data_axes, False)
             return
         if out is None:
             return
@@ -296,14 +310,13 @@ class _ForwardFolder(_Folder):
             return None
         value = Call(expr.op, [state.value, *(self.visit(a) for a in expr.args[1:])], expr.attrs, expr.type_args)
         self.scaled[expr] = _Scaled(value, state.scale, state.axes)
-        return self._realize(self.scaled[expr], _rank(expr.checked_type))
+        return self._realize(self.scaled[expr], expr.checked_type)
 
     def _add(self, expr: Call) -> RelayExpr | None:
         left, right = (self.scaled.get(a) for a in expr.args)
         state = left or right
         if state is None:
             return None
-        rank = _rank(expr.checked_type)
         sides = [self.visit(a) for a in expr.args]
         if left and right:
             if left.scale is not right.scale:
@@ -311,26 +324,26 @@ class _ForwardFolder(_Folder):
             sides = [left.value, right.value]
         else:
             index = 0 if left else 1
-            scale = expand_bias_to_match_axis(state.scale, rank, state.axes)
+            scale = expand_bias_to_match_axis(state.scale, expr.checked_type, state.axes)
             sides[index] = state.value
             sides[1 - index] = relay_op.divide(sides[1 - index], scale)
         self.scaled[expr] = _Scaled(Call(expr.op, sides, expr.attrs, expr.type_args), state.scale, state.axes)
-        return self._realize(self.scaled[expr], rank)
+        return self._realize(self.scaled[expr], expr.checked_type)
 
     def _take(self, expr: Call) -> RelayExpr | None:
         state = self.scaled.get(expr.args[0])
         weighted = _weighted(expr)
-        if state is None or weighted is None or state.axes != (weighted.data_axis,):
+        if state is None or weighted is None or state.axes != weighted.data_axes:
             return None
-        rank = _rank(expr.args[1].checked_type)
-        weight = _scaled_weight(self.visit(expr.args[1]), rank, state.scale, weighted.weight_in_axis)
+        weight_type = expr.args[1].checked_type
+        weight = _scaled_weight(self.visit(expr.args[1]), weight_type, state.scale, weighted.weight_in_axes)
         return Call(
             expr.op, [state.value, weight, *map(self.visit, expr.args[2:])], expr.attrs, expr.type_args, expr.span
         )
 
     @staticmethod
-    def _realize(state: _Scaled, rank: int) -> RelayExpr:
-        return relay_op.multiply(state.value, expand_bias_to_match_axis(state.scale, rank, state.axes))
+    def _realize(state: _Scaled, type_: Type) -> RelayExpr:
+        return relay_op.multiply(state.value, expand_bias_to_match_axis(state.scale, type_, state.axes))
 
 
 class _BackwardFolder(_Folder):
@@ -352,7 +365,7 @@ class _BackwardFolder(_Folder):
         name = _op_name(call)
         weighted = _weighted(call)
         if weighted is not None:
-            return _Message((weighted.out_axis,), False)
+            return _Message(weighted.out_axes, False)
         if name in _PASS_THROUGH or name in _LINEAR:
             inner = self._single_use(call.args[0])
             return _Message(inner.axes, inner.positive or name in _PASS_THROUGH) if inner else None
@@ -396,24 +409,22 @@ class _BackwardFolder(_Folder):
         return super().visit_call(expr)
 
     def _squeezed(self, data: RelayExpr, scale: RelayExpr, axes: Sequence[int]) -> RelayExpr:
-        """The rewritten scale as rank 1."""
+        """The rewritten scale, with ``axes`` only."""
         return squeezed_scale(self.visit(scale), _rank(scale.checked_type), _rank(data.checked_type), axes)
 
     def _push(self, call: Call, scale: RelayExpr, axes: tuple[int, ...]) -> RelayExpr:
         """``call`` with its result scaled, by scaling its operands. Walks down one operand at a time."""
         name = _op_name(call)
         weighted = _weighted(call)
-        rank = _rank(call.checked_type)
         args = [self.visit(a) for a in call.args]
         if weighted is not None:
-            weight_rank = _rank(call.args[1].checked_type)
-            args[1] = _scaled_weight(args[1], weight_rank, scale, weighted.weight_out_axis)
+            args[1] = _scaled_weight(args[1], call.args[1].checked_type, scale, weighted.weight_out_axes)
         elif name == "multiply":
             index = next(i for i, a in enumerate(call.args) if self._takes(a, call.args[1 - i], axes))
             other = self._squeezed(call.args[index], call.args[1 - index], axes)
             return self._push_into(call.args[index], relay_op.multiply(other, scale), axes)
         elif name in ("add", "subtract"):
-            expanded = expand_bias_to_match_axis(scale, rank, axes)
+            expanded = expand_bias_to_match_axis(scale, call.checked_type, axes)
             args = [
                 self._push_into(a, scale, axes) if self._single_use(a) else relay_op.multiply(new, expanded)
                 for a, new in zip(call.args, args, strict=True)

@@ -12,8 +12,8 @@ after::
     %y
 
 For what ``gradient`` gives. Zeros and ones of known shapes do not wait for the tensor that they are like; what is added
-to zeros, or multiplied by ones, stays as it is, and moves of zeros and ones are zeros and ones. TVM 0.8 makes them values
-of the data type ``GradCell`` instead, so that the function needs an executor that knows data types.
+to zeros, or multiplied by ones, stays as it is, and moves of zeros and ones are zeros and ones. TVM 0.8 makes them
+values of the data type ``GradCell`` instead, so that the function needs an executor that knows data types.
 """
 
 from __future__ import annotations

@@ -1,0 +1,85 @@
+"""FoldScaleAxis of convolutions whose channels a layout splits: the same values, and no scale is left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.relay.analysis import nodes
+from tilewright.relay.transform import BackwardFoldScaleAxis, ForwardFoldScaleAxis
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng([seed, *shape]).uniform(0.5, 1.5, shape).astype("float32")
+
+
+def check(func: Any, arrays: list[np.ndarray], fold: Any, products: int) -> None:
+    """``fold`` keeps the values, and leaves that many products with a constant, those of weights included."""
+    before = tvm.IRModule.from_expr(func)
+    after = fold()(before)
+    want = relay.create_executor(mod=before).evaluate()(*arrays)
+    have = relay.create_executor(mod=after).evaluate()(*arrays)
+    np.testing.assert_allclose(have.numpy(), want.numpy(), rtol=1e-4)
+    scaled = [
+        n for n in nodes(after["main"])
+        if isinstance(n, relay.Call) and getattr(n.op, "name", "") == "multiply"
+    ]  # fmt: skip
+    assert len(scaled) == products
+    assert all(n.args[0] in after["main"].params for n in scaled), "a scale of data is left"
+
+
+LAYOUTS = {
+    "NCHW4c": ("OIHW4i2o", (1, 2, 5, 5, 4), (3, 2, 3, 3, 4, 2), (2, 1, 1, 4)),
+    "NHWC2c": ("HWIO2i4o", (1, 5, 5, 4, 2), (3, 3, 4, 2, 2, 4), (4, 2)),
+}
+
+
+@pytest.mark.parametrize("data_layout", LAYOUTS)
+def test_scales_of_inputs(data_layout: str) -> None:
+    kernel_layout, data_shape, weight_shape, scale_shape = LAYOUTS[data_layout]
+    x, w, b = (relay.var(n, shape=s) for n, s in (("x", data_shape), ("w", weight_shape), ("b", scale_shape)))
+    y = relay.nn.relu(relay.multiply(x, relay.const(numbers(*scale_shape, seed=3))))
+    out_layout = data_layout.translate(str.maketrans("24", "42")) if data_layout == "NHWC2c" else "NCHW2c"
+    layouts = {"data_layout": data_layout, "kernel_layout": kernel_layout, "out_layout": out_layout}
+    conv = relay.nn.conv2d(relay.add(y, b), w, kernel_size=(3, 3), **layouts)
+    arrays = [numbers(*data_shape), numbers(*weight_shape, seed=1), numbers(*scale_shape, seed=2)]
+    check(relay.Function([x, w, b], conv), arrays, ForwardFoldScaleAxis, 1)
+
+
+def test_scales_of_results() -> None:
+    x, w = relay.var("x", shape=(1, 2, 5, 5, 4)), relay.var("w", shape=(3, 2, 3, 3, 4, 2))
+    conv = relay.nn.conv2d(
+        x, w, kernel_size=(3, 3), data_layout="NCHW4c", kernel_layout="OIHW4i2o", out_layout="NCHW2c"
+    )
+    shift = relay.const(numbers(1, 3, 1, 1, 2))
+    scaled = relay.multiply(relay.nn.relu(relay.add(conv, shift)), relay.const(numbers(3, 1, 1, 2, seed=3)))
+    arrays = [numbers(1, 2, 5, 5, 4), numbers(3, 2, 3, 3, 4, 2, seed=1)]
+    before = tvm.IRModule.from_expr(relay.Function([x, w], scaled))
+    after = BackwardFoldScaleAxis()(before)
+    assert after["main"].body.op.name == "nn.relu"
+    want = relay.create_executor(mod=before).evaluate()(*arrays)
+    np.testing.assert_allclose(relay.create_executor(mod=after).evaluate()(*arrays).numpy(), want.numpy(), rtol=1e-4)
+
+
+def test_scales_of_depthwise_convolutions() -> None:
+    x, w = relay.var("x", shape=(1, 2, 5, 5, 2)), relay.var("w", shape=(2, 1, 3, 3, 1, 2))
+    y = relay.multiply(x, relay.const(numbers(1, 2, 1, 1, 2)))
+    conv = relay.nn.conv2d(
+        y, w, kernel_size=(3, 3), groups=4, channels=4, data_layout="NCHW2c", kernel_layout="OIHW1i2o"
+    )
+    arrays = [numbers(1, 2, 5, 5, 2), numbers(2, 1, 3, 3, 1, 2, seed=1)]
+    check(relay.Function([x, w], conv), arrays, ForwardFoldScaleAxis, 1)
+
+
+def test_a_scale_that_varies_within_a_block_stays() -> None:
+    """Of the inner part alone, it is no scale of channels in the order that they have."""
+    x, w = relay.var("x", shape=(1, 2, 5, 5, 4)), relay.var("w", shape=(3, 2, 3, 3, 4, 2))
+    y = relay.multiply(x, relay.const(numbers(1, 1, 1, 1, 4)))
+    layouts = {"data_layout": "NCHW4c", "kernel_layout": "OIHW4i2o", "out_layout": "NCHW2c"}
+    func = relay.Function([x, w], relay.nn.conv2d(y, w, kernel_size=(3, 3), **layouts))
+    after = ForwardFoldScaleAxis()(tvm.IRModule.from_expr(func))
+    assert after["main"].body.args[0].op.name == "multiply"
