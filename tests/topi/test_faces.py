@@ -34,6 +34,6 @@ def test_convolutions_with_channels_last_of_one_and_three_dimensions() -> None:
 
     x, w = random(1, 3, 4, 5, 2), random(2, 1, 3, 2, 17, seed=1)
     direct = partial(evaluate, schedule=topi.x86.schedule_conv3d_ndhwc)
-    found = direct(lambda a, b: topi.x86.conv3d_ndhwc(a, b, 1, 0, 1, 1, "float32"), x, w)
+    found = direct(lambda a, b: topi.x86.conv3d_ndhwc(a, b, 1, 0, 1, "float32"), x, w)
     windows = np.lib.stride_tricks.sliding_window_view(x, (2, 1, 3), axis=(1, 2, 3))
     np.testing.assert_allclose(found, np.einsum("ndhwcijk,ijkco->ndhwo", windows, w), rtol=1e-5, atol=1e-5)

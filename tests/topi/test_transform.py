@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from tests.topi.harness import close, evaluate, random
 
+import tilewright as tvm
 from tilewright import te, topi
 from tilewright.topi import InvalidShapeError
 
@@ -148,3 +149,37 @@ def test_matrix_set_diag() -> None:
     for row in range(4):  # diagonals 0 and 1: both have 4 elements in a 4 x 5 matrix
         expected[:, row, row + 1], expected[:, row, row] = upper[:, 0, row], upper[:, 1, row]
     close(evaluate(lambda t, d: topi.matrix_set_diag(t, d, (0, 1)), X, upper), expected)
+
+
+def test_new_dimensions_are_filled_as_another_tensor_has_them() -> None:
+    x, like = random(2, 4), random(3, 2, 5, 4)
+    found = evaluate(lambda a, b: topi.expand_like(a, b, (0, -2)), x, like)
+    np.testing.assert_array_equal(found, np.broadcast_to(x[None, :, None, :], (3, 2, 5, 4)))
+    found = evaluate(lambda a, b: topi.expand_like(a, b, (0, 1)), random(1), random(3, 7))
+    np.testing.assert_array_equal(found, np.full((3, 7), random(1)[0]))
+    with pytest.raises(InvalidShapeError, match="1 new dimensions do not make rank 4 of rank 2"):
+        evaluate(lambda a, b: topi.expand_like(a, b, 1), x, like)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "strides"), [((1, 0, -3), (4, 9, -1), (2, 1, 1)), ((4, 2, 1), (-6, 0, 3), (-1, -1, 1))]
+)
+def test_a_slice_whose_bounds_are_known_when_it_runs(begin: tuple, end: tuple, strides: tuple) -> None:
+    x = random(5, 3, 4)
+    expected = x[tuple(slice(b, e if e >= -5 else None, s) for b, e, s in zip(begin, end, strides, strict=True))]
+    data = te.placeholder(x.shape, "float32", "x")
+    bounds = [te.placeholder((3,), "int64", name) for name in ("begin", "end", "strides")]
+    out = topi.strided_slice(data, *bounds)
+    kernel = tvm.build(topi.generic.schedule_injective(out), [data, *bounds, out], "llvm", name="cut")
+    result = tvm.nd.empty(expected.shape, "float32")
+    kernel(tvm.nd.array(x), *(tvm.nd.array(np.array(v, "int64")) for v in (begin, end, strides)), result)
+    np.testing.assert_array_equal(result.numpy(), expected)
+
+
+def test_a_part_is_replaced_of_the_leading_dimensions() -> None:
+    x, v = random(5, 4, 3), random(2, 4, 3, seed=1)
+    bounds = [np.array([n], "int32") for n in (1, 4, 2)]
+    found = evaluate(lambda a, b, *e: topi.strided_set(a, b, *e), x, v, *bounds)
+    expected = x.copy()
+    expected[1:4:2] = v
+    np.testing.assert_array_equal(found, expected)

@@ -73,3 +73,8 @@ def test_a_long_chain_is_walked_without_recursion() -> None:
     for _ in range(5000):
         x = te.compute((4,), lambda i, t=x: t(i) + tir.const(1.0, "float32"), name="y")
     assert sum(1 for _ in utils.operations(x)) == 5001
+
+
+def test_a_shape_in_another_layout() -> None:
+    assert utils.get_shape((1, 3, 8, 9), "NCHW", "NCHW") == (1, 3, 8, 9)
+    assert utils.get_shape((2, 3, 5, 7, 16, 8), "OIHW16i8o", "HWO8oI16i") == (5, 7, 2, 8, 3, 16)

@@ -1,6 +1,7 @@
 """TOPI, the tensor operator inventory: what operators compute (in tensor expressions) and how (schedules).
 
-broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py unique.py scan.py sparse.py   tensors
+broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py unique.py scan.py sparse.py
+           einsum.py   tensors
 nn/        computes of neural networks           image/     resizing of images
 vision/    boxes and regions of interest         random/    random numbers
 cpu/       schedules for CPUs, and the packed computes that they need           generic/   schedules that fit any target
@@ -11,6 +12,7 @@ network.py   what schedules may know of the network
 
 from tilewright.topi import arm_cpu, cpu, generic, image, nn, random, tag, utils, vision, x86
 from tilewright.topi.broadcast import *  # noqa: F403
+from tilewright.topi.einsum import *  # noqa: F403
 from tilewright.topi.indexing import *  # noqa: F403
 from tilewright.topi.math import *  # noqa: F403
 from tilewright.topi.reduction import *  # noqa: F403

@@ -113,19 +113,6 @@ def adv_index(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
     return te.compute((*common, *data.shape[len(indices) :]), body, name="advanced_index", tag=tag.INJECTIVE)
 
 
-def one_hot(indices: te.Tensor, on_value: Any, off_value: Any, depth: int, axis: int, dtype: str) -> te.Tensor:
-    """``on_value`` where the position along the new dimension ``axis`` is the index, elsewhere ``off_value``."""
-    axis = indices.ndim if axis == -1 else axis
-    on, off = (ops.cast(dtype, ops.as_expr(v)) for v in (on_value, off_value))
-
-    def body(*i: PrimExpr) -> PrimExpr:
-        index = indices(*i[:axis], *i[axis + 1 :])
-        return tir.Select(ops.equal(index, ops.cast(index.dtype, i[axis])), on, off)
-
-    shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
-    return te.compute(shape, body, name="T_one_hot", tag=tag.INJECTIVE)
-
-
 def sequence_mask(data: te.Tensor, valid_length: te.Tensor, mask_value: float = 0, axis: int = 0) -> te.Tensor:
     """``mask_value`` in place of the elements beyond each batch element's valid length.
 
@@ -169,5 +156,5 @@ def invert_permutation(data: te.Tensor) -> te.Tensor:
 
 
 __all__ = [
-    "adv_index", "gather", "gather_nd", "invert_permutation", "one_hot", "sequence_mask", "take", "unravel_index",
+    "adv_index", "gather", "gather_nd", "invert_permutation", "sequence_mask", "take", "unravel_index",
 ]  # fmt: skip

@@ -249,8 +249,11 @@ def strided_slice(
 ) -> te.Tensor:
     """The elements ``begin:end:strides`` of each dimension (or of ``axes``), as numpy slices.
 
-    ``slice_mode`` "size" takes ``end`` as sizes, -1 meaning up to the end, and ignores ``strides``.
+    ``slice_mode`` "size" takes ``end`` as sizes, -1 meaning up to the end, and ignores ``strides``. Bounds may be
+    vectors of all dimensions; then the shape is known when the kernel runs.
     """
+    if isinstance(begin, te.Tensor):
+        return _tensor_slice(a, begin, end, strides)
     parameters = slice_parameters(a.shape, begin, end, strides, axes, slice_mode)
     return te.compute(
         [size for _, size, _ in parameters],
@@ -258,6 +261,13 @@ def strided_slice(
         name="T_strided_slice",
         tag=tag.INJECTIVE,
     )
+
+
+def _tensor_slice(a: te.Tensor, begin: te.Tensor, end: te.Tensor, strides: te.Tensor | None) -> te.Tensor:
+    """``strided_slice`` whose bounds are vectors: each extent is a variable of its own."""
+    if strides is None:
+        strides = te.compute(begin.shape, lambda i: ops.const(1, begin.dtype), name="ones", tag=tag.INJECTIVE)
+    return dynamic_strided_slice(a, begin, end, strides, [tir.Var(f"dim{k}", "int32") for k in range(a.ndim)])
 
 
 def dynamic_strided_slice(
@@ -281,8 +291,8 @@ def dynamic_strided_slice(
 def strided_set(a: te.Tensor, v: te.Tensor, begin: Any, end: Any, strides: Any = None) -> te.Tensor:
     """``a`` with the slice ``begin:end:strides`` replaced by ``v``; the bounds are lists of ints or vectors."""
     if isinstance(begin, te.Tensor):
-        begin, end = _tensor_elements(begin), _tensor_elements(end)
-        strides = _tensor_elements(strides) if strides is not None else None
+        begin, end = _tensor_elements(begin, a.ndim, [0] * a.ndim), _tensor_elements(end, a.ndim, a.shape)
+        strides = _tensor_elements(strides, a.ndim, [1] * a.ndim) if strides is not None else None
         parameters = _dynamic_slice_parameters(a.shape, begin, end, strides)
     else:
         parameters = slice_parameters(a.shape, begin, end, strides, None, "end")
@@ -299,8 +309,10 @@ def strided_set(a: te.Tensor, v: te.Tensor, begin: Any, end: Any, strides: Any =
     return te.compute(a.shape, body, name="T_strided_set", tag=tag.INJECTIVE)
 
 
-def _tensor_elements(tensor: te.Tensor) -> list[PrimExpr]:
-    return [ops.cast("int32", tensor(k)) for k in range(get_const_int(tensor.shape[0]))]
+def _tensor_elements(tensor: te.Tensor, rank: int, rest: Sequence[Any]) -> list[Any]:
+    """The elements of a vector, and ``rest`` for the dimensions that it does not reach."""
+    count = get_const_int(tensor.shape[0])
+    return [ops.cast("int32", tensor(k)) for k in range(count)] + [ops.as_expr(v) for v in rest[count:rank]]
 
 
 def _dynamic_slice_parameters(shape: Sequence[Any], begin: Any, end: Any, strides: Any) -> list[tuple[Any, Any, Any]]:
@@ -451,6 +463,36 @@ def meshgrid(a_tuple: Sequence[te.Tensor], indexing: str = "ij") -> list[te.Tens
     return [grid(k) for k in range(len(a_tuple))]
 
 
+def one_hot(indices: te.Tensor, on_value: Any, off_value: Any, depth: int, axis: int, dtype: str) -> te.Tensor:
+    """``on_value`` where the position along the new dimension ``axis`` is the index, elsewhere ``off_value``."""
+    axis = indices.ndim if axis == -1 else axis
+    on, off = (ops.cast(dtype, ops.as_expr(v)) for v in (on_value, off_value))
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        index = indices(*i[:axis], *i[axis + 1 :])
+        return tir.Select(ops.equal(index, ops.cast(index.dtype, i[axis])), on, off)
+
+    shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
+    return te.compute(shape, body, name="T_one_hot", tag=tag.INJECTIVE)
+
+
+def expand_like(a: te.Tensor, shape_like: te.Tensor, axis: Any) -> te.Tensor:
+    """``a`` with new dimensions ``axis`` of ``shape_like``, along which it is repeated; their shapes are then one.
+
+    A tensor of rank 1 and extent 1 fills the whole shape.
+    """
+    rank = shape_like.ndim
+    added = sorted(normalize_axis(int(k), rank) for k in as_list(axis))
+    whole = a.ndim == 1 and rank == len(added)
+    if a.ndim + len(added) != rank and not whole:
+        raise InvalidShapeError(f"expand_like: {len(added)} new dimensions do not make rank {rank} of rank {a.ndim}")
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        return a(0) if whole else a(*(v for k, v in enumerate(i) if k not in added))
+
+    return te.compute(shape_like.shape, body, name="T_expand_like", tag=tag.BROADCAST)
+
+
 def matrix_set_diag(data: te.Tensor, diagonal: te.Tensor, k: Any = 0, align: str = "RIGHT_LEFT") -> te.Tensor:
     """``data`` with the diagonals ``k`` (one, or first to last) of its matrices replaced, as TensorFlow's V3 operator.
 
@@ -479,8 +521,8 @@ def matrix_set_diag(data: te.Tensor, diagonal: te.Tensor, k: Any = 0, align: str
 
 
 __all__ = [
-    "arange", "concatenate", "dynamic_strided_slice", "expand_dims", "flip", "layout_transform",
-    "matrix_set_diag", "meshgrid", "ndarray_size", "normalize_axis", "repeat", "reshape", "reverse_sequence",
-    "shape", "slice_like", "split", "squeeze", "stack", "strided_set", "strided_slice", "tile", "transpose",
-    "where",
+    "arange", "concatenate", "dynamic_strided_slice", "expand_dims", "expand_like", "flip", "layout_transform",
+    "matrix_set_diag", "meshgrid", "ndarray_size", "normalize_axis", "one_hot", "repeat", "reshape",
+    "reverse_sequence", "shape", "slice_like", "split", "squeeze", "stack", "strided_set", "strided_slice", "tile",
+    "transpose", "where",
 ]  # fmt: skip

@@ -11,6 +11,7 @@ from tilewright.ir import walk
 from tilewright.ir.errors import InvalidShapeError as InvalidShapeError
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Select, Var
 from tilewright.ir.prim_ops import as_expr, const
+from tilewright.tir.layout import bijective_layout
 from tilewright.topi import tag
 
 
@@ -66,6 +67,13 @@ def get_const_tuple(shape: Sequence[Any]) -> tuple[Any, ...]:
         value = dim if isinstance(dim, int) else simplify(as_expr(dim))
         result.append(int(value) if isinstance(value, int | IntImm) else value)
     return tuple(result)
+
+
+def get_shape(src_shape: Sequence[Any], src_layout: str, dst_layout: str) -> tuple[Any, ...]:
+    """A shape in ``src_layout``, such as NCHW16c, in ``dst_layout``."""
+    if src_layout == dst_layout:
+        return get_const_tuple(src_shape)
+    return get_const_tuple(bijective_layout(src_layout, dst_layout).forward_shape(src_shape))
 
 
 def get_float_tuple(values: Sequence[Any]) -> tuple[float, ...]:

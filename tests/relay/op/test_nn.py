@@ -240,6 +240,21 @@ OTHERS = [
         [X],
         np.pad(X, [(0, 0), (1, 2), (0, 3), (0, 0)], constant_values=1.5),
     ),
+    *(
+        case(
+            f"pad and crop, {mode}",
+            lambda x, m=mode: relay.nn.pad(x, ((-1, 3), (2, -2)), 2.5, m),
+            [A],
+            np.pad(A, [(0, 3), (2, 0)], mode, **({"constant_values": 2.5} if mode == "constant" else {}))[1:, :-2],
+        )
+        for mode in ("constant", "edge", "reflect")
+    ),
+    case(
+        "pad and crop all",
+        lambda x: relay.nn.pad(x, ((0, 0), (-A.shape[1] - 1, 3))),
+        [A],
+        np.zeros((A.shape[0], 2), "float32"),
+    ),
     case("pad with zero", lambda x: relay.nn.pad(x, ((1, 0), (0, 1)), 0), [A], np.pad(A, [(1, 0), (0, 1)])),
     case(
         "pad with the edge",

@@ -64,7 +64,7 @@ def test_conv1d(groups: int) -> None:
 @pytest.mark.parametrize("groups", [1, 2])
 def test_conv3d(groups: int) -> None:
     x, w = random(1, 4, 5, 4, 6), random(2, 4 // groups, 3, 3, 3)
-    found = direct(lambda a, b: topi.nn.conv3d_ncdhw(a, b, (1, 2, 1), 1, 1, groups), x, w)
+    found = direct(lambda a, b: topi.nn.conv3d_ncdhw(a, b, (1, 2, 1), 1, 1, groups=groups), x, w)
     close(found, F.conv3d(T(x), T(w), None, (1, 2, 1), 1, 1, groups).numpy(), rtol=1e-4)
 
 

@@ -121,6 +121,7 @@ from tilewright.relay.op.tensor.unary import (
     trunc,
 )  # fmt: skip
 from tilewright.relay.op.transform.axes import expand_dims, reverse, reverse_sequence, squeeze, transpose
+from tilewright.relay.op.transform.einsum import einsum
 from tilewright.relay.op.transform.indexing import (
     adv_index,
     gather,
@@ -197,6 +198,7 @@ __all__ = [
     "debug",
     "device_copy",
     "divide",
+    "einsum",
     "equal",
     "erf",
     "exp",

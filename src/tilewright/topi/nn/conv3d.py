@@ -20,13 +20,14 @@ def _conv3d(data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Any, dila
     )  # fmt: skip
 
 
-def conv3d_ncdhw(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any, groups: int = 1,
-                 out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
+def conv3d_ncdhw(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any,
+                 out_dtype: str | None = None, groups: int = 1) -> te.Tensor:  # fmt: skip
     """Convolution of Input (n, c, d, h, w) with Filter (o, c / groups, kd, kh, kw)."""
     return _conv3d(Input, Filter, stride, padding, dilation, groups, "NCDHW", "OIDHW", out_dtype)
 
 
-def conv3d_ndhwc(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any, groups: int = 1,
-                 out_dtype: str | None = None, auto_scheduler_rewritten_layout: str = "") -> te.Tensor:  # fmt: skip
+def conv3d_ndhwc(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding: Any, dilation: Any,
+                 out_dtype: str | None = None, auto_scheduler_rewritten_layout: str = "",
+                 groups: int = 1) -> te.Tensor:  # fmt: skip
     """Convolution of Input (n, d, h, w, c) with Filter (kd, kh, kw, c / groups, o)."""
     return _conv3d(Input, Filter, stride, padding, dilation, groups, "NDHWC", "DHWIO", out_dtype)

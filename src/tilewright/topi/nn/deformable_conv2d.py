@@ -9,6 +9,8 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi.image.sample import bilinear_or_zero
+from tilewright.topi.nn.conv import per_dim
+from tilewright.topi.utils import get_pad_tuple
 
 
 def _deformable(
@@ -21,7 +23,8 @@ def _deformable(
     outputs, per_group, rows, columns = (kernel.shape["OIHW".index(x) if first else "HWIO".index(x)] for x in "OIHW")
     out = [offset.shape[layout.index(letter)] for letter in "HW"]
     per_offset = ops.floordiv(channels, deformable_groups)
-    top, left = int(padding[0]), int(padding[1])
+    strides, dilation = per_dim(strides, 2), per_dim(dilation, 2)
+    top, left = get_pad_tuple(padding, (rows, columns))[:2]
 
     def sample(n: PrimExpr, c: PrimExpr, i: PrimExpr, j: PrimExpr, dy: PrimExpr, dx: PrimExpr) -> PrimExpr:
         tap = ((ops.floordiv(c, per_offset) * rows + dy) * columns + dx) * 2

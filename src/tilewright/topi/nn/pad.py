@@ -26,7 +26,7 @@ def pad(
 ) -> te.Tensor:
     """``data`` with ``pad_before`` and ``pad_after`` elements of ``pad_value`` added to each dimension.
 
-    Negative padding is not meant: crop with ``strided_slice``.
+    Negative widths take elements away.
     """
     pad_after = pad_after if pad_after is not None else pad_before
     _check_rank("pad", data, pad_before)

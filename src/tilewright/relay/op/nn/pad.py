@@ -46,13 +46,25 @@ def _padded_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
     )
     shape = []
     for dim, (before, after) in zip(data.shape, attrs.pad_width, strict=True):
-        relations.require(before >= 0 and after >= 0, "padding is negative; use strided_slice to crop")
-        shape.append(relations.dim_add(dim, before + after))
+        made = relations.dim_add(dim, before + after)
+        extent = relations.known(made)
+        relations.require(
+            extent is None or extent >= 0,
+            f"padding ({before}, {after}) takes away more than {dim} elements",
+        )
+        shape.append(made)
     return TensorType(shape, data.dtype)
 
 
 def _widths(attrs: Any) -> tuple[list[int], list[int]]:
     return [int(b) for b, _ in attrs.pad_width], [int(a) for _, a in attrs.pad_width]
+
+
+def _padded(data: Array, attrs: Any, mode: str, **options: Any) -> Array:
+    """numpy.pad, and what negative widths take away again."""
+    wide = np.pad(data, [(max(b, 0), max(a, 0)) for b, a in attrs.pad_width], mode=mode, **options)  # type: ignore[call-overload]
+    kept = tuple(slice(max(-b, 0), n - max(-a, 0)) for n, (b, a) in zip(wide.shape, attrs.pad_width, strict=True))
+    return np.asarray(wide[kept])
 
 
 class Pad(OpDef):
@@ -83,8 +95,8 @@ class Pad(OpDef):
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """numpy.pad"""
         if attrs.pad_mode == "constant":
-            return [np.pad(inputs[0], attrs.pad_width, constant_values=inputs[1].reshape(()).item())]
-        return [np.pad(inputs[0], attrs.pad_width, mode=attrs.pad_mode)]
+            return [_padded(inputs[0], attrs, "constant", constant_values=inputs[1].reshape(()).item())]
+        return [_padded(inputs[0], attrs, attrs.pad_mode)]
 
 
 class MirrorPad(OpDef):
@@ -105,7 +117,7 @@ class MirrorPad(OpDef):
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """numpy.pad"""
-        return [np.pad(inputs[0], attrs.pad_width, mode=attrs.mode.lower())]
+        return [_padded(inputs[0], attrs, attrs.mode.lower())]
 
 
 def _pairs(pad_width: Any) -> PadWidth:
@@ -116,7 +128,7 @@ def _pairs(pad_width: Any) -> PadWidth:
 
 
 def pad(data: RelayExpr, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Call:
-    """``data`` with a border of ``pad_width`` ((before, after) for each dimension)."""
+    """``data`` with a border of ``pad_width`` ((before, after) for each dimension); negative widths crop."""
     value = pad_value if isinstance(pad_value, RelayExpr) else const(pad_value)
     return call("nn.pad", [data, value], PadAttrs(_pairs(pad_width), pad_mode))
 

@@ -258,15 +258,15 @@ def _channels_apart(topi_compute: Callable[..., Any]) -> Callable[..., Any]:
 def in_any_layout(topi_compute: Callable[..., Any], rank: int) -> Compute:
     """A compute in any layouts of a topi convolution that takes NC... and OI... ones: convert, compute, convert back.
 
-    It is called with ``(data, kernel, strides, padding, dilation, groups, out_dtype)``.
+    It is called with ``(data, kernel, strides, padding, dilation, groups=, out_dtype=)``.
     """
     plain, plain_kernel = f"NC{SPATIAL[rank]}", f"OI{SPATIAL[rank]}"
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         data = topi.layout_transform(inputs[0], attrs.data_layout, plain)
         kernel = topi.layout_transform(inputs[1], attrs.kernel_layout, plain_kernel)
-        args = ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation), int(attrs.groups)
-        result = topi_compute(data, kernel, *args, output_dtype(attrs, inputs))
+        args = ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation)
+        result = topi_compute(data, kernel, *args, groups=int(attrs.groups), out_dtype=output_dtype(attrs, inputs))
         return [topi.layout_transform(result, plain, attrs.out_layout or attrs.data_layout)]
 
     return compute
