@@ -70,6 +70,71 @@ def test_records_schedule_the_kernels_of_a_network(layout: str, tmp_path: Path, 
     np.testing.assert_allclose(run(tuned, data.astype("float32")), expected, rtol=1e-4, atol=1e-5)
 
 
+def layer(kind: str) -> tuple[tvm.IRModule, np.ndarray, np.ndarray]:
+    """One layer with a weight, its data and its weight."""
+    shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+        "conv2d NHWC": ((1, 7, 7, 6), (3, 3, 6, 8)),
+        "conv2d NCHW": ((1, 6, 7, 7), (8, 6, 3, 3)),
+        "conv3d NDHWC": ((1, 3, 5, 5, 4), (1, 3, 3, 4, 6)),
+        "dense": ((5, 12), (16, 12)),
+        "batch_matmul": ((2, 5, 12), (2, 9, 12)),
+        "one column": ((3, 7), (1, 7)),
+        "prime": ((3, 7), (13, 7)),
+    }
+    shape, weight_shape = shapes[kind]
+    x, w = relay.var("data", shape=shape), relay.var("weight", shape=weight_shape)
+    name, _, layout = kind.partition(" ")
+    if name == "conv2d":
+        kernel = "HWIO" if layout == "NHWC" else "OIHW"
+        y = relay.nn.conv2d(x, w, kernel_size=(3, 3), channels=8, padding=(1, 1), data_layout=layout,
+                            kernel_layout=kernel)  # fmt: skip
+    elif name == "conv3d":
+        y = relay.nn.conv3d(x, w, kernel_size=(1, 3, 3), channels=6, data_layout=layout, kernel_layout="DHWIO")
+    else:
+        y = relay.nn.batch_matmul(x, w) if kind == "batch_matmul" else relay.nn.dense(x, w)
+    rng = np.random.default_rng(3)
+    data, weight = (rng.standard_normal(s).astype("float32") for s in (shape, weight_shape))
+    return tvm.IRModule.from_expr(relay.Function([x, w], relay.nn.relu(y))), data, weight
+
+
+@pytest.mark.parametrize(
+    "kind", ["conv2d NHWC", "conv2d NCHW", "conv3d NDHWC", "dense", "batch_matmul", "one column", "prime"]
+)
+def test_constant_weights_get_the_layout_that_the_record_reads(kind: str) -> None:
+    mod, data, weight = layer(kind)
+    (task,), _ = auto_scheduler.extract_tasks(mod, {"weight": weight}, "llvm")
+    assert task.layout_rewrite_option == auto_scheduler.LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED
+    expected = run(relay.build(mod, "llvm", params={"weight": weight}), data)
+    packed = []
+    for seed in range(3):
+        state = auto_scheduler.SketchPolicy(task, seed=seed, verbose=0).random_state()
+        records = [(MeasureInput(task, state), MeasureResult([1e-3], 0, "", 0.1, 0))]
+        config = {"relay.backend.use_auto_scheduler": True}
+        with auto_scheduler.ApplyHistoryBest(records), tvm.transform.PassContext(opt_level=3, config=config):
+            library = relay.build(mod, "llvm", params={"weight": weight})
+        np.testing.assert_allclose(run(library, data), expected, rtol=1e-4, atol=1e-5)
+        packed += [p.shape for p in library.get_params().values() if p.shape != weight.shape]
+    if kind not in ("one column", "prime"):
+        assert packed
+    assert all(np.prod(shape) == weight.size for shape in packed)
+
+
+def test_weights_that_are_not_constant_keep_their_layout() -> None:
+    mod, data, weight = layer("dense")
+    (task,), _ = auto_scheduler.extract_tasks(mod, None, "llvm")
+    assert task.layout_rewrite_option == auto_scheduler.LayoutRewriteOption.NO_REWRITE
+    state = auto_scheduler.SketchPolicy(task, seed=0, verbose=0).random_state()
+    records = [(MeasureInput(task, state), MeasureResult([1e-3], 0, "", 0.1, 0))]
+    config = {"relay.backend.use_auto_scheduler": True}
+    with auto_scheduler.ApplyHistoryBest(records), tvm.transform.PassContext(opt_level=3, config=config):
+        library = relay.build(mod, "llvm")
+    module = graph_executor.GraphModule(library["default"](tvm.cpu()))
+    module.set_input("data", data)
+    module.set_input("weight", weight)
+    module.run()
+    np.testing.assert_allclose(module.get_output(0).numpy(), np.maximum(data @ weight.T, 0), rtol=1e-4, atol=1e-5)
+
+
 def test_kernels_without_a_record_keep_their_schedule_and_are_named(caplog: Any) -> None:
     mod, params = network()
     config = {"relay.backend.use_auto_scheduler": True}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -104,7 +104,10 @@ class ComputeDAG:
         return Replay(schedule, [schedule[op] for op in self.ops], steps)
 
     def apply_steps_from_state(
-        self, state: State | StateObject, layout_rewrite: int = LayoutRewriteOption.NO_REWRITE
+        self,
+        state: State | StateObject,
+        layout_rewrite: int = LayoutRewriteOption.NO_REWRITE,
+        inputs: Collection[Tensor] | None = None,
     ) -> tuple[te.Schedule, list[Tensor]]:
         """The schedule that a state's steps make, and the tensors to lower it with.
 
@@ -112,10 +115,11 @@ class ComputeDAG:
         ----------
         layout_rewrite : whether inputs of the attribute ``layout_free_placeholders`` get the layout that the schedule
             reads best, and who brings them into it (``LayoutRewriteOption``)
+        inputs : of these inputs only
         """
         steps = _object(state).transform_steps
         if layout_rewrite != LayoutRewriteOption.NO_REWRITE and steps and rewriting.has_layout_free(self.ops):
-            dag, steps = self._rewritten(steps, layout_rewrite)
+            dag, steps = self._rewritten(steps, layout_rewrite, inputs)
             return dag.apply_steps(steps).schedule, dag.tensors
         return self.apply_steps(steps).schedule, self.tensors
 
@@ -175,9 +179,17 @@ class ComputeDAG:
         """The computation with its layout-free inputs in the layout that the state's schedule reads best."""
         return self._rewritten(_object(state).transform_steps, LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED)[0]
 
-    def _rewritten(self, steps: Sequence[Step], option: int) -> tuple[ComputeDAG, tuple[Step, ...]]:
+    def input_packings(self, state: State | StateObject) -> dict[Tensor, list[tuple[int, int]]]:
+        """The layout that a state's schedule reads each layout-free input best in: (dimension, extent) of its parts."""
+        if not rewriting.has_layout_free(self.ops):
+            return {}
+        return rewriting.packings(self.infer_bound(StateObject((), _object(state).transform_steps)))
+
+    def _rewritten(
+        self, steps: Sequence[Step], option: int, inputs: Collection[Tensor] | None = None
+    ) -> tuple[ComputeDAG, tuple[Step, ...]]:
         state = self.infer_bound(StateObject((), tuple(steps)))
-        tensors, new_steps = rewriting.rewrite_layouts(self.tensors, self.ops, state, option)
+        tensors, new_steps = rewriting.rewrite_layouts(self.tensors, self.ops, state, option, inputs)
         return ComputeDAG(tensors), new_steps
 
     def workload_key(self) -> str:

@@ -9,7 +9,7 @@ reader.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -61,9 +61,14 @@ def has_layout_free(ops: Sequence[Operation]) -> bool:
 
 
 def rewrite_layouts(
-    tensors: Sequence[Tensor], ops: Sequence[Operation], state: StateObject, option: int
+    tensors: Sequence[Tensor],
+    ops: Sequence[Operation],
+    state: StateObject,
+    option: int,
+    only: Collection[Tensor] | None = None,
 ) -> tuple[list[Tensor], tuple[Step, ...]]:
-    """The computation with its layout-free inputs in the layout that ``state`` reads best, and the steps for it.
+    """The computation with its layout-free inputs in the layout that ``state`` reads best, and the steps for it;
+    with ``only``, of these inputs.
 
     An input stays as it is where the loops do not tell its layout: read with an index that is no axis, or split
     unevenly.
@@ -71,12 +76,19 @@ def rewrite_layouts(
     steps = state.transform_steps
     all_ops, new = list(ops), list(tensors)
     for source, parts in _layouts(state).items():
+        if only is not None and source.output(0) not in only:
+            continue
         before = all_ops
         all_ops, new = _rewritten(all_ops, new, source, parts, option)
         if option == LayoutRewriteOption.INSERT_TRANSFORM_STAGE:
             position = before.index(source) + 1
             steps = _shifted(steps, position, len(parts))
     return new, steps
+
+
+def packings(state: StateObject) -> dict[Tensor, list[tuple[int, int]]]:
+    """The layouts that ``rewrite_layouts`` gives inputs: of each part of a layout its dimension and extent."""
+    return {op.output(0): [(part.dim, part.extent) for part in parts] for op, parts in _layouts(state).items()}
 
 
 def _layouts(state: StateObject) -> dict[Operation, list[_Part]]:

@@ -1,8 +1,9 @@
 """Networks: their tasks, and schedules for their kernels from records.
 
-A build with ``PassContext(config={"relay.backend.use_auto_scheduler": True})`` asks ``auto_schedule_topi`` for the
-schedule of each kernel; operators keep the layouts that the network has, so that the kernels are those that
-``extract_tasks`` found.
+A build with ``PassContext(config={"relay.backend.use_auto_scheduler": True})`` asks ``scheduled_by_record`` for the
+schedule of each kernel; data keeps the layouts that the network has, so that the kernels are those that
+``extract_tasks`` found. Constant weights get the layout that the record reads them in, once, when the network is built
+(``packing``).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,6 +19,7 @@ from tilewright import te
 from tilewright.auto_scheduler.compute_dag import ComputeDAG, LayoutRewriteOption
 from tilewright.auto_scheduler.dispatcher import DispatchContext, FallbackContext
 from tilewright.auto_scheduler.layout_rewrite import LAYOUT_FREE, rewritten_body
+from tilewright.auto_scheduler.loop_nest import StateObject
 from tilewright.auto_scheduler.measure import prepare_input_map
 from tilewright.auto_scheduler.search_task import TASK_INPUT_BUFFER_TABLE, HardwareParams, SearchTask
 from tilewright.auto_scheduler.workload_registry import register_workload_tensors
@@ -25,9 +28,16 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import PassContext
-from tilewright.relay.backend.te_compiler import auto_scheduled, build_schedule, register_auto_scheduler
+from tilewright.relay.backend.te_compiler import (
+    auto_scheduled,
+    computed,
+    inline_scalars,
+    kernel_name,
+    tuned_schedules,
+)
 from tilewright.relay.build_module import optimize
-from tilewright.relay.expr import Call, Function
+from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.transform.auto_scheduler_layout_rewrite import packing_choosers, without_packing
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 from tilewright.te.operation import ComputeOp, PlaceholderOp
@@ -55,6 +65,8 @@ class TracingEnvironment:
         self.tracing_mode = tracing_mode
         self.wkl_key_to_weight: dict[str, tuple[int, dict[str, None]]] = {}
         self.wkl_key_to_input_names: dict[str, list[str]] = {}
+        self.with_free_layouts: dict[str, bool] = {}
+        """by workload, whether all inputs that may have any layout are constant wherever it is used"""
 
     def __enter__(self) -> TracingEnvironment:
         TracingEnvironment.current = self
@@ -103,9 +115,11 @@ def extract_tasks(
     tasks, weights = [], []
     for key, (weight, names) in env.wkl_key_to_weight.items():
         inputs = env.wkl_key_to_input_names.get(key)
+        packed = env.with_free_layouts.get(key, False)
+        option = LayoutRewriteOption.get_target_default(made, True) if packed else LayoutRewriteOption.NO_REWRITE
         task = SearchTask(
             workload_key=key, target=made, hardware_params=hardware_params, desc=",".join(names), task_inputs=inputs,
-            layout_rewrite_option=LayoutRewriteOption.NO_REWRITE,
+            layout_rewrite_option=option,
         )  # fmt: skip
         tasks.append(task)
         weights.append(weight)
@@ -118,25 +132,43 @@ def extract_tasks(
 def call_all_topi_funcs(
     mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target, opt_level: int = 3
 ) -> None:
-    """Schedule every kernel of a network, as a build does, and forget it; kernels that cannot be are left out."""
+    """Note every kernel of a network that can be a task in the current ``TracingEnvironment``."""
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod
     with PassContext(opt_level=opt_level, config={**PassContext.current().config, _OPTION: True}):
         optimized, _ = optimize(module, target, params)
-        for func in _kernels(optimized):
+        for call in _kernel_calls(optimized):
             try:
-                with target:
-                    build_schedule(func, target)
+                _note(call, target)
             except TilewrightError as error:
                 logger.info("a kernel is no task: %s", error)
 
 
-def _kernels(module: IRModule) -> Iterable[Function]:
-    """The primitive functions of a module, as often as they are called."""
+def _kernel_calls(module: IRModule) -> Iterable[Call]:
+    """The calls of primitive functions in a module."""
     for function in module.functions.values():
         if isinstance(function, Function):
             for expr in post_order(function):
                 if isinstance(expr, Call) and isinstance(expr.op, Function) and expr.op.attrs.get("Primitive"):
-                    yield expr.op
+                    yield expr
+
+
+def _note(call: Call, target: Target) -> None:
+    """Note the kernel that ``call`` calls in the current ``TracingEnvironment``."""
+    env = TracingEnvironment.current
+    assert env is not None and isinstance(call.op, Function)
+    kernel = _Kernel.of(call.op, target)
+    if kernel is None or not (kernel.has_reduction or env.tracing_mode == TracingMode.EXTRACT_TASK):
+        return
+    env.add_workload_key(kernel.name, kernel.key)
+    constant = [i for i, arg in enumerate(call.args) if isinstance(arg, Constant)]
+    if not kernel.layout_free <= {kernel.inputs[i] for i in kernel.positions(constant)}:
+        env.with_free_layouts[kernel.key] = False
+    elif kernel.layout_free:
+        env.with_free_layouts.setdefault(kernel.key, True)
+    tensors = kernel.dag.tensors
+    special = [n for n in prepare_input_map(tensors).values() if n in TASK_INPUT_BUFFER_TABLE.get("default", {})]
+    if special:
+        env.add_workload_input_names(kernel.key, special)
 
 
 def traverse_to_get_io_tensors(outs: Sequence[Tensor]) -> tuple[list[Tensor], bool, bool]:
@@ -154,35 +186,102 @@ def traverse_to_get_io_tensors(outs: Sequence[Tensor]) -> tuple[list[Tensor], bo
     return everything, has_layout_free, any(isinstance(b, Reduce) for op in computes for b in op.body)
 
 
-def auto_schedule_topi(func_name: str, outs: Sequence[Tensor], target: Target | None = None) -> te.Schedule | None:
-    """The schedule of a kernel from the records of the current context; None where there is none.
+@dataclass
+class _Kernel:
+    """A kernel of a network as a workload."""
 
-    While tasks are extracted, kernels are noted.
+    name: str
+    param_count: int
+    inputs: list[Tensor]
+    outputs: list[Tensor]
+    builder: Any
+    dag: ComputeDAG
+    key: str
+    has_reduction: bool
+
+    @classmethod
+    def of(cls, func: Function, target: Target) -> _Kernel | None:
+        """The workload of a primitive function; None where the auto-scheduler cannot take it."""
+        with target:
+            inputs, outputs, builder = computed(func, target, plain=True)
+        name = kernel_name(builder.names, "")
+        tensors, _, has_reduction = traverse_to_get_io_tensors(list(dict.fromkeys(outputs)))
+        if not tensors:
+            return None
+        try:
+            dag = ComputeDAG(tensors)
+        except TilewrightError as error:
+            logger.info("%s cannot be scheduled: %s", name, error)
+            return None
+        key = register_workload_tensors(dag.workload_key(), tensors)
+        return cls(name, len(func.params), inputs, outputs, builder, dag, key, has_reduction)
+
+    @property
+    def layout_free(self) -> set[Tensor]:
+        """The inputs that may have any layout."""
+        computes = [op for op in self.dag.ops if isinstance(op, ComputeOp)]
+        return {t for op in computes for t in op.attrs.get(LAYOUT_FREE, ()) if isinstance(t.op, PlaceholderOp)}
+
+    def positions(self, params: Sequence[int]) -> Sequence[int]:
+        """Where parameters are among the inputs; none where one is a tuple."""
+        return params if self.param_count == len(self.inputs) else ()
+
+    def state(self, target: Target) -> StateObject | None:
+        """What the records in force say of it."""
+        return DispatchContext.current.query(target, self.key, self.has_reduction, self.dag, self.name)
+
+
+def packing(func: Function, constant: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+    """How the record of a kernel reads those of its inputs that are constant and may have any layout.
+
+    Parameters
+    ----------
+    constant : which parameters of ``func`` are constant
+
+    Returns
+    -------
+    For parameters, (dimension, extent) of each part of their layout; none where that is the layout they have.
     """
+    target = Target.current()
+    if target is None or LayoutRewriteOption.get_target_default(target, True) == LayoutRewriteOption.NO_REWRITE:
+        return {}
+    kernel = _Kernel.of(func, target)
+    state = kernel.state(target) if kernel is not None and kernel.layout_free else None
+    if kernel is None or state is None:
+        return {}
+    found = kernel.dag.input_packings(state)
+    free = [(i, found[t]) for i in kernel.positions(constant) if (t := kernel.inputs[i]) in found]
+    return {i: parts for i, parts in free if [dim for dim, _ in parts] != sorted(dim for dim, _ in parts)}
+
+
+def scheduled_by_record(func: Function, target: Target) -> Any | None:
+    """Inputs, outputs, schedule and builder of a kernel from the records of the current context; None where there are
+    none, or the build does not ask for them.
+    """
+    if not auto_scheduled():
+        return None
+    plain, packed = without_packing(func)
+    kernel = _Kernel.of(plain, target)
+    state = kernel.state(target) if kernel is not None else None
+    if kernel is None or state is None:
+        return None
+    option = LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED if packed else LayoutRewriteOption.NO_REWRITE
+    schedule, tensors = kernel.dag.apply_steps_from_state(state, option, [kernel.inputs[i] for i in packed])
+    now = dict(zip(kernel.dag.tensors, tensors, strict=True))
+    inputs, outputs = ([now.get(t, t) for t in ts] for ts in (kernel.inputs, kernel.outputs))
+    inline_scalars(kernel.builder, outputs, schedule)
+    return inputs, outputs, schedule, kernel.builder
+
+
+def auto_schedule_topi(func_name: str, outs: Sequence[Tensor], target: Target | None = None) -> te.Schedule | None:
+    """The schedule of a kernel's results from the records of the current context; None where there is none."""
     tensors, _, has_reduction = traverse_to_get_io_tensors(outs)
     if not tensors:
         return None
-    try:
-        dag = ComputeDAG(tensors)
-    except TilewrightError as error:
-        logger.info("%s cannot be scheduled: %s", func_name, error)
-        return None
+    dag = ComputeDAG(tensors)
     key = register_workload_tensors(dag.workload_key(), tensors)
-    env = TracingEnvironment.current
-    if env is not None:
-        if has_reduction or env.tracing_mode == TracingMode.EXTRACT_TASK:
-            env.add_workload_key(func_name, key)
-            special = [
-                n for n in prepare_input_map(tensors).values() if n in TASK_INPUT_BUFFER_TABLE.get("default", {})
-            ]
-            if special:
-                env.add_workload_input_names(key, special)
-        return None
     state = DispatchContext.current.query(target or Target.current(), key, has_reduction, dag, func_name)
-    if state is None:
-        return None
-    schedule, _ = dag.apply_steps_from_state(state)
-    return schedule
+    return dag.apply_steps_from_state(state)[0] if state is not None else None
 
 
 def rewrite_compute_body(compute_tensor: Tensor, new_layout: str) -> Any:
@@ -200,4 +299,5 @@ def is_auto_scheduler_enabled() -> bool:
     return auto_scheduled()
 
 
-register_auto_scheduler(auto_schedule_topi)
+tuned_schedules.append(scheduled_by_record)
+packing_choosers.append(packing)

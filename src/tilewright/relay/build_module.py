@@ -85,7 +85,8 @@ def optimization_passes() -> list[Any]:
 
 def fusion_passes() -> list[Any]:
     """The passes of a build that make primitive functions, each of which becomes a kernel."""
-    return [transform.IsolateViews(), transform.FuseOps(), transform.InlineExternal()]
+    packed = [transform.AutoSchedulerLayoutRewrite()] if auto_scheduled() else []
+    return [transform.IsolateViews(), transform.FuseOps(), *packed, transform.InlineExternal()]
 
 
 def optimize(

@@ -37,6 +37,7 @@ from tilewright.relay.visitor import ExprFunctor, post_order
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.packed_func import PackedFunc
 from tilewright.target.build import ModuleBuilder
+from tilewright.target.generic_func import GenericFunc
 from tilewright.target.target import Target
 from tilewright.te.lower import lower as lower_schedule
 from tilewright.tir.function import PrimFunc
@@ -82,8 +83,12 @@ def get_valid_implementations(
     return valid
 
 
-def _strategy(op: Op, attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target) -> OpStrategy:
+def _strategy(
+    op: Op, attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target, plain: bool = False
+) -> OpStrategy:
     make = op.get_attr("FTVMStrategy")
+    if plain and isinstance(make, GenericFunc) and make.fdefault is not None:
+        make = make.fdefault
     if make is not None:
         with target:
             strategy: OpStrategy = make(attrs, inputs, out_type, target)
@@ -139,6 +144,14 @@ def lower_call(call: Call, inputs: Sequence[te.Tensor], target: Target) -> Lower
     return LoweredOutput(tuple(outputs), implementation)
 
 
+def _lower_plainly(call: Call, inputs: Sequence[te.Tensor], target: Target) -> LoweredOutput:
+    """How a typed call of an operator is computed where a target has nothing of its own."""
+    assert isinstance(call.op, Op)
+    strategy = _strategy(call.op, call.attrs, inputs, call.checked_type, target, plain=True)
+    implementation = strategy.specializations[0].implementations[0]
+    return LoweredOutput(tuple(implementation.compute(call.attrs, inputs, call.checked_type)), implementation)
+
+
 @dataclass
 class _Anchor:
     """The operator whose schedule schedules the whole kernel."""
@@ -154,6 +167,7 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
     """Computes the tensors of a primitive function."""
 
     target: Target
+    plain: bool = False  # compute operators in plain loops, whatever the target has for them
     memo_map: dict[RelayExpr, list[te.Tensor]] = field(default_factory=dict)
     anchor: _Anchor = field(default_factory=_Anchor)
     names: list[str] = field(default_factory=list)
@@ -193,7 +207,8 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
         raise TilewrightError("a primitive function holds no let; run relay.transform.ToGraphNormalForm first")
 
     def visit_call(self, expr: Call) -> list[te.Tensor]:
-        lowered = lower_call(expr, [tensor for arg in expr.args for tensor in self.visit(arg)], self.target)
+        inputs = [tensor for arg in expr.args for tensor in self.visit(arg)]
+        lowered = (_lower_plainly if self.plain else lower_call)(expr, inputs, self.target)
         op, implementation = expr.op, lowered.implement
         assert isinstance(op, Op)
         pattern = op.get_attr("TOpPattern", OpPattern.OPAQUE)
@@ -337,8 +352,34 @@ def build_schedule(func: Function, target: Target) -> Scheduled:
 
 
 def schedule_of(func: Function, target: Target) -> Scheduled:
-    """Inputs, outputs and schedule of a primitive function; an output that is an input is copied."""
-    builder = _TensorBuilder(target)
+    """Inputs, outputs and schedule of a primitive function by the schedule of its anchor."""
+    inputs, outputs, builder = computed(func, target)
+    anchor = builder.anchor
+    if builder.conflict:
+        raise TilewrightError(builder.conflict)
+    if anchor.implementation is None:
+        schedule = generic.schedule_injective(None, outputs, target)
+    else:
+        schedule = anchor.implementation.schedule(anchor.attrs, _distinct(outputs), target)
+    inline_scalars(builder, outputs, schedule)
+    return inputs, outputs, schedule, builder
+
+
+def inline_scalars(builder: _TensorBuilder, outputs: Sequence[te.Tensor], schedule: te.Schedule) -> None:
+    """Write the constants of a kernel where they are read."""
+    for scalar in builder.scalars:
+        if scalar.op in schedule.stage_map and not any(scalar.op is t.op for t in outputs):
+            schedule[scalar].compute_inline()
+
+
+def computed(
+    func: Function, target: Target, plain: bool = False
+) -> tuple[list[te.Tensor], list[te.Tensor], _TensorBuilder]:
+    """Inputs and outputs of a primitive function, and who computed them; an output that is an input is copied.
+
+    With ``plain``, operators are computed in plain loops, whatever the target has for them.
+    """
+    builder = _TensorBuilder(target, plain)
     inputs: list[te.Tensor] = []
     seen, body = _reinterpreted(func)
     weights = int(func.attrs.get(NETWORK_WEIGHTS, 0))
@@ -348,43 +389,12 @@ def schedule_of(func: Function, target: Target) -> Scheduled:
         builder.memo_map[read] = tensors
         inputs += tensors
     outputs = builder.visit(body)
-    outputs = [topi.identity(t) if t in inputs else t for t in outputs]
-    anchor = builder.anchor
-    found = _auto_schedule(kernel_name(builder.names, ""), _distinct(outputs), target)
-    if found is not None:
-        schedule = found
-    elif builder.conflict:
-        raise TilewrightError(builder.conflict)
-    elif anchor.implementation is None:
-        schedule = generic.schedule_injective(None, outputs, target)
-    else:
-        schedule = anchor.implementation.schedule(anchor.attrs, _distinct(outputs), target)
-    for scalar in builder.scalars:
-        if scalar.op in schedule.stage_map and not any(scalar.op is t.op for t in outputs):
-            schedule[scalar].compute_inline()
-    return inputs, outputs, schedule, builder
-
-
-AutoScheduler = Callable[[str, Sequence[te.Tensor], Target], te.Schedule | None]
-_auto_schedulers: list[AutoScheduler] = []
-
-
-def register_auto_scheduler(function: AutoScheduler) -> None:
-    """Ask ``function`` (kernel's name, results, target) in builds with ``relay.backend.use_auto_scheduler``."""
-    _auto_schedulers.append(function)
+    return inputs, [topi.identity(t) if t in inputs else t for t in outputs], builder
 
 
 def auto_scheduled() -> bool:
     """Whether this build takes schedules of the auto-scheduler."""
     return bool(PassContext.current().option("relay.backend.use_auto_scheduler"))
-
-
-def _auto_schedule(name: str, outputs: Sequence[te.Tensor], target: Target) -> te.Schedule | None:
-    for ask in _auto_schedulers if auto_scheduled() else ():
-        found = ask(name, outputs, target)
-        if found is not None:
-            return found
-    return None
 
 
 def _reinterpreted(func: Function) -> tuple[dict[RelayExpr, RelayExpr], RelayExpr]:

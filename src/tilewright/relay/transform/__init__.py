@@ -18,6 +18,7 @@ from tilewright.ir.transform import (
 from tilewright.relay.transform.alter_op_layout import AlterOpLayout
 from tilewright.relay.transform.annotate_spans import AnnotateSpans
 from tilewright.relay.transform.annotate_target import AnnotateTarget
+from tilewright.relay.transform.auto_scheduler_layout_rewrite import AutoSchedulerLayoutRewrite
 from tilewright.relay.transform.bubble_up_slice import BubbleUpSlice
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
 from tilewright.relay.transform.change_batch import ChangeBatch
@@ -87,7 +88,8 @@ def build_config(
 
 
 __all__ = [
-    "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "BackwardFoldScaleAxis", "BubbleUpSlice",
+    "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AutoSchedulerLayoutRewrite", "BackwardFoldScaleAxis",
+    "BubbleUpSlice",
     "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch", "CombineParallelBatchMatmul", "CombineParallelConv2D",
     "CombineParallelDense", "ComputeInFloat32",
     "ConvertLayout", "CountWeights", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "EtaExpand",

@@ -18,7 +18,7 @@ from tilewright.topi.nn.bitserial import (
     bitserial_conv2d_nhwc,
     bitserial_dense,
 )  # fmt: skip
-from tilewright.topi.nn.conv1d import conv1d, conv1d_ncw, conv1d_nwc, group_conv1d_ncw
+from tilewright.topi.nn.conv1d import conv1d, conv1d_ncw, conv1d_nwc, group_conv1d_ncw, group_conv1d_nwc
 from tilewright.topi.nn.conv2d import (
     conv2d,
     conv2d_hwcn,
@@ -152,6 +152,7 @@ __all__ = [
     "get_pad_tuple",
     "global_pool",
     "group_conv1d_ncw",
+    "group_conv1d_nwc",
     "group_conv2d_nchw",
     "group_conv2d_nhwc",
     "group_conv2d_transpose_nchw",

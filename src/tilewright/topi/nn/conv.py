@@ -123,7 +123,7 @@ def conv(
             w_at[kernel_axes[k]] = windows[k].var
         return te.sum(ops.cast(out_dtype, temp(*at)) * ops.cast(out_dtype, kernel(*w_at)), axis=[rc, *windows])
 
-    return te.compute(shape, body, name=name, tag=tag)
+    return te.compute(shape, body, name=name, tag=tag, attrs={"layout_free_placeholders": [kernel]})
 
 
 def _check_channels(name: str, channels: Any, in_group: int, out_channels: int, groups: int) -> None:

@@ -49,3 +49,9 @@ def group_conv1d_ncw(data: te.Tensor, kernel: te.Tensor, strides: Any = 1, paddi
                      groups: int = 1, out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
     """Grouped convolution of data (n, c, w) with kernel (o, c / groups, kw)."""
     return conv1d(data, kernel, strides, padding, dilation, "NCW", "OIW", out_dtype, groups)
+
+
+def group_conv1d_nwc(data: te.Tensor, kernel: te.Tensor, strides: Any = 1, padding: Any = "VALID", dilation: Any = 1,
+                     groups: int = 1, out_dtype: str | None = None) -> te.Tensor:  # fmt: skip
+    """Grouped convolution of data (n, w, c) with kernel (kw, c / groups, o)."""
+    return conv1d(data, kernel, strides, padding, dilation, "NWC", "WIO", out_dtype, groups)

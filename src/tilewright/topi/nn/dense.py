@@ -43,7 +43,8 @@ def matmul(
         return te.sum(ops.cast(out_dtype, a) * ops.cast(out_dtype, b), axis=k)
 
     name, kind = ("T_dense", "dense") if transpose_b and not transpose_a else ("T_matmul", "matmul")
-    product = te.compute((*lead, rows, columns), body, name=name, tag=kind)
+    free = {"layout_free_placeholders": [tensor_b]}
+    product = te.compute((*lead, rows, columns), body, name=name, tag=kind, attrs=free)
     if bias is None:
         return product
     return te.compute(
@@ -116,4 +117,5 @@ def batch_matmul(
         return te.sum(ops.cast(out_dtype, x) * ops.cast(out_dtype, y), axis=k)
 
     shape = (batch, rows, columns) if oshape is None else oshape
-    return te.compute(shape, body, name="T_batch_matmul", tag="batch_matmul")
+    free = {"layout_free_placeholders": [tensor_b]}
+    return te.compute(shape, body, name="T_batch_matmul", tag="batch_matmul", attrs=free)

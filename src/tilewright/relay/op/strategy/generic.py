@@ -21,6 +21,7 @@ from typing import Any
 from tilewright import topi
 from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import (
+    channels_last,
     compute_bitserial_conv2d,
     compute_bitserial_dense,
     conv2d_form,
@@ -200,8 +201,16 @@ conv2d_winograd_NCHWc_without_weight_transform_strategy = _strategy(
     wrap_compute_winograd(conv2d_NCHWc_winograd),
     "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform",
 )
-conv1d_strategy = _strategy("conv1d_strategy", in_any_layout(topi.nn.group_conv1d_ncw, 1), "nn.conv1d")
-conv3d_strategy = _strategy("conv3d_strategy", in_any_layout(topi.nn.conv3d_ncdhw, 3), "nn.conv3d")
+conv1d_strategy = _strategy(
+    "conv1d_strategy",
+    channels_last(topi.nn.group_conv1d_nwc, 1, otherwise=in_any_layout(topi.nn.group_conv1d_ncw, 1)),
+    "nn.conv1d",
+)
+conv3d_strategy = _strategy(
+    "conv3d_strategy",
+    channels_last(topi.nn.conv3d_ndhwc, 3, otherwise=in_any_layout(topi.nn.conv3d_ncdhw, 3)),
+    "nn.conv3d",
+)
 conv1d_transpose_strategy = _strategy(
     "conv1d_transpose_strategy",
     transposed_in_any_layout(ungrouped(topi.nn.conv1d_transpose_ncw), 1),

@@ -272,6 +272,23 @@ def in_any_layout(topi_compute: Callable[..., Any], rank: int) -> Compute:
     return compute
 
 
+def channels_last(topi_compute: Callable[..., Any], rank: int, otherwise: Compute) -> Compute:
+    """A compute of a topi convolution of N...C data with a ...IO kernel; ``otherwise`` is that of other layouts.
+
+    It is called as that of ``in_any_layout``.
+    """
+    plain, plain_kernel = f"N{SPATIAL[rank]}C", f"{SPATIAL[rank]}IO"
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout
+        if layouts != (plain, plain_kernel, plain):
+            return list(otherwise(attrs, inputs, out_type))
+        args = ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation), int(attrs.groups)
+        return [topi_compute(*inputs, *args, output_dtype(attrs, inputs))]
+
+    return compute
+
+
 def transposed_in_any_layout(topi_compute: Callable[..., Any], rank: int) -> Compute:
     """A compute in any layouts of a transposed convolution of NC... data with an IO... kernel.
 
