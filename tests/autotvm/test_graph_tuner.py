@@ -155,6 +155,23 @@ def test_what_a_choice_costs_is_its_records_and_the_conversions_between_them(tmp
     assert tuner.optimal_cost == pytest.approx(5e-3 + converted * 35 * 1e-9, rel=1e-9)
 
 
+def test_operators_alike_have_one_record_where_asked(tmp_path: Path) -> None:
+    x = relay.var("x", shape=(1, 8, 5, 5))
+    out = conv(conv(conv(x, "w0", 8), "w1", 8), "w2", 8)
+    function = relay.Function(relay.analysis.free_vars(out), out)
+    workload, *_ = workloads(function)
+    given = [record(workload, *blocks, 1e-3) for blocks in ((2, 4), (4, 2), (2, 8), (4, 4))]
+    given[-1] = record(workload, 4, 4, 1.1e-3)  # slower, and the only one that needs no conversions between equals
+    tuner = DPTuner(function, {"x": (1, 8, 5, 5)}, given, [CONV], "llvm", log_file=str(tmp_path / "log"), verbose=False)
+    tuner.benchmark_layout_transform(layout_records=conversions(128e-6), infer_layout=True)  # 0.2 ms each
+    tuner.run()
+    assert tuner.get_optimal_records() == [given[0], given[1], given[0]]
+    assert tuner.optimal_cost == pytest.approx(3e-3)
+    tuner.run(alike=True)
+    assert tuner.get_optimal_records() == 3 * [given[3]]
+    assert tuner.optimal_cost == pytest.approx(3.3e-3)
+
+
 def test_records_whose_layouts_no_conversion_joins_are_passed_over(tmp_path: Path) -> None:
     x = relay.var("x", shape=(1, 4, 6, 6))
     out = relay.concatenate([conv(x, "w0", 2), conv(x, "w1", 3)], axis=1)

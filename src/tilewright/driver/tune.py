@@ -17,7 +17,7 @@ from rich.table import Table
 from tilewright.autotvm.measure.measure_methods import LocalBuilder, LocalRunner, measure_option
 from tilewright.autotvm.record import save_records
 from tilewright.autotvm.store import processor_key, save_default
-from tilewright.autotvm.task.relay_integration import kernel_tasks
+from tilewright.autotvm.task.relay_integration import network_tasks
 from tilewright.autotvm.task.task import Task
 from tilewright.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner
 from tilewright.autotvm.utils import mean
@@ -27,8 +27,17 @@ from tilewright.driver.report import print_json, print_rows
 from tilewright.ir.transform import PassContext
 from tilewright.relay.frontend.onnx.importer import from_onnx
 from tilewright.target.target import Target
-from tilewright.tuning.compare import Comparison, compare
-from tilewright.tuning.network import NetworkTuner, is_on_this_machine, own_share, run_name, trials_file
+from tilewright.tuning.compare import Comparison, compare_best
+from tilewright.tuning.layouts import choose_layouts
+from tilewright.tuning.network import (
+    NetworkTuner,
+    Record,
+    TaskState,
+    is_on_this_machine,
+    own_share,
+    run_name,
+    trials_file,
+)
 from tilewright.tuning.report import name_of, write_report
 from tilewright.tuning.roofline import measure_machine
 
@@ -83,7 +92,7 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
     making = make_tuner(options.tuner)
     mod, params = from_onnx(options.model, parse_input_shapes(options.input_shape))
     with PassContext(config=parse_pass_config(options.pass_config)):
-        tasks = kernel_tasks(mod, params, target)
+        tasks = network_tasks(mod, params, target)
         log = trials_file(output)
         option = _option(options, log)
         machine = measure_machine(target) if is_on_this_machine(option) else None
@@ -94,8 +103,7 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
         tuner.close()
         comparison = None
         if machine is not None:
-            gains = [(s.record, s.uses * (s.untuned - mean(s.record[1].costs))) for s in tuner.states if s.record]
-            comparison = compare(mod, params, target, gains)
+            comparison = compare_best(mod, params, target, _choices(mod, params, target, tuner.states))
             records = comparison.records
     save_records(output, records)
     kept = save_default(target, records)
@@ -105,6 +113,18 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
         print_json(_json(output, tuner, comparison))
     elif not quiet:
         print_rows(_summary(output, kept, options, tuner, comparison))
+
+
+def _choices(mod: Any, params: Any, target: Target, states: list[TaskState]) -> list[list[tuple[Record, float]]]:
+    """Records and what the network gains by each: those that are fastest together, and each task's fastest."""
+    alone = [state.record for state in states]
+    layouts = choose_layouts(mod, params, target, states)
+    together = [layouts.get(i, record) for i, record in enumerate(alone)]
+    choices = [together, alone] if together != alone else [alone]
+    return [
+        [(r, s.uses * (s.untuned - mean(r[1].costs))) for r, s in zip(records, states, strict=True) if r is not None]
+        for records in choices
+    ]
 
 
 def _option(options: TuneOptions, log: Path) -> dict[str, Any]:

@@ -35,6 +35,14 @@ class Comparison:
     dropped: list[str]
 
 
+def compare_best(
+    mod: IRModule, params: Mapping[str, Any], target: Target, choices: Sequence[Sequence[tuple[Record, float]]]
+) -> Comparison:
+    """``compare`` of several choices of records; the one by which the network gains most."""
+    found = [compare(mod, params, target, records) for records in choices]
+    return min(found, key=lambda c: c.tuned / c.untuned)
+
+
 def compare(
     mod: IRModule, params: Mapping[str, Any], target: Target, records: Sequence[tuple[Record, float]]
 ) -> Comparison:

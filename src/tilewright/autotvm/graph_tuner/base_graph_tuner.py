@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,7 @@ from tilewright.autotvm.measure import (
 )
 from tilewright.autotvm.measure.rpc_runner import RPCRunner
 from tilewright.autotvm.task.space import FallbackConfigEntity
-from tilewright.autotvm.task.task import args_to_workload
+from tilewright.autotvm.task.task import Task, args_to_workload
 from tilewright.autotvm.utils import mean
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
@@ -81,9 +81,9 @@ class BaseGraphTuner:
     target_ops : operators whose layouts are chosen: ``[relay.op.get("nn.conv2d")]``
     target : what the network is compiled for
     max_sch_num : records of an operator that take part, the fastest of each pair of layouts
-    dtype : of the inputs
+    dtype : of the inputs, or a mapping of their names
     verbose : whether the log goes to the console too
-    log_file, log_level, name : of the log
+    log_file, log_level, name : of the log; without a file it is kept nowhere
 
     An operator of which there is no record keeps its untuned choice, whose layouts take part. Raises RuntimeError where
     no operator of ``target_ops`` is.
@@ -97,14 +97,14 @@ class BaseGraphTuner:
         target_ops: Sequence[Any],
         target: Any,
         max_sch_num: int = 20,
-        dtype: str = "float32",
+        dtype: str | Mapping[str, str] = "float32",
         verbose: bool = True,
-        log_file: str = "graph_tuner.log",
+        log_file: str | None = "graph_tuner.log",
         log_level: int = logging.DEBUG,
         name: str = "graph_tuner",
     ) -> None:
         self._target = Target(target)
-        self._dtype, self._max_sch_num = dtype, max_sch_num
+        self._max_sch_num = max_sch_num
         self._input_names, self._target_ops = list(input_shapes), list(target_ops)
         self._logger = _logger(f"{name}_logger", log_file, log_level, verbose)
         main = graph["main"] if isinstance(graph, IRModule) else graph
@@ -232,6 +232,7 @@ class BaseGraphTuner:
         target_host: Any = None,
         infer_layout: bool = False,
         runner: Any = None,
+        most_measured: int | None = None,
     ) -> None:
         """Find what every conversion takes that choices may need.
 
@@ -245,6 +246,7 @@ class BaseGraphTuner:
         infer_layout : whether conversions without a record are not measured; they take as long per element as those
             with a record, on average
         runner : what runs them instead of a ``LocalRunner``
+        most_measured : how many are measured; what others take is inferred from these
 
         Raises
         ------
@@ -269,8 +271,11 @@ class BaseGraphTuner:
         own = runner or LocalRunner(number=min_exec_num, repeat=1, timeout=timeout)
         option = measure_option(builder, own)
         try:
-            for workload in self._unknown():
-                self._layout_transform_perf_records[workload] = self._measured(workload, option)
+            tasks = [self._task(workload) for workload in self._unknown()[:most_measured]]
+            builder.know(tasks)
+            for task in tasks:
+                self._layout_transform_perf_records[task.workload] = self._measured(task, option)
+            self._infer(self._layout_transform_perf_records)
         finally:
             builder.close()
             if own is not runner:
@@ -283,35 +288,48 @@ class BaseGraphTuner:
         return [w for w in needed if w != _IMPOSSIBLE and w not in self._layout_transform_perf_records]
 
     def _infer(self, known: Mapping[Workload, Record]) -> None:
-        elements = sum(math.prod(workload[1][1]) for workload in known)
-        average = sum(mean(result.costs) for _, result in known.values()) / elements
+        good = {w: mean(r.costs) for w, (_, r) in known.items() if mean(r.costs) < INVALID_LAYOUT_TIME}
+        average = sum(good.values()) / max(1, sum(math.prod(workload[1][1]) for workload in good))
         for workload in self._unknown():
             cost = math.prod(workload[1][1]) * average
             inp = MeasureInput(self._target, None, None)  # type: ignore[arg-type]
             self._layout_transform_perf_records[workload] = inp, MeasureResult((cost,), 0, -1, -1)
 
-    def _measured(self, workload: Workload, option: Mapping[str, Any]) -> Record:
-        task = autotvm.create(workload[0], autotvm.task.deserialize_args(workload[1:]), self._target)
+    def _task(self, workload: Workload) -> Task:
+        return autotvm.create(workload[0], autotvm.task.deserialize_args(workload[1:]), self._target)
+
+    def _measured(self, task: Task, option: Mapping[str, Any]) -> Record:
         assert task.config_space is not None
         inp = MeasureInput(self._target, task, task.config_space.get(0))
         (result,) = create_measure_batch(task, option)([inp])
         if result.error_no != 0:
-            self._logger.warning("%s cannot be measured: %s", workload, result.costs[0])
+            self._logger.warning("%s cannot be measured: %s", task.workload, result.costs[0])
             result = result._replace(costs=(INVALID_LAYOUT_TIME,))
         return inp, result
 
-    def problem(self) -> LayoutProblem:
+    def problem(self, alike: bool = False) -> LayoutProblem:
         """The choice as numbers: a node for each operator, whose choices are records, by the operator's number.
 
-        Raises RuntimeError before ``benchmark_layout_transform``.
+        ``alike``: operators of one workload have one record, as ``apply_history_best`` knows them; their node is the
+        first of them. Raises RuntimeError before ``benchmark_layout_transform``.
         """
         if self._unknown():
             raise RuntimeError("call benchmark_layout_transform first: what conversions take is not known")
-        problem = LayoutProblem({i: [c.cost for c in found] for i, found in self._candidates.items()})
+        nodes = self._nodes(alike)
+        problem = LayoutProblem({})
+        for index, found in self._candidates.items():
+            problem.add_node(nodes[index], [c.cost for c in found])
         for conversion in self._conversions:
             rows = [[self._seconds(w) for w in row] for row in conversion.workloads]
-            problem.add_edge(conversion.source, conversion.reader, rows)
+            problem.add_edge(nodes[conversion.source], nodes[conversion.reader], rows)
         return problem
+
+    def _nodes(self, alike: bool) -> dict[int, int]:
+        """Whose choice an operator takes: its own, or that of the first of its workload."""
+        if not alike:
+            return {index: index for index in self._candidates}
+        first: dict[int, int] = {}
+        return {index: first.setdefault(id(found), index) for index, found in self._candidates.items()}
 
     def _seconds(self, workload: Workload | None) -> float:
         if workload is None:
@@ -320,10 +338,10 @@ class BaseGraphTuner:
             return INVALID_LAYOUT_TIME
         return mean(self._layout_transform_perf_records[workload][1].costs)
 
-    def _choose(self, chosen: dict[int, int]) -> None:
+    def _choose(self, chosen: Mapping[int, int], alike: bool) -> None:
         """Keep a solver's choice."""
-        self._optimal_record_dict = chosen
-        self.optimal_cost = self.problem().total(chosen)
+        self._optimal_record_dict = {index: chosen[node] for index, node in self._nodes(alike).items()}
+        self.optimal_cost = self.problem().total(self._optimal_record_dict)
         if self.optimal_cost >= INVALID_LAYOUT_TIME:
             self._logger.warning(
                 "no choice of records fits together: where blocks do not divide channels, the network will convert to "
@@ -342,7 +360,7 @@ class BaseGraphTuner:
         self._logger.info("the chosen records are in %s", record_file)
 
     def run(self, **kwargs: Any) -> None:
-        """Choose a record for each operator."""
+        """Choose a record for each operator; with ``alike=True`` one for all of a workload."""
         raise NotImplementedError
 
 
@@ -372,15 +390,15 @@ def _block(name: str) -> int:
     return int(layout(name).factor_of("C")) if name != "NCHW" else 1
 
 
-def _logger(name: str, file: str, level: int, verbose: bool) -> logging.Logger:
+def _logger(name: str, file: str | None, level: int, verbose: bool) -> logging.Logger:
     """The log of a tuner, which goes to its file, and to the console where asked."""
     logger = logging.getLogger(name)
     for handler in logger.handlers[:]:
         logger.removeHandler(handler)
         handler.close()
     formatter = logging.Formatter("%(asctime)s %(levelname)s %(message)s")
-    handlers: Iterable[logging.Handler] = [logging.FileHandler(file), *([logging.StreamHandler()] if verbose else [])]
-    for handler in handlers:
+    handlers: list[logging.Handler] = [logging.FileHandler(file)] if file is not None else []
+    for handler in [*handlers, logging.StreamHandler()] if verbose else handlers or [logging.NullHandler()]:
         handler.setFormatter(formatter)
         logger.addHandler(handler)
     logger.setLevel(level)

@@ -18,7 +18,7 @@ class DPTuner(BaseGraphTuner):
     """
 
     def run(self, **kwargs: Any) -> None:
-        """Choose a record for each operator."""
-        most = kwargs.get("max_num_states")
-        self._choose(solve_exactly(self.problem(), _MOST_STATES if most is None else most))
+        """Choose a record for each operator; with ``alike=True`` one for all of a workload."""
+        most, alike = kwargs.get("max_num_states"), kwargs.get("alike", False)
+        self._choose(solve_exactly(self.problem(alike), _MOST_STATES if most is None else most), alike)
         self._logger.info("the optimum costs %.3e s", self.optimal_cost)

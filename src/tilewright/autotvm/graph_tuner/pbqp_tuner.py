@@ -16,8 +16,9 @@ class PBQPTuner(BaseGraphTuner):
     is_optimal = False
 
     def run(self, **kwargs: Any) -> None:
-        """Choose a record for each operator."""
-        chosen, self.is_optimal = solve_by_reduction(self.problem())
-        self._choose(chosen)
+        """Choose a record for each operator; with ``alike=True`` one for all of a workload."""
+        alike = kwargs.get("alike", False)
+        chosen, self.is_optimal = solve_by_reduction(self.problem(alike))
+        self._choose(chosen, alike)
         found = "the optimum" if self.is_optimal else "a solution"
         self._logger.info("%s costs %.3e s", found, self.optimal_cost)

@@ -24,6 +24,11 @@ class LayoutProblem:
         self.costs = {node: np.array(values, dtype="float64") for node, values in costs.items()}
         self.edges: dict[tuple[int, int], Costs] = {}
 
+    def add_node(self, node: int, costs: Any) -> None:
+        """Add what the choices of a node cost."""
+        values: Costs = np.array(costs, dtype="float64")
+        self.costs[node] = self.costs[node] + values if node in self.costs else values
+
     def add_edge(self, a: int, b: int, matrix: Any) -> None:
         """Add what the choices of ``a`` and ``b`` cost together, a row for each choice of ``a``."""
         values: Costs = np.array(matrix, dtype="float64")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,10 +19,12 @@ from tilewright.relay.backend.conv2d_task import is_plain
 from tilewright.relay.backend.executors import DEFAULT_EXECUTOR, codegen_for
 from tilewright.relay.backend.kernel_task import TEMPLATE, kernel_text
 from tilewright.relay.backend.te_compiler import build_schedule
-from tilewright.relay.build_module import optimize
+from tilewright.relay.build_module import optimization_passes, optimize
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy.wrappers import conv2d_task
+from tilewright.relay.transform.bind_params import with_params
+from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 
@@ -100,7 +103,40 @@ def kernel_tasks(
     """
     target, target_host = Target.check_and_update_host_consist(Target(target), target_host)
     prepared, _ = _prepared(mod, params, target)
-    uses = Counter(kernel_text(func) for func in _kernels(prepared))
+    return _kernel_tasks(_kernels(prepared), target, target_host)
+
+
+def network_tasks(
+    mod: IRModule | Function, params: Mapping[str, Any] | None, target: Any, target_host: Any = None
+) -> list[tuple[Task, int]]:
+    """What of a network is worth tuning, and how often each is used: its convolutions whose layouts are open, and all
+    other kernels as ``kernel_tasks`` gives them.
+    """
+    target, target_host = Target.check_and_update_host_consist(Target(target), target_host)
+    prepared, plain = _prepared(mod, params, target)
+    found = []
+    for (name, args), count in Counter(plain).items():
+        try:
+            found.append((create(name, args, target, target_host), count))
+        except (TilewrightError, RuntimeError) as error:
+            logger.warning("%s of %s is no task: %s", name, args, error)
+    others = [func for func in _kernels(prepared) if not plain or not _has_plain_task(func)]
+    return [*found, *_kernel_tasks(others, target, target_host)]
+
+
+def before_layouts(mod: IRModule | Function, params: Mapping[str, Any] | None, target: Any) -> Function:
+    """A network as AlterOpLayout finds it."""
+    module = (IRModule.from_expr(mod) if isinstance(mod, Function) else mod).copy()
+    main: Any = module["main"]
+    module["main"] = with_params(main, params or {})
+    passes = [*itertools.takewhile(lambda p: p.info.name != "AlterOpLayout", optimization_passes()), InferType()]
+    with Target(target), PassContext(opt_level=3, config={**PassContext.current().config}):
+        found: Any = Sequential(passes)(module)["main"]
+    return found
+
+
+def _kernel_tasks(kernels: Iterable[Function], target: Target, target_host: Any) -> list[tuple[Task, int]]:
+    uses = Counter(kernel_text(func) for func in kernels)
     tasks = []
     for text, count in uses.items():
         try:

@@ -31,7 +31,7 @@ def has_multiple_inputs(
         node = node_list[index]
         if node["op"] is None:
             count += node["name"] in input_names
-        elif node["op"].name in opt_out_op:
+        elif operator_name(node) in opt_out_op:
             inner = [has_multiple_inputs(node_list, i, input_names, opt_out_op) for i, *_ in node["inputs"]]
             count += any(inner)
         else:
@@ -41,8 +41,12 @@ def has_multiple_inputs(
 
 def is_boundary_node(node_entry: Node, input_names: Collection[str]) -> bool:
     """Whether layouts begin anew at a node: an input of the network, or an operator that needs its own layout."""
-    op = node_entry["op"]
-    return (op is not None and op.name in _LAYOUT_FIXED) or node_entry.get("name") in input_names
+    return operator_name(node_entry) in _LAYOUT_FIXED or node_entry.get("name") in input_names
+
+
+def operator_name(node_entry: Node) -> str:
+    """The operator that a node calls; nothing of others."""
+    return str(getattr(node_entry["op"], "name", ""))
 
 
 def is_skipped_node(node_entry: Node) -> bool:

@@ -204,7 +204,7 @@ def _recorded(task: tuple[Any, ...]) -> str:
     config = context.query(_target(), task) if not context.is_fallback() else None
     if not isinstance(config, ConfigEntity):
         return ""
-    if OUT_BLOCK in config and ALGORITHM not in config:  # TVM's
+    if config.code_hash is None and OUT_BLOCK in config and ALGORITHM not in config:  # TVM's
         config[ALGORITHM] = OtherOptionEntity(DIRECT)
     return text_of(config)
 
