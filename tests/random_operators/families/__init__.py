@@ -1,6 +1,7 @@
 """Generators of cases by family of operators; importing this registers all."""
 
 from tests.random_operators.families import (
+    control,
     creation,
     elementwise,
     linear,
@@ -14,5 +15,6 @@ from tests.random_operators.families import (
 )
 
 ALL = (
-    creation, elementwise, linear, movement, normalization, pooling, quantization, recurrent, reduction, resizing,
+    control, creation, elementwise, linear, movement, normalization, pooling, quantization, recurrent, reduction,
+    resizing,
 )  # fmt: skip

@@ -4,10 +4,12 @@ loading.py     reads and checks a file; writes functions out
 importer.py    walks the graph            context.py    what a converter may ask
 registry.py    converters by name, opset  attributes.py node attributes as Python values
 conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py quantization.py
+control.py
 resize.py, with the arithmetic of resampling.py
 """
 
 from tilewright.relay.frontend.onnx import (
+    control,
     conv,
     creation,
     elementwise,
@@ -23,6 +25,6 @@ from tilewright.relay.frontend.onnx import (
 from tilewright.relay.frontend.onnx.importer import from_onnx
 
 __all__ = [
-    "conv", "creation", "elementwise", "from_onnx", "linear", "normalization", "pooling", "quantization",
+    "control", "conv", "creation", "elementwise", "from_onnx", "linear", "normalization", "pooling", "quantization",
     "recurrent", "reduce", "resize", "shape",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Constant, Var, const
-from tilewright.relay.frontend.onnx.attributes import parse_attributes
+from tilewright.relay.frontend.onnx.attributes import dtype_of, parse_attributes
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.transform.fold_constant import constant_value, fold_constant
 from tilewright.relay.type_infer import infer_expr
@@ -132,6 +132,14 @@ class NodeContext:
     def dtype(self, expr: RelayExpr) -> str:
         """Data type of an expression."""
         return self.tensor_type(expr).dtype
+
+    def onnx_dtype(self, onnx_type: int) -> str:
+        """The compiler's data type of an ONNX element type."""
+        return dtype_of(onnx_type, describe(self.node))
+
+    def subgraph(self, graph: onnx.GraphProto, inputs: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """The outputs of a graph of this node's attributes, given its inputs; it sees what is around the node too."""
+        return self.importer.convert_subgraph(graph, inputs)
 
     def constant(self, index: int, what: str) -> np.ndarray[Any, Any]:
         """The value of input ``index``, which must be known at compile time."""

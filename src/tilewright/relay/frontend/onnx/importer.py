@@ -173,7 +173,7 @@ class GraphImporter:
     def _check_operators(self) -> None:
         missing: dict[str, list[str]] = {}
         for node in _with_subgraphs(self.nodes):
-            if node.op_type != "If" and self._find(node) is None:
+            if self._find(node) is None:
                 name = f"{node.domain}.{node.op_type}" if node.domain not in DEFAULT_DOMAINS else node.op_type
                 missing.setdefault(name, []).append(node.name or (node.output[0] if node.output else "?"))
         if not missing:
@@ -285,6 +285,8 @@ class GraphImporter:
         outputs = self._converted(node, inputs)
         unused = _TYPE_ONLY_INPUTS.get(node.op_type, ())
         foldable = all(e is None or i in unused or self._is_known(e) for i, e in enumerate(inputs))
+        if foldable and any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute):  # which see what is around
+            foldable = all(self.is_param(v) for value in outputs for v in free_vars(value) if isinstance(v, Var))
         for name, value in zip(node.output, outputs, strict=False):
             if name:
                 self._check_size(node, value, foldable)
@@ -294,8 +296,7 @@ class GraphImporter:
         try:
             context = NodeContext(self, node, inputs)
             convert = self._find(node)
-            if convert is None:
-                return self._convert_branch(context)
+            assert convert is not None  # _check_operators has looked
             return self._outputs(convert(context), node)
         except (OnnxImportError, UnsupportedError):
             raise
@@ -305,19 +306,17 @@ class GraphImporter:
             # Attributes that contradict one another or the inputs surface here in many forms.
             raise OnnxImportError(f"{describe(node)}: its inputs or attributes do not fit: {error}") from error
 
-    def _convert_branch(self, context: NodeContext) -> list[RelayExpr]:
-        """The outputs of an ``If`` whose condition is known: those of the branch taken."""
-        condition = context.constant_or_none(context.input(0))
-        if condition is None:
-            context.unsupported("If with a condition that is not constant")
-        branch = context.required("then_branch" if bool(condition.reshape(-1)[0]) else "else_branch")
+    def convert_subgraph(self, graph: onnx.GraphProto, inputs: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """The outputs of a graph in a node's attributes: names in it hide those around it, and end with it."""
         outer = dict(self.values)
-        for tensor in branch.initializer:
-            self.values.pop(tensor.name, None)
-            self.values[tensor.name] = typed(const(to_array(tensor)))
-        for node in branch.node:
+        given = {value.name: typed(expr) for value, expr in zip(graph.input, inputs, strict=True)}
+        own = {tensor.name: typed(const(to_array(tensor))) for tensor in graph.initializer}
+        for name in (*own, *given, *(name for node in graph.node for name in node.output)):
+            self.values.pop(name, None)
+        self.values.update(own | given)
+        for node in graph.node:
             self._convert_node(node)
-        outputs = [self._output(o.name) for o in branch.output]
+        outputs = [self._output(o.name) for o in graph.output]
         self.values = outer
         return outputs
 
@@ -354,13 +353,12 @@ class GraphImporter:
 
 
 def _with_subgraphs(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
-    """The nodes, and those of the branches of ``If`` nodes among them."""
+    """The nodes, and those of the graphs in their attributes."""
     found, pending = [], list(reversed(nodes))
     while pending:
         node = pending.pop()
         found.append(node)
-        if node.op_type == "If":
-            pending.extend(n for a in reversed(node.attribute) for n in reversed(a.g.node))
+        pending.extend(n for a in reversed(node.attribute) for n in reversed(a.g.node))
     return found
 
 

@@ -232,7 +232,7 @@ class _Expander:
 
     def missing(self, model: onnx.ModelProto) -> set[_Kind]:
         """Operators without a converter."""
-        return {k for k in _kinds(model) if k[1] != "If" and find_converter(*k, self.opset) is None}
+        return {k for k in _kinds(model) if find_converter(*k, self.opset) is None}
 
     def defined_by_others(self, model: onnx.ModelProto) -> set[_Kind]:
         """Operators without a converter that have a definition."""

@@ -1,0 +1,130 @@
+"""Control flow: branches and loops that are known while importing; loops are written out, iteration by iteration.
+
+Values between iterations may be anything, so shapes may change from one to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.registry import converter
+
+MAX_ITERATIONS = 512
+
+
+@converter("If")
+def convert_if(ctx: NodeContext) -> Sequence[RelayExpr]:
+    """The outputs of the branch that is taken; the condition must be known."""
+    condition = ctx.constant_or_none(ctx.input(0))
+    if condition is None:
+        ctx.unsupported("If with a condition that is not constant")
+    branch = ctx.required("then_branch" if bool(condition.reshape(-1)[0]) else "else_branch")
+    return ctx.subgraph(branch, [])
+
+
+@converter("Loop")
+def convert_loop(ctx: NodeContext) -> Sequence[RelayExpr]:
+    """The body as often as it runs: the number of iterations and the conditions must be known."""
+    body = ctx.required("body")
+    count = int(ctx.scalar(0)) if ctx.has_input(0) else None
+    go_on: RelayExpr | None = ctx.optional(1)
+    carried = [ctx.input(i) for i in range(2, ctx.num_inputs)]
+    collected: list[list[RelayExpr]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
+    step = 0
+    while (count is None or step < count) and _holds(ctx, go_on, step):
+        _check_count(ctx, step)
+        condition = go_on if go_on is not None else const(True, "bool")
+        go_on, *results = ctx.subgraph(body, [const(step, "int64"), condition, *carried])
+        carried, scanned = results[: len(carried)], results[len(carried) :]
+        for values, value in zip(collected, scanned, strict=True):
+            values.append(value)
+        step += 1
+    return [*carried, *(_stacked(ctx, body.output[i - len(collected)], v, 0) for i, v in enumerate(collected))]
+
+
+def _holds(ctx: NodeContext, condition: RelayExpr | None, step: int) -> bool:
+    if condition is None:
+        return True
+    known = ctx.constant_or_none(condition)
+    if known is None:
+        ctx.unsupported(f"Loop whose condition before iteration {step} is not constant")
+    return bool(known.reshape(-1)[0])
+
+
+def _check_count(ctx: NodeContext, step: int) -> None:
+    if step >= MAX_ITERATIONS:
+        ctx.unsupported(f"more than {MAX_ITERATIONS} iterations, each of which would be written out")
+
+
+def _stacked(ctx: NodeContext, declared: Any, values: Sequence[RelayExpr], axis: int) -> RelayExpr:
+    if values:
+        return relay_op.stack(values, axis=axis)
+    dims = declared.type.tensor_type.shape.dim
+    if not declared.type.tensor_type.HasField("shape") or not all(d.HasField("dim_value") for d in dims):
+        ctx.unsupported(f"no iteration, and so no shape for {declared.name!r}")
+    shape = [d.dim_value for d in dims]
+    return relay_op.zeros((*shape[:axis], 0, *shape[axis:]), ctx.onnx_dtype(declared.type.tensor_type.elem_type))
+
+
+@converter("Scan", since=9)
+def convert_scan(ctx: NodeContext) -> Sequence[RelayExpr]:
+    """The body for each slice of the scanned inputs, which have one length along their axes."""
+    body, scanned_inputs = ctx.required("body"), ctx.required("num_scan_inputs")
+    states = [ctx.input(i) for i in range(ctx.num_inputs - scanned_inputs)]
+    scanned = [ctx.input(i) for i in range(len(states), ctx.num_inputs)]
+    axes = ctx.attr("scan_input_axes", (0,) * len(scanned))
+    axes = [ctx.normalize_axis(axis, ctx.rank(x)) for axis, x in zip(axes, scanned, strict=True)]
+    backwards = ctx.attr("scan_input_directions", (0,) * len(scanned))
+    lengths = {ctx.shape(x)[axis] for x, axis in zip(scanned, axes, strict=True)}
+    if len(lengths) != 1:
+        ctx.fail(f"the scanned inputs have different lengths: {sorted(lengths)}")
+    (length,) = lengths
+    collected: list[list[RelayExpr]] = [[] for _ in range(len(body.output) - len(states))]
+    for step in range(length):
+        _check_count(ctx, step)
+        slices = [
+            relay_op.take(x, const(length - 1 - step if back else step, "int64"), axis=axis)
+            for x, axis, back in zip(scanned, axes, backwards, strict=True)
+        ]
+        results = ctx.subgraph(body, [*states, *map(typed, slices)])
+        states = results[: len(states)]
+        for values, value in zip(collected, results[len(states) :], strict=True):
+            values.append(value)
+    outputs: list[RelayExpr] = list(states)
+    for i, values in enumerate(collected):
+        if ctx.attr("scan_output_directions", (0,) * len(collected))[i]:
+            values.reverse()
+        axis = ctx.attr("scan_output_axes", (0,) * len(collected))[i]
+        rank = ctx.rank(values[0]) + 1 if values else 1
+        declared = body.output[len(states) + i]
+        outputs.append(_stacked(ctx, declared, values, ctx.normalize_axis(axis, rank)))
+    return outputs
+
+
+@converter("Scan", since=8)
+def convert_scan_of_batches(ctx: NodeContext) -> Sequence[RelayExpr]:
+    """Scan as it was in opset 8: a batch of sequences, whose lengths the first input may tell."""
+    body, scanned_inputs = ctx.required("body"), ctx.required("num_scan_inputs")
+    if ctx.has_input(0):
+        ctx.unsupported("Scan (opset 8) with lengths of its sequences")
+    if any(ctx.attr("directions", ())):
+        ctx.unsupported("Scan (opset 8) backwards")
+    states = [ctx.input(i) for i in range(1, ctx.num_inputs - scanned_inputs)]
+    scanned = [ctx.input(i) for i in range(ctx.num_inputs - scanned_inputs, ctx.num_inputs)]
+    batch, length = ctx.shape(scanned[0])[:2]
+    of_batch = lambda x, i: typed(relay_op.take(x, const(i, "int64"), axis=0))  # noqa: E731
+    rows: list[list[RelayExpr]] = []
+    for i in range(batch):
+        own, collected = [of_batch(s, i) for s in states], []
+        for step in range(length):
+            _check_count(ctx, step)
+            results = ctx.subgraph(body, [*own, *(of_batch(of_batch(x, i), step) for x in scanned)])
+            own = results[: len(own)]
+            collected.append(results[len(own) :])
+        rows.append([*own, *(relay_op.stack(list(values), axis=0) for values in zip(*collected, strict=True))])
+    return [relay_op.stack(list(values), axis=0) for values in zip(*rows, strict=True)]
