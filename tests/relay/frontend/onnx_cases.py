@@ -14,6 +14,7 @@ from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
 
 from tilewright.relay.frontend.onnx.attributes import _DTYPES
+from tilewright.relay.frontend.onnx.importer import _with_subgraphs
 from tilewright.relay.frontend.onnx.registry import find_converter
 
 # Inputs that must be known when the model is compiled; the cases feed them when it runs.
@@ -29,6 +30,7 @@ CONSTANT_INPUTS: dict[str, tuple[int, ...]] = {
     "HannWindow": (0,),
     "If": (0,),
     "LSTM": (4,),
+    "Loop": (0, 1),
     "NonZero": (0,),
     "OneHot": (1,),
     "Pad": (1, 2, 3),
@@ -54,7 +56,7 @@ WRITTEN_OUT = frozenset(
     [
         *("AffineGrid", "Attention", "BlackmanWindow", "CausalConvWithState", "CenterCropPad", "DynamicQuantizeLinear"),
         *("FlexAttention", "HammingWindow", "HannWindow", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss"),
-        *("RMSNormalization", "RotaryEmbedding", "SoftmaxCrossEntropyLoss", "SwiGLU", "Swish"),
+        *("LinearAttention", "RMSNormalization", "RotaryEmbedding", "SoftmaxCrossEntropyLoss", "SwiGLU", "Swish"),
     ]
 )
 
@@ -127,10 +129,8 @@ def unsupported_operators(case: Case) -> list[str]:
     """Operators of the case that have no converter and are not written out."""
     return [
         node.op_type
-        for node in case.model.graph.node
-        if node.op_type not in WRITTEN_OUT
-        and node.op_type != "If"
-        and find_converter(node.domain, node.op_type, opset(case)) is None
+        for node in _with_subgraphs(case.model.graph.node)
+        if node.op_type not in WRITTEN_OUT and find_converter(node.domain, node.op_type, opset(case)) is None
     ]
 
 
