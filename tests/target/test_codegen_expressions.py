@@ -12,7 +12,7 @@ from tests.target.codegen_helpers import TARGETS, build, elementwise, function, 
 import tilewright as tvm
 from tilewright.ir import prim_ops as ops
 from tilewright.runtime.ndarray import numpy_dtype
-from tilewright.tir import Cast, FloorDiv, FloorMod, Load, Ramp, Select, Shuffle, Store, decl_buffer
+from tilewright.tir import Cast, Div, FloorDiv, FloorMod, Load, Mod, Ramp, Select, Shuffle, Store, decl_buffer
 from tilewright.tir import op as T
 
 INT_DTYPES = ["int8", "int16", "int32", "int64"]
@@ -30,6 +30,18 @@ def test_floor_division_rounds_down_for_all_signs(target: str, dtype: str) -> No
     a, b = a.ravel().astype(dtype), b.ravel().astype(dtype)
     np.testing.assert_array_equal(run_elementwise(FloorDiv, [a, b], dtype, target), a // b)
     np.testing.assert_array_equal(run_elementwise(FloorMod, [a, b], dtype, target), a % b)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint32"])
+def test_a_division_by_zero_does_not_end_the_process(target: str, dtype: str) -> None:
+    a = np.array([5, 7, 0, 9, 100, 3], dtype)
+    b = np.array([2, 0, 0, 3, 0, 0], dtype)
+    for divide in (FloorDiv, FloorMod, Div, Mod):
+        found = run_elementwise(divide, [a, b], dtype, target)
+        known = b != 0
+        expected = a[known] // b[known] if divide in (FloorDiv, Div) else a[known] % b[known]
+        np.testing.assert_array_equal(found[known], expected)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -42,6 +42,8 @@ def parse(dtype: str) -> DTypeInfo:
         raise ValueError(f"unknown data type {dtype!r}; expected for example 'float32', 'int8x16' or 'bool'")
     kind, bits_text, lanes_text = match.groups()
     bits = int(bits_text) if bits_text else _DEFAULT_BITS[kind]
+    if kind == "int" and bits == 1:  # LLVM's i1, as intrinsics take it
+        kind = "uint"
     if bits not in _VALID_BITS[kind]:
         raise ValueError(f"unsupported data type {dtype!r}: {kind} comes in {sorted(_VALID_BITS[kind])} bits")
     if kind == "uint" and bits == 1:

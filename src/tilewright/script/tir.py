@@ -65,22 +65,22 @@ def func_attr(attrs: Mapping[str, Any]) -> None:
 
 def match_buffer(
     param: Var, shape: Sequence[Any], dtype: str = "float32", data: Var | None = None, strides: Any = None,
-    elem_offset: Any = None, scope: str = "", align: int = -1, offset_factor: int = 0, buffer_type: str = "default",
+    elem_offset: Any = None, scope: str = "", align: int = -1, offset_factor: int = 0, type: str = "default",
 ) -> Declaration:  # fmt: skip
     """The buffer that a parameter points to."""
     if isinstance(param, BufferName):
         raise TilewrightError("T.match_buffer of a region belongs to blocks, which Tilewright does not have yet")
-    buffer = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type)
+    buffer = _buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, type)
     parser.current().buffer_map[param] = buffer
     return Declaration(buffer)
 
 
 def buffer_decl(
     shape: Sequence[Any], dtype: str = "float32", data: Var | None = None, strides: Sequence[Any] | None = None,
-    elem_offset: Any = None, scope: str = "", align: int = -1, offset_factor: int = 0, buffer_type: str = "default",
+    elem_offset: Any = None, scope: str = "", align: int = -1, offset_factor: int = 0, type: str = "default",
 ) -> Declaration:  # fmt: skip
     """A buffer that is realized, or whose pointer is known."""
-    return Declaration(_buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, buffer_type))
+    return Declaration(_buffer(shape, dtype, data, strides, elem_offset, scope, align, offset_factor, type))
 
 
 def _buffer(

@@ -56,7 +56,9 @@ def schedule_to_primfunc(
         params.append(param)
         buffer_map[param] = buffer
     body = lower_schedule(sch, bound)
-    attrs = {"from_legacy_te_schedule": True, "global_symbol": name, "tir.noalias": True}
+    attrs: dict[str, Any] = {"from_legacy_te_schedule": True, "global_symbol": name}
+    if PassContext.current().option("tir.noalias"):
+        attrs["tir.noalias"] = True
     return PrimFunc(params, body, None, buffer_map, attrs)
 
 
@@ -121,6 +123,7 @@ def lower_passes(simple_mode: bool = False) -> list[Pass]:
         extra[min(int(phase), 3)].append(step)
     return [
         *extra[0],
+        *([tir.InstrumentBoundCheckers()] if ctx.option("tir.instrument_bound_checkers") else []),
         tir.InjectPrefetch(),
         tir.StorageFlatten(64),
         tir.BF16Legalize(),
@@ -131,7 +134,7 @@ def lower_passes(simple_mode: bool = False) -> list[Pass]:
         tir.VectorizeLoop(not ctx.option("tir.disable_vectorize")),
         tir.InjectVirtualThread(),
         tir.InjectDoubleBuffer(),
-        tir.StorageRewrite(),
+        *([] if ctx.option("tir.disable_storage_rewrite") else [tir.StorageRewrite()]),
         tir.UnrollLoop(),
         *extra[2],
         tir.Simplify(),
@@ -139,4 +142,5 @@ def lower_passes(simple_mode: bool = False) -> list[Pass]:
         tir.RewriteUnsafeSelect(),
         tir.HoistIfThenElse(),
         *extra[3],
+        *([tir.SkipAssert()] if ctx.option("tir.disable_assert") else []),
     ]

@@ -18,4 +18,10 @@ PassContext.register_option(
 PassContext.register_option(
     "tir.debug_keep_trivial_loop", bool, False, "schedules keep loops that run once, for who looks at all loops"
 )
+PassContext.register_option("tir.disable_assert", bool, False, "lower leaves out assertions")
+PassContext.register_option("tir.disable_storage_rewrite", bool, False, "allocations stay where the schedule puts them")
+PassContext.register_option(
+    "tir.instrument_bound_checkers", bool, False, "programs check that they stay inside buffers"
+)
+PassContext.register_option("tir.noalias", bool, True, "the buffers of a lowered schedule do not overlap")
 PassContext.register_option("tir.disable_vectorize", bool, False, "run vectorized loops as serial ones")

@@ -1,8 +1,11 @@
 """Allocations move out of loops and share memory."""
 
+import numpy as np
 from tests.tir.transform.texts import check
 
-from tilewright import tir
+import tilewright as tvm
+from tilewright import te, tir
+from tilewright.testing.tir_interpreter import run
 from tilewright.tir import ir_builder
 from tilewright.tir.transform.storage_rewrite import storage_rewrite
 
@@ -128,3 +131,56 @@ def test_a_variable_allocated_twice_stays_where_it_is() -> None:
 
     stmt = tir.SeqStmt([use(b), use(c), use(b)])
     assert allocations(str(storage_rewrite(stmt))) == 3
+
+
+def allocated(stmt: tir.Stmt) -> list[tir.Allocate]:
+    found: list[tir.Allocate] = []
+    tir.post_order_visit(stmt, lambda n: found.append(n) if isinstance(n, tir.Allocate) else None)
+    return found
+
+
+def test_memory_of_variable_size_is_shared_where_the_sizes_are_equal() -> None:
+    n = te.size_var("n")
+    tensors = [te.placeholder((n,), name="A")]
+    for step in range(4):
+        tensors.append(te.compute((n,), lambda i, t=tensors[-1], k=step: t[i] * 2.0 + k, name=f"B{step}"))
+    s = te.create_schedule(tensors[-1].op)
+    func = tvm.lower(s, [tensors[0], tensors[-1]])["main"]
+    assert len(allocated(func.body)) == 1
+    for count in (1, 13):
+        data, out = np.arange(count, dtype="float32"), np.zeros(count, "float32")
+        run(func, data, out)
+        np.testing.assert_array_equal(out, data * 16 + 11)
+
+
+def test_memory_whose_size_a_loop_sets_stays_in_the_loop() -> None:
+    ib = ir_builder.create()
+    with ib.for_range(1, 5, "i") as i:
+        a = ib.allocate("float32", i, name="A")
+        a[0] = 1.0
+    assert isinstance(storage_rewrite(ib.get()), tir.For)
+
+
+def test_tagged_memory_becomes_one_allocation() -> None:
+    ib = ir_builder.create()
+    out = ib.pointer("float32", "out")
+    first = ib.allocate("int8", 5, name="first", scope="local.L0A")
+    second = ib.allocate("float32", 7, name="second", scope="local.L0A")
+    with ib.for_range(0, 5) as i:
+        first[i] = tir.Cast("int8", i)
+    with ib.for_range(0, 7) as i:
+        second[i] = tir.Cast("float32", i) * 2.0
+    with ib.for_range(0, 5) as i:
+        out[i] = second[i] + tir.Cast("float32", first[i])
+    func = tir.PrimFunc([out.asobject()], storage_rewrite(ib.get()))
+    (memory,) = allocated(func.body)
+    assert memory.buffer_var.type_annotation.storage_scope == "local.L0A"
+    assert (memory.dtype, int(memory.extents[0])) == ("int8", 8 + 7 * 4)  # float32 begins at a multiple of its size
+    offsets = {str(n.index) for n in stores(func.body) if n.buffer_var is memory.buffer_var}
+    assert len(offsets) == 2 and any("+ 2" in text for text in offsets)
+
+
+def stores(stmt: tir.Stmt) -> list[tir.Store]:
+    found: list[tir.Store] = []
+    tir.post_order_visit(stmt, lambda n: found.append(n) if isinstance(n, tir.Store) else None)
+    return found

@@ -4,7 +4,7 @@ In the order in which lowering runs them: inject_prefetch, storage_flatten, bf16
 loop_partition, vectorize_loop, inject_virtual_thread, inject_double_buffer, storage_rewrite, unroll_loop, remove_no_op,
 rewrite_unsafe_select, hoist_if_then_else; then, for code generation, transpose_loads, combine_context_call,
 verify_memory, make_packed_api, split_host_device, lower_tvm_builtin, lower_intrin. apply_filter makes passes of
-functions.
+functions. Only on demand: instrument_bound_checkers, inject_copy_intrin, skip_assert.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _PASSES = {
     "InjectDoubleBuffer": "inject_double_buffer",
     "InjectPrefetch": "inject_prefetch",
     "InjectVirtualThread": "inject_virtual_thread",
+    "InstrumentBoundCheckers": "instrument_bound_checkers",
     "LoopPartition": "loop_partition",
     "LowerIntrin": "lower_intrin",
     "LowerTVMBuiltin": "lower_tvm_builtin",
@@ -30,6 +31,7 @@ _PASSES = {
     "RemoveNoOp": "remove_no_op",
     "RewriteUnsafeSelect": "rewrite_unsafe_select",
     "Simplify": "simplify",
+    "SkipAssert": "skip_assert",
     "SplitHostDevice": "split_host_device",
     "StorageFlatten": "storage_flatten",
     "StorageRewrite": "storage_rewrite",

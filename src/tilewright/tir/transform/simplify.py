@@ -63,8 +63,8 @@ class _Simplify(ScopedMutator):
         condition = self.visit_expr(s.condition)
         if isinstance(condition, IntImm) and condition.value:
             return self.visit_stmt(s.body)
-        with self.analyzer.constraint_scope(condition):
-            return super().visit_assert(s)
+        body = self.visit_under(condition, s.body)  # the check itself is not made where it is known to hold
+        return s if condition is s.condition and body is s.body else AssertStmt(condition, s.message, body)
 
     def visit_while(self, s: While) -> Stmt:
         condition = self.visit_expr(s.condition)

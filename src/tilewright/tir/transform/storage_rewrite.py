@@ -12,20 +12,31 @@ Before and after::
     }
 
 Allocations stay within the body of the parallel loop (or thread axis) around them. Sharing is for equal element types
-and storage scopes, constant sizes that differ at most sixteenfold, and buffers whose address is not taken. A buffer
-whose last use is to compute, element by element, the first values of another one may be overwritten in place.
+and storage scopes, constant sizes that differ at most sixteenfold (or equal ones of variables), and buffers whose
+address is not taken. A buffer whose last use is to compute, element by element, the first values of another one may be
+overwritten in place.
+
+Memory with a tag, such as ``local.L0A``, is a chip's own and small: what lies in it shares whatever the element types
+are, and becomes one allocation, in which each part has its offset::
+
+    allocate(A: Pointer(local.L0A float32), float32, [8])        allocate(A: Pointer(local.L0A float32), float32, [12])
+    allocate(B: Pointer(local.L0A int16), int16, [8])            A[0] = 1f32
+    A[0] = 1f32                                                  (int16*)A[16] = 2i16
+    B[0] = 2i16
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
+from tilewright.arith.analyzer import simplify
+from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
 from tilewright.ir.transform import Pass
 from tilewright.ir.type import PointerType
+from tilewright.tir.analysis import side_effect
 from tilewright.tir.expr import IterVar, Load
 from tilewright.tir.stmt import Allocate, AttrStmt, For, ForKind, LetStmt, Stmt, Store, While
 from tilewright.tir.transform.common import body_pass
@@ -48,9 +59,17 @@ class _Buffer:
     writes: list[tuple[int, PrimExpr]] = field(default_factory=list)
 
     @property
-    def size(self) -> int:
-        """Elements."""
-        return prod(int(e) for e in self.alloc.extents)  # type: ignore[call-overload]
+    def size(self) -> int | PrimExpr:
+        """Elements; an expression where an extent is one."""
+        total: PrimExpr = ops.const(1)
+        for extent in self.alloc.extents:
+            total = ops.mul(total, extent)
+        return total.value if isinstance(total, IntImm) else simplify(total)
+
+    @property
+    def bits(self) -> int:
+        """Of one element."""
+        return dt.bits(self.alloc.dtype) * dt.lanes(self.alloc.dtype)
 
     def touch(self, first: int, last: int) -> None:
         """Extend the span."""
@@ -71,6 +90,7 @@ class _Liveness(StmtExprVisitor):
         super().__init__()
         self.buffers: dict[Var, _Buffer] = {}
         self.repeated: set[Var] = set()  # allocated in two places: left as they are
+        self.defined: set[Var] = set()  # variables of loops and lets
         self.time = 0
         self.scopes = [0]
         self.scope_count = 0
@@ -98,6 +118,7 @@ class _Liveness(StmtExprVisitor):
             buffer.touch(start, self.time)
 
     def visit_for(self, s: For) -> None:
+        self.defined.add(s.loop_var)
         self._loop(s, super().visit_for)
 
     def visit_while(self, s: While) -> None:
@@ -106,9 +127,12 @@ class _Liveness(StmtExprVisitor):
     def visit_attr(self, s: AttrStmt) -> None:
         if isinstance(s.node, Var) and s.node in self.buffers:
             self.buffers[s.node].pinned = True
+        if isinstance(s.node, IterVar):
+            self.defined.add(s.node.var)
         self._enter(s, super().visit_attr)
 
     def visit_let_stmt(self, s: LetStmt) -> None:
+        self.defined.add(s.var)
         if s.value.dtype == "handle":
             self._pin(s.value)
         super().visit_let_stmt(s)
@@ -151,19 +175,29 @@ class _Liveness(StmtExprVisitor):
         super().visit_store(s)
 
 
-def _movable(alloc: Allocate) -> bool:
-    return all(isinstance(e, IntImm) for e in alloc.extents) and ops.is_const_int(alloc.condition, 1)
+def _movable(alloc: Allocate, defined: set[Var]) -> bool:
+    """Whether the allocation means the same at the beginning of the function."""
+    fixed = all(
+        isinstance(e, IntImm) or (side_effect(e) == "pure" and defined.isdisjoint(stmt_vars(e))) for e in alloc.extents
+    )
+    return fixed and ops.is_const_int(alloc.condition, 1)
+
+
+Slot = tuple[_Buffer, list[_Buffer], Var, int | PrimExpr]
+"""The first that lies there, all that do, the variable, the number of elements."""
 
 
 class _Plan:
     """Which allocation lives in which memory."""
 
-    def __init__(self, buffers: list[_Buffer]) -> None:
+    def __init__(self, buffers: list[_Buffer], defined: set[Var]) -> None:
         self.home: dict[Var, Var] = {}
-        self.memory: dict[int, list[tuple[Var, Allocate, int]]] = {}  # by scope: variable, first allocation, elements
-        slots: list[tuple[_Buffer, list[_Buffer], Var, int]] = []
+        self.offsets: dict[Var, int] = {}  # in bits, where it is not 0
+        # by scope: variable, first allocation, elements
+        self.memory: dict[int, list[tuple[Var, Allocate, int | PrimExpr]]] = {}
+        slots: list[Slot] = []
         for buffer in buffers:
-            if not _movable(buffer.alloc):
+            if not _movable(buffer.alloc, defined):
                 continue
             slot = None if buffer.pinned or buffer.first < 0 else self._free_slot(slots, buffer)
             if slot is None:
@@ -171,29 +205,83 @@ class _Plan:
                 self.home[buffer.alloc.buffer_var] = buffer.alloc.buffer_var
             else:
                 owner, members, var, size = slots[slot]
-                slots[slot] = (owner, [*members, buffer], var, max(size, buffer.size))
+                slots[slot] = (owner, [*members, buffer], var, _larger(owner, size, buffer))
                 self.home[buffer.alloc.buffer_var] = var
-        for owner, _, var, size in slots:
-            self.memory.setdefault(owner.scope, []).append((var, owner.alloc, size))
+        tagged: dict[tuple[int, str], list[Slot]] = {}
+        for new in slots:
+            owner, _, var, size = new
+            if _tag(_scope(var)) and not owner.pinned and isinstance(size, int):
+                tagged.setdefault((owner.scope, _scope(var)), []).append(new)
+            else:
+                self.memory.setdefault(owner.scope, []).append((var, owner.alloc, size))
+        for (scope, _), parts in tagged.items():
+            self._merge(scope, parts)
 
-    def _free_slot(self, slots: list[tuple[_Buffer, list[_Buffer], Var, int]], new: _Buffer) -> int | None:
+    def _merge(self, scope: int, parts: list[Slot]) -> None:
+        """One allocation for all the parts, each at a multiple of its widest element."""
+        first, _, home, _ = parts[0]
+        end = 0
+        for owner, members, _, size in parts:
+            widest = max(m.bits for m in members)
+            start = -(-end // widest) * widest
+            assert isinstance(size, int)
+            end = start + size * owner.bits
+            for member in members:
+                self.home[member.alloc.buffer_var] = home
+                if start:
+                    self.offsets[member.alloc.buffer_var] = start
+        self.memory.setdefault(scope, []).append((home, first.alloc, -(-end // first.bits)))
+
+    def _free_slot(self, slots: list[Slot], new: _Buffer) -> int | None:
         best: tuple[int, int] | None = None
         for i, (owner, members, _, size) in enumerate(slots):
             if owner.scope != new.scope or owner.pinned or not _same_kind(owner.alloc, new.alloc):
                 continue
-            if not (size <= new.size * _MATCH_RANGE and new.size <= size * _MATCH_RANGE):
+            waste = _mismatch(owner, size, new)
+            if waste is None:
                 continue
             if not all(m.last < new.first or new.last < m.first or _in_place(m, new) for m in members):
                 continue
-            waste = abs(size - new.size)
             if best is None or waste < best[0]:
                 best = (waste, i)
         return None if best is None else best[1]
 
 
+def _mismatch(owner: _Buffer, size: int | PrimExpr, new: _Buffer) -> int | None:
+    """By how many bits a slot and a buffer differ; None when they differ too much, or it is not known."""
+    wanted = new.size
+    if not (isinstance(size, int) and isinstance(wanted, int)):
+        return 0 if size is wanted and owner.bits == new.bits else None
+    have, want = size * owner.bits, wanted * new.bits
+    return abs(have - want) if have <= want * _MATCH_RANGE and want <= have * _MATCH_RANGE else None
+
+
+def _larger(owner: _Buffer, size: int | PrimExpr, new: _Buffer) -> int | PrimExpr:
+    """Elements of the owner's type that hold both."""
+    wanted = new.size
+    if not (isinstance(size, int) and isinstance(wanted, int)):
+        return size
+    return max(size, -(-wanted * new.bits // owner.bits))
+
+
+_KNOWN_TAGS = (".dyn", ".texture", ".workspace", ".vtcm")
+
+
+def _tag(scope: str) -> str:
+    """What follows the kind of memory in a scope that is a chip's own, such as ``.L0A`` in ``local.L0A``."""
+    for kind in ("global", "shared", "warp", "local"):
+        if scope.startswith(kind):
+            tag = scope.removeprefix(kind)
+            return "" if tag.startswith(_KNOWN_TAGS) else tag
+    return ""
+
+
 def _same_kind(a: Allocate, b: Allocate) -> bool:
+    scope = _scope(a.buffer_var)
     return (
-        a.dtype == b.dtype and a.annotations.data == b.annotations.data and _scope(a.buffer_var) == _scope(b.buffer_var)
+        (a.dtype == b.dtype or bool(_tag(scope)))
+        and a.annotations.data == b.annotations.data
+        and scope == _scope(b.buffer_var)
     )
 
 
@@ -226,7 +314,8 @@ class _Rewrite(StmtExprMutator):
         """``body`` below the memory of its scope."""
         for var, alloc, size in reversed(self.plan.memory.get(number, ())):
             dtype = alloc.extents[0].dtype if alloc.extents else "int32"
-            body = Allocate(var, alloc.dtype, [IntImm(dtype, size)], alloc.condition, body, alloc.annotations)
+            extent = IntImm(dtype, size) if isinstance(size, int) else size
+            body = Allocate(var, alloc.dtype, [extent], alloc.condition, body, alloc.annotations)
         return body
 
     def visit_for(self, s: For) -> Stmt:
@@ -252,13 +341,21 @@ class _Rewrite(StmtExprMutator):
         return self.visit_stmt(s.body) if s.buffer_var in self.plan.home else super().visit_allocate(s)
 
     def visit_load(self, e: Load) -> PrimExpr:
-        new = super().visit_load(e)
+        new: Any = super().visit_load(e)
         home = self.plan.home.get(e.buffer_var, e.buffer_var)
+        if e.buffer_var in self.plan.offsets:
+            return Load(new.dtype, home, self._moved(e.buffer_var, new.index, new.dtype), new.predicate)
         return new if home is e.buffer_var else new.replace(buffer_var=home)
 
+    def _moved(self, var: Var, index: PrimExpr, dtype: str) -> PrimExpr:
+        """The index in the memory that the buffer is a part of."""
+        return ops.add(index, self.plan.offsets[var] // dt.bits(dtype))
+
     def visit_store(self, s: Store) -> Stmt:
-        new = super().visit_store(s)
+        new: Any = super().visit_store(s)
         home = self.plan.home.get(s.buffer_var, s.buffer_var)
+        if s.buffer_var in self.plan.offsets:
+            return Store(home, new.value, self._moved(s.buffer_var, new.index, new.value.dtype), new.predicate)
         return new if home is s.buffer_var else new.replace(buffer_var=home)
 
 
@@ -270,7 +367,7 @@ def storage_rewrite(stmt: Stmt) -> Stmt:
         return stmt
     once = [b for v, b in liveness.buffers.items() if v not in liveness.repeated]
     buffers = sorted(once, key=lambda b: b.first)
-    rewrite = _Rewrite(_Plan(buffers))
+    rewrite = _Rewrite(_Plan(buffers, liveness.defined))
     return rewrite.at_scope(0, rewrite.visit_stmt(stmt))
 
 

@@ -175,15 +175,24 @@ class ExpressionEmitter(Builder):
         """C's division and remainder."""
         if dt.is_float(e.dtype):
             return self.visit_arith(e)
-        a, b = self.value(e.a), self.value(e.b)
+        a, b = self.value(e.a), self._divisor(e)
         sign = "s" if dt.is_signed(e.dtype) else "u"
         return self.emit(f"{sign}{'div' if isinstance(e, Div) else 'rem'} {ty.register(e.dtype)} {a}, {b}")
 
     visit_mod = visit_div
 
+    def _divisor(self, e: BinaryExpr) -> str:
+        """The divisor, 1 where it is 0: a division without a result must not end the process."""
+        b, literal = self.value(e.b), e.b.value if isinstance(e.b, Broadcast) else e.b
+        if isinstance(literal, IntImm):
+            return b
+        reg, flags = ty.register(e.dtype), ty.register(dt.make("bool", 1, dt.lanes(e.dtype)))
+        is_zero = self.emit(f"icmp eq {reg} {b}, {self.literal(e.dtype, 0)}")
+        return self.emit(f"select {flags} {is_zero}, {reg} {self.literal(e.dtype, 1)}, {reg} {b}")
+
     def visit_floor_div(self, e: BinaryExpr) -> str:
         """Division that rounds down, or its remainder, for operands of any sign."""
-        a, b = self.value(e.a), self.value(e.b)
+        a, b = self.value(e.a), self._divisor(e)
         reg, quotient = ty.register(e.dtype), isinstance(e, FloorDiv)
         if not dt.is_signed(e.dtype):
             return self.emit(f"u{'div' if quotient else 'rem'} {reg} {a}, {b}")

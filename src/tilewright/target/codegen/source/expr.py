@@ -166,8 +166,9 @@ class ExpressionPrinter(Emitter):
 
     def visit_arith(self, e: BinaryExpr) -> str:
         """``a + b``, ``a - b``, ..., ``a % b``: C's division and remainder."""
-        a, b, symbol = self.value(e.a), self.value(e.b), _SYMBOLS[type(e)]
+        a, symbol = self.value(e.a), _SYMBOLS[type(e)]
         info = dt.parse(e.dtype)
+        b = self._divisor(e) if info.kind in ("int", "uint") and symbol in "/%" else self.value(e.b)
         if info.kind == "bfloat":
             return self._in_float(e.dtype, [a, b], lambda x, y: f"({x} {symbol} {y})")
         if info.kind == "float" and isinstance(e, Mod):
@@ -179,9 +180,14 @@ class ExpressionPrinter(Emitter):
             return f"(({self.type_name(e.dtype)})(({unsigned}){a} {symbol} ({unsigned}){b}))"
         return f"({a} {symbol} {b})"
 
+    def _divisor(self, e: BinaryExpr) -> str:
+        """The divisor, 1 where it is 0: a division without a result must not end the process."""
+        b = self.value(e.b)
+        return b if isinstance(e.b, IntImm) else f"({b} != 0 ? {b} : 1)"
+
     def visit_floor_div(self, e: BinaryExpr) -> str:
         """Division that rounds down, or its remainder."""
-        a, b = self.value(e.a), self.value(e.b)
+        a, b = self.value(e.a), self._divisor(e)
         if not dt.is_signed(e.dtype):
             return f"(({self.type_name(e.dtype)})({a} {'/' if isinstance(e, FloorDiv) else '%'} {b}))"
         return f"tw_floor{'div' if isinstance(e, FloorDiv) else 'mod'}_{e.dtype}({a}, {b})"
