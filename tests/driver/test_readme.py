@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.driver.command import ROOT
+from tests.driver.transcript import add_command, commands, environment, labels
 
 TEXT = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
@@ -31,18 +31,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert result.returncode == 0, result.stderr
         for printed in re.findall(r"print\(.*\)  # (.*)", program):
             assert printed in result.stdout
-    command = folder / "bin" / "tilewright"
-    command.parent.mkdir()
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m tilewright "$@"\n')
-    command.chmod(0o755)
+    add_command(folder)
     return folder
-
-
-def labels(text: str) -> list[str]:
-    """The words of headings and the first words of lines, without the numbers, which differ between machines."""
-    lines = [re.split(r"\t| {2,}|: ", line.strip()) for line in text.splitlines() if line.strip()]
-    return [cell for line in lines for cell in (line if line[0].endswith("(ms)") or line[0] == "threads" else line[:1])
-            if not cell[:1].isdigit()]  # fmt: skip
 
 
 def test_the_languages_of_the_blocks_are_those_that_are_tested() -> None:
@@ -51,9 +41,9 @@ def test_the_languages_of_the_blocks_are_those_that_are_tested() -> None:
 
 def test_transcripts_are_what_the_commands_print(folder: Path) -> None:
     (folder / "examples").symlink_to(ROOT / "examples")
-    env = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
     for transcript in blocks("console"):
-        for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n?)*)", transcript, re.MULTILINE):
+        for command, shown in commands(transcript):
+            env = environment(folder)
             result = subprocess.run(command, shell=True, cwd=folder, env=env, capture_output=True, text=True)
             assert result.returncode == 0, result.stderr
             assert labels(result.stdout) == labels(shown), command

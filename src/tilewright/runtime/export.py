@@ -191,9 +191,10 @@ def find_compiler(cc: str | None = None, triple: str | None = None) -> list[str]
         names = [cc]
     elif triple is not None:
         arch, *rest = triple.split("-")
-        machine = "-".join([arch, *rest[-2:]])
+        family = re.sub(r"^armv\d\w*$", "arm", arch)  # tool chains have one name for armv7l and its like
+        machine = "-".join([family, *rest[-2:]])
         package, zig_options = f"gcc-{machine}", ["-target", machine]
-        names = [f"{arch}-{'-'.join(rest)}-gcc", f"{machine}-gcc"]
+        names = [f"{arch}-{'-'.join(rest)}-gcc", f"{'-'.join([arch, *rest[-2:]])}-gcc", f"{machine}-gcc"]
     else:
         names = [*filter(None, [os.environ.get("CC")]), "cc", "gcc", "clang"]
     for name in names:
