@@ -12,7 +12,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +29,8 @@ from tilewright.auto_scheduler.measure_pair import (
 from tilewright.auto_scheduler.measure_record import MeasureCallback
 from tilewright.auto_scheduler.task import TaskRecord, input_values
 from tilewright.auto_scheduler.utils import get_const_tuple, make_traceback_info, register_by_name
-from tilewright.measure import LocalRuns, Outcome, Pool, RunAnswer, RunRequest, fork_worker
-from tilewright.rpc.client import connect_tracker
-from tilewright.runtime.ndarray import array, empty
+from tilewright.measure import LocalRuns, Outcome, Pool, RunRequest, fork_worker
+from tilewright.measure.boards import BoardRuns
 from tilewright.target.build import build
 from tilewright.te.operation import PlaceholderOp
 
@@ -325,83 +323,45 @@ class RPCRunner(ProgramRunner):
         self.n_parallel, self.timeout = n_parallel, timeout
         self.number, self.repeat, self.min_repeat_ms = number, repeat, min_repeat_ms
         self.cooldown_interval, self.enable_cpu_cache_flush = cooldown_interval, enable_cpu_cache_flush
-        self._pool: Pool | None = None
+        self._runs = BoardRuns(key, host, port, priority, timeout, n_parallel, waiting=5.0, cooldown=cooldown_interval)
         self._check()
 
     def _check(self) -> None:
         """Raises RuntimeError when the tracker gives no device within ``timeout`` seconds."""
         try:
-            self._request()
+            self._runs.session()
         except Exception as error:
             raise RuntimeError(
                 f"the tracker at {self.host}:{self.port} gives no device {self.key!r}: {error}. Look with "
                 f"'tilewright tracker query --host {self.host} --port {self.port}' which devices are free"
             ) from error
 
-    def _request(self) -> Any:
-        tracker = connect_tracker(self.host, self.port)
-        return tracker.request(self.key, priority=self.priority, session_timeout=self.timeout)
-
     def run(
         self, measure_inputs: Sequence[MeasureInput], build_results: Sequence[BuildResult], verbose: int = 1
     ) -> list[MeasureResult]:
         pairs = list(zip(measure_inputs, build_results, strict=True))
-        if self._pool is None:
-            self._pool = Pool(lambda: fork_worker(self._handle), self.n_parallel, self.timeout + 5.0)
-        requests = [self._message(inp, built) for inp, built in pairs if not built.error_no]
-        outcomes = iter(self._pool.map(requests))
-        results = [_failed(b) if b.error_no else self._measured(next(outcomes), b, verbose) for _, b in pairs]
+        requests = [self._request(inp, built) for inp, built in pairs if not built.error_no]
+        outcomes = iter(self._runs.run(requests))
+        results = [_failed(b) if b.error_no else _measured(next(outcomes), b, verbose) for _, b in pairs]
         for _, built in pairs:
             if built.filename:
                 _discard(built)
         _say("\n", verbose)
         return results
 
-    @staticmethod
-    def _measured(outcome: Outcome, built: BuildResult, verbose: int) -> MeasureResult:
-        if outcome.status == "done":
-            outcome = replace(outcome, value=RunAnswer(tuple(outcome.value)))
-        return _measured(outcome, built, verbose)
-
-    def _message(self, inp: MeasureInput, built: BuildResult) -> dict[str, Any]:
+    def _request(self, inp: MeasureInput, built: BuildResult) -> RunRequest:
         values = input_values(inp.task, built.args, prepare_input_map(built.args))
-        arguments = [[list(get_const_tuple(a.shape)), a.dtype] for a in built.args]
-        saved = _saved_inputs(Path(built.filename).parent, values, arguments)
-        return {"file": built.filename, "arguments": arguments, "inputs": saved, "target": inp.task.target.kind.name}
-
-    def _handle(self, request: dict[str, Any]) -> list[float]:
-        """In a worker: run one library on a device of the tracker; gives its seconds."""
-        remote = self._request()
-        remote.upload(request["file"])
-        name = Path(request["file"]).name
-        function = remote.load_module(name)
-        dev = remote.device(request["target"].replace("llvm", "cpu"), 0)
-        arrays = self._arguments(request, remote, dev)
-        flush = "cache_flush_cpu_non_first_arg" if self.enable_cpu_cache_flush else ""
-        evaluate = function.time_evaluator(
-            function.entry_name, dev, number=self.number, repeat=self.repeat, min_repeat_ms=self.min_repeat_ms,
-            f_preproc=flush,
-        )  # fmt: skip
-        costs = [float(c) for c in evaluate(*arrays).results]
-        remote.remove(name)
-        time.sleep(self.cooldown_interval)
-        return costs
-
-    @staticmethod
-    def _arguments(request: dict[str, Any], remote: Any, dev: Any) -> list[Any]:
-        given: list[Any] = []
-        if request["inputs"]:
-            with np.load(request["inputs"]) as file:
-                given = [file[n] for n in file.files]
-        fill = remote.get_function("tvm.contrib.random.random_fill")
-        arrays: list[Any] = []
-        for i, (shape, dtype) in enumerate(request["arguments"]):
-            if i < len(given):
-                arrays.append(array(given[i].astype(dtype), dev))
-            else:
-                arrays.append(empty(tuple(shape), dtype, dev))
-                fill(arrays[-1])
-        return arrays
+        arguments = [(get_const_tuple(a.shape), a.dtype) for a in built.args]
+        return RunRequest(
+            built.filename,
+            arguments,
+            device=inp.task.target.kind.name.replace("llvm", "cpu"),
+            number=self.number,
+            repeat=self.repeat,
+            min_repeat_ms=self.min_repeat_ms,
+            flush=self.enable_cpu_cache_flush,
+            inputs=_saved_inputs(Path(built.filename).parent, values, arguments),
+        )
 
 
 class LocalRPCMeasureContext:

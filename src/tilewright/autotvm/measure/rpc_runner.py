@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from tilewright import rpc
 from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult, Runner
 from tilewright.autotvm.measure.measure_methods import BuildResult, device_of, measured
 from tilewright.ir.errors import TilewrightError
-from tilewright.measure import Outcome, Pool, RunAnswer, fork_worker
-
-_FLUSH = "cache_flush_cpu_non_first_arg"
-_FILL = "tvm.contrib.random.random_fill"
-_WAITING = 60.0  # seconds for a board to be free and a library to arrive, beside the run itself
+from tilewright.measure import RunRequest
+from tilewright.measure.boards import BoardRuns
 
 
 class RPCRunner(Runner):
@@ -54,7 +49,9 @@ class RPCRunner(Runner):
         super().__init__(timeout, n_parallel or self._boards())
         self.number, self.repeat, self.min_repeat_ms = number, repeat, min_repeat_ms
         self.cooldown_interval, self.enable_cpu_cache_flush = cooldown_interval, enable_cpu_cache_flush
-        self._pool = Pool(lambda: fork_worker(self._work), self.n_parallel, timeout + _WAITING)
+        self._runs = BoardRuns(
+            key, self.host, self.port, priority, timeout, self.n_parallel, cooldown=cooldown_interval
+        )
 
     def _boards(self) -> int:
         """How many boards of the kind the tracker knows; raises TilewrightError when there is none."""
@@ -80,56 +77,23 @@ class RPCRunner(Runner):
         results = [b if isinstance(b, MeasureResult) else None for b in build_results]
         wanted = [i for i, r in enumerate(results) if r is None]
         requests = [self._request(measure_inputs[i], build_results[i]) for i in wanted]
-        for i, outcome in zip(wanted, self._pool.map(requests), strict=True):
-            results[i] = measured(_answer(outcome), build_results[i].time_cost)
+        for i, outcome in zip(wanted, self._runs.run(requests), strict=True):
+            results[i] = measured(outcome, build_results[i].time_cost)
         return [r for r in results if r is not None]
 
-    def _request(self, inp: MeasureInput, built: BuildResult) -> dict[str, Any]:
-        return {
-            "library": built.filename,
-            "arguments": built.arg_info,
-            "device": device_of(inp.target),
-        }
-
-    def _work(self, request: dict[str, Any]) -> list[float]:
-        """In a process of the pool: one library on one board."""
-        tracker = rpc.connect_tracker(self.host, self.port)
-        try:
-            remote = tracker.request(self.key, priority=self.priority, session_timeout=self.timeout)
-        finally:
-            tracker.close()
-        name = Path(request["library"]).name
-        remote.upload(request["library"])
-        try:
-            module = remote.load_module(name)
-            device = remote.device(request["device"])
-            fill = remote.get_function(_FILL)
-            arrays = [rpc_array(shape, dtype, device) for shape, dtype in request["arguments"]]
-            for array in arrays:
-                fill(array)
-            evaluate = module.time_evaluator(
-                module.entry_name, device, self.number, self.repeat, self.min_repeat_ms,
-                _FLUSH if self.enable_cpu_cache_flush else "",
-            )  # fmt: skip
-            costs = list(evaluate(*arrays).results)
-        finally:
-            remote.remove(name)
-        time.sleep(self.cooldown_interval)
-        return costs
+    def _request(self, inp: MeasureInput, built: BuildResult) -> RunRequest:
+        assert built.filename is not None
+        assert built.arg_info is not None
+        return RunRequest(
+            built.filename,
+            built.arg_info,
+            device=device_of(inp.target),
+            number=self.number,
+            repeat=self.repeat,
+            min_repeat_ms=self.min_repeat_ms,
+            flush=self.enable_cpu_cache_flush,
+        )
 
     def close(self) -> None:
         """End the processes."""
-        self._pool.close()
-
-
-def rpc_array(shape: Sequence[int], dtype: str, device: Any) -> Any:
-    """An array on a board."""
-    from tilewright.runtime.ndarray import empty
-
-    return empty(tuple(shape), dtype, device)
-
-
-def _answer(outcome: Outcome) -> Outcome:
-    if outcome.status != "done":
-        return outcome
-    return Outcome("done", RunAnswer(tuple(outcome.value)), seconds=outcome.seconds)
+        self._runs.close()
