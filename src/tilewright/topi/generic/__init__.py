@@ -43,6 +43,7 @@ schedule_dense = schedule_extern
 schedule_depthwise_conv2d_nchw = schedule_extern
 schedule_depthwise_conv2d_NCHWc = schedule_extern
 schedule_depthwise_conv2d_nhwc = schedule_extern
+schedule_einsum = schedule_extern
 schedule_elemwise = schedule_extern
 schedule_fast_softmax = schedule_extern
 schedule_get_valid_counts = schedule_extern
@@ -68,6 +69,8 @@ schedule_scatter = schedule_extern
 schedule_scatter_add = schedule_extern
 schedule_softmax = schedule_extern
 schedule_sort = schedule_extern
+schedule_sparse_dense = schedule_extern
+schedule_sparse_transpose = schedule_extern
 schedule_topk = schedule_extern
 schedule_transpose = schedule_extern
 schedule_unique = schedule_extern
@@ -82,12 +85,12 @@ __all__ = [
     "schedule_conv3d_transpose_ncdhw", "schedule_conv_direct", "schedule_correlation_nchw",
     "schedule_deformable_conv2d_nchw", "schedule_deformable_conv2d_nhwc", "schedule_dense",
     "schedule_depthwise_conv2d_NCHWc", "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc",
-    "schedule_elemwise", "schedule_extern", "schedule_fast_softmax", "schedule_get_valid_counts",
+    "schedule_einsum", "schedule_elemwise", "schedule_extern", "schedule_fast_softmax", "schedule_get_valid_counts",
     "schedule_group_conv2d_nchw", "schedule_group_conv2d_nhwc", "schedule_group_conv2d_transpose_nchw",
     "schedule_injective", "schedule_injective_from_existing", "schedule_l2_normalize", "schedule_layer_norm",
     "schedule_lrn", "schedule_matmul", "schedule_multibox_detection", "schedule_multibox_prior",
     "schedule_multibox_transform_loc", "schedule_nms", "schedule_pool", "schedule_proposal", "schedule_reduce",
     "schedule_reorg", "schedule_roi_align", "schedule_roi_pool", "schedule_scan", "schedule_scatter",
-    "schedule_scatter_add", "schedule_softmax", "schedule_sort", "schedule_topk", "schedule_transpose",
-    "schedule_unique",
+    "schedule_scatter_add", "schedule_softmax", "schedule_sort", "schedule_sparse_dense",
+    "schedule_sparse_transpose", "schedule_topk", "schedule_transpose", "schedule_unique",
 ]  # fmt: skip

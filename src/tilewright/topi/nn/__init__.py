@@ -4,7 +4,8 @@ conv.py conv1d.py conv2d.py conv3d.py depthwise_conv2d.py conv2d_transpose.py de
 dense.py      matrix products          pooling.py   pooling          softmax.py norm.py   softmax, normalisations
 elemwise.py   activations, bias        pad.py       padding          mapping.py   moves between space, depth and batch
 upsampling.py flatten.py attention.py loss.py pool_grad.py
-correlation.py fifo_buffer.py   images compared, queues          bitserial.py   products of few bits
+correlation.py fifo_buffer.py   images compared, queues
+bitserial.py sparse.py          products of numbers of few bits, and of matrices of mostly 0
 winograd.py strassen.py   fast products, with their forms in winograd_forms.py and linear_forms.py
 graph.py      what a target may say about operators of the graph
 """
@@ -87,6 +88,13 @@ from tilewright.topi.nn.pooling import (
     pool3d,
 )  # fmt: skip
 from tilewright.topi.nn.softmax import fast_softmax, log_softmax, softmax
+from tilewright.topi.nn.sparse import (
+    sparse_add,
+    sparse_dense,
+    sparse_dense_sp_lhs,
+    sparse_dense_sp_rhs,
+    sparse_transpose,
+)  # fmt: skip
 from tilewright.topi.nn.upsampling import upsampling, upsampling3d
 from tilewright.topi.utils import get_pad_tuple
 
@@ -181,6 +189,11 @@ __all__ = [
     "softplus",
     "space_to_batch_nd",
     "space_to_depth",
+    "sparse_add",
+    "sparse_dense",
+    "sparse_dense_sp_lhs",
+    "sparse_dense_sp_rhs",
+    "sparse_transpose",
     "swish",
     "upsampling",
     "upsampling3d",

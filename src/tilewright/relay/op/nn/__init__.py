@@ -53,6 +53,7 @@ from tilewright.relay.op.nn.resample import (
     upsampling,
     upsampling3d,
 )  # fmt: skip
+from tilewright.relay.op.nn.sparse import sparse_add, sparse_dense, sparse_transpose
 from tilewright.relay.op.nn.strassen import (
     contrib_dense_strassen_weight_transform,
     contrib_dense_strassen_without_weight_transform,
@@ -68,14 +69,14 @@ __all__ = [
     "adaptive_max_pool2d", "adaptive_max_pool3d", "attention", "avg_pool1d", "avg_pool2d", "avg_pool2d_grad",
     "avg_pool3d", "batch_flatten", "batch_matmul", "batch_norm", "batch_to_space_nd", "bias_add", "bitpack",
     "bitserial_conv2d", "bitserial_dense", "contrib_conv2d_nchwc",
-    "contrib_conv2d_winograd_nchwc_without_weight_transform",
-    "contrib_conv2d_winograd_weight_transform", "contrib_dense_pack", "contrib_dense_strassen_weight_transform",
+    "contrib_conv2d_winograd_nchwc_without_weight_transform", "contrib_conv2d_winograd_weight_transform",
+    "contrib_dense_pack", "contrib_dense_strassen_weight_transform",
     "contrib_dense_strassen_without_weight_transform", "contrib_depthwise_conv2d_nchwc", "conv1d",
     "conv1d_transpose", "conv2d", "conv2d_transpose", "conv3d", "conv3d_transpose", "correlation", "cross_entropy",
     "cross_entropy_with_logits", "deformable_conv2d", "dense", "depth_to_space", "dropout", "dropout_raw",
     "fast_erf", "fast_exp", "fast_softmax", "fast_tanh", "fifo_buffer", "gelu", "global_avg_pool2d",
     "global_max_pool2d", "group_norm", "instance_norm", "l2_normalize", "layer_norm", "leaky_relu", "log_softmax",
-    "lrn", "matmul", "max_pool1d", "max_pool2d", "max_pool2d_grad",
-    "max_pool3d", "mirror_pad", "nll_loss", "pad", "prelu", "relu",
-    "softmax", "softplus", "space_to_batch_nd", "space_to_depth", "swish", "upsampling", "upsampling3d",
+    "lrn", "matmul", "max_pool1d", "max_pool2d", "max_pool2d_grad", "max_pool3d", "mirror_pad", "nll_loss", "pad",
+    "prelu", "relu", "softmax", "softplus", "space_to_batch_nd", "space_to_depth", "sparse_add", "sparse_dense",
+    "sparse_transpose", "swish", "upsampling", "upsampling3d",
 ]  # fmt: skip

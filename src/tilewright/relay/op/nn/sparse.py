@@ -1,0 +1,177 @@
+"""nn.sparse_dense, nn.sparse_transpose and nn.sparse_add: matrices of which most elements are 0."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright import topi
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Call, TupleWrapper
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call, operand
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.relations import dim_add, dim_mul
+
+_PARTS = ("sparse_data", "sparse_indices", "sparse_indptr")
+
+
+class SparseDenseAttrs(Attrs):
+    """Whether the sparse matrix is the left one."""
+
+    sparse_lhs: bool = False
+
+
+def _as_dense(data: Array, indices: Array, indptr: Array, inner: int) -> Array:
+    """The matrix of ``inner`` columns in full; elements of one place add up."""
+    blocks = data.reshape(-1, 1, 1) if data.ndim == 1 else data
+    rows, columns = blocks.shape[1:]
+    result = np.zeros(((len(indptr) - 1) * rows, inner), data.dtype)
+    for r in range(len(indptr) - 1):
+        for k in range(int(indptr[r]), int(indptr[r + 1])):
+            at = int(indices[k]) * columns
+            result[r * rows : (r + 1) * rows, at : at + columns] += blocks[k]
+    return result
+
+
+def _check_parts(parts: Sequence[TensorType], ranks: Sequence[int]) -> None:
+    data, indices, indptr = parts
+    rank = len(data.shape)
+    formats = " or ".join(f"{r} ({'CSR' if r == 1 else 'BSR'})" for r in ranks)
+    relations.require(rank in ranks, f"sparse_data should be of rank {formats}, found {rank}")
+    relations.require_rank(indices, 1, "sparse_indices")
+    relations.require_rank(indptr, 1, "sparse_indptr")
+
+
+class SparseDense(OpDef):
+    """A matrix times the transpose of a sparse one."""
+
+    name = "nn.sparse_dense"
+    inputs = ("dense_data", *_PARTS)
+    attrs_type = SparseDenseAttrs
+    pattern = OpPattern.OPAQUE
+    in_float32 = True
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """(rows of the dense matrix, rows of the sparse one), or the transpose."""
+        found = relations.tensors(types, SparseDense.inputs)
+        if found is None:
+            return None
+        dense, *parts = found
+        relations.require_rank(dense, 2, "dense_data")
+        _check_parts(parts, (1, 3))
+        relations.require_same_dtype((dense, parts[0]), "the matrices")
+        rows = dim_add(parts[2].shape[0], -1)
+        rows = dim_mul(rows, parts[0].shape[1]) if len(parts[0].shape) == 3 else rows
+        shape = (rows, dense.shape[0]) if attrs.sparse_lhs else (dense.shape[0], rows)
+        return TensorType(shape, dense.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        dense, data, indices, indptr = inputs
+        return [topi.nn.sparse_dense(dense, data, indices, indptr, attrs.sparse_lhs)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """A product of matrices in full."""
+        dense, data, indices, indptr = inputs
+        sparse = _as_dense(data, indices, indptr, dense.shape[1])
+        return [sparse @ dense.T if attrs.sparse_lhs else dense @ sparse.T]
+
+
+class SparseTranspose(OpDef):
+    """The transpose of a square sparse matrix."""
+
+    name = "nn.sparse_transpose"
+    inputs = _PARTS
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The types of the parts, with indices of int32."""
+        found = relations.tensors(types, _PARTS)
+        if found is None:
+            return None
+        _check_parts(found, (1,))
+        data, indices, indptr = found
+        return TupleType((data, TensorType(indices.shape, "int32"), TensorType(indptr.shape, "int32")))
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        data, indices, indptr = inputs
+        return list(topi.nn.sparse_transpose(data, indices, indptr))
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Elements sorted by column; those of a column keep the order of their rows."""
+        data, indices, indptr = inputs
+        rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+        order = np.argsort(indices, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(np.bincount(indices, minlength=len(indptr) - 1))])
+        return [data[order], rows[order].astype("int32"), starts.astype("int32")]
+
+
+class SparseAdd(OpDef):
+    """A matrix plus a sparse one."""
+
+    name = "nn.sparse_add"
+    inputs = ("dense_data", *_PARTS)
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the dense matrix."""
+        found = relations.tensors(types, SparseAdd.inputs)
+        if found is None:
+            return None
+        dense, *parts = found
+        relations.require_rank(dense, 2, "dense_data")
+        _check_parts(parts, (1,))
+        relations.require_same_dtype((dense, parts[0]), "the matrices")
+        solver.assert_equal(dim_add(dense.shape[0], 1), parts[2].shape[0], "elements of sparse_indptr")
+        return dense
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        dense, data, indices, indptr = inputs
+        return [topi.nn.sparse_add(dense, data, indices, indptr)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """A sum of matrices in full."""
+        dense, data, indices, indptr = inputs
+        return [dense + _as_dense(data, indices, indptr, dense.shape[1])]
+
+
+def _parts(matrix: Any) -> list[Any]:
+    """data, indices and indptr of a triple, or of an object that has them, such as scipy's."""
+    found = [matrix.data, matrix.indices, matrix.indptr] if hasattr(matrix, "indices") else list(matrix)
+    if len(found) != 3:
+        raise TypeError(f"a sparse matrix is (data, indices, indptr), found {len(found)} parts")
+    return [operand(part) for part in found]
+
+
+def sparse_dense(dense_mat: Any, sparse_mat: Any, sparse_lhs: bool = False) -> Call:
+    """``dense_mat`` (m, k) times the transposed ``sparse_mat`` (n, k), as (m, n); with ``sparse_lhs`` as (n, m).
+
+    ``sparse_mat`` is (data, indices, indptr) in CSR or BSR, or has them as attributes; ``topi.nn.sparse`` says more.
+    """
+    return call("nn.sparse_dense", [dense_mat, *_parts(sparse_mat)], SparseDenseAttrs(bool(sparse_lhs)))
+
+
+def sparse_transpose(x: Any) -> TupleWrapper:
+    """(data, indices, indptr) of the transpose of a square matrix in CSR, given likewise."""
+    return TupleWrapper(call("nn.sparse_transpose", _parts(x)), 3)
+
+
+def sparse_add(dense_mat: Any, sparse_mat: Any) -> Call:
+    """``dense_mat`` (m, n) plus ``sparse_mat``, (data, indices, indptr) in CSR."""
+    return call("nn.sparse_add", [dense_mat, *_parts(sparse_mat)])
