@@ -24,7 +24,7 @@ class Sparse:
         self.data = grid[kept] if rows * columns > 1 else grid[kept].reshape(-1)
 
     @property
-    def self.parts -> list[np.ndarray]:
+    def parts(self) -> list[np.ndarray]:
         return [self.data, self.indices, self.indptr]
 
 
