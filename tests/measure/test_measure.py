@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -127,3 +129,34 @@ def test_flushing_keeps_values() -> None:
     flush(*arrays)
     for array, n in zip(arrays, (0, 1, 1023), strict=True):
         np.testing.assert_array_equal(array.numpy(), np.arange(n, dtype="float32"))
+
+
+def test_threads_that_measure_have_a_core_each() -> None:
+    """In a process of its own: pinning is for life."""
+    program = """
+import os, threading
+from tilewright.measure.pinning import PinnedThreads
+before = threading.Event()
+threading.Thread(target=before.wait, daemon=True).start()  # of somebody else
+threads = PinnedThreads()
+threads._cores = threads._cores or [0]
+allowed = os.sched_getaffinity(0)
+threads.update()
+assert threads.pinned == {}, threads.pinned  # there is no pool
+go = threading.Event()
+pool = [threading.Thread(target=go.wait, daemon=True) for _ in range(len(threads._cores) - 1)]
+for thread in pool:
+    thread.start()
+threads.update()
+if pool:
+    assert len(set(threads.pinned.values())) == len(pool) + 1
+    assert os.sched_getaffinity(os.getpid()) == {threads._cores[0]}
+    assert all(os.sched_getaffinity(t.native_id) == {threads.pinned[t.native_id]} for t in pool)
+more = [threading.Thread(target=go.wait, daemon=True) for _ in range(99)]
+for thread in more:
+    thread.start()
+pinned = dict(threads.pinned)
+threads.update()
+assert threads.pinned == pinned  # more threads than cores
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

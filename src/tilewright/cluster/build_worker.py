@@ -18,6 +18,7 @@ from tilewright.autotvm.measure import build as building
 from tilewright.autotvm.task.task import Task, create
 from tilewright.measure.process import serve
 from tilewright.relay.backend import kernel_task
+from tilewright.target.workers import compile_in_this_process
 
 _KNOWN = 64  # tasks whose spaces are kept
 
@@ -52,6 +53,7 @@ class _Builder:
 
 def main() -> None:
     """Serve on the descriptors that are the arguments."""
+    compile_in_this_process()  # a worker has as many builders as threads
     serve(_Builder().handle, int(sys.argv[1]), int(sys.argv[2]))
 
 

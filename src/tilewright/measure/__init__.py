@@ -3,6 +3,7 @@
 process.py   a worker process, messages to and from it      pool.py         several of them, with time-outs
 local.py     what is asked of a run on this machine         run_worker.py   the process that runs
 boards.py    the same on boards of a tracker                error_no.py     what may go wrong
+pinning.py   threads, each on a core
 
 A candidate never harms the tuner: what is built is built in a fork of the tuner, which knows all that the tuner knows
 (templates, tasks) and may die; what is run is run in a process that holds the runtime only. Messages are JSON.

@@ -152,10 +152,11 @@ def serve(handle: Handler, reader: int, writer: int) -> None:
             return
 
 
-def fork_worker(handle: Handler) -> Worker:
+def fork_worker(handle: Handler, begin: Callable[[], None] | None = None) -> Worker:
     """A fork of this process that answers requests by ``handle``: it knows everything that this process knows.
 
-    It ignores Ctrl-C, which is this process's business, and ends when this process ends.
+    It ignores Ctrl-C, which is this process's business, and ends when this process ends. ``begin`` is called
+    in it first.
     """
     to_child, from_parent = os.pipe(), os.pipe()
     said = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the worker)
@@ -177,6 +178,8 @@ def fork_worker(handle: Handler) -> Worker:
         os.close(from_parent[0])
         for fd in (1, 2):
             os.dup2(said.fileno(), fd)
+        if begin is not None:
+            begin()
         serve(handle, to_child[0], from_parent[1])
         status = 0
     except BaseException:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.measure.pinning import PinnedThreads
 from tilewright.measure.process import serve
 from tilewright.runtime.device import Device, device
 from tilewright.runtime.module import Module, load_module
@@ -28,6 +29,7 @@ class _Runner:
         self._shapes: Any = None
         self._inputs: list[NDArray] = []
         self._reference: tuple[str, Module, list[NDArray]] | None = None
+        self._threads = PinnedThreads()
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """Measure one candidate."""
@@ -38,6 +40,7 @@ class _Runner:
         wrong = self._check(request, module, arrays, dev) if request["compare_to"] or request["save_results"] else None
         if wrong is not None:
             return {"costs": [], "wrong": wrong, "reference": []}
+        self._threads.update()
         evaluate = module.time_evaluator(
             request["function"] or module.entry_name, dev, request["number"], request["repeat"],
             request["min_repeat_ms"], FLUSH if request["flush"] else "",

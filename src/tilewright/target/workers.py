@@ -290,5 +290,11 @@ def pool() -> CompilePool:
     return _pool[0]
 
 
+def compile_in_this_process() -> None:
+    """From now on this process starts no workers: for processes of which there are as many as cores."""
+    pool().close()
+    pool().size = 1
+
+
 # a forked child must not talk to its parent's workers
 os.register_at_fork(after_in_child=_pool.clear)

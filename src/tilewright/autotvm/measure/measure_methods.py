@@ -18,6 +18,7 @@ from tilewright.autotvm.task.space import InstantiationError
 from tilewright.autotvm.task.task import Task
 from tilewright.ir.errors import TilewrightError
 from tilewright.measure import LocalRuns, Outcome, Pool, RunRequest, fork_worker
+from tilewright.target.workers import compile_in_this_process
 
 logger = logging.getLogger("autotvm")
 
@@ -114,7 +115,8 @@ class LocalBuilder(Builder):
         """New processes, which know these tasks; what is built for another starts new ones again."""
         self.close()
         self._tasks = tasks
-        self._pool = Pool(lambda: fork_worker(self._work), self.n_parallel, self.timeout)
+        begin = compile_in_this_process if self.n_parallel > 1 else None
+        self._pool = Pool(lambda: fork_worker(self._work, begin), self.n_parallel, self.timeout)
 
     def _work(self, request: dict[str, Any]) -> Any:
         """In a process of the pool: build, or tell the program of a configuration."""
