@@ -4,7 +4,7 @@ declare.py     te.placeholder, compute, extern, scan, axes     tensor.py      Te
 operation.py   the operations behind tensors                   broadcast.py   A + B of whole tensors
 tag.py         te.tag_scope                                    specialized_condition.py  conditions on shapes
 schedule/      Schedule, Stage, bound inference, loops         tensorize.py   tensor intrinsics
-lower.py       ``tvm.lower``: a schedule to TIR
+lower.py       ``tvm.lower``: a schedule to TIR              autodiff.py   te.gradient
 
 >>> A = te.placeholder((n,), name="A")
 >>> B = te.compute((n,), lambda i: A[i] + 1.0, name="B")
@@ -18,6 +18,7 @@ from tilewright.ir.prim_ops import add
 from tilewright.ir.prim_ops import mul as multiply
 from tilewright.ir.prim_ops import sub as subtract
 from tilewright.te import operation, tensor
+from tilewright.te.autodiff import gradient
 from tilewright.te.declare import (
     compute,
     const,
@@ -123,7 +124,8 @@ __all__ = [
     "abs", "acos", "acosh", "add", "all", "any", "asin", "asinh",
     "atan", "atan2", "atanh", "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
     "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "exp2", "exp10", "extern", "extern_primfunc", "floor",
-    "floordiv", "floormod", "fma", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite",
+    "floordiv", "floormod", "fma", "fmod", "gradient", "hypot", "if_then_else", "indexdiv", "indexmod",
+    "infinity", "isfinite",
     "isinf", "isnan", "ldexp", "likely", "log", "log1p", "log2", "log10", "max", "max_value", "min", "min_value",
     "multiply", "nearbyint", "nextafter", "placeholder", "popcount", "power", "prod", "reduce_axis", "round", "rsqrt",
     "scan", "sigmoid", "sin", "sinh", "size_var", "sqrt", "subtract", "sum", "tag_scope", "tan", "tanh", "thread_axis",
