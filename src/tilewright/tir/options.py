@@ -3,7 +3,7 @@
 from tilewright.ir.transform import PassContext
 
 _OF_PASSES = {
-    "tir.HoistIfThenElse": "options of HoistIfThenElse (none are needed)",
+    "tir.HoistIfThenElse": "options of HoistIfThenElse, see tir/transform/hoist_if_then_else.py",
     "tir.InjectDoubleBuffer": "options of InjectDoubleBuffer (split_loop is accepted)",
     "tir.LoopPartition": "options of LoopPartition, see tir/transform/loop_partition.py",
     "tir.UnrollLoop": "options of UnrollLoop, see tir/transform/unroll_loop.py",

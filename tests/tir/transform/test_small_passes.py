@@ -5,7 +5,7 @@ import pytest
 from tests.tir.interpret import run
 from tests.tir.transform.texts import check
 
-from tilewright import tir
+from tilewright import te, tir
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.tir import ir_builder
@@ -54,6 +54,29 @@ def test_hoist_takes_only_the_part_that_the_loop_does_not_change() -> None:
     text = str(hoist_if_then_else(ib.get())).splitlines()
     assert text[0] == "if @tir.likely((n < 4), dtype=bool) {"
     assert text[2].strip() == "if @tir.likely((i < n), dtype=bool) {"
+
+
+def test_hoist_takes_conditions_inside_one_another() -> None:
+    ib = ir_builder.create()
+    a, n, m = ib.pointer("float32", "A"), tir.Var("n"), tir.Var("m")
+    with ib.for_range(0, 8, "i") as i, ib.if_scope(n < 4), ib.if_scope(m < 4):
+        a[i] = 0.0
+    lines = [line.strip() for line in str(hoist_if_then_else(ib.get())).splitlines()]
+    assert lines[:3] == ["if (n < 4) {", "if (m < 4) {", "for (i: int32, 0, 8) {"]
+
+
+def test_conditions_on_threads_move_only_on_demand() -> None:
+    ib = ir_builder.create()
+    a, tx = ib.pointer("float32", "A"), te.thread_axis("threadIdx.x")
+    ib.scope_attr(tx, "thread_extent", 16)
+    with ib.for_range(0, 8, "i") as i:
+        ib.scope_attr(te.thread_axis("blockIdx.x"), "thread_extent", 4)
+        with ib.if_scope(tx < 3):
+            a[i] = 0.0
+    stmt = ib.get()
+    assert hoist_if_then_else(stmt) is stmt
+    moved = hoist_if_then_else(stmt, over_threads=True).body
+    assert isinstance(moved, tir.IfThenElse) and isinstance(moved.then_case, tir.For)
 
 
 def test_rewrite_unsafe_select() -> None:

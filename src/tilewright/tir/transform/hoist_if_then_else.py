@@ -7,17 +7,21 @@ Before and after::
         A[i] = 0f32                       A[i] = 0f32
       }                                 }
     }                                 }
+
+Conditions that speak of a thread axis stay where they are, so that all threads of a block run the same loops, unless the
+option ``support_block_scope_hosting`` of ``tir.HoistIfThenElse`` in the PassContext's config says otherwise.
 """
 
 from __future__ import annotations
 
-from tilewright.ir.prim_expr import And, Call, PrimExpr
-from tilewright.ir.transform import Pass
+from tilewright.ir.prim_expr import And, Call, PrimExpr, Var
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.tir.analysis import conjuncts, side_effect
+from tilewright.tir.expr import IterVar
 from tilewright.tir.op import likely
-from tilewright.tir.stmt import For, ForKind, IfThenElse, Stmt
+from tilewright.tir.stmt import AttrStmt, For, ForKind, IfThenElse, Stmt
 from tilewright.tir.transform.common import body_pass
-from tilewright.tir.visitor import StmtMutator, uses_var
+from tilewright.tir.visitor import StmtMutator, stmt_vars
 
 
 def _parts(condition: PrimExpr) -> tuple[list[PrimExpr], bool]:
@@ -34,29 +38,65 @@ def _join(parts: list[PrimExpr], marked: bool) -> PrimExpr:
 
 
 class _Hoist(StmtMutator):
+    def __init__(self, over_threads: bool) -> None:
+        super().__init__()
+        self.over_threads = over_threads
+        self.threads: set[Var] = set()
+
+    def visit_attr(self, s: AttrStmt) -> Stmt:
+        if s.attr_key != "thread_extent" or not isinstance(s.node, IterVar):
+            return super().visit_attr(s)
+        self.threads.add(s.node.var)
+        return super().visit_attr(s)
+
     def visit_for(self, s: For) -> Stmt:
         new = super().visit_for(s)
         assert isinstance(new, For)
-        body = new.body
-        if not isinstance(body, IfThenElse) or s.kind == ForKind.THREAD_BINDING:
-            return new
+        return new if s.kind == ForKind.THREAD_BINDING else self._split(new)
+
+    def _split(self, loop: For) -> Stmt:
+        """The loop inside the conditions of its body that it does not change."""
+        scopes: list[AttrStmt] = []  # of threads, between the loop and the condition
+        body = loop.body
+        while self.over_threads and isinstance(body, AttrStmt) and isinstance(body.node, IterVar):
+            scopes.append(body)
+            body = body.body
+        if not isinstance(body, IfThenElse):
+            return loop
+        changed = {loop.loop_var, *(scope.node.var for scope in scopes)}
         parts, marked = _parts(body.condition)
-        fixed = [p for p in parts if not uses_var(p, s.loop_var) and side_effect(p) == "pure"]
+        fixed = [p for p in parts if changed.isdisjoint(stmt_vars(p)) and self._may_move(p)]
         rest = [p for p in parts if not any(p is f for f in fixed)]
         if not fixed or (rest and body.else_case is not None):
-            return new
+            return loop
+
+        def around(case: Stmt) -> For:
+            for scope in reversed(scopes):
+                case = scope.replace(body=case)
+            return loop.replace(body=case)
+
         if rest:
-            inner: Stmt = IfThenElse(_join(rest, marked), body.then_case, None)
-            return IfThenElse(_join(fixed, marked), new.replace(body=inner), None)
-        else_case = None if body.else_case is None else new.replace(body=body.else_case)
-        return IfThenElse(_join(fixed, marked), new.replace(body=body.then_case), else_case)
+            inner = IfThenElse(_join(rest, marked), body.then_case, None)
+            return IfThenElse(_join(fixed, marked), around(inner), None)
+        else_case = None if body.else_case is None else self._split(around(body.else_case))
+        return IfThenElse(_join(fixed, marked), self._split(around(body.then_case)), else_case)
+
+    def _may_move(self, condition: PrimExpr) -> bool:
+        if side_effect(condition) != "pure":
+            return False
+        return self.over_threads or self.threads.isdisjoint(stmt_vars(condition))
 
 
-def hoist_if_then_else(stmt: Stmt) -> Stmt:
-    """Hoist the conditions of ``stmt``."""
-    return _Hoist().visit_stmt(stmt)
+def hoist_if_then_else(stmt: Stmt, over_threads: bool = False) -> Stmt:
+    """Hoist the conditions of ``stmt``; ``over_threads``: also those that speak of thread axes."""
+    return _Hoist(over_threads).visit_stmt(stmt)
 
 
 def HoistIfThenElse(variant: str | None = None) -> Pass:
-    """The pass; ``variant`` "basic" is accepted for TVM's sake."""
-    return body_pass("HoistIfThenElse", hoist_if_then_else)
+    """The pass; ``variant`` "basic" leaves conditions on thread axes, whatever the PassContext says when it runs."""
+
+    def run(stmt: Stmt) -> Stmt:
+        options = PassContext.current().option("tir.HoistIfThenElse")
+        return hoist_if_then_else(stmt, variant != "basic" and bool(options.get("support_block_scope_hosting")))
+
+    return body_pass("HoistIfThenElse", run)
