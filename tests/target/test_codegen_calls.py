@@ -7,6 +7,7 @@ import pytest
 from tests.target.codegen_helpers import build, function, module
 
 import tilewright as tvm
+from tilewright import tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.type import PointerType, PrimType
@@ -219,3 +220,16 @@ def test_imported_c_is_part_of_the_source() -> None:
         "c", AttrStmt(StringImm("x"), "pragma_import_c", StringImm(code), body), [out], [np.array([5], "int32")]
     )
     assert found[0] == 15
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_atomic_addition_counts_every_iteration(dtype: str) -> None:
+    out, before = tir.decl_buffer((1,), dtype, "out"), tir.decl_buffer((600,), dtype, "before")
+    ib = tir.ir_builder.create()
+    total, seen = ib.buffer_ptr(out), ib.buffer_ptr(before)
+    with ib.for_range(0, 600, kind="parallel") as i:
+        address = tir.call_intrin("handle", "tir.address_of", total[0])
+        seen[i] = tir.call_intrin(dtype, "tir.atomic_add", address, tir.const(1, dtype))
+    found, values = call("llvm", ib.get(), [out, before], [np.zeros(1, dtype), np.zeros(600, dtype)])
+    assert found[0] == 600
+    np.testing.assert_array_equal(np.sort(values), np.arange(600))

@@ -181,7 +181,13 @@ def _gpu(
 _NVIDIA = {"max_num_threads": 1024, "thread_warp_size": 32}
 _CUDA: dict[str, type] = {"mcpu": str, "arch": str, "shared_memory_per_block": int}
 _CUDA |= {"registers_per_block": int, "max_threads_per_block": int}
-_VULKAN: dict[str, type] = {"device_type": str, "device_name": str, "driver_name": str, "max_spirv_version": int}
+_VULKAN: dict[str, type] = {
+    "device_type": str,
+    "device_name": str,
+    "driver_name": str,
+    "max_spirv_version": int,
+    "from_device": int,
+}
 _VULKAN |= {f"supports_{name}": bool for name in ("float16", "float64", "int8", "int16", "int64")}
 _VULKAN |= {"max_shared_memory_per_block": int}
 

@@ -56,8 +56,11 @@ def call_pure_extern(dtype: str, func_name: str, *args: Any, span: object = None
 
 
 def call_llvm_intrin(dtype: str, name: str, *args: Any, span: object = None) -> Call:
-    """Call of the LLVM intrinsic ``name``, such as ``"llvm.prefetch"``; TVM's leading signature count is accepted."""
-    return Call(dtype, "tir.call_llvm_intrin", (StringImm(name), *args))
+    """Call of the LLVM intrinsic ``name``, such as ``"llvm.prefetch"``; TVM's leading signature count is accepted.
+
+    ``dtype`` of an intrinsic that gives nothing is "void", or empty.
+    """
+    return Call(dtype or "void", "tir.call_llvm_intrin", (StringImm(name), *args))
 
 
 def call_llvm_pure_intrin(dtype: str, name: str, *args: Any, span: object = None) -> Call:

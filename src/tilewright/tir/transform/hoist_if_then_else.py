@@ -8,8 +8,8 @@ Before and after::
       }                                 }
     }                                 }
 
-Conditions that speak of a thread axis stay where they are, so that all threads of a block run the same loops, unless the
-option ``support_block_scope_hosting`` of ``tir.HoistIfThenElse`` in the PassContext's config says otherwise.
+Conditions that speak of a thread axis stay where they are, so that all threads of a block run the same loops, unless
+the option ``support_block_scope_hosting`` of ``tir.HoistIfThenElse`` in the PassContext's config says otherwise.
 """
 
 from __future__ import annotations

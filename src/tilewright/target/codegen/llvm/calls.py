@@ -273,6 +273,13 @@ class CallEmitter(MemoryEmitter):
 
     _call_call_llvm_pure_intrin = _call_call_llvm_intrin
 
+    def _call_atomic_add(self, e: Call) -> str:
+        """``atomic_add(address, value)``: what was there before."""
+        address, value = self.value(e.args[0]), self.value(e.args[1])
+        self._reads += 1
+        what = "fadd" if dt.is_float(e.dtype) else "add"
+        return self.emit(f"atomicrmw {what} ptr {address}, {ty.register(e.dtype)} {value} monotonic")
+
 
 _CHEAP_NODES = 12
 
