@@ -225,11 +225,10 @@ def test_imported_c_is_part_of_the_source() -> None:
 @pytest.mark.parametrize("dtype", ["int32", "float32"])
 def test_atomic_addition_counts_every_iteration(dtype: str) -> None:
     out, before = tir.decl_buffer((1,), dtype, "out"), tir.decl_buffer((600,), dtype, "before")
-    ib = tir.ir_builder.create()
-    total, seen = ib.buffer_ptr(out), ib.buffer_ptr(before)
-    with ib.for_range(0, 600, kind="parallel") as i:
-        address = tir.call_intrin("handle", "tir.address_of", total[0])
-        seen[i] = tir.call_intrin(dtype, "tir.atomic_add", address, tir.const(1, dtype))
-    found, values = call("llvm", ib.get(), [out, before], [np.zeros(1, dtype), np.zeros(600, dtype)])
+    i = Var("i", "int32")
+    address = tir.call_intrin("handle", "tir.address_of", Load(dtype, out.data, 0))
+    previous = tir.call_intrin(dtype, "tir.atomic_add", address, tir.const(1, dtype))
+    loop = For(i, 0, 600, ForKind.PARALLEL, Store(before.data, previous, i))
+    found, values = call("llvm", loop, [out, before], [np.zeros(1, dtype), np.zeros(600, dtype)])
     assert found[0] == 600
     np.testing.assert_array_equal(np.sort(values), np.arange(600))
