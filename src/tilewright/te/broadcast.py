@@ -49,7 +49,7 @@ def _broadcast_dim(x: PrimExpr, y: PrimExpr, a: Sequence[Any], b: Sequence[Any])
         return x
     if isinstance(x, IntImm):
         return x
-    return y if isinstance(y, IntImm) else ops.maximum(x, y)
+    return y if isinstance(y, IntImm) else Select(ops.equal(x, 1), y, x)
 
 
 def broadcast_indices(shape: Sequence[Any], out_shape: Sequence[Any], indices: Sequence[PrimExpr]) -> list[PrimExpr]:

@@ -128,9 +128,10 @@ class _Lowering:
 
     def _kernel(self, func: Function) -> GlobalVar:
         lowered = lower_primitive(func, Target(func.attrs.get("target", self.target)), self.names)
-        kernel = lowered.funcs[lowered.prim_fn_var]
-        self.functions[lowered.prim_fn_var] = kernel
-        self.process(kernel)
+        for var, kernel in lowered.funcs.items():
+            assert isinstance(kernel, PrimFunc)
+            self.functions[var] = kernel
+            self.process(kernel)
         return lowered.prim_fn_var
 
     def _keep(self, func: Function) -> GlobalVar:

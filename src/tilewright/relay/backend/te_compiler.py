@@ -26,6 +26,14 @@ from tilewright.ir.op import Op
 from tilewright.ir.prim_ops import const as prim_const
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import FuncType, TensorType, TupleType, Type
+from tilewright.relay.backend.symbolic import (
+    SHAPE_FUNCTION,
+    SHAPE_INPUTS,
+    inputs_with_variables,
+    is_dynamic_function,
+    shape_function,
+    symbolic,
+)
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy, generic
@@ -261,6 +269,9 @@ class KernelNames:
 def lower_primitive(func: Function, target: Target, names: KernelNames) -> CachedFunc:
     """The kernel of a typed primitive function; its attributes are told in ``relay.backend.lowered``."""
     label = hash_of(func)
+    called = FuncType([p.checked_type for p in func.params], func.body.checked_type)
+    unknown = symbolic(func) if is_dynamic_function(func) else None
+    func = unknown.func if unknown else func
     with target:
         inputs, outputs, schedule, builder = build_schedule(func, target)
         name = names(kernel_name(builder.names, label))
@@ -279,10 +290,18 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
         "layouts": tuple(builder.layout_attrs.items()),
         **({"device_type": func.attrs["device_type"]} if "device_type" in func.attrs else {}),
     }
-    signature = FuncType([p.checked_type for p in func.params], result)
-    prim_func = prim_func.with_attr(attrs).with_checked_type(signature)
-    var = GlobalVar(name).with_checked_type(signature)
-    return CachedFunc(target, var, tuple(inputs), tuple(outputs), schedule, IRModule({var: prim_func}))
+    funcs: dict[GlobalVar, PrimFunc] = {}
+    if unknown:
+        shapes = shape_function(names(f"shape_func_{name}"), inputs, outputs, unknown, target.host or target)
+        funcs[GlobalVar(shapes.attrs["global_symbol"])] = shapes
+        attrs |= {
+            SHAPE_FUNCTION: shapes.attrs["global_symbol"],
+            SHAPE_INPUTS: tuple(inputs_with_variables(inputs)),
+        }
+    prim_func = prim_func.with_attr(attrs).with_checked_type(called)
+    var = GlobalVar(name).with_checked_type(called)
+    funcs[var] = prim_func
+    return CachedFunc(target, var, tuple(inputs), tuple(outputs), schedule, IRModule(funcs))
 
 
 class TECompiler:

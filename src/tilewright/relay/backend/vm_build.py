@@ -14,6 +14,7 @@ from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo, Seq
 from tilewright.relay import transform
 from tilewright.relay.adt import Constructor, Match
 from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
+from tilewright.relay.backend.symbolic import is_dynamic
 from tilewright.relay.backend.vm_codegen import Program
 from tilewright.relay.expr import Function, If, Let, RefCreate
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
@@ -42,10 +43,10 @@ def control_passes() -> list[Pass]:
 
 
 def is_data_flow(mod: IRModule) -> bool:
-    """Whether ``main`` only applies operators, and is the only function of its program."""
+    """Whether ``main`` only applies operators to tensors of known shapes, and is the only function of its program."""
     beyond = (If, Match, RefCreate, Function, Let, Constructor)
     functions = [f for f in mod.functions.values() if isinstance(f, Function) and not is_closed(f)]
-    if len(functions) != 1:
+    if len(functions) != 1 or any(is_dynamic(p.checked_type) for p in functions[0].params):
         return False
     body = post_order(functions[0].body, open_children)
     return not any(isinstance(e, beyond) and not is_closed(e) for e in body)
@@ -60,7 +61,7 @@ class VMBuild(ExecutorCodegen):
         """All of ``passes`` for data flow; else those that leave control flow as it is."""
 
         def run(mod: IRModule, ctx: PassContext) -> IRModule:
-            mod = transform.RemoveUnusedFunctions()(mod)
+            mod = transform.InferType()(transform.RemoveUnusedFunctions()(mod))
             chosen = passes if is_data_flow(mod) else control_passes()
             return Sequential(chosen, name="vm.optimize")(mod)
 

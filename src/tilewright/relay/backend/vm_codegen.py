@@ -13,7 +13,7 @@ again, so that what they held goes back to the pool early.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tilewright.ir.errors import TilewrightError, UnsupportedError
@@ -31,6 +31,7 @@ from tilewright.relay.adt import (
     PatternVar,
 )
 from tilewright.relay.backend.lowered import is_external
+from tilewright.relay.backend.symbolic import SHAPE_FUNCTION, SHAPE_INPUTS, tensors_of
 from tilewright.relay.expr import (
     Call,
     Constant,
@@ -318,7 +319,7 @@ class _FunctionCompiler:
         temporaries: list[int] = []
         callee = expr.op
         if isinstance(callee, GlobalVar) and is_kernel(self.program.mod[callee]):
-            return self.kernel(callee.name_hint, expr)
+            return self.kernel(callee.name_hint, self.program.mod[callee], expr)
         args = self.operands(expr.args, temporaries)
         if isinstance(callee, Constructor):
             result = self.data(callee.tag, args)
@@ -338,14 +339,15 @@ class _FunctionCompiler:
         self.emit(opcode, callee, len(args), result, *args)
         return result
 
-    def kernel(self, name: str, expr: Call) -> int:
+    def kernel(self, name: str, func: BaseFunc, expr: Call) -> int:
         """Memory for the results of a kernel, and its call."""
         temporaries: list[int] = []
         args: list[int] = []
         for arg, register in zip(expr.args, self.operands(expr.args, temporaries), strict=True):
             self._flatten(register, arg.checked_type, args, temporaries)
         outputs: list[int] = []
-        results = self._results(expr.checked_type, outputs)
+        given = self._shapes(func, args, expr.checked_type, temporaries)
+        results = self._results(expr.checked_type, outputs, given)
         registers = [*args, *outputs]
         self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(name), len(registers), len(outputs), *registers)
         self.release(*temporaries)
@@ -359,13 +361,44 @@ class _FunctionCompiler:
             temporaries.append(self.field(register, index))
             self._flatten(temporaries[-1], field_type, args, temporaries)
 
-    def _results(self, type_: Type, outputs: list[int]) -> _Nested:
+    def _shapes(
+        self, func: BaseFunc, args: Sequence[int], type_: Type, temporaries: list[int]
+    ) -> Iterator[tuple[int, int]]:
+        """The registers of each result's shape and size, which the shape function gives; nothing for known shapes."""
+        name = func.get_attrs().get(SHAPE_FUNCTION)
+        if name is None:
+            return iter(())
+        shapes = []
+        for index in func.get_attrs()[SHAPE_INPUTS]:
+            shapes.append(self.new())
+            self.emit(Opcode.SHAPE_OF, args[index], shapes[-1])
+        given = []
+        for tensor in tensors_of(type_):
+            given.append((self.tensor(TensorType((len(tensor.shape),), "int64")), self.tensor(TensorType((), "int64"))))
+        registers = [*shapes, *(register for pair in given for register in pair)]
+        index = self.program.packed_index(name)
+        self.emit(Opcode.INVOKE_PACKED, index, len(registers), 2 * len(given), *registers)
+        temporaries += registers
+        return iter(given)
+
+    def _results(self, type_: Type, outputs: list[int], given: Iterator[tuple[int, int]]) -> _Nested:
         if isinstance(type_, TupleType):
-            return [self._results(item, outputs) for item in type_.fields]
+            return [self._results(item, outputs, given) for item in type_.fields]
         if not isinstance(type_, TensorType):
             raise UnsupportedError(f"a kernel gives tensors, not {type_}")
-        outputs.append(self.tensor(type_))
+        found = next(given, None)
+        outputs.append(self.tensor(type_) if found is None else self.tensor_of_shape(type_.dtype, *found))
         return outputs[-1]
+
+    def tensor_of_shape(self, dtype: str, shape: int, size: int) -> int:
+        """A new register with a tensor whose shape and size in bytes are in registers."""
+        storage, offset = self.new(), self.integer(0)
+        fields = _dtype_fields(dtype)
+        self.emit(Opcode.ALLOC_STORAGE, size, ALIGNMENT, *fields, self.program.device, storage)
+        result = self.new()
+        self.emit(Opcode.ALLOC_TENSOR_REG, storage, offset, shape, *fields, result)
+        self.release(storage, offset)
+        return result
 
     def _tuple(self, nested: _Nested) -> int:
         if isinstance(nested, int):

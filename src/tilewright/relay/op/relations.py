@@ -13,9 +13,10 @@ from typing import TypeVar
 from tilewright.ir import prim_ops
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.op import Op
-from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
+from tilewright.ir.prim_expr import Any, IntImm, PrimExpr, Select
 from tilewright.ir.type import IncompleteType, TensorType, TupleType, Type
 from tilewright.relay.type_infer.describe import describe, describe_dim, describe_shape
+from tilewright.relay.type_infer.dimensions import note_equal
 
 T = TypeVar("T")
 Dim = PrimExpr | int
@@ -144,7 +145,11 @@ def broadcast_dims(a: Dim, b: Dim) -> PrimExpr | None:
         return prim_ops.as_expr(b)
     if isinstance(b, Any):
         return prim_ops.as_expr(a)
-    return Any()
+    if not note_equal(a, b, or_one=True):
+        return Any()
+    if x is not None or y is not None:
+        return prim_ops.as_expr(a if x is not None else b)
+    return Select(prim_ops.equal(prim_ops.as_expr(a), 1), prim_ops.as_expr(b), prim_ops.as_expr(a))
 
 
 def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[PrimExpr, ...]:

@@ -51,6 +51,7 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.type_infer.describe import describe
+from tilewright.relay.type_infer.dimensions import note_equal
 from tilewright.relay.type_infer.programs import callee_name, describe_call, describe_pattern
 from tilewright.relay.type_infer.record import Recorder
 from tilewright.relay.type_infer.unify import Unifier, instantiate, is_complete, same_type, walk_type
@@ -209,7 +210,7 @@ class _Checker:
             if int(a) != int(b):
                 raise TypeInferenceError(f"{what}: expected {int(a)}, found {int(b)}")
             return True
-        return False
+        return note_equal(a, b)
 
     # Collect
 

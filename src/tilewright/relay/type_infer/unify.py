@@ -22,6 +22,7 @@ from tilewright.ir.type import (
     TypeVar,
 )
 from tilewright.relay.type_infer.describe import describe, describe_dim
+from tilewright.relay.type_infer.dimensions import note_equal
 
 
 def type_parts(type_: Type) -> tuple[Type, ...]:
@@ -178,6 +179,8 @@ def unify_dims(a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
         return b
     if isinstance(a, IntImm) and isinstance(b, IntImm):
         return a if a.value == b.value else None
+    if note_equal(a, b):
+        return a if isinstance(a, IntImm) else b
     return None
 
 

@@ -18,6 +18,7 @@ from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.transform.axes import expand_dims
 from tilewright.relay.type_infer.describe import describe_shape
+from tilewright.relay.type_infer.dimensions import note_equal
 
 
 class BiasAddAttrs(Attrs):
@@ -57,6 +58,7 @@ class BiasAdd(OpDef):
             solver.assign(types[1], TensorType((extent,), data.dtype))
             return data
         relations.require_rank(bias, 1, "bias")
+        note_equal(extent, bias.shape[0])
         have = known(bias.shape[0])
         if have is not None and known(extent) is not None and have != known(extent):
             raise TypeInferenceError(

@@ -23,6 +23,7 @@ from tilewright.relay.op.relations import dim_map, known
 from tilewright.relay.op.strategy.wrappers import SPATIAL, is_depthwise
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.relay.type_infer.describe import describe_dim, describe_shape
+from tilewright.relay.type_infer.dimensions import note_equal
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.tir.layout import Layout, bijective_layout
 from tilewright.tir.layout import layout as parse_layout
@@ -70,6 +71,7 @@ def infer_conv(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Typ
     else:
         found = canonical_shape(weight.shape, attrs.kernel_layout, kernel_canonical, "weight")
         channels_out, weight_in, *kernel = found
+        note_equal(per_group, weight_in)
         if known(per_group) is not None and known(weight_in) is not None and known(per_group) != known(weight_in):
             raise TypeInferenceError(
                 f"the weight takes {describe_dim(weight_in)} input channels per group, "
@@ -120,6 +122,8 @@ def _check_weight(
         return
     same_rank = len(weight.shape) == len(shape)
     pairs = list(zip(weight.shape, shape, strict=True)) if same_rank else []
+    for have, want in pairs:
+        note_equal(have, want)
     if not same_rank or any(known(a) is not None and known(b) is not None and known(a) != known(b) for a, b in pairs):
         raise TypeInferenceError(
             f"the weight should have shape {describe_shape(shape)} in layout {attrs.kernel_layout}, "

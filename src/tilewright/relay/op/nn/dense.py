@@ -24,6 +24,7 @@ from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.relay.type_infer.describe import describe_shape
+from tilewright.relay.type_infer.dimensions import note_equal
 from tilewright.tir.layout import Layout, layout
 
 
@@ -82,7 +83,7 @@ def _infer_matmul(types: Sequence[Type], attrs: Any, solver: Any, transpose_a: b
 
 
 def _check_inner(a: TensorType, b: TensorType, inner: Any, other: Any) -> None:
-    if known(inner) is not None and known(other) is not None and known(inner) != known(other):
+    if not note_equal(inner, other) and None not in (known(inner), known(other)) and known(inner) != known(other):
         raise TypeInferenceError(
             f"the dimensions to sum over differ, {known(inner)} and {known(other)}, in {describe_shape(a.shape)} "
             f"and {describe_shape(b.shape)}"

@@ -28,6 +28,7 @@ from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.tensor.binary import add, divide, maximum, multiply, subtract
 from tilewright.relay.op.tensor.unary import negative, sqrt
 from tilewright.relay.op.transform.reshape import reshape
+from tilewright.relay.type_infer.dimensions import note_equal
 
 
 class BatchNormAttrs(Attrs):
@@ -93,6 +94,7 @@ def _fill_channel_vectors(
             solver.assign(type_, TensorType((extent,), dtype))
             continue
         relations.require_rank(vector, 1, name)
+        note_equal(extent, vector.shape[0])
         have, want = known(vector.shape[0]), known(extent)
         if have is not None and want is not None and have != want:
             raise TypeInferenceError(f"{name} has {have} elements, but the data has {want} channels")

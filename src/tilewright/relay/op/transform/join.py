@@ -24,6 +24,7 @@ from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy.generic import schedule_concatenate
 from tilewright.relay.type_infer.describe import describe_dim, describe_shape
+from tilewright.relay.type_infer.dimensions import note_equal
 from tilewright.tir.layout import Layout, convertible
 
 
@@ -63,6 +64,7 @@ class Concatenate(OpDef):
             for i, dim in enumerate(item.shape):
                 if i == axis:
                     continue
+                note_equal(shape[i], dim)
                 if known(shape[i]) is not None and known(dim) is not None and known(shape[i]) != known(dim):
                     raise TypeInferenceError(
                         f"dimension {i} is {describe_dim(shape[i])} in one tensor and {describe_dim(dim)} in another"

@@ -12,6 +12,7 @@ from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
@@ -21,6 +22,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import Dim, known
 from tilewright.relay.type_infer.describe import describe_shape
+from tilewright.relay.type_infer.dimensions import note_equal
 
 
 class ReshapeAttrs(Attrs):
@@ -103,7 +105,9 @@ def _infer_rest(shape: Sequence[Dim], result: list[Dim], infer_at: int, newshape
             result[infer_at] = total // used
             used *= total // used
         elif not complete:
-            result[infer_at] = relations.dim_floordiv(_unknown_product(shape, result), used or 1)
+            result[infer_at] = _rest(shape, [*result[:infer_at], *result[infer_at + 1 :]])
+    if not complete:
+        note_equal(relations.dim_mul(*shape), relations.dim_mul(*result))
     if complete and total != used:
         raise TypeInferenceError(
             f"cannot reshape {describe_shape(tuple(as_expr(d) for d in shape))} of {total} elements "
@@ -112,9 +116,17 @@ def _infer_rest(shape: Sequence[Dim], result: list[Dim], infer_at: int, newshape
     return result
 
 
-def _unknown_product(shape: Sequence[Dim], result: Sequence[Dim]) -> Dim:
-    result_is_known = all(known(d) is not None for d in result)
-    return relations.dim_mul(*shape) if result_is_known else relations.dim_mul(*shape, *result)
+def _rest(shape: Sequence[Dim], others: Sequence[Dim]) -> Dim:
+    """What is left of the elements of ``shape`` for one dimension beside ``others``; equal dimensions cancel."""
+    left, over = list(shape), []
+    for dim in others:
+        symbolic = known(dim) is None and not isinstance(dim, AnyDim)
+        same = next((i for i, d in enumerate(left) if d is dim), None) if symbolic else None
+        if same is None:
+            over.append(dim)
+        else:
+            left.pop(same)
+    return relations.dim_floordiv(relations.dim_mul(*left), relations.dim_mul(*over) if over else 1)
 
 
 def _numbers(shape: Sequence[Dim]) -> list[int]:

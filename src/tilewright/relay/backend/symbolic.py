@@ -1,0 +1,290 @@
+"""Kernels for shapes that are known when they run, and what computes the shapes of their results.
+
+Each unknown dimension of a primitive function's parameters becomes a variable. Type inference runs again, and gives the
+results' shapes over the variables; lowering gives a kernel with loops over them. The shape function is a kernel over
+shapes: it takes those of the arguments that have variables (int64 vectors), and gives for each result its shape and its
+size in bytes::
+
+    fn (%p0: Tensor[(?, 4), float32], %p1: Tensor[(?, 4), float32]) { concatenate((%p0, %p1)) }
+
+    kernel:          p0: (d0, 4), p1: (d1, 4) -> (d0 + d1, 4)
+    shape function:  (s0, s1) -> ([s0[0] + s1[0], 4], (s0[0] + s1[0]) * 16)
+
+What the operators take for granted, such as two dimensions being equal, the shape function checks first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilewright import te, tir
+from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.memory import Load, ProducerLoad
+from tilewright.ir.module import IRModule
+from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
+from tilewright.ir.prim_expr import Var as PrimVar
+from tilewright.ir.prim_functor import ExprVisitor
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Function, Var
+from tilewright.relay.type_infer import infer_module
+from tilewright.relay.type_infer.dimensions import Equal, noted
+from tilewright.relay.visitor import substitute
+from tilewright.target.target import Target
+from tilewright.te.lower import lower
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.stmt import AssertStmt
+from tilewright.tir.visitor import post_order_visit
+from tilewright.tir.visitor import substitute as substitute_dims
+
+SHAPE_FUNCTION = "shape_function"
+SHAPE_INPUTS = "shape_inputs"
+
+
+def tensors_of(type_: Type) -> Iterator[TensorType]:
+    """The tensors of a type, tuples flattened."""
+    if isinstance(type_, TupleType):
+        for item in type_.fields:
+            yield from tensors_of(item)
+    elif isinstance(type_, TensorType):
+        yield type_
+
+
+def is_dynamic(type_: Type) -> bool:
+    """Whether a tensor in ``type_`` has a dimension that is not known."""
+    return any(tensor.is_dynamic for tensor in tensors_of(type_))
+
+
+def is_dynamic_function(func: Function) -> bool:
+    """Whether a function takes or gives tensors of unknown shapes."""
+    return any(is_dynamic(t) for t in (*(p.checked_type for p in func.params), func.body.checked_type))
+
+
+@dataclass
+class _Namer:
+    """Makes variables for unknown dimensions."""
+
+    count: int = 0
+    solved: dict[PrimVar, PrimExpr] = field(default_factory=dict)
+
+    def tensor(self, type_: TensorType) -> TensorType:
+        return TensorType([self._dim(d) for d in type_.shape], type_.dtype)
+
+    def _dim(self, dim: PrimExpr) -> PrimExpr:
+        if isinstance(dim, IntImm):
+            return dim
+        self.count += 1
+        return PrimVar(f"d{self.count - 1}", "int32")
+
+    def type(self, type_: Type) -> Type:
+        if isinstance(type_, TupleType):
+            return TupleType([self.type(item) for item in type_.fields])
+        return self.tensor(type_) if isinstance(type_, TensorType) else type_
+
+
+def _with_dims(type_: Type, dims: dict[PrimVar, PrimExpr]) -> Type:
+    if isinstance(type_, TupleType):
+        return TupleType([_with_dims(item, dims) for item in type_.fields])
+    if not isinstance(type_, TensorType):
+        return type_
+    return TensorType([substitute_dims(d, dims) for d in type_.shape], type_.dtype)
+
+
+@dataclass(frozen=True)
+class Symbolic:
+    """A primitive function whose unknown dimensions are variables, and what must hold of them."""
+
+    func: Function
+    conditions: tuple[Equal, ...]
+
+
+def symbolic(func: Function) -> Symbolic:
+    """``func`` with variables for unknown dimensions; those that must be equal are one variable, or a number.
+
+    Raises
+    ------
+    UnsupportedError : an operator's rule cannot do with variables
+    """
+    namer = _Namer()
+    types = [namer.type(p.checked_type) for p in func.params]
+    while True:
+        params = [Var(p.name_hint, t) for p, t in zip(func.params, types, strict=True)]
+        binds: dict[Var, RelayExpr] = dict(zip(func.params, params, strict=True))
+        body = substitute(func.body, binds)
+        if body is func.body:
+            body = substitute(func.body, {})
+        with noted() as conditions:
+            mod = infer_module(IRModule.from_expr(Function(params, body, None, (), func.attrs)))
+        solved = _solved(conditions)
+        if not solved:
+            (made,) = (f for f in mod.functions.values() if isinstance(f, Function))
+            return Symbolic(made, tuple(dict.fromkeys(c for c in conditions if not _same(c.a, c.b))))
+        types = [_with_dims(t, solved) for t in types]
+
+
+def _same(a: PrimExpr, b: PrimExpr) -> bool:
+    return ops.as_expr(a) is ops.as_expr(b)
+
+
+def _solved(conditions: Sequence[Equal]) -> dict[PrimVar, PrimExpr]:
+    """The first variable that must be a number or another variable."""
+    for condition in conditions:
+        for one, other in ((condition.a, condition.b), (condition.b, condition.a)):
+            simple = isinstance(other, (int, IntImm, PrimVar))
+            if isinstance(one, PrimVar) and simple and not condition.or_one and one is not other:
+                return {one: ops.as_expr(other)}
+    return {}
+
+
+# ---- shape functions ----
+
+
+def inputs_with_variables(inputs: Sequence[te.Tensor]) -> list[int]:
+    """The inputs whose shapes a shape function takes."""
+    return [i for i, t in enumerate(inputs) if not all(isinstance(d, IntImm) for d in t.shape)]
+
+
+def shape_function(
+    name: str,
+    inputs: Sequence[te.Tensor],
+    outputs: Sequence[te.Tensor],
+    unknown: Symbolic,
+    target: Target,
+) -> PrimFunc:
+    """The kernel that gives the results' shapes and sizes.
+
+    Raises
+    ------
+    UnsupportedError : a result's shape depends on data, or on more than the arguments' shapes
+    """
+    shapes: list[te.Tensor] = []
+    values: dict[PrimVar, PrimExpr] = {}
+    places: dict[PrimVar, tuple[int, int]] = {}
+    for index in inputs_with_variables(inputs):
+        shapes.append(te.placeholder((max(len(inputs[index].shape), 1),), "int64", name=f"shape{index}"))
+        for axis, dim in enumerate(inputs[index].shape):
+            if isinstance(dim, PrimVar) and dim not in values:
+                values[dim] = shapes[-1][axis]
+                places[dim] = len(shapes) - 1, axis
+    given: list[te.Tensor] = []
+    for number, output in enumerate(outputs):
+        dims = [_as_int64(name, d, values) for d in output.shape]
+        given.append(_vector(dims, f"shape_of_{number}"))
+        given.append(_scalar(_product(dims, dt.nbytes(output.dtype)), f"bytes_of_{number}"))
+    typed = [d for t in tensors_of(unknown.func.body.checked_type) for d in t.shape]
+    agree = [Equal(a, b) for a, b in zip(typed, (d for t in outputs for d in t.shape), strict=True) if a is not b]
+    conditions = [*unknown.conditions, *(c for c in agree if not isinstance(c.a, Any))]
+    checks = dict.fromkeys([*map(_condition, conditions), *_loop_bounds(outputs)])
+    schedule = te.create_schedule([t.op for t in given])
+    func = lower(schedule, [*shapes, *given], name=name)[name]
+    func = _checked(func, name, [c for c in checks if all(v in places for v in _variables(c))], places)
+    return func.with_attr(
+        {"global_symbol": name, "target": target, "implementation": "", "schedule": "", "layouts": ()}
+    )
+
+
+def _as_int64(name: str, dim: PrimExpr, values: dict[PrimVar, PrimExpr]) -> PrimExpr:
+    if isinstance(dim, IntImm):
+        return ops.const(int(dim), "int64")
+    if isinstance(dim, Any):
+        raise UnsupportedError(
+            f"the shape that {name} gives depends on data, or is not known over the arguments' shapes"
+        )
+    narrow = {var: ops.cast("int32", value) for var, value in values.items()}
+    free = [e for e in _variables(dim) if e not in values]
+    if free:
+        raise UnsupportedError(f"the shape that {name} gives depends on {free[0]}, which no argument's shape has")
+    return ops.cast("int64", substitute_dims(dim, narrow))
+
+
+def _variables(expr: PrimExpr) -> list[PrimVar]:
+    found: list[PrimVar] = []
+    post_order_visit(expr, lambda e: found.append(e) if isinstance(e, PrimVar) else None)
+    return found
+
+
+def _vector(dims: Sequence[PrimExpr], name: str) -> te.Tensor:
+    def at(i: PrimExpr) -> PrimExpr:
+        result = dims[-1] if dims else ops.const(0, "int64")
+        for k in range(len(dims) - 2, -1, -1):
+            result = tir.Select(ops.equal(i, k), dims[k], result)
+        return result
+
+    return te.compute((len(dims),), at, name=name)
+
+
+def _scalar(value: PrimExpr, name: str) -> te.Tensor:
+    return te.compute((), lambda *_: value, name=name)
+
+
+def _product(dims: Sequence[PrimExpr], item: int) -> PrimExpr:
+    return math.prod(dims, start=ops.const(item, "int64"))
+
+
+class _Loads(ExprVisitor):
+    """Collects reads that always happen: what a condition guards may lie outside where it does not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[ProducerLoad] = []
+
+    def visit_expr(self, expr: PrimExpr) -> None:
+        if isinstance(expr, ProducerLoad):
+            self.found.append(expr)
+        if not (isinstance(expr, tir.Call) and getattr(expr.op, "name", expr.op) == "tir.if_then_else"):
+            super().visit_expr(expr)
+
+
+def _loads(op: te.ComputeOp) -> list[ProducerLoad]:
+    collector = _Loads()
+    for body in op.body:
+        collector.visit_expr(body)
+    return collector.found
+
+
+def _loop_bounds(outputs: Sequence[te.Tensor]) -> list[PrimExpr]:
+    """A loop over one tensor's dimension that runs along another's must end within it: nothing is read outside."""
+    found: dict[PrimExpr, None] = {}
+    seen: set[te.Tensor] = set()
+    stack = list(outputs)
+    while stack:
+        tensor = stack.pop()
+        if tensor in seen:
+            continue
+        seen.add(tensor)
+        stack.extend(tensor.op.input_tensors)
+        if not isinstance(tensor.op, te.ComputeOp):
+            continue
+        extents = {v.var: v.dom.extent for v in (*tensor.op.axis, *tensor.op.reduce_axis)}
+        for load in _loads(tensor.op):
+            for index, dim in zip(load.indices, load.producer.shape, strict=True):
+                extent = extents.get(index)
+                known = isinstance(extent, IntImm) and isinstance(dim, IntImm)
+                if extent is not None and not known and ops.as_expr(dim) is not extent:
+                    found[extent <= dim] = None
+    return list(found)
+
+
+def _condition(item: Equal) -> PrimExpr:
+    a, b = ops.as_expr(item.a), ops.as_expr(item.b)
+    equal = ops.equal(a, b)
+    return ops.logical_or(equal, ops.logical_or(ops.equal(a, 1), ops.equal(b, 1))) if item.or_one else equal
+
+
+def _checked(
+    func: PrimFunc, name: str, checks: Sequence[PrimExpr], dims: Mapping[PrimVar, tuple[int, int]]
+) -> PrimFunc:
+    """``func`` with checks before its body; ``dims`` has the parameter and the place of each variable."""
+    buffers = [func.buffer_map[p] for p in func.params]
+    loads = {var: ops.cast("int32", Load("int64", buffers[at].data, axis)) for var, (at, axis) in dims.items()}
+    body = func.body
+    for check in reversed(checks):
+        if isinstance(check, IntImm):
+            continue
+        text = f"{name}: the shapes of the arguments do not fit: {check} does not hold of them"
+        body = AssertStmt(substitute_dims(check, loads), text, body)
+    return func.replace(body=body)

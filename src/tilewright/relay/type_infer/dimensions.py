@@ -1,0 +1,49 @@
+"""What type inference takes for granted of dimensions that are variables.
+
+A relation that meets a variable where it wants a number cannot decide. ``noted`` collects what would have to hold;
+shape functions check it when the program runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any as AnyType
+
+from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
+
+
+@dataclass(frozen=True)
+class Equal:
+    """Two dimensions are one; or, with ``or_one``, one of them is 1."""
+
+    a: PrimExpr
+    b: PrimExpr
+    or_one: bool = False
+
+
+_noted: ContextVar[list[Equal] | None] = ContextVar("noted dimensions", default=None)
+
+
+@contextmanager
+def noted() -> Iterator[list[Equal]]:
+    """What is taken for granted inside of the block."""
+    found: list[Equal] = []
+    token = _noted.set(found)
+    try:
+        yield found
+    finally:
+        _noted.reset(token)
+
+
+def note_equal(a: AnyType, b: AnyType, or_one: bool = False) -> bool:
+    """Note that two dimensions must be equal, where one is a variable; whether that has been noted."""
+    found = _noted.get()
+    if found is None or isinstance(a, Any) or isinstance(b, Any) or a is b:
+        return False
+    if not any(isinstance(d, PrimExpr) and not isinstance(d, IntImm) for d in (a, b)):
+        return False
+    found.append(Equal(a, b, or_one))
+    return True

@@ -1,0 +1,180 @@
+"""One library for shapes that change: operators with unknown dimensions against numpy, and what must be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright import relay, runtime
+from tilewright.ir.module import IRModule
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.runtime.vm import Executable, VirtualMachine
+
+Array = np.ndarray[Any, Any]
+SIZES = (0, 1, 2, 7, 33)
+F32 = "float32"
+
+
+def floats(*shape: int) -> Array:
+    """The same numbers for the same shape."""
+    return np.random.default_rng(7).standard_normal(shape).astype(F32)
+
+
+def machine(build: Callable[..., Any], types: Sequence[tuple[Any, str]]) -> VirtualMachine:
+    """The operator compiled; None is a dimension that is not known."""
+    shapes = [(tuple(AnyDim() if d is None else d for d in shape), dtype) for shape, dtype in types]
+    params = [relay.var(f"p{i}", relay.TensorType(shape, dtype)) for i, (shape, dtype) in enumerate(shapes)]
+    exe = relay.vm.compile(IRModule.from_expr(relay.Function(params, build(*params))), "llvm")
+    return VirtualMachine(Executable.load_exec(*exe.save()), runtime.cpu())
+
+
+def softmax(x: Array) -> Array:
+    """Over the last axis."""
+    grown = np.exp(x - x.max(-1, keepdims=True))
+    return np.asarray(grown / grown.sum(-1, keepdims=True))
+
+
+def conv3x3(x: Array, w: Array) -> Array:
+    """With a border of one."""
+    n, _, height, width = x.shape
+    padded, result = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1))), np.zeros((n, w.shape[0], height, width), F32)
+    for i in range(3):
+        for j in range(3):
+            result += np.einsum("nchw,oc->nohw", padded[:, :, i : i + height, j : j + width], w[:, :, i, j])
+    return result
+
+
+def pool(x: Array) -> Array:
+    """The largest of 2x2."""
+    n, c, h, w = x.shape
+    even = x[:, :, : h // 2 * 2, : w // 2 * 2].reshape(n, c, h // 2, 2, w // 2, 2)
+    return np.asarray(even.max((3, 5)))
+
+
+def normalized(x: Array, g: Array, b: Array) -> Array:
+    """Layer norm."""
+    return np.asarray((x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * g + b)
+
+
+COLUMN, GRID = ((None, 4), F32), ((None, None), F32)
+columns = [(floats(n, 4),) for n in SIZES]
+grids = [(floats(n, m),) for n in SIZES for m in SIZES]
+full_grids = [(x,) for (x,) in grids if x.shape[1]]
+pairs = [(3, 3), (1, 5), (5, 1), (0, 1), (1, 0), (1, 1), (0, 0)]
+CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, str]], list[tuple[Array, ...]], Callable[..., Any]]] = {
+    "broadcast": (lambda a, b: a * b, [COLUMN] * 2, [(floats(n, 4), floats(m, 4)) for n, m in pairs], np.multiply),
+    "broadcast to 3": (
+        lambda a, b: a + b, [COLUMN, ((3, 4), F32)], [(floats(n, 4), floats(3, 4)) for n in (1, 3)], np.add,
+    ),
+    "softmax": (relay.nn.softmax, [GRID], full_grids, softmax),
+    "dense": (
+        relay.nn.dense, [GRID, ((5, None), F32)],
+        [(floats(n, m), floats(5, m)) for n in SIZES for m in SIZES], lambda a, b: a @ b.T,
+    ),
+    "chain": (
+        lambda a, w: relay.nn.softmax(relay.nn.relu(relay.nn.dense(a, w) + relay.const(1.0))), [COLUMN, ((5, 4), F32)],
+        [(floats(n, 4), floats(5, 4)) for n in SIZES], lambda a, w: softmax(np.maximum(a @ w.T + 1, 0)),
+    ),
+    "sum": (lambda a: relay.sum(a, axis=1), [GRID], grids, lambda a: a.sum(1)),
+    "argmax": (lambda a: relay.argmax(a, axis=1), [GRID], full_grids, lambda a: a.argmax(1).astype("int32")),
+    "concatenate": (
+        lambda a, b: relay.concatenate([a, b], axis=0), [COLUMN] * 2,
+        [(floats(n, 4), floats(m, 4)) for n in SIZES for m in SIZES], lambda a, b: np.concatenate([a, b]),
+    ),
+    "reshape": (
+        lambda a: relay.reshape(a, (-1, 8)), [COLUMN],
+        [(floats(n, 4),) for n in (0, 2, 10)], lambda a: a.reshape(-1, 8),
+    ),
+    "reshape with copied": (
+        lambda a: relay.reshape(a, (0, -1, 2)), [((None, 4, None), F32)],
+        [(floats(n, 4, m),) for n in (1, 3) for m in (2, 5)], lambda a: a.reshape(a.shape[0], -1, 2),
+    ),
+    "transpose": (relay.transpose, [GRID], grids, np.transpose),
+    "slice": (lambda a: relay.strided_slice(a, [0, 1], [2, 3]), [GRID], grids, lambda a: a[0:2, 1:3]),
+    "take": (
+        lambda a, b: relay.take(a, b, axis=0), [COLUMN, ((None,), "int32")],
+        [(floats(n, 4), np.arange(m, dtype="int32") % n) for n in SIZES[1:] for m in SIZES], lambda a, b: a[b],
+    ),
+    "max_pool2d": (
+        lambda a: relay.nn.max_pool2d(a, (2, 2), (2, 2)), [((None, 3, None, None), F32)],
+        [(floats(n, 3, m, m),) for n in (1, 3) for m in (4, 7)], pool,
+    ),
+    "batch_matmul": (
+        relay.nn.batch_matmul, [((None, None, 4), F32), ((None, 5, 4), F32)],
+        [(floats(n, m, 4), floats(n, 5, 4)) for n in SIZES for m in SIZES], lambda a, b: a @ b.transpose(0, 2, 1),
+    ),
+    "pad": (lambda a: relay.nn.pad(a, ((1, 1), (0, 2))), [COLUMN], columns, lambda a: np.pad(a, ((1, 1), (0, 2)))),
+    "split": (lambda a: relay.split(a, 2, axis=1).astuple(), [COLUMN], columns, lambda a: np.split(a, 2, 1)),
+    "layer_norm": (
+        relay.nn.layer_norm, [COLUMN, ((4,), F32), ((4,), F32)],
+        [(floats(n, 4), floats(4), floats(4)) for n in SIZES], normalized,
+    ),
+    "conv2d": (
+        lambda x, w: relay.nn.conv2d(x, w, padding=(1, 1), kernel_size=(3, 3), channels=8),
+        [((None, 3, None, None), F32), ((8, 3, 3, 3), F32)],
+        [(floats(n, 3, h, w), floats(8, 3, 3, 3)) for n in (1, 2) for h in (5, 8) for w in (1, 7)], conv3x3,
+    ),
+    "shape_of": (relay.shape_of, [GRID], grids, lambda a: np.array(a.shape, "int32")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_program_runs_all_shapes(name: str) -> None:
+    build, types, data, reference = CASES[name]
+    vm = machine(build, types)
+    for inputs in data:
+        expected, found = reference(*inputs), vm.run(*inputs)
+        for want, got in zip(expected, found, strict=True) if isinstance(expected, list) else [(expected, found)]:
+            assert got.shape == want.shape
+            np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+REFUSED: dict[str, tuple[Callable[..., Any], list[tuple[Any, str]], tuple[Array, ...]]] = {
+    "broadcast": (lambda a, b: a + b, [COLUMN] * 2, (floats(2, 4), floats(3, 4))),
+    "dense": (relay.nn.dense, [GRID, ((5, 4), F32)], (floats(2, 5), floats(5, 4))),
+    "dense of less": (relay.nn.dense, [GRID, ((5, 4), F32)], (floats(2, 3), floats(5, 4))),
+    "bias": (lambda a, b: relay.nn.bias_add(a, b, 1), [GRID, ((4,), F32)], (floats(2, 5), floats(4))),
+    "bias of more": (lambda a, b: relay.nn.bias_add(a, b, 1), [GRID, ((4,), F32)], (floats(2, 3), floats(4))),
+    "concatenate": (lambda a, b: relay.concatenate([a, b], axis=0), [GRID] * 2, (floats(2, 4), floats(3, 5))),
+    "reshape": (lambda a: relay.reshape(a, (-1, 8)), [COLUMN], (floats(3, 4),)),
+    "rank": (relay.nn.relu, [COLUMN], (floats(3),)),
+    "known dimension": (relay.nn.relu, [COLUMN], (floats(3, 5),)),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_shapes_that_do_not_fit_are_refused(name: str) -> None:
+    build, types, inputs = REFUSED[name]
+    vm = machine(build, types)
+    with pytest.raises(runtime.TVMError, match=r"do not fit|expected shape|rank|dimensions"):
+        vm.run(*inputs)
+
+
+def test_a_loop_over_growing_tensors() -> None:
+    mod = relay.fromtext("""#[version = "0.0.5"]
+    def @grow(%i: int32, %x: Tensor[(?, 2), float32], %row: Tensor[(1, 2), float32]) -> Tensor[(?, 2), float32] {
+      if (equal(%i, 0)) { %x } else {
+        let %pair = (%x, multiply(%row, cast(%i, dtype="float32")));
+        @grow(subtract(%i, 1), concatenate(%pair), %row)
+      }
+    }
+    def @main(%i: int32, %x: Tensor[(?, 2), float32], %row: Tensor[(1, 2), float32]) -> Tensor[(?, 2), float32] {
+      @grow(%i, %x, %row)
+    }""")
+    vm = VirtualMachine(relay.vm.compile(mod, "llvm"), runtime.cpu())
+    row = floats(1, 2)
+    result = vm.run(5, np.zeros((0, 2), F32), row).numpy()
+    np.testing.assert_allclose(result, np.concatenate([row * i for i in range(5, 0, -1)]), rtol=1e-6)
+
+
+def test_a_branch_whose_results_differ_in_shape() -> None:
+    x = relay.var("x", shape=(AnyDim(),))
+    both = relay.If(relay.var("c", shape=(), dtype="bool"), relay.concatenate([x, x], 0), x)
+    params = [both.cond, x]
+    vm = VirtualMachine(relay.vm.compile(relay.Function(params, relay.exp(both)), "llvm"), runtime.cpu())
+    for cond in (True, False):
+        expected = np.exp(np.tile(floats(3), 2 if cond else 1))
+        np.testing.assert_allclose(vm.run(np.array(cond), floats(3)).numpy(), expected, rtol=1e-5)
