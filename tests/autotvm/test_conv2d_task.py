@@ -12,7 +12,7 @@ import tilewright as tvm
 from tilewright import autotvm, relay
 from tilewright.autotvm.measure import MeasureInput, MeasureResult
 from tilewright.autotvm.task.space import ConfigEntity
-from tilewright.autotvm.task.task import Task, untuned_config
+from tilewright.autotvm.task.task import Task, first_configs, untuned_config
 from tilewright.relay import nn
 
 
@@ -177,3 +177,38 @@ def test_what_a_graph_tuner_chose_is_in_force_for_each_convolution() -> None:
     with autotvm.apply_graph_best(chosen):
         found = result(mod, params, value)
     np.testing.assert_allclose(found, expected, atol=2e-3 * float(np.abs(expected).max()), rtol=0)
+
+
+def test_every_algorithm_is_measured_first_with_the_choices_that_the_model_makes_for_it() -> None:
+    mod, params, _ = network(*NETWORKS["3x3"][:2], padding=(1, 1))
+    (task,) = autotvm.task.extract_from_program(mod["main"], target="llvm", params=params)
+    space = task.config_space
+    assert space is not None
+    configs = [untuned_config(task), *first_configs(task)]
+    assert [c["algorithm"].val for c in configs] == [e.val for e in space.space_map["algorithm"].entities]
+    direct = next(c for c in configs if c["algorithm"].val == "direct")
+    with tvm.transform.PassContext(config={"relay.conv2d.winograd": "off"}):
+        (other,) = autotvm.task.extract_from_program(mod["main"], target="llvm", params=params)
+        alone = untuned_config(other)
+    assert {name: repr(direct[name]) for name in alone} == {name: repr(alone[name]) for name in alone}
+
+
+def test_a_tuner_measures_candidates_of_all_layouts(caplog: pytest.LogCaptureFixture) -> None:
+    mod, params, _ = network((1, 16, 7, 9), (16, 16, 3, 3), padding=(1, 1))
+    (task,) = autotvm.task.extract_from_program(mod["main"], target="llvm", params=params)
+    found: list[Any] = []
+    option = autotvm.measure_option(autotvm.LocalBuilder(timeout=60), autotvm.LocalRunner(number=1, repeat=1))
+    tuner = autotvm.tuner.GATuner(task, pop_size=4)
+    tuner.tune(8, option, callbacks=[lambda _, inputs, results: found.extend(zip(inputs, results, strict=True))])
+    assert [r.error_no for _, r in found] == 8 * [0]
+    space = task.config_space
+    assert space is not None
+    assert {i.config["algorithm"].val for i, _ in found} == {e.val for e in space.space_map["algorithm"].entities}
+    other, other_params, _ = network((1, 16, 9, 9), (16, 16, 3, 3), padding=(1, 1))
+    level3 = tvm.transform.PassContext(opt_level=3)
+    with autotvm.apply_history_best(found), caplog.at_level("DEBUG", "autotvm"), level3:
+        assert "tuned=" in str(relay.optimize(mod, "llvm", params)[0])
+        assert not caplog.records
+        relay.optimize(other, "llvm", other_params)
+        relay.optimize(network((1, 16, 11, 9), (16, 16, 3, 3))[0], "llvm", other_params)
+    assert [r.levelname for r in caplog.records] == ["WARNING", "DEBUG", "DEBUG"]

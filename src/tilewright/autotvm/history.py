@@ -32,7 +32,7 @@ class ApplyHistoryBest(DispatchContext):
         self.best_by_model: dict[tuple[str, Workload], tuple[Any, Any]] = {}
         self._best_user_defined: dict[tuple[str, Workload], ConfigSpace] = {}
         self._templates: set[str] = set()
-        self._missed: set[Workload] = set()
+        self._missed: dict[Workload, None] = {}
         if records:
             self.load(records)
 
@@ -77,11 +77,18 @@ class ApplyHistoryBest(DispatchContext):
         return None
 
     def _warn(self, target: Target, workload: Workload) -> None:
-        """Tell once of a workload without a record, of a template that there are records of."""
+        """Tell once that workloads have no record, of templates that there are records of; at level DEBUG of which."""
         if not workload or workload[0] not in self._templates or workload in self._missed or GLOBAL_SCOPE.silent:
             return
-        self._missed.add(workload)
-        logger.warning("no record of %s for %s: its untuned schedule is used", str(workload)[:300], target)
+        if not self._missed:
+            logger.warning(
+                "there is no record of some operators, the first %s for %s: their untuned schedules are used. Tune the "
+                "model again; level DEBUG of the logger autotvm tells of all",
+                str(workload)[:300],
+                target,
+            )
+        self._missed[workload] = None
+        logger.debug("no record of %s for %s", str(workload)[:300], target)
 
     def update(self, target: Target | str | None, workload: Workload, cfg: ConfigSpace) -> None:
         """Use ``cfg`` for ``workload`` from now on."""

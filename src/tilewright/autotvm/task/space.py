@@ -310,7 +310,7 @@ class ConfigSpace:
         space = self.space_map[name] = make()
         if not len(space):
             raise TilewrightError(f"the choice {name!r} has no value left; loosen its filter or candidates")
-        self._entity_map[name] = space[0]
+        self._entity_map.setdefault(name, space[0])
 
     @property
     def dims(self) -> list[int]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.autotvm.task.choices import ALGORITHM
 from tilewright.autotvm.task.dispatcher import ApplyConfig, DispatchContext, Workload
 from tilewright.autotvm.task.flop import compute_flop
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
@@ -148,10 +149,15 @@ def create(task_name: str, args: Sequence[Any], target: Target | str, target_hos
     return task
 
 
-def untuned_config(task: Task) -> ConfigEntity:
-    """What a task's template chooses untuned, as a configuration; its index is None where the space has it not."""
+def untuned_config(task: Task, **given: Any) -> ConfigEntity:
+    """What a task's template chooses untuned, as a configuration; its index is None where the space has it not.
+
+    ``given``: choices that it finds made already, which others may depend on.
+    """
     assert task.target is not None
     fallback = FallbackConfigEntity()
+    for name, entity in given.items():
+        fallback[name] = entity
     with task.target:
         task.instantiate(fallback)
     space = task.config_space
@@ -164,6 +170,16 @@ def untuned_config(task: Task) -> ConfigEntity:
             return ConfigEntity(None, template_version(task.name), chosen)
         index, factor = index + factor * position, factor * len(values)
     return ConfigEntity(index, template_version(task.name), chosen)
+
+
+def first_configs(task: Task) -> list[ConfigEntity]:
+    """What is worth measuring first: each algorithm but that of the untuned choice, its other choices untuned."""
+    space = task.config_space
+    if space is None or ALGORITHM not in space.space_map:
+        return []
+    _, *others = space.space_map[ALGORITHM].entities
+    found = [untuned_config(task, **{ALGORITHM: entity}) for entity in others]
+    return [config for config in found if config.index is not None]
 
 
 def get_config() -> ConfigSpace:

@@ -46,10 +46,14 @@ class GATuner(Tuner):
         return [self.space.get(knob2point(gene, self.dims)) for gene in batch]
 
     def update(self, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        """After a whole generation, the next; results come in any order."""
+        """After a whole generation, the next; results come in any order, those of others are parents too."""
         for inp, result in zip(inputs, results, strict=True):
-            if inp.config.index in self._places:
-                self.scores[self._places[inp.config.index]] = speed(inp, result)
+            index, score = inp.config.index, speed(inp, result)
+            if index in self._places:
+                self.scores[self._places[index]] = score
+            elif index is not None:
+                self.visited.add(index)
+                self.elites.append((score, point2knob(index, self.dims)))
         if len(self.scores) >= len(self.genes):
             self._next_generation()
 

@@ -12,7 +12,7 @@ from tilewright.autotvm.env import GLOBAL_SCOPE
 from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult
 from tilewright.autotvm.measure.measure_methods import create_measure_batch
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace
-from tilewright.autotvm.task.task import Task, untuned_config
+from tilewright.autotvm.task.task import Task, first_configs, untuned_config
 from tilewright.autotvm.tuner.failures import Failures
 from tilewright.autotvm.utils import format_si_prefix, mean
 
@@ -45,6 +45,7 @@ class Tuner:
         self.n_trial: int | None = None
         self.early_stopping: int | None = None
         self.failures = Failures()
+        self._starts: list[ConfigEntity] = []  # before those that the tuner chooses
         self.done, self._told_untuned = 0, False
         self.own_seconds = self.all_seconds = self._measuring = 0.0
         self.known: dict[int | None, tuple[MeasureInput, MeasureResult]] = {}  # of earlier runs, by number
@@ -106,6 +107,7 @@ class Tuner:
         self.measure = create_measure_batch(self.task, measure_option)
         self.failures = Failures(self.measure.describe)
         self.done, self._told_untuned = 0, False
+        self._starts = first_configs(self.task)
         self.own_seconds = self.all_seconds = 0.0
 
     def advance(
@@ -150,8 +152,9 @@ class Tuner:
         """As many more trials as there is room for; ``known`` configurations are passed over."""
         assert self.task.target is not None
         room = min(self.measure.n_parallel, at_most) - self.measure.pending
-        while room > 0 and self.has_next():
-            configs = self.next_batch(room)
+        while room > 0 and (self._starts or self.has_next()):
+            configs, self._starts = self._starts[:room], self._starts[room:]
+            configs = configs or self.next_batch(room)
             if not configs:
                 return
             old = [self.known[c.index] for c in configs if c.index in self.known]
