@@ -12,7 +12,7 @@ Values are plain Python: int, float, bool, str, None, tuples of these, or IR nod
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from tilewright.ir.node import Node
 
@@ -25,9 +25,11 @@ def freeze(value: Any) -> Any:
 class Attrs(Node):
     """Base of operator attributes; ``attrs.padding`` and ``attrs["padding"]`` read a field."""
 
+    internal: ClassVar[tuple[str, ...]] = ()  # fields that passes set, and the operator's constructor does not take
+
     def keys(self) -> tuple[str, ...]:
-        """Names of the fields, in declaration order."""
-        return type(self)._fields
+        """Names of the fields in declaration order, without internal ones: ``dict(attrs)`` is the constructor's."""
+        return tuple(name for name in type(self)._fields if name not in self.internal)
 
     def __getitem__(self, name: str) -> Any:
         if name not in type(self)._fields:

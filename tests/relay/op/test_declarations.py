@@ -70,3 +70,9 @@ def test_every_hook_of_a_declaration_has_a_reader(hook: str) -> None:
 def test_registrations_that_nothing_would_read_are_refused(register: object) -> None:
     with pytest.raises(UnsupportedError, match=r"of nn\.relu would be ignored: this version has no pass .*; leave"):
         register("nn.relu", lambda *args: None)  # type: ignore[operator]
+
+
+def test_attributes_are_what_the_constructor_takes_again() -> None:
+    x, w = relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(8, 2, 3, 3))
+    conv = relay.nn.conv2d(x, w, (2, 1), (1, 0, 2, 1), groups=2, channels=8, kernel_size=(3, 3), out_dtype="float32")
+    assert tvm.ir.structural_equal(relay.nn.conv2d(x, w, **dict(conv.attrs)), conv)

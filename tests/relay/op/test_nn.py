@@ -52,6 +52,12 @@ PRODUCTS = [
     ),
     case("matmul", relay.nn.matmul, [A, B.T], A @ B.T),
     case("matmul, transposed", lambda x, w: relay.nn.matmul(x, w, None, "", True, True), [A.T, B], A @ B.T),
+    case(
+        "matmul of transposed matrices",
+        lambda x, w: relay.nn.matmul(x, w, None, "", True),
+        [random(2, 3, 7, 5), B.T],
+        random(2, 3, 7, 5).swapaxes(2, 3) @ B.T,
+    ),
     case("batch_matmul", relay.nn.batch_matmul, [BATCH_A, BATCH_B], BATCH_A @ BATCH_B.transpose(0, 2, 1)),
     case(
         "batch_matmul of one batch",

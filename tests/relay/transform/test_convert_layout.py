@@ -14,6 +14,8 @@ from tilewright import relay
 from tilewright.relay import transform
 from tilewright.relay.interpreter import interpret
 
+REGIONS = relay.const(np.array([[0, 1, 0, 5, 4], [1, 2, 2, 9, 7]], "float32"))
+
 
 @pytest.mark.parametrize("source", ["NCHW", "NHWC"])
 @pytest.mark.parametrize(
@@ -24,6 +26,8 @@ from tilewright.relay.interpreter import interpret
         ("nn.avg_pool2d", lambda x, layout: relay.nn.avg_pool2d(x, (3, 3), layout=layout)),
         ("nn.global_max_pool2d", lambda x, layout: relay.nn.global_max_pool2d(x, layout=layout)),
         ("nn.adaptive_avg_pool2d", lambda x, layout: relay.nn.adaptive_avg_pool2d(x, (2, 2), layout=layout)),
+        ("vision.roi_align", lambda x, layout: relay.vision.roi_align(x, REGIONS, (2, 3), 0.5, 2, layout=layout)),
+        ("vision.roi_pool", lambda x, layout: relay.vision.roi_pool(x, REGIONS, (2, 1), 0.5, layout=layout)),
     ],
 )
 def test_an_operator_with_a_layout_is_brought_to_the_one_desired(

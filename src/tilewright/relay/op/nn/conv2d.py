@@ -45,6 +45,8 @@ class Conv2DAttrs(Attrs):
     out_dtype: str = ""
     tuned: str = ""
 
+    internal = ("tuned",)
+
 
 class Conv2D(Conv):
     """2-D convolution."""

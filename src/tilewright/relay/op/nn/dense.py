@@ -65,9 +65,10 @@ def _infer_matmul(types: Sequence[Type], attrs: Any, solver: Any, transpose_a: b
     if data is None:
         return None
     relations.require(len(data.shape) >= 1, "data should have at least one dimension")
+    *outer, inner = data.shape
     if transpose_a:
-        relations.require_rank(data, 2, "data")
-    *outer, inner = data.shape if not transpose_a else (data.shape[1], data.shape[0])
+        relations.require(len(data.shape) >= 2, "data that is transposed should have at least two dimensions")
+        *outer, inner = (*data.shape[:-2], data.shape[-1], data.shape[-2])
     if weight is None:
         if attrs.units is None:
             return None
@@ -144,7 +145,7 @@ class Matmul(OpDef):
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """numpy.matmul"""
-        a = inputs[0].T if attrs.transpose_a else inputs[0]
+        a = inputs[0].swapaxes(-1, -2) if attrs.transpose_a else inputs[0]
         return [_product(a, inputs[1].T if attrs.transpose_b else inputs[1], attrs)]
 
     strategy = strategies.matmul_strategy

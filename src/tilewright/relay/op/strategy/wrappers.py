@@ -146,6 +146,9 @@ def flat_rows(compute: Compute) -> Compute:
         data = inputs[0]
         if len(data.shape) == 2:
             return list(compute(attrs, inputs, out_type))
+        if getattr(attrs, "transpose_a", False):
+            rank = len(data.shape)
+            data, attrs = topi.transpose(data, [*range(rank - 2), rank - 1, rank - 2]), attrs.replace(transpose_a=False)
         rows = relations.dim_mul(*data.shape[:-1])
         flat = topi.reshape(data, (rows, data.shape[-1]))
         result = compute(attrs, [flat, inputs[1]], out_type)

@@ -14,11 +14,14 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import relations
+from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, pair
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.strategy import generic as strategies
+from tilewright.tir.layout import Layout
+from tilewright.tir.layout import layout as parse_layout
 
 
 class ROIAlignAttrs(Attrs):
@@ -51,6 +54,14 @@ def _roi_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
         return TensorType((rois.shape[0], *attrs.pooled_size, data.shape[3]), data.dtype)
     relations.require(attrs.layout == "NCHW", f"layout should be NCHW or NHWC, found {attrs.layout!r}")
     return TensorType((rois.shape[0], data.shape[1], *attrs.pooled_size), data.dtype)
+
+
+def _roi_layouts(
+    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+) -> InferCorrectLayoutOutput:
+    """Data and result lie as the attribute says; regions have no layout."""
+    data = parse_layout(attrs.layout)
+    return InferCorrectLayoutOutput([data, layout_rules.UNDEFINED], [data], attrs)
 
 
 def _planes(data: Array, layout: str) -> Array:
@@ -86,6 +97,8 @@ class ROIAlign(OpDef):
 
     infer_type = staticmethod(_roi_type)
     strategy = strategies.roi_align_strategy
+    infer_correct_layout = staticmethod(_roi_layouts)
+    convert_op_layout = staticmethod(layout_rules.convert_layout_attr("vision.roi_align"))
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -116,6 +129,8 @@ class ROIPool(OpDef):
 
     infer_type = staticmethod(_roi_type)
     schedule = strategies.schedule_roi_pool
+    infer_correct_layout = staticmethod(_roi_layouts)
+    convert_op_layout = staticmethod(layout_rules.convert_layout_attr("vision.roi_pool"))
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
