@@ -5,44 +5,16 @@ schedule.py    Schedule, create_schedule        primitives.py   cache_read, cach
 domains.py     values and ranges through splits and fuses      bounds.py   InferBound
 lower.py       a schedule with its bounds to TIR statements     tensorized.py  the same inside tensor intrinsics
 nest.py        what loop nests are put together from
-auto_inline.py inlining by rule
+auto_inline.py inlining by rule                schedule_ops.py  bounds and loops by TVM's names
 """
 
-from collections.abc import Mapping
-from typing import Any
-
-from tilewright.ir.memory import Buffer, decl_buffer
-from tilewright.te.operation import PlaceholderOp
+from tilewright.ir.memory import Buffer
 from tilewright.te.schedule.auto_inline import AutoInlineBroadcast, AutoInlineElemWise, AutoInlineInjective
-from tilewright.te.schedule.bounds import infer_bound
-from tilewright.te.schedule.lower import lower_schedule
 from tilewright.te.schedule.schedule import Schedule, create_schedule
+from tilewright.te.schedule.schedule_ops import InferBound, ScheduleOps, SchedulePostProcToPrimFunc
 from tilewright.te.schedule.stage import Fuse, Singleton, Split, Stage
-from tilewright.te.tensorize import TensorIntrin as TensorIntrin
+from tilewright.te.tensorize import TensorIntrin
 from tilewright.tir.expr import IterVar
-from tilewright.tir.stmt import Stmt
-
-
-def InferBound(sch: Schedule) -> dict[Any, Any]:
-    """The range of every iteration variable of a schedule."""
-    return infer_bound(sch.normalize()).ranges
-
-
-def ScheduleOps(
-    sch: Schedule, bounds: Mapping[IterVar, Any] | None = None, debug_keep_trivial_loop: bool = False
-) -> Stmt:
-    """The loops of a schedule, before any pass; every tensor that it computes is realized inside the statement.
-
-    Parameters
-    ----------
-    sch : the schedule
-    bounds : what ``InferBound`` gave; the same is found again here
-    debug_keep_trivial_loop : keep loops that run once
-    """
-    inputs = [t for stage in sch.stages if isinstance(stage.op, PlaceholderOp) for t in stage.op.outputs]
-    buffers = {t: decl_buffer(t.shape, t.dtype, t.name) for t in inputs}
-    return lower_schedule(sch, buffers, debug_keep_trivial_loop)
-
 
 __all__ = [
     "AutoInlineBroadcast",
@@ -54,8 +26,10 @@ __all__ = [
     "IterVar",
     "Schedule",
     "ScheduleOps",
+    "SchedulePostProcToPrimFunc",
     "Singleton",
     "Split",
     "Stage",
+    "TensorIntrin",
     "create_schedule",
 ]

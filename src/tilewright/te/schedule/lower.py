@@ -438,15 +438,14 @@ class _Finish(StmtExprMutator):
         return result
 
 
-def lower_schedule(sch: Schedule, bound_buffers: Mapping[Tensor, Buffer], keep_trivial: bool = False) -> Stmt:
+def lower_schedule(sch: Schedule, bound_buffers: Mapping[Tensor, Buffer]) -> Stmt:
     """The loops of a schedule.
 
     Parameters
     ----------
     sch : a schedule, not necessarily normalized
     bound_buffers : buffers of the tensors that live outside: inputs and outputs
-    keep_trivial : keep loops that run once; ``tir.debug_keep_trivial_loop`` in the PassContext does, too
     """
     sch = sch.normalize()
-    keep_trivial |= bool(PassContext.current().option("tir.debug_keep_trivial_loop"))
+    keep_trivial = bool(PassContext.current().option("tir.debug_keep_trivial_loop"))
     return ScheduleLowering(sch, infer_bound(sch), bound_buffers, keep_trivial).run()

@@ -19,6 +19,7 @@ _PASSES = {
     "DecorateDeviceScope": "split_host_device",
     "Filter": "apply_filter",
     "HoistIfThenElse": "hoist_if_then_else",
+    "InjectCopyIntrin": "inject_copy_intrin",
     "InjectDoubleBuffer": "inject_double_buffer",
     "InjectPrefetch": "inject_prefetch",
     "InjectVirtualThread": "inject_virtual_thread",
