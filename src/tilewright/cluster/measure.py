@@ -25,6 +25,7 @@ from tilewright.autotvm.task.task import TASK_TABLE, Task
 from tilewright.cluster import site
 from tilewright.cluster.processor import wanted_for
 from tilewright.ir.errors import TilewrightError
+from tilewright.measure.networks import NetworkRun
 
 if TYPE_CHECKING:
     from tilewright.cluster.connection import Connection, Trial
@@ -127,6 +128,13 @@ class ClusterRunner(Runner):
         """What the workers have measured in this run of tuning, whoever asked for it."""
         found = (_record(entry) for entry in self.connection.journaled() if entry["record"]["config"] is not None)
         return [record for record in found if record is not None]
+
+    def networks_in_turns(self, libraries: Sequence[bytes]) -> list[NetworkRun]:
+        """Whole networks, given as their libraries, in turns on one worker."""
+        answer = self.connection.ask(site.networks, {"wanted": self._wanted, "libraries": list(libraries)})
+        if "refused" in answer:
+            raise TilewrightError(answer["refused"])
+        return [NetworkRun(outputs, seconds) for outputs, seconds in answer["runs"]]
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until the result of a trial is there, for ``seconds`` at most; False where none came."""

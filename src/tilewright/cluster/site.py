@@ -23,6 +23,9 @@ from tilewright.autotvm.measure.measure_methods import build_failure, measured
 from tilewright.cluster.journal import Journal, remove_old
 from tilewright.cluster.processor import refusal
 from tilewright.measure import LocalRuns, Outcome, Pool, RunRequest, start_worker
+from tilewright.measure.networks import networks_in_turns
+from tilewright.runtime.device import cpu
+from tilewright.runtime.module import load_module
 
 _STARTING = 120.0  # seconds for a process to load Tilewright and to collect a task's space
 _PREPARED = 16  # untuned choices that are kept
@@ -252,6 +255,20 @@ def in_turns(request: dict[str, Any], *field: Built) -> dict[str, Any]:
                 result, _ = site.run({**request, "config": {}}, built, None)
                 times.append(min(result.costs) if result.error_no == MeasureErrorNo.NO_ERROR else float("inf"))
     return {"seconds": seconds, "at": time.time()}
+
+
+def networks(request: dict[str, Any]) -> dict[str, Any]:
+    """Dask task: whole networks in turns, ``libraries`` as bytes; what each gave, and its median seconds."""
+    refused = refusal(request["wanted"])
+    if refused is not None:
+        return {"refused": refused, "address": _address()}
+    with tempfile.TemporaryDirectory(prefix="tilewright-network-") as folder, machine(alone=True):
+        paths = [os.path.join(folder, f"{i}.so") for i in range(len(request["libraries"]))]
+        for path, library in zip(paths, request["libraries"], strict=True):
+            with open(path, "wb") as file:
+                file.write(library)
+        runs = networks_in_turns([load_module(path) for path in paths], cpu(0))
+    return {"runs": [(run.outputs, run.seconds) for run in runs]}
 
 
 def program(request: dict[str, Any]) -> str:

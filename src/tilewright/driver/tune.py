@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from tilewright.tuning.network import (
     run_name,
     trials_file,
 )
+from tilewright.tuning.places import place_of
 from tilewright.tuning.report import name_of, write_report
 from tilewright.tuning.roofline import measure_machine
 
@@ -99,12 +100,14 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
         table = _LiveTable(options, quiet or as_json)
         tuner = NetworkTuner(tasks, making, option, machine, log, table.show)
         with table:
-            records = tuner.run(options.trials, options.minutes)
-        tuner.close()
-        comparison = None
+            tuner.run(options.trials, options.minutes)
         if machine is not None:
-            comparison = compare_best(mod, params, target, _choices(mod, params, target, tuner.states))
-            records = comparison.records
+            choices = _choices(mod, params, target, tuner.states)
+        else:
+            choices = [_gains([s.record for s in tuner.states], tuner.states)]
+        comparison = compare_best(mod, params, target, choices, place_of(option["runner"]))
+        records = comparison.records
+        tuner.close()
     save_records(output, records)
     kept = save_default(target, records)
     if options.report is not None:
@@ -121,10 +124,12 @@ def _choices(mod: Any, params: Any, target: Target, states: list[TaskState]) -> 
     layouts = choose_layouts(mod, params, target, states)
     together = [layouts.get(i, record) for i, record in enumerate(alone)]
     choices = [together, alone] if together != alone else [alone]
-    return [
-        [(r, s.uses * (s.untuned - mean(r[1].costs))) for r, s in zip(records, states, strict=True) if r is not None]
-        for records in choices
-    ]
+    return [_gains(records, states) for records in choices]
+
+
+def _gains(records: Sequence[Record | None], states: Sequence[TaskState]) -> list[tuple[Record, float]]:
+    """Records, and what the network gains by each."""
+    return [(r, s.uses * (s.untuned - mean(r[1].costs))) for r, s in zip(records, states, strict=True) if r is not None]
 
 
 def _option(options: TuneOptions, log: Path) -> dict[str, Any]:
@@ -213,7 +218,7 @@ class _LiveTable:
 
 
 def _summary(
-    output: Path, kept: Path | None, options: TuneOptions, tuner: NetworkTuner, comparison: Comparison | None
+    output: Path, kept: Path | None, options: TuneOptions, tuner: NetworkTuner, comparison: Comparison
 ) -> list[tuple[str, str]]:
     rows = [
         ("tasks", str(len(tuner.states))),
@@ -225,18 +230,17 @@ def _summary(
             rows.append((f"failures of {name_of(state)}", state.tuner.failures.summary()))
         if state.note.startswith("stopped"):
             rows.append((f"stopped {name_of(state)}", state.note))
-    if comparison is not None:
-        speed = f"{comparison.untuned * 1e3:.3f} ms untuned, {comparison.tuned * 1e3:.3f} ms tuned"
-        rows.append(("network", f"{speed} ({comparison.untuned / comparison.tuned:.2f} times as fast)"))
-        rows += [("dropped", why) for why in comparison.dropped]
-    count = len(comparison.records) if comparison is not None else sum(s.record is not None for s in tuner.states)
+    speed = f"{comparison.untuned * 1e3:.3f} ms untuned, {comparison.tuned * 1e3:.3f} ms tuned"
+    rows.append(("network", f"{speed} ({comparison.untuned / comparison.tuned:.2f} times as fast)"))
+    rows += [("dropped", why) for why in comparison.dropped]
+    count = len(comparison.records)
     rows.append(("records", f"{count} in {output}" + (f", and in {kept}" if kept is not None else "")))
     if options.report is not None:
         rows.append(("report", str(options.report)))
     return rows
 
 
-def _json(output: Path, tuner: NetworkTuner, comparison: Comparison | None) -> dict[str, Any]:
+def _json(output: Path, tuner: NetworkTuner, comparison: Comparison) -> dict[str, Any]:
     tasks = [
         {
             "task": name_of(s), "template": s.task.name, "uses": s.uses, "untuned_seconds": s.untuned,
@@ -245,13 +249,11 @@ def _json(output: Path, tuner: NetworkTuner, comparison: Comparison | None) -> d
         }
         for s in tuner.states
     ]  # fmt: skip
-    report: dict[str, Any] = {
-        "records": str(output), "trials": tuner.trials_done, "interrupted": tuner.interrupted,
-        "tuners_own_share": own_share(tuner.states), "tasks": tasks,
+    network = {
+        "untuned_seconds": comparison.untuned, "tuned_seconds": comparison.tuned,
+        "records": len(comparison.records), "dropped": comparison.dropped,
     }  # fmt: skip
-    if comparison is not None:
-        report["network"] = {
-            "untuned_seconds": comparison.untuned, "tuned_seconds": comparison.tuned,
-            "records": len(comparison.records), "dropped": comparison.dropped,
-        }  # fmt: skip
-    return report
+    return {
+        "records": str(output), "trials": tuner.trials_done, "interrupted": tuner.interrupted,
+        "tuners_own_share": own_share(tuner.states), "tasks": tasks, "network": network,
+    }  # fmt: skip

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tilewright.ir.errors import TilewrightError
 from tilewright.measure.local import RunAnswer, RunRequest
 from tilewright.measure.pool import Outcome, Pool
 from tilewright.measure.process import fork_worker
+from tilewright.measure.run_worker import difference, fill_strange
 from tilewright.rpc.client import connect_tracker
 from tilewright.runtime.ndarray import array, empty
 
@@ -31,7 +34,7 @@ class BoardRuns:
     waiting : seconds for a board to be free and a library to arrive, beside the session
     cooldown : seconds to wait after each run
 
-    Of a ``RunRequest`` results are not compared, and no reference is run.
+    Of a ``RunRequest`` results are not compared, and no reference is run: ``in_turns`` compares.
     """
 
     def __init__(
@@ -49,11 +52,12 @@ class BoardRuns:
         self.timeout, self.cooldown = timeout, cooldown
         self._pool = Pool(lambda: fork_worker(self._work), boards, timeout + waiting)
 
-    def session(self) -> Any:
-        """A session with a board."""
+    def session(self, timeout: float | None = None) -> Any:
+        """A session with a board, for as many seconds as a run may take, or ``timeout``; 0 sets no limit."""
+        timeout = self.timeout if timeout is None else timeout
         tracker = connect_tracker(self.host, self.port)
         try:
-            return tracker.request(self.key, priority=self.priority, session_timeout=self.timeout)
+            return tracker.request(self.key, priority=self.priority, session_timeout=timeout)
         finally:
             tracker.close()
 
@@ -62,8 +66,36 @@ class BoardRuns:
         outcomes = self._pool.map([asdict(r) for r in requests])
         return [_answer(outcome) for outcome in outcomes]
 
-    def _work(self, message: dict[str, Any]) -> list[float]:
-        """In a process of the pool: one library on one board."""
+    def in_turns(self, requests: Sequence[RunRequest], turns: int) -> list[list[float]]:
+        """The least seconds of each library by turns, all on one board; infinite where a library fails.
+
+        So is one whose results differ from the first one's, where its arguments are the same.
+        """
+        whole, self._pool.timeout = self._pool.timeout, self._pool.timeout + self.timeout * turns * len(requests)
+        try:
+            (outcome,) = self._pool.map([{"turns": turns, "requests": [asdict(r) for r in requests]}])
+        finally:
+            self._pool.timeout = whole
+        if outcome.status != "done":
+            raise TilewrightError(f"a board of the kind {self.key!r} compares nothing: {outcome.error}")
+        return [[float("inf") if t is None else t for t in times] for times in outcome.value]
+
+    def _turns(self, requests: Sequence[RunRequest], turns: int) -> list[list[float | None]]:
+        """In a process of the pool: libraries in turns on one board."""
+        remote = self.session(self.timeout * turns * len(requests))
+        timers = _timers(requests, remote)
+        times: list[list[float | None]] = [[] for _ in requests]
+        for _ in range(turns):
+            for taken, timer in zip(times, timers, strict=True):
+                taken.append(None if timer is None else min(timer()))
+        for request in requests:
+            remote.remove(Path(request.library).name)
+        return times
+
+    def _work(self, message: dict[str, Any]) -> Any:
+        """In a process of the pool: one library on one board, or several in turns."""
+        if "turns" in message:
+            return self._turns([RunRequest(**r) for r in message["requests"]], message["turns"])
         request, remote = RunRequest(**message), self.session()
         name = Path(request.library).name
         remote.upload(request.library)
@@ -96,6 +128,42 @@ def _arguments(request: RunRequest, remote: Any, device: Any) -> list[Any]:
         arrays.append(empty(tuple(shape), dtype, device))
         fill(arrays[-1])
     return arrays
+
+
+def _timers(requests: Sequence[RunRequest], remote: Any) -> list[Callable[[], Sequence[float]] | None]:
+    """What times each library; None for one that gives other results than the first."""
+    timers: list[Callable[[], Sequence[float]] | None] = []
+    expected: list[Any] = []
+    first = requests[0]
+    arrays = _arguments(first, remote, remote.device(first.device))
+    for number, request in enumerate(requests):
+        remote.upload(request.library)
+        module, device = remote.load_module(Path(request.library).name), remote.device(request.device)
+        same = number == 0 or (request.arguments, request.outputs) == (first.arguments, first.outputs)
+        mine = arrays if same else _arguments(request, remote, device)
+        results = _results(module[request.function or module.entry_name], mine, request.outputs) if same else []
+        expected = expected or results
+        if same and difference(results, expected, list(request.tolerance)) is not None:
+            timers.append(None)
+            continue
+        evaluate = module.time_evaluator(
+            request.function or module.entry_name, device, request.number, request.repeat, request.min_repeat_ms,
+            _FLUSH if request.flush else "",
+        )  # fmt: skip
+        timers.append(partial(_seconds, evaluate, mine))
+    return timers
+
+
+def _seconds(evaluate: Any, arrays: Sequence[Any]) -> Sequence[float]:
+    return [float(c) for c in evaluate(*arrays).results]
+
+
+def _results(function: Any, arrays: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
+    """What a function writes over a strange value."""
+    for i in outputs:
+        fill_strange(arrays[i])
+    function(*arrays)
+    return [arrays[i].numpy() for i in outputs]
 
 
 def _answer(outcome: Outcome) -> Outcome:

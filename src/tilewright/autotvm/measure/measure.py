@@ -78,7 +78,12 @@ class Builder:
 
 
 class Runner:
-    """Runs and times what a builder built; ``timeout`` is the seconds that one may take."""
+    """Runs and times what a builder built; ``timeout`` is the seconds that one may take.
+
+    ``compares``: whether the untuned choice is measured with it before all others.
+    """
+
+    compares = False
 
     def __init__(self, timeout: float = 5, n_parallel: int | None = None) -> None:
         self.timeout = timeout
@@ -97,6 +102,14 @@ class Runner:
     def measure_batch(self, task: Task, option: Mapping[str, Any]) -> Any:
         """What measures configurations of ``task``, where this runner has a way of its own; None for the common way."""
         return None
+
+    def in_turns(self, inputs: Sequence[MeasureInput], built: Sequence[Any], turns: int) -> list[list[float]]:
+        """The least seconds of what was built, by turns; infinite of what fails."""
+        times: list[list[float]] = [[] for _ in built]
+        for _ in range(turns):
+            for seconds, result in zip(times, self.run(inputs, built), strict=True):
+                seconds.append(min(result.costs) if result.error_no == 0 else float("inf"))
+        return times
 
     def measured(self) -> list[tuple[MeasureInput, MeasureResult]]:
         """What was measured in this run of tuning when nobody was there to ask for it."""

@@ -175,6 +175,12 @@ class LocalBuilder(Builder):
             self._pool = None
 
 
+def tolerance_of(built: BuildResult) -> float:
+    """How far results may be from the untuned choice's, relative to the largest."""
+    dtype = built.arg_info[built.outputs[0]][1] if built.arg_info and built.outputs else "float32"
+    return TOLERANCE.get(dtype, 2e-3)
+
+
 class LocalRunner(Runner):
     """Runs on this machine, one after the other, in a process of its own.
 
@@ -188,6 +194,8 @@ class LocalRunner(Runner):
     enable_cpu_cache_flush : whether arguments but the first are out of the caches when a repeat begins
     check : whether results are compared with those of the untuned choice; one that differs is no candidate
     """
+
+    compares = True
 
     def __init__(
         self,
@@ -254,7 +262,6 @@ class LocalRunner(Runner):
         assert built.arg_info is not None
         untuned = self.untuned
         same = untuned is not None and untuned.built.arg_info == built.arg_info
-        dtype = built.arg_info[built.outputs[0]][1] if built.outputs else "float32"
         return RunRequest(
             built.filename,
             built.arg_info,
@@ -266,7 +273,7 @@ class LocalRunner(Runner):
             inputs=self._inputs(),
             outputs=built.outputs,
             compare_to=untuned.results if untuned is not None and same and self.check else "",
-            tolerance=(TOLERANCE.get(dtype, 2e-3),),
+            tolerance=(tolerance_of(built),),
             reference=str(untuned.built.filename) if untuned is not None else "",
             reference_arguments=untuned.built.arg_info or () if untuned is not None else (),
         )
@@ -322,7 +329,8 @@ def measure_option(builder: Builder | str, runner: Runner | str) -> dict[str, An
 class MeasureBatch:
     """Builds and runs batches of one task. ``n_parallel`` is how many at once are worth it.
 
-    Where builder and runner are this machine's, the untuned choice is built and run before all others: ``untuned``.
+    Where the builder is this machine's and the runner compares, the untuned choice is built and run before all others:
+    ``untuned``.
     """
 
     def __init__(self, task: Task, option: Mapping[str, Any]) -> None:
@@ -366,11 +374,7 @@ class MeasureBatch:
         built = [self.untuned.built, *builder.keep([(self.task, i.config) for i in inputs])]
         if isinstance(self.runner, LocalRunner):
             self.runner.untuned = self.untuned
-        times: list[list[float]] = [[] for _ in built]
-        for _ in range(turns):
-            for seconds, result in zip(times, self.runner.run([inp, *inputs], built), strict=True):
-                seconds.append(min(result.costs) if result.error_no == 0 else float("inf"))
-        return times
+        return self.runner.in_turns([inp, *inputs], built, turns)
 
     def begin_untuned(self) -> None:
         """Have the untuned choice measured, where others may be measured meanwhile."""
@@ -382,15 +386,15 @@ class MeasureBatch:
         return self.runner.run(measure_inputs, self.builder.build(measure_inputs))
 
     def measure_untuned(self) -> MeasureResult | None:
-        """The result of the untuned choice, measured once; None where builder and runner are not this machine's."""
-        if not isinstance(self.builder, LocalBuilder) or not isinstance(self.runner, LocalRunner):
+        """The result of the untuned choice, measured once; None where builder or runner do without."""
+        if not isinstance(self.builder, LocalBuilder) or not self.runner.compares:
             return None
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="tilewright-untuned-")
-            self.untuned = self._measure_untuned(self.builder, self.runner)
+            self.untuned = self._measure_untuned(self.builder)
         return None if self.untuned is None else self.untuned.result
 
-    def _measure_untuned(self, builder: LocalBuilder, runner: LocalRunner) -> Untuned | None:
+    def _measure_untuned(self, builder: LocalBuilder) -> Untuned | None:
         (built,) = builder.keep([(self.task, None)])
         if isinstance(built, MeasureResult):
             logger.warning("the untuned choice of %s cannot be built: %s", self.task.name, built.costs[0])
@@ -400,7 +404,7 @@ class MeasureBatch:
         built = built._replace(filename=kept)
         results = os.path.join(self._folder.name, "results.npz")
         inp: Any = MeasureInput(self.task.target, self.task, None)  # type: ignore[arg-type]
-        result = runner.run_untuned(inp, built, results)
+        result: MeasureResult = self.runner.run_untuned(inp, built, results)  # type: ignore[attr-defined]
         if result.error_no != MeasureErrorNo.NO_ERROR:
             logger.warning("the untuned choice of %s fails: %s", self.task.name, result.costs[0])
             return None

@@ -8,7 +8,7 @@ from typing import Any
 
 from tilewright import rpc
 from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult, Runner
-from tilewright.autotvm.measure.measure_methods import BuildResult, device_of, measured
+from tilewright.autotvm.measure.measure_methods import BuildResult, device_of, measured, tolerance_of
 from tilewright.ir.errors import TilewrightError
 from tilewright.measure import RunRequest
 from tilewright.measure.boards import BoardRuns
@@ -28,6 +28,8 @@ class RPCRunner(Runner):
     n_parallel : boards to use at once; by default as many as the tracker knows
     number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush : as of ``LocalRunner``
     """
+
+    compares = True
 
     def __init__(
         self,
@@ -92,7 +94,24 @@ class RPCRunner(Runner):
             repeat=self.repeat,
             min_repeat_ms=self.min_repeat_ms,
             flush=self.enable_cpu_cache_flush,
+            outputs=built.outputs,
+            tolerance=(tolerance_of(built),),
         )
+
+    def session(self, timeout: float | None = None) -> Any:
+        """A session with a board, for ``timeout`` seconds; 0 sets no limit."""
+        return self._runs.session(timeout)
+
+    def run_untuned(self, inp: MeasureInput, built: BuildResult, results: str) -> MeasureResult:
+        """Run the untuned choice; its results stay on the board."""
+        return self.run([inp], [built])[0]
+
+    def in_turns(self, inputs: Sequence[MeasureInput], built: Sequence[Any], turns: int) -> list[list[float]]:
+        """Seconds of what was built, by turns, on one board; one with other results than the first is no candidate."""
+        good = [i for i, b in enumerate(built) if not isinstance(b, MeasureResult)]
+        found = self._runs.in_turns([self._request(inputs[i], built[i]) for i in good], turns)
+        times = dict(zip(good, found, strict=True))
+        return [times.get(i, [float("inf")] * turns) for i in range(len(built))]
 
     def close(self) -> None:
         """End the processes."""
