@@ -17,7 +17,7 @@ between, which may end with one::
                  | "(" ")" | "(" expr "," expr,* ")" | "(" body ")" | "fn" rest | "if" "(" expr ")" block "else" block
                  | "match" "?"? expr "{" clause* "}" | "ref" "(" expr ")" | "ref_read" "(" expr ")"
                  | "ref_write" "(" expr "," expr ")"
-    clause     ::= pattern "=>" (block | expr) ","?
+    clause     ::= pattern "=>" (block | (GRAPH "=" expr ";")* expr) ","?
     pattern    ::= declared | NAME ("(" pattern,* ")")? | "(" pattern,* ")"
     type       ::= NAME ("[" type,* "]")? | "Tensor" "[" "(" dimension,* ")" "," NAME "]" | "(" type,* ")"
                  | "fn" typeparams? "(" type,* ")" "->" type | "ref" "(" type ")"
@@ -336,7 +336,10 @@ class Syntax:
         first = self.at
         pattern = self._pattern()
         self._mark("=>")
-        result = self._block() if self.kinds[self.at] == "{" else self._expr()
+        if self.kinds[self.at : self.at + 2] == ["GRAPH", "="]:
+            result = self._tree("block", [self._body()], self.at)
+        else:
+            result = self._block() if self.kinds[self.at] == "{" else self._expr()
         self._skip(",")
         return self._tree("clause", [pattern, result], first)
 

@@ -31,6 +31,7 @@ from tilewright.relay.transform.compute_in_float32 import ComputeInFloat32
 from tilewright.relay.transform.convert_layout import ConvertLayout, LayoutConfig
 from tilewright.relay.transform.count_weights import CountWeights
 from tilewright.relay.transform.dead_code_elimination import DeadCodeElimination
+from tilewright.relay.transform.defunctionalization import Defunctionalization
 from tilewright.relay.transform.defuse_ops import DefuseOps
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.eta_expand import EtaExpand
@@ -92,7 +93,8 @@ __all__ = [
     "BubbleUpSlice",
     "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch", "CombineParallelBatchMatmul", "CombineParallelConv2D",
     "CombineParallelDense", "ComputeInFloat32",
-    "ConvertLayout", "CountWeights", "DeadCodeElimination", "DefuseOps", "EliminateCommonSubexpr", "EtaExpand",
+    "ConvertLayout", "CountWeights", "DeadCodeElimination", "Defunctionalization", "DefuseOps",
+    "EliminateCommonSubexpr", "EtaExpand",
     "FastMath",
     "FoldConstant", "FoldEmpty", "FoldExplicitPadding", "FoldScaleAxis", "ForEachDevice", "ForwardFoldScaleAxis",
     "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineExternal", "InlineFunctions", "IsolateViews",

@@ -42,6 +42,7 @@ from tilewright.relay.adt import (
     PatternConstructor,
     PatternTuple,
     PatternVar,
+    TypeData,
     pattern_vars,
 )
 from tilewright.relay.analysis import free_vars
@@ -79,12 +80,14 @@ _CHAIN = RefType(FuncType([], _UNIT))
 
 
 class _WithGradients(TypeMutator):
-    def visit_tensor_type(self, type_: TensorType) -> Type:
+    def visit_tensor_type(self, type_: Type | TypeData) -> Type:
         """A tensor and the cell of its gradient."""
+        assert isinstance(type_, TensorType)
         return TupleType([type_, RefType(type_)])
 
-    def visit_func_type(self, type_: FuncType) -> Type:
+    def visit_func_type(self, type_: Type | TypeData) -> Type:
         """Functions take the chain, too."""
+        assert isinstance(type_, FuncType)
         arguments = [self.visit(t) for t in type_.arg_types]
         return FuncType([*arguments, _CHAIN], self.visit(type_.ret_type), type_.type_params, type_.type_constraints)
 
