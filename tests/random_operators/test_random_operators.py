@@ -51,7 +51,8 @@ def test_many_random_cases(start: int, tmp_path: Path) -> None:
 
 
 def test_every_converter_has_a_generator() -> None:
-    assert sorted(GENERATORS) == supported_operators()
+    """Other domains' operators are steps of optimizers, which ONNX's own cases check."""
+    assert sorted(GENERATORS) == [name for name in supported_operators() if "." not in name]
 
 
 def test_every_version_and_data_type_can_be_drawn() -> None:

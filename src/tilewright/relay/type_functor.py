@@ -31,7 +31,7 @@ class TypeFunctor:
         """What the methods that are not overridden do."""
         raise NotImplementedError(f"{type(self).__name__} does not handle {type(typ).__name__}")
 
-    def _by_default(self, typ: Type | TypeData) -> Any:
+    def _by_default(self, typ: Any) -> Any:
         return self.default(typ)
 
     visit_type_var = visit_incomplete_type = visit_tensor_type = visit_func_type = visit_tuple_type = _by_default

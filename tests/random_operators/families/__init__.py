@@ -12,9 +12,10 @@ from tests.random_operators.families import (
     recurrent,
     reduction,
     resizing,
+    spectral,
 )
 
 ALL = (
     control, creation, elementwise, linear, movement, normalization, pooling, quantization, recurrent, reduction,
-    resizing,
+    resizing, spectral,
 )  # fmt: skip

@@ -58,3 +58,65 @@ def dequantize(g: Graph) -> Tolerance:
         names.append(g.data(dtype, size))
     g.emit(names, **attributes)
     return EXACT
+
+
+def _point(g: Graph, dtype: str, *sizes: int) -> str:
+    return g.input(g.draw.array(dtype, sizes, "mild"))
+
+
+def _powers(g: Graph, *sizes: int) -> str:
+    return g.input(_scale(g, "float32", sizes))
+
+
+@generator("MatMulInteger")
+def matmul_integer(g: Graph) -> Tolerance:
+    n, k, m = (g.draw.of(1, 2, 3, 5, 17) for _ in range(3))
+    batch = (2,) if g.draw.chance(3) else ()
+    kinds = [g.draw.of("int8", "uint8") for _ in range(2)]
+    inputs = [g.data(kinds[0], (*batch, n, k)), g.data(kinds[1], (k, m))]
+    for kind in kinds[: g.draw.below(3)]:
+        inputs.append(_point(g, kind))
+    g.emit(inputs)
+    return EXACT
+
+
+@generator("QLinearMatMul")
+def qlinear_matmul(g: Graph) -> Tolerance:
+    """Scales are powers of two, so that rounding has one right answer."""
+    n, k, m = (g.draw.of(1, 2, 3, 5, 17) for _ in range(3))
+    a, b, y = (g.draw.of("int8", "uint8") for _ in range(3))
+    inputs = [g.data(a, (n, k)), _powers(g), _point(g, a), g.data(b, (k, m)), _powers(g), _point(g, b)]
+    g.emit([*inputs, _powers(g), _point(g, y)])
+    return EXACT
+
+
+def _image(g: Graph) -> tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]:
+    groups, channels, out = g.draw.of(1, 2), g.draw.of(1, 3), g.draw.of(1, 2, 4)
+    kernel = [g.draw.of(1, 2, 3) for _ in range(2)]
+    shape = (g.draw.of(1, 2), groups * channels, *(k + g.draw.of(0, 1, 4) for k in kernel))
+    attributes: dict[str, Any] = {"group": groups, "strides": [g.draw.of(1, 2) for _ in range(2)]}
+    return shape, (groups * out, channels, *kernel), attributes | {"pads": [g.draw.of(0, 1) for _ in range(4)]}
+
+
+@generator("ConvInteger")
+def conv_integer(g: Graph) -> Tolerance:
+    data, weight, attributes = _image(g)
+    kinds = ["uint8", g.draw.of("int8", "uint8")]
+    inputs = [g.data(kinds[0], data), g.data(kinds[1], weight)]
+    if g.draw.of(True, False):
+        inputs.append(_point(g, kinds[0]))
+    g.emit(inputs, **attributes)
+    return EXACT
+
+
+@generator("QLinearConv")
+def qlinear_conv(g: Graph) -> Tolerance:
+    data, weight, attributes = _image(g)
+    x, w, y = "uint8", g.draw.of("int8", "uint8"), "uint8"
+    scales = _powers(g, weight[0]) if g.draw.of(False, True) else _powers(g)
+    inputs = [g.data(x, data), _powers(g), _point(g, x), g.data(w, weight), scales, _point(g, w)]
+    inputs += [_powers(g), _point(g, y)]
+    if g.draw.of(False, True):
+        inputs.append(g.input(g.draw.array("int32", (weight[0],), "mild")))
+    g.emit(inputs, **attributes)
+    return EXACT

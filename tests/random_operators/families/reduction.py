@@ -68,6 +68,16 @@ def cumsum(g: Graph) -> Tolerance:
     return Tolerance("linear", 32) if dtype in FLOATS else EXACT
 
 
+@generator("CumProd")
+def cumprod(g: Graph) -> Tolerance:
+    dtype = g.dtype(0, ("float32", "float64", "int32", "int64"))
+    shape = g.draw.shape(1, 3, (1, 2, 3, 5, 7))
+    axis = g.fixed(np.array(g.draw.between(-len(shape), len(shape) - 1)))
+    attributes = {name: g.draw.of(0, 1) for name in g.draw.some(("exclusive", "reverse"))}
+    g.emit([g.data(dtype, shape, "mild"), axis], **attributes)
+    return Tolerance("ulp", 16) if dtype in FLOATS else EXACT
+
+
 @generator("TopK")
 def top_k(g: Graph) -> Tolerance:
     dtype = g.dtype()

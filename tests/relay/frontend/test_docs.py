@@ -19,5 +19,5 @@ def test_examples_run_in_order() -> None:
 
 
 def test_list_of_converters_is_complete() -> None:
-    listed = TEXT.split("## Converters")[1].replace(".", "").replace("\n", " ").strip()
+    listed = TEXT.split("## Converters")[1].replace("\n", " ").strip().removesuffix(".")
     assert [name.strip() for name in listed.split(",")] == supported_operators()

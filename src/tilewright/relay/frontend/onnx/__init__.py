@@ -4,7 +4,7 @@ loading.py     reads and checks a file; writes functions out
 importer.py    walks the graph            context.py    what a converter may ask
 registry.py    converters by name, opset  attributes.py node attributes as Python values
 conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py quantization.py
-control.py
+control.py placement.py spectral.py training.py
 resize.py, with the arithmetic of resampling.py
 """
 
@@ -15,16 +15,19 @@ from tilewright.relay.frontend.onnx import (
     elementwise,
     linear,
     normalization,
+    placement,
     pooling,
     quantization,
     recurrent,
     reduce,
     resize,
     shape,
+    spectral,
+    training,
 )
 from tilewright.relay.frontend.onnx.importer import from_onnx
 
 __all__ = [
-    "control", "conv", "creation", "elementwise", "from_onnx", "linear", "normalization", "pooling", "quantization",
-    "recurrent", "reduce", "resize", "shape",
+    "control", "conv", "creation", "elementwise", "from_onnx", "linear", "normalization", "placement", "pooling",
+    "quantization", "recurrent", "reduce", "resize", "shape", "spectral", "training",
 ]  # fmt: skip

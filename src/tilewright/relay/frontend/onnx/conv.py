@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
-from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.registry import converter
 
 _LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
@@ -55,7 +55,12 @@ def add_bias(ctx: NodeContext, out: RelayExpr, index: int) -> RelayExpr:
 @converter("Conv", in_float32=True, weights=(1,))
 def convert_conv(ctx: NodeContext) -> RelayExpr:
     """Convolution of 1, 2 or 3 spatial dimensions, grouped or not."""
-    data, weight = ctx.input(0), ctx.input(1)
+    return add_bias(ctx, convolution(ctx, ctx.input(0), ctx.input(1)), 2)
+
+
+def convolution(ctx: NodeContext, data: RelayExpr, weight: RelayExpr) -> RelayExpr:
+    """The convolution of ``data`` by ``weight`` with the attributes of ONNX's Conv."""
+    data, weight = typed(data), typed(weight)
     weight_shape = ctx.shape(weight)
     rank = ctx.rank(data) - 2
     if rank not in _LAYOUTS:
@@ -73,7 +78,7 @@ def convert_conv(ctx: NodeContext) -> RelayExpr:
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     build = {1: relay_op.nn.conv1d, 2: relay_op.nn.conv2d, 3: relay_op.nn.conv3d}[rank]
     data_layout, kernel_layout = _LAYOUTS[rank]
-    out = build(
+    return build(
         data,
         weight,
         strides=strides,
@@ -85,7 +90,6 @@ def convert_conv(ctx: NodeContext) -> RelayExpr:
         data_layout=data_layout,
         kernel_layout=kernel_layout,
     )
-    return add_bias(ctx, out, 2)
 
 
 @converter("ConvTranspose", in_float32=True, weights=(1,))

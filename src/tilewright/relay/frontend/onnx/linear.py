@@ -49,6 +49,7 @@ def convert_matmul(ctx: NodeContext) -> RelayExpr:
 
 def matmul(ctx: NodeContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
     """Numpy's ``matmul`` of two expressions."""
+    a, b = typed(a), typed(b)
     shape_a, shape_b = ctx.shape(a), ctx.shape(b)
     if not shape_a or not shape_b:
         ctx.fail("MatMul takes no scalars")

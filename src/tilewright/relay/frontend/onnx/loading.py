@@ -348,8 +348,8 @@ def _copy_field(message: object, name: str, value: object) -> None:
 def model_opset(model: onnx.ModelProto) -> int:
     """The version of ONNX's own operators that the model uses; an UnsupportedError where it is too old or new."""
     found = [o.version for o in model.opset_import if o.domain in DEFAULT_DOMAINS]
-    opset = max(found, default=1)
     newest = onnx.defs.onnx_opset_version()
+    opset = max(found, default=newest if model.opset_import else 1)  # one that uses other domains alone has none
     if not _OLDEST_OPSET <= opset <= newest:
         raise UnsupportedError(
             f"the model uses ONNX opset {opset}; opsets {_OLDEST_OPSET} to {newest} are supported. "

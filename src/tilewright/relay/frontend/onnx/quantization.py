@@ -1,4 +1,4 @@
-"""Linear quantization: QuantizeLinear, DequantizeLinear."""
+"""Linear quantization: QuantizeLinear, DequantizeLinear, products and convolutions of quantized tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.attributes import dtype_of
-from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.conv import convolution
+from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.qnn import op as qnn
 
@@ -61,3 +63,74 @@ def convert_dequantize(ctx: NodeContext) -> RelayExpr:
         ctx.unsupported(f"dequantization of {given}; integers are supported")
     numbers = qnn.dequantize(ctx.input(0), scale, zero, axis)
     return relay_op.cast(numbers, dtype) if dtype != "float32" else numbers
+
+
+# ------------------------------------------------------------------------------------------- operators on integers
+
+
+def _shifted(ctx: NodeContext, data: RelayExpr, zero: RelayExpr | None, axis: int | None = None) -> RelayExpr:
+    """``data - zero`` in int32; a zero point for each entry of ``axis`` is a vector."""
+    wide = relay_op.cast(data, "int32")
+    if zero is None:
+        return wide
+    offset = relay_op.cast(zero, "int32")
+    shape = ctx.shape(zero)
+    if len(shape) == 1 and shape != (1,) and axis is not None:
+        sizes = [1] * ctx.rank(data)
+        sizes[axis] = shape[0]
+        offset = relay_op.reshape(offset, newshape=tuple(sizes))
+    return typed(relay_op.subtract(wide, offset if shape != (1,) else relay_op.reshape(offset, newshape=())))
+
+
+def _requantized(ctx: NodeContext, sums: RelayExpr, scale: RelayExpr, index: int) -> RelayExpr:
+    """``sums * scale / y_scale + y_zero_point`` in y's data type; inputs ``index`` and the next are y's parameters."""
+    out = ctx.dtype(ctx.input(index + 1))
+    factor = relay_op.divide(scale, _in_float32(ctx, ctx.input(index)))
+    numbers = relay_op.multiply(relay_op.cast(sums, "float32"), factor)
+    return qnn.quantize(typed(numbers), const(1.0, "float32"), ctx.input(index + 1), 0, out)
+
+
+@converter("MatMulInteger", since=10)
+def convert_matmul_integer(ctx: NodeContext) -> RelayExpr:
+    """The product of integers less their zero points, in int32."""
+    a, b = ctx.input(0), ctx.input(1)
+    return matmul(ctx, _shifted(ctx, a, ctx.optional(2), -2), _shifted(ctx, b, ctx.optional(3), -1))
+
+
+@converter("QLinearMatMul", since=10)
+def convert_qlinear_matmul(ctx: NodeContext) -> RelayExpr:
+    """A product of quantized matrices, summed in int32 and quantized anew."""
+    a, a_scale, a_zero, b, b_scale, b_zero = (ctx.input(i) for i in range(6))
+    sums = typed(matmul(ctx, _shifted(ctx, a, a_zero, -2), _shifted(ctx, b, b_zero, -1)))
+    scale = relay_op.multiply(
+        _along(ctx, _in_float32(ctx, a_scale), -2, ctx.rank(sums)),
+        _along(ctx, _in_float32(ctx, b_scale), -1, ctx.rank(sums)),
+    )
+    return _requantized(ctx, sums, typed(scale), 6)
+
+
+def _along(ctx: NodeContext, scale: RelayExpr, axis: int, rank: int) -> RelayExpr:
+    """A scale, or one for each entry of an axis, that broadcasts with a tensor of ``rank``."""
+    (size,) = ctx.shape(scale) or (1,)
+    return typed(relay_op.reshape(scale, newshape=tuple(size if i == axis % rank else 1 for i in range(rank))))
+
+
+@converter("ConvInteger", since=10)
+def convert_conv_integer(ctx: NodeContext) -> RelayExpr:
+    """The convolution of integers less their zero points, in int32; what is padded is a zero point."""
+    data, weight = _shifted(ctx, ctx.input(0), ctx.optional(2)), _shifted(ctx, ctx.input(1), ctx.optional(3), 0)
+    return convolution(ctx, data, weight)
+
+
+@converter("QLinearConv", since=10)
+def convert_qlinear_conv(ctx: NodeContext) -> RelayExpr:
+    """A convolution of quantized tensors, summed in int32 with a bias of int32, and quantized anew."""
+    data, x_scale, x_zero, weight, w_scale, w_zero = (ctx.input(i) for i in range(6))
+    sums = typed(convolution(ctx, _shifted(ctx, data, x_zero), _shifted(ctx, weight, w_zero, 0)))
+    bias = ctx.optional(8)
+    if bias is not None:
+        sums = typed(relay_op.nn.bias_add(sums, bias))
+    scale = relay_op.multiply(
+        _along(ctx, _in_float32(ctx, w_scale), 1, ctx.rank(sums)), relay_op.reshape(_in_float32(ctx, x_scale), ())
+    )
+    return _requantized(ctx, sums, typed(scale), 6)

@@ -129,12 +129,22 @@ def convert_argmin(ctx: NodeContext) -> RelayExpr:
 @converter("CumSum")
 def convert_cumsum(ctx: NodeContext) -> RelayExpr:
     """Running sum along a constant axis."""
+    return _cumulative(ctx, relay_op.cumsum)
+
+
+@converter("CumProd", since=26)
+def convert_cumprod(ctx: NodeContext) -> RelayExpr:
+    """Running product along a constant axis."""
+    return _cumulative(ctx, relay_op.cumprod)
+
+
+def _cumulative(ctx: NodeContext, build: Callable[..., RelayExpr]) -> RelayExpr:
     data = ctx.input(0)
     axis = ctx.normalize_axis(int(ctx.scalar(1)), ctx.rank(data))
     backwards = bool(ctx.attr("reverse", 0))
     if backwards:
         data = relay_op.reverse(data, axis=axis)
-    out = relay_op.cumsum(data, axis=axis, exclusive=bool(ctx.attr("exclusive", 0)))
+    out = build(data, axis=axis, exclusive=bool(ctx.attr("exclusive", 0)))
     return relay_op.reverse(out, axis=axis) if backwards else out
 
 

@@ -1,0 +1,191 @@
+"""Fourier transforms: products with matrices of waves, whose size the length's factors keep small."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.registry import converter
+
+# A length up to this is one product; a longer one is split into two factors, if it has any.
+_LONGEST = 64
+Parts = tuple[RelayExpr, RelayExpr]
+
+
+@converter("DFT", since=20)
+def convert_dft(ctx: NodeContext) -> RelayExpr:
+    """The discrete Fourier transform along a constant axis; real numbers or pairs of parts in, pairs or reals out."""
+    axis = int(ctx.scalar(2)) if ctx.has_input(2) else -2
+    return _dft(ctx, axis)
+
+
+@converter("DFT", since=17)
+def convert_dft_by_attribute(ctx: NodeContext) -> RelayExpr:
+    """DFT with the axis as an attribute."""
+    return _dft(ctx, ctx.attr("axis", 1))
+
+
+def _dft(ctx: NodeContext, axis: int) -> RelayExpr:
+    data = ctx.input(0)
+    rank = ctx.rank(data)
+    axis = ctx.normalize_axis(axis, rank)
+    if axis == rank - 1:
+        ctx.fail("the last axis holds the real and imaginary parts and cannot be transformed")
+    inverse, onesided = bool(ctx.attr("inverse", 0)), bool(ctx.attr("onesided", 0))
+    order = [*(i for i in range(rank - 1) if i != axis), axis, rank - 1]
+    moved = typed(relay_op.transpose(data, axes=order))  # [..., length, parts]
+    shape = ctx.shape(moved)
+    length = int(ctx.scalar(1)) if ctx.has_input(1) else shape[-2]
+    if inverse and onesided:
+        length = int(ctx.scalar(1)) if ctx.has_input(1) else 2 * (shape[-2] - 1)
+        moved = _with_conjugates(ctx, moved, length)
+    real, imaginary = transform(ctx, _part(ctx, moved, 0, length), _part(ctx, moved, 1, length), inverse)
+    if inverse and onesided:
+        pairs = relay_op.expand_dims(real, axis=-1)
+    else:
+        pairs = relay_op.stack([real, imaginary], axis=-1)
+        if onesided:
+            pairs = relay_op.strided_slice(pairs, [0], [length // 2 + 1], axes=[rank - 2])
+    back = [order.index(i) for i in range(rank)]
+    return relay_op.transpose(pairs, axes=back)
+
+
+def _part(ctx: NodeContext, pairs: RelayExpr, which: int, length: int) -> RelayExpr:
+    """The real or imaginary parts of [..., n, parts], cut or filled with zeros to ``length``."""
+    shape = ctx.shape(pairs)
+    if which >= shape[-1]:
+        return typed(relay_op.zeros((*shape[:-2], length), ctx.dtype(pairs)))
+    part = relay_op.take(pairs, const(which, "int64"), axis=len(shape) - 1)
+    if length < shape[-2]:
+        part = relay_op.strided_slice(part, [0], [length], axes=[len(shape) - 2])
+    elif length > shape[-2]:
+        part = relay_op.nn.pad(part, [(0, 0)] * (len(shape) - 2) + [(0, length - shape[-2])])
+    return typed(part)
+
+
+def _with_conjugates(ctx: NodeContext, half: RelayExpr, length: int) -> RelayExpr:
+    """The whole spectrum of real numbers, of which ``half`` has the first entries: the others are conjugates."""
+    shape = ctx.shape(half)
+    entries = min(shape[-2], length // 2 + 1)
+    first = relay_op.strided_slice(half, [0], [entries], axes=[len(shape) - 2])
+    mirrored = [length - k for k in range(entries, length)]
+    if not mirrored:
+        return typed(first)
+    rest = relay_op.take(half, const(np.array(mirrored), "int64"), axis=len(shape) - 2)
+    signs = const(np.array([1, -1][: shape[-1]]), ctx.dtype(half))
+    return typed(relay_op.concatenate([first, relay_op.multiply(rest, signs)], axis=len(shape) - 2))
+
+
+def transform(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, inverse: bool) -> Parts:
+    """The transform along the last axis of real and imaginary parts; the inverse divides by the length."""
+    length = ctx.shape(real)[-1]
+    parts = _forward(ctx, real, imaginary, 1.0 if inverse else -1.0)
+    if not inverse:
+        return parts
+    scale = const(1.0 / length, ctx.dtype(real))
+    return typed(relay_op.multiply(parts[0], scale)), typed(relay_op.multiply(parts[1], scale))
+
+
+def _forward(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, sign: float) -> Parts:
+    """Sums of ``x[n] * exp(sign * 2 pi i n k / length)``; for a length p * q by sums of p and of q terms.
+
+    With n = q a + b and k = c + p d the exponent n k / (p q) is a c / p + b c / (p q) + b d / q, and a whole number.
+    """
+    *outer, length = ctx.shape(real)
+    p = _factor(length)
+    if p == length:
+        return _by_matrix(ctx, real, imaginary, np.arange(length), sign)
+    q, dtype, rank = length // p, ctx.dtype(real), len(outer)
+    columns = [*range(rank), rank + 1, rank]
+
+    def turned(x: RelayExpr) -> RelayExpr:
+        return typed(relay_op.transpose(x, axes=columns))
+
+    split = [turned(relay_op.reshape(x, newshape=(*outer, p, q))) for x in (real, imaginary)]  # [..., b, a]
+    over_a = _forward(ctx, split[0], split[1], sign)  # [..., b, c]
+    angles = sign * 2 * np.pi * np.outer(np.arange(q), np.arange(p)) / length
+    r, i = _times(over_a, const(np.cos(angles), dtype), const(np.sin(angles), dtype))
+    r, i = _forward(ctx, turned(r), turned(i), sign)  # [..., c, d]
+    shape = (*outer, length)
+    return typed(relay_op.reshape(turned(r), newshape=shape)), typed(relay_op.reshape(turned(i), newshape=shape))
+
+
+def _factor(length: int) -> int:
+    """The factor of ``length`` nearest to its root, or ``length`` where that is short or has none."""
+    if length <= _LONGEST:
+        return length
+    factors = [p for p in range(2, int(length**0.5) + 1) if length % p == 0]
+    return factors[-1] if factors else length
+
+
+def _times(parts: Parts, cosine: RelayExpr, sine: RelayExpr) -> Parts:
+    r, i = parts
+    real = relay_op.subtract(relay_op.multiply(r, cosine), relay_op.multiply(i, sine))
+    return typed(real), typed(relay_op.add(relay_op.multiply(r, sine), relay_op.multiply(i, cosine)))
+
+
+def _by_matrix(ctx: NodeContext, real: RelayExpr, imaginary: RelayExpr, at: np.ndarray[Any, Any], sign: float) -> Parts:
+    *outer, length = ctx.shape(real)
+    ctx.check_constant((length, length), ctx.dtype(real))
+    angles = sign * 2 * np.pi * (np.outer(at, np.arange(length)) % length) / length
+    waves = [const(np.ascontiguousarray(wave(angles).T), ctx.dtype(real)) for wave in (np.cos, np.sin)]
+    rows = [relay_op.reshape(x, newshape=(-1, length)) for x in (real, imaginary)]
+    rc, rs, ic, is_ = (relay_op.nn.dense(x, wave) for x in rows for wave in waves)
+    shape = (*outer, length)
+    r, i = relay_op.subtract(rc, is_), relay_op.add(rs, ic)
+    return typed(relay_op.reshape(r, newshape=shape)), typed(relay_op.reshape(i, newshape=shape))
+
+
+@converter("STFT", since=17)
+def convert_stft(ctx: NodeContext) -> RelayExpr:
+    """Transforms of windows of a signal, ``frame_step`` apart."""
+    signal = ctx.input(0)
+    shape = ctx.shape(signal)
+    step = int(ctx.scalar(1))
+    window = ctx.optional(2)
+    if ctx.has_input(3):
+        size = int(ctx.scalar(3))
+    elif window is not None:
+        (size,) = ctx.shape(window)
+    else:
+        ctx.fail("neither window nor frame_length is given")
+    frames = (shape[1] - size) // step + 1 if shape[1] >= size else 0
+    places = np.arange(frames)[:, None] * step + np.arange(size)
+    pairs = signal if len(shape) == 3 else typed(relay_op.expand_dims(signal, axis=-1))
+    framed = typed(relay_op.take(pairs, const(places, "int64"), axis=1))  # [batch, frames, size, parts]
+    real, imaginary = (_part(ctx, framed, which, size) for which in (0, 1))
+    if window is not None:
+        real, imaginary = (typed(relay_op.multiply(x, window)) for x in (real, imaginary))
+    pairs = relay_op.stack(list(transform(ctx, real, imaginary, False)), axis=-1)
+    if ctx.attr("onesided", 1):
+        pairs = relay_op.strided_slice(pairs, [0], [size // 2 + 1], axes=[2])
+    return pairs
+
+
+@converter("MelWeightMatrix", since=17)
+def convert_mel_weight_matrix(ctx: NodeContext) -> RelayExpr:
+    """Triangles over the bins of a spectrum, evenly apart on the mel scale; all inputs must be constants."""
+    bins, length, rate = (int(ctx.scalar(i)) for i in range(3))
+    low, high = float(ctx.scalar(3)), float(ctx.scalar(4))
+    dtype = ctx.onnx_dtype(ctx.attr("output_datatype", 1))
+    rows = length // 2 + 1
+    mels = 2595 * np.log10(1 + np.array([low, high]) / 700)
+    edges = mels[0] + np.arange(bins + 2) * (mels[1] - mels[0]) / (bins + 2)
+    centres = np.floor((length + 1) * 700 * (10 ** (edges / 2595) - 1) / rate).astype(int)
+    out = np.zeros((rows, bins))
+    for i in range(bins):
+        below, centre, above = centres[i : i + 3]
+        if centre == below:
+            out[centre, i] = 1
+        else:
+            rising = np.arange(below, centre + 1)
+            out[rising, i] = (rising - below) / (centre - below)
+        if above > centre:
+            falling = np.arange(centre, above)
+            out[falling, i] = (above - falling) / (above - centre)
+    return const(out.astype(dtype), dtype)
