@@ -80,7 +80,8 @@ def _scalar(case: Case) -> bool:
 DISAGREEMENTS: list[Disagreement] = [
     Disagreement(
         ("QLinearConv", "QLinearMatMul"), "onnxruntime", lambda case: True,
-        "QLinearConv and QLinearMatMul round before they add the zero point, as QuantizeLinear; the reference after it.",
+        "QLinearConv and QLinearMatMul round before they add the zero point, as QuantizeLinear; the reference "
+        "after it.",
     ),
     Disagreement(
         ("Col2Im",), "reference", lambda case: True,
