@@ -13,6 +13,7 @@ from tilewright import auto_scheduler
 from tilewright.auto_scheduler import mutation
 from tilewright.auto_scheduler.layout_rewrite import LayoutRewriteOption
 from tilewright.auto_scheduler.loop_bounds import LoopBounds
+from tilewright.auto_scheduler.loop_nest import ROOT
 
 
 def policy_of(name: str, seed: int) -> auto_scheduler.SketchPolicy:
@@ -59,6 +60,23 @@ def test_loops_are_as_long_as_the_schedule_makes_them(name: str) -> None:
     for state in drawn(policy, 12):
         quick = LoopBounds(state, dag).bounded()
         assert str(quick) == str(dag.infer_bound(state))
+
+
+def test_lanes_are_summed_in_parts_and_all_of_a_softmax_is_inside_its_rows() -> None:
+    """16 lanes are 4 parts of 4; what two stages read is computed inside the loop that both are inside."""
+    work = WORKLOADS["softmax of whole vectors"]
+    hardware = auto_scheduler.HardwareParams(num_cores=2, vector_unit_bytes=64, target="llvm")
+    task = auto_scheduler.SearchTask(func=work.function, args=work.args, target="llvm", hardware_params=hardware)
+    ratios = dict.fromkeys(("lane_parts_ratio", "compute_inside_ratio", "register_tile_ratio"), 1.0)
+    policy = auto_scheduler.SketchPolicy(task, seed=0, params={**ratios, "vector_reduction_weight": 1e6}, verbose=0)
+    for _ in range(8):
+        state = policy.random_state()
+        assert state is not None
+        names = [stage.op.name for stage in state.stages]
+        assert names.count("T_softmax_expsum.rf") >= 2
+        loops = [it for stage in state.stages if stage.op.name == "T_softmax_expsum" for it in stage.iters]
+        assert loops[-1].extent in (2, 4, 8)
+        assert {stage.op.name for stage in state.stages if stage.compute_at == ROOT} == {"A", "T_softmax_norm"}
 
 
 def test_layouts_of_constants_are_rewritten_for_the_caller() -> None:

@@ -101,6 +101,8 @@ WORKLOADS = {
     "convolution, bias, relu": Workload(padded_conv_as, (3, 9, 8), lambda d, w, b: np.maximum(_conv(d, w) + b, 0)),
     "depthwise": Workload(depthwise_as, (5, 13), lambda d, w: _conv(d, w, 2, 5)),
     "softmax": Workload(softmax_as, (6, 35), _softmax),
+    "softmax of whole vectors": Workload(softmax_as, (3, 64), _softmax),
     "norm": Workload(norm_as, (4, 21), _norm),
+    "norm of whole vectors": Workload(norm_as, (2, 64), _norm),
     "sum of all": Workload(sum_all_as, (60,), lambda a: a.sum()),
 }

@@ -20,8 +20,12 @@ from tilewright.auto_scheduler.register_tiles import fill_register_tiles
 from tilewright.auto_scheduler.stage_steps import replayed
 from tilewright.auto_scheduler.transform_step import SplitStep, Step
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_expr import Call
+from tilewright.te.operation import ComputeOp
 
 PopulationRule = Callable[[Any, StateObject, random.Random], StateObject | None]
+
+_LANES_IN_PARTS = (16, 32, 64)
 
 _MOST_REPEATED = 1.3  # times that a stage inside another may be computed, in the mean
 
@@ -62,6 +66,46 @@ def fill_tile_sizes(policy: Any, state: StateObject, rng: random.Random) -> Stat
     return rebuilt(policy, steps)
 
 
+def reduce_lanes_in_parts(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
+    """For half of the programs, sums of a vector's lanes in parts: of 16 lanes 4 times 4 at once, then the last 4.
+
+    One lane after the other, each addition waits for the one before.
+    """
+    if rng.random() >= policy.params["lane_parts_ratio"]:
+        return state
+    edited = State(state, policy.search_task.compute_dag)
+    try:
+        for stage_id in reversed(range(len(state.stages))):
+            if _sums_lanes(state, stage_id):
+                _reduce_in_parts(edited, stage_id)
+        return edited.state_object if edited.state_object is state else bounded(policy, edited.state_object)
+    except TilewrightError:
+        return None
+
+
+def _sums_lanes(state: StateObject, stage_id: int) -> bool:
+    """Whether a stage is the last of a reduction of vectors: of some whole lanes, which an rfactor left to it."""
+    stage = state.stages[stage_id]
+    if stage.op_type == PLACEHOLDER or stage.compute_at == INLINED or not stage_id:
+        return False
+    reduced = [it for it in stage.iters if it.iter_kind == REDUCTION]
+    before = state.stages[stage_id - 1].op.name
+    lanes = reduced[0].extent if len(reduced) == 1 and stage.iters[-1] is reduced[0] else 0
+    return before == f"{stage.op.name}.rf" and lanes in _LANES_IN_PARTS
+
+
+def _reduce_in_parts(edited: State, stage_id: int) -> None:
+    lanes = edited.stages[stage_id].iters[-1].extent
+    while lanes in _LANES_IN_PARTS:
+        iters = edited.stages[stage_id].iters
+        spatial, lanes = len(iters) - 1, lanes // 4
+        part = edited.split(stage_id, iters[-1], [lanes])[1]
+        made = edited.stage_id_map[edited.rfactor(stage_id, part, spatial)]
+        iters = edited.stages[made].iters
+        edited.reorder(made, [*iters[:spatial], *iters[spatial + 1 :], iters[spatial]])
+        stage_id = made + 1
+
+
 def change_compute_location(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
     """Stages that are not tiled: inside a loop of their reader, at root, or inlined.
 
@@ -77,11 +121,19 @@ def change_compute_location(policy: Any, state: StateObject, rng: random.Random)
             stage = edited.stages[stage_id]
             if stage.op_type == PLACEHOLDER or stage.compute_at == INLINED or stage.is_tiled:
                 continue
-            if not ask.needs_tiling(task, edited.state_object, stage_id):
+            if _is_padding(stage) and rng.random() < policy.params["inline_padding_ratio"]:
+                edited.compute_inline(stage_id)
+            elif not ask.needs_tiling(task, edited.state_object, stage_id):
                 move(policy, edited, stage_id, rng)
         return bounded(policy, edited.state_object)
     except TilewrightError:
         return None
+
+
+def _is_padding(stage: Stage) -> bool:
+    """Whether a stage copies what is inside an image, with a value around it."""
+    bodies = stage.op.body if isinstance(stage.op, ComputeOp) else ()
+    return len(bodies) == 1 and isinstance(bodies[0], Call) and bodies[0].op.name == "tir.if_then_else"
 
 
 def _move(policy: Any, edited: State, stage_id: int, rng: random.Random) -> None:
@@ -209,5 +261,5 @@ def _vectorize_part(edited: State, stage_id: int, limit: int, rng: random.Random
 
 
 CPU_POPULATION: tuple[PopulationRule, ...] = (
-    fill_tile_sizes, change_compute_location, parallelize, unroll, vectorize
+    fill_tile_sizes, reduce_lanes_in_parts, change_compute_location, parallelize, unroll, vectorize
 )  # fmt: skip

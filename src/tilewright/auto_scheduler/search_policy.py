@@ -9,6 +9,7 @@ L. Zheng et al., "Ansor: Generating High-Performance Tensor Programs for Deep Le
 from __future__ import annotations
 
 import heapq
+import itertools
 import random
 import sys
 import time
@@ -184,6 +185,9 @@ class SketchPolicy(SearchPolicy):
         "max_vectorize_size": 64,
         "register_tile_ratio": 0.5,
         "compute_inside_ratio": 0.5,
+        "inline_padding_ratio": 0.3,
+        "vector_reduction_weight": 3,
+        "lane_parts_ratio": 0.5,
         "disable_change_compute_location": 0,
     }
 
@@ -210,6 +214,7 @@ class SketchPolicy(SearchPolicy):
         )
         self.mutations: Sequence[tuple[Mutation, float]] = GPU_MUTATIONS if gpu else CPU_MUTATIONS
         self._sketches: list[StateObject] = []
+        self._sketch_weights: list[float] = []
         self._min_population = int(self.params["sample_init_min_population"])
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[StateObject]:
@@ -245,11 +250,14 @@ class SketchPolicy(SearchPolicy):
         """The sketches, derived once."""
         if not self._sketches:
             self._sketches = self.generate_sketches()
+            wanted = 1.0 if ask.is_gpu(self.search_task) else float(self.params["vector_reduction_weight"])
+            self._sketch_weights = [wanted ** _vector_reductions(s) for s in self._sketches]
         return self._sketches
 
     def random_state(self) -> StateObject | None:
         """A program drawn from a sketch; None where the draw is none."""
-        state: StateObject | None = self.rng.choice(self.sketches())
+        sketches = self.sketches()
+        state: StateObject | None = self.rng.choices(sketches, self._sketch_weights)[0]
         for rule in self.population_rules:
             if state is None:
                 return None
@@ -420,6 +428,15 @@ def _with_open_rfactors(state: StateObject) -> StateObject:
             assert isinstance(split, SplitStep)
             steps[i - 1] = replace(split, lengths=(None,))
     return replace(state, transform_steps=tuple(steps), concrete=not any(_is_open(s) for s in steps))
+
+
+def _vector_reductions(sketch: StateObject) -> int:
+    """How many reductions of a sketch are of vectors: the inner part of the reduced axis is an axis of its own."""
+    pairs = itertools.pairwise(sketch.transform_steps)
+    return sum(
+        isinstance(split, SplitStep) and isinstance(step, RfactorStep) and step.iter_id == split.iter_id + 1
+        for split, step in pairs
+    )
 
 
 def _is_open(step: Any) -> bool:

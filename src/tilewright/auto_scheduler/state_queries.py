@@ -80,9 +80,16 @@ def single_consumer(task: TaskRecord, state: StateObject, stage_id: int) -> int 
     found = consumers(task, state, stage_id)
     if len(found) == 1:
         return found[0]
-    # Several readers inside loops of one stage (a cross-thread reduction's) have that stage in common.
-    homes = {state.attach_map.stage_to_attach_iter.get(c, (c, -1))[0] for c in found}
-    return homes.pop() if len(homes) == 1 else None
+    chains = [_around(state, c) for c in found]
+    return next((s for s in chains[0] if all(s in chain for chain in chains)), None) if chains else None
+
+
+def _around(state: StateObject, stage_id: int) -> list[int]:
+    """A stage, the stage that it is computed inside, the one that this is computed inside, ..."""
+    chain = [stage_id]
+    while chain[-1] in state.attach_map.stage_to_attach_iter:
+        chain.append(state.attach_map.stage_to_attach_iter[chain[-1]][0])
+    return chain
 
 
 def needs_tiling(task: TaskRecord, state: StateObject, stage_id: int) -> bool:
