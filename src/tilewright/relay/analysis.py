@@ -9,7 +9,7 @@ from typing import Any
 
 from tilewright.ir import trampoline
 from tilewright.ir.errors import TilewrightError, UnsupportedError
-from tilewright.ir.expr import BaseFunc, RelayExpr
+from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import IntImm
@@ -29,6 +29,7 @@ from tilewright.ir.type import (
     TypeVar,
 )
 from tilewright.relay.adt import (
+    Constructor,
     Match,
     Pattern,
     PatternConstructor,
@@ -42,6 +43,7 @@ from tilewright.relay.annotated_regions import AnnotatedRegion, AnnotatedRegionS
 from tilewright.relay.call_graph import CallGraph
 from tilewright.relay.expr import Call, Constant, Function, If, Let, RefCreate, Tuple, TupleGetItem, Var
 from tilewright.relay.features import Feature, detect_feature
+from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import direct_children, post_order, post_order_visit
 from tilewright.tir.layout import layout
 
@@ -88,6 +90,24 @@ def free_vars(expr: RelayExpr) -> list[Var]:
     """The variables that the expression uses but does not bind, in the order of appearance."""
     bound = dict.fromkeys(bound_vars(expr))
     return [v for v in all_vars(expr) if v not in bound]
+
+
+def check_basic_block_normal_form(expr: RelayExpr) -> bool:
+    """Whether each value that several function bodies or branches use is bound outside of them: True, or an error.
+
+    Raises:
+        TilewrightError: something is used in several scopes; ``ToBasicBlockNormalForm`` binds it.
+    """
+    bound = set(bound_vars(expr))
+    atoms = (Constant, Constructor, GlobalVar, Op)
+    loose = [e for e in Scopes(expr).crossing() if e not in bound and not isinstance(e, atoms)]
+    if loose:
+        what = ", ".join(sorted({f"%{e.name_hint}" if isinstance(e, Var) else f"a {type(e).__name__}" for e in loose}))
+        raise TilewrightError(
+            f"the program is not in basic block normal form: {what} is used in several scopes and bound in none; "
+            "ToBasicBlockNormalForm binds it"
+        )
+    return True
 
 
 def _type_parts(type_: Type) -> Sequence[Type]:

@@ -67,7 +67,7 @@ from tilewright.relay.transform.share_packed_weights import SharePackedWeights
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.sink_reshape import SinkReshape
 from tilewright.relay.transform.split_args import SplitArgs
-from tilewright.relay.transform.to_a_normal_form import ToANormalForm
+from tilewright.relay.transform.to_a_normal_form import ToANormalForm, ToBasicBlockNormalForm
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
 
 _OF_THE_BACK_END = {"LowerTE": "lower_te", "PlanViews": "plan_views"}
@@ -104,6 +104,7 @@ __all__ = [
     "PassContext",
     "PassInfo", "PlanDevices", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
     "RegionCost", "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference",
-    "SinkReshape", "SplitArgs", "ToANormalForm", "ToGraphNormalForm", "build_config", "explain_partition",
+    "SinkReshape", "SplitArgs", "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm",
+    "build_config", "explain_partition",
     "function_pass", "gradient", "module_pass", "recast",
 ]  # fmt: skip

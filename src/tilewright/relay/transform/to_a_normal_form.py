@@ -1,5 +1,7 @@
 """ToANormalForm: name every intermediate value with a let, in evaluation order.
 
+ToBasicBlockNormalForm does so for those values only that several scopes use.
+
 Before::
 
     %0 = nn.conv2d(%d1, %w1);
@@ -19,44 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.ir import trampoline
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.trampoline import Steps
 from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo
 from tilewright.relay.adt import Clause, Constructor, Match
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Var
+from tilewright.relay.scopes import Scopes
 from tilewright.relay.transform.common import open_children
 from tilewright.relay.visitor import ExprMutator, direct_children
-
-
-class _Scope:
-    """A function body or branch; ``bindings`` are its lets so far."""
-
-    __slots__ = ("bindings", "depth", "parent")
-
-    def __init__(self, parent: _Scope | None) -> None:
-        self.parent = parent
-        self.depth: int = parent.depth + 1 if parent else 0
-        self.bindings: list[tuple[Var, RelayExpr]] = []
-
-    def wrap(self, body: RelayExpr) -> RelayExpr:
-        """The lets around ``body``."""
-        for var, value in reversed(self.bindings):
-            body = Let(var, value, body)
-        return body
-
-
-def _common(a: _Scope, b: _Scope) -> _Scope:
-    while a is not b:
-        if a.depth >= b.depth:
-            assert a.parent is not None
-            a = a.parent
-        else:
-            assert b.parent is not None
-            b = b.parent
-    return a
 
 
 def _is_atomic(expr: RelayExpr) -> bool:
@@ -64,26 +37,6 @@ def _is_atomic(expr: RelayExpr) -> bool:
     if isinstance(expr, Function):
         return bool(expr.attrs.get("Primitive"))
     return isinstance(expr, (Var, GlobalVar, Op, Constant, Constructor))
-
-
-def _events(root: RelayExpr) -> list[tuple[RelayExpr, bool]]:
-    """(expression, is_binding) in evaluation order: a let's binding comes between its value and its body."""
-    events: dict[tuple[RelayExpr, bool], None] = {}
-
-    def enter(expr: RelayExpr) -> Steps[None]:
-        if (expr, False) in events:
-            return
-        if isinstance(expr, Let):
-            yield enter(expr.value)
-            events[expr, True] = None
-            yield enter(expr.body)
-        else:
-            for child in open_children(expr):
-                yield enter(child)
-        events[expr, False] = None
-
-    trampoline.run(enter(root))
-    return list(events)
 
 
 def _values_of_one_let(events: Sequence[tuple[RelayExpr, bool]]) -> set[RelayExpr]:
@@ -105,55 +58,30 @@ class _Converter(ExprMutator):
 
     def __init__(self, root: RelayExpr) -> None:
         super().__init__()
-        self.inner: dict[tuple[RelayExpr, int], _Scope] = {}
-        self.scope_of: dict[RelayExpr, _Scope] = {}
-        self.events = _events(root)
-        self.let_values = _values_of_one_let(self.events)
-        self.root_scope = _Scope(None)
-        self._assign_scopes(root)
-
-    def _assign_scopes(self, root: RelayExpr) -> None:
-        self.scope_of[root] = self.root_scope
-        for expr, is_binding in reversed(self.events):
-            if is_binding:
-                continue
-            scope = self.scope_of[expr]
-            for index, child in enumerate(open_children(expr)):
-                use = scope
-                if self._opens_scope(expr, index):
-                    use = self.inner[expr, index] = _Scope(scope)
-                known = self.scope_of.get(child)
-                self.scope_of[child] = use if known is None else _common(known, use)
-
-    @staticmethod
-    def _opens_scope(expr: RelayExpr, index: int) -> bool:
-        if isinstance(expr, Function):
-            return index == len(expr.params)
-        if isinstance(expr, If):
-            return index > 0
-        return isinstance(expr, Match) and index > 0
+        self.scopes = Scopes(root, open_children)
+        self.let_values = _values_of_one_let(self.scopes.events)
 
     def convert(self, root: RelayExpr) -> RelayExpr:
         """The converted expression, with its lets."""
-        for expr, is_binding in self.events:
+        for expr, is_binding in self.scopes.events:
             if is_binding:
                 assert isinstance(expr, Let)
-                self.scope_of[expr].bindings.append((expr.var, self.memo_map[expr.value]))
+                self.scopes.of[expr].bindings.append((expr.var, self.memo_map[expr.value]))
             elif isinstance(expr, Let):
                 self.memo_map[expr] = self.memo_map[expr.body]
             elif expr not in self.memo_map:
                 self.memo_map[expr] = self._named(expr, self.dispatch(expr))
-        return self.root_scope.wrap(self.memo_map[root])
+        return self.scopes.root.wrap(self.memo_map[root])
 
     def _named(self, expr: RelayExpr, value: RelayExpr) -> RelayExpr:
         if _is_atomic(expr) or expr in self.let_values:
             return value
         var = Var("x")
-        self.scope_of[expr].bindings.append((var, value))
+        self.scopes.of[expr].bindings.append((var, value))
         return var
 
     def _closed(self, expr: RelayExpr, index: int, body: RelayExpr) -> RelayExpr:
-        return self.inner[expr, index].wrap(self.memo_map[body])
+        return self.scopes.inner[expr, index].wrap(self.memo_map[body])
 
     def visit_call(self, expr: Call) -> RelayExpr:
         return Call(
@@ -179,21 +107,44 @@ class _Converter(ExprMutator):
         return Match(self.memo_map[expr.data], clauses, expr.complete, expr.span)
 
 
-def to_a_normal_form(expr: RelayExpr) -> RelayExpr:
-    """``expr`` in A-normal form; a function keeps its parameters."""
+class _BlockConverter(_Converter):
+    """Names what is used in other scopes than that in which it is evaluated."""
+
+    def __init__(self, root: RelayExpr) -> None:
+        super().__init__(root)
+        self.crossing = self.scopes.crossing()
+
+    def _named(self, expr: RelayExpr, value: RelayExpr) -> RelayExpr:
+        return super()._named(expr, value) if expr in self.crossing else value
+
+
+def _converted(expr: RelayExpr, converter: type[_Converter]) -> RelayExpr:
     if isinstance(expr, Function):
         if expr.attrs.get("Primitive"):
             return expr
-        return expr.replace(body=_Converter(expr.body).convert(expr.body))
-    return _Converter(expr).convert(expr)
+        return expr.replace(body=converter(expr.body).convert(expr.body))
+    return converter(expr).convert(expr)
+
+
+def to_a_normal_form(expr: RelayExpr) -> RelayExpr:
+    """``expr`` in A-normal form; a function keeps its parameters."""
+    return _converted(expr, _Converter)
+
+
+def _pass(name: str, converter: type[_Converter]) -> Pass:
+    def convert(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        result = _converted(func, converter)
+        assert isinstance(result, Function)
+        return result
+
+    return FunctionPass(convert, PassInfo(name, 1), Function)
 
 
 def ToANormalForm() -> Pass:
     """Name every intermediate value with a let."""
+    return _pass("ToANormalForm", _Converter)
 
-    def convert(func: Function, mod: IRModule, ctx: PassContext) -> Function:
-        result = to_a_normal_form(func)
-        assert isinstance(result, Function)
-        return result
 
-    return FunctionPass(convert, PassInfo("ToANormalForm", 1), Function)
+def ToBasicBlockNormalForm() -> Pass:
+    """Name with a let what several function bodies or branches use, where it is evaluated; the rest stays a graph."""
+    return _pass("ToBasicBlockNormalForm", _BlockConverter)
