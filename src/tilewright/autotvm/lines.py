@@ -73,7 +73,7 @@ def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResul
     return MeasureInput(target, task, config), MeasureResult(tuple(costs), int(error_no), all_cost, timestamp)
 
 
-def load_from_buffer(file: TextIO) -> Iterator[tuple[MeasureInput, MeasureResult]]:
+def load_from_buffer(file: Iterable[str]) -> Iterator[tuple[MeasureInput, MeasureResult]]:
     """The measurements of an open file of record lines; empty lines and comments (#) are skipped."""
     for row in file:
         if row.strip() and not row.startswith("#"):

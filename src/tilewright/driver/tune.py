@@ -38,7 +38,7 @@ from tilewright.tuning.network import (
     run_name,
     trials_file,
 )
-from tilewright.tuning.places import place_of
+from tilewright.tuning.places import Place, place_of
 from tilewright.tuning.report import name_of, write_report
 from tilewright.tuning.roofline import measure_machine
 
@@ -99,15 +99,16 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
         machine = measure_machine(target) if is_on_this_machine(option) else None
         table = _LiveTable(options, quiet or as_json)
         tuner = NetworkTuner(tasks, making, option, machine, log, table.show)
-        with table:
-            tuner.run(options.trials, options.minutes)
-        if machine is not None:
-            choices = _choices(mod, params, target, tuner.states)
-        else:
-            choices = [_gains([s.record for s in tuner.states], tuner.states)]
-        comparison = compare_best(mod, params, target, choices, place_of(option["runner"]))
-        records = comparison.records
-        tuner.close()
+        try:
+            with table:
+                tuner.run(options.trials, options.minutes)
+            comparison = _compared(mod, params, target, tuner, place_of(option["runner"]))
+        except KeyboardInterrupt:
+            print(f"interrupted: all trials are in {log}; the same command goes on from there", file=sys.stderr)
+            raise
+        finally:
+            tuner.close()
+    records = comparison.records
     save_records(output, records)
     kept = save_default(target, records)
     if options.report is not None:
@@ -116,6 +117,15 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
         print_json(_json(output, tuner, comparison))
     elif not quiet:
         print_rows(_summary(output, kept, options, tuner, comparison))
+
+
+def _compared(mod: Any, params: Any, target: Target, tuner: NetworkTuner, place: Place) -> Comparison:
+    """The tuned network against the untuned. Layouts are chosen together where they can be measured: here."""
+    if is_on_this_machine(tuner.option):
+        choices = _choices(mod, params, target, tuner.states)
+    else:
+        choices = [_gains([s.record for s in tuner.states], tuner.states)]
+    return compare_best(mod, params, target, choices, place)
 
 
 def _choices(mod: Any, params: Any, target: Target, states: list[TaskState]) -> list[list[tuple[Record, float]]]:

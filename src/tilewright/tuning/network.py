@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 import statistics
 import time
@@ -12,15 +13,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tilewright.autotvm.lines import encode, load_from_file, measure_str_key
+from tilewright.autotvm.lines import encode, load_from_buffer, measure_str_key
 from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult
 from tilewright.autotvm.measure.measure_methods import LocalBuilder, LocalRunner
+from tilewright.autotvm.store import is_current
 from tilewright.autotvm.task.task import Task
 from tilewright.autotvm.tuner.failures import NothingWorks
 from tilewright.autotvm.tuner.model_based_tuner import ModelBasedTuner
 from tilewright.autotvm.tuner.tuner import Tuner
 from tilewright.autotvm.utils import mean
+from tilewright.ir.errors import TilewrightError
 from tilewright.tuning.roofline import Machine
+
+logger = logging.getLogger("autotvm")
 
 DONE_AT = 0.97  # of the roofline
 _SLICE = 16  # trials of a task before another may have its turn
@@ -144,14 +149,34 @@ class NetworkTuner:
         return known
 
     def _write_log(self, records: Sequence[Record]) -> None:
-        with open(self.log, "a") as file:
-            file.write("".join(encode(inp, result) + "\n" for inp, result in records))
+        lines = "".join(encode(inp, result) + "\n" for inp, result in records)
+        try:
+            with open(self.log, "ab") as file:
+                file.write(lines.encode())
+        except OSError as error:
+            raise TilewrightError(
+                f"{self.log}: {error.strerror}. The trials in it are kept: make room, and run the same command again"
+            ) from error
 
     def _read_log(self) -> dict[Any, list[Record]]:
         found: dict[Any, list[Record]] = {}
-        if self.log.exists():
-            for inp, result in load_from_file(self.log):
+        passed = 0
+        text = self.log.read_bytes().decode(errors="replace") if self.log.exists() else ""
+        if text and not text.endswith("\n"):  # a run that ended while it wrote
+            with open(self.log, "ab") as file:
+                file.write(b"\n")
+        for line in text.splitlines():
+            try:
+                records = list(load_from_buffer([line]))
+            except TilewrightError:
+                passed += 1
+                continue
+            for inp, result in records:
                 found.setdefault(inp.task.workload, []).append((inp, result))
+        if passed:
+            logger.warning(
+                "%s has %d lines that are no records of this version; they are passed over", self.log, passed
+            )
         return found
 
     def _remember(self, state: TaskState, records: list[Record]) -> None:
@@ -159,7 +184,12 @@ class NetworkTuner:
         space, target = state.tuner.space, state.task.target
         for inp, result in records:
             index = inp.config.index
-            if str(inp.target) != str(target) or index is None or not 0 <= index < len(space):
+            if (
+                not is_current((inp, result))
+                or str(inp.target) != str(target)
+                or index is None
+                or not 0 <= index < len(space)
+            ):
                 continue
             config = space.get(index)
             if config.to_json_dict()["entity"] == inp.config.to_json_dict()["entity"]:
@@ -271,10 +301,9 @@ def own_share(states: Sequence[TaskState]) -> float:
 
 
 def run_name(log: Path) -> str:
-    """The name of the run of tuning whose trials are in ``log``, which begins with it; a new one in a new file."""
+    """The name of the run of tuning whose trials are in ``log``; a new one where it has none."""
     if log.exists():
-        with open(log) as file:
-            found = re.match(r"# run ([\w-]+)$", file.readline())
+        found = re.search(r"^# run ([\w-]+)$", log.read_bytes().decode(errors="replace"), re.MULTILINE)
         if found:
             return found[1]
     name = uuid.uuid4().hex[:12]
