@@ -13,6 +13,8 @@ from tilewright import autotvm, relay
 from tilewright.autotvm.measure import MeasureInput, MeasureResult
 from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.autotvm.task.task import Task, first_configs, untuned_config
+from tilewright.autotvm.tuner.features import TaskFeatures, exact_features, knob_values
+from tilewright.autotvm.tuner.points import knob2point, point2knob
 from tilewright.relay import nn
 
 
@@ -197,7 +199,9 @@ def test_a_tuner_measures_candidates_of_all_layouts(caplog: pytest.LogCaptureFix
     mod, params, _ = network((1, 16, 7, 9), (16, 16, 3, 3), padding=(1, 1))
     (task,) = autotvm.task.extract_from_program(mod["main"], target="llvm", params=params)
     found: list[Any] = []
-    option = autotvm.measure_option(autotvm.LocalBuilder(timeout=60), autotvm.LocalRunner(number=1, repeat=1))
+    option = autotvm.measure_option(
+        autotvm.LocalBuilder(timeout=60), autotvm.LocalRunner(timeout=60, number=1, repeat=1)
+    )
     tuner = autotvm.tuner.GATuner(task, pop_size=4)
     tuner.tune(8, option, callbacks=[lambda _, inputs, results: found.extend(zip(inputs, results, strict=True))])
     assert [r.error_no for _, r in found] == 8 * [0]
@@ -212,3 +216,25 @@ def test_a_tuner_measures_candidates_of_all_layouts(caplog: pytest.LogCaptureFix
         relay.optimize(other, "llvm", other_params)
         relay.optimize(network((1, 16, 11, 9), (16, 16, 3, 3))[0], "llvm", other_params)
     assert [r.levelname for r in caplog.records] == ["WARNING", "DEBUG", "DEBUG"]
+
+
+def test_features_do_not_depend_on_choices_of_another_algorithm() -> None:
+    mod, params, _ = network((1, 32, 9, 11), (32, 32, 3, 3), padding=(1, 1))
+    (task,) = autotvm.task.extract_from_program(mod["main"], target="llvm", params=params)
+    space = task.config_space
+    assert space is not None
+    features = TaskFeatures(task, "itervar")
+    direct = next(c for c in [untuned_config(task), *first_configs(task)] if c["algorithm"].val == "direct")
+    assert direct.index is not None
+    knobs, names = point2knob(direct.index, space.dims), list(space.space_map)
+    changed = list(knobs)
+    for name in names:
+        if name.startswith("blocking"):
+            changed[names.index(name)] = len(space.space_map[name]) - 1
+    assert changed != knobs
+    rows = features([direct.index, knob2point(changed, space.dims)])
+    loops = len(exact_features(task, direct, "itervar") or [])
+    assert loops
+    width = sum(table.shape[1] for table in knob_values(task))
+    np.testing.assert_array_equal(rows[0, width:], rows[1, width:])
+    assert features.lowered < 2 * sum(space.dims)

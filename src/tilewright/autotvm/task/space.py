@@ -267,6 +267,7 @@ class ConfigSpace:
         self.cost: float | None = None
         self.code_hash: str | None = None
         self.errors: list[str] = []
+        self.asked: dict[str, None] = {}  # the choices that templates asked for, in their order
 
     @staticmethod
     def axis(var: Any) -> VirtualAxis | IterVar:
@@ -305,6 +306,7 @@ class ConfigSpace:
         self._define(name, lambda: OtherOptionSpace(candidate))
 
     def _define(self, name: str, make: Callable[[], TransformSpace]) -> None:
+        self.asked[name] = None
         if not self._collect or name in self.space_map:
             return
         space = self.space_map[name] = make()

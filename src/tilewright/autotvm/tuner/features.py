@@ -3,7 +3,8 @@
 Loops' numbers are products of lengths, each of which one choice decides, so their logarithms are sums over choices.
 A configuration's features are then those of a base configuration and, for each choice, what its value changes: a
 program is lowered for every value of every choice, not for every configuration. Choices that change how many loops
-there are get a base for each of their values.
+there are get a base for each of their values; those that a base never asks for, being of another algorithm, change
+nothing.
 """
 
 from __future__ import annotations
@@ -96,30 +97,44 @@ class _Sums:
         self.dims = task.config_space.dims
         self.task, self.kind = task, kind
         self.lowered = 0
+        self._names = list(task.config_space.space_map)
         self._known: dict[tuple[int, ...], np.ndarray | None] = {}
+        self._asked: dict[tuple[int, ...], frozenset[str]] = {}
         self._pool = Pool(lambda: fork_worker(self._work), core_count(), _TIMEOUT)
         try:
             self._learn()
         finally:
             self._pool.close()
 
-    def _work(self, point: int) -> list[float] | None:
+    def _work(self, point: int) -> tuple[list[float] | None, list[str]]:
         assert self.task.config_space is not None
-        return exact_features(self.task, self.task.config_space.get(point), self.kind)
+        config = self.task.config_space.get(point)
+        return exact_features(self.task, config, self.kind), list(config.asked)
 
     def _lower(self, rows: Sequence[tuple[int, ...]]) -> None:
         """Features of configurations, in several processes."""
         new = list(dict.fromkeys(row for row in rows if row not in self._known))
         outcomes = self._pool.map([knob2point(row, self.dims) for row in new])
         for row, outcome in zip(new, outcomes, strict=True):
-            value = outcome.value if outcome.status == "done" else None
+            value, asked = outcome.value if outcome.status == "done" else (None, self._names)
             self._known[row] = None if value is None else np.array(value, np.float32)
+            self._asked[row] = frozenset(asked)
         self.lowered += len(new)
+
+    def _around(self, base: tuple[int, ...], without: Sequence[int] = ()) -> list[tuple[int, ...]]:
+        """What differs from a configuration in one choice that it asks for."""
+        asked = self._asked.get(base, frozenset(self._names))
+        places = [k for k, name in enumerate(self._names) if name in asked and k not in without]
+        return [_changed(base, k, v) for k in places for v in range(self.dims[k])]
+
+    def _without_what_is_not_asked(self, row: tuple[int, ...], base: tuple[int, ...]) -> tuple[int, ...]:
+        """The same program, as a configuration that differs from ``base`` only in choices that it asks for."""
+        asked = self._asked[row]
+        return tuple(v if name in asked else b for v, b, name in zip(row, base, self._names, strict=True))
 
     def _learn(self) -> None:
         base = self._find_base()
-        around = [_changed(base, k, v) for k, dim in enumerate(self.dims) for v in range(dim)]
-        self._lower(around)
+        self._lower(self._around(base))
         length = len(self._feature(base))
         self.structural = [
             k
@@ -129,8 +144,10 @@ class _Sums:
         while math.prod(self.dims[k] for k in self.structural) > _MOST_BASES:
             self.structural.pop()
         bases = [_merged(base, self.structural, values) for values in self._structures()]
-        self._lower([_changed(b, k, v) for b in bases for k, dim in enumerate(self.dims) for v in range(dim)
-                     if k not in self.structural])  # fmt: skip
+        self._lower(bases)
+        bases = [self._without_what_is_not_asked(b, base) for b in bases]
+        self._lower(bases)
+        self._lower([row for b in bases for row in self._around(b, self.structural)])
         self.width = max(length, *(len(self._feature(b)) for b in bases))
         self.bases = np.stack([self._padded(b) for b in bases])
         self.changes = [
@@ -164,9 +181,10 @@ class _Sums:
 
     def _change(self, base: tuple[int, ...], k: int, v: int) -> np.ndarray:
         """What value ``v`` of choice ``k`` changes; nothing where it cannot be told."""
-        if k in self.structural or len(self._feature(_changed(base, k, v))) != len(self._feature(base)):
+        changed = _changed(base, k, v)
+        if k in self.structural or len(self._feature(changed)) != len(self._feature(base)):
             return np.zeros(self.width, np.float32)
-        return self._padded(_changed(base, k, v)) - self._padded(base)
+        return self._padded(changed) - self._padded(base)
 
     def __call__(self, knobs: np.ndarray) -> np.ndarray:
         """A row of features for each row of values."""
