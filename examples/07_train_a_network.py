@@ -1,7 +1,7 @@
 """Lesson 7: train a network.
 
-`relay.transform.gradient` turns a function into one that gives its result and the gradients of its parameters. That is a
-graph of ordinary operators: it compiles once, and each step of the training runs it.
+`relay.transform.gradient` turns a function into one that gives its result and the gradients of its parameters. That is
+a graph of ordinary operators: it compiles once, and each step of the training runs it.
 """
 
 from pathlib import Path
