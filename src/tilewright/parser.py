@@ -2,5 +2,6 @@
 
 from tilewright.ir.diagnostics import DiagnosticError
 from tilewright.relay.text.parser import fromtext, parse, parse_expr
+from tilewright.relay.transform.annotate_spans import SpanCheck
 
-__all__ = ["DiagnosticError", "fromtext", "parse", "parse_expr"]
+__all__ = ["DiagnosticError", "SpanCheck", "fromtext", "parse", "parse_expr"]

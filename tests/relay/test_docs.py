@@ -1,4 +1,4 @@
-"""The examples in docs/operators.md, gradients.md, devices-in-relay.md and passes.md run as they stand."""
+"""The examples in docs/operators.md, gradients.md, passes.md, vm.md and other guides run as they stand."""
 
 import re
 from pathlib import Path
@@ -51,3 +51,10 @@ def test_examples_of_passes_run() -> None:
     for block in blocks:
         exec(compile(block, "docs/passes.md", "exec", dont_inherit=True), namespace)
     assert len(blocks) == 2
+
+
+@pytest.mark.parametrize("guide", ["vm.md", "dynamic.md"])
+def test_examples_of_the_virtual_machine_run_in_order(guide: str) -> None:
+    namespace: dict[str, object] = {"__name__": "docs"}
+    for block in re.findall(r"```python\n(.*?)```", (DOCS / guide).read_text(), re.DOTALL):
+        exec(compile(block, f"docs/{guide}", "exec", dont_inherit=True), namespace)

@@ -76,7 +76,7 @@ static int alloc_storage(Vm* vm, const VmInstruction* i, TwSlot* r) {
   int64_t size;
   TwPool* pool;
   if (load_integer(&r[i->a], &size) != 0 || vm_device(vm, i->c, &pool) == NULL) return -1;
-  if (size < 0) return tw_fail("storage of %lld bytes", (long long)size);
+  if (size < 0) return tw_fail("storage of %lld bytes: the shape that the program asks for does not fit its tensors", (long long)size);
   TwArray* block = tw_pool_take(pool, (size_t)size, i->type);
   if (block == NULL) return -1;
   put_array(&r[i->dst], block);

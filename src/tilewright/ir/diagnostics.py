@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import enum
 import re
+import sys
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -112,6 +114,31 @@ class DiagnosticError(TilewrightError):
         super().__init__("\n\n".join(d.render() for d in diagnostics))
 
 
+class DiagnosticRenderer:
+    """Shows what a step found: called with its context before the error is raised."""
+
+    def __init__(self, render: Callable[[DiagnosticContext], None]) -> None:
+        self.render = render
+
+
+def _print(context: DiagnosticContext) -> None:
+    print(context.text(), file=sys.stderr)
+
+
+_DEFAULT = DiagnosticRenderer(_print)
+_overriding: list[DiagnosticRenderer] = []
+
+
+def get_renderer() -> DiagnosticRenderer:
+    """What shows diagnostics: the renderer in force, or one that prints them to stderr."""
+    return _overriding[-1] if _overriding else _DEFAULT
+
+
+def override_renderer(render: Callable[[DiagnosticContext], None] | None) -> None:
+    """Have ``render`` called with the problems of a step before they are raised; None ends that."""
+    _overriding[:] = [] if render is None else [DiagnosticRenderer(render)]
+
+
 class DiagnosticContext:
     """Collects the problems of one step over one module."""
 
@@ -144,4 +171,6 @@ class DiagnosticContext:
     def render(self) -> None:
         """Raise DiagnosticError with everything that was found, if an error is among it (TVM's name)."""
         if self.has_errors:
+            for renderer in _overriding:
+                renderer.render(self)
             raise DiagnosticError(list(self.diagnostics))

@@ -63,7 +63,7 @@ from tilewright.relay.expr import (
 )  # fmt: skip
 from tilewright.relay.expr_functor import ExprFunctor, ExprMutator, ExprVisitor
 from tilewright.relay.op import *  # noqa: F403
-from tilewright.relay.op import annotation, image, nn, random, vision
+from tilewright.relay.op import annotation, dyn, image, nn, random, vision
 from tilewright.relay.type_functor import TypeFunctor, TypeMutator, TypeVisitor
 from tilewright.relay.visitor import ExprRewriter, bind
 

@@ -26,11 +26,13 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.memory import Load, ProducerLoad
 from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
 from tilewright.ir.prim_expr import Var as PrimVar
 from tilewright.ir.prim_functor import ExprVisitor
 from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.expr import Function, Var
+from tilewright.relay.expr import Call, Function, Var
+from tilewright.relay.op.dyn import elements
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.type_infer.dimensions import Equal, noted
 from tilewright.relay.visitor import substitute
@@ -43,6 +45,7 @@ from tilewright.tir.visitor import substitute as substitute_dims
 
 SHAPE_FUNCTION = "shape_function"
 SHAPE_INPUTS = "shape_inputs"
+SHAPE_VALUES = "shape_values"  # arguments that the shape function reads, of operators whose shape depends on data
 
 
 def tensors_of(type_: Type) -> Iterator[TensorType]:
@@ -101,6 +104,27 @@ class Symbolic:
     func: Function
     conditions: tuple[Equal, ...]
 
+    @property
+    def declared(self) -> Any | None:
+        """What declares the result's shape, where it depends on values."""
+        return _shape_rule(self.func.body)
+
+    @property
+    def values(self) -> tuple[int, ...]:
+        """The parameters whose values it depends on."""
+        body = self.func.body
+        if self.declared is None:
+            return ()
+        assert isinstance(body, Call) and isinstance(body.op, Op)
+        places = body.op.get_attr("ShapeValues")
+        return tuple(self.func.params.index(body.args[i]) for i in places)  # type: ignore[arg-type]
+
+
+def _shape_rule(body: RelayExpr) -> Any | None:
+    if isinstance(body, Call) and isinstance(body.op, Op):
+        return body.op.get_attr("FShapeFunction")
+    return None
+
 
 def symbolic(func: Function) -> Symbolic:
     """``func`` with variables for unknown dimensions; those that must be equal are one variable, or a number.
@@ -122,6 +146,12 @@ def symbolic(func: Function) -> Symbolic:
         solved = _solved(conditions)
         if not solved:
             (made,) = (f for f in mod.functions.values() if isinstance(f, Function))
+            if _shape_rule(made.body) is not None:
+                assert isinstance(made.body, Call)
+                fresh = Call(made.body.op, made.body.args, made.body.attrs).with_checked_type(
+                    namer.type(made.body.checked_type)
+                )
+                made = Function(made.params, fresh, None, (), made.attrs)
             return Symbolic(made, tuple(dict.fromkeys(c for c in conditions if not _same(c.a, c.b))))
         types = [_with_dims(t, solved) for t in types]
 
@@ -171,20 +201,44 @@ def shape_function(
                 values[dim] = shapes[-1][axis]
                 places[dim] = len(shapes) - 1, axis
     given: list[te.Tensor] = []
+    read = {index: inputs[index] for index in unknown.values}
+    contents = {index: te.placeholder(t.shape, t.dtype, f"value{index}") for index, t in read.items()}
     for number, output in enumerate(outputs):
-        dims = [_as_int64(name, d, values) for d in output.shape]
+        dims = (
+            [_as_int64(name, d, values) for d in output.shape]
+            if unknown.declared is None
+            else _declared_dims(name, unknown, inputs, values, contents)
+        )
         given.append(_vector(dims, f"shape_of_{number}"))
         given.append(_scalar(_product(dims, dt.nbytes(output.dtype)), f"bytes_of_{number}"))
     typed = [d for t in tensors_of(unknown.func.body.checked_type) for d in t.shape]
     agree = [Equal(a, b) for a, b in zip(typed, (d for t in outputs for d in t.shape), strict=True) if a is not b]
     conditions = [*unknown.conditions, *(c for c in agree if not isinstance(c.a, Any))]
+    if unknown.declared is not None:
+        conditions = []
     checks = dict.fromkeys([*map(_condition, conditions), *_loop_bounds(outputs)])
     schedule = te.create_schedule([t.op for t in given])
-    func = lower(schedule, [*shapes, *given], name=name)[name]
+    func = lower(schedule, [*shapes, *contents.values(), *given], name=name)[name]
     func = _checked(func, name, [c for c in checks if all(v in places for v in _variables(c))], places)
     return func.with_attr(
         {"global_symbol": name, "target": target, "implementation": "", "schedule": "", "layouts": ()}
     )
+
+
+def _declared_dims(
+    name: str,
+    unknown: Symbolic,
+    inputs: Sequence[te.Tensor],
+    values: dict[PrimVar, PrimExpr],
+    contents: Mapping[int, te.Tensor],
+) -> list[PrimExpr]:
+    """The result's dimensions by the operator's rule, over the shapes and values of its arguments."""
+    body, rule = unknown.func.body, unknown.declared
+    assert isinstance(body, Call) and rule is not None
+    places = [unknown.func.params.index(arg) for arg in body.args]  # type: ignore[arg-type]
+    dims = [[_as_int64(name, d, values) for d in inputs[place].shape] for place in places]
+    found: list[PrimExpr] = rule(body.attrs, dims, lambda i: elements(contents[places[i]]))
+    return found
 
 
 def _as_int64(name: str, dim: PrimExpr, values: dict[PrimVar, PrimExpr]) -> PrimExpr:

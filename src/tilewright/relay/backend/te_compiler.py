@@ -29,6 +29,7 @@ from tilewright.ir.type import FuncType, TensorType, TupleType, Type
 from tilewright.relay.backend.symbolic import (
     SHAPE_FUNCTION,
     SHAPE_INPUTS,
+    SHAPE_VALUES,
     inputs_with_variables,
     is_dynamic_function,
     shape_function,
@@ -297,6 +298,7 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
         attrs |= {
             SHAPE_FUNCTION: shapes.attrs["global_symbol"],
             SHAPE_INPUTS: tuple(inputs_with_variables(inputs)),
+            SHAPE_VALUES: unknown.values,
         }
     prim_func = prim_func.with_attr(attrs).with_checked_type(called)
     var = GlobalVar(name).with_checked_type(called)

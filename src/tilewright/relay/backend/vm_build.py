@@ -46,9 +46,11 @@ def is_data_flow(mod: IRModule) -> bool:
     """Whether ``main`` only applies operators to tensors of known shapes, and is the only function of its program."""
     beyond = (If, Match, RefCreate, Function, Let, Constructor)
     functions = [f for f in mod.functions.values() if isinstance(f, Function) and not is_closed(f)]
-    if len(functions) != 1 or any(is_dynamic(p.checked_type) for p in functions[0].params):
+    if len(functions) != 1:
         return False
     body = post_order(functions[0].body, open_children)
+    if any(e.checked_type_or_none is not None and is_dynamic(e.checked_type) for e in body):
+        return False
     return not any(isinstance(e, beyond) and not is_closed(e) for e in body)
 
 
@@ -61,7 +63,7 @@ class VMBuild(ExecutorCodegen):
         """All of ``passes`` for data flow; else those that leave control flow as it is."""
 
         def run(mod: IRModule, ctx: PassContext) -> IRModule:
-            mod = transform.InferType()(transform.RemoveUnusedFunctions()(mod))
+            mod = transform.DynamicToStatic()(transform.RemoveUnusedFunctions()(mod))
             chosen = passes if is_data_flow(mod) else control_passes()
             return Sequential(chosen, name="vm.optimize")(mod)
 

@@ -31,7 +31,7 @@ from tilewright.relay.adt import (
     PatternVar,
 )
 from tilewright.relay.backend.lowered import is_external
-from tilewright.relay.backend.symbolic import SHAPE_FUNCTION, SHAPE_INPUTS, tensors_of
+from tilewright.relay.backend.symbolic import SHAPE_FUNCTION, SHAPE_INPUTS, SHAPE_VALUES, tensors_of
 from tilewright.relay.expr import (
     Call,
     Constant,
@@ -375,10 +375,11 @@ class _FunctionCompiler:
         given = []
         for tensor in tensors_of(type_):
             given.append((self.tensor(TensorType((len(tensor.shape),), "int64")), self.tensor(TensorType((), "int64"))))
-        registers = [*shapes, *(register for pair in given for register in pair)]
+        values = [args[index] for index in func.get_attrs()[SHAPE_VALUES]]
+        registers = [*shapes, *values, *(register for pair in given for register in pair)]
         index = self.program.packed_index(name)
         self.emit(Opcode.INVOKE_PACKED, index, len(registers), 2 * len(given), *registers)
-        temporaries += registers
+        temporaries += [*shapes, *(register for pair in given for register in pair)]
         return iter(given)
 
     def _results(self, type_: Type, outputs: list[int], given: Iterator[tuple[int, int]]) -> _Nested:

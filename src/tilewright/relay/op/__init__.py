@@ -11,6 +11,7 @@ import sys
 
 from tilewright.relay.op import annotation, image, nn, random, vision
 from tilewright.relay.op import contrib as contrib
+from tilewright.relay.op import dyn as dyn
 from tilewright.relay.op import op as op
 from tilewright.relay.op import strategy as strategy
 from tilewright.relay.op.annotation.debug import debug

@@ -73,6 +73,11 @@ def static_ints(value: Any, what: str) -> tuple[int, ...]:
     return ints(value)
 
 
+def computed(*values: Any) -> bool:
+    """Whether the program computes one of the values: then the operator is one of ``relay.op.dyn``."""
+    return any(isinstance(value, RelayExpr) and not isinstance(value, Constant) for value in values)
+
+
 def pair(values: Any, count: int = 2) -> tuple[int, ...]:
     """One int for all of ``count`` dimensions, or one for each."""
     found = ints(values)

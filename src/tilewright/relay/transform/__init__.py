@@ -33,6 +33,7 @@ from tilewright.relay.transform.count_weights import CountWeights
 from tilewright.relay.transform.dead_code_elimination import DeadCodeElimination
 from tilewright.relay.transform.defunctionalization import Defunctionalization
 from tilewright.relay.transform.defuse_ops import DefuseOps
+from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.eta_expand import EtaExpand
 from tilewright.relay.transform.explain_partition import OperatorFate, explain_partition
@@ -93,7 +94,7 @@ __all__ = [
     "BubbleUpSlice",
     "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch", "CombineParallelBatchMatmul", "CombineParallelConv2D",
     "CombineParallelDense", "ComputeInFloat32",
-    "ConvertLayout", "CountWeights", "DeadCodeElimination", "Defunctionalization", "DefuseOps",
+    "ConvertLayout", "CountWeights", "DeadCodeElimination", "Defunctionalization", "DefuseOps", "DynamicToStatic",
     "EliminateCommonSubexpr", "EtaExpand",
     "FastMath",
     "FoldConstant", "FoldEmpty", "FoldExplicitPadding", "FoldScaleAxis", "ForEachDevice", "ForwardFoldScaleAxis",

@@ -9,9 +9,12 @@ Before and after, as the span of ``add`` shows::
 
 from __future__ import annotations
 
+from tilewright.ir.diagnostics import DiagnosticContext
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext, module_pass
+from tilewright.relay.expr import Call, Function
 from tilewright.relay.text.parser import parse
+from tilewright.relay.visitor import post_order
 
 
 def AnnotateSpans() -> Pass:
@@ -20,5 +23,23 @@ def AnnotateSpans() -> Pass:
     @module_pass(opt_level=0, name="AnnotateSpans")
     def run(mod: IRModule, _: PassContext) -> IRModule:
         return parse(mod.astext(), "GeneratedSource")
+
+    return run
+
+
+def SpanCheck() -> Pass:
+    """The pass that changes nothing, and raises DiagnosticError when a call of the module has no span."""
+
+    @module_pass(opt_level=0, name="SpanCheck")
+    def run(mod: IRModule, _: PassContext) -> IRModule:
+        context = DiagnosticContext(mod)
+        for var, func in mod.items():
+            for expr in post_order(func) if isinstance(func, Function) else ():
+                if isinstance(expr, Call) and expr.span is None:
+                    context.error(
+                        None, f"a call of {expr.op} in @{var.name_hint} has no span; AnnotateSpans gives it one"
+                    )
+        context.render()
+        return mod
 
     return run

@@ -15,7 +15,7 @@ from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, dims
+from tilewright.relay.op.attributes import call, computed, dims
 from tilewright.relay.op.definition import OpPattern, declare
 from tilewright.relay.op.families import Array
 from tilewright.runtime.ndarray import numpy_dtype
@@ -187,6 +187,9 @@ _declare(3, Resize3DAttrs)
 
 def _resize_call(rank: int, attrs_class: Any, data: RelayExpr, size: Any, *rest: Any) -> Call:
     layout, method, mode, rounding, alpha, exclude, out_dtype = rest
+    if rank == 2 and computed(size):
+        own = attrs_class((), layout, method, mode, rounding, float(alpha), int(exclude), out_dtype or "")
+        return call("dyn.image.resize2d", [data, size], own)
     values = dims(size)
     sizes = values * rank if len(values) == 1 else values
     attrs = attrs_class(sizes, layout, method, mode, rounding, float(alpha), int(exclude), out_dtype or "")

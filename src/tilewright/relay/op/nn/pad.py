@@ -15,7 +15,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, ints, static_ints
+from tilewright.relay.op.attributes import call, computed, ints, static_ints
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 
@@ -130,6 +130,8 @@ def _pairs(pad_width: Any) -> PadWidth:
 def pad(data: RelayExpr, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant") -> Call:
     """``data`` with a border of ``pad_width`` ((before, after) for each dimension); negative widths crop."""
     value = pad_value if isinstance(pad_value, RelayExpr) else const(pad_value)
+    if computed(pad_width):
+        return call("dyn.nn.pad", [data, pad_width, value], PadAttrs((), pad_mode))
     return call("nn.pad", [data, value], PadAttrs(_pairs(pad_width), pad_mode))
 
 

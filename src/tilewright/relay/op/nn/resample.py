@@ -17,7 +17,7 @@ from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, ints
+from tilewright.relay.op.attributes import call, computed, ints
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.image.resize import resize_array
@@ -359,6 +359,9 @@ def upsampling(
     align_corners: bool = False,
 ) -> Call:
     """Height and width enlarged by factors; ``method`` is nearest_neighbor, bilinear or bicubic."""
+    if computed(scale_h, scale_w):
+        own = UpSamplingAttrs(0.0, 0.0, layout, method, bool(align_corners))
+        return call("dyn.nn.upsampling", [data, scale_h, scale_w], own)
     attrs = UpSamplingAttrs(float(scale_h), float(scale_w), layout, method, bool(align_corners))
     return call("nn.upsampling", [data], attrs)
 
@@ -373,6 +376,9 @@ def upsampling3d(
     coordinate_transformation_mode: str = "half_pixel",
 ) -> Call:
     """Depth, height and width enlarged by factors; ``method`` is nearest_neighbor or trilinear."""
+    if computed(scale_d, scale_h, scale_w):
+        own = UpSampling3DAttrs(0.0, 0.0, 0.0, layout, method, coordinate_transformation_mode)
+        return call("dyn.nn.upsampling3d", [data, scale_d, scale_h, scale_w], own)
     scales = float(scale_d), float(scale_h), float(scale_w)
     return call("nn.upsampling3d", [data], UpSampling3DAttrs(*scales, layout, method, coordinate_transformation_mode))
 

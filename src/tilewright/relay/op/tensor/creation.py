@@ -16,7 +16,7 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const, scalar_value
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, dims
+from tilewright.relay.op.attributes import call, computed, dims
 from tilewright.relay.op.definition import OpDef, OpPattern, declare
 from tilewright.relay.op.families import Array, Elementwise
 from tilewright.runtime.ndarray import numpy_dtype
@@ -115,11 +115,15 @@ class FullLike(OpDef):
 
 def zeros(shape: Any, dtype: str) -> Call:
     """A tensor of zeros."""
+    if computed(shape):
+        return call("dyn.zeros", [shape], InitOpAttrs((), str(dtype)))
     return call("zeros", [], InitOpAttrs(dims(shape), str(dtype)))
 
 
 def ones(shape: Any, dtype: str) -> Call:
     """A tensor of ones."""
+    if computed(shape):
+        return call("dyn.ones", [shape], InitOpAttrs((), str(dtype)))
     return call("ones", [], InitOpAttrs(dims(shape), str(dtype)))
 
 
@@ -135,6 +139,8 @@ def ones_like(data: RelayExpr) -> Call:
 
 def full(fill_value: Any, shape: Any = (), dtype: str = "") -> Call:
     """A tensor of ``fill_value`` (a scalar); ``dtype`` is that of the value unless given."""
+    if computed(shape):
+        return call("dyn.full", [fill_value, shape], InitOpAttrs((), str(dtype or "")))
     return call("full", [fill_value], InitOpAttrs(dims(shape), str(dtype or "")))
 
 

@@ -15,7 +15,7 @@ from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, ints
+from tilewright.relay.op.attributes import call, computed, ints
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -236,6 +236,8 @@ def expand_dims(data: RelayExpr, axis: int, num_newaxis: int = 1) -> Call:
 
 def squeeze(data: RelayExpr, axis: Any = None) -> Call:
     """Without the dimensions ``axis``, which have extent 1; None drops all of these."""
+    if computed(axis):
+        return call("dyn.squeeze", [data, axis], SqueezeAttrs(()))
     return call("squeeze", [data], SqueezeAttrs(None if axis is None else ints(axis)))
 
 

@@ -15,7 +15,7 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, tuple_operand
+from tilewright.relay.op.attributes import call, computed, static_ints, tuple_operand
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -382,8 +382,11 @@ def adv_index(inputs: Any) -> Call:
     return call("adv_index", [tuple_operand(inputs)])
 
 
-def one_hot(indices: RelayExpr, on_value: Any, off_value: Any, depth: int, axis: int, dtype: str) -> Call:
+def one_hot(indices: RelayExpr, on_value: Any, off_value: Any, depth: Any, axis: int, dtype: str) -> Call:
     """``on_value`` at the class that ``indices`` gives, ``off_value`` at the others; scalars."""
+    if computed(depth):
+        return call("dyn.one_hot", [indices, on_value, off_value, depth], OneHotAttrs(0, int(axis), dtype))
+    depth = static_ints(depth, "depth")[0]
     return call("one_hot", [indices, on_value, off_value], OneHotAttrs(int(depth), int(axis), dtype))
 
 

@@ -14,7 +14,7 @@ from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, dims, static_ints
+from tilewright.relay.op.attributes import call, computed, dims, static_ints
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.creation import InitOpAttrs
@@ -221,11 +221,15 @@ def repeat(data: RelayExpr, repeats: int, axis: int | None) -> Call:
 
 def tile(data: RelayExpr, reps: Any) -> Call:
     """The whole tensor ``reps`` times in each dimension."""
+    if computed(reps):
+        return call("dyn.tile", [data, reps], TileAttrs(()))
     return call("tile", [data], TileAttrs(static_ints(reps, "reps")))
 
 
 def broadcast_to(data: RelayExpr, shape: Any) -> Call:
     """``data`` broadcast to ``shape``."""
+    if computed(shape):
+        return call("dyn.broadcast_to", [data, shape], InitOpAttrs(()))
     return call("broadcast_to", [data], InitOpAttrs(dims(shape)))
 
 

@@ -17,7 +17,7 @@ from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, static_ints
+from tilewright.relay.op.attributes import call, computed, static_ints
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import Dim, known
@@ -238,6 +238,8 @@ class ReshapeLike(OpDef):
 
 def reshape(data: RelayExpr, newshape: Any, allowzero: bool = False) -> Call:
     """``data`` in the shape ``newshape``, whose values 0, -1, -2, -3, -4 are special (see ``resolve_shape``)."""
+    if computed(newshape):
+        return call("dyn.reshape", [data, newshape], ReshapeAttrs((), bool(allowzero)))
     return call("reshape", [data], ReshapeAttrs(static_ints(newshape, "the new shape"), bool(allowzero)))
 
 

@@ -15,7 +15,7 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, ints, static_ints
+from tilewright.relay.op.attributes import call, computed, ints, static_ints
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
@@ -223,6 +223,11 @@ class SliceLike(OpDef):
         return [np.ascontiguousarray(data[tuple(parts)])]
 
 
+def operand_vector(values: Any) -> RelayExpr:
+    """Numbers as a constant; an expression stays."""
+    return values if isinstance(values, RelayExpr) else const(np.array(ints(values), "int64"))
+
+
 def strided_slice(
     data: RelayExpr, begin: Any, end: Any, strides: Any = None, axes: Any = None, slice_mode: str = "end"
 ) -> Call:
@@ -230,6 +235,10 @@ def strided_slice(
 
     A dimension that ``end`` names and ``begin`` does not is taken from its beginning.
     """
+    if computed(begin, end, strides):
+        values = [operand_vector(v) for v in (begin, end, [1] if strides is None else strides)]
+        chosen = None if axes is None else ints(axes)
+        return call("dyn.strided_slice", [data, *values], StridedSliceAttrs((), (), (), slice_mode, chosen))
     first, last = static_ints(begin, "begin"), static_ints(end, "end")
     steps = static_ints([1] if strides is None else strides, "strides") or (1,)
     if axes is None:

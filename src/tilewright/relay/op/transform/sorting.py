@@ -13,7 +13,7 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, static_ints
+from tilewright.relay.op.attributes import call, computed, static_ints
 from tilewright.relay.op.definition import OpDef, OpPattern, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
@@ -204,8 +204,11 @@ def topk(
 
     ``ret_type`` "both" gives (values, indices), else one of them.
     """
-    count = static_ints(k, "k")[0]
-    out = call("topk", [data], TopkAttrs(count, int(axis), ret_type, bool(is_ascend), dtype))
+    rest = int(axis), ret_type, bool(is_ascend), dtype
+    if computed(k):
+        out = call("dyn.topk", [data, k], TopkAttrs(0, *rest))
+    else:
+        out = call("topk", [data], TopkAttrs(static_ints(k, "k")[0], *rest))
     return TupleWrapper(out, 2) if ret_type == "both" else out
 
 

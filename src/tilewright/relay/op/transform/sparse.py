@@ -14,7 +14,7 @@ from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper, const
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, static_ints
+from tilewright.relay.op.attributes import call, computed, static_ints
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.runtime.ndarray import numpy_dtype
@@ -166,13 +166,16 @@ def sparse_to_dense(
 
     ``output_shape`` is known while compiling. Of several values for one place the last counts.
     """
-    attrs = SparseToDenseAttrs(static_ints(output_shape, "output_shape"))
     if not isinstance(default_value, RelayExpr):
         type_ = sparse_values.checked_type_or_none or getattr(sparse_values, "type_annotation", None)
         known_dtype = type_.dtype if isinstance(type_, TensorType) else None
         if known_dtype is None and hasattr(sparse_values, "data"):
             known_dtype = str(sparse_values.data.dtype)
         default_value = const(default_value, known_dtype)
+    if computed(output_shape):
+        arguments = [sparse_indices, output_shape, sparse_values, default_value]
+        return call("dyn.sparse_to_dense", arguments, SparseToDenseAttrs(()))
+    attrs = SparseToDenseAttrs(static_ints(output_shape, "output_shape"))
     return call("sparse_to_dense", [sparse_indices, sparse_values, default_value], attrs)
 
 

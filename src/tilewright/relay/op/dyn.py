@@ -1,0 +1,438 @@
+"""Operators whose result's shape depends on values: ``reshape(x, newshape)`` with a shape that the program computes.
+
+Each stands beside an operator with the values as attributes, which it becomes (``DynamicToStatic``) when they are
+known. Until then a result has unknown dimensions. A ``DynDef`` says which arguments are values, the attributes that
+they are, and for kernels the result's shape over the arguments' shapes and values (``shape``), and ``compute``, whose
+result's dimensions are variables.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tilewright import te, tir, topi
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import TypeInferenceError, UnsupportedError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Call, Constant
+from tilewright.relay.op import relations
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.image.resize import Resize2DAttrs
+from tilewright.relay.op.nn.pad import PadAttrs
+from tilewright.relay.op.nn.resample import UpSampling3DAttrs, UpSamplingAttrs
+from tilewright.relay.op.tensor.creation import InitOpAttrs
+from tilewright.relay.op.transform.axes import SqueezeAttrs
+from tilewright.relay.op.transform.indexing import OneHotAttrs
+from tilewright.relay.op.transform.replicate import TileAttrs
+from tilewright.relay.op.transform.reshape import ReshapeAttrs
+from tilewright.relay.op.transform.slicing import StridedSliceAttrs
+from tilewright.relay.op.transform.sorting import TopkAttrs
+from tilewright.relay.op.transform.sparse import SparseToDenseAttrs
+
+Array = np.ndarray[Any, Any]
+Dims = Sequence[Sequence[PrimExpr]]
+Values = Callable[[int], list[PrimExpr]]
+
+
+class DynDef(OpDef):
+    """Base of these operators."""
+
+    pattern = OpPattern.OPAQUE
+    static: ClassVar[str] = ""
+    values: ClassVar[tuple[int, ...]] = ()
+
+    @staticmethod
+    def fields(attrs: Any, values: Sequence[Array]) -> dict[str, Any]:
+        """The attributes that the values are."""
+        raise TypeError("a declaration defines fields")
+
+    @classmethod
+    def static_attrs(cls, attrs: Any, values: Sequence[Array]) -> Any:
+        """The attributes of the operator that this one becomes."""
+        return attrs.replace(**cls.fields(attrs, values))
+
+    @classmethod
+    def to_static(cls, call: Call) -> RelayExpr | None:
+        """The call of the static operator, or None while a value is not known."""
+        values = [call.args[i] for i in cls.values]
+        if not all(isinstance(v, Constant) for v in values):
+            return None
+        attrs = cls.static_attrs(call.attrs, [v.data.numpy() for v in values])  # type: ignore[attr-defined]
+        rest = [arg for i, arg in enumerate(call.args) if i not in cls.values]
+        return Call(Op.get(cls.static), rest, attrs, span=call.span)
+
+
+def _numbers(value: Array) -> tuple[int, ...]:
+    return tuple(int(v) for v in np.asarray(value).reshape(-1))
+
+
+def _count(type_: Type, name: str, what: str) -> int:
+    """How many values a vector has."""
+    found = relations.tensor(type_, what)
+    assert found is not None
+    count = relations.known(found.shape[0]) if len(found.shape) == 1 else 1
+    if count is None:
+        raise TypeInferenceError(f"{name}: how many values {what} has must be known, for the result's rank")
+    return count
+
+
+def _unknown(rank: int) -> list[PrimExpr]:
+    return [AnyDim() for _ in range(rank)]
+
+
+def _declare(
+    name: str, static: str, inputs: tuple[str, ...], values: tuple[int, ...], attrs: Any, **members: Any
+) -> None:
+    """Declare an operator by its parts."""
+
+    def evaluate(found: Any, arrays: Sequence[Array]) -> list[Array]:
+        fixed = made.static_attrs(found, [arrays[i] for i in values])  # type: ignore[attr-defined]
+        rest = [a for i, a in enumerate(arrays) if i not in values]
+        result: list[Array] = Op.get(static).get_attr("FEvaluate")(fixed, rest)
+        return result
+
+    infer = members.pop("infer")
+
+    def infer_type(types: Sequence[Type], found: Any, solver: Any) -> Type | None:
+        known = relations.tensors(types, inputs)
+        return None if known is None else infer(known, found)
+
+    body = {k: staticmethod(v) for k, v in members.items()}
+    if Op.get(static).has_attr("FEvaluate"):
+        body["evaluate"] = staticmethod(evaluate)
+    doc = {"__doc__": f"``{static}`` with values that the program computes.", "__module__": __name__}
+    own = {"name": name, "static": static, "inputs": inputs, "values": values, "attrs_type": attrs}
+    made = type(name.replace(".", "_"), (DynDef,), {**doc, **own, "infer_type": staticmethod(infer_type), **body})
+    if "shape" in members:
+        made.op.set_attr("FShapeFunction", members["shape"])
+        made.op.set_attr("ShapeValues", values)
+
+
+def _i64(value: Any) -> PrimExpr:
+    return ops.cast("int64", ops.as_expr(value))
+
+
+def _product(dims: Sequence[PrimExpr]) -> PrimExpr:
+    result = ops.const(1, "int64")
+    for dim in dims:
+        result = result * dim
+    return result
+
+
+# ---- shapes ----
+
+
+def _reshaped(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+    """0 copies a dimension, -1 is what is left."""
+    wanted = values(1)
+    kept = [tir.Select(ops.equal(v, 0), dims[0][i] if i < len(dims[0]) else v, v) for i, v in enumerate(wanted)]
+    kept = wanted if attrs.allowzero else kept
+    known = _product([tir.Select(v < 0, ops.const(1, "int64"), v) for v in kept])
+    rest = ops.floordiv(_product(dims[0]), _at_least(known, 1))
+    return _if_fits([tir.Select(v < 0, rest, v) for v in kept], _product(dims[0]))
+
+
+def _if_fits(shape: list[PrimExpr], elements_given: PrimExpr) -> list[PrimExpr]:
+    """A shape of as many elements; of others -1, for which there is no memory."""
+    bad = ops.const(-1, "int64")
+    fits = ops.equal(_product(shape), elements_given)
+    return [tir.Select(fits, dim, bad) for dim in shape] if shape else shape
+
+
+def _at_least(a: PrimExpr, b: int) -> PrimExpr:
+    """The greater of two, in int64."""
+    return ops.maximum(a, ops.const(b, "int64"))
+
+
+def _same_elements(inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+    return [topi.reshape(inputs[0], out_type.shape)]
+
+
+_declare(
+    "dyn.reshape", "reshape", ("data", "newshape"), (1,), ReshapeAttrs,
+    fields=lambda attrs, values: {"newshape": _numbers(values[0])},
+    infer=lambda types, attrs: TensorType(_unknown(_count(types[1], "dyn.reshape", "newshape")), types[0].dtype),
+    shape=_reshaped,
+    compute=lambda attrs, inputs, out_type: _same_elements(inputs, out_type),
+)  # fmt: skip
+
+
+def _squeezed(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+    """The dimensions that no axis names, in their order; of other extents than 1 none may go."""
+    axes, data = values(1), dims[0]
+    zero, one = ops.const(0, "int64"), ops.const(1, "int64")
+    result = [zero] * (len(data) - len(axes))
+    place: PrimExpr = zero
+    for number, dim in enumerate(data):
+        named: PrimExpr = ops.const(False, "bool")
+        for axis in axes:
+            named = ops.logical_or(named, ops.equal(tir.Select(axis < 0, axis + len(data), axis), number))
+        here = [ops.logical_and(ops.logical_not(named), ops.equal(place, k)) for k in range(len(result))]
+        result = [tir.Select(at, dim, found) for at, found in zip(here, result, strict=True)]
+        place = place + tir.Select(named, zero, one)
+    return _if_fits(result, _product(data))
+
+
+_declare(
+    "dyn.squeeze", "squeeze", ("data", "axis"), (1,), SqueezeAttrs,
+    fields=lambda attrs, values: {"axis": _numbers(values[0])},
+    infer=lambda types, attrs: TensorType(
+        _unknown(len(types[0].shape) - _count(types[1], "dyn.squeeze", "axis")), types[0].dtype
+    ),
+    shape=_squeezed,
+    compute=lambda attrs, inputs, out_type: _same_elements(inputs, out_type),
+)  # fmt: skip
+
+
+def _of_shape(place: int) -> dict[str, Any]:
+    """Where one vector is the result's shape."""
+    return {
+        "fields": lambda attrs, values: {"shape": _numbers(values[0])},
+        "shape": lambda attrs, dims, values: values(place),
+    }
+
+
+def _filled(value: Any, out_type: Any) -> list[te.Tensor]:
+    return [te.compute(out_type.shape, lambda *_: ops.cast(out_type.dtype, value), name="T_full")]
+
+
+def _broadcast(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+    wanted, data = values(1), list(dims[0])
+    fits: PrimExpr = ops.const(len(data) <= len(wanted), "bool")
+    for dim, to in zip(reversed(data), reversed(wanted), strict=False):
+        fits = ops.logical_and(fits, ops.logical_or(ops.equal(dim, to), ops.equal(dim, 1)))
+    return [tir.Select(fits, dim, ops.const(-1, "int64")) for dim in wanted]
+
+
+_declare(
+    "dyn.broadcast_to", "broadcast_to", ("data", "shape"), (1,), InitOpAttrs, **{**_of_shape(1), "shape": _broadcast},
+    infer=lambda types, attrs: TensorType(_unknown(_count(types[1], "dyn.broadcast_to", "shape")), types[0].dtype),
+    compute=lambda attrs, inputs, out_type: [topi.broadcast_to(inputs[0], out_type.shape)],
+)  # fmt: skip
+for _name, _number in (("zeros", 0), ("ones", 1)):
+    _declare(
+        f"dyn.{_name}", _name, ("shape",), (0,), InitOpAttrs, **_of_shape(0),
+        infer=lambda types, attrs: TensorType(_unknown(_count(types[0], "a tensor", "shape")), attrs.dtype),
+        compute=lambda attrs, inputs, out_type, _number=_number: _filled(ops.const(_number, out_type.dtype), out_type),
+    )  # fmt: skip
+_declare(
+    "dyn.full", "full", ("fill_value", "shape"), (1,), InitOpAttrs, **_of_shape(1),
+    infer=lambda types, attrs: TensorType(
+        _unknown(_count(types[1], "dyn.full", "shape")), attrs.dtype or types[0].dtype
+    ),
+    compute=lambda attrs, inputs, out_type: _filled(inputs[0](), out_type),
+)  # fmt: skip
+
+
+def _tiled(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+    reps, data = values(1), list(dims[0])
+    rank = max(len(reps), len(data))
+    one = [ops.const(1, "int64")]
+    data, reps = one * (rank - len(data)) + data, one * (rank - len(reps)) + reps
+    return [d * r for d, r in zip(data, reps, strict=True)]
+
+
+def _tile(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+    data = inputs[0]
+
+    def at(*i: PrimExpr) -> PrimExpr:
+        own = i[len(i) - data.ndim :]
+        return data(*[ops.floormod(k, d) for k, d in zip(own, data.shape, strict=True)])
+
+    return [te.compute(out_type.shape, at, name="T_tile")]
+
+
+_declare(
+    "dyn.tile", "tile", ("data", "reps"), (1,), TileAttrs,
+    fields=lambda attrs, values: {"reps": _numbers(values[0])},
+    infer=lambda types, attrs: TensorType(
+        _unknown(max(len(types[0].shape), _count(types[1], "dyn.tile", "reps"))), types[0].dtype
+    ),
+    shape=_tiled, compute=_tile,
+)  # fmt: skip
+
+
+# ---- slices and borders ----
+
+
+def _bounds(begin: Any, end: Any, stride: Any, dim: Any, by_size: bool) -> tuple[PrimExpr, PrimExpr]:
+    """Where a slice begins, and how many elements it has; as numpy's, with negative indices and strides."""
+    zero = ops.const(0, "int64")
+    first = tir.Select(begin < 0, begin + dim, begin)
+    if by_size:
+        first = ops.minimum(ops.maximum(first, zero), dim)
+        return first, ops.minimum(tir.Select(end < 0, dim - first, end), dim - first)
+    last = tir.Select(end < 0, end + dim, end)
+    back = stride < 0
+    low, high = tir.Select(back, ops.const(-1, "int64"), zero), tir.Select(back, dim - 1, dim)
+    first = ops.minimum(ops.maximum(first, low), high)
+    last = tir.Select(ops.logical_and(back, end < -dim), ops.const(-1, "int64"), last)
+    last = ops.minimum(ops.maximum(last, low), high)
+    span = tir.Select(back, first - last, last - first)
+    step = ops.maximum(tir.Select(back, -stride, stride), ops.const(1, "int64"))
+    return first, ops.maximum(ops.floordiv(span + step - 1, step), zero)
+
+
+def _slice_of(
+    attrs: Any, axis: int, rank: int, at: Values, dims: Sequence[PrimExpr]
+) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
+    """Begin, length and stride of one dimension."""
+    axes = list(range(rank)) if attrs.axes is None else [a % rank for a in attrs.axes]
+    one, zero = ops.const(1, "int64"), ops.const(0, "int64")
+    begin, end, strides = at(1), at(2), at(3)
+    place = axes.index(axis) if axis in axes else -1
+    if not 0 <= place < len(end):
+        return zero, dims[axis], one
+    stride = (
+        strides[place] if place < len(strides) else one if attrs.slice_mode == "size" or not strides else strides[-1]
+    )
+    stride = one if attrs.slice_mode == "size" else stride
+    first = begin[place] if place < len(begin) else zero
+    return (*_bounds(first, end[place], stride, dims[axis], attrs.slice_mode == "size"), stride)
+
+
+def _sliced(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+    return [_slice_of(attrs, k, len(dims[0]), values, dims[0])[1] for k in range(len(dims[0]))]
+
+
+def elements(tensor: te.Tensor) -> list[PrimExpr]:
+    """The elements of a tensor of known shape, in int64."""
+    places = itertools.product(*(range(int(d)) for d in tensor.shape))
+    return [_i64(tensor(*(ops.const(k, "int32") for k in place))) for place in places]
+
+
+def _strided_slice(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+    data = inputs[0]
+    dims = [_i64(d) for d in data.shape]
+
+    def at(*i: PrimExpr) -> PrimExpr:
+        found = []
+        for k, index in enumerate(i):
+            first, _, stride = _slice_of(attrs, k, data.ndim, lambda n: elements(inputs[n]), dims)
+            found.append(ops.cast("int32", first + _i64(index) * stride))
+        return data(*found)
+
+    return [te.compute(out_type.shape, at, name="T_strided_slice")]
+
+
+_declare(
+    "dyn.strided_slice", "strided_slice", ("data", "begin", "end", "strides"), (1, 2, 3), StridedSliceAttrs,
+    fields=lambda attrs, values: dict(zip(("begin", "end", "strides"), map(_numbers, values), strict=True)),
+    infer=lambda types, attrs: TensorType(_unknown(len(types[0].shape)), types[0].dtype),
+    shape=_sliced, compute=_strided_slice,
+)  # fmt: skip
+
+
+def _padded(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+    widths = values(1)
+    return [d + widths[2 * k] + widths[2 * k + 1] for k, d in enumerate(dims[0])]
+
+
+def _pad(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+    if attrs.pad_mode != "constant":
+        raise UnsupportedError(f"dyn.nn.pad fills with a constant; the mode {attrs.pad_mode!r} needs known widths")
+    data, widths, value = inputs
+
+    def at(*i: PrimExpr) -> PrimExpr:
+        source = [index - ops.cast("int32", widths[k, 0]) for k, index in enumerate(i)]
+        inside: PrimExpr = ops.const(True, "bool")
+        for index, dim in zip(source, data.shape, strict=True):
+            inside = ops.logical_and(inside, ops.logical_and(index >= 0, index < dim))
+        return tir.if_then_else(inside, data(*source), ops.cast(data.dtype, value()))
+
+    return [te.compute(out_type.shape, at, name="T_pad")]
+
+
+_declare(
+    "dyn.nn.pad", "nn.pad", ("data", "pad_width", "pad_value"), (1,), PadAttrs,
+    fields=lambda attrs, values: {"pad_width": tuple((int(a), int(b)) for a, b in values[0].reshape(-1, 2))},
+    infer=lambda types, attrs: TensorType(_unknown(len(types[0].shape)), types[0].dtype),
+    shape=_padded, compute=_pad,
+)  # fmt: skip
+
+
+# ---- others ----
+
+
+def _one_hot_type(types: Sequence[TensorType], attrs: Any) -> Type:
+    shape = list(types[0].shape)
+    shape.insert(attrs.axis if attrs.axis >= 0 else len(shape), AnyDim())
+    return TensorType(shape, attrs.dtype)
+
+
+def _one_hot_shape(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
+    shape = list(dims[0])
+    shape.insert(attrs.axis if attrs.axis >= 0 else len(shape), values(3)[0])
+    return shape
+
+
+def _one_hot(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+    indices, on, off, _ = inputs
+    axis = attrs.axis if attrs.axis >= 0 else indices.ndim
+
+    def at(*i: PrimExpr) -> PrimExpr:
+        rest = [index for k, index in enumerate(i) if k != axis]
+        chosen = ops.equal(_i64(indices(*rest)), _i64(i[axis]))
+        return tir.Select(chosen, ops.cast(out_type.dtype, on()), ops.cast(out_type.dtype, off()))
+
+    return [te.compute(out_type.shape, at, name="T_one_hot")]
+
+
+_declare(
+    "dyn.one_hot", "one_hot", ("indices", "on_value", "off_value", "depth"), (3,), OneHotAttrs,
+    fields=lambda attrs, values: {"depth": _numbers(values[0])[0]}, infer=_one_hot_type,
+    shape=_one_hot_shape, compute=_one_hot,
+)  # fmt: skip
+
+
+def _topk_type(types: Sequence[TensorType], attrs: Any) -> Type:
+    shape = list(types[0].shape)
+    shape[attrs.axis] = AnyDim()
+    both = TensorType(shape, types[0].dtype), TensorType(shape, attrs.dtype)
+    return {"both": TupleType(both), "values": both[0], "indices": both[1]}[attrs.ret_type]
+
+
+_declare(
+    "dyn.topk", "topk", ("data", "k"), (1,), TopkAttrs,
+    fields=lambda attrs, values: {"k": _numbers(values[0])[0]}, infer=_topk_type,
+)  # fmt: skip
+
+
+def _resized(layout: str, type_: TensorType, spatial: str) -> TensorType:
+    dims = [AnyDim() if letter in spatial else dim for letter, dim in zip(layout, type_.shape, strict=True)]
+    return TensorType(dims, type_.dtype)
+
+
+def _scales(*names: str) -> Callable[[Any, Sequence[Array]], dict[str, Any]]:
+    return lambda attrs, values: {n: float(np.asarray(v).reshape(())) for n, v in zip(names, values, strict=True)}
+
+
+_declare(
+    "dyn.nn.upsampling", "nn.upsampling", ("data", "scale_h", "scale_w"), (1, 2), UpSamplingAttrs,
+    fields=_scales("scale_h", "scale_w"), infer=lambda types, attrs: _resized(attrs.layout, types[0], "HW"),
+)  # fmt: skip
+_declare(
+    "dyn.nn.upsampling3d", "nn.upsampling3d", ("data", "scale_d", "scale_h", "scale_w"), (1, 2, 3), UpSampling3DAttrs,
+    fields=_scales("scale_d", "scale_h", "scale_w"), infer=lambda types, attrs: _resized(attrs.layout, types[0], "DHW"),
+)  # fmt: skip
+_declare(
+    "dyn.image.resize2d", "image.resize2d", ("data", "size"), (1,), Resize2DAttrs,
+    fields=lambda attrs, values: {"size": _numbers(values[0])},
+    infer=lambda types, attrs: _resized(attrs.layout, types[0], "HW"),
+)  # fmt: skip
+_declare(
+    "dyn.sparse_to_dense", "sparse_to_dense",
+    ("sparse_indices", "output_shape", "sparse_values", "default_value"), (1,), SparseToDenseAttrs,
+    fields=lambda attrs, values: {"output_shape": _numbers(values[0])},
+    infer=lambda types, attrs: TensorType(
+        _unknown(_count(types[1], "dyn.sparse_to_dense", "output_shape")), types[2].dtype
+    ),
+)  # fmt: skip

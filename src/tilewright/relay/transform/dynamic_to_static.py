@@ -1,0 +1,66 @@
+"""DynamicToStatic: operators on values that turn out to be constants become those with attributes.
+
+Before::
+
+    %0 = shape_of(%y);            # %y: Tensor[(8, 3), float32]
+    dyn.reshape(%x, %0)
+
+after::
+
+    reshape(%x, newshape=[8, 3])
+
+Constants are folded in between, until nothing changes; a branch on a constant is taken.
+"""
+
+from __future__ import annotations
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilewright.relay.expr import Call, Function, If
+from tilewright.relay.op.dyn import DynDef
+from tilewright.relay.transform.common import TypedMutator, is_closed, scalar_constant
+from tilewright.relay.transform.fold_constant import fold_constant
+from tilewright.relay.type_infer import infer_module
+from tilewright.relay.visitor import ExprMutator
+
+
+class _ToStatic(ExprMutator):
+    children = TypedMutator.children
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = super().visit_call(expr)
+        declared = post.op.get_attr("OpDef") if isinstance(post, Call) and isinstance(post.op, Op) else None
+        if not (isinstance(declared, type) and issubclass(declared, DynDef)):
+            return post
+        assert isinstance(post, Call)
+        return declared.to_static(post) or post
+
+    def visit_if(self, expr: If) -> RelayExpr:
+        cond = scalar_constant(self.visit(expr.cond))
+        if cond is None:
+            return super().visit_if(expr)
+        return self.visit(expr.true_branch if cond else expr.false_branch)
+
+
+def DynamicToStatic() -> Pass:
+    """Make operators on known values static."""
+
+    def run(mod: IRModule, ctx: PassContext) -> IRModule:
+        result = infer_module(mod)
+        while True:
+            changed = {}
+            for var, func in result.items():
+                if isinstance(func, Function) and not is_closed(func):
+                    static = _ToStatic().visit(fold_constant(func))
+                    if static is not func:
+                        changed[var] = static
+            if not changed:
+                return result
+            result = result.copy()
+            for var, static in changed.items():
+                result[var] = static
+            result = infer_module(result)
+
+    return ModulePass(run, PassInfo("DynamicToStatic", 1))
