@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from tilewright import tir
@@ -52,12 +54,27 @@ MODULAR = [
     (tir.min(X * 4, Y * 4 + 2), (2, 0)),
     (tir.const(7), (0, 7)),
     (X, (1, 0)),
+    ((X * 4 + 6) >> 1, (2, 1)),
+    ((X * 4 + 6) >> 3, (1, 0)),
 ]
 
 
 @pytest.mark.parametrize(("expr", "expected"), MODULAR, ids=[str(e) for e, _ in MODULAR])
 def test_modular_sets(expr: tir.PrimExpr, expected: tuple[int, int]) -> None:
     assert Analyzer().modular_set(expr) == ModularSet(*expected)
+
+
+def test_remainders_that_are_known_together() -> None:
+    """Chinese remainders: of all numbers that leave both, none is missed and none is added."""
+    for first, second in itertools.product(range(1, 9), repeat=2):
+        for a, b in itertools.product(range(first), range(second)):
+            numbers = [n for n in range(200) if n % first == a and n % second == b]
+            if not numbers:
+                continue
+            made = Analyzer()
+            with made.constraint_scope(tir.all(X % first == a, tir.truncmod(X, second) == b)):
+                coeff, base = made.modular_set(X)
+            assert [n for n in range(200) if (n % coeff if coeff else n) == base] == numbers
 
 
 def test_arithmetic_that_wraps_has_the_bounds_of_its_dtype() -> None:

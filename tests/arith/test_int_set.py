@@ -6,13 +6,16 @@ import pytest
 
 from tilewright import tir
 from tilewright.arith import (
+    IntervalSet,
     IntSet,
     deduce_bound,
     detect_clip_bound,
     detect_linear_equation,
     eval_set,
+    int_set,
     intersect,
     union,
+    union_lower_bound,
 )
 
 IV, J, N, S = (tir.Var(n) for n in "ijns")
@@ -79,4 +82,31 @@ def test_clip_bounds() -> None:
 def test_deduced_bounds() -> None:
     assert str(deduce_bound(IV, IV * 8 + J < N, {}, {J: tir.Range(0, 8)})) == "IntervalSet[-inf, (floordiv(n, 8) - 1)]"
     assert str(deduce_bound(IV, IV >= J, {}, {J: tir.Range(0, 8)})) == "IntervalSet[7, +inf]"
-    assert deduce_bound(IV, IV * J < N, {}, {}).is_everything()
+    assert deduce_bound(IV, IV * J < N, {}, {}).is_nothing()
+    assert deduce_bound(IV, IV + J, {}, {}).is_nothing()
+    assert str(deduce_bound(IV, N + 3 == IV, {}, {})) == "IntervalSet[(n + 3), (n + 3)]"
+    assert deduce_bound(IV, IV == J, {}, {J: tir.Range(0, 8)}).is_nothing()
+    assert deduce_bound(IV, IV * 4 == N, {}, {}).is_nothing()
+
+
+def test_ends_that_there_are_not() -> None:
+    low, high = int_set.neg_inf(), int_set.pos_inf()
+    half = IntervalSet(low, 3)
+    assert half.min_value is low and int(half.max_value) == 3
+    assert not half.is_nothing() and str(half) == "IntervalSet[-inf, 3]"
+    assert IntervalSet(low, high).is_everything()
+    assert IntervalSet(high, low).is_nothing() and IntSet.nothing().is_nothing()
+    assert str(eval_set(IV * 2 + 1, {IV: IntervalSet(2, 5)})) == "IntervalSet[5, 11]"
+
+
+def test_unions_that_are_intervals() -> None:
+    def lower_bound(*ends: tuple[object, object]) -> str:
+        return str(union_lower_bound([IntervalSet(*pair) for pair in ends]))
+
+    assert lower_bound((0, 4), (5, 9)) == "IntervalSet[0, 9]"
+    assert lower_bound((5, 9), (0, 4)) == "IntervalSet[0, 9]"
+    assert lower_bound((0, 4), (6, 9)) == "IntervalSet[0, 4]"
+    assert lower_bound((N, N + 4), (N + 2, N + 9)) == "IntervalSet[n, (n + 9)]"
+    assert lower_bound((0, 4), (N, 9)) == "IntervalSet[0, 4]"
+    assert union_lower_bound([IntervalSet(int_set.neg_inf(), 0), IntervalSet(1, int_set.pos_inf())]).is_everything()
+    assert union_lower_bound([]).is_nothing()

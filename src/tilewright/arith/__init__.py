@@ -6,16 +6,29 @@ affine.py      sums of coefficient * atom                            pattern.py 
 division.py    floordiv and floormod of sums by a literal            bounds.py   constant bounds
 modular.py     what a value leaves modulo a number                   int_set.py  intervals with symbolic ends
 linear.py      linear equations, clip bounds, solving for a variable
+iter_map.py    indices as sums, splits and fusions of loop variables
 """
 
 from tilewright.arith.analyzer import Analyzer, simplify
 from tilewright.arith.bounds import NEG_INF, POS_INF, ConstIntBound
-from tilewright.arith.int_set import IntSet, eval_set, intersect, union
+from tilewright.arith.int_set import IntervalSet, IntSet, eval_set, intersect, union, union_lower_bound
+from tilewright.arith.iter_map import (
+    IterMapExpr,
+    IterMark,
+    IterSplitExpr,
+    IterSumExpr,
+    detect_iter_map,
+    estimate_region_lower_bound,
+    inverse_affine_iter_map,
+    normalize_iter_map_to_expr,
+)
 from tilewright.arith.linear import deduce_bound, detect_clip_bound, detect_linear_equation
 from tilewright.arith.modular import ModularSet
 
 __all__ = [
-    "NEG_INF", "POS_INF", "Analyzer", "ConstIntBound", "IntSet", "ModularSet", "deduce_bound",
-    "detect_clip_bound", "detect_linear_equation", "eval_set", "intersect", "simplify",
-    "union",
+    "NEG_INF", "POS_INF", "Analyzer", "ConstIntBound", "IntSet", "IntervalSet", "IterMapExpr", "IterMark",
+    "IterSplitExpr", "IterSumExpr", "ModularSet", "deduce_bound", "detect_clip_bound", "detect_iter_map",
+    "detect_linear_equation",
+    "estimate_region_lower_bound", "eval_set", "intersect", "inverse_affine_iter_map", "normalize_iter_map_to_expr",
+    "simplify", "union", "union_lower_bound",
 ]  # fmt: skip

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from tilewright.arith.affine import Terms, add_affine, affine
 from tilewright.arith.bounds import INDEX_DTYPES, NEG_INF, POS_INF, BoundAnalyzer, ConstIntBound
 from tilewright.arith.context import Context
-from tilewright.arith.modular import ModularAnalyzer, ModularSet
+from tilewright.arith.modular import ModularAnalyzer, ModularSet, intersect
 from tilewright.arith.simplifier import Simplifier
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.iter_var import IterVar, Range
 from tilewright.ir.op import Op
-from tilewright.ir.prim_expr import EQ, GE, GT, LE, LT, NE, And, Call, FloorMod, IntImm, Not, Or, PrimExpr, Var
+from tilewright.ir.prim_expr import EQ, GE, GT, LE, LT, NE, And, Call, FloorMod, IntImm, Mod, Not, Or, PrimExpr, Var
 from tilewright.ir.prim_functor import ExprVisitor
 
 if TYPE_CHECKING:
@@ -170,14 +170,16 @@ class Analyzer:
 
     def _assume_equal(self, fact: EQ, terms: dict[PrimExpr, int], const: int) -> None:
         self._assume_form(terms, -const, -const)
-        mod, rest = (fact.a, fact.b) if isinstance(fact.a, FloorMod) else (fact.b, fact.a)
+        mod, rest = (fact.b, fact.a) if isinstance(fact.a, IntImm) else (fact.a, fact.b)
         if (
-            isinstance(mod, FloorMod)
+            isinstance(mod, (FloorMod, Mod))  # C's remainder may be negative, and is congruent too
             and isinstance(mod.a, Var)
             and isinstance(mod.b, IntImm)
+            and mod.b.value > 0
             and isinstance(rest, IntImm)
         ):
-            self.context.var_modular[mod.a] = (mod.b.value, rest.value)
+            known = self.modular.visit_var(mod.a)  # not what was concluded before this scope
+            self.context.var_modular[mod.a] = intersect((mod.b.value, rest.value % mod.b.value), known)
 
     def _assume_form(self, terms: dict[PrimExpr, int], low: int, high: int) -> None:
         if len(terms) == 1:

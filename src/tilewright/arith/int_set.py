@@ -62,6 +62,13 @@ class IntSet(Node):
     @staticmethod
     def interval(min_value: Any, max_value: Any) -> IntSet:
         """The values between two ends, both inclusive."""
+        if min_value is pos_inf() or max_value is neg_inf():
+            return IntSet.nothing()
+        if min_value is neg_inf() or max_value is pos_inf():
+            return IntSet(
+                None if min_value is neg_inf() else ops.as_expr(min_value),
+                None if max_value is pos_inf() else ops.as_expr(max_value),
+            )
         low, high = ops.match_dtypes(min_value, max_value)
         return IntSet(low, high)
 
@@ -72,22 +79,25 @@ class IntSet(Node):
             return IntSet(dom.min, dom.min)
         return IntSet(dom.min, dom.min + dom.extent - 1)
 
+    @staticmethod
+    def nothing() -> IntSet:
+        """No integer."""
+        return IntSet(pos_inf(), neg_inf())
+
     @property
     def min_value(self) -> PrimExpr:
-        """The lower end; raises ValueError when there is none."""
-        if self.low is None:
-            raise ValueError("this set has no lower bound")
-        return self.low
+        """The lower end; :func:`neg_inf` when there is none."""
+        return neg_inf() if self.low is None else self.low
 
     @property
     def max_value(self) -> PrimExpr:
-        """The upper end; raises ValueError when there is none."""
-        if self.high is None:
-            raise ValueError("this set has no upper bound")
-        return self.high
+        """The upper end; :func:`pos_inf` when there is none."""
+        return pos_inf() if self.high is None else self.high
 
     def is_nothing(self) -> bool:
         """Whether the set is certainly empty."""
+        if self.low is pos_inf() or self.high is neg_inf():
+            return True
         return isinstance(self.low, IntImm) and isinstance(self.high, IntImm) and self.low.value > self.high.value
 
     def is_everything(self) -> bool:
@@ -124,6 +134,27 @@ class IntSet(Node):
         return f"IntervalSet[{show[0]}, {show[1]}]"
 
 
+_POS_INF, _NEG_INF = Var("pos_inf", "handle"), Var("neg_inf", "handle")
+
+
+def pos_inf() -> Var:
+    """What stands for no upper end, as TVM has it."""
+    return _POS_INF
+
+
+def neg_inf() -> Var:
+    """What stands for no lower end."""
+    return _NEG_INF
+
+
+class IntervalSet(IntSet):
+    """The integers between two ends, both inclusive, which may be :func:`neg_inf` and :func:`pos_inf`."""
+
+    def __init__(self, min_value: Any, max_value: Any) -> None:
+        made = IntSet.interval(min_value, max_value)
+        self._init(made.low, made.high, 1)
+
+
 EVERYTHING = IntSet.everything()
 
 
@@ -134,7 +165,29 @@ def union(sets: Iterable[IntSet], analyzer: Analyzer | None = None) -> IntSet:
         if item.is_nothing():
             continue
         result = item if result is None else _union(result, item, analyzer)
-    return IntSet(ops.as_expr(1), ops.as_expr(0)) if result is None else result
+    return IntSet.nothing() if result is None else result
+
+
+def union_lower_bound(sets: Iterable[IntSet]) -> IntSet:
+    """An interval within the union of ``sets``: what those next to one another, or overlapping, make together.
+
+    It begins with the first set; a set whose place beside the others cannot be proved is left out.
+    """
+    analyzer = Analyzer()
+    result: IntSet | None = None
+    for item in sets:
+        if item.is_nothing():
+            continue
+        if result is None:
+            result = item
+        elif _touch(result, item, analyzer) and _touch(item, result, analyzer):
+            result = _union(result, item, analyzer)
+    return IntSet.nothing() if result is None else result
+
+
+def _touch(a: IntSet, b: IntSet, analyzer: Analyzer) -> bool:
+    """Whether ``a`` certainly begins at the latest just behind the end of ``b``."""
+    return a.low is None or b.high is None or analyzer.can_prove(a.low <= b.high + 1)
 
 
 def _union(a: IntSet, b: IntSet, analyzer: Analyzer | None) -> IntSet:

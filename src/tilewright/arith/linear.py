@@ -99,7 +99,7 @@ def deduce_bound(
     hint_map: Mapping[Var, IntSet | Range],
     relax_map: Mapping[Var, IntSet | Range],
 ) -> IntSet:
-    """Values of ``var`` for which ``cond`` holds whatever the variables of ``relax_map`` are; everything if not known.
+    """Values of ``var`` for which ``cond`` holds whatever the variables of ``relax_map`` are; nothing if not known.
 
     ``hint_map`` gives ranges of other variables, to simplify with.
     """
@@ -109,15 +109,22 @@ def deduce_bound(
             analyzer.bind(other, dom)
     simple = analyzer.simplify(cond)
     if not isinstance(simple, (LT, LE)):
-        return IntSet.everything()
+        return _deduce_equal(var, simple, relax_map, analyzer)
     terms, const = analyzer.simplifier.difference(simple.a, simple.b)
     rest = {a: c for a, c in terms.items() if a is not var}
     if var not in terms or any(_uses(a, [var]) for a in rest):
-        return IntSet.everything()
+        return IntSet.nothing()
     highest = IntSetEvaluator(relax_map, analyzer).evaluate(build(rest, const, var.dtype)).high
     if highest is None:
-        return IntSet.everything()
+        return IntSet.nothing()
     bound = solve_bound(
         var, type(simple)(ops.add(build({var: terms[var]}, 0, var.dtype), highest), ops.const(0, var.dtype)), analyzer
     )
-    return IntSet.everything() if bound is None else bound
+    return IntSet.nothing() if bound is None else bound
+
+
+def _deduce_equal(var: Var, cond: PrimExpr, relax_map: Mapping[Var, IntSet | Range], analyzer: Analyzer) -> IntSet:
+    """Of an equation: its solution, if that is the same whatever the other variables are."""
+    if not isinstance(cond, EQ) or _uses(cond, list(relax_map)):
+        return IntSet.nothing()
+    return solve_bound(var, cond, analyzer) or IntSet.nothing()

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 from tilewright.arith.affine import Terms, affine
 from tilewright.arith.bounds import INDEX_DTYPES
 from tilewright.arith.context import Context
+from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import (
+    Call,
     Cast,
     IntImm,
     Let,
@@ -31,6 +33,20 @@ class ModularSet(NamedTuple):
 
 def _make(coeff: int, base: int) -> Pair:
     return (coeff, base % coeff) if coeff else (0, base)
+
+
+def intersect(a: Pair, b: Pair) -> Pair:
+    """What is in both; ``a`` when there is nothing, which is only where nothing is evaluated."""
+    if a[0] == 0 or b == _ANY:
+        return a
+    if b[0] == 0:
+        return b
+    gcd = math.gcd(a[0], b[0])
+    if (a[1] - b[1]) % gcd:
+        return a
+    # a[1] + a[0] * k = b[1] modulo b[0]
+    k = (b[1] - a[1]) // gcd * pow(a[0] // gcd, -1, b[0] // gcd)
+    return _make(a[0] // gcd * b[0], a[1] + a[0] * k)
 
 
 def _union(a: Pair, b: Pair) -> Pair:
@@ -101,6 +117,15 @@ class ModularAnalyzer(ExprFunctor[Pair]):
             coeff, base = self.modular(e.a)
             if coeff % e.b.value == 0:
                 return _make(coeff // e.b.value, base // e.b.value)
+        return _ANY
+
+    def visit_call(self, e: Call) -> Pair:
+        """A shift to the right by a number divides, and rounds down."""
+        if isinstance(e.op, Op) and e.op.name == "tir.shift_right" and type(e.args[1]) is IntImm:
+            coeff, base = self.modular(e.args[0])
+            by = e.args[1].value
+            if 0 <= by < 64 and coeff % (1 << by) == 0:
+                return _make(coeff >> by, base >> by)
         return _ANY
 
     def visit_floor_mod(self, e: Any) -> Pair:

@@ -22,7 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilewright.ir import prim_ops
 from tilewright.ir.node import Node
+from tilewright.ir.prim_expr import PrimExpr
 
 
 class _Kind(enum.Enum):
@@ -252,6 +254,15 @@ class _Equality:
         return True
 
 
+def _as_expressions(lhs: Any, rhs: Any) -> tuple[Any, Any]:
+    """Both sides, a Python number beside an expression as a literal, as expressions take it."""
+    if isinstance(lhs, PrimExpr) and isinstance(rhs, (bool, int, float)):
+        return lhs, prim_ops.as_expr(rhs)
+    if isinstance(rhs, PrimExpr) and isinstance(lhs, (bool, int, float)):
+        return prim_ops.as_expr(lhs), rhs
+    return lhs, rhs
+
+
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False, exact: bool = False) -> bool:
     """Whether two nodes, modules, attributes, arrays, or sequences and mappings of these, are the same program.
 
@@ -261,6 +272,7 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False, exact: boo
     """
     if lhs is rhs:
         return True
+    lhs, rhs = _as_expressions(lhs, rhs)
     if type(lhs) is type(rhs) and (shortcut := _SHORTCUTS.get(type(lhs))) is not None:
         known = shortcut.equal(lhs, rhs)
         if known is not None:
@@ -270,6 +282,7 @@ def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False, exact: boo
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
     """Raise ValueError showing where two values first differ, and both texts, unless they are equal."""
+    lhs, rhs = _as_expressions(lhs, rhs)
     difference = _Equality(map_free_vars, exact=False).run(lhs, rhs)
     if difference is None:
         return

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import And, IntImm
@@ -94,9 +95,9 @@ def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
     return found
 
 
-def expr_deep_equal(lhs: PrimExpr, rhs: PrimExpr) -> bool:
-    """Whether two expressions are structurally equal: equal expressions are one object."""
-    return lhs is rhs
+def expr_deep_equal(lhs: Any, rhs: Any) -> bool:
+    """Whether two expressions, or numbers, are structurally equal: equal expressions are one object."""
+    return ops.as_expr(lhs) is ops.as_expr(rhs)
 
 
 def is_intrinsic(expr: Any, name: str) -> bool:
