@@ -28,7 +28,7 @@ def test_examples_of_gradients_run_in_order(capsys: pytest.CaptureFixture[str]) 
         for block in blocks:
             exec(compile(block, "docs/gradients.md", "exec", dont_inherit=True), namespace)
     finally:
-        Op.get("image.resize2d").reset_attr("FPrimalGradient")
+        Op.get("nn.lrn").reset_attr("FPrimalGradient")
     assert capsys.readouterr().out == "3.0 [[0.5 0.5 0.5]\n [0.5 0.5 0.5]]\n[4]\n"
 
 

@@ -265,6 +265,25 @@ NETWORKS = [
 ]  # fmt: skip
 
 
+RESAMPLING = [
+    case("dense of three dimensions", relay.nn.dense, lambda x, w: x @ w.T, random(2, 3, 5), random(4, 5)),
+    case("upsampling", lambda x: relay.nn.upsampling(x, 2, 3),
+         lambda x: x.repeat_interleave(2, 2).repeat_interleave(3, 3), random(1, 2, 3, 4)),
+    case("resize2d linear", lambda x: relay.image.resize2d(x, (7, 4)),
+         lambda x: F.interpolate(x, size=(7, 4), mode="bilinear"), random(1, 2, 3, 5)),
+    case("resize2d NHWC, aligned", lambda x: relay.image.resize2d(
+             x, (7, 5), "NHWC", "linear", "align_corners"),
+         lambda x: F.interpolate(x.permute(0, 3, 1, 2), size=(7, 5), mode="bilinear", align_corners=True)
+         .permute(0, 2, 3, 1), random(1, 3, 4, 2)),
+    case("resize1d nearest", lambda x: relay.image.resize1d(x, (7,), "NCW", "nearest_neighbor", "asymmetric", "floor"),
+         lambda x: F.interpolate(x, size=7, mode="nearest"), random(2, 3, 4)),
+    case("space_to_depth", lambda x: relay.nn.space_to_depth(x, 2),
+         lambda x: x.reshape(1, 3, 2, 2, 3, 2).permute(0, 3, 5, 1, 2, 4).reshape(1, 12, 2, 3), random(1, 3, 4, 6)),
+    case("depth_to_space CRD", lambda x: relay.nn.depth_to_space(x, 2, mode="CRD"), lambda x: F.pixel_shuffle(x, 2),
+         random(2, 8, 3, 2)),
+]  # fmt: skip
+
+
 def weighted_loss(x: Any, targets: Any, weights: Any, how: str) -> Any:
     """torch's own has no gradient of the weights."""
     counts = targets != -100
@@ -350,7 +369,7 @@ POOLING = [
          apart(1, 2, 7)),
 ]  # fmt: skip
 
-ALL = [*ELEMENTWISE, *SHAPES, *REDUCTIONS, *INDEXING, *NETWORKS, *CONVOLUTIONS, *POOLING]
+ALL = [*ELEMENTWISE, *SHAPES, *REDUCTIONS, *INDEXING, *NETWORKS, *RESAMPLING, *CONVOLUTIONS, *POOLING]
 
 
 @pytest.mark.parametrize("item", ALL, ids=str)
@@ -400,9 +419,9 @@ def test_check_grad_finds_a_wrong_gradient() -> None:
 
 
 def test_an_operator_without_a_gradient_is_named() -> None:
-    x = relay.var("x", shape=(1, 1, 4, 4))
-    with pytest.raises(UnsupportedError, match=r"no gradient is registered for image\.resize2d; .*register_gradient"):
-        gradient(relay.Function([x], relay.image.resize2d(x, (8, 8))))
+    x = relay.var("x", shape=(1, 4, 4, 1))
+    with pytest.raises(UnsupportedError, match=r"no gradient is registered for nn\.lrn; .*register_gradient"):
+        gradient(relay.Function([x], relay.nn.lrn(x)))
 
 
 def test_a_rule_of_the_wrong_length_is_named() -> None:

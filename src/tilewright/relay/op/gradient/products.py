@@ -6,11 +6,12 @@ from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay.expr import Call
-from tilewright.relay.op.gradient.rule import Gradients, rule, shape_of, tensor_type
+from tilewright.relay.op.gradient.rule import Gradients, require_shape, rule, shape_of, tensor_type
 from tilewright.relay.op.nn.dense import batch_matmul, dense, matmul
 from tilewright.relay.op.reduce.reduce import sum as sum_
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.op.transform.axes import transpose
+from tilewright.relay.op.transform.reshape import reshape
 
 
 def _of_product(orig: Call, grad: RelayExpr, left: bool, right: bool, multiply: Any) -> Gradients:
@@ -40,10 +41,16 @@ def _batch_matmul(a: RelayExpr, b: RelayExpr, left: bool, right: bool) -> RelayE
 
 @rule("nn.dense")
 def _dense(orig: Call, grad: RelayExpr) -> Gradients:
-    """Y = X W^T: dX = dY W, dW = dY^T X."""
+    """Y = X W^T: dX = dY W, dW = dY^T X. All dimensions of the data but the last are rows."""
     data, weight = orig.args
     grad = _in_dtype(orig, grad)
-    return [dense(grad, transpose(weight)), dense(transpose(grad), transpose(data))]
+    by_data = dense(grad, transpose(weight))
+    if len(tensor_type(data).shape) != 2:
+        shape = require_shape(data, "nn.dense")
+        grad, data = (
+            reshape(x, (-1, extent)) for x, extent in ((grad, require_shape(orig, "")[-1]), (data, shape[-1]))
+        )
+    return [by_data, dense(transpose(grad), transpose(data))]
 
 
 @rule("nn.matmul")
