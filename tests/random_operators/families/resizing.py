@@ -101,3 +101,20 @@ def _attributes(g: Graph, mode: str) -> dict[str, Any]:
     if found.get("coordinate_transformation_mode") == "tf_crop_and_resize" and g.draw.of(False, True):
         found["extrapolation_value"] = g.draw.of(0.0, 10.0)
     return found
+
+
+@generator("GridSample")
+def grid_sample(g: Graph) -> Tolerance:
+    dtype = "float32"  # as which the reference evaluator counts coordinates
+    rank = g.draw.of(2, 3) if g.opset >= 20 else 2
+    old, new = ("bilinear", "nearest", "bicubic"), ("linear", "nearest", "cubic")
+    mode = g.draw.of(*(new if g.opset >= 20 else old)) if rank == 2 else g.draw.of("linear", "nearest")
+    image = [g.draw.of(1, 2), g.draw.of(1, 3), *(g.draw.of(1, 2, 3, 5, 8) for _ in range(rank))]
+    points = np.random.default_rng(g.draw.below(1 << 16)).random(
+        (image[0], *(g.draw.of(1, 3, 6) for _ in range(rank)), rank)
+    )
+    spread = g.draw.of(1, 2, 4)
+    grid = g.input(((points * 2 - 1) * spread * 0.9991).astype(dtype))
+    padding = g.draw.of("zeros", "reflection", *(["border"] if mode != "bicubic" else []))  # see known.py
+    g.emit([g.data(dtype, image, "mild"), grid], mode=mode, padding_mode=padding, align_corners=g.draw.of(0, 1))
+    return Tolerance("close", 2000)

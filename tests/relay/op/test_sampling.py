@@ -1,5 +1,8 @@
 """Values between pixels, moved taps, coordinates and losses: against torch, the ONNX reference evaluator and numpy."""
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
@@ -17,13 +20,15 @@ from tilewright.relay.type_infer import infer_expr
 MAPS = np.array([[[0.8, -0.3, 0.1], [0.4, 0.9, -0.2]], [[1.3, 0.0, 0.0], [0.0, 1.3, 0.5]]], "float32")
 IMAGES = random(2, 3, 5, 7)
 GRID = F.affine_grid(torch.from_numpy(MAPS), [2, 1, 4, 3], align_corners=True).numpy()
+FAR = (np.random.default_rng(5).random((2, 3, 11, 2), "float32") * 8 - 4) * 0.999
+VOLUMES, INSIDE_OUT = random(1, 2, 3, 1, 4), np.random.default_rng(6).random((1, 2, 3, 5, 3), "float32") * 4 - 2
 BOXES = np.array([[0.1, 0.2, 0.8, 0.7], [0.9, 0.6, 0.05, 0.3], [-0.5, 0.25, 0.6, 1.4]], "float32")
 WHICH = np.array([1, 0, 1], "int32")
 
 
-def sampled(images: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    """torch's interpolation at points (n, h, w, 2) where -1 and 1 are the first and last pixel."""
-    return F.grid_sample(torch.from_numpy(images), torch.from_numpy(grid), align_corners=True).numpy()
+def sampled(images: np.ndarray, grid: np.ndarray, **how: Any) -> np.ndarray:
+    """torch's interpolation at points (n, h, w, 2); -1 and 1 are the first and last pixel unless ``how`` says else."""
+    return F.grid_sample(torch.from_numpy(images), torch.from_numpy(grid), **{"align_corners": True, **how}).numpy()
 
 
 def cropped(size: tuple[int, int], outside: float = 0.0, nearest: bool = False) -> np.ndarray:
@@ -62,6 +67,27 @@ DILATED = dilated(IMAGES, WINDOW, (2, 1), (1, 0, 2, 1), (2, 3))
 SAMPLES = [
     case("affine_grid", lambda a: relay.image.affine_grid(a, (4, 3)), [MAPS], np.moveaxis(GRID, -1, 1)),
     case("grid_sample", relay.image.grid_sample, [IMAGES, np.moveaxis(GRID, -1, 1)], sampled(IMAGES, GRID)),
+    *(
+        case(
+            f"grid_sample, {method}, {padding}, {'corners' if corners else 'edges'}",
+            partial(relay.image.grid_sample, method=method, padding_mode=padding, align_corners=corners),
+            [IMAGES, np.moveaxis(FAR, -1, 1)],
+            sampled(IMAGES, FAR, mode=method, padding_mode=padding, align_corners=corners),
+        )
+        for method in ("nearest", "bilinear", "bicubic")
+        for padding in ("zeros", "border", "reflection")
+        for corners in (True, False)
+        if method != "bicubic" or padding == "zeros"  # of which ONNX says something else than torch
+    ),
+    *(
+        case(
+            f"grid_sample of volumes, {padding}",
+            partial(relay.image.grid_sample, layout="NCDHW", padding_mode=padding, align_corners=False),
+            [VOLUMES, np.moveaxis(INSIDE_OUT, -1, 1)],
+            sampled(VOLUMES, INSIDE_OUT, padding_mode=padding, align_corners=False),
+        )
+        for padding in ("zeros", "border", "reflection")
+    ),
     case(
         "crops", lambda x, b, i: relay.image.crop_and_resize(x, b, i, (4, 3), "NCHW"), [IMAGES, BOXES, WHICH],
         cropped((4, 3)),

@@ -59,29 +59,131 @@ def affine_grid(data: te.Tensor, target_shape: Sequence[int]) -> te.Tensor:
     return te.compute((data.shape[0], 2, height, width), body, name="affine_grid", tag=tag.INJECTIVE)
 
 
-def grid_sample(data: te.Tensor, grid: te.Tensor, method: str = "bilinear", layout: str = "NCHW") -> te.Tensor:
-    """Values of ``data`` at the points of ``grid``, where -1 and 1 are the centres of the first and last pixel.
+GRID_METHODS = ("nearest", "bilinear", "bicubic")
+GRID_PADDING = ("zeros", "border", "reflection")
+
+
+def grid_sample(
+    data: te.Tensor,
+    grid: te.Tensor,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+) -> te.Tensor:
+    """Values of ``data`` at the points of ``grid``.
 
     Parameters
     ----------
-    data : (batch, channels, height, width)
-    grid : (batch, 2, out_height, out_width), x before y; what is outside is 0
+    data : (batch, channels, height, width), or with a depth before them (NCDHW)
+    grid : (batch, 2, out_height, out_width), x before y; of volumes (batch, 3, ...), x before y before z
+    method : nearest (halves to even), bilinear (trilinear), or bicubic (Keys, 1981, with a = -0.75)
+    padding_mode : what is outside: zeros, the nearest pixel (border), or the image mirrored (reflection)
+    align_corners : -1 and 1 are the centres of the first and last pixel, else their outer edges
 
-    Returns (batch, channels, out_height, out_width).
+    Returns (batch, channels, ...) with the grid's last dimensions.
     """
-    if (method, layout) != ("bilinear", "NCHW"):
-        raise InvalidShapeError(f"grid_sample is bilinear on NCHW, found {method} on {layout}")
-    batch, channels, height, width = data.shape
-    half = ops.const(0.5, grid.dtype)
-
-    def body(n: PrimExpr, c: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
-        x, y = (
-            (grid(n, axis, i, j) + ops.const(1, grid.dtype)) * ops.cast(grid.dtype, extent - 1) * half
-            for axis, extent in ((0, width), (1, height))
+    rank = len(layout) - 2
+    if layout not in ("NCHW", "NCDHW") or method not in GRID_METHODS or padding_mode not in GRID_PADDING:
+        raise InvalidShapeError(
+            f"grid_sample takes NCHW or NCDHW, {', '.join(GRID_METHODS)} and {', '.join(GRID_PADDING)}, "
+            f"found {layout}, {method} and {padding_mode}"
         )
-        return bilinear_or_zero(lambda r, k: data(n, c, r, k), height, width, y, x, data.dtype)
+    axes = [_GridAxis(extent, grid.dtype, padding_mode, align_corners) for extent in data.shape[2:]]
 
-    return te.compute((batch, channels, *grid.shape[2:]), body, name="grid_sample", tag=tag.INJECTIVE)
+    def body(n: PrimExpr, c: PrimExpr, *at: PrimExpr) -> PrimExpr:
+        places = [axis.place(grid(n, rank - 1 - i, *at), method) for i, axis in enumerate(axes)]
+        taps = [axis.taps(place, method, data.dtype) for axis, place in zip(axes, places, strict=True)]
+
+        def summed(depth: int, indices: list[PrimExpr], inside: list[PrimExpr]) -> PrimExpr:
+            if depth == rank:
+                value = data(n, c, *indices)
+                return tir.if_then_else(tir.all(*inside), value, ops.const(0, data.dtype)) if inside else value
+            parts = []
+            for index, weight in taps[depth]:
+                held, found = axes[depth].pixel(index)
+                value = summed(depth + 1, [*indices, held], [*inside, *found])
+                parts.append(value if weight is None else value * weight)
+            total = parts[0]
+            for part in parts[1:]:
+                total = total + part
+            return total
+
+        return summed(0, [], [])
+
+    return te.compute((*data.shape[:2], *grid.shape[2:]), body, name="grid_sample", tag=tag.INJECTIVE)
+
+
+class _GridAxis:
+    """One spatial axis of ``grid_sample``: from coordinates to pixels."""
+
+    def __init__(self, extent: Any, dtype: str, padding_mode: str, align_corners: bool) -> None:
+        self.extent, self.dtype, self.padding_mode, self.align_corners = extent, dtype, padding_mode, align_corners
+        self.size = ops.cast(dtype, extent)
+
+    def _const(self, value: float) -> PrimExpr:
+        return ops.const(value, self.dtype)
+
+    def place(self, coordinate: PrimExpr, method: str) -> PrimExpr:
+        """Where a coordinate from -1 to 1 is, counted in pixels; brought inside as the padding says."""
+        if self.align_corners:
+            at = (coordinate + self._const(1)) * ((self.size - self._const(1)) * self._const(0.5))
+        else:
+            at = ((coordinate + self._const(1)) * self.size - self._const(1)) * self._const(0.5)
+        if method == "nearest":
+            at = tir.nearbyint(at)
+        if self.padding_mode == "border":
+            edge = self._const(0 if self.align_corners else 0.5)  # up to which a pixel reaches
+            outside = tir.any(at < -edge, at > self.size - self._const(1) + edge)
+            return tir.Select(outside, ops.maximum(ops.minimum(at, self.size - self._const(1)), self._const(0)), at)
+        if self.padding_mode == "reflection":
+            return self._reflected(at)
+        return ops.maximum(
+            ops.minimum(at, self.size + self._const(3)), self._const(-4)
+        )  # as far outside as anything is
+
+    def _reflected(self, at: PrimExpr) -> PrimExpr:
+        """Mirrored at both ends until inside: a zigzag."""
+        low = self._const(0 if self.align_corners else -0.5)
+        span = ops.maximum(self.size - self._const(1 if self.align_corners else 0), self._const(1))
+        away = tir.abs(at - low)
+        turn = away - tir.floor(away / (span * self._const(2))) * (span * self._const(2))
+        zigzag = low + ops.minimum(turn, span * self._const(2) - turn)
+        return ops.maximum(ops.minimum(zigzag, self.size - self._const(0.5)), self._const(-0.5))
+
+    def taps(self, at: PrimExpr, method: str, dtype: str) -> list[tuple[PrimExpr, PrimExpr | None]]:
+        """The pixels that a value is made of, by their index (which may be outside), and their weights."""
+        if method == "nearest":
+            return [(_int(at), None)]
+        floor = tir.floor(at)
+        first, t = _int(floor), ops.cast(dtype, at - floor)
+        one = ops.const(1, dtype)
+        if method == "bilinear":
+            return [(first, one - t), (first + 1, t)]
+        return [(first + (i - 1), w) for i, w in enumerate(_cubic_weights(t, dtype))]
+
+    def pixel(self, index: PrimExpr) -> tuple[PrimExpr, list[PrimExpr]]:
+        """The index that is read for ``index``, and the conditions under which it is."""
+        if self.padding_mode == "zeros":
+            return index, [index >= 0, index < self.extent]
+        if self.padding_mode == "reflection":
+            index = _int(tir.nearbyint(self._reflected(ops.cast(self.dtype, index))))
+        return ops.maximum(ops.minimum(index, self.extent - 1), ops.const(0, "int32")), []
+
+
+def _cubic_weights(t: PrimExpr, dtype: str) -> list[PrimExpr]:
+    """Weights of the pixels at -1, 0, 1 and 2 for a point at ``t``, by Keys' kernel with a = -0.75."""
+    a = -0.75
+
+    def near(x: PrimExpr) -> PrimExpr:  # |x| <= 1
+        return ((ops.const(a + 2, dtype) * x - ops.const(a + 3, dtype)) * x) * x + ops.const(1, dtype)
+
+    def far(x: PrimExpr) -> PrimExpr:  # 1 < |x| < 2
+        inner = (ops.const(a, dtype) * x - ops.const(5 * a, dtype)) * x + ops.const(8 * a, dtype)
+        return inner * x - ops.const(4 * a, dtype)
+
+    one = ops.const(1, dtype)
+    return [far(t + one), near(t), near(one - t), far(ops.const(2, dtype) - t)]
 
 
 def crop_and_resize(

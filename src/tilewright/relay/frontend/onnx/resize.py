@@ -213,3 +213,20 @@ def convert_space_to_depth(ctx: NodeContext) -> RelayExpr:
     blocks = relay_op.reshape(data, (batch, channels, height // block, block, width // block, block))
     moved = relay_op.transpose(blocks, axes=(0, 1, 3, 5, 2, 4))
     return relay_op.reshape(moved, (batch, channels * block * block, height // block, width // block))
+
+
+@converter("GridSample", since=16)
+def convert_grid_sample(ctx: NodeContext) -> RelayExpr:
+    """Values of images or volumes at the points of a grid, whose last axis holds the coordinates."""
+    data, grid = ctx.input(0), ctx.input(1)
+    rank = ctx.rank(data)
+    if rank not in (4, 5):
+        ctx.unsupported(f"sampling over {rank - 2} dimensions; 2 and 3 are supported")
+    mode = ctx.attr("mode", "linear" if ctx.opset >= 20 else "bilinear")
+    methods = {"nearest": "nearest", "linear": "bilinear", "bilinear": "bilinear"}
+    method = (methods | {"cubic": "bicubic", "bicubic": "bicubic"}).get(mode)
+    if method is None:
+        ctx.fail(f"attribute 'mode' is {mode!r}")
+    points = relay_op.transpose(grid, axes=(0, rank - 1, *range(1, rank - 1)))
+    layout, padding = "NCHW" if rank == 4 else "NCDHW", ctx.attr("padding_mode", "zeros")
+    return relay_op.image.grid_sample(data, points, method, layout, padding, bool(ctx.attr("align_corners", 0)))

@@ -16,7 +16,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints, pair
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.bilinear import bilinear
+from tilewright.relay.op.bilinear import bilinear, sampled
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import canonical_shape, conv_extent, shape_in_layout
@@ -66,10 +66,12 @@ class AffineGrid(OpDef):
 
 
 class GridSampleAttrs(Attrs):
-    """How values between pixels are found, and the layout."""
+    """How values between pixels are found, the layout, what is outside, and where -1 and 1 are."""
 
     method: str = "bilinear"
     layout: str = "NCHW"
+    padding_mode: str = "zeros"
+    align_corners: bool = True
 
 
 class GridSample(OpDef):
@@ -88,29 +90,33 @@ class GridSample(OpDef):
         if found is None:
             return None
         data, grid = found
-        relations.require_rank(data, 4, "data")
-        relations.require_rank(grid, 4, "grid")
         relations.require(
-            (attrs.method, attrs.layout) == ("bilinear", "NCHW"),
-            f"method should be bilinear and layout NCHW, found {attrs.method!r} and {attrs.layout!r}",
+            attrs.layout in ("NCHW", "NCDHW")
+            and attrs.method in topi.image.GRID_METHODS
+            and attrs.padding_mode in topi.image.GRID_PADDING,
+            f"method should be {', '.join(topi.image.GRID_METHODS)}, padding_mode {', '.join(topi.image.GRID_PADDING)} "
+            f"and layout NCHW or NCDHW, found {attrs.method!r}, {attrs.padding_mode!r} and {attrs.layout!r}",
         )
+        rank = len(attrs.layout)
+        relations.require_rank(data, rank, "data")
+        relations.require_rank(grid, rank, "grid")
         solver.assert_equal(data.shape[0], grid.shape[0], "batch of the grid")
-        solver.assert_equal(as_expr(2), grid.shape[1], "coordinates of a point")
+        solver.assert_equal(as_expr(rank - 2), grid.shape[1], "coordinates of a point")
         return TensorType((*data.shape[:2], *grid.shape[2:]), data.dtype)
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """topi's kernel."""
-        return [topi.image.grid_sample(inputs[0], inputs[1], attrs.method, attrs.layout)]
+        how = (attrs.method, attrs.layout, attrs.padding_mode, attrs.align_corners)
+        return [topi.image.grid_sample(inputs[0], inputs[1], *how)]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """Image by image."""
         data, grid = inputs
-        height, width = data.shape[2:]
         made = np.zeros((*data.shape[:2], *grid.shape[2:]))
-        for n, (x, y) in enumerate(grid):
-            made[n] = bilinear(data[n], (y + 1) * (height - 1) / 2, (x + 1) * (width - 1) / 2)
+        for n, points in enumerate(grid):
+            made[n] = sampled(data[n], points[::-1], attrs.method, attrs.padding_mode, attrs.align_corners)
         return [made.astype(data.dtype)]
 
 
@@ -265,12 +271,21 @@ def affine_grid(data: RelayExpr, target_shape: Any = None) -> Call:
     return call("image.affine_grid", [data], AffineGridAttrs(pair(target_shape)))
 
 
-def grid_sample(data: RelayExpr, grid: RelayExpr, method: str = "bilinear", layout: str = "NCHW") -> Call:
-    """Values of ``data`` (batch, channels, height, width) at the points of ``grid`` (batch, 2, ...), outside 0.
+def grid_sample(
+    data: RelayExpr,
+    grid: RelayExpr,
+    method: str = "bilinear",
+    layout: str = "NCHW",
+    padding_mode: str = "zeros",
+    align_corners: bool = True,
+) -> Call:
+    """Values of ``data`` (batch, channels, height, width) at the points of ``grid`` (batch, 2, ...), x before y.
 
-    -1 and 1 are the centres of the first and last pixel; ``affine_grid`` gives such grids.
+    Of volumes (NCDHW) a grid has three coordinates. ``method``: nearest, bilinear or bicubic; ``padding_mode``: what is
+    outside is zeros, the border's pixels or the image mirrored (reflection). With ``align_corners`` -1 and 1 are the
+    centres of the first and last pixel, else their outer edges; ``affine_grid`` gives grids of the first kind.
     """
-    return call("image.grid_sample", [data, grid], GridSampleAttrs(method, layout))
+    return call("image.grid_sample", [data, grid], GridSampleAttrs(method, layout, padding_mode, bool(align_corners)))
 
 
 def crop_and_resize(
