@@ -20,16 +20,16 @@ from tilewright.script import tir
 from tilewright.tir.function import PrimFunc
 
 
-def ir_module(cls: type) -> IRModule:
+def ir_module(input_module: type) -> IRModule:
     """The module of the functions in a class, by their names: a decorator.
 
     Raises TilewrightError when the class has none that is decorated with ``T.prim_func``.
     """
     functions: dict[GlobalVar, BaseFunc] = {
-        GlobalVar(name): value for name, value in vars(cls).items() if isinstance(value, PrimFunc)
+        GlobalVar(name): value for name, value in vars(input_module).items() if isinstance(value, PrimFunc)
     }
     if not functions:
-        raise TilewrightError(f"the class {cls.__name__} has no function that is decorated with T.prim_func")
+        raise TilewrightError(f"the class {input_module.__name__} has no function that is decorated with T.prim_func")
     return IRModule(functions)
 
 

@@ -50,12 +50,12 @@ uint8, uint16, uint32, uint64 = (ScalarType(f"uint{bits}") for bits in (8, 16, 3
 float16, float32, float64 = (ScalarType(f"float{bits}") for bits in (16, 32, 64))
 
 
-def prim_func(function: Callable[..., Any]) -> PrimFunc:
+def prim_func(input_func: Callable[..., Any]) -> PrimFunc:
     """The ``PrimFunc`` that a Python function writes down: a decorator. The function itself never runs.
 
     Raises TilewrightError, with the line, where the function says what has no meaning in loops.
     """
-    return parser.read_function(function)
+    return parser.read_function(input_func)
 
 
 def func_attr(attrs: Mapping[str, Any]) -> None:
@@ -184,9 +184,9 @@ def store(pointer: Var, index: Any, value: Any, predicate: Any = None) -> Stmt:
     return Store(pointer, parser.typed(pointer, value), index, test)
 
 
-def load(dtype: str, pointer: Var, index: Any, predicate: Any = None) -> PrimExpr:
-    """``pointer[index]`` in flat memory."""
-    return Load(dtype, pointer, index, None if predicate is None else ops.as_expr(predicate))
+def load(dtype: str, var: Var, index: Any, predicate: Any = None) -> PrimExpr:
+    """``var[index]`` in flat memory."""
+    return Load(dtype, var, index, None if predicate is None else ops.as_expr(predicate))
 
 
 def evaluate(value: Any) -> Stmt:
