@@ -105,8 +105,8 @@ def test_constant_weights_get_the_layout_that_the_record_reads(kind: str) -> Non
     (task,), _ = auto_scheduler.extract_tasks(mod, {"weight": weight}, "llvm")
     assert task.layout_rewrite_option == auto_scheduler.LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED
     expected = run(relay.build(mod, "llvm", params={"weight": weight}), data)
-    packed = []
-    for seed in range(3):
+    packed: list[tuple[int, ...]] = []
+    for seed in range(20):
         state = auto_scheduler.SketchPolicy(task, seed=seed, verbose=0).random_state()
         records = [(MeasureInput(task, state), MeasureResult([1e-3], 0, "", 0.1, 0))]
         config = {"relay.backend.use_auto_scheduler": True}
@@ -114,8 +114,9 @@ def test_constant_weights_get_the_layout_that_the_record_reads(kind: str) -> Non
             library = relay.build(mod, "llvm", params={"weight": weight})
         np.testing.assert_allclose(run(library, data), expected, rtol=1e-4, atol=1e-5)
         packed += [p.shape for p in library.get_params().values() if p.shape != weight.shape]
-    if kind not in ("one column", "prime"):
-        assert packed
+        if packed or kind in ("one column", "prime") and seed == 2:
+            break
+    assert packed or kind in ("one column", "prime")
     assert all(np.prod(shape) == weight.size for shape in packed)
 
 
