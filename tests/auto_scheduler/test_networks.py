@@ -114,7 +114,7 @@ def test_constant_weights_get_the_layout_that_the_record_reads(kind: str) -> Non
             library = relay.build(mod, "llvm", params={"weight": weight})
         np.testing.assert_allclose(run(library, data), expected, rtol=1e-4, atol=1e-5)
         packed += [p.shape for p in library.get_params().values() if p.shape != weight.shape]
-        if packed or kind in ("one column", "prime") and seed == 2:
+        if packed or (kind in ("one column", "prime") and seed == 2):
             break
     assert packed or kind in ("one column", "prime")
     assert all(np.prod(shape) == weight.size for shape in packed)

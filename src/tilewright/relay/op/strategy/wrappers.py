@@ -286,8 +286,8 @@ def channels_last(topi_compute: Callable[..., Any], rank: int, otherwise: Comput
         layouts = attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout
         if layouts != (plain, plain_kernel, plain):
             return list(otherwise(attrs, inputs, out_type))
-        args = ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation), int(attrs.groups)
-        return [topi_compute(*inputs, *args, output_dtype(attrs, inputs))]
+        args = ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation)
+        return [topi_compute(*inputs, *args, groups=int(attrs.groups), out_dtype=output_dtype(attrs, inputs))]
 
     return compute
 
