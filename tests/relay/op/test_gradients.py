@@ -135,6 +135,7 @@ SHAPES = [
     case("batch_flatten", relay.nn.batch_flatten, lambda x: x.flatten(1), random(2, 3, 4)),
     case("broadcast_to", lambda x: relay.broadcast_to(x, (2, 3, 4)), lambda x: x.expand(2, 3, 4), random(3, 1)),
     case("transpose", lambda x: relay.transpose(x, (1, -1, 0)), lambda x: x.permute(1, 2, 0), random(2, 3, 5)),
+    case("trilu", lambda x: relay.trilu(x, 1, True), lambda x: torch.triu(x, 1), random(2, 3, 4)),
     case("reverse", lambda x: relay.reverse(x, 1), lambda x: x.flip(1), random(2, 3)),
     case("layout_transform", lambda x: relay.layout_transform(x, "NCHW", "NCHW2c"),
          lambda x: x.reshape(1, 2, 2, 3, 3).permute(0, 1, 3, 4, 2), random(1, 4, 3, 3)),
@@ -397,6 +398,21 @@ def test_second_order() -> None:
     _, (found,) = relay.create_executor().evaluate(second)(value)
     want = 6 * value * np.sin(value) + 6 * value**2 * np.cos(value) - value**3 * np.sin(value)
     np.testing.assert_allclose(found.numpy(), want, rtol=1e-9)
+
+
+def test_second_order_of_a_mean_over_windows() -> None:
+    """Of the square of the pooled: twice pooling's adjoint of pooling."""
+    x, y = (relay.var(n, shape=(1, 1, 4, 5), dtype="float64") for n in "xy")
+    pooled = relay.nn.avg_pool2d(x, (2, 3), (1, 2), padding=(1, 1))
+    first = gradient(relay.Function([x], pooled * pooled))
+    second = gradient(relay.Function([y], relay.TupleGetItem(relay.TupleGetItem(first(y), 1), 0)))
+    value = random(1, 1, 4, 5)
+    _, (found,) = relay.create_executor().evaluate(second)(value)
+    t = torch.tensor(value, requires_grad=True)
+    square = F.avg_pool2d(t, (2, 3), (1, 2), (1, 1), count_include_pad=False) ** 2
+    (by_x,) = torch.autograd.grad(square.sum(), t, create_graph=True)
+    by_x.sum().backward()
+    np.testing.assert_allclose(found.numpy(), t.grad.numpy(), rtol=1e-9)  # type: ignore[union-attr]
 
 
 def test_numeric_differences_agree_with_arange() -> None:

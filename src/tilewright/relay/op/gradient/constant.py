@@ -7,12 +7,12 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op.gradient.rule import Gradients, rule
 
 _NAMES = (
-    "zeros", "ones", "zeros_like", "ones_like", "shape_of", "ndarray_size",
+    "zeros", "ones", "dyn.zeros", "dyn.ones", "zeros_like", "ones_like", "shape_of", "ndarray_size",
     "less", "less_equal", "greater", "greater_equal", "equal", "not_equal",
     "logical_and", "logical_or", "logical_xor", "logical_not", "all", "any", "isnan", "isinf", "isfinite",
     "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift",
     "sign", "floor", "ceil", "round", "trunc", "nearbyint", "floor_divide",
-    "argmax", "argmin", "argsort", "searchsorted", "unravel_index", "invert_permutation",
+    "reinterpret", "argmax", "argmin", "argsort", "searchsorted", "unravel_index", "invert_permutation",
     "random.threefry_generate", "random.threefry_split",
 )  # fmt: skip
 

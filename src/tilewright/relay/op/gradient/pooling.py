@@ -25,6 +25,17 @@ for _kind, _rank in POOL_ATTRS:
     _declare_windows(_kind, _rank)
 
 
+def _declare_shares(rank: int) -> None:
+    @rule(f"nn.avg_pool{rank}d_grad")
+    def shares(orig: Call, grad: RelayExpr) -> Gradients:
+        """Of the gradients that windows share out: again the mean over windows."""
+        return [call(f"nn.avg_pool{rank}d", [grad], orig.attrs), None]
+
+
+for _rank in (1, 2, 3):
+    _declare_shares(_rank)
+
+
 def _all(orig: Call, grad: RelayExpr, average: bool, axes: list[int]) -> Gradients:
     """One window, the whole: equal shares to all, or to those that are the greatest."""
     x = orig.args[0]

@@ -46,10 +46,8 @@ def _dense(orig: Call, grad: RelayExpr) -> Gradients:
     grad = _in_dtype(orig, grad)
     by_data = dense(grad, transpose(weight))
     if len(tensor_type(data).shape) != 2:
-        shape = require_shape(data, "nn.dense")
-        grad, data = (
-            reshape(x, (-1, extent)) for x, extent in ((grad, require_shape(orig, "")[-1]), (data, shape[-1]))
-        )
+        units, size = require_shape(weight, "nn.dense")
+        grad, data = reshape(grad, (-1, units)), reshape(data, (-1, size))
     return [by_data, dense(transpose(grad), transpose(data))]
 
 

@@ -36,12 +36,15 @@ def _nothing(orig: Call) -> list[None]:
     return [None] * (len(orig.args) - 1)
 
 
-@rule("reshape", "contrib_reverse_reshape", "squeeze", "expand_dims", "nn.batch_flatten", "reshape_like")
+@rule(
+    "reshape", "contrib_reverse_reshape", "squeeze", "expand_dims", "nn.batch_flatten", "reshape_like",
+    "dyn.reshape", "dyn.squeeze",
+)  # fmt: skip
 def _reshape(orig: Call, grad: RelayExpr) -> Gradients:
     return [reshaped(grad, orig.args[0]), *_nothing(orig)]
 
 
-@rule("broadcast_to", "broadcast_to_like")
+@rule("broadcast_to", "broadcast_to_like", "dyn.broadcast_to")
 def _broadcast(orig: Call, grad: RelayExpr) -> Gradients:
     return [collapsed(grad, orig, orig.args[0]), *_nothing(orig)]
 
@@ -51,7 +54,7 @@ def _collapse(orig: Call, grad: RelayExpr) -> Gradients:
     return [spread(grad, orig.args[0]), *_nothing(orig)]
 
 
-@rule("annotation.stop_fusion", "annotation.compiler_begin", "annotation.compiler_end", "debug")
+@rule("annotation.stop_fusion", "annotation.compiler_begin", "annotation.compiler_end", "debug", "on_device")
 def _mark(orig: Call, grad: RelayExpr) -> Gradients:
     return [grad]
 
@@ -75,6 +78,11 @@ def _layout_transform(orig: Call, grad: RelayExpr) -> Gradients:
 def _reverse(orig: Call, grad: RelayExpr) -> Gradients:
     attrs: Any = orig.attrs
     return [reverse(grad, attrs.axis)]
+
+
+@rule("trilu")
+def _trilu(orig: Call, grad: RelayExpr) -> Gradients:
+    return [Call(orig.op, [grad, *orig.args[1:]], orig.attrs), *_nothing(orig)]
 
 
 @rule("reverse_sequence")
