@@ -48,6 +48,24 @@ NETWORKS: dict[str, Any] = {
     "transposed": lambda: nn.conv2d_transpose(
         data(1, 6, 7, 9), weight(6, 4, 3, 3), channels=4, kernel_size=(3, 3), strides=(2, 2)
     ),
+    "deformable": lambda: nn.deformable_conv2d(
+        data(1, 4, 7, 19),
+        relay.const(np.random.default_rng(2).standard_normal((1, 18, 7, 19), "f")),
+        weight(6, 4, 3, 3),
+        padding=(1, 1),
+        channels=6,
+        kernel_size=(3, 3),
+    ),
+    "deformable nhwc": lambda: nn.deformable_conv2d(
+        data(2, 5, 7, 4),
+        relay.const(np.random.default_rng(2).standard_normal((2, 5, 7, 12), "f")),
+        weight(3, 2, 4, 37),
+        padding=(1, 0, 1, 1),
+        channels=37,
+        kernel_size=(3, 2),
+        data_layout="NHWC",
+        kernel_layout="HWIO",
+    ),
     "batch matmul": lambda: nn.batch_matmul(data(3, 17, 20), weight(3, 67, 20)),
     "depthwise": lambda: nn.conv2d(
         data(1, 32, 15, 15), weight(32, 1, 7, 7), channels=32, kernel_size=(7, 7), groups=32, padding=(3, 3)

@@ -17,6 +17,7 @@ attention.py          scores, softmax and weighted sum of a few rows at a time
 conv2d.py             channel-packed convolution, the fast path   layouts.py  of which blocks
 conv2d_patches.py     windows copied next to one another, where that pays
 conv2d_plain.py       convolutions of unpacked data           depthwise_conv2d.py conv2d_transpose.py
+                                                               deformable_conv2d.py
 winograd.py           channel-packed convolution with fewer multiplications
 dense.py              dense, matmul, batch_matmul
 bitserial.py          products of packed bits
@@ -49,6 +50,7 @@ from tilewright.topi.cpu.conv2d_plain import (
     schedule_group_conv2d_nchw,
 )  # fmt: skip
 from tilewright.topi.cpu.conv2d_transpose import conv2d_transpose_nchw
+from tilewright.topi.cpu.deformable_conv2d import schedule_deformable_conv2d
 from tilewright.topi.cpu.dense import (
     schedule_batch_matmul,
     schedule_dense,
@@ -81,17 +83,59 @@ from tilewright.topi.cpu.strassen import dense_strassen, schedule_dense_strassen
 from tilewright.topi.cpu.winograd import conv2d_NCHWc_winograd, schedule_conv2d_NCHWc_winograd
 
 __all__ = [
-    "Conv2dLayouts", "attention", "batch_matmul", "choose_layouts", "conv2d_NCHWc", "conv2d_NCHWc_winograd",
-    "conv2d_layouts", "conv2d_nchw", "conv2d_transpose_nchw", "dense_block", "dense_nopack", "dense_pack",
-    "dense_strassen", "depthwise_conv2d_NCHWc", "group_conv2d_nchw", "layer_norm", "schedule_adaptive_pool",
-    "schedule_attention", "schedule_batch_matmul", "schedule_binarize_pack", "schedule_binary_dense",
-    "schedule_bitpack", "schedule_bitserial", "schedule_bitserial_conv2d_nchw", "schedule_bitserial_conv2d_nhwc",
-    "schedule_bitserial_dense", "schedule_broadcast", "schedule_concatenate", "schedule_conv1d_ncw",
-    "schedule_conv2d_NCHWc", "schedule_conv2d_NCHWc_winograd", "schedule_conv2d_hwcn", "schedule_conv2d_nchw",
-    "schedule_conv2d_nhwc", "schedule_conv2d_transpose_nchw", "schedule_conv3d_ncdhw", "schedule_conv_direct",
-    "schedule_dense", "schedule_dense_nopack", "schedule_dense_pack", "schedule_dense_strassen",
-    "schedule_depthwise_conv2d_NCHWc", "schedule_depthwise_conv2d_nchw", "schedule_depthwise_conv2d_nhwc",
-    "schedule_elemwise", "schedule_extern", "schedule_group_conv2d_nchw", "schedule_injective",
-    "schedule_injective_from_existing", "schedule_layer_norm", "schedule_matmul", "schedule_pool",
-    "schedule_reduce", "schedule_softmax",
+    "Conv2dLayouts",
+    "attention",
+    "batch_matmul",
+    "choose_layouts",
+    "conv2d_NCHWc",
+    "conv2d_NCHWc_winograd",
+    "conv2d_layouts",
+    "conv2d_nchw",
+    "conv2d_transpose_nchw",
+    "dense_block",
+    "dense_nopack",
+    "dense_pack",
+    "dense_strassen",
+    "depthwise_conv2d_NCHWc",
+    "group_conv2d_nchw",
+    "layer_norm",
+    "schedule_adaptive_pool",
+    "schedule_attention",
+    "schedule_batch_matmul",
+    "schedule_binarize_pack",
+    "schedule_binary_dense",
+    "schedule_bitpack",
+    "schedule_bitserial",
+    "schedule_bitserial_conv2d_nchw",
+    "schedule_bitserial_conv2d_nhwc",
+    "schedule_bitserial_dense",
+    "schedule_broadcast",
+    "schedule_concatenate",
+    "schedule_conv1d_ncw",
+    "schedule_conv2d_NCHWc",
+    "schedule_conv2d_NCHWc_winograd",
+    "schedule_conv2d_hwcn",
+    "schedule_conv2d_nchw",
+    "schedule_conv2d_nhwc",
+    "schedule_conv2d_transpose_nchw",
+    "schedule_conv3d_ncdhw",
+    "schedule_conv_direct",
+    "schedule_deformable_conv2d",
+    "schedule_dense",
+    "schedule_dense_nopack",
+    "schedule_dense_pack",
+    "schedule_dense_strassen",
+    "schedule_depthwise_conv2d_NCHWc",
+    "schedule_depthwise_conv2d_nchw",
+    "schedule_depthwise_conv2d_nhwc",
+    "schedule_elemwise",
+    "schedule_extern",
+    "schedule_group_conv2d_nchw",
+    "schedule_injective",
+    "schedule_injective_from_existing",
+    "schedule_layer_norm",
+    "schedule_matmul",
+    "schedule_pool",
+    "schedule_reduce",
+    "schedule_softmax",
 ]  # fmt: skip

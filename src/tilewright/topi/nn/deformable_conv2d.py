@@ -26,7 +26,7 @@ def _deformable(
     strides, dilation = per_dim(strides, 2), per_dim(dilation, 2)
     top, left = get_pad_tuple(padding, (rows, columns))[:2]
 
-    def sample(n: PrimExpr, c: PrimExpr, i: PrimExpr, j: PrimExpr, dy: PrimExpr, dx: PrimExpr) -> PrimExpr:
+    def sample(n: PrimExpr, c: PrimExpr, dy: PrimExpr, dx: PrimExpr, i: PrimExpr, j: PrimExpr) -> PrimExpr:
         tap = ((ops.floordiv(c, per_offset) * rows + dy) * columns + dx) * 2
 
         def moved(axis: int, base: PrimExpr) -> PrimExpr:
@@ -42,13 +42,13 @@ def _deformable(
         )
         return tir.if_then_else(outside, ops.const(0, data.dtype), value)
 
-    taken = te.compute((batch, channels, *out, rows, columns), sample, name="deformed", tag="deformable_samples")
+    taken = te.compute((batch, channels, rows, columns, *out), sample, name="deformed", tag="deformable_samples")
     ci = te.reduce_axis((0, per_group), name="ci")
     dy, dx = te.reduce_axis((0, rows), name="dy"), te.reduce_axis((0, columns), name="dx")
     per_output = ops.floordiv(outputs, groups)
 
     def body(n: PrimExpr, o: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
-        value = taken(n, ops.floordiv(o, per_output) * per_group + ci, i, j, dy, dx)
+        value = taken(n, ops.floordiv(o, per_output) * per_group + ci, dy, dx, i, j)
         weight = kernel(o, ci, dy, dx) if first else kernel(dy, dx, ci, o)
         return te.sum(ops.cast(dtype, value) * ops.cast(dtype, weight), axis=[ci, dy, dx])
 

@@ -30,6 +30,7 @@ from tilewright.relay.op.nn.conv_common import (
     shape_in_layout,
 )
 from tilewright.relay.op.relations import dim_mul
+from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.transform.layout import transform_array
 from tilewright.tir.layout import Layout
 from tilewright.tir.layout import layout as parse_layout
@@ -59,6 +60,7 @@ class DeformableConv2D(OpDef):
     attrs_type = DeformableConv2DAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
+    schedule = strategies.schedule_deformable_conv2d
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:

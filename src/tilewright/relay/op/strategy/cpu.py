@@ -65,6 +65,7 @@ for _generic, _schedule in (
     (generic.schedule_reduce, cpu.schedule_reduce),
     (generic.schedule_extern, cpu.schedule_extern),
     (generic.schedule_lrn, cpu.schedule_reduce),
+    (generic.schedule_deformable_conv2d, cpu.schedule_deformable_conv2d),
     (generic.schedule_bitpack, cpu.schedule_bitpack),
     (generic.schedule_conv2d_winograd_weight_transform, schedule_winograd_weight_transform),
 ):

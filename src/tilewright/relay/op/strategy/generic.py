@@ -111,6 +111,12 @@ def schedule_adaptive_pool(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
 
 
 @generic_func
+def schedule_deformable_conv2d(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
+    """Schedule of deformable convolution."""
+    return schedule_extern(attrs, outs, target)
+
+
+@generic_func
 def schedule_lrn(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
     """Schedule of local response normalisation."""
     with target:
