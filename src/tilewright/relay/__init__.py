@@ -87,6 +87,7 @@ _LAZY_NAMES = {
 
 if TYPE_CHECKING:
     from tilewright.relay import backend, build_module, dataflow_pattern, frontend, prelude, testing, text, transform
+    from tilewright.relay.backend import vm
     from tilewright.relay.backend.executor import create_executor
     from tilewright.relay.build_module import build, optimize
     from tilewright.relay.prelude import Prelude

@@ -12,6 +12,7 @@ from . import onednn as onednn  # registers where oneDNN is
 from . import profiler_vm as profiler_vm
 from . import vm as vm
 from ._ffi import native_dir
+from .container import Object
 from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, load_device_plugin, metal, opencl, rocm, vulkan
 from .dtype import DataType, DataTypeCode
 from .error import ExportError, TVMError
@@ -56,6 +57,7 @@ __all__ = [
     "Module",
     "ModuleStream",
     "NDArray",
+    "Object",
     "PackedFunc",
     "TVMError",
     "array",

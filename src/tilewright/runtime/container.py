@@ -16,7 +16,13 @@ class String(str):
     __slots__ = ()
 
 
-class ADT:
+class Object:
+    """A counted object of the runtime."""
+
+    __slots__ = ()
+
+
+class ADT(Object):
     """A value of a data type, or a tuple (tag 0): what the virtual machine gives and takes."""
 
     __slots__ = ("__weakref__", "handle")
@@ -38,7 +44,7 @@ class ADT:
     def __len__(self) -> int:
         return int(need_global_func("runtime.GetADTSize")(self))
 
-    def __getitem__(self, index: int) -> Any:
+    def __getitem__(self, index: int | slice) -> Any:
         count = len(self)
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(count))]

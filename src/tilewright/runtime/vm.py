@@ -76,8 +76,6 @@ class Executable:
         TypeError : ``bytecode`` is no bytes, or ``lib`` no module
         TVMError : the bytecode is damaged: each register, jump and index in it is checked
         """
-        if isinstance(bytecode, str):
-            bytecode = bytecode.encode("latin-1")
         if not isinstance(bytecode, (bytes, bytearray)):
             raise TypeError(f"bytecode is bytes or a bytearray, not a {type(bytecode).__name__}")
         if lib is not None and not isinstance(lib, Module):
@@ -272,14 +270,13 @@ class VirtualMachine:
 
         With ``end_to_end`` copying the arguments to the device and the results to ``device`` is part of it.
         """
-        counts = {"repeat": repeat, "number": number, "min_repeat_ms": min_repeat_ms or 0}
-        values = self._in_order(func_name, args, kwargs)
+        values, shortest = self._in_order(func_name, args, kwargs), min_repeat_ms or 0
         if end_to_end:
-            timer = self.module.time_evaluator("invoke_return_to_device", device, **counts)
+            timer = self.module.time_evaluator("invoke_return_to_device", device, number, repeat, shortest)
             return timer(func_name, _type_of(device), device.device_id, *convert(values))
         if values:
             self.set_input(func_name, *values)
-        return self.module.time_evaluator("invoke", device, **counts)(func_name)
+        return self.module.time_evaluator("invoke", device, number, repeat, shortest)(func_name)
 
 
 def _type_of(device: Device) -> int:

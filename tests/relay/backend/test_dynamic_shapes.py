@@ -64,7 +64,7 @@ columns = [(floats(n, 4),) for n in SIZES]
 grids = [(floats(n, m),) for n in SIZES for m in SIZES]
 full_grids = [(x,) for (x,) in grids if x.shape[1]]
 pairs = [(3, 3), (1, 5), (5, 1), (0, 1), (1, 0), (1, 1), (0, 0)]
-CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, str]], list[tuple[Array, ...]], Callable[..., Any]]] = {
+CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, str]], Sequence[tuple[Array, ...]], Callable[..., Any]]] = {
     "broadcast": (lambda a, b: a * b, [COLUMN] * 2, [(floats(n, 4), floats(m, 4)) for n, m in pairs], np.multiply),
     "broadcast to 3": (
         lambda a, b: a + b, [COLUMN, ((3, 4), F32)], [(floats(n, 4), floats(3, 4)) for n in (1, 3)], np.add,
@@ -172,9 +172,10 @@ def test_a_loop_over_growing_tensors() -> None:
 
 def test_a_branch_whose_results_differ_in_shape() -> None:
     x = relay.var("x", shape=(AnyDim(),))
-    both = relay.If(relay.var("c", shape=(), dtype="bool"), relay.concatenate([x, x], 0), x)
-    params = [both.cond, x]
+    cond = relay.var("c", shape=(), dtype="bool")
+    both = relay.If(cond, relay.concatenate([x, x], 0), x)
+    params = [cond, x]
     vm = VirtualMachine(relay.vm.compile(relay.Function(params, relay.exp(both)), "llvm"), runtime.cpu())
-    for cond in (True, False):
-        expected = np.exp(np.tile(floats(3), 2 if cond else 1))
-        np.testing.assert_allclose(vm.run(np.array(cond), floats(3)).numpy(), expected, rtol=1e-5)
+    for taken in (True, False):
+        expected = np.exp(np.tile(floats(3), 2 if taken else 1))
+        np.testing.assert_allclose(vm.run(np.array(taken), floats(3)).numpy(), expected, rtol=1e-5)

@@ -91,7 +91,7 @@ def test_a_loop_counts() -> None:
     def cond(i: Any, s: Any) -> Any:
         return relay.less(i, relay.const(10))
 
-    loop = while_loop(cond, [i, s], lambda i, s: [i + one, s + relay.cast(i, "float32")])
+    loop: Any = while_loop(cond, [i, s], lambda i, s: [i + one, s + relay.cast(i, "float32")])
     x = relay.var("x", shape=(3,))
     agree(relay.Function([x], loop(relay.const(0), x)), floats(3))
 
@@ -170,7 +170,7 @@ def test_references_change() -> None:
 
 def test_data_types_and_matching() -> None:
     mod = IRModule()
-    prelude = Prelude(mod)
+    prelude: Any = Prelude(mod)
     items = prelude.nil()
     for number in (5, 2, 9):
         items = prelude.cons(relay.const(number), items)

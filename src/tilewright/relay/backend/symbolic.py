@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tilewright import te, tir
 from tilewright.ir import dtype as dt
@@ -27,7 +28,8 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.memory import Load, ProducerLoad
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.ir.prim_expr import Var as PrimVar
 from tilewright.ir.prim_functor import ExprVisitor
 from tilewright.ir.type import TensorType, TupleType, Type
@@ -117,7 +119,7 @@ class Symbolic:
             return ()
         assert isinstance(body, Call) and isinstance(body.op, Op)
         places = body.op.get_attr("ShapeValues")
-        return tuple(self.func.params.index(body.args[i]) for i in places)  # type: ignore[arg-type]
+        return tuple(self.func.params.index(body.args[i]) for i in places)
 
 
 def _shape_rule(body: RelayExpr) -> Any | None:
@@ -213,7 +215,7 @@ def shape_function(
         given.append(_scalar(_product(dims, dt.nbytes(output.dtype)), f"bytes_of_{number}"))
     typed = [d for t in tensors_of(unknown.func.body.checked_type) for d in t.shape]
     agree = [Equal(a, b) for a, b in zip(typed, (d for t in outputs for d in t.shape), strict=True) if a is not b]
-    conditions = [*unknown.conditions, *(c for c in agree if not isinstance(c.a, Any))]
+    conditions = [*unknown.conditions, *(c for c in agree if not isinstance(c.a, AnyDim))]
     if unknown.declared is not None:
         conditions = []
     checks = dict.fromkeys([*map(_condition, conditions), *_loop_bounds(outputs)])
@@ -235,7 +237,7 @@ def _declared_dims(
     """The result's dimensions by the operator's rule, over the shapes and values of its arguments."""
     body, rule = unknown.func.body, unknown.declared
     assert isinstance(body, Call) and rule is not None
-    places = [unknown.func.params.index(arg) for arg in body.args]  # type: ignore[arg-type]
+    places = [unknown.func.params.index(arg) for arg in body.args]
     dims = [[_as_int64(name, d, values) for d in inputs[place].shape] for place in places]
     found: list[PrimExpr] = rule(body.attrs, dims, lambda i: elements(contents[places[i]]))
     return found
@@ -244,7 +246,7 @@ def _declared_dims(
 def _as_int64(name: str, dim: PrimExpr, values: dict[PrimVar, PrimExpr]) -> PrimExpr:
     if isinstance(dim, IntImm):
         return ops.const(int(dim), "int64")
-    if isinstance(dim, Any):
+    if isinstance(dim, AnyDim):
         raise UnsupportedError(
             f"the shape that {name} gives depends on data, or is not known over the arguments' shapes"
         )
@@ -286,7 +288,7 @@ class _Loads(ExprVisitor):
         super().__init__()
         self.found: list[ProducerLoad] = []
 
-    def visit_expr(self, expr: PrimExpr) -> None:
+    def visit_expr(self, expr: PrimExpr) -> Any:
         if isinstance(expr, ProducerLoad):
             self.found.append(expr)
         if not (isinstance(expr, tir.Call) and getattr(expr.op, "name", expr.op) == "tir.if_then_else"):
@@ -313,10 +315,10 @@ def _loop_bounds(outputs: Sequence[te.Tensor]) -> list[PrimExpr]:
         stack.extend(tensor.op.input_tensors)
         if not isinstance(tensor.op, te.ComputeOp):
             continue
-        extents = {v.var: v.dom.extent for v in (*tensor.op.axis, *tensor.op.reduce_axis)}
+        extents = {v.var: v.dom.extent for v in (*tensor.op.axis, *tensor.op.reduce_axis) if v.dom}
         for load in _loads(tensor.op):
             for index, dim in zip(load.indices, load.producer.shape, strict=True):
-                extent = extents.get(index)
+                extent = extents.get(index) if isinstance(index, PrimVar) else None
                 known = isinstance(extent, IntImm) and isinstance(dim, IntImm)
                 if extent is not None and not known and ops.as_expr(dim) is not extent:
                     found[extent <= dim] = None
@@ -334,7 +336,9 @@ def _checked(
 ) -> PrimFunc:
     """``func`` with checks before its body; ``dims`` has the parameter and the place of each variable."""
     buffers = [func.buffer_map[p] for p in func.params]
-    loads = {var: ops.cast("int32", Load("int64", buffers[at].data, axis)) for var, (at, axis) in dims.items()}
+    loads = {
+        var: ops.cast("int32", Load("int64", buffers[at].data, ops.as_expr(axis))) for var, (at, axis) in dims.items()
+    }
     body = func.body
     for check in reversed(checks):
         if isinstance(check, IntImm):

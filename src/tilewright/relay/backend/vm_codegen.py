@@ -330,7 +330,8 @@ class _FunctionCompiler:
         elif isinstance(callee, Op):
             raise UnsupportedError(f"the virtual machine cannot run the operator {callee.name} outside of a kernel")
         else:
-            result = self._invoke(Opcode.INVOKE_CLOSURE, *self.operands([callee], temporaries), args)
+            (closure,) = self.operands([callee], temporaries)
+            result = self._invoke(Opcode.INVOKE_CLOSURE, closure, args)
         self.release(*temporaries)
         return result
 

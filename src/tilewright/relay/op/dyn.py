@@ -36,6 +36,7 @@ from tilewright.relay.op.transform.reshape import ReshapeAttrs
 from tilewright.relay.op.transform.slicing import StridedSliceAttrs
 from tilewright.relay.op.transform.sorting import TopkAttrs
 from tilewright.relay.op.transform.sparse import SparseToDenseAttrs
+from tilewright.topi.utils import get_const_tuple
 
 Array = np.ndarray[Any, Any]
 Dims = Sequence[Sequence[PrimExpr]]
@@ -110,7 +111,7 @@ def _declare(
         body["evaluate"] = staticmethod(evaluate)
     doc = {"__doc__": f"``{static}`` with values that the program computes.", "__module__": __name__}
     own = {"name": name, "static": static, "inputs": inputs, "values": values, "attrs_type": attrs}
-    made = type(name.replace(".", "_"), (DynDef,), {**doc, **own, "infer_type": staticmethod(infer_type), **body})
+    made: Any = type(name.replace(".", "_"), (DynDef,), {**doc, **own, "infer_type": staticmethod(infer_type), **body})
     if "shape" in members:
         made.op.set_attr("FShapeFunction", members["shape"])
         made.op.set_attr("ShapeValues", values)
@@ -133,8 +134,8 @@ def _product(dims: Sequence[PrimExpr]) -> PrimExpr:
 def _reshaped(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
     """0 copies a dimension, -1 is what is left."""
     wanted = values(1)
-    kept = [tir.Select(ops.equal(v, 0), dims[0][i] if i < len(dims[0]) else v, v) for i, v in enumerate(wanted)]
-    kept = wanted if attrs.allowzero else kept
+    copied = [tir.Select(ops.equal(v, 0), dims[0][i] if i < len(dims[0]) else v, v) for i, v in enumerate(wanted)]
+    kept: Sequence[PrimExpr] = wanted if attrs.allowzero else copied
     known = _product([tir.Select(v < 0, ops.const(1, "int64"), v) for v in kept])
     rest = ops.floordiv(_product(dims[0]), _at_least(known, 1))
     return _if_fits([tir.Select(v < 0, rest, v) for v in kept], _product(dims[0]))
@@ -266,11 +267,11 @@ _declare(
 def _bounds(begin: Any, end: Any, stride: Any, dim: Any, by_size: bool) -> tuple[PrimExpr, PrimExpr]:
     """Where a slice begins, and how many elements it has; as numpy's, with negative indices and strides."""
     zero = ops.const(0, "int64")
-    first = tir.Select(begin < 0, begin + dim, begin)
+    first: PrimExpr = tir.Select(begin < 0, begin + dim, begin)
     if by_size:
         first = ops.minimum(ops.maximum(first, zero), dim)
         return first, ops.minimum(tir.Select(end < 0, dim - first, end), dim - first)
-    last = tir.Select(end < 0, end + dim, end)
+    last: PrimExpr = tir.Select(end < 0, end + dim, end)
     back = stride < 0
     low, high = tir.Select(back, ops.const(-1, "int64"), zero), tir.Select(back, dim - 1, dim)
     first = ops.minimum(ops.maximum(first, low), high)
@@ -305,7 +306,7 @@ def _sliced(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
 
 def elements(tensor: te.Tensor) -> list[PrimExpr]:
     """The elements of a tensor of known shape, in int64."""
-    places = itertools.product(*(range(int(d)) for d in tensor.shape))
+    places = itertools.product(*(range(int(d)) for d in get_const_tuple(tensor.shape)))
     return [_i64(tensor(*(ops.const(k, "int32") for k in place))) for place in places]
 
 

@@ -45,7 +45,7 @@ def test_a_program_by_hand() -> None:
 def test_bytes_are_those_of_the_format() -> None:
     exe = make((Opcode.RET, [0]))._exec
     data, lib = exe.save()
-    assert lib is None
+    assert [lib] == [None]
     words = struct.unpack_from("<QQ5s", data)
     assert words == (0xD225DE2F4214151D, 5, b"0.8.0")
     # the last instruction: three numbers, the hash of opcode and field, the opcode, the register
@@ -127,7 +127,7 @@ def test_lies_of_values_are_found_when_it_runs(instructions: list[tuple[Opcode, 
         machine.run(np.zeros(1, "float32"))
 
 
-def attempt(data: bytes) -> None:
+def attempt(data: bytes | bytearray) -> None:
     """Load a program and run it a little; an error is as good as an answer."""
     with contextlib.suppress(runtime.TVMError, UnicodeDecodeError):
         machine = VirtualMachine(Executable.load_exec(data, None), runtime.cpu())
