@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from tests.te.support import compute
@@ -157,3 +159,19 @@ def test_a_scalar_may_stand_left_of_a_tensor() -> None:
         assert isinstance(result, te.Tensor)
     with pytest.raises(TypeError, match="cannot use a dict"):
         n * {}  # type: ignore[operator]
+
+
+def test_a_schedule_can_be_pickled() -> None:
+    a = te.placeholder((6, 8), name="A")
+    k = te.reduce_axis((0, 8), "k")
+    b = te.compute((6,), lambda i: te.sum(te.exp(a[i, k]), axis=k), name="B")
+    s = te.create_schedule(b.op)
+    outer, _ = s[b].split(b.op.axis[0], 4)
+    s[b].parallel(outer)
+    again = pickle.loads(pickle.dumps(s))
+    (op,) = again.outputs
+    a_again, b_again = op.input_tensors[0], op.output(0)
+    assert b_again is not b and again[b_again].op is op and str(op.body) == str(b.op.body)
+    data = np.random.default_rng(0).standard_normal((6, 8)).astype("float32")
+    first = compute(s, [a, b], [data], [(6,)])[0]
+    np.testing.assert_array_equal(compute(again, [a_again, b_again], [data], [(6,)])[0], first)

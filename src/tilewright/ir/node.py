@@ -134,6 +134,9 @@ class Node(metaclass=NodeMeta):
     def __repr__(self) -> str:
         return str(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return node_of_fields, (type(self), tuple(value for _, value in self.field_values()))
+
     def __copy__(self) -> Self:
         return self
 

@@ -28,6 +28,9 @@ class Op(RelayExpr):
     # Modules that set an attribute of operators: each is imported when its attribute is first looked for.
     providers: ClassVar[dict[str, str]] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Op.get, (self.name,)
+
     @staticmethod
     def get(name: str) -> Op:
         """The operator ``name``; raises TilewrightError when there is none."""

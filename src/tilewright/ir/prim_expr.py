@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any as AnyType
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
@@ -285,10 +285,15 @@ class BinaryExpr(PrimExpr):
     b: PrimExpr
 
     def __init__(self, a: ExprLike, b: ExprLike, span: object = None) -> None:
-        if not (isinstance(a, PrimExpr) and isinstance(b, PrimExpr)):
+        try:
+            dtype = a.dtype  # type: ignore[union-attr]
+            same = dtype == b.dtype  # type: ignore[union-attr]
+        except AttributeError:  # a plain number
             a, b = ops.match_dtypes(a, b)
-        _check_same_dtype(type(self).__name__, a, b)
-        self._init(self.result_dtype(a.dtype), a, b)
+            dtype, same = a.dtype, a.dtype == b.dtype
+        if not same:
+            _refuse_dtypes(type(self).__name__, a, b)
+        self._init(self.result_dtype(dtype), a, b)
 
     @staticmethod
     def result_dtype(operand: str) -> str:
@@ -323,9 +328,8 @@ class LogicalExpr(BinaryExpr):
         return operand
 
 
-def _check_same_dtype(name: str, a: PrimExpr, b: PrimExpr) -> None:
-    if a.dtype != b.dtype:
-        raise ValueError(f"{name} takes two operands of one dtype, got {a.dtype} ({a}) and {b.dtype} ({b})")
+def _refuse_dtypes(name: str, a: AnyType, b: AnyType) -> NoReturn:
+    raise ValueError(f"{name} takes two operands of one dtype, got {a.dtype} ({a}) and {b.dtype} ({b})")
 
 
 class Add(ArithExpr):

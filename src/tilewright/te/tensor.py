@@ -64,6 +64,10 @@ def _as_tuple(indices: Any) -> tuple[Any, ...]:
     return tuple(indices) if isinstance(indices, (tuple, list)) else (indices,)
 
 
+def _output(op: Operation, index: int) -> Tensor:
+    return op.output(index)
+
+
 class Tensor(Node):
     """Output ``value_index`` of an operation. ``T[i, j]`` and ``T(i, j)`` read an element.
 
@@ -113,6 +117,9 @@ class Tensor(Node):
         if len(indices) < self.ndim or any(isinstance(i, slice) for i in indices):
             return TensorSlice(self, indices)
         return self(*indices)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _output, (self.op, self.value_index)
 
     def __iter__(self) -> Any:
         raise TypeError(f"tensor {self.name} is symbolic and cannot be iterated over")

@@ -118,8 +118,10 @@ class Store(Stmt):
     predicate: PrimExpr
 
     def __init__(
-        self, buffer_var: Var, value: Any, index: Any, predicate: PrimExpr | None = None, span: object = None
+        self, buffer_var: Any, value: Any, index: Any, predicate: PrimExpr | None = None, span: object = None
     ) -> None:
+        if not isinstance(buffer_var, Var):
+            buffer_var = ops.as_expr(buffer_var)  # what ir_builder gives knows its pointer
         value, index = ops.as_expr(value), ops.as_expr(index)
         if predicate is None:
             predicate = ops.const(True, dt.make("bool", 1, dt.lanes(index.dtype)))
