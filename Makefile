@@ -19,7 +19,7 @@ PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-
 PROCESSORS := haswell skylake-avx512 znver4 sapphirerapids
 CHOICES    := $(addprefix tests/topi/cpu/test_,tiling.py conv2d_cost.py strides.py)
 
-.PHONY: demo test lint format bench soak fuzz system-packages clean help
+.PHONY: demo test lint format bench tune-zoo soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
@@ -27,6 +27,7 @@ help:
 	@echo "make lint    ruff and mypy"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make bench   latency beside ONNX Runtime and OpenVINO"
+	@echo "make tune-zoo  tune common networks for this processor, and keep what is faster in the package (hours)"
 	@echo "make soak    the long property tests and exhaustive numerical checks"
 	@echo "make fuzz    give every loader damaged files, SECONDS=60 each"
 	@echo "make system-packages"
@@ -88,6 +89,9 @@ format: $(VENV)/.develop
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.latency --threads 2
+
+tune-zoo: $(VENV)/.bench
+	$(BIN)/python -m benchmarks.tune_zoo
 
 soak: system-packages $(VENV)/.plugin
 	$(BIN)/python -m pytest -q -n $(JOBS) -m soak tests $(PLUGIN)/tests

@@ -1,26 +1,32 @@
-"""Records that builds take without being told: files in the folder ``TILEWRIGHT_RECORDS``.
+"""Records that builds take without being told: those that ship with the package, and the user's.
 
-A folder below it is for one processor (``processor_key``); files in it are records (``*.jsonl``). A record is of the
+The package has a file for each processor (``shipped/KEY.jsonl.gz``, by ``processor_key``); the user's are in the
+folder ``TILEWRIGHT_RECORDS``, in a folder for each processor, and count before the package's. A record is of the
 template as it was when it was made: its ``code_hash`` names the version, and one of another version is passed over.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import gzip
+import io
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from tilewright.autotvm.history import ApplyHistoryBest
-from tilewright.autotvm.lines import load_from_file
+from tilewright.autotvm.lines import load_from_buffer, load_from_file, write_records
 from tilewright.autotvm.record import Record, best_records, save_records
 from tilewright.autotvm.task.dispatcher import DispatchContext
 from tilewright.autotvm.task.task import template_version
-from tilewright.runtime.environment import RECORDS
+from tilewright.runtime.environment import RECORDS, SHIPPED_RECORDS
 from tilewright.target.features import features
 from tilewright.target.target import Target
 
 _FILE = "records.jsonl"
+_SHIPPED = Path(__file__).with_name("shipped")
 
 
 def processor_key(target: Target) -> str:
@@ -30,12 +36,53 @@ def processor_key(target: Target) -> str:
 
 
 def default_records(target: Target) -> list[Record]:
-    """The records of the user's folder for a target's processor; none where no folder is set."""
+    """The records for a target's processor: the user's, and of other workloads the package's."""
+    if "cpu" not in target.keys:
+        return []
+    own = _own_records(target)
+    known = {inp.task.workload for inp, _ in own}
+    shipped = shipped_records(target) if SHIPPED_RECORDS.read() else []
+    return [*own, *(record for record in shipped if record[0].task.workload not in known)]
+
+
+def _own_records(target: Target) -> list[Record]:
+    """The user's; none where no folder is set."""
     folder = RECORDS.read()
-    if folder is None or "cpu" not in target.keys:
+    if folder is None:
         return []
     files = sorted((folder / processor_key(target)).glob("*.jsonl"))
     return [r for file in files for r in load_from_file(file) if is_current(r)]
+
+
+def shipped_file(target: Target) -> Path:
+    """Where the package has the records for a target's processor, if it has any."""
+    return _SHIPPED / f"{processor_key(target)}.jsonl.gz"
+
+
+def shipped_records(target: Target) -> list[Record]:
+    """The package's records for a target's processor."""
+    path = shipped_file(target)
+    return _read_shipped(path, path.stat().st_mtime_ns) if path.exists() else []
+
+
+@functools.lru_cache(maxsize=8)
+def _read_shipped(path: Path, _: int) -> list[Record]:
+    with gzip.open(path, "rt") as file:
+        return [record for record in load_from_buffer(file) if is_current(record)]
+
+
+def save_shipped(target: Target, records: list[Record]) -> Path:
+    """Add records to the package's for a target's processor, those of other versions left out; gives the file.
+
+    The file is the same, byte for byte, for the same records.
+    """
+    path = shipped_file(target)
+    text = io.StringIO()
+    write_records(text, best_records([*shipped_records(target), *(r for r in records if is_current(r))]))
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+    unfinished.write_bytes(gzip.compress(text.getvalue().encode(), mtime=0))
+    os.replace(unfinished, path)
+    return path
 
 
 def is_current(record: Record) -> bool:
@@ -58,7 +105,7 @@ def save_default(target: Target, records: list[Record]) -> Path | None:
 
 @contextlib.contextmanager
 def records_in_force(target: Target) -> Iterator[None]:
-    """The user's records, where no others are in force."""
+    """The records for a target's processor, where no others are in force."""
     records = default_records(target) if DispatchContext.current.is_fallback() else []
     if not records:
         yield

@@ -224,7 +224,7 @@ def _measure(request: dict[str, Any], built: Built, untuned: Built) -> dict[str,
     site.time_limit(request["timeout"])
     usable = untuned if untuned["status"] == "done" else None
     result, reference = site.run(request, built, usable)
-    arguments = {"arguments": built["arguments"], "flop": built["flop"]}
+    arguments = {"arguments": built["arguments"], "flop": built["flop"], "build_seconds": built["seconds"]}
     return {**told, **_told(result), **arguments, "reference": reference}
 
 

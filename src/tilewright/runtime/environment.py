@@ -120,6 +120,9 @@ RUNTIME_LIBRARY = Variable(
     None,
     "the native runtime to load in place of the installed",
 )
+SHIPPED_RECORDS = Variable(
+    "TILEWRIGHT_SHIPPED_RECORDS", _flag, "1 or 0", True, "whether builds take the tuning records of the package"
+)
 TRACEBACK = Variable(
     "TILEWRIGHT_TRACEBACK", _flag, "1 or 0", False, "whether the command line shows where errors arose"
 )
@@ -150,6 +153,7 @@ VARIABLES: tuple[
     RECORDS,
     RPC_SECRET,
     RUNTIME_LIBRARY,
+    SHIPPED_RECORDS,
     TRACEBACK,
     ZOO,
     NUM_THREADS,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,6 +77,11 @@ class ModelBasedTuner(Tuner):
         self.ys: list[float] = []
         self.flops_max = 0.0
         self.train_ct = 0
+
+    def begin(self, measure_option: Mapping[str, Any]) -> None:
+        """Get ready to measure; a plan is at least what is measured at once, of which the rest would be random."""
+        super().begin(measure_option)
+        self.plan_size = max(self.plan_size, self.measure.n_parallel)
 
     def has_next(self) -> bool:
         """Whether some configuration was not measured."""
