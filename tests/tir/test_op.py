@@ -107,6 +107,8 @@ def test_operators_refuse_what_has_no_meaning() -> None:
     with pytest.raises(TilewrightError, match="division"):
         tir.floormod(tir.const(5), 0)
     assert (IV << 31).dtype == "int32"
+    with pytest.raises(TilewrightError, match="the text 's' cannot be converted to int32"):
+        tir.StringImm("s").astype("int32")
 
 
 def test_a_let_keeps_the_dtype_of_its_value() -> None:

@@ -134,6 +134,8 @@ def cast(dtype: str, value: AnyType) -> p.PrimExpr:
     value = as_expr(value)
     if value.dtype == dtype:
         return value
+    if isinstance(value, p.StringImm):
+        raise OperandError(f"the text {value.value!r} cannot be converted to {dtype}")
     lanes, value_lanes = dt.lanes(dtype), dt.lanes(value.dtype)
     if lanes != value_lanes:
         if value_lanes != 1:
