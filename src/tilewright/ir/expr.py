@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from tilewright.ir.attrs import DictAttrs
+from tilewright.ir.iter_var import Range as Range  # TVM's place of it
 from tilewright.ir.node import Node
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.span import Span
