@@ -9,9 +9,9 @@ import struct
 import numpy as np
 import pytest
 
-from tilewright import runtime
+from tilewright import ir, nd, runtime
 from tilewright.runtime.bytecode import Code, Instruction, Opcode, VMFunction, read_code, write_head, write_tail
-from tilewright.runtime.container import ADT, adt
+from tilewright.runtime.container import ADT
 from tilewright.runtime.vm import Executable, VirtualMachine, make_executable
 
 I32 = (0, 32, 1)
@@ -202,10 +202,21 @@ def test_results_outlive_the_machine() -> None:
 
 
 def test_values_of_data_types_in_python() -> None:
-    value = adt(3, [np.zeros(2), adt(4, [])])
+    value = ADT(3, [np.zeros(2), ADT(4, [])])
     assert value.tag == 3 and value[1].tag == 4 and len(value[1]) == 0 and [len(v.shape) for v in value[:1]] == [1]
     with pytest.raises(IndexError, match="field 2 of 2"):
         value[2]
+    arrays = ADT(0, [nd.array([1, 2]), nd.array([3])])
+    assert [a.numpy().tolist() for a in arrays] == [[1, 2], [3]]
+
+
+def test_shapes_and_texts() -> None:
+    shape = runtime.ShapeTuple([2, np.int64(3), 0])
+    assert shape == (2, 3, 0) and len(shape) == 3 and isinstance(shape, tuple)
+    with pytest.raises(TypeError):
+        runtime.ShapeTuple([1.5])  # type: ignore[list-item]
+    text = runtime.String("xyz")
+    assert isinstance(text, str) and text + "1" == "xyz1" and ir.load_json(ir.save_json(text)) == text
 
 
 def test_wrong_types_are_named() -> None:

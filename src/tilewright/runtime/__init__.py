@@ -12,7 +12,7 @@ from . import onednn as onednn  # registers where oneDNN is
 from . import profiler_vm as profiler_vm
 from . import vm as vm
 from ._ffi import native_dir
-from .container import Object
+from .container import ADT, Object, ShapeTuple, String
 from .device import Device, cl, cpu, cuda, device, ext_dev, gpu, load_device_plugin, metal, opencl, rocm, vulkan
 from .dtype import DataType, DataTypeCode
 from .error import ExportError, TVMError
@@ -45,6 +45,7 @@ from .registry import (
 )
 
 __all__ = [
+    "ADT",
     "BenchmarkResult",
     "CompiledCode",
     "DataType",
@@ -59,6 +60,8 @@ __all__ = [
     "NDArray",
     "Object",
     "PackedFunc",
+    "ShapeTuple",
+    "String",
     "TVMError",
     "array",
     "cl",

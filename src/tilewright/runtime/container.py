@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from . import packed_func
@@ -22,14 +23,36 @@ class Object:
     __slots__ = ()
 
 
+class ShapeTuple(tuple[int, ...]):
+    """A shape: a tuple of integers."""
+
+    __slots__ = ()
+
+    def __new__(cls, shape: Iterable[int]) -> ShapeTuple:
+        """A shape of numbers that are integers, numpy's among them."""
+        return super().__new__(cls, (operator.index(extent) for extent in shape))
+
+
 class ADT(Object):
-    """A value of a data type, or a tuple (tag 0): what the virtual machine gives and takes."""
+    """A value of a data type, or a tuple (tag 0): what the virtual machine gives and takes.
+
+    Args:
+        tag: the constructor's.
+        fields: arrays and other values.
+    """
 
     __slots__ = ("__weakref__", "handle")
 
-    def __init__(self, handle: int) -> None:
+    def __init__(self, tag: int, fields: Sequence[Any]) -> None:
+        made: ADT = need_global_func("runtime.ADT")(tag, *fields)
+        self.handle, made.handle = made.handle, None
+
+    @classmethod
+    def owning(cls, handle: int | None) -> ADT:
         """Take over the caller's reference to the native object at ``handle``."""
-        self.handle = handle
+        made = cls.__new__(cls)
+        made.handle = handle
+        return made
 
     def __del__(self, _free: Any = LIB.TilewrightObjectFree) -> None:
         handle = getattr(self, "handle", None)
@@ -59,15 +82,9 @@ class ADT(Object):
         return f"ADT(tag={self.tag}, [{', '.join(map(repr, self))}])"
 
 
-def adt(tag: int, fields: Sequence[Any]) -> ADT:
-    """A value of the constructor with a tag; ``fields`` are arrays and other values."""
-    made: ADT = need_global_func("runtime.ADT")(tag, *fields)
-    return made
-
-
 def tuple_object(fields: Sequence[Any] | None = None) -> ADT:
     """A tuple of arrays and other values."""
-    return adt(0, fields or ())
+    return ADT(0, fields or ())
 
 
 packed_func.object_class = ADT

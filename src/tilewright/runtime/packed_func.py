@@ -213,7 +213,7 @@ def unpack_return(value: TVMValue, code: int) -> Any:
         case TypeCode.MODULE:
             return module_class(value.v_handle)
         case TypeCode.OBJECT:
-            return object_class(value.v_handle)
+            return object_class.owning(value.v_handle)
         case TypeCode.FUNC:
             return PackedFunc(value.v_handle)
         case TypeCode.DEVICE:
