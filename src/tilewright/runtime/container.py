@@ -45,7 +45,8 @@ class ADT(Object):
 
     def __init__(self, tag: int, fields: Sequence[Any]) -> None:
         made: ADT = need_global_func("runtime.ADT")(tag, *fields)
-        self.handle, made.handle = made.handle, None
+        self.handle: int | None = made.handle
+        made.handle = None
 
     @classmethod
     def owning(cls, handle: int | None) -> ADT:
