@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("distributed")
-
 ROOT = Path(__file__).parents[2]
 
 
@@ -47,16 +45,10 @@ class Fleet:
         )
         return self.scheduler
 
-    def start_worker(self, **environment: str) -> subprocess.Popen[bytes]:
+    def start_worker(self) -> subprocess.Popen[bytes]:
         """One more worker."""
-        old, self.environment = self.environment, {**self.environment, **environment}
-        try:
-            folder = str(self.folder / "dask")
-            return self._start(
-                "worker", self.address, "--no-nanny", "--nthreads", "1", "--local-directory", folder,
-            )  # fmt: skip
-        finally:
-            self.environment = old
+        folder = str(self.folder / "dask")
+        return self._start("worker", self.address, "--no-nanny", "--nthreads", "1", "--local-directory", folder)
 
     def end(self, process: subprocess.Popen[bytes]) -> None:
         """Kill a process."""

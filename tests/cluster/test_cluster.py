@@ -28,6 +28,8 @@ from tilewright.autotvm.tuner import GridSearchTuner
 from tilewright.cluster import ClusterBuilder, ClusterRunner
 from tilewright.ir.errors import TilewrightError
 
+distributed = pytest.importorskip("distributed")
+
 
 def option(fleet: Fleet, **more: Any) -> dict[str, Any]:
     runner = ClusterRunner(fleet.address, timeout=60, number=1, repeat=2, patience=60, **more)
@@ -131,6 +133,25 @@ def test_a_worker_with_another_processor_measures_nothing(fleet: Fleet, tmp_path
         runner.set_task(other)
     with pytest.raises(TilewrightError, match="give measure_option both"):
         runner.measure_batch(task, autotvm.measure_option(autotvm.LocalBuilder(), runner))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system gives no process fewer cores")
+def test_of_a_mixed_fleet_those_that_fit_measure(fleet: Fleet, caplog: pytest.LogCaptureFixture) -> None:
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("one core")
+    os.sched_setaffinity(0, {min(allowed)})
+    try:
+        fleet.start_worker()  # of one core
+    finally:
+        os.sched_setaffinity(0, allowed)
+    fleet.start_worker()
+    with distributed.Client(fleet.address, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)
+    results = tuned(fleet, 6, "", 0, lambda: None)
+    assert sorted(results) == [(i, 0) for i in range(6)]
+    assert "with 1 cores; what is tuned for has" in caplog.text
+    assert len(list((fleet.folder / "tilewright" / "measured").glob("*.jsonl"))) == 1
 
 
 def test_a_model_is_tuned_on_a_cluster_and_resumed(fleet: Fleet, tmp_path: Path) -> None:
