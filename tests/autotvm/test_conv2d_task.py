@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -238,3 +239,16 @@ def test_features_do_not_depend_on_choices_of_another_algorithm() -> None:
     width = sum(table.shape[1] for table in knob_values(task))
     np.testing.assert_array_equal(rows[0, width:], rows[1, width:])
     assert features.lowered < 2 * sum(space.dims)
+
+
+def test_tophub_gives_the_records_of_the_folder_and_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mod, params, _ = network(*NETWORKS["3x3"][:2], padding=(1, 1))
+    (task,) = autotvm.task.extract_from_program(mod["main"], target="llvm", params=params)
+    space = task.config_space
+    assert space is not None
+    file = tmp_path / "records.log"
+    file.write_text(autotvm.record.encode(*record(task, space.get(7))) + "\n")
+    monkeypatch.setenv("TILEWRIGHT_RECORDS", str(tmp_path / "none"))
+    for files, tuned in (([str(file)], True), (None, False)):
+        with autotvm.tophub.context("llvm", files), tvm.transform.PassContext(opt_level=3):
+            assert ("tuned=" in str(relay.optimize(mod, "llvm", params)[0])) == tuned

@@ -30,7 +30,19 @@ from tilewright.autotvm.task.topi_integration import register_topi_compute, regi
 
 _MODULES = {"callback": "tuner.callback"} | {
     name: name
-    for name in ("database", "env", "feature", "graph_tuner", "history", "lines", "measure", "record", "tuner", "utils")
+    for name in (
+        "database",
+        "env",
+        "feature",
+        "graph_tuner",
+        "history",
+        "lines",
+        "measure",
+        "record",
+        "tophub",
+        "tuner",
+        "utils",
+    )
 }
 _HISTORY = ("ApplyGraphBest", "ApplyHistoryBest", "apply_graph_best", "apply_history_best")
 _MEASURE = (
