@@ -112,7 +112,7 @@ class VMExecutor(Executor):
     def _make_executor(self, expr: RelayExpr | None) -> Callable[..., Any]:
         mod = self.mod.copy()
         if expr is not None:
-            mod["main"] = mod[expr] if expr in mod.functions else expr  # type: ignore[index]
+            mod["main"] = mod[expr] if expr in mod.functions else expr
         mod = InferType()(mod)
         func = mod["main"]
         self.executable = build(mod, self.target, executor="vm")

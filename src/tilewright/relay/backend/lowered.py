@@ -141,9 +141,9 @@ def _problems_of_devices(mod: IRModule, func: Function) -> list[str]:
 def _signature(callee: RelayExpr) -> list[Type] | None:
     """The tensors that a kernel, view or external function takes and gives; None for other functions."""
     if isinstance(callee, PrimFunc) and "shape_function" in callee.attrs:  # of unknown shapes: as it is called
-        type_ = callee.checked_type
-        assert isinstance(type_, FuncType)
-        return _tensors([*type_.arg_types, type_.ret_type])
+        called = callee.checked_type
+        assert isinstance(called, FuncType)
+        return _tensors([*called.arg_types, called.ret_type])
     if isinstance(callee, PrimFunc):
         buffers = [callee.buffer_map[p] for p in callee.params]
         return [TensorType(b.shape, b.dtype) for b in buffers]

@@ -95,7 +95,7 @@ def _declare(
     """Declare an operator by its parts."""
 
     def evaluate(found: Any, arrays: Sequence[Array]) -> list[Array]:
-        fixed = made.static_attrs(found, [arrays[i] for i in values])  # type: ignore[attr-defined]
+        fixed = made.static_attrs(found, [arrays[i] for i in values])
         rest = [a for i, a in enumerate(arrays) if i not in values]
         result: list[Array] = Op.get(static).get_attr("FEvaluate")(fixed, rest)
         return result

@@ -40,6 +40,7 @@ from tilewright.relay.transform.gradient import gradient
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import post_order_visit
 from tilewright.runtime import ndarray as nd
+from tilewright.testing import enabled_targets as enabled_targets
 
 
 def run_opt_pass(expr: RelayExpr, opt_pass: Pass, import_prelude: bool = False) -> RelayExpr:

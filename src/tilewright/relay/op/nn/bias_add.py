@@ -58,8 +58,9 @@ class BiasAdd(OpDef):
             solver.assign(types[1], TensorType((extent,), data.dtype))
             return data
         relations.require_rank(bias, 1, "bias")
-        note_equal(extent, bias.shape[0])
         have = known(bias.shape[0])
+        if have != 1:  # a single element serves any extent, as in TVM
+            note_equal(extent, bias.shape[0])
         if have is not None and known(extent) is not None and have != known(extent):
             raise TypeInferenceError(
                 f"the bias has {have} elements, but dimension {axis} of the data {describe_shape(data.shape)} "
