@@ -13,9 +13,10 @@ from tests.random_operators.families import (
     reduction,
     resizing,
     spectral,
+    vision,
 )
 
 ALL = (
     control, creation, elementwise, linear, movement, normalization, pooling, quantization, recurrent, reduction,
-    resizing, spectral,
+    resizing, spectral, vision,
 )  # fmt: skip

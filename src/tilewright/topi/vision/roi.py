@@ -65,7 +65,13 @@ def _bilinear(data: Any, base: PrimExpr, planes: _Planes, y: PrimExpr, x: PrimEx
 
 
 def roi_align_nchw(
-    data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_scale: float, mode: Any = "avg", sample_ratio: int = -1
+    data: te.Tensor,
+    rois: te.Tensor,
+    pooled_size: Any,
+    spatial_scale: float,
+    mode: Any = "avg",
+    sample_ratio: int = -1,
+    aligned: bool = False,
 ) -> te.Tensor:
     """Interpolated samples of each region's bins, averaged or (``mode`` max) their maximum.
 
@@ -73,17 +79,24 @@ def roi_align_nchw(
     ----------
     data : (n, c, h, w)
     sample_ratio : samples along each side of a bin; as many as the bin covers pixels when not positive
+    aligned : whether pixels have their centres between whole numbers, and regions may be smaller than one
 
     Returns (count, c, *pooled_size). He et al., Mask R-CNN, 2017.
     """
-    return _roi_align(data, rois, pooled_size, spatial_scale, mode, sample_ratio, "NCHW")
+    return _roi_align(data, rois, pooled_size, spatial_scale, mode, sample_ratio, "NCHW", aligned)
 
 
 def roi_align_nhwc(
-    data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_scale: float, mode: Any = "avg", sample_ratio: int = -1
+    data: te.Tensor,
+    rois: te.Tensor,
+    pooled_size: Any,
+    spatial_scale: float,
+    mode: Any = "avg",
+    sample_ratio: int = -1,
+    aligned: bool = False,
 ) -> te.Tensor:
     """``roi_align_nchw`` of data (n, h, w, c); returns (count, *pooled_size, c)."""
-    return _roi_align(data, rois, pooled_size, spatial_scale, mode, sample_ratio, "NHWC")
+    return _roi_align(data, rois, pooled_size, spatial_scale, mode, sample_ratio, "NHWC", aligned)
 
 
 def _roi_align(
@@ -94,6 +107,7 @@ def _roi_align(
     mode: Any,
     sample_ratio: int,
     layout: str,
+    aligned: bool,
 ) -> te.Tensor:
     mode = mode.decode() if isinstance(mode, bytes) else {"0": "avg", "1": "max"}.get(str(mode), str(mode))
     if mode not in ("avg", "max"):
@@ -103,7 +117,7 @@ def _roi_align(
     count = get_const_tuple(rois.shape)[0]
     rows, columns = _pair(pooled_size)
     dtype = data.dtype
-    scale, one = ops.const(spatial_scale, dtype), ops.const(1, dtype)
+    scale, one, shift = (ops.const(v, dtype) for v in (spatial_scale, 1, 0.5 if aligned else 0))
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
@@ -111,9 +125,9 @@ def _roi_align(
         with ib.for_range(0, count * channels, name="plane", kind="parallel") as plane:
             roi, channel = tir.indexdiv(plane, channels), tir.indexmod(plane, channels)
             base = planes.base(_int(boxes[roi * 5]), channel, planes.height, planes.width)
-            left, top, right, bottom = (boxes[roi * 5 + i] * scale for i in (1, 2, 3, 4))
-            bin_h = ops.maximum(bottom - top, one) / float(rows)
-            bin_w = ops.maximum(right - left, one) / float(columns)
+            left, top, right, bottom = (boxes[roi * 5 + i] * scale - shift for i in (1, 2, 3, 4))
+            bin_h = (bottom - top if aligned else ops.maximum(bottom - top, one)) / float(rows)
+            bin_w = (right - left if aligned else ops.maximum(right - left, one)) / float(columns)
             samples_y = ops.as_expr(sample_ratio) if sample_ratio > 0 else _int(tir.ceil(bin_h))
             samples_x = ops.as_expr(sample_ratio) if sample_ratio > 0 else _int(tir.ceil(bin_w))
             total = ib.allocate(dtype, (1,), name="total", scope="local")

@@ -404,10 +404,12 @@ def wrap_compute_scatter_nd(topi_compute: Callable[..., Any]) -> Compute:
 
 
 def wrap_compute_roi_align(topi_compute: Callable[..., Any]) -> Compute:
-    """A compute of a topi roi_align ``(data, rois, pooled_size, spatial_scale, mode, sample_ratio)``."""
+    """A compute of a topi roi_align ``(data, rois, pooled_size, spatial_scale, mode, sample_ratio, aligned=)``."""
 
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        return [topi_compute(*inputs, attrs.pooled_size, attrs.spatial_scale, attrs.mode, attrs.sample_ratio)]
+        aligned = {"aligned": True} if attrs.aligned else {}
+        values = attrs.pooled_size, attrs.spatial_scale, attrs.mode, attrs.sample_ratio
+        return [topi_compute(*inputs, *values, **aligned)]
 
     return compute
 

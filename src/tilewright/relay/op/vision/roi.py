@@ -25,13 +25,19 @@ from tilewright.tir.layout import layout as parse_layout
 
 
 class ROIAlignAttrs(Attrs):
-    """Size of the result, scale of the coordinates, samples in a bin, layout and mode (avg or max)."""
+    """Size of the result, scale of the coordinates, samples in a bin, layout and mode (avg or max).
+
+    ``aligned`` is for ONNX: pixels have their centres between whole numbers, and regions may be smaller than one.
+    """
 
     pooled_size: tuple[int, ...]
     spatial_scale: float
     sample_ratio: int = -1
     layout: str = "NCHW"
     mode: str = "avg"
+    aligned: bool = False
+
+    internal = ("aligned",)
 
 
 class ROIPoolAttrs(Attrs):
@@ -107,15 +113,17 @@ class ROIAlign(OpDef):
         rows, columns = attrs.pooled_size
         result = np.zeros((len(rois), data.shape[1], rows, columns))
         for r, (batch, *corners) in enumerate(rois):
-            left, top, right, bottom = (c * attrs.spatial_scale for c in corners)
-            bin_h, bin_w = max(bottom - top, 1.0) / rows, max(right - left, 1.0) / columns
+            left, top, right, bottom = (c * attrs.spatial_scale - 0.5 * attrs.aligned for c in corners)
+            tall, wide = (v if attrs.aligned else max(v, 1.0) for v in (bottom - top, right - left))
+            bin_h, bin_w = tall / rows, wide / columns
             ny, nx = (attrs.sample_ratio if attrs.sample_ratio > 0 else math.ceil(b) for b in (bin_h, bin_w))
             for i, j in np.ndindex(rows, columns):
                 samples = [
                     _sample(data[int(batch)], top + bin_h * (i + (y + 0.5) / ny), left + bin_w * (j + (x + 0.5) / nx))
                     for y, x in np.ndindex(ny, nx)
                 ]
-                result[r, :, i, j] = np.mean(samples, 0) if attrs.mode == "avg" else np.max(samples, 0)
+                if samples:
+                    result[r, :, i, j] = np.mean(samples, 0) if attrs.mode == "avg" else np.max(samples, 0)
         return [_in_layout(result, attrs.layout).astype(inputs[0].dtype)]
 
 
