@@ -124,6 +124,7 @@ class SparseAdd(OpDef):
     name = "nn.sparse_add"
     inputs = ("dense_data", *_PARTS)
     pattern = OpPattern.OPAQUE
+    in_float32 = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:

@@ -45,6 +45,7 @@ class MultiBoxPrior(OpDef):
     inputs = ("data",)
     attrs_type = MultiBoxPriorAttrs
     pattern = OpPattern.OPAQUE
+    in_float32 = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -84,6 +85,7 @@ class MultiBoxTransformLoc(OpDef):
     inputs = ("cls_prob", "loc_pred", "anchor")
     attrs_type = MultiBoxTransformLocAttrs
     pattern = OpPattern.OPAQUE
+    in_float32 = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:

@@ -79,6 +79,7 @@ class Proposal(OpDef):
     inputs = ("cls_prob", "bbox_pred", "im_info")
     attrs_type = ProposalAttrs
     pattern = OpPattern.OPAQUE
+    in_float32 = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
