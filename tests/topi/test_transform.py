@@ -21,6 +21,11 @@ def test_reshape_of_nothing() -> None:
     assert evaluate(lambda t: topi.reshape(t, (3, 0)), x).shape == (3, 0)
 
 
+def test_reshape_to_another_number_of_elements() -> None:
+    with pytest.raises(InvalidShapeError, match=r"\(3, 4, 5\) has 60 elements, and \(7, 8\) has 56"):
+        topi.reshape(te.placeholder((3, 4, 5)), (7, 8))
+
+
 @pytest.mark.parametrize("axes", [None, (0, 2, 1), (2, 0, 1), (-1, 0, 1)])
 def test_transpose(axes: tuple | None) -> None:
     close(evaluate(lambda t: topi.transpose(t, axes), X), X.transpose(axes))

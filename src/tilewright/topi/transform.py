@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,6 +96,10 @@ def reshape(a: te.Tensor, newshape: Sequence[Any]) -> te.Tensor:
     """The elements of ``a``, in row-major order, in another shape."""
     new = get_const_tuple(as_shape(newshape))
     old = get_const_tuple(a.shape)
+    if all(isinstance(d, int) for d in (*old, *new)) and math.prod(old) != math.prod(new):
+        raise InvalidShapeError(
+            f"reshape: the shape {old} has {math.prod(old)} elements, and {new} has {math.prod(new)}"
+        )
     if any(isinstance(d, int) and d == 0 for d in old):
         return te.compute(new, lambda *i: ops.const(0, a.dtype), name="T_reshape", tag=tag.INJECTIVE)
     return te.compute(new, lambda *i: a(*_reshape_indices(i, old, new)), name="T_reshape", tag=tag.INJECTIVE)
