@@ -46,6 +46,15 @@ def layout_transform(data: te.Tensor, src_layout: str, dst_layout: str) -> tuple
     return make([out]), [data, out]
 
 
+def get_infer_layout(task_name: str) -> Callable[[Workload, Any], Any]:
+    """What tells the layouts of a task's configurations; ValueError where they have none."""
+    if task_name.startswith("conv2d"):
+        return topi.nn.conv2d_infer_layout
+    if task_name.startswith("depthwise_conv2d"):
+        return topi.nn.depthwise_conv2d_infer_layout
+    raise ValueError(f"configurations of {task_name} choose no layouts")
+
+
 @dataclass(frozen=True)
 class Candidate:
     """A way to run an operator: its record (None is the untuned choice), seconds, layouts of its data and result."""
@@ -159,7 +168,7 @@ class BaseGraphTuner:
         return sorted(best.values(), key=lambda c: c.cost)[: self._max_sch_num]
 
     def _layouts(self, workload: Workload, config: Any) -> tuple[str, str]:
-        infer = topi.nn.depthwise_conv2d_infer_layout if _is_depthwise(workload) else topi.nn.conv2d_infer_layout
+        infer = get_infer_layout(workload[0])
         with self._target:
             ((_, data_layout),), ((_, out_layout),) = infer(workload, config)
         return data_layout, out_layout
@@ -365,10 +374,6 @@ class BaseGraphTuner:
 
 
 _IMPOSSIBLE: Workload = ("impossible",)
-
-
-def _is_depthwise(workload: Workload) -> bool:
-    return str(workload[0]).startswith("depthwise_conv2d")
 
 
 def _workload(type_: Any, given: str, wanted: str) -> Workload:

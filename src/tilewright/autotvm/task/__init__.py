@@ -5,7 +5,7 @@
 import importlib
 from typing import Any
 
-from tilewright.autotvm.task.dispatcher import ApplyConfig, DispatchContext, FallbackContext
+from tilewright.autotvm.task.dispatcher import ApplyConfig, DispatchContext, FallbackContext, clear_fallback_cache
 from tilewright.autotvm.task.flop import compute_flop
 from tilewright.autotvm.task.space import (
     ConfigEntity,
@@ -42,6 +42,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "ApplyConfig", "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext",
-    "InstantiationError", "Task", "TaskExtractEnv", "args_to_workload", "compute_flop", "create", "deserialize_args",
-    "get_config", "register_topi_compute", "register_topi_schedule", "serialize_args", "template",
+    "InstantiationError", "Task", "TaskExtractEnv", "args_to_workload", "clear_fallback_cache", "compute_flop",
+    "create", "deserialize_args", "get_config", "register_topi_compute", "register_topi_schedule", "serialize_args",
+    "template",
 ]  # fmt: skip

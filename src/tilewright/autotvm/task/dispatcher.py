@@ -110,6 +110,13 @@ class FallbackContext(DispatchContext):
         self.memory[(str(target), workload)] = cfg
 
 
+def clear_fallback_cache(target: Target | str | None, workload: Workload) -> None:
+    """Forget what the outermost contexts of this thread use for ``workload``, so that rules are asked again."""
+    for context in _stack():
+        if isinstance(context, FallbackContext):
+            context.clear_cache(target, workload)
+
+
 class ApplyConfig(DispatchContext):
     """One configuration for every workload."""
 
