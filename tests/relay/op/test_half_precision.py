@@ -168,12 +168,13 @@ def test_results_are_rounded_once_in_c(dtype: str) -> None:
 
 def test_every_operator_that_adds_up_is_in_float32_or_exact() -> None:
     undecided = []
+    skipped = ("annotation.", "dyn.")  # what computes is the operator that a dyn. stands for, once shapes are known
     for name in Op.list_op_names():
         op = Op.get(name)
         if not op.has_attr("OpDef") or not op.get_attr("OpDef").__module__.startswith("tilewright."):
             continue
         adds = op.get_attr("TOpPattern") >= OpPattern.COMM_REDUCE and not op.get_attr("TNonComputational")
-        if adds and not op.get_attr("TInFloat32") and name not in EXACT and not name.startswith("annotation."):
+        if adds and not op.get_attr("TInFloat32") and name not in EXACT and not name.startswith(skipped):
             undecided.append(name)
     assert not undecided, "say in the declaration (in_float32), or in EXACT, what holds for float16"
 
