@@ -51,6 +51,13 @@ class GlobalAveragePool(OpRun):
         return (x.mean(axis=tuple(range(2, x.ndim)), keepdims=True),)
 
 
+class Optional(OpRun):
+    """The evaluator makes a list of the value."""
+
+    def _run(self, x: Array | None = None, type: Any = None) -> tuple[Array | None]:
+        return (x,)
+
+
 class CumSum(OpRun):
     """The evaluator takes no axis in a list of one."""
 
@@ -373,7 +380,7 @@ class LogSoftmax(OpRun):
 
 
 _ALWAYS = [
-    BatchNormalization, ConvTranspose, CumSum, Erf, GRU, Gelu, GlobalAveragePool, GlobalMaxPool, LRN, LSTM,
+    BatchNormalization, ConvTranspose, CumSum, Optional, Erf, GRU, Gelu, GlobalAveragePool, GlobalMaxPool, LRN, LSTM,
     LpNormalization, OneHot, PRelu, QuantizeLinear, RNN, ReduceLogSumExp, ScatterElements, Slice, *POOLS,
 ]  # fmt: skip
 

@@ -12,11 +12,12 @@ from tests.random_operators.families import (
     recurrent,
     reduction,
     resizing,
+    sequences,
     spectral,
     vision,
 )
 
 ALL = (
     control, creation, elementwise, linear, movement, normalization, pooling, quantization, recurrent, reduction,
-    resizing, spectral, vision,
+    resizing, sequences, spectral, vision,
 )  # fmt: skip

@@ -4,7 +4,7 @@ loading.py     reads and checks a file; writes functions out
 importer.py    walks the graph            context.py    what a converter may ask
 registry.py    converters by name, opset  attributes.py node attributes as Python values
 conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py quantization.py
-control.py placement.py spectral.py training.py vision.py
+control.py placement.py sequences.py spectral.py training.py vision.py
 resize.py, with the arithmetic of resampling.py
 """
 
@@ -21,6 +21,7 @@ from tilewright.relay.frontend.onnx import (
     recurrent,
     reduce,
     resize,
+    sequences,
     shape,
     spectral,
     training,
@@ -30,5 +31,5 @@ from tilewright.relay.frontend.onnx.importer import from_onnx
 
 __all__ = [
     "control", "conv", "creation", "elementwise", "from_onnx", "linear", "normalization", "placement", "pooling",
-    "quantization", "recurrent", "reduce", "resize", "shape", "spectral", "training", "vision",
+    "quantization", "recurrent", "reduce", "resize", "sequences", "shape", "spectral", "training", "vision",
 ]  # fmt: skip

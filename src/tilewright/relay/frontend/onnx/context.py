@@ -38,10 +38,30 @@ def typed(expr: RelayExpr) -> RelayExpr:
     return expr if expr.checked_type_or_none is not None else infer_expr(expr)
 
 
+class TensorSequence(tuple[RelayExpr, ...]):
+    """A sequence of tensors whose length is known; an optional value that is empty is one too."""
+
+    empty_optional = False
+
+    @staticmethod
+    def nothing() -> TensorSequence:
+        """The optional value that is empty."""
+        made = TensorSequence()
+        made.empty_optional = True
+        return made
+
+    @staticmethod
+    def is_nothing(value: object) -> bool:
+        """Whether ``value`` is an empty optional."""
+        return isinstance(value, TensorSequence) and value.empty_optional
+
+
 class NodeContext:
     """One ONNX node while it is converted."""
 
-    def __init__(self, importer: GraphImporter, node: onnx.NodeProto, inputs: Sequence[RelayExpr | None]) -> None:
+    def __init__(
+        self, importer: GraphImporter, node: onnx.NodeProto, inputs: Sequence[RelayExpr | TensorSequence | None]
+    ) -> None:
         self.importer = importer
         self.node = node
         self.opset = importer.opset
@@ -50,11 +70,11 @@ class NodeContext:
 
     def in_float32(self, weights: Sequence[int]) -> tuple[NodeContext, str | None]:
         """The node with half inputs widened, but for ``weights``, and their type; None where it has none."""
-        halves = [i for i, e in enumerate(self._inputs) if e is not None and dt.is_half(self.dtype(e))]
+        halves = [i for i, e in enumerate(self._inputs) if isinstance(e, RelayExpr) and dt.is_half(self.dtype(e))]
         if not halves:
             return self, None
         inputs = [
-            typed(cast(e, "float32")) if e is not None and i in halves and i not in weights else e
+            typed(cast(e, "float32")) if isinstance(e, RelayExpr) and i in halves and i not in weights else e
             for i, e in enumerate(self._inputs)
         ]
         return NodeContext(self.importer, self.node, inputs), self.dtype(self.input(halves[0]))
@@ -74,7 +94,21 @@ class NodeContext:
         return index < len(self._inputs) and self._inputs[index] is not None
 
     def input(self, index: int) -> RelayExpr:
-        """The input ``index``, typed; an omitted one is an error."""
+        """The tensor in input ``index``, typed; an omitted one is an error."""
+        value = self.value(index)
+        if isinstance(value, TensorSequence):
+            self.fail(f"input {index}, {self.node.input[index]!r}, is a sequence; a tensor is expected")
+        return value
+
+    def sequence(self, index: int) -> TensorSequence:
+        """The sequence in input ``index``."""
+        value = self.value(index)
+        if not isinstance(value, TensorSequence):
+            self.fail(f"input {index}, {self.node.input[index]!r}, is a tensor; a sequence is expected")
+        return value
+
+    def value(self, index: int) -> RelayExpr | TensorSequence:
+        """The tensor or sequence in input ``index``; an omitted one is an error."""
         if not self.has_input(index):
             self.fail(f"input {index} is required and missing")
         value = self._inputs[index]
@@ -83,7 +117,7 @@ class NodeContext:
 
     def optional(self, index: int) -> RelayExpr | None:
         """The input ``index``, or None when it is omitted."""
-        return self._inputs[index] if self.has_input(index) else None
+        return self.input(index) if self.has_input(index) else None
 
     def inputs(self) -> list[RelayExpr]:
         """All inputs; none may be omitted."""
@@ -137,7 +171,7 @@ class NodeContext:
         """The compiler's data type of an ONNX element type."""
         return dtype_of(onnx_type, describe(self.node))
 
-    def subgraph(self, graph: onnx.GraphProto, inputs: Sequence[RelayExpr]) -> list[RelayExpr]:
+    def subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Any]) -> list[Any]:
         """The outputs of a graph of this node's attributes, given its inputs; it sees what is around the node too."""
         return self.importer.convert_subgraph(graph, inputs)
 

@@ -18,7 +18,7 @@ MAX_ITERATIONS = 512
 
 
 @converter("If")
-def convert_if(ctx: NodeContext) -> Sequence[RelayExpr]:
+def convert_if(ctx: NodeContext) -> Sequence[Any]:
     """The outputs of the branch that is taken; the condition must be known."""
     condition = ctx.constant_or_none(ctx.input(0))
     if condition is None:
@@ -28,12 +28,12 @@ def convert_if(ctx: NodeContext) -> Sequence[RelayExpr]:
 
 
 @converter("Loop")
-def convert_loop(ctx: NodeContext) -> Sequence[RelayExpr]:
+def convert_loop(ctx: NodeContext) -> Sequence[Any]:
     """The body as often as it runs: the number of iterations and the conditions must be known."""
     body = ctx.required("body")
     count = int(ctx.scalar(0)) if ctx.has_input(0) else None
     go_on: RelayExpr | None = ctx.optional(1)
-    carried = [ctx.input(i) for i in range(2, ctx.num_inputs)]
+    carried: list[Any] = [ctx.value(i) for i in range(2, ctx.num_inputs)]
     collected: list[list[RelayExpr]] = [[] for _ in range(len(body.output) - 1 - len(carried))]
     step = 0
     while (count is None or step < count) and _holds(ctx, go_on, step):

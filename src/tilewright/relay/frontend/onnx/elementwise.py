@@ -25,7 +25,7 @@ simple(
     Xor=relay_op.logical_xor, Equal=relay_op.equal, Less=relay_op.less, LessOrEqual=relay_op.less_equal,
     Greater=relay_op.greater, GreaterOrEqual=relay_op.greater_equal, BitwiseAnd=relay_op.bitwise_and,
     BitwiseOr=relay_op.bitwise_or, BitwiseXor=relay_op.bitwise_xor, BitwiseNot=relay_op.bitwise_not,
-    Round=relay_op.nearbyint, Softplus=relay_op.nn.softplus, Identity=lambda x: x,
+    Round=relay_op.nearbyint, Softplus=relay_op.nn.softplus,
 )  # fmt: skip
 
 

@@ -22,7 +22,14 @@ from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleWrapper, Var, const
 from tilewright.relay.frontend.onnx.attributes import dtype_of, to_array
-from tilewright.relay.frontend.onnx.context import MAX_CONSTANT_BYTES, NodeContext, OnnxImportError, describe, typed
+from tilewright.relay.frontend.onnx.context import (
+    MAX_CONSTANT_BYTES,
+    NodeContext,
+    OnnxImportError,
+    TensorSequence,
+    describe,
+    typed,
+)
 from tilewright.relay.frontend.onnx.loading import (
     ModelFile,
     Weight,
@@ -139,7 +146,7 @@ class GraphImporter:
         self.dtype = dtype
         self.opset = opset or model_opset(model)
         self.nodes = checked_nodes(model, self.opset)
-        self.values: dict[str, RelayExpr] = {}
+        self.values: dict[str, RelayExpr | TensorSequence] = {}
         self.params: dict[str, nd.NDArray] = {}
         self.inputs: dict[str, Var] = {}
         self._constant_exprs: set[RelayExpr] = set()
@@ -166,6 +173,12 @@ class GraphImporter:
         return [v for name in self.params if isinstance(v := self.values.get(name), Var)]
 
     def _output(self, name: str) -> RelayExpr:
+        value = self._value(name)
+        if isinstance(value, TensorSequence):
+            raise UnsupportedError(f"output {name!r} is a sequence, not a tensor; only tensors can be outputs")
+        return value
+
+    def _value(self, name: str) -> RelayExpr | TensorSequence:
         if name not in self.values:
             raise OnnxImportError(f"no node gives the model's output {name!r}")
         return self.values[name]
@@ -274,7 +287,7 @@ class GraphImporter:
         return expr in self._constant_exprs or isinstance(expr, Constant)
 
     def _convert_node(self, node: onnx.NodeProto) -> None:
-        inputs: list[RelayExpr | None] = []
+        inputs: list[RelayExpr | TensorSequence | None] = []
         for name in node.input:
             if name and name not in self.values:
                 raise OnnxImportError(f"{describe(node)}: input {name!r} is given by no node before it")
@@ -286,13 +299,16 @@ class GraphImporter:
         unused = _TYPE_ONLY_INPUTS.get(node.op_type, ())
         foldable = all(e is None or i in unused or self._is_known(e) for i, e in enumerate(inputs))
         if foldable and any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute):  # which see what is around
-            foldable = all(self.is_param(v) for value in outputs for v in free_vars(value) if isinstance(v, Var))
+            tensors = [value for value in outputs if isinstance(value, RelayExpr)]
+            foldable = all(self.is_param(v) for value in tensors for v in free_vars(value) if isinstance(v, Var))
         for name, value in zip(node.output, outputs, strict=False):
-            if name:
+            if name and isinstance(value, TensorSequence):
+                self.values[name] = value
+            elif name:
                 self._check_size(node, value, foldable)
                 self.values[name] = self._known(value) if foldable else value
 
-    def _converted(self, node: onnx.NodeProto, inputs: Sequence[RelayExpr | None]) -> list[RelayExpr]:
+    def _converted(self, node: onnx.NodeProto, inputs: Sequence[RelayExpr | TensorSequence | None]) -> list[Any]:
         try:
             context = NodeContext(self, node, inputs)
             convert = self._find(node)
@@ -306,17 +322,17 @@ class GraphImporter:
             # Attributes that contradict one another or the inputs surface here in many forms.
             raise OnnxImportError(f"{describe(node)}: its inputs or attributes do not fit: {error}") from error
 
-    def convert_subgraph(self, graph: onnx.GraphProto, inputs: Sequence[RelayExpr]) -> list[RelayExpr]:
+    def convert_subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Any]) -> list[Any]:
         """The outputs of a graph in a node's attributes: names in it hide those around it, and end with it."""
         outer = dict(self.values)
-        given = {value.name: typed(expr) for value, expr in zip(graph.input, inputs, strict=True)}
+        given = {value.name: _typed(expr) for value, expr in zip(graph.input, inputs, strict=True)}
         own = {tensor.name: typed(const(to_array(tensor))) for tensor in graph.initializer}
         for name in (*own, *given, *(name for node in graph.node for name in node.output)):
             self.values.pop(name, None)
         self.values.update(own | given)
         for node in graph.node:
             self._convert_node(node)
-        outputs = [self._output(o.name) for o in graph.output]
+        outputs = [self._value(o.name) for o in graph.output]
         self.values = outer
         return outputs
 
@@ -328,14 +344,18 @@ class GraphImporter:
         if size > (MAX_CONSTANT_BYTES if constant else _MAX_TENSOR_BYTES):
             raise OnnxImportError(f"{describe(node)}: its result {found} has {size / 2**30:.3g} GiB; refusing")
 
-    def _outputs(self, result: Any, node: onnx.NodeProto) -> list[RelayExpr]:
+    def _outputs(self, result: Any, node: onnx.NodeProto) -> list[Any]:
+        if isinstance(result, TensorSequence):
+            return [result]
         if isinstance(result, TupleWrapper):
             result = [result[i] for i in range(len(result))]
         items = list(result) if isinstance(result, (list, tuple)) else [result]
         span = Span(SourceName(node.name or (node.output[0] if node.output else node.op_type)))
-        return [typed(_with_span(item, span)) for item in items]
+        return [item if isinstance(item, TensorSequence) else typed(_with_span(item, span)) for item in items]
 
-    def _is_known(self, expr: RelayExpr) -> bool:
+    def _is_known(self, expr: RelayExpr | TensorSequence) -> bool:
+        if isinstance(expr, TensorSequence):
+            return all(map(self._is_known, expr))
         if isinstance(expr, Var):
             return self.is_param(expr)
         return self.is_constant_expr(expr)
@@ -350,6 +370,10 @@ class GraphImporter:
                     value = typed(folded)
         self._constant_exprs.add(value)
         return value
+
+
+def _typed(value: RelayExpr | TensorSequence) -> RelayExpr | TensorSequence:
+    return value if isinstance(value, TensorSequence) else typed(value)
 
 
 def _with_subgraphs(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
