@@ -94,7 +94,8 @@ def mutate_compute_location(policy: Any, state: StateObject, rng: random.Random)
         return None
     target, position = rng.choice(candidates)
     moved = replace(step, target_stage_id=target - (now - step.stage_id), target_iter_id=position)
-    return _with_step(policy, state, number, moved)
+    made = _with_step(policy, state, number, moved)
+    return made if made is not None and ask.places_hold(task, made) else None
 
 
 def mutate_parallel(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:

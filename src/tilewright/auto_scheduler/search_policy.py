@@ -183,11 +183,11 @@ class SketchPolicy(SearchPolicy):
         "gpu_multi_level_tiling_structure": "SSSRRSRS",
         "max_innermost_split_factor": 64,
         "max_vectorize_size": 64,
-        "register_tile_ratio": 0.5,
-        "compute_inside_ratio": 0.5,
+        "register_tile_ratio": 0.7,
+        "compute_inside_ratio": 0.7,
         "inline_padding_ratio": 0.3,
-        "vector_reduction_weight": 3,
-        "lane_parts_ratio": 0.5,
+        "vector_reduction_weight": 6,
+        "lane_parts_ratio": 0.7,
         "disable_change_compute_location": 0,
     }
 

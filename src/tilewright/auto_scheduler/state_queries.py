@@ -92,6 +92,20 @@ def _around(state: StateObject, stage_id: int) -> list[int]:
     return chain
 
 
+def places_hold(task: TaskRecord, state: StateObject) -> bool:
+    """Whether all that reads a stage which is computed inside a loop is inside that loop, too."""
+    attached = state.attach_map.stage_to_attach_iter
+    for stage_id, (target, position) in attached.items():
+        for reader in consumers(task, state, stage_id):
+            while reader != target:
+                if reader not in attached:
+                    return False
+                reader, inside = attached[reader]
+                if reader == target and inside < position:
+                    return False
+    return True
+
+
 def needs_tiling(task: TaskRecord, state: StateObject, stage_id: int) -> bool:
     """Whether a stage reads its inputs again and again."""
     return analysis(task, state).tiled[state.stages[stage_id].op]
