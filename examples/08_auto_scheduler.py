@@ -32,10 +32,10 @@ policy = auto_scheduler.SketchPolicy(task, seed=0, verbose=0, params={"evolution
 print(f"{len(policy.sketches())} sketches, such as:\n{policy.sketches()[0]}")
 
 records = str(Path(tempfile.mkdtemp()) / "records.json")
-runner = auto_scheduler.LocalRunner(number=1, repeat=3, min_repeat_ms=1)
+runner = auto_scheduler.LocalRunner(number=1, repeat=3, min_repeat_ms=1, timeout=30)
 task.tune(
     auto_scheduler.TuningOptions(
-        TRIALS, num_measures_per_round=4, verbose=0, runner=runner,
+        TRIALS, num_measures_per_round=4, verbose=0, runner=runner, builder=auto_scheduler.LocalBuilder(timeout=60),
         measure_callbacks=[auto_scheduler.RecordToFile(records)],
     ),
     policy,

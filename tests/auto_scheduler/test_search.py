@@ -128,7 +128,7 @@ def test_tuning_ends_in_a_fast_and_right_program(tmp_path: Path) -> None:
     task = task_of(matmul_as, 60, 64, 36, cores=2)
     runner = auto_scheduler.LocalRunner(number=1, min_repeat_ms=0)
     options = auto_scheduler.TuningOptions(
-        12, num_measures_per_round=6, verbose=0, runner=runner,
+        12, num_measures_per_round=6, verbose=0, builder=auto_scheduler.LocalBuilder(timeout=60), runner=runner,
         measure_callbacks=[auto_scheduler.RecordToFile(log)],
     )  # fmt: skip
     params = {"evolutionary_search_population": 32}
@@ -136,7 +136,9 @@ def test_tuning_ends_in_a_fast_and_right_program(tmp_path: Path) -> None:
     pairs = list(auto_scheduler.load_records(log))
     assert len(pairs) == 12
     assert len({inp.state.transform_steps for inp, _ in pairs}) == 12
-    assert all(res.error_no == MeasureErrorNo.NO_ERROR for _, res in pairs), [(r.error_no, r.error_msg[-300:]) for _, r in pairs if r.error_no]
+    assert all(res.error_no == MeasureErrorNo.NO_ERROR for _, res in pairs), [
+        (r.error_no, r.error_msg[-300:]) for _, r in pairs if r.error_no
+    ]
     schedule, args = task.apply_best(log)
     a, b = np.random.default_rng(0).random((60, 36), np.float32), np.random.default_rng(1).random((36, 64), np.float32)
     out = tvm.nd.array(np.zeros((60, 64), np.float32))
