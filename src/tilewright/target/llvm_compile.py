@@ -7,10 +7,12 @@ a line feed, and the IR; an answer is one byte (0 success, 1 failure) and the re
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import struct
 import sys
+from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import llvmlite.binding as llvm
@@ -60,8 +62,18 @@ def _abi(triple: str, features: str) -> str:
     return ("lp64" if triple.startswith("riscv64") else "ilp32") + floats
 
 
-def _optimized(text: str, machine: Any, level: int) -> Any:
-    module = llvm.parse_assembly(text, llvm.create_context())
+@contextlib.contextmanager
+def parsed(*texts: str) -> Iterator[list[Any]]:
+    """Modules of LLVM's text in a context of their own, and gone before it.
+
+    What an error's traceback holds, Python ends in any order; a module that outlives its context reads freed memory.
+    """
+    with contextlib.ExitStack() as stack:
+        context = stack.enter_context(llvm.create_context())
+        yield [stack.enter_context(llvm.parse_assembly(text, context)) for text in texts]
+
+
+def _optimize(module: Any, machine: Any, level: int) -> None:
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     module.verify()
@@ -72,20 +84,20 @@ def _optimized(text: str, machine: Any, level: int) -> Any:
         tuning.slp_vectorization = True
         builder = llvm.create_pass_builder(machine, tuning)
         builder.getModulePassManager().run(module, builder)
-    return module
 
 
 def compile_ir(text: str, triple: str, cpu: str, features: str, level: int = 3, form: str = "obj") -> bytes:
     """Optimise IR and give it as ``obj`` (an object file), ``asm``, ``ll`` (optimised IR) or ``bc``."""
     machine = target_machine(triple, cpu, features, level)
-    module = _optimized(text, machine, level)
-    if form == "obj":
-        return bytes(machine.emit_object(module))
-    if form == "asm":
-        return str(machine.emit_assembly(module)).encode()
-    if form == "ll":
-        return str(module).encode()
-    return bytes(module.as_bitcode())
+    with parsed(text) as (module,):
+        _optimize(module, machine, level)
+        if form == "obj":
+            return bytes(machine.emit_object(module))
+        if form == "asm":
+            return str(machine.emit_assembly(module)).encode()
+        if form == "ll":
+            return str(module).encode()
+        return bytes(module.as_bitcode())
 
 
 def link_ir(texts: list[str], triple: str, cpu: str, features: str, level: int, form: str) -> bytes:
@@ -99,20 +111,18 @@ def link_texts(texts: list[str], private: bool = False) -> tuple[str, list[str]]
     ``private`` hides what all but the first define, so that several units may bring the same; two of those texts may
     bring the same function too.
     """
-    context = llvm.create_context()
-    modules = [llvm.parse_assembly(t, context) for t in texts]
-    defined = {f.name: f for m in modules[1:] for f in m.functions if private and not f.is_declaration}
-    hidden = list(defined)
-    for module in modules[1:]:
-        for f in module.functions:
-            first = defined.get(f.name)
-            if first is not None and first is not f and _body(first) == _body(f):
-                f.linkage = first.linkage = "linkonce_odr"
-    for module in modules[1:]:
-        modules[0].link_in(module)
-    for name in hidden:
-        modules[0].get_function(name).linkage = "internal"
-    return str(modules[0]), [f.name for f in modules[0].functions if f.is_declaration]
+    with parsed(*texts) as modules:
+        defined: dict[str, Any] = {}
+        for module in modules[1:] if private else ():
+            for f in module.functions:
+                first = None if f.is_declaration else defined.setdefault(f.name, f)
+                if first is not None and first is not f and _body(first) == _body(f):
+                    f.linkage = first.linkage = "linkonce_odr"
+        for module in modules[1:]:
+            modules[0].link_in(module)
+        for name in defined:
+            modules[0].get_function(name).linkage = "internal"
+        return str(modules[0]), [f.name for f in modules[0].functions if f.is_declaration]
 
 
 def _body(function: llvm.ValueRef) -> str:

@@ -22,14 +22,11 @@ _OUTSIDE = (llvm.Linkage.external, llvm.Linkage.weak_any, llvm.Linkage.weak_odr)
 
 def _look_at(text: str) -> tuple[str, list[str], list[str]]:
     """The triple of a module, its packed functions, and the variables that a loader fills."""
-    module = llvm.parse_assembly(text, llvm.create_context())
-    try:
+    with llvm_compile.parsed(text) as (module,):
         outside = [f for f in module.functions if not f.is_declaration and llvm.Linkage(f.linkage) in _OUTSIDE]
         names = [f.name for f in outside if str(f.global_value_type) == _PACKED]
         cells = [v.name for v in module.global_variables if v.name.startswith(("__TVM", "__tvm_module_ctx"))]
         return str(module.triple), names, cells
-    finally:
-        module.close()  # before its context: the garbage collector keeps no order
 
 
 class IRFileCode:
@@ -65,6 +62,11 @@ class IRFileCode:
         return self._text
 
 
+def _text_of(bitcode: bytes) -> str:
+    with llvm.create_context() as context, llvm.parse_bitcode(bitcode, context) as module:
+        return str(module)
+
+
 def load_ir_file(path: str, fmt: str) -> Module:
     """The module of a file of LLVM IR; ``fmt`` is ``ll`` or ``bc``.
 
@@ -74,7 +76,7 @@ def load_ir_file(path: str, fmt: str) -> Module:
     """
     try:
         data = Path(path).read_bytes()
-        text = str(llvm.parse_bitcode(data, llvm.create_context())) if fmt == "bc" else data.decode()
+        text = _text_of(data) if fmt == "bc" else data.decode()
         return from_compiled(IRFileCode(text, path), "llvm")
     except OSError as error:
         raise TilewrightError(f"cannot load {path}: {error.strerror}") from None
