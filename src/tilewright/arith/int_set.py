@@ -125,6 +125,9 @@ class IntSet(Node):
             if default is None:
                 raise ValueError("an unbounded set has no range")
             return default
+        if self.low is pos_inf():  # nothing, of which this is the form without a type
+            start = ops.const(0) if default is None else default.min
+            return Range.from_min_extent(start, ops.const(0, start.dtype))
         if self.low is self.high:
             return Range.from_min_extent(self.low, ops.const(1, self.low.dtype))
         return Range.from_min_extent(self.low, self.high - self.low + 1)

@@ -38,11 +38,6 @@ def _normal(loc: float, scale: float, out: NDArray) -> None:
     out.copyfrom(_generator.normal(loc, scale, out.shape).astype(out.dtype))
 
 
-@register_func("tvm.contrib.random.random_fill", override=True)
-def _random_fill(out: NDArray) -> None:
-    out.copyfrom(_generator.uniform(1, 10, out.shape).astype(out.dtype))
-
-
 def randint(low: int, high: int, size: Sequence[Any], dtype: str = "int32") -> te.Tensor:
     """Whole numbers from ``low`` on and below ``high``, of shape ``size``."""
     if "int" not in dtype:

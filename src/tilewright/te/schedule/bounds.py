@@ -296,6 +296,8 @@ def _cover(found: Sequence[IntSet], dom: Range, analyzer: Analyzer) -> Range:
     whole = union(found, analyzer) if len(found) > 1 else found[0]
     if whole.low is None or whole.high is None:
         return dom
+    if whole.is_nothing():
+        return Range.from_min_extent(dom.min, ops.const(0, dom.min.dtype))
     low = analyzer.simplify(whole.low)
     extent = analyzer.simplify(whole.high - low + 1)
     if isinstance(extent, IntImm) and extent.value < 0:
