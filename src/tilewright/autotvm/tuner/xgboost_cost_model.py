@@ -137,8 +137,8 @@ class XGBoostCostModel(CostModel):
             margin = self._discount() * self.base_model.predict(xs, output_margin=True)
         if self.bst is None:
             return margin if margin is not None else np.zeros(len(xs))
-        data = self._xgb.DMatrix(self.features(xs), base_margin=margin)
-        scores: np.ndarray = self.bst.predict(data, output_margin=output_margin)
+        wanted = "margin" if output_margin else "value"
+        scores: np.ndarray = self.bst.inplace_predict(self.features(xs), predict_type=wanted, base_margin=margin)
         return scores
 
     def _discount(self) -> float:
