@@ -13,20 +13,12 @@ from tilewright import te, tir
 from tilewright.runtime import NDArray, register_func
 
 
+@register_func("tvm.contrib.cblas.matmul", override=True)
+@register_func("tvm.contrib.cblas.batch_matmul", override=True)
+@register_func("tvm.contrib.cblas.batch_matmul_iterative", override=True)
 def _multiply(lhs: NDArray, rhs: NDArray, out: NDArray, transa: bool, transb: bool) -> None:
     a, b = lhs.numpy(), rhs.numpy()
     out.copyfrom(np.matmul(a.swapaxes(-1, -2) if transa else a, b.swapaxes(-1, -2) if transb else b))
-
-
-@register_func("tvm.contrib.cblas.matmul", override=True)
-def _matmul(lhs: NDArray, rhs: NDArray, out: NDArray, transa: bool, transb: bool) -> None:
-    _multiply(lhs, rhs, out, transa, transb)
-
-
-@register_func("tvm.contrib.cblas.batch_matmul", override=True)
-@register_func("tvm.contrib.cblas.batch_matmul_iterative", override=True)
-def _batch_matmul(lhs: NDArray, rhs: NDArray, out: NDArray, transa: bool, transb: bool) -> None:
-    _multiply(lhs, rhs, out, transa, transb)
 
 
 def matmul(lhs: te.Tensor, rhs: te.Tensor, transa: bool = False, transb: bool = False, **kwargs: Any) -> te.Tensor:

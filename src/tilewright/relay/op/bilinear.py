@@ -10,27 +10,29 @@ import numpy as np
 
 from tilewright.relay.op.families import Array
 
+# For each pixel along one axis that a value is made of: its index, its weight, and where it is inside.
+Taps = list[tuple[Array, Array, Array]]
+
 
 def bilinear(image: Array, y: Array, x: Array) -> Array:
     """Values of ``image`` (channels, height, width) at the points (y, x), between four pixels; outside they are 0."""
-    height, width = image.shape[1:]
-    top, left = np.floor(y).astype(int), np.floor(x).astype(int)
-    result = np.zeros((image.shape[0], *y.shape))
-    for row, column in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
-        weight = (1 - np.abs(y - row)) * (1 - np.abs(x - column))
-        inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-        pixels = image[:, np.clip(row, 0, height - 1), np.clip(column, 0, width - 1)] if image.size else 0
-        result += np.where(inside, weight * pixels, 0)
-    return result
+    places = zip((y, x), image.shape[1:], strict=True)
+    return _summed(image, [_taps(at, extent, "bilinear", "zeros", True) for at, extent in places])
 
 
 def sampled(image: Array, points: Sequence[Array], method: str, padding_mode: str, align_corners: bool) -> Array:
     """Values of ``image`` (channels, ...) at points whose coordinates, axis by axis, are from -1 to 1."""
-    taps = [
-        _taps(np.asarray(p, "float64"), n, method, padding_mode, align_corners)
-        for p, n in zip(points, image.shape[1:], strict=True)
-    ]
-    result = np.zeros((image.shape[0], *np.shape(points[0])))
+    taps = []
+    for point, extent in zip(points, image.shape[1:], strict=True):
+        low, high = _ends(extent, align_corners)
+        at = low + (np.asarray(point, "float64") + 1) * (high - low) / 2
+        taps.append(_taps(at, extent, method, padding_mode, align_corners))
+    return _summed(image, taps)
+
+
+def _summed(image: Array, taps: Sequence[Taps]) -> Array:
+    """The pixels of all combinations of taps, by their weights."""
+    result = np.zeros((image.shape[0], *taps[0][0][0].shape))
     for chosen in itertools.product(*taps):
         weight = np.prod([w for _, w, _ in chosen], axis=0)
         inside = np.all([found for _, _, found in chosen], axis=0)
@@ -40,12 +42,14 @@ def sampled(image: Array, points: Sequence[Array], method: str, padding_mode: st
     return result
 
 
-def _taps(
-    at: Array, extent: int, method: str, padding_mode: str, align_corners: bool
-) -> list[tuple[Array, Array, Array]]:
-    """Pixels along one axis, their weights, and where they are inside."""
-    low, high = (0.0, extent - 1.0) if align_corners else (-0.5, extent - 0.5)
-    at = low + (at + 1) * (high - low) / 2
+def _ends(extent: int, align_corners: bool) -> tuple[float, float]:
+    """Where -1 and 1 are, counted in pixels."""
+    return (0.0, extent - 1.0) if align_corners else (-0.5, extent - 0.5)
+
+
+def _taps(at: Array, extent: int, method: str, padding_mode: str, align_corners: bool) -> Taps:
+    """Those of values at the places ``at``, counted in pixels."""
+    low, high = _ends(extent, align_corners)
     at = np.rint(at) if method == "nearest" else at
 
     def mirrored(x: Array) -> Array:
