@@ -9,17 +9,21 @@ JOBS   ?= auto
 SECONDS ?= 60
 
 # Programs that tests of other processors, of instruction counts, of C projects and of damaged files run, and the Debian
-# packages that have them.
+# packages that have them. PoCL, for tests of OpenCL, is no program but a file among OpenCL's vendors.
 TOOLS    := qemu-aarch64 aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc riscv64-linux-gnu-gcc valgrind cmake pkg-config clang ip
 PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross \
-            gcc-riscv64-linux-gnu libc6-dev-riscv64-cross valgrind cmake pkg-config clang libclang-rt-dev iproute2
+            gcc-riscv64-linux-gnu libc6-dev-riscv64-cross valgrind cmake pkg-config clang libclang-rt-dev iproute2 pocl-opencl-icd ocl-icd-libopencl1
 
 # Processors for which the tests that look at what schedules choose run once more; this machine may lack the features of
 # some, and they are skipped then.
 PROCESSORS := haswell skylake-avx512 znver4 sapphirerapids
 CHOICES    := $(addprefix tests/topi/cpu/test_,tiling.py conv2d_cost.py strides.py)
 
-.PHONY: demo test lint format bench tune-zoo soak fuzz system-packages clean help
+# oneDNN takes the OpenCL loader that its process has. Debian's, which OpenCL devices use, does not know Intel's processors.
+ONEDNN := tests/relay/backend/contrib/test_dnnl_operators.py tests/relay/backend/contrib/test_dnnl_networks.py \
+  tests/runtime/test_dnnl_graphs.py tests/examples/test_byoc.py tests/relay/test_byoc_docs.py
+
+.PHONY: demo test lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
@@ -27,11 +31,12 @@ help:
 	@echo "make lint    ruff and mypy"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make bench   latency beside ONNX Runtime and OpenVINO"
+	@echo "make bench-gpu  kernels of a GPU beside PyTorch's; where there is none, what ptxas and a roofline say of them"
 	@echo "make tune-zoo  tune common networks for this processor, and keep what is faster in the package (hours)"
 	@echo "make soak    the long property tests and exhaustive numerical checks"
 	@echo "make fuzz    give every loader damaged files, SECONDS=60 each"
 	@echo "make system-packages"
-	@echo "             install what those tests need that compile for AArch64 or count instructions (root, Debian)"
+	@echo "             install what those tests need that compile for AArch64, count instructions or use OpenCL (root, Debian)"
 
 $(BIN)/python:
 	@echo "==> creating a virtual environment in $(VENV)"
@@ -63,6 +68,7 @@ demo: $(VENV)/.runtime
 
 system-packages:
 	@missing=; for tool in $(TOOLS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	ls /etc/OpenCL/vendors/*.icd >/dev/null 2>&1 || missing="$$missing OpenCL"; \
 	if [ -z "$$missing" ]; then exit 0; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "==> installing Debian packages for$$missing: $(PACKAGES)"; \
@@ -76,7 +82,9 @@ system-packages:
 test: system-packages $(VENV)/.plugin
 	@for cpu in $(PROCESSORS); do echo "==> choices for $$cpu"; \
 	  TILEWRIGHT_CPU=$$cpu $(BIN)/python -m pytest -q -n $(JOBS) $(CHOICES) || exit 1; done
-	$(BIN)/python -m pytest -q -n $(JOBS) tests $(PLUGIN)/tests
+	@echo "==> oneDNN, in processes where nothing else has loaded OpenCL"
+	$(BIN)/python -m pytest -q -n $(JOBS) $(ONEDNN)
+	$(BIN)/python -m pytest -q -n $(JOBS) $(addprefix --ignore=,$(ONEDNN)) tests $(PLUGIN)/tests
 
 lint: $(VENV)/.develop
 	$(BIN)/ruff check src tests examples benchmarks plugins
@@ -89,6 +97,9 @@ format: $(VENV)/.develop
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.latency --threads 2
+
+bench-gpu: $(VENV)/.develop
+	$(BIN)/python -m benchmarks.gpu
 
 tune-zoo: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.tune_zoo

@@ -146,9 +146,18 @@ def layer_norm(rows: int, columns: int) -> Case:
 
 
 CASES = [
-    conv(28, 128, 128, 3), conv(14, 256, 512, 1), conv(56, 64, 128, 3, 2), depthwise(28, 192), dense(128, 768, 768),
-    dense(1, 1000, 2048), batch_matmul(12, 128, 128, 64), softmax(1536, 128), layer_norm(128, 768),
-]  # fmt: skip
+    *(conv(28, 128, 128, 3), conv(14, 256, 512, 1), conv(56, 64, 128, 3, 2), conv(56, 64, 64, 1), conv(56, 256, 64, 1)),
+    *(conv(14, 256, 256, 3), conv(7, 512, 512, 3), conv(28, 128, 512, 1), conv(7, 512, 2048, 1), conv(112, 32, 16, 1)),
+    *(conv(112, 3, 32, 3, 2), conv(28, 32, 96, 5)),
+    *(depthwise(28, 192), depthwise(112, 32), depthwise(56, 144, 2), depthwise(14, 384), depthwise(14, 576, 2)),
+    depthwise(7, 960),
+    *(dense(128, 768, 768), dense(1, 1000, 2048), dense(128, 3072, 768), dense(128, 768, 3072), dense(1, 4096, 4096)),
+    *(dense(16, 512, 512), dense(64, 1000, 1280), dense(197, 768, 768)),
+    *(batch_matmul(12, 128, 128, 64), batch_matmul(12, 128, 64, 128), batch_matmul(12, 197, 197, 64)),
+    *(batch_matmul(12, 1, 128, 64), batch_matmul(8, 64, 64, 32), batch_matmul(4, 256, 256, 128)),
+    *(softmax(1536, 128), softmax(1, 1000), softmax(64, 64), softmax(2364, 197)),
+    *(layer_norm(128, 768), layer_norm(1, 768), layer_norm(197, 768), layer_norm(64, 1024)),
+]
 
 
 def own_kernel(case: Case) -> Callable[[], float]:

@@ -55,3 +55,51 @@ def test_another_tvm_that_is_loaded_already_is_an_error(tmp_path: Path) -> None:
 def test_without_a_script_usage_is_shown(tmp_path: Path) -> None:
     done = run("-m", "tilewright.tvm", cwd=tmp_path)
     assert done.returncode == 1 and "usage" in done.stderr
+
+
+def test_a_script_that_is_not_there_is_named(tmp_path: Path) -> None:
+    done = run("-m", "tilewright.tvm", "nowhere.py", cwd=tmp_path)
+    assert done.returncode == 1 and "cannot open nowhere.py" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_module_and_code_run_as_python_runs_them(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text("")
+    (tmp_path / "mine" / "beside.py").write_text("import tvm.relay as r\n")
+    (tmp_path / "mine" / "program.py").write_text(
+        "import sys\nfrom . import beside\nprint(beside.r.__name__, __name__, __package__, sys.argv[1:])\n"
+    )
+    done = run("-m", "tilewright.tvm", "-m", "mine.program", "a", "-b", cwd=tmp_path)
+    assert done.stdout == "tilewright.relay __main__ mine ['a', '-b']\n", done.stderr
+    done = run(
+        "-m", "tilewright.tvm", "-c", "import tvm, sys; print(tvm.__name__, sys.argv, __name__)", "-x", cwd=tmp_path
+    )
+    assert done.stdout == "tilewright ['-c', '-x'] __main__\n", done.stderr
+
+
+WORKERS = """
+import multiprocessing, pickle, subprocess, sys
+import tvm
+from tvm import relay, te
+
+class Counter(relay.ExprVisitor):
+    pass
+
+def work(n):
+    import tvm.relay
+    return tvm.__name__, int(te.placeholder((n,)).shape[0]), Counter.__module__
+
+if __name__ == "__main__":
+    x = relay.var("x", shape=(2,))
+    again = pickle.loads(pickle.dumps(relay.Function([x], relay.nn.relu(x))))
+    assert isinstance(again, tvm.relay.Function) and isinstance(pickle.loads(pickle.dumps(Counter())), Counter)
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map(work, [3]))
+    print(subprocess.run([sys.executable, "-c", "import tvm.ir; print(tvm.ir.__name__)"], capture_output=True).stdout)
+"""
+
+
+def test_processes_that_a_script_starts_find_tvm(tmp_path: Path) -> None:
+    (tmp_path / "workers.py").write_text(WORKERS)
+    done = run("-m", "tilewright.tvm", "workers.py", cwd=tmp_path)
+    assert done.stdout == "[('tilewright', 3, '__mp_main__')]\nb'tilewright.ir\\n'\n", done.stderr

@@ -163,6 +163,8 @@ TVM_DLL int TilewrightArrayAlloc(const int64_t* shape, int ndim, DLDataType type
 TVM_DLL int TilewrightArrayRetain(TVMArrayHandle array);
 /* Gives up a reference to what a packed function returned as kTVMObjectHandle: a tuple or value of the virtual machine. */
 TVM_DLL int TilewrightObjectFree(TVMObjectHandle object);
+/* Makes "custom[name]bits" an element type, whose code is one of 129 to 255. */
+TVM_DLL int TilewrightRegisterDataType(const char* name, int code);
 TVM_DLL int TilewrightNumThreads(void);
 /* 0 restores the default: TVM_NUM_THREADS, OMP_NUM_THREADS, or the cores this process may use. */
 TVM_DLL int TilewrightSetNumThreads(int num_threads);

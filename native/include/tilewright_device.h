@@ -52,7 +52,7 @@ typedef struct {
   uint32_t flags;
   void* ctx;
 
-  /* needed: how many there are, which may be 0 */
+  /* needed: how many there are, which may be 0; TVMAPISetLastError may say why, and users who ask for one are told */
   int (*count)(void* ctx, int* out);
   /* needed: memory. alignment is a power of two, type_hint what it will hold, mem_scope NULL or "global" or the name of a
    * memory that the device has; refuse any other. The result is an address in the device's own space: the runtime adds
@@ -86,6 +86,11 @@ typedef struct {
    * *state goes to executor_gone, which is called once for each that was made. */
   int (*executor_made)(void* ctx, int id, TVMModuleHandle module, void** state);
   void (*executor_gone)(void* ctx, int id, void* state);
+
+  /* The device's own clock: both, or none; then the host's clock is read after synchronize. A timer begins where the calling
+   * thread's stream is now. timer_stop waits, tells what went by in seconds, and frees the timer, also when it fails. */
+  int (*timer_start)(void* ctx, int id, void** timer);
+  int (*timer_stop)(void* ctx, int id, void* timer, double* seconds);
 } TilewrightDeviceAPI;
 
 /* Adds a kind of device, for as long as the process lives. Fails when the name or the number is taken. */

@@ -19,7 +19,7 @@ static void bad_allocations_are_refused(void) {
   FAILS(TVMArrayAlloc(huge, 3, kDLFloat, 32, 1, kDLCPU, 0, &a), "overflow");
   FAILS(TVMArrayAlloc(big, 1, kDLInt, 8, 1, kDLCPU, 0, &a), "out of memory");
   FAILS(TVMArrayAlloc(big, -1, kDLInt, 8, 1, kDLCPU, 0, &a), "dimensions");
-  FAILS(TVMArrayAlloc(big, 1, kDLInt, 8, 1, kDLCUDA, 1, &a), "cuda(1)");
+  FAILS(TVMArrayAlloc(big, 1, kDLInt, 8, 1, kDLMetal, 1, &a), "metal(1)");
 }
 
 static void zero_size_and_scalar_arrays_work(void) {
@@ -90,7 +90,7 @@ static void workspaces_are_reused(void) {
   OK(TVMBackendFreeWorkspace(kDLCPU, 0, b));
   CHECK(TVMBackendFreeWorkspace(kDLCPU, 0, b) == -1);
   CHECK(TVMBackendAllocWorkspace(kDLCPU, 0, UINT64_MAX, kDLFloat, 32) == NULL);
-  CHECK(TVMBackendAllocWorkspace(kDLOpenCL, 0, 8, kDLFloat, 32) == NULL);
+  CHECK(TVMBackendAllocWorkspace(kDLMetal, 0, 8, kDLFloat, 32) == NULL);
 }
 
 void test_arrays(void) {

@@ -64,7 +64,7 @@ static void structs_of_other_sizes_are_read(void) {
 
 static void devices_have_names(void) {
   CHECK(strcmp(TilewrightDeviceName(kDLCPU), "cpu") == 0 && strcmp(TilewrightDeviceName(NPU), "npu") == 0);
-  CHECK(strcmp(TilewrightDeviceName(kDLOpenCL), "opencl") == 0 && TilewrightDeviceFind(kDLOpenCL) == NULL);
+  CHECK(strcmp(TilewrightDeviceName(kDLMetal), "metal") == 0 && TilewrightDeviceFind(kDLMetal) == NULL);
   CHECK(TilewrightDeviceName(99) == NULL && TilewrightDeviceName(-4) == NULL);
   CHECK(TilewrightDeviceType("npu") == NPU && TilewrightDeviceType("cuda") == kDLCUDA && TilewrightDeviceType("x") == 0);
 }
@@ -101,7 +101,7 @@ static void bad_devices_are_refused(void) {
   FAILS(TVMArrayAlloc(&size, 1, kDLInt, 8, 1, NPU, 2, &a), "there is no device npu(2)");
   FAILS(TVMArrayAlloc(&size, 1, kDLInt, 8, 1, NPU, -1, &a), "there is no device npu(-1)");
   FAILS(TVMArrayAlloc(&size, 1, kDLInt, 8, 1, 99, 0, &a), "device type 99 (0)");
-  FAILS(TVMArrayAlloc(&size, 1, kDLInt, 8, 1, kDLOpenCL, 3, &a), "device opencl(3) (type 4) is not available");
+  FAILS(TVMArrayAlloc(&size, 1, kDLInt, 8, 1, kDLMetal, 3, &a), "device metal(3) (type 8) is not available");
 }
 
 static void memories_are_named(void) {
@@ -167,14 +167,14 @@ static void attributes_are_asked_for(void) {
   TVMValue v;
   CHECK(attribute(npu1, kTilewrightExist, &v) == kTVMArgInt && v.v_int64 == 1);
   CHECK(attribute((DLDevice){NPU, 2}, kTilewrightExist, &v) == kTVMArgInt && v.v_int64 == 0);
-  CHECK(attribute((DLDevice){kDLCUDA, 0}, kTilewrightExist, &v) == kTVMArgInt && v.v_int64 == 0);
+  CHECK(attribute((DLDevice){kDLMetal, 0}, kTilewrightExist, &v) == kTVMArgInt && v.v_int64 == 0);
   CHECK(attribute(cpu0, kTilewrightExist, &v) == kTVMArgInt && v.v_int64 == 1);
   CHECK(attribute(npu1, kTilewrightDeviceName, &v) == kTVMStr && strcmp(v.v_str, "NPU one") == 0);
   CHECK(attribute(npu0, kTilewrightMultiProcessorCount, &v) == kTVMArgInt && v.v_int64 == 4);
   CHECK(attribute(npu0, kTilewrightWarpSize, &v) == kTVMNullptr);
   CHECK(attribute(cpu0, kTilewrightDeviceName, &v) == kTVMNullptr);
   CHECK(attribute(dsp0, kTilewrightDeviceName, &v) == kTVMNullptr);
-  CHECK(attribute((DLDevice){kDLCUDA, 0}, kTilewrightDeviceName, &v) == -1 && strstr(TVMGetLastError(), "cuda(0)") != NULL);
+  CHECK(attribute((DLDevice){kDLMetal, 0}, kTilewrightDeviceName, &v) == -1 && strstr(TVMGetLastError(), "metal(0)") != NULL);
   CHECK(attribute(npu0, 77, &v) == -1 && strstr(TVMGetLastError(), "no attribute 77") != NULL);
 }
 
@@ -195,7 +195,7 @@ static void streams_are_the_devices(void) {
   CHECK(npu.synchronized == 3);
   OK(TVMStreamFree(NPU, 0, stream));
   FAILS(TVMStreamCreate(NPU, 5, &stream), "no device npu(5)");
-  FAILS(TVMSynchronize(kDLCUDA, 0, NULL), "cuda(0)");
+  FAILS(TVMSynchronize(kDLMetal, 0, NULL), "metal(0)");
   /* a device without streams has the default one */
   OK(TVMStreamCreate(DSP, 0, &stream));
   CHECK(stream == NULL);

@@ -2,7 +2,7 @@
  *
  * usage: runtime_tests GOLDEN_FOLDER LIBRARY [AREA...]
  *   LIBRARY is kernels.c as a shared library; areas are arrays devices functions modules threads fork graph placement serving
- *   rpc (all without). */
+ *   rpc cuda (all without), and opencl, whose drivers the sanitizers find fault with. */
 #include "test.h"
 
 char* read_file(const char* path, size_t* size) {
@@ -108,6 +108,8 @@ int main(int argc, char** argv) {
   if (wanted(argc, argv, "placement")) test_placement();
   if (wanted(argc, argv, "serving")) test_serving();
   if (wanted(argc, argv, "rpc")) test_rpc();
+  if (wanted(argc, argv, "cuda")) test_cuda();
+  if (argc > 3 && wanted(argc, argv, "opencl")) test_opencl();
   puts("ok");
   return 0;
 }

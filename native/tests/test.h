@@ -57,5 +57,7 @@ void test_graph(const char* golden);
 void test_placement(void);
 void test_serving(void);
 void test_rpc(void);
+void test_cuda(void);
+void test_opencl(void);
 
 #endif /* TILEWRIGHT_TEST_H_ */

@@ -18,6 +18,7 @@ def libinfo() -> dict[str, str]:
         "USE_CUDA": "OFF",
         "USE_OPENCL": "OFF",
         "USE_MICRO": "OFF",
+        "USE_BYODT_POSIT": "OFF",
         "USE_OPENMP": "none",
         "USE_THREADS": "ON",
     }

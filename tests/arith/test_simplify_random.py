@@ -208,6 +208,7 @@ def test_other_dtypes_wrap_and_round_as_before(sample) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @settings(SLOW, max_examples=4_000)
 @given(st.one_of(indices, conditions(indices)))
 def test_many_expressions_keep_their_value(expr) -> None:

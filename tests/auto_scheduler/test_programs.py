@@ -9,17 +9,21 @@ import pytest
 from tests.auto_scheduler.workloads import WORKLOADS
 
 import tilewright as tvm
-from tilewright import auto_scheduler
+from tilewright import auto_scheduler, te, topi
 from tilewright.auto_scheduler import mutation
 from tilewright.auto_scheduler.layout_rewrite import LayoutRewriteOption
 from tilewright.auto_scheduler.loop_bounds import LoopBounds
 from tilewright.auto_scheduler.loop_nest import ROOT
 
 
-def policy_of(name: str, seed: int) -> auto_scheduler.SketchPolicy:
+def policy_of(
+    name: str, seed: int, option: int = LayoutRewriteOption.INSERT_TRANSFORM_STAGE
+) -> auto_scheduler.SketchPolicy:
     work = WORKLOADS[name]
     hardware = auto_scheduler.HardwareParams(num_cores=2, target="llvm")
-    task = auto_scheduler.SearchTask(func=work.function, args=work.args, target="llvm", hardware_params=hardware)
+    task = auto_scheduler.SearchTask(
+        func=work.function, args=work.args, target="llvm", hardware_params=hardware, layout_rewrite_option=option
+    )
     return auto_scheduler.SketchPolicy(task, seed=seed, verbose=0)
 
 
@@ -81,7 +85,7 @@ def test_lanes_are_summed_in_parts_and_all_of_a_softmax_is_inside_its_rows() -> 
 
 def test_layouts_of_constants_are_rewritten_for_the_caller() -> None:
     """The kernel takes B in the order of its loops: dimension and extent of each part tell where an element went."""
-    policy = policy_of("matmul", 11)
+    policy = policy_of("matmul", 11, LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED)
     dag = policy.search_task.compute_dag
     a, b = (np.random.default_rng(2).random([int(d) for d in t.shape], np.float32) for t in dag.tensors[:2])
     for state in drawn(policy, 4):
@@ -93,6 +97,26 @@ def test_layouts_of_constants_are_rewritten_for_the_caller() -> None:
         out = tvm.nd.array(np.zeros((12, 34), "float32"))
         tvm.build(schedule, args, "llvm")(tvm.nd.array(a), tvm.nd.array(packed), out)
         np.testing.assert_allclose(out.numpy(), a @ b, rtol=1e-5)
+
+
+def test_a_matrix_is_packed_in_vectors() -> None:
+    """Rows of a transposed matrix become vectors: gathered columns, of which TransposeLoads makes rows and shuffles."""
+    a, b = te.placeholder((16, 64), name="A"), te.placeholder((64, 64), name="B")
+    dag = auto_scheduler.ComputeDAG([a, b, topi.nn.dense(a, b)])
+    state = dag.get_init_state()
+    product = state.stages[-1].op
+    i, j, k = state.stages[-1].iters
+    j_outer, j_inner = state.split(product, j, [16])
+    k_outer, k_inner = state.split(product, k, [8])
+    state.reorder(product, [i, j_outer, k_outer, k_inner, j_inner])
+    state.vectorize(product, j_inner)
+    schedule, args = dag.apply_steps_from_state(state.state_object, LayoutRewriteOption.INSERT_TRANSFORM_STAGE)
+    text = str(tvm.lower(schedule, args))
+    assert "auto_scheduler_layout_transform[ramp(" in text, text
+    x, y = (np.random.default_rng(3).random([int(d) for d in t.shape], np.float32) for t in (a, b))
+    out = tvm.nd.array(np.zeros((16, 64), "float32"))
+    tvm.build(schedule, args, "llvm")(tvm.nd.array(x), tvm.nd.array(y), out)
+    np.testing.assert_allclose(out.numpy(), x @ y.T, rtol=1e-5)
 
 
 def in_layout(values: np.ndarray, axes: str, layout: str) -> np.ndarray:

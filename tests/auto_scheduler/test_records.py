@@ -37,6 +37,12 @@ def test_a_line_of_tvm_is_written_as_it_was_read() -> None:
     assert measure_record.dump_record_to_string(inp, res) == TVM_LINE
 
 
+def test_a_task_of_a_record_travels_as_text_under_the_name_that_programs_reach_for() -> None:
+    task = measure_record.load_record_from_string(TVM_LINE)[0].task
+    there = auto_scheduler._ffi_api.DeserializeSearchTask(auto_scheduler._ffi_api.SerializeSearchTask(task))
+    assert (there.workload_key, str(there.target)) == (task.workload_key, str(task.target))
+
+
 def test_every_step_is_written_as_it_was_read() -> None:
     fields = json.loads(TVM_LINE)
     fields["i"][1][1] = [*STEPS, ["CI", 3], ["RF", 3, 2, 1], ["FFSP", 2, 0, [1, 2], 1, 1]]

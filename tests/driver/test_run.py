@@ -12,6 +12,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 from tests.driver.command import DIGITS, fails, tilewright
+from tests.runtime.gpu_sources import need_opencl
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
 K = np.array([1, -2, 2**40], "int64")
@@ -34,6 +35,17 @@ def two_inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), folder / "two.onnx")
     assert tilewright("compile", folder / "two.onnx", "-o", folder / "two.so").returncode == 0
     return folder / "two.so"
+
+
+def test_a_library_for_a_gpu_runs_on_the_device_that_it_names(two_inputs: Path, tmp_path: Path) -> None:
+    need_opencl()
+    there = tmp_path / "two.so"
+    assert tilewright("compile", two_inputs.with_suffix(".onnx"), "-o", there, "--target", "opencl").returncode == 0
+    np.savez(tmp_path / "in.npz", x=X, k=K)
+    done = tilewright("run", there, "--inputs", tmp_path / "in.npz", "--json")
+    found = json.loads(done.stdout)["outputs"]
+    for name, expected in EXPECTED.items():
+        np.testing.assert_array_equal(np.asarray(found[name]["values"], expected.dtype), expected)
 
 
 def npy(array: np.ndarray) -> bytes:

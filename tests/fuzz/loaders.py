@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
+import struct
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +19,10 @@ from tests.runtime.kernels import HandWrittenCode, chain_json, compile_kernels
 
 import tilewright as tvm
 from tilewright import autotvm, relay, runtime
+from tilewright.ir.prim_expr import DimVar
+from tilewright.runtime.bytecode import Code, Instruction, Opcode, VMFunction
 from tilewright.runtime.params import array_from_bytes, array_to_bytes
+from tilewright.runtime.vm import Executable, make_executable
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 CORPUS = Path(__file__).resolve().parent / "corpus"
@@ -196,6 +202,82 @@ def _import_onnx(path: Path) -> Any:
     return relay.frontend.from_onnx(path)
 
 
+# ---- programs of the virtual machine ----
+
+
+_MACHINE_TEXT = """#[version = "0.0.5"]
+def @count(%i: int32, %sum: int32) -> int32 {
+  if (equal(%i, 0)) { %sum } else { @count(subtract(%i, 1), add(%sum, %i)) }
+}
+def @main(%x: Tensor[(?, 4), float32], %n: int32) -> (Tensor[(?, 4), float32], int32) {
+  let %f = fn (%y: Tensor[(?, 4), float32]) { add(%y, %x) };
+  let %total = @count(%n, 0);
+  (%f(nn.relu(%x)), %total)
+}"""
+
+
+@functools.cache
+def _executables() -> list[Executable]:
+    """A program with control flow and closures, and one whose inputs are checked by an interface."""
+    x = relay.var("x", relay.TensorType((DimVar("rows", 1, 8), 4), "float32"))
+    named = relay.Function([x, relay.var("n", shape=(), dtype="int32")], relay.reshape(relay.nn.relu(x), (-1,)))
+    programs = (tvm.parser.fromtext(_MACHINE_TEXT), tvm.IRModule.from_expr(named))
+    return [relay.vm.compile(program, "llvm") for program in programs]
+
+
+def _bytecodes() -> list[bytes]:
+    return [bytes(_executables()[0].save()[0])]
+
+
+def _instructions() -> list[bytes]:
+    """Programs as numbers: of bytes alone nearly all damage is found by the hash of an instruction."""
+    return [
+        json.dumps(
+            [
+                index,
+                *(
+                    [f.register_file_size, [[int(i.opcode), *i.fields] for i in f.instructions]]
+                    for f in exe.code.functions
+                ),
+            ]
+        ).encode()
+        for index, exe in enumerate(_executables())
+    ]
+
+
+def _run_machine(exe: Executable) -> None:
+    machine = runtime.vm.VirtualMachine(exe, tvm.cpu())
+    machine.set_limits(registers=10_000, calls=1000)
+    for rows in (1, 5, 9):
+        with contextlib.suppress(tvm.TVMError):
+            machine.run(np.ones((rows, 4), "float32"), 3)
+
+
+def _run_bytecode(data: bytes) -> None:
+    _run_machine(Executable.load_exec(data, _executables()[0].lib))
+
+
+def _run_instructions(data: bytes) -> None:
+    """Numbers in the place of a program's own; what is no program of numbers is not what is looked for."""
+    try:
+        index, *functions = json.loads(data)
+        exe = _executables()[index % 2]
+        made = [
+            VMFunction(old.name, old.params, old.param_devices, int(registers), [_instruction(i) for i in code])
+            for old, (registers, code) in zip(exe.code.functions, functions, strict=True)
+        ]
+        count = exe.mod["get_num_constants"]()
+        constants = [exe.mod["get_constant"](i) for i in range(count)]
+        changed = make_executable(Code(made, exe.code.packed), constants, [1] * count, exe.lib)
+    except (ValueError, TypeError, LookupError, struct.error, OverflowError, RecursionError, AttributeError):
+        return
+    _run_machine(changed)
+
+
+def _instruction(numbers: list[int]) -> Instruction:
+    return Instruction(Opcode(int(numbers[0])), [int(n) for n in numbers[1:]])
+
+
 LOADERS = [
     Loader("params", _params, False, runtime.load_param_dict, (ValueError,)),
     Loader("array", _arrays, False, array_from_bytes, (ValueError,)),
@@ -204,4 +286,6 @@ LOADERS = [
     Loader("relay_text", _texts, True, _parse),
     Loader("relay_json", _json_texts, True, _load_json),
     Loader("onnx", _models, False, _import_onnx),
+    Loader("bytecode", _bytecodes, False, _run_bytecode),
+    Loader("instructions", _instructions, True, _run_instructions),
 ]

@@ -285,3 +285,14 @@ def test_numbers_that_went_through_float32_are_equal_unless_that_is_asked_for() 
     assert not structural_equal(norm(1e-5), norm(rounded), exact=True)
     assert not structural_equal(norm(1e-5), norm(1.0001e-5))
     assert not structural_equal(norm(1e-12), norm(1e-11))
+
+
+def test_memory_without_a_scope_is_global() -> None:
+    def function(scope: str) -> PrimFunc:
+        handle = ScalarVar("x", "handle")
+        buffer = decl_buffer((10,), "float32", scope=scope)
+        return PrimFunc([handle], Evaluate(handle), buffer_map={handle: buffer})
+
+    assert structural_equal(function(""), function("global"))
+    assert structural_hash(function("")) == structural_hash(function("global"))
+    assert not structural_equal(function("global"), function("shared"))

@@ -247,6 +247,20 @@ def test_instruments_of_the_context_outside_of_all_stay_until_replaced() -> None
     assert PassContext.current().instruments is None
 
 
+def test_options_with_fields_have_their_defaults() -> None:
+    ctx = PassContext(config={"tir.UnrollLoop": {"auto_max_step": 10}})
+    assert ctx.config["tir.UnrollLoop"].auto_max_step == 10
+    assert ctx.config["tir.UnrollLoop"].explicit_unroll is True
+    assert ctx.option("tir.LoopPartition")["partition_const_loop"] is False
+
+
+@pytest.mark.parametrize("config", [{"tir.UnrollLoop": {"steps": 1}}, {"tir.UnrollLoop": 1}, {"no.such": 1}])
+def test_a_wrong_option_is_an_attribute_error_as_in_tvm(config: dict[str, object]) -> None:
+    with pytest.raises(TilewrightError, match="option") as caught:
+        PassContext(config=config)
+    assert isinstance(caught.value, AttributeError)
+
+
 def test_list_configs_names_every_option_with_its_type() -> None:
     configs = PassContext.list_configs()
     assert configs["relay.FuseOps.max_depth"] == {"type": "IntImm"}

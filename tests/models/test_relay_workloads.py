@@ -44,12 +44,14 @@ def random_parameters(params: dict[str, tvm.NDArray]) -> dict[str, np.ndarray]:
     return made
 
 
-def build(function: relay.Function, params: dict[str, np.ndarray], opt_level: int) -> graph_executor.GraphModule:
-    """The function compiled with `params` as constants."""
+def build(
+    function: relay.Function, params: dict[str, np.ndarray], opt_level: int, target: str = "llvm"
+) -> graph_executor.GraphModule:
+    """The function compiled with `params` as constants, on the first device of `target`."""
     arrays = {name: tvm.nd.array(value) for name, value in params.items()}
     with tvm.transform.PassContext(opt_level=opt_level):
-        library = relay.build(IRModule.from_expr(function), "llvm", params=arrays)
-    return graph_executor.GraphModule(library["default"](tvm.cpu()))
+        library = relay.build(IRModule.from_expr(function), target, params=arrays)
+    return graph_executor.GraphModule(library["default"](tvm.device(target, 0)))
 
 
 def check(name: str, opt_level: int) -> None:

@@ -15,7 +15,7 @@ from tests.random_operators import oracles
 from tests.random_operators.case import GENERATORS, Case, Graph, Tolerance, versions
 from tests.random_operators.compare import complaint
 from tests.random_operators.draw import Array, Discard, Draw, shrink
-from tests.random_operators.families import ALL, chains
+from tests.random_operators.families import ALL, chains, graphs
 from tests.random_operators.known import right_oracle
 from tests.random_operators.onnx_runtime import OracleDiedError
 
@@ -26,9 +26,10 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.relay.frontend.onnx.context import OnnxImportError
 
 assert ALL
-CHAIN = "Chain"
-# A tenth of the cases are chains.
-OPERATORS = [*sorted(GENERATORS), *[CHAIN] * 14]
+CHAIN, GRAPH = "Chain", "Graph"
+_DRAWN = {CHAIN: chains.chain, GRAPH: graphs.graph}
+# A tenth of the cases are chains, and as many whole graphs.
+OPERATORS = [*sorted(GENERATORS), *[CHAIN] * 14, *[GRAPH] * 14]
 # Two kinds of x86 processors where this machine is one, and C.
 MACHINES = ("llvm", *(t for name, t in TARGETS.items() if name in ("SSE2", "AVX2") and runs_here(t)))
 
@@ -57,11 +58,11 @@ PASSED = ("ok", "ok by one oracle", "ok, an oracle died", "no oracle")
 
 
 def draw_case(draw: Draw, operator: str) -> Case:
-    """A case of an operator, or of ``CHAIN``. Raises ``Discard`` where the choices make none."""
-    graph = Graph(draw, operator, chains.OPSET if operator == CHAIN else draw.of(*versions(operator)))
+    """A case of an operator, of ``CHAIN`` or of ``GRAPH``. Raises ``Discard`` where the choices make none."""
+    graph = Graph(draw, operator, chains.OPSET if operator in _DRAWN else draw.of(*versions(operator)))
     target = draw.of(*(t for t in MACHINES for _ in range(4)), "c")
     opt_levels = draw.of((3,), (0,), (3,))
-    case = graph.case(chains.chain(graph) if operator == CHAIN else GENERATORS[operator](graph))
+    case = graph.case((_DRAWN.get(operator) or GENERATORS[operator])(graph))
     case.target, case.opt_levels, case.choices = target, opt_levels, draw.choices
     return case
 

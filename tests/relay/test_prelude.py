@@ -19,6 +19,16 @@ def test_a_module_takes_over_a_part_of_the_library() -> None:
         mod.import_from_std("nowhere.rly")
 
 
+def test_the_library_has_types() -> None:
+    mod = tvm.IRModule()
+    mod.import_from_std("nat.rly")
+    nat, items = mod.get_type("nat")[0], mod.get_type("List")[0]
+    assert mod["nat_add"].checked_type == relay.FuncType([nat(), nat()], nat())
+    a = relay.TypeVar("a")
+    assert mod["length"].checked_type == relay.FuncType([items(a)], relay.scalar_type("int32"), [a])
+    assert relay.Prelude().mod["map"].checked_type.type_params
+
+
 def test_programs_use_types_that_are_defined_elsewhere() -> None:
     core = tvm.IRModule()
     core.import_from_std("core.rly")

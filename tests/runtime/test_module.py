@@ -225,7 +225,10 @@ def test_context_symbols_name_what_compiled_code_calls() -> None:
 def test_enabled_targets() -> None:
     assert runtime.enabled("llvm")
     assert runtime.enabled("c")
-    assert not runtime.enabled("cuda")
+    assert not runtime.enabled("metal")
+    assert not runtime.enabled("nobody_knows")
+    for kind in ("cuda", "nvptx", "opencl"):  # code for them is generated on any machine
+        assert runtime.enabled(kind) == runtime.device(kind).exist
 
 
 def test_import_is_light() -> None:

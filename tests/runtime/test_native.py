@@ -7,7 +7,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.runtime.gpu_sources import compile_cuda_double
 from tests.runtime.kernels import ROOT, compile_kernels
+
+from tilewright import runtime
 
 NATIVE = ROOT / "native"
 SOURCES = [*sorted((NATIVE / "src").glob("*/*.c")), *sorted((NATIVE / "tests").glob("*.c"))]
@@ -28,15 +31,22 @@ def build(target: Path, *options: str) -> Path:
     return target
 
 
+def check(command: list[str], environment: dict[str, str]) -> None:
+    done = subprocess.run(command, env=os.environ | environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    assert done.stdout.endswith("ok\n")
+
+
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_c_tests_are_clean_under(sanitizer: str, golden: Path, tmp_path: Path) -> None:
     library = compile_kernels(tmp_path / "kernels.so", "-shared")
-    program = build(tmp_path / "tests", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
-    done = subprocess.run(
-        [str(program), str(golden), str(library)], env=os.environ | OPTIONS, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
-    assert done.stdout.endswith("ok\n")
+    options = ["-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    program = build(tmp_path / "tests", *options)
+    cuda = compile_cuda_double(tmp_path / "libcuda.so.1", *options)
+    command = [str(program), str(golden), str(library)]
+    check(command, OPTIONS | {"TILEWRIGHT_CUDA": str(cuda)})
+    if sanitizer != "thread" and runtime.opencl(0).exist:  # drivers keep memory, and lock in ways of their own
+        check([*command, "opencl"], OPTIONS | {"ASAN_OPTIONS": "allocator_may_return_null=1:detect_leaks=0"})
 
 
 def test_c_tests_pass_optimized(golden: Path, tmp_path: Path) -> None:

@@ -6,11 +6,27 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from tests.runtime.gpu_sources import need_opencl
+from tests.target.ptx_on_host import OnHost
 
 import tilewright as tvm
 from tilewright.ir.module import IRModule
 from tilewright.runtime.ndarray import numpy_dtype
-from tilewright.tir import Buffer, For, Load, PrimExpr, PrimFunc, Ramp, Stmt, Store, Var, decl_buffer
+from tilewright.tir import (
+    AttrStmt,
+    Buffer,
+    For,
+    IterVar,
+    Load,
+    PrimExpr,
+    PrimFunc,
+    Ramp,
+    Range,
+    Stmt,
+    Store,
+    Var,
+    decl_buffer,
+)  # fmt: skip
 
 TARGETS = ("llvm", "llvm -mcpu=x86-64", "c")
 """What most behaviour is tested on: this machine, one without FMA or AVX, and C."""
@@ -32,8 +48,44 @@ def module(*funcs: PrimFunc) -> IRModule:
 
 
 def build(target: str, *funcs: PrimFunc) -> Any:
-    """Compile lowered functions."""
-    return tvm.build({target: module(*funcs)})
+    """Compile lowered functions; for a device as kernels of one thread, whose arguments are copied there and back."""
+    if target not in DEVICES:
+        return tvm.build({target: module(*funcs)})
+    kernels = [of_one_thread(func) for func in funcs]
+    if target == "cuda":
+        return OnHost(kernels)
+    need_opencl()
+    return OnDevice(tvm.build({target: module(*kernels)}), tvm.opencl(0))
+
+
+DEVICES = ("opencl", "cuda")
+"""Targets whose kernels the tests run: by PoCL, or whatever OpenCL is here, and PTX's LLVM IR on this processor."""
+
+
+def of_one_thread(func: PrimFunc) -> PrimFunc:
+    """``func`` as the only thread of a kernel."""
+    axis = IterVar(Range(0, 1), Var("block", "int32"), 1, "blockIdx.x")
+    return func.with_body(AttrStmt(axis, "thread_extent", axis.dom.extent, func.body))
+
+
+class OnDevice:
+    """A module for a device, called with arrays of the host."""
+
+    def __init__(self, module: Any, device: Any) -> None:
+        self.module, self.device = module, device
+
+    def __call__(self, *args: Any) -> None:
+        self._call(self.module, args)
+
+    def __getitem__(self, name: str) -> Callable[..., None]:
+        return lambda *args: self._call(self.module[name], args)
+
+    def _call(self, function: Any, args: Sequence[Any]) -> None:
+        there = [x.copyto(self.device) if isinstance(x, tvm.nd.NDArray) else x for x in args]
+        function(*there)
+        for x, result in zip(args, there, strict=True):
+            if isinstance(x, tvm.nd.NDArray):
+                x.copyfrom(result)
 
 
 def elementwise(

@@ -211,8 +211,8 @@ def test_needed_features_are_in_the_artifact(tmp_path: Path) -> None:
 
 def test_errors() -> None:
     s, args = vector_add()
-    with pytest.raises(UnsupportedError, match="no code generator for the target kind 'cuda'"):
-        tvm.build(s, args, "cuda")
+    with pytest.raises(UnsupportedError, match="no code generator for the target kind 'rocm'"):
+        tvm.build(s, args, "rocm")
     with pytest.raises(TilewrightError, match="empty"):
         tvm.build({})
     one = elementwise(lambda x: x + 1.0, ["float32"], "float32", 4, name="one")
@@ -370,6 +370,42 @@ def test_a_system_library_registers_itself_with_the_program(tmp_path: Path, kind
     subprocess.run(["cc", "-shared", "-o", program, *files, str(find_library())], check=True)
     ctypes.CDLL(str(program))
     check_add(tvm.get_global_func("runtime.SystemLib")()[name])
+
+
+@pytest.mark.parametrize("kind", ["llvm", "c"])
+def test_an_exported_system_library_loads_beside_the_runtime_that_it_calls(kind: str, tmp_path: Path) -> None:
+    program = (
+        "import numpy as np, tilewright as tvm\n"
+        "from tilewright import te\n"
+        "a = te.placeholder((3,), name='a')\n"
+        "b = te.compute((3,), lambda i: a[i] * 2, name='b')\n"
+        f"tvm.build(te.create_schedule(b.op), [a, b], '{kind} -system-lib', name='twice').export_library('twice.so')\n"
+        "loaded = tvm.runtime.load_module('twice.so')\n"
+        "for f in (loaded['twice'], tvm.runtime.system_lib()['twice']):\n"
+        "    x, y = tvm.nd.array(np.arange(3.0, dtype='float32')), tvm.nd.array(np.zeros(3, 'float32'))\n"
+        "    f(x, y)\n"
+        "    np.testing.assert_array_equal(y.numpy(), [0, 2, 4])\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+
+
+def _call_of(name: str) -> tvm.IRModule:
+    """``f(A)``: A[0] = name(A[0])."""
+    data = decl_buffer((1,), "float64", "A")
+    store = Store(data.data, T.call_extern("float64", name, Load("float64", data.data, 0)), 0)
+    return module(tvm.tir.PrimFunc([data], store).with_attr("global_symbol", "f"))
+
+
+def test_code_may_call_what_only_the_exported_library_is_linked_with(tmp_path: Path) -> None:
+    built = tvm.build(_call_of("tw_of_another_library"), target="llvm")
+    value = tvm.nd.array(np.array([20.0]))
+    with pytest.raises(tvm.TVMError, match=r"f cannot run here: f calls tw_of_another_library, which is not in this"):
+        built["f"](value)
+    source, library = tmp_path / "other.c", tmp_path / "f.so"
+    source.write_text("double tw_of_another_library(double x) { return x + 1; }\n")
+    built.export_library(str(library), options=[str(source)])
+    tvm.runtime.load_module(str(library))["f"](value)
+    assert value.numpy()[0] == 21
 
 
 def test_first_code_of_a_process_may_call_the_c_library() -> None:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from tests.processors.x86 import TARGETS as X86
 from tests.processors.x86 import runs_here
-from tests.target.codegen_helpers import TARGETS, build, elementwise, function, run_elementwise
+from tests.target.codegen_helpers import DEVICES, build, elementwise, function, run_elementwise
+from tests.target.codegen_helpers import TARGETS as PROCESSORS
 
 import tilewright as tvm
 from tilewright.ir import prim_ops as ops
@@ -15,6 +16,7 @@ from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.tir import Cast, Div, FloorDiv, FloorMod, Load, Mod, Ramp, Select, Shuffle, Store, decl_buffer
 from tilewright.tir import op as T
 
+TARGETS = (*PROCESSORS, *DEVICES)
 INT_DTYPES = ["int8", "int16", "int32", "int64"]
 FLOAT_DTYPES = ["float16", "float32", "float64", "bfloat16"]
 
@@ -147,6 +149,14 @@ def test_minimum_and_maximum(target: str, dtype: str) -> None:
     b = np.array([1, 0, 5, 3, 100, 2], numpy_of(dtype))
     np.testing.assert_array_equal(run_elementwise(T.minimum, [a, b], dtype, target), np.minimum(a, b))
     np.testing.assert_array_equal(run_elementwise(T.maximum, [a, b], dtype, target), np.maximum(a, b))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_the_minimum_of_sums_of_small_integers(target: str, dtype: str) -> None:
+    a, b = (np.array(v, dtype) for v in ([1, 5, 20], [2, 3, 19]))
+    found = run_elementwise(lambda x, y: T.minimum(Select(x < y, x, y) + x, y * 2), [a, b], dtype, target)
+    np.testing.assert_array_equal(found, np.minimum(np.minimum(a, b) + a, b * 2))
 
 
 @pytest.mark.parametrize("target", TARGETS)

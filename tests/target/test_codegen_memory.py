@@ -275,6 +275,23 @@ def test_reductions_are_reordered_only_where_the_schedule_says_so() -> None:
     assert "reassoc" not in source(False)
 
 
+@pytest.mark.parametrize("columns", [16, 32, 37])
+def test_a_row_that_is_stored_becomes_vectors_along_it(columns: int) -> None:
+    """Also where the schedule has no ``vectorize``, and a loop around it would take vectors from far apart."""
+    rows, depth = 16, 64
+    a, b = te.placeholder((rows, depth), name="a"), te.placeholder((depth, columns), name="b")
+    k = te.reduce_axis((0, depth), "k")
+    c = te.compute((rows, columns), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    schedule = te.create_schedule(c.op)
+    schedule[c].reorder(k, *c.op.axis)
+    text = tvm.build(schedule, [a, b, c], "llvm -mcpu=skylake-avx512").get_source("asm")
+    assert "vfmadd" in text and "gather" not in text and "scatter" not in text
+    x, y = (np.random.default_rng(0).random(s).astype("float32") for s in ((rows, depth), (depth, columns)))
+    out = tvm.nd.empty((rows, columns))
+    tvm.build(schedule, [a, b, c], "llvm")(tvm.nd.array(x), tvm.nd.array(y), out)
+    np.testing.assert_allclose(out.numpy(), x @ y, rtol=1e-5)
+
+
 def test_vector_halves_and_their_combination() -> None:
     a, b = decl_buffer((8,), "float32", "A"), decl_buffer((8,), "float32", "B")
     whole = Load("float32x8", a.data, Ramp(0, 1, 8))

@@ -79,6 +79,21 @@ def test_a_processor_that_is_named_is_the_same_on_every_machine(monkeypatch: pyt
     assert fresh("llvm", None).l2_bytes == 2
 
 
+@pytest.mark.parametrize(
+    ("says", "has", "name"),
+    [
+        ("rocketlake", ("amx-tile", "avx512f"), "sapphirerapids"),  # seen in a virtual machine
+        ("x86-64-v4", ("amx-tile",), "sapphirerapids"),
+        ("rocketlake", ("avx512f",), "rocketlake"),
+        ("graniterapids", ("amx-tile",), "graniterapids"),  # of the family
+        ("one-of-next-year", ("amx-tile",), "one-of-next-year"),
+        ("znver5", ("avx512f",), "znver5"),
+    ],
+)
+def test_features_tell_a_processor_that_hides_behind_an_older_name(says: str, has: tuple[str, ...], name: str) -> None:
+    assert sys.modules["tilewright.target.features"]._named(says, has) == name
+
+
 def test_a_variable_names_the_processor_that_llvm_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TILEWRIGHT_CPU", "x86-64-v2")
     found = features("llvm")

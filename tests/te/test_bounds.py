@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tilewright import te
+from tilewright.ir.prim_expr import PrimExpr
 from tilewright.te.schedule import Schedule
 from tilewright.te.schedule.bounds import infer_bound
 
@@ -47,6 +48,30 @@ def stencil(read: Callable[..., object], n: int = 16, out: int = 8, factor: int 
 def test_region_of_a_block(read: Callable[..., object], expected: str) -> None:
     b, s = stencil(read)
     assert region(s, b) == [expected]
+
+
+def test_indices_that_take_apart_fused_loops_need_only_what_the_loops_reach() -> None:
+    a = te.placeholder((3, 4, 7), name="A")
+    b = te.compute((7, 2, 3, 2), lambda o, p, t, i: a[0, 0, 0] + te.const(1.0, "float32"), name="B")
+
+    def read(i: PrimExpr, j: PrimExpr, k: PrimExpr) -> object:
+        flat = i * 28 + j * 7 + k
+        of = [(flat, 12), (te.floormod(flat, 12), 6), (te.floormod(flat, 6), 2)]
+        return b[(*(te.floordiv(value, size) for value, size in of), te.floormod(flat, 2))]
+
+    c = te.compute((3, 4, 7), read, name="C")
+    s = te.create_schedule(c.op)
+    rest, _ = s[c].split(s[c].fuse(*c.op.axis), factor=2)
+    rest, thread = s[c].split(rest, factor=3)
+    outer, piece = s[c].split(rest, factor=2)
+    s[c].reorder(outer, thread, piece)
+    s[b].compute_at(s[c], thread)
+    assert region(s, b) == [
+        "i.j.fused.k.fused.outer.outer.outer, 1",
+        "0, 2",
+        "i.j.fused.k.fused.outer.inner, 1",
+        "0, 2",
+    ]
 
 
 def test_region_is_cut_to_the_tensor_where_it_covers_it() -> None:

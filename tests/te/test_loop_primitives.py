@@ -436,7 +436,7 @@ def _errors() -> dict[str, tuple[object, str]]:
         "reorder twice": (lambda: mstage.reorder(io[0], io[0]), "given twice"),
         "vectorize a reduction": (lambda: rstage.vectorize(r.op.reduce_axis[0]), "k is a reduction axis"),
         "parallel reduction": (lambda: rstage.parallel(r.op.reduce_axis[0]), "use rfactor"),
-        "bind a reduction": (lambda: rstage.bind(r.op.reduce_axis[0], te.thread_axis("threadIdx.x")), "rfactor it"),
+        "bind a reduction": (lambda: rstage.bind(r.op.reduce_axis[0], te.thread_axis("blockIdx.x")), "rfactor it"),
         "bind to no thread": (lambda: stage.bind(i, i), "must be a te.thread_axis"),
         "compute_at a producer": (lambda: cs[cc].compute_at(cs[cb], cb.op.axis[0]), "B does not read C"),
         "compute_at itself": (lambda: cs[cb].compute_at(cs[cb], cb.op.axis[0]), "inside its own loops"),

@@ -79,6 +79,7 @@ def test_random_schedule_compiled_by_c(data: st.DataObject) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @settings(COMMON, max_examples=5000, derandomize=False)
 @given(st.data())
 def test_many_random_schedules_compiled(data: st.DataObject) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.tir.interpret import run
 
-from tilewright import tir
+from tilewright import te, tir
 from tilewright.tir import ir_builder
 
 
@@ -94,3 +94,12 @@ def test_how_often_a_loop_runs_is_simplified() -> None:
     with ib.for_range(n, n + 2) as i:
         ib.emit(tir.Evaluate(i + n))
     assert int(ib.get().extent) == 2
+
+
+def test_a_thread_axis_of_extent_0_has_one_thread() -> None:
+    """As TVM's runtime launches it."""
+    ib = tir.ir_builder.create()
+    a = ib.pointer("int32", "A")
+    ib.scope_attr(te.thread_axis("blockIdx.x"), "thread_extent", 0)
+    a[0] = 1
+    assert '"thread_extent" = 1' in str(ib.get())

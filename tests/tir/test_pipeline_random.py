@@ -17,9 +17,9 @@ from tilewright.tir.verify import verify_well_formed
 SETTINGS = settings(deadline=None, suppress_health_check=list(HealthCheck))
 KINDS = [tir.ForKind.SERIAL, tir.ForKind.PARALLEL, tir.ForKind.VECTORIZED, tir.ForKind.UNROLLED]
 PASSES = [
-    T.StorageFlatten(64), T.BF16Legalize(), T.NarrowDataType(32), T.Simplify(), T.LoopPartition(), T.VectorizeLoop(),
-    T.InjectVirtualThread(), T.InjectDoubleBuffer(), T.StorageRewrite(), T.UnrollLoop(), T.Simplify(), T.RemoveNoOp(),
-    T.RewriteUnsafeSelect(), T.HoistIfThenElse(),
+    T.StorageFlatten(64), T.BF16Legalize(), T.NarrowDataType(32), T.Simplify(), T.LoopPartition(), T.SpecializeRests(),
+    T.VectorizeLoop(), T.InjectVirtualThread(), T.InjectDoubleBuffer(), T.StorageRewrite(), T.UnrollLoop(),
+    T.Simplify(), T.RemoveNoOp(), T.RewriteUnsafeSelect(), T.HoistIfThenElse(),
 ]  # fmt: skip
 
 
@@ -92,6 +92,7 @@ def test_every_pass_keeps_what_a_program_computes(program, partition_const_loop:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @settings(SETTINGS, max_examples=800)
 @given(programs(), st.booleans())
 def test_many_programs(program, partition_const_loop: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import partial
 from types import ModuleType
 
@@ -10,6 +11,7 @@ import pytest
 from tests.topi.harness import evaluate, random
 
 from tilewright import topi
+from tilewright.target import Target
 
 
 @pytest.mark.parametrize("face", [topi.x86, topi.arm_cpu, topi.generic])
@@ -25,6 +27,20 @@ def test_a_face_computes_what_the_cpu_does(face: ModuleType) -> None:
     np.testing.assert_allclose(found, np.einsum("nchwij,ocij->nohw", windows, w), rtol=1e-5, atol=1e-5)
 
 
+def test_what_callers_of_a_template_give() -> None:
+    assert list(inspect.signature(topi.x86.dense_pack).parameters) == ["data", "weight", "bias", "out_dtype"]
+    assert list(inspect.signature(topi.x86.schedule_dense_pack).parameters) == ["outs"]
+
+
+def test_what_a_processor_can_do_by_its_name() -> None:
+    newer = [topi.x86.utils.target_has_avx512(name) for name in ("skylake-avx512", "haswell", None)]
+    assert newer == [True, False, False]
+    assert topi.x86.utils.target_has_vnni("cascadelake") and not topi.x86.utils.target_has_vnni("skylake-avx512")
+    assert topi.x86.utils.target_has_avx2("haswell") and not topi.x86.utils.target_has_avx2("sandybridge")
+    with Target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"):
+        assert topi.x86.utils.get_simd_32bit_lanes() == 8
+
+
 def test_convolutions_with_channels_last_of_one_and_three_dimensions() -> None:
     x, w = random(2, 9, 3), random(2, 3, 5, seed=1)
     direct = partial(evaluate, schedule=topi.x86.schedule_conv1d_nwc)
@@ -37,3 +53,11 @@ def test_convolutions_with_channels_last_of_one_and_three_dimensions() -> None:
     found = direct(lambda a, b: topi.x86.conv3d_ndhwc(a, b, 1, 0, 1, "float32"), x, w)
     windows = np.lib.stride_tricks.sliding_window_view(x, (2, 1, 3), axis=(1, 2, 3))
     np.testing.assert_allclose(found, np.einsum("ndhwcijk,ijkco->ndhwo", windows, w), rtol=1e-5, atol=1e-5)
+
+
+def test_tiles_of_winograd_s_volumes_are_larger_where_rows_are_groups_of_eight() -> None:
+    from tilewright.topi.cuda.conv3d_winograd import _infer_tile_size
+
+    kernel = np.zeros((2, 3, 3, 3, 3))
+    sizes = {rows: _infer_tile_size(np.zeros((1, 3, 4, rows, 5)), kernel) for rows in (1, 4, 8, 12, 16)}
+    assert sizes == {1: 2, 4: 2, 8: 4, 12: 2, 16: 4}

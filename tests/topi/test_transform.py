@@ -115,6 +115,12 @@ def test_flip_and_reverse_sequence() -> None:
     close(evaluate(lambda t, n: topi.reverse_sequence(t, n, 1, 0), X, lengths), expected)
 
 
+@pytest.mark.parametrize("shape", [(2,), (4,), (3, 1)])
+def test_reverse_sequence_wants_a_length_for_each_batch_element(shape: tuple[int, ...]) -> None:
+    with pytest.raises(InvalidShapeError, match=r"each of 3 elements along batch_axis=0, found seq_lengths of shape"):
+        topi.reverse_sequence(te.placeholder(X.shape), te.placeholder(shape, "int32"), 1, 0)
+
+
 @pytest.mark.parametrize("block", [8, 16])
 def test_layout_transform_packs_and_unpacks(block: int) -> None:
     x = random(1, 32, 3, 5)

@@ -78,3 +78,22 @@ def test_a_long_chain_is_walked_without_recursion() -> None:
 def test_a_shape_in_another_layout() -> None:
     assert utils.get_shape((1, 3, 8, 9), "NCHW", "NCHW") == (1, 3, 8, 9)
     assert utils.get_shape((2, 3, 5, 7, 16, 8), "OIHW16i8o", "HWO8oI16i") == (5, 7, 2, 8, 3, 16)
+
+
+def test_rounding_up_and_swapping() -> None:
+    assert [int(utils.ceil_div(n, 4)) for n in (0, 1, 4, 5)] == [0, 1, 1, 2]
+    n = te.var("n")
+    tvm.ir.assert_structural_equal(utils.ceil_div(n, 4), tir.floordiv(n + 3, 4))
+    assert utils.swap([1, 2, 3, 4], 1) == [1, 4, 3, 2]
+
+
+def test_padding_and_strides_of_a_convolution_from_its_tensors() -> None:
+    data, padded, kernel, out = (
+        te.placeholder(shape) for shape in ((1, 3, 7, 8), (1, 3, 9, 12), (5, 3, 3, 4), (1, 5, 4, 1))
+    )
+    assert topi.nn.utils.infer_pad(data, padded) == (1, 2) and topi.nn.utils.infer_pad(data, None) == (0, 0)
+    assert topi.nn.utils.infer_stride(padded, kernel, out) == (2, 1)
+    block, around = te.placeholder((1, 4, 5, 6, 2)), te.placeholder((1, 5, 7, 9, 2))
+    assert topi.nn.utils.infer_pad3d(block, around, "NDHWC") == (1, 2, 3)
+    with pytest.raises(topi.InvalidShapeError, match="found 'NCHW'"):
+        topi.nn.utils.infer_pad3d(block, around, "NCHW")

@@ -56,6 +56,19 @@ static bool was_replaced(const char* name, const struct stat* file) {
          (mapping->device != (uint64_t)file->st_dev || mapping->node != (uint64_t)file->st_ino);
 }
 
+/* Opens a library. One made with -system-lib calls this runtime by its functions' names, which other libraries see only
+ * once they are global; they become so when the first such library comes. */
+static void* open_library(const char* name) {
+  Dl_info self;
+  void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+  if (handle != NULL) return handle;
+  const char* why = dlerror();
+  if (why != NULL && strstr(why, "undefined symbol: TVM") != NULL && dladdr((void*)&mappings, &self) != 0) {
+    dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+  }
+  return dlopen(name, RTLD_NOW | RTLD_LOCAL); /* again, for what dlerror() says */
+}
+
 /* dlopen knows libraries by their names: of a file that has taken the place of one
  * still in use it would give the old code and weights. The new one is then opened as folder/./file, and so on. */
 TwMapping* tw_map_file(const char* full, const char* path) {
@@ -73,7 +86,7 @@ TwMapping* tw_map_file(const char* full, const char* path) {
     memmove(name + folder + 2, name + folder, length - folder + 1);
     memcpy(name + folder, "./", 2);
   }
-  void* handle = dlopen(name, RTLD_NOW | RTLD_LOCAL); /* NULL for a name that has become too long */
+  void* handle = open_library(name); /* NULL for a name that has become too long */
   if (handle == NULL) {
     tw_fail("cannot load %s: %s", path, dlerror());
   } else {

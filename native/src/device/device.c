@@ -9,8 +9,7 @@
 
 typedef const TilewrightDeviceAPI Row;
 
-static _Atomic(Row*) rows[TILEWRIGHT_MAX_DEVICE_TYPE + 1] = {
-    [kDLCPU] = &tw_cpu_device, [kDLCUDAHost] = &tw_pinned_device};
+static _Atomic(Row*) rows[TILEWRIGHT_MAX_DEVICE_TYPE + 1] = {[kDLCPU] = &tw_cpu_device};
 static pthread_mutex_t rows_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- names ---- */
@@ -103,6 +102,9 @@ static int check_functions(const TilewrightDeviceAPI* api) {
   if (streams != 0 && streams != 3) {
     return tw_fail("device plug-in \"%s\" has %d of stream_create, stream_free and stream_set; give all or none", api->name,
                    streams);
+  }
+  if ((api->timer_start != NULL) != (api->timer_stop != NULL)) {
+    return tw_fail("device plug-in \"%s\" has one of timer_start and timer_stop; give both or none", api->name);
   }
   if ((api->workspace_alloc != NULL) != (api->workspace_free != NULL)) {
     return tw_fail("device plug-in \"%s\" has one of workspace_alloc and workspace_free; give both or none", api->name);
@@ -206,7 +208,9 @@ static Row* present(DLDevice device) {
   if (tw_device_exists(device, &there) != 0) return NULL;
   if (there) return row;
   char text[TW_DEVICE_TEXT];
-  tw_fail("there is no device %s", tw_device_text(device, text));
+  char* why = tw_strdup(TVMGetLastError());
+  tw_fail("there is no device %s%s%s", tw_device_text(device, text), why == NULL || why[0] == '\0' ? "" : ": ", why == NULL ? "" : why);
+  free(why);
   return NULL;
 }
 
@@ -329,6 +333,30 @@ int tw_device_set(DLDevice device) {
 int tw_device_synchronize(DLDevice device) {
   Row* row = tw_device_api(device);
   return row == NULL ? -1 : synchronize(row, device, NULL);
+}
+
+int tw_device_timer_start(DLDevice device, TwTimer* timer) {
+  Row* row = tw_device_api(device);
+  *timer = (TwTimer){.device = device};
+  if (row == NULL) return -1;
+  if (row->timer_start != NULL) {
+    tw_clear_error();
+    return outcome(device, "timer_start", row->timer_start(row->ctx, device.device_id, &timer->own));
+  }
+  timer->start = tw_now();
+  return 0;
+}
+
+int tw_device_timer_stop(TwTimer* timer, double* seconds) {
+  Row* row = tw_device_api(timer->device);
+  if (row == NULL) return -1;
+  if (row->timer_stop != NULL) {
+    tw_clear_error();
+    return outcome(timer->device, "timer_stop", row->timer_stop(row->ctx, timer->device.device_id, timer->own, seconds));
+  }
+  if (synchronize(row, timer->device, NULL) != 0) return -1;
+  *seconds = tw_now() - timer->start;
+  return 0;
 }
 
 int tw_device_executor_made(DLDevice device, TVMModuleHandle module, void** state) {

@@ -8,7 +8,7 @@
 /* ---- devices (device.c, device_cpu.c, plugin.c) ---- */
 /* Finds the rows of device types above TILEWRIGHT_MAX_DEVICE_TYPE, which belong to RPC; or NULL. */
 extern const TilewrightDeviceAPI* (*tw_find_remote_device)(int type);
-extern const TilewrightDeviceAPI tw_cpu_device, tw_pinned_device;
+extern const TilewrightDeviceAPI tw_cpu_device;
 /* "npu(0)" in a buffer of TW_DEVICE_TEXT bytes, which it returns. */
 #define TW_DEVICE_TEXT 80
 char* tw_device_text(DLDevice device, char* buffer);
@@ -45,6 +45,14 @@ int tw_device_set(DLDevice device);
 void* tw_device_workspace(DLDevice device, size_t nbytes, DLDataType hint);
 int tw_device_workspace_free(DLDevice device, void* ptr);
 int tw_device_synchronize(DLDevice device);
+/* Time on a device: its own clock, or the host's when the device has done its work. */
+typedef struct {
+  DLDevice device;
+  void* own;
+  double start;
+} TwTimer;
+int tw_device_timer_start(DLDevice device, TwTimer* timer);
+int tw_device_timer_stop(TwTimer* timer, double* seconds);
 int tw_device_executor_made(DLDevice device, TVMModuleHandle module, void** state);
 void tw_device_executor_gone(DLDevice device, void* state);
 

@@ -1,6 +1,6 @@
 /* Licensed under the Apache License, Version 2.0; see LICENSE.
  *
- * The host as rows of the table of devices: "cpu", and "cuda_host", which without a GPU is the same memory. */
+ * The host as a row of the table of devices. */
 #include "device.h"
 
 #include <limits.h>
@@ -35,11 +35,6 @@ static int cpu_copy(void* ctx, const void* from, size_t from_offset, DLDevice fr
   return 0;
 }
 
-#define HOST_ROW(host_name, type)                                                                                  \
-  {                                                                                                                \
-    .struct_size = sizeof(TilewrightDeviceAPI), .name = host_name, .device_type = type,                            \
-    .flags = TILEWRIGHT_DEVICE_HOST_MEMORY, .count = cpu_count, .alloc = cpu_alloc, .free = cpu_free, .copy = cpu_copy \
-  }
-
-const TilewrightDeviceAPI tw_cpu_device = HOST_ROW("cpu", kDLCPU);
-const TilewrightDeviceAPI tw_pinned_device = HOST_ROW("cuda_host", kDLCUDAHost);
+const TilewrightDeviceAPI tw_cpu_device = {
+    .struct_size = sizeof(TilewrightDeviceAPI), .name = "cpu", .device_type = kDLCPU, .flags = TILEWRIGHT_DEVICE_HOST_MEMORY,
+    .count = cpu_count, .alloc = cpu_alloc, .free = cpu_free, .copy = cpu_copy};

@@ -144,7 +144,8 @@ static int make_engine(Onednn* found) {
   if (major != 3) return tw_fail("oneDNN %d was found, and version 3 is needed: " REMEDY, major);
   if (found->engine_get_count(ONEDNN_CPU) == 0) {
     return tw_fail("oneDNN finds no processor to run on: it needs Intel's OpenCL for processors (package intel-opencl-rt), "
-                   "named in OCL_ICD_FILENAMES; " REMEDY);
+                   "named in OCL_ICD_FILENAMES. Where it is there, this process had opened another OpenCL loader before (tvm.opencl): "
+                   "use oneDNN first, or in a process of its own; else " REMEDY);
   }
   int status = found->engine_create(&found->engine, ONEDNN_CPU, 0);
   return status == ONEDNN_SUCCESS ? 0 : tw_fail("oneDNN cannot use this processor (status %d)", status);

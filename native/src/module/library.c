@@ -16,6 +16,8 @@ typedef struct Library {
   void* handle;
   TwMapping* mapping; /* of the handle; its arrays may outlive the module */
   TwModule* module;
+  TwMap* kept; /* [num_kept] functions that modules before on the same code were given */
+  size_t num_kept;
   struct Library* next;
 } Library;
 
@@ -41,6 +43,26 @@ static int library_function(TwModule* self, const char* name, TwFunc** out) {
   return *out == NULL ? -1 : 0;
 }
 
+static void release_func(void* f) { tw_func_release(f); }
+
+/* Code remembers the functions that it was given: they stay with another module on it, where there is one. */
+static void library_leave(TwModule* self) {
+  Library* lib = self->data;
+  pthread_mutex_lock(&libraries_lock);
+  Library* other = libraries;
+  while (other != NULL && (other == lib || other->handle != lib->handle)) other = other->next;
+  const size_t count = lib->num_kept + 1;
+  TwMap* grown = other == NULL ? NULL : realloc(other->kept, (other->num_kept + count) * sizeof *grown);
+  if (grown != NULL) {
+    other->kept = grown;
+    other->kept[other->num_kept++] = self->env;
+    self->env = (TwMap){.slots = NULL};
+    for (size_t i = 0; i < lib->num_kept; ++i) other->kept[other->num_kept++] = lib->kept[i];
+    lib->num_kept = 0;
+  }
+  pthread_mutex_unlock(&libraries_lock);
+}
+
 static void library_destroy(TwModule* self) {
   Library* lib = self->data;
   pthread_mutex_lock(&libraries_lock);
@@ -54,11 +76,14 @@ static void library_destroy(TwModule* self) {
     *ctx = other == NULL ? NULL : other->module;
   }
   pthread_mutex_unlock(&libraries_lock);
+  for (size_t i = 0; i < lib->num_kept; ++i) tw_map_clear(&lib->kept[i], release_func);
+  free(lib->kept);
   tw_mapping_release(lib->mapping);
   free(lib);
 }
 
-static const TwModuleClass library_class = {.get_function = library_function, .destroy = library_destroy};
+static const TwModuleClass library_class = {
+    .get_function = library_function, .destroy = library_destroy, .leave = library_leave};
 
 /* A module for a mapped library; takes the mapping over. */
 static TwModule* wrap_library(TwMapping* mapping) {

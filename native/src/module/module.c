@@ -27,6 +27,7 @@ static void release_func(void* f) { tw_func_release(f); }
 
 void tw_module_release(TwModule* m) {
   if (m == NULL || atomic_fetch_sub_explicit(&m->refs, 1, memory_order_acq_rel) != 1) return;
+  if (m->cls->leave != NULL) m->cls->leave(m);
   tw_map_clear(&m->env, release_func);
   for (int i = 0; i < m->num_imports; ++i) tw_module_release(m->imports[i]);
   if (m->cls->destroy != NULL) m->cls->destroy(m);

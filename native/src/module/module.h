@@ -14,6 +14,7 @@ typedef struct {
   int (*get_source)(TwModule* self, const char* format, TVMRetValueHandle ret);
   void (*destroy)(TwModule* self);
   int (*save_file)(TwModule* self, const char* path, const char* format);
+  void (*leave)(TwModule* self); /* before what it gave out and its imports are let go; may take env over */
 } TwModuleClass;
 
 struct TwModule {

@@ -19,18 +19,29 @@ static int call_once(TwFunc* f, TVMValue* args, int* codes, int n) {
   return 0;
 }
 
+/* Seconds that so many calls take. */
+static int time_calls(const Evaluator* e, TVMValue* args, int* codes, int n, int64_t number, double* elapsed) {
+  TwTimer timer;
+  double unused;
+  if (tw_device_timer_start(e->device, &timer) != 0) return -1;
+  for (int64_t i = 0; i < number; ++i) {
+    if (call_once(e->func, args, codes, n) == 0) continue;
+    char* said = tw_strdup(TVMGetLastError());
+    tw_device_timer_stop(&timer, &unused);
+    tw_fail("%s", said == NULL ? "out of memory" : said);
+    free(said);
+    return -1;
+  }
+  return tw_device_timer_stop(&timer, elapsed);
+}
+
 /* Seconds that one call takes, over at least `number` calls and `least_seconds`. */
 static int time_repeat(const Evaluator* e, TVMValue* args, int* codes, int n, double* out) {
   int64_t number = e->number;
   double elapsed = 0;
   for (;;) {
     if (e->prepare != NULL && call_once(e->prepare, args, codes, n) != 0) return -1;
-    double start = tw_now();
-    for (int64_t i = 0; i < number; ++i) {
-      if (call_once(e->func, args, codes, n) != 0) return -1;
-    }
-    if (TVMSynchronize(e->device.device_type, e->device.device_id, NULL) != 0) return -1;
-    elapsed = tw_now() - start;
+    if (time_calls(e, args, codes, n, number, &elapsed) != 0) return -1;
     if (elapsed >= e->least_seconds) break;
     double one = elapsed / (double)number;
     double needed = one > 0 ? e->least_seconds / one + 1 : (double)number * 2;

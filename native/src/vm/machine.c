@@ -367,7 +367,11 @@ static int find_packed(Vm* vm) {
   TwModule* lib = vm->executable->num_imports == 0 ? NULL : vm->executable->imports[0];
   for (size_t i = 0; i < p->num_packed; ++i) {
     if (strcmp(p->packed[i], "tilewright.vm.ref_write") == 0) continue;
-    if (lib != NULL && tw_module_find(lib, p->packed[i], true, &vm->packed[i]) != 0) return -1;
+    if (strncmp(p->packed[i], "tilewright.vm.", 14) == 0) {
+      vm->packed[i] = tw_find_global(p->packed[i]);
+    } else if (lib != NULL && tw_module_find(lib, p->packed[i], true, &vm->packed[i]) != 0) {
+      return -1;
+    }
     if (vm->packed[i] == NULL) {
       return tw_fail("the library lacks the function %s, which the bytecode calls; was it built from another program?", p->packed[i]);
     }

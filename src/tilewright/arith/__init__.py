@@ -7,11 +7,17 @@ division.py    floordiv and floormod of sums by a literal            bounds.py  
 modular.py     what a value leaves modulo a number                   int_set.py  intervals with symbolic ends
 linear.py      linear equations, clip bounds, solving for a variable
 iter_map.py    indices as sums, splits and fusions of loop variables
-int_solver.py  systems of linear equations
+reduction.py   reductions without parts that nobody reads
+subspace.py    indices divided between a block and the loops around it
+int_solver.py  systems of linear equations      inequalities.py  of linear inequalities
 """
+
+import importlib
+from typing import Any
 
 from tilewright.arith.analyzer import Analyzer, simplify
 from tilewright.arith.bounds import NEG_INF, POS_INF, ConstIntBound
+from tilewright.arith.inequalities import IntGroupBounds, solve_linear_inequalities
 from tilewright.arith.int_set import IntervalSet, IntSet, eval_set, intersect, union, union_lower_bound
 from tilewright.arith.int_solver import IntConstraints, IntConstraintsTransform, solve_linear_equations
 from tilewright.arith.iter_map import (
@@ -26,11 +32,18 @@ from tilewright.arith.iter_map import (
 )
 from tilewright.arith.linear import deduce_bound, detect_clip_bound, detect_linear_equation
 from tilewright.arith.modular import ModularSet
+from tilewright.arith.subspace import subspace_divide
 
 __all__ = [
-    "NEG_INF", "POS_INF", "Analyzer", "ConstIntBound", "IntConstraints", "IntConstraintsTransform", "IntSet",
-    "IntervalSet", "IterMapExpr", "IterMark", "IterSplitExpr", "IterSumExpr", "ModularSet", "deduce_bound",
+    "NEG_INF", "POS_INF", "Analyzer", "ConstIntBound", "IntConstraints", "IntConstraintsTransform", "IntGroupBounds",
+    "IntSet", "IntervalSet", "IterMapExpr", "IterMark", "IterSplitExpr", "IterSumExpr", "ModularSet", "deduce_bound",
     "detect_clip_bound", "detect_iter_map", "detect_linear_equation", "estimate_region_lower_bound", "eval_set",
     "intersect", "inverse_affine_iter_map", "normalize_iter_map_to_expr", "simplify", "solve_linear_equations",
-    "union", "union_lower_bound",
+    "solve_linear_inequalities", "subspace_divide", "union", "union_lower_bound",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_ffi_api":
+        return importlib.import_module("tilewright.arith._ffi_api")
+    raise AttributeError(f"module 'tilewright.arith' has no attribute {name!r}")

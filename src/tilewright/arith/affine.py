@@ -193,6 +193,20 @@ def join_splits(terms: Terms, memo: dict[PrimExpr, Affine]) -> tuple[Terms, int]
     return terms, const
 
 
+def remainders(terms: Terms, const: int, memo: dict[PrimExpr, Affine]) -> Affine:
+    """A value less what rounding down leaves of it is a remainder: ``x - (x//4)*4`` is ``x%4``."""
+    for atom, coef in terms.items():
+        if type(atom) is not FloorDiv or type(atom.b) is not IntImm or coef % atom.b.value:
+            continue
+        times = -(coef // atom.b.value)
+        inner, inner_const = affine(atom.a, memo)
+        if len(inner) < len(terms) and all(terms.get(a) == c * times for a, c in inner.items()):
+            rest = {a: c for a, c in terms.items() if a is not atom and a not in inner}
+            add_affine(rest, {FloorMod(atom.a, atom.b): 1}, times)
+            return remainders(rest, const - inner_const * times, memo)
+    return terms, const
+
+
 def _congruent(x: PrimExpr, y: PrimExpr, modulus: int, memo: dict[PrimExpr, Affine]) -> bool:
     """Whether ``x - y`` is plainly a multiple of ``modulus``."""
     (x_terms, x_const), (y_terms, y_const) = affine(x, memo), affine(y, memo)

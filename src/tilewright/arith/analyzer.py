@@ -10,9 +10,10 @@ from tilewright.arith.affine import Terms, add_affine, affine
 from tilewright.arith.bounds import INDEX_DTYPES, NEG_INF, POS_INF, BoundAnalyzer, ConstIntBound
 from tilewright.arith.context import Context
 from tilewright.arith.modular import ModularAnalyzer, ModularSet, intersect
+from tilewright.arith.reduction import simplify_reduction
 from tilewright.arith.simplifier import Simplifier
 from tilewright.ir import prim_ops as ops
-from tilewright.ir.iter_var import IterVar, Range
+from tilewright.ir.iter_var import IterVar, Range, Reduce
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import EQ, GE, GT, LE, LT, NE, And, Call, FloorMod, IntImm, Mod, Not, Or, PrimExpr, Var
 from tilewright.ir.prim_functor import ExprVisitor
@@ -32,14 +33,14 @@ class Analyzer:
         self.modular = ModularAnalyzer(self.context)
         self.simplifier = Simplifier(self.context, self.bounds, self.modular)
 
-    def bind(self, var: Var | IterVar, value: Range | PrimExpr | int, allow_override: bool = True) -> None:
+    def bind(self, var: Var | IterVar, expr: Range | PrimExpr | int, allow_override: bool = True) -> None:
         """Say that ``var`` lies in a range, or equals an expression."""
         if isinstance(var, IterVar):
             var = var.var
         context = self.context
         stale = var in context.simplify_memo or var in context.bound_memo
-        if isinstance(value, Range):
-            low, extent = self.simplify(value.min), self.simplify(value.extent)
+        if isinstance(expr, Range):
+            low, extent = self.simplify(expr.min), self.simplify(expr.extent)
             if ops.is_const_int(extent, 1):
                 stale |= context.var_values.get(var) not in (None, low)
                 context.var_values[var] = low
@@ -49,9 +50,9 @@ class Analyzer:
                 self._bind_range(var, low, extent)
             context.var_modular.pop(var, None)
         else:
-            expr = self.simplify(ops.as_expr(value, var.dtype if not isinstance(value, PrimExpr) else None))
-            context.var_values[var] = expr
-            context.var_bounds[var] = self.bounds.bound(expr)
+            known = self.simplify(ops.as_expr(expr, var.dtype if not isinstance(expr, PrimExpr) else None))
+            context.var_values[var] = known
+            context.var_bounds[var] = self.bounds.bound(known)
         if stale:
             context.forget()
 
@@ -61,6 +62,7 @@ class Analyzer:
         if low_bound[1] != POS_INF and extent_bound[1] != POS_INF:
             last = max(low_bound[1] + extent_bound[1] - 1, low_bound[0])
         self.context.var_bounds[var] = (low_bound[0], last)
+        self.context.drop_range(var)
         if isinstance(extent, IntImm) and isinstance(low, IntImm):
             return
         # symbolic ends: remember var - low >= 0 and var - (low + extent) < 0 as facts about these sums
@@ -75,7 +77,7 @@ class Analyzer:
                 add_affine(terms, end_terms, -1)
                 const -= end_const
             if len(terms) > 1:
-                self.context.add_form(terms, -const if is_low else NEG_INF, POS_INF if is_low else -const - 1)
+                self.context.add_form(terms, -const if is_low else NEG_INF, POS_INF if is_low else -const - 1, var)
 
     def update(self, var: Var, info: ConstIntBound | ModularSet, override: bool = False) -> None:
         """Say that a bound or modular set of ``var`` is known."""
@@ -94,8 +96,8 @@ class Analyzer:
         return self.simplify(expr)
 
     def canonical_simplify(self, expr: Any) -> PrimExpr:
-        """Same as ``simplify``."""
-        return self.simplify(expr)
+        """``simplify``; a reduction loses the parts that nobody reads, and itself where it has no axis."""
+        return simplify_reduction(expr, self) if isinstance(expr, Reduce) else self.simplify(expr)
 
     def const_int_bound(self, expr: Any) -> ConstIntBound:
         """Constant bounds of ``expr``; ``arith.bounds.NEG_INF`` and ``POS_INF`` where there is none."""
@@ -124,9 +126,9 @@ class Analyzer:
         return a is b or ops.is_const_int(self.simplify(ops.sub(a, b)), 0)
 
     @contextmanager
-    def constraint_scope(self, cond: PrimExpr) -> Iterator[None]:
-        """Within this context ``cond`` holds."""
-        simple = self.simplify(cond)
+    def constraint_scope(self, constraint: PrimExpr) -> Iterator[None]:
+        """Within this context ``constraint`` holds."""
+        simple = self.simplify(constraint)
         saved = self.context.save()
         self.context.branch()
         try:

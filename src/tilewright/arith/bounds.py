@@ -18,6 +18,7 @@ from tilewright.ir.prim_expr import (
     Broadcast,
     Call,
     Cast,
+    DimVar,
     IntImm,
     Let,
     PrimExpr,
@@ -151,7 +152,9 @@ class BoundAnalyzer(ExprFunctor[Bound]):
         if known is not None:
             return known
         low, high = dtype_bound(e.dtype)
-        return (0, high) if type(e) is SizeVar else (low, high)
+        if isinstance(e, DimVar):
+            return e.low, high if e.high is None else e.high
+        return (0, high) if isinstance(e, SizeVar) else (low, high)
 
     def visit_floor_div(self, e: Any) -> Bound:
         """Division that rounds down."""

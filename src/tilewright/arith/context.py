@@ -20,6 +20,7 @@ class Context:
         self.var_values: dict[Var, PrimExpr] = {}
         self.literals: dict[PrimExpr, bool] = {}
         self.form_bounds: dict[FormKey, Bound] = {}
+        self.range_forms: dict[Var, list[FormKey]] = {}  # those that the range of a variable has put into form_bounds
         self.affine_memo: dict[PrimExpr, Affine] = {}  # holds in every scope
         self.bound_memo: dict[PrimExpr, Bound] = {}
         self.modular_memo: dict[PrimExpr, tuple[int, int]] = {}
@@ -32,26 +33,34 @@ class Context:
     def save(self) -> tuple[Any, ...]:
         """The facts and conclusions as they are, for ``restore``."""
         return (
-            self.literals, self.form_bounds, self.var_bounds, self.var_modular, self.bound_memo, self.modular_memo,
-            self.simplify_memo,
+            self.literals, self.form_bounds, self.range_forms, self.var_bounds, self.var_modular, self.bound_memo,
+            self.modular_memo, self.simplify_memo,
         )  # fmt: skip
 
     def restore(self, saved: tuple[Any, ...]) -> None:
         """Go back to what ``save`` gave."""
         (
-            self.literals, self.form_bounds, self.var_bounds, self.var_modular, self.bound_memo, self.modular_memo,
-            self.simplify_memo,
+            self.literals, self.form_bounds, self.range_forms, self.var_bounds, self.var_modular, self.bound_memo,
+            self.modular_memo, self.simplify_memo,
         ) = saved  # fmt: skip
 
     def branch(self) -> None:
         """Continue on copies, so that the saved state stays as it is."""
         self.literals, self.form_bounds = dict(self.literals), dict(self.form_bounds)
+        self.range_forms = dict(self.range_forms)
         self.var_bounds, self.var_modular = dict(self.var_bounds), dict(self.var_modular)
         self.forget()
 
-    def add_form(self, terms: Terms, low: int, high: int) -> None:
-        """Record ``low <= sum(terms) <= high``."""
+    def drop_range(self, var: Var) -> None:
+        """Forget what a range of ``var`` said of sums."""
+        for form in self.range_forms.pop(var, ()):
+            self.form_bounds.pop(form, None)
+
+    def add_form(self, terms: Terms, low: int, high: int, of: Var | None = None) -> None:
+        """Record ``low <= sum(terms) <= high``; where ``of`` gets another range, that ends."""
         for key, lo, hi in ((terms, low, high), ({a: -c for a, c in terms.items()}, -high, -low)):
             form = frozenset(key.items())
+            if of is not None:
+                self.range_forms[of] = [*self.range_forms.get(of, ()), form]
             old = self.form_bounds.get(form)
             self.form_bounds[form] = (lo, hi) if old is None else (max(lo, old[0]), min(hi, old[1]))

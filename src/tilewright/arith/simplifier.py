@@ -20,6 +20,7 @@ from tilewright.arith.affine import (
     flatten,
     join_splits,
     merge,
+    remainders,
 )
 from tilewright.arith.bounds import INDEX_DTYPES, NEG_INF, POS_INF, BoundAnalyzer
 from tilewright.arith.context import Context
@@ -164,11 +165,12 @@ class Simplifier(ExprMutator):
         if len(terms) > 1:
             terms, extra = join_splits(terms, self.context.affine_memo)
             terms, const = cancel_products(terms, const + extra, e.dtype, self.context.affine_memo)
+            terms, const = remainders(terms, const, self.context.affine_memo)
         result = self._build(terms, const, e.dtype)
-        if len(terms) == 2 and const == 0:  # min and max tables speak of sums of two
-            better = self.rules.apply(result)
+        if len(terms) == 2:  # the tables speak of sums of two
+            better = self.rules.apply(result if const == 0 else self._build(terms, 0, e.dtype))
             if better is not None:
-                return self.visit_expr(better)
+                return self.visit_expr(better if const == 0 else Add(better, IntImm(e.dtype, const)))
         return result
 
     visit_sub = visit_add
@@ -270,6 +272,11 @@ class Simplifier(ExprMutator):
             return self.visit_expr(floor_class(a, b))  # type: ignore[call-arg]
         if type(a) is IntImm and type(b) is IntImm:
             return _fold(e, a, b)
+        if type(b) is IntImm:
+            terms, const = affine(a, self.context.affine_memo)
+            if not const % b.value and all([c % b.value == 0 for c in terms.values()]):  # there is no remainder
+                exact = {t: c // b.value for t, c in terms.items()} if floor_class is FloorDiv else {}
+                return self._build(exact, const // b.value if exact else 0, e.dtype)
         return self._finish_symbolic(e, a, b)
 
     def _extreme(self, e: Any, fold: Callable[[Any, Any], PrimExpr], sign: int) -> PrimExpr:

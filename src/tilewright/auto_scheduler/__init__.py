@@ -17,6 +17,7 @@ dispatcher.py, relay_integration.py              records in ``relay.build``; tas
 >>> sch, args = task.apply_best("records.json")
 """
 
+from tilewright.auto_scheduler import _ffi_api  # noqa: F401  (a name that programs reach)
 from tilewright.auto_scheduler.compute_dag import ComputeDAG, LayoutRewriteOption, get_shape_from_rewritten_layout
 from tilewright.auto_scheduler.cost_model import RandomModel, XGBModel
 from tilewright.auto_scheduler.dispatcher import ApplyHistoryBest, ApplyHistoryBestOrSample, DispatchContext

@@ -1,16 +1,107 @@
-"""Threads for the loops of a GPU's program: blocks, virtual threads and threads of the tiles, and shared fetching."""
+"""Threads for the loops of a GPU's program: blocks, virtual threads and threads of the tiles, and shared fetching.
+
+``fits_hardware`` says whether the blocks of a program are within what the hardware has, as VerifyGPUCode does of
+lowered code: programs that are not are never measured.
+"""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator as Iterable
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 from tilewright.auto_scheduler import state_queries as ask
-from tilewright.auto_scheduler.loop_nest import INLINED, ITER, PLACEHOLDER, ROOT, THREAD_X, Iterator, StateObject
+from tilewright.auto_scheduler.factorization import sample_lengths
+from tilewright.auto_scheduler.loop_bounds import LoopBounds
+from tilewright.auto_scheduler.loop_nest import (
+    INLINED,
+    ITER,
+    PLACEHOLDER,
+    ROOT,
+    THREAD_X,
+    VECTORIZE,
+    VTHREAD,
+    Iterator,
+    StateObject,
+)
 from tilewright.auto_scheduler.loop_state import State
-from tilewright.auto_scheduler.population import PopulationRule, bounded, fill_tile_sizes, unroll, vectorize
+from tilewright.auto_scheduler.population import PopulationRule, bounded, fill_tile_sizes, rebuilt, unroll, vectorize
+from tilewright.auto_scheduler.task import TaskRecord
+from tilewright.auto_scheduler.transform_step import SplitStep
+from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
+
+_DRAWS = 200  # of the tiles of one stage: of a small product, one in fifteen has as many threads as it should
+
+
+def fill_thread_tiles(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
+    """Lengths of the tiles whose second and third level are virtual threads and threads, as many as there can be.
+
+    Draws are those of ``fill_tile_sizes``, repeated for a stage until its threads fit.
+    """
+    hardware, limit = policy.search_task.hardware_params, policy.params["max_innermost_split_factor"]
+    steps = list(state.transform_steps)
+    for group in _open_tiles(policy, state):
+        extents = [steps[i].extent for i in group]
+        fewest = hardware.warp_size if prod(extents) > hardware.warp_size * 2 else 1
+        for _ in range(_DRAWS):
+            drawn = [sample_lengths(e, len(steps[i].lengths), limit, rng) for i, e in zip(group, extents, strict=True)]
+            virtual, threads = prod(d[0] for d in drawn), prod(d[1] for d in drawn)
+            if virtual <= hardware.max_vthread_extent and fewest <= threads <= hardware.max_threads_per_block:
+                break
+        for i, lengths in zip(group, drawn, strict=True):
+            steps[i] = replace(steps[i], lengths=lengths)
+    return rebuilt(policy, steps)
+
+
+def _open_tiles(policy: Any, state: StateObject) -> Iterable[list[int]]:
+    """The numbers of the steps that split the spatial loops of each tiled stage, where lengths are open."""
+    count = str(policy.params["gpu_multi_level_tiling_structure"]).upper().count("S") - 1
+    group: list[int] = []
+    for number, step in enumerate(state.transform_steps):
+        mine = isinstance(step, SplitStep) and None in step.lengths and len(step.lengths) == count
+        if group and not (mine and step.stage_id == state.transform_steps[group[0]].stage_id):
+            yield group
+            group = []
+        if mine:
+            group.append(number)
+    if group:
+        yield group
+
+
+def fits_hardware(task: TaskRecord, state: StateObject) -> bool:
+    """Whether every block has as many threads, virtual threads and bytes of shared memory as it may, and short vectors.
+
+    ``state`` has all tile sizes.
+    """
+    hardware = task.hardware_params
+    bounds = LoopBounds(state, task.compute_dag)
+    shared: dict[int, int] = {}
+    for stage_id, stage in enumerate(state.stages):
+        if stage.op_type == PLACEHOLDER or stage.compute_at == INLINED:
+            continue
+        element = dt.nbytes(stage.op.output(0).dtype)
+        for it, extent in zip(stage.iters, bounds.extents[stage_id], strict=True):
+            most = {
+                THREAD_X: hardware.max_threads_per_block,
+                VTHREAD: hardware.max_vthread_extent,
+                VECTORIZE: hardware.vector_unit_bytes // element,
+            }.get(it.annotation, extent)
+            if extent > most:
+                return False
+        if stage.op.name.endswith(".shared"):
+            root = _root(state, stage_id)
+            shared[root] = shared.get(root, 0) + prod(bounds.axes[stage_id]) * element
+    return max(shared.values(), default=0) <= hardware.max_shared_memory_per_block
+
+
+def _root(state: StateObject, stage_id: int) -> int:
+    """The stage at root whose loops a stage is inside."""
+    while state.stages[stage_id].compute_at == ITER:
+        stage_id = state.attach_map.stage_to_attach_iter[stage_id][0]
+    return stage_id
 
 
 def bind_threads(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
@@ -100,5 +191,5 @@ def _fetch_together(edited: State, stage_id: int) -> None:
     edited.bind(stage_id, parts[1], "threadIdx.x")
 
 
-GPU_POPULATION: tuple[PopulationRule, ...] = (fill_tile_sizes, bind_threads, unroll)
+GPU_POPULATION: tuple[PopulationRule, ...] = (fill_thread_tiles, fill_tile_sizes, bind_threads, unroll)
 MALI_POPULATION: tuple[PopulationRule, ...] = (*GPU_POPULATION, vectorize)

@@ -8,13 +8,14 @@ reader.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from tilewright import te
-from tilewright.auto_scheduler.loop_nest import PARALLEL, Iterator, StateObject, clean_name
+from tilewright import te, tir
+from tilewright.auto_scheduler.loop_nest import PARALLEL, VECTORIZE, Iterator, StateObject, clean_name
 from tilewright.auto_scheduler.stage_steps import CacheReadStep, ComputeAtStep, StageAddingStep
 from tilewright.auto_scheduler.transform_step import AnnotationStep, FuseStep, Step
 from tilewright.ir import prim_ops
@@ -26,6 +27,8 @@ from tilewright.te.tensor import Tensor
 from tilewright.tir.expr import ProducerLoad
 
 LAYOUT_FREE = "layout_free_placeholders"
+_LEAST_READS = 4  # of each element of a matrix that is worth a transformation
+_LEAST_LANES, _MOST_LANES = 4, 64  # of a vector of the stage that transforms a layout
 
 
 class LayoutRewriteOption:
@@ -70,28 +73,30 @@ def rewrite_layouts(
     """The computation with its layout-free inputs in the layout that ``state`` reads best, and the steps for it;
     with ``only``, of these inputs.
 
-    An input stays as it is where the loops do not tell its layout: read with an index that is no axis, or split
-    unevenly.
+    An input stays as it is where the loops do not tell its layout: read with an index that is no axis, or, for the
+    caller to rewrite, split unevenly. A stage of its own fills up what uneven splits leave over; it is not added where
+    each element is read once or a few times.
     """
     steps = state.transform_steps
     all_ops, new = list(ops), list(tensors)
-    for source, parts in _layouts(state).items():
+    inserted = option == LayoutRewriteOption.INSERT_TRANSFORM_STAGE
+    for source, parts in _layouts(state, inserted).items():
         if only is not None and source.output(0) not in only:
             continue
         before = all_ops
         all_ops, new = _rewritten(all_ops, new, source, parts, option)
-        if option == LayoutRewriteOption.INSERT_TRANSFORM_STAGE:
-            position = before.index(source) + 1
-            steps = _shifted(steps, position, len(parts))
+        if inserted:
+            steps = _with_transform(steps, before.index(source) + 1, [p.extent for p in parts])
     return new, steps
 
 
 def packings(state: StateObject) -> dict[Tensor, list[tuple[int, int]]]:
     """The layouts that ``rewrite_layouts`` gives inputs: of each part of a layout its dimension and extent."""
-    return {op.output(0): [(part.dim, part.extent) for part in parts] for op, parts in _layouts(state).items()}
+    return {op.output(0): [(part.dim, part.extent) for part in parts] for op, parts in _layouts(state, False).items()}
 
 
-def _layouts(state: StateObject) -> dict[Operation, list[_Part]]:
+def _layouts(state: StateObject, inserted: bool) -> dict[Operation, list[_Part]]:
+    """The new layout of each input; those that a stage of its own makes if ``inserted``."""
     found: dict[Operation, list[_Part]] = {}
     for stage_id, stage in enumerate(state.stages):
         op = stage.op
@@ -100,14 +105,25 @@ def _layouts(state: StateObject) -> dict[Operation, list[_Part]]:
         for tensor in op.attrs.get(LAYOUT_FREE, ()):
             if tensor not in op.input_tensors or tensor.op in found or not isinstance(tensor.op, PlaceholderOp):
                 continue
-            parts = _parts(state, stage_id, op, tensor)
+            if inserted and _reads_of_each(op, tensor) < _LEAST_READS:
+                continue
+            parts = _parts(state, stage_id, op, tensor, padded=inserted)
             if parts is not None:
                 found[tensor.op] = parts
     return found
 
 
-def _parts(state: StateObject, stage_id: int, op: ComputeOp, tensor: Tensor) -> list[_Part] | None:
-    """The layout in which the loops of a stage visit ``tensor``; None if they do not tell."""
+def _reads_of_each(op: ComputeOp, tensor: Tensor) -> float:
+    """How often an operation reads each element of a tensor, in the mean."""
+    extents = [_value(iv.dom.extent) for iv in op.root_iter_vars if iv.dom is not None]
+    sizes = [_value(extent) for extent in tensor.shape]
+    return math.prod(extents) / max(1, math.prod(sizes))
+
+
+def _parts(state: StateObject, stage_id: int, op: ComputeOp, tensor: Tensor, padded: bool) -> list[_Part] | None:
+    """The layout in which the loops of a stage visit ``tensor``, with room for what uneven splits leave over if it may
+    be ``padded``; None if they do not tell.
+    """
     accesses = [load.indices for load in producer_loads(op.body) if load.producer is tensor]
     position = {iv.var: i for i, iv in enumerate(op.root_iter_vars)}
     if len(accesses) != 1:
@@ -123,14 +139,18 @@ def _parts(state: StateObject, stage_id: int, op: ComputeOp, tensor: Tensor) -> 
     if visited is None:
         return None
     parts = [_Part(dims[axis], extent, base_name(names[axis])) for axis, extent in visited if axis in dims]
-    sizes = dict.fromkeys(dims.values(), 1)
+    for dim, size in _sizes(parts).items():
+        if size < _value(tensor.shape[dim]) or (size > _value(tensor.shape[dim]) and not padded):
+            return None
+    return parts if len({p.name for p in parts}) >= len(dims) else None
+
+
+def _sizes(parts: Sequence[_Part]) -> dict[int, int]:
+    """How many elements a layout has room for in each dimension."""
+    sizes: dict[int, int] = {}
     for part in parts:
-        sizes[part.dim] *= part.extent
-    if any(_value(tensor.shape[dim]) != size for dim, size in sizes.items()) or len({p.name for p in parts}) < len(
-        dims
-    ):
-        return None
-    return parts
+        sizes[part.dim] = sizes.get(part.dim, 1) * part.extent
+    return sizes
 
 
 def _visited_axes(state: StateObject, stage_id: int) -> list[tuple[int, int]] | None:
@@ -255,28 +275,41 @@ def _read_anew(op: ComputeOp, old: Tensor, new: Tensor, parts: list[_Part]) -> C
 
 def _transformed(old: Tensor, parts: list[_Part]) -> Tensor:
     strides = _strides(parts)
+    sizes = _sizes(parts)
 
     def element(*axes: Any) -> PrimExpr:
         indices: list[Any] = [prim_ops.const(0)] * len(old.shape)
         for axis, part, stride in zip(axes, parts, strides, strict=True):
             indices[part.dim] = indices[part.dim] + axis * stride
-        return old(*indices)
+        inside = [indices[dim] < old.shape[dim] for dim, size in sizes.items() if size > _value(old.shape[dim])]
+        return (
+            tir.if_then_else(tir.all(*inside), old(*indices), prim_ops.const(0, old.dtype)) if inside else old(*indices)
+        )
 
     made: Tensor = te.compute([p.extent for p in parts], element, name="auto_scheduler_layout_transform")
     return made
 
 
-def _shifted(steps: Sequence[Step], position: int, rank: int) -> tuple[Step, ...]:
-    """The steps of a computation that has one stage more, at ``position``, and its own schedule."""
+def _with_transform(steps: Sequence[Step], position: int, extents: Sequence[int]) -> tuple[Step, ...]:
+    """The steps of a computation with one stage more, at ``position``, that brings an input into a new layout.
+
+    Its outer loops are parallel, its innermost one a vector. If that gathers a column, ``TransposeLoads`` makes rows of
+    several, where the loop around it goes along them.
+    """
     made: list[Step] = []
     for step in steps:
         moved = _renumbered(step, position)
         if isinstance(step, StageAddingStep):
             position += step.stage_id < position
         made.append(moved)
-    if rank >= 3:
-        made.append(FuseStep(position, (0, 1, 2) if rank >= 5 else (0, 1)))
+    loops = len(extents)
+    if loops >= 3:
+        fused = (0, 1, 2) if loops >= 5 else (0, 1)
+        made.append(FuseStep(position, fused))
+        loops -= len(fused) - 1
     made.append(AnnotationStep(position, 0, PARALLEL))
+    if loops > 1 and _LEAST_LANES <= extents[-1] <= _MOST_LANES:
+        made.append(AnnotationStep(position, loops - 1, VECTORIZE))
     return tuple(made)
 
 

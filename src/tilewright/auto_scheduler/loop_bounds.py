@@ -20,6 +20,10 @@ from tilewright.auto_scheduler.loop_nest import (
     COMPUTE,
     INLINED,
     ITER,
+    THREAD_X,
+    THREAD_Y,
+    THREAD_Z,
+    VTHREAD,
     AxisOrigin,
     FuseOrigin,
     LoopKey,
@@ -27,6 +31,8 @@ from tilewright.auto_scheduler.loop_nest import (
     SplitOrigin,
     StateObject,
 )
+
+_THREADS = (VTHREAD, THREAD_X, THREAD_Y, THREAD_Z)
 
 Motion = dict[LoopKey, tuple[float, float]]
 """for each loop how much one iteration, and how much all of them, change a value"""
@@ -86,6 +92,8 @@ class LoopBounds:
         path = [*self.paths[target], *[(target, i) for i in range(position + 1)]]
         self.paths[stage_id] = path
         around = set(path)
+        if self.state.stages[stage_id].op.name.endswith(".shared"):  # a part for all threads of a block
+            around = {(s, i) for s, i in path if self.state.stages[s].iters[i].annotation not in _THREADS}
         shape = self.forms.shapes[stage_id]
         low: list[float] = [0.0] * len(shape)
         high: list[float] = [-1.0] * len(shape)
@@ -139,6 +147,8 @@ class LoopBounds:
         for position, it in enumerate(self.state.stages[stage_id].iters):
             assert it.origin is not None
             extent = extent_of_origin(it.origin, axes, known)
+            if it.annotation in _THREADS:
+                extent = max(extent, _given_length(it.origin))
             self.extents[stage_id].append(extent)
             for axis, step, reach in moved_axes(it.origin, extent, axes, known):
                 if reach:
@@ -153,6 +163,14 @@ class LoopBounds:
             for stage, extents in zip(self.state.stages, self.extents, strict=True)
         ]
         return replace(self.state, stages=tuple(stages))
+
+
+def _given_length(origin: Origin) -> int:
+    """The length that a split gives a loop: a block has as many threads, though some may find nothing to do."""
+    if not isinstance(origin, SplitOrigin):
+        return 1
+    place = origin.position - 1 if origin.inner_to_outer else origin.position
+    return (origin.lengths[place] or 1) if 0 <= place < len(origin.lengths) else 1
 
 
 def extent_of_origin(origin: Origin, axes: Sequence[int], known: dict[Origin, int]) -> int:

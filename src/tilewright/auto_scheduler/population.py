@@ -5,6 +5,7 @@ Each rule takes a state and gives a state, or None where the draw makes no valid
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,10 +14,11 @@ from typing import Any
 from tilewright.auto_scheduler import state_queries as ask
 from tilewright.auto_scheduler.access_analysis import ALWAYS_UNROLL_INNER
 from tilewright.auto_scheduler.factorization import factors_of, sample_lengths
+from tilewright.auto_scheduler.layout_rewrite import LayoutRewriteOption
 from tilewright.auto_scheduler.loop_bounds import LoopBounds
 from tilewright.auto_scheduler.loop_nest import INLINED, NONE, PLACEHOLDER, REDUCTION, ROOT, Stage, StateObject
 from tilewright.auto_scheduler.loop_state import State
-from tilewright.auto_scheduler.register_tiles import fill_register_tiles
+from tilewright.auto_scheduler.register_tiles import fill_register_tiles, vector_lanes
 from tilewright.auto_scheduler.stage_steps import replayed
 from tilewright.auto_scheduler.transform_step import SplitStep, Step
 from tilewright.ir.errors import TilewrightError
@@ -26,6 +28,8 @@ from tilewright.te.operation import ComputeOp
 PopulationRule = Callable[[Any, StateObject, random.Random], StateObject | None]
 
 _LANES_IN_PARTS = (16, 32, 64)
+
+_SHORT = 4096  # iterations, in vectors, that take a microsecond
 
 _MOST_REPEATED = 1.3  # times that a stage inside another may be computed, in the mean
 
@@ -58,7 +62,9 @@ def fill_tile_sizes(policy: Any, state: StateObject, rng: random.Random) -> Stat
     task = policy.search_task
     steps: list[Step] = list(state.transform_steps)
     if not ask.is_gpu(task) and rng.random() < policy.params["register_tile_ratio"]:
-        fill_register_tiles(steps, task.hardware_params.vector_unit_bytes, limit, rng)
+        # What callers bring into another layout has no room for parts of a vector.
+        uneven = task.layout_rewrite_option != LayoutRewriteOption.REWRITE_FOR_PRE_TRANSFORMED
+        fill_register_tiles(steps, vector_lanes(task), limit, uneven, rng)
     for i, step in enumerate(steps):
         if isinstance(step, SplitStep) and None in step.lengths:
             assert step.extent is not None
@@ -168,13 +174,19 @@ def _move_inside(policy: Any, edited: State, stage_id: int, rng: random.Random) 
 
 
 def parallelize(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
-    """The outermost loops of each stage at root, as many as give every core enough to do."""
+    """The outermost loops of each stage at root that is worth it, as many as give every core enough to do."""
     edited = State(state, policy.search_task.compute_dag)
     wanted = policy.search_task.hardware_params.num_cores * 16
     for stage_id, stage in enumerate(state.stages):
-        if stage.compute_at == ROOT and stage.op_type != PLACEHOLDER:
+        if stage.compute_at == ROOT and stage.op_type != PLACEHOLDER and not _is_short(state, stage_id):
             _parallelize(edited, stage_id, 0, wanted)
     return edited.state_object
+
+
+def _is_short(state: StateObject, stage_id: int) -> bool:
+    """Whether a stage, with what is computed inside it, takes no longer than to start threads."""
+    inside = [s for position in range(len(state.stages[stage_id].iters)) for s in state.attached_at(stage_id, position)]
+    return not inside and math.prod(it.extent for it in state.stages[stage_id].iters) < _SHORT
 
 
 def _parallelize(edited: State, stage_id: int, first: int, wanted: int) -> None:
@@ -246,16 +258,18 @@ def vectorize(policy: Any, state: StateObject, rng: random.Random) -> StateObjec
         if count:
             edited.vectorize(stage_id, inner[0] if count == 1 else edited.fuse(stage_id, inner))
         elif iters and not state.attached_at(stage_id, len(iters) - 1):
-            _vectorize_part(edited, stage_id, limit, rng)
+            _vectorize_part(edited, stage_id, limit, vector_lanes(policy.search_task), rng)
     return edited.state_object
 
 
-def _vectorize_part(edited: State, stage_id: int, limit: int, rng: random.Random) -> None:
-    """Split the innermost loop, which is too long for a vector, by one of its larger divisors."""
+def _vectorize_part(edited: State, stage_id: int, limit: int, whole: int, rng: random.Random) -> None:
+    """Split the innermost loop, which is too long for a vector, by one of its larger divisors, or whole vectors."""
     it = edited.stages[stage_id].iters[-1]
     if it.iter_kind == REDUCTION or it.annotation != NONE or it.extent <= limit:
         return
     lanes = [f for f in factors_of(it.extent) if 4 <= f <= limit][-3:]
+    if not lanes or lanes[-1] < whole:
+        lanes += [n for n in (whole, 2 * whole) if n <= min(limit, it.extent // 4)]
     if lanes:
         edited.vectorize(stage_id, edited.split(stage_id, it, [rng.choice(lanes)])[1])
 

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 from tilewright.auto_scheduler import state_queries as ask
 from tilewright.auto_scheduler.cost_model.cost_model import CostModel, RandomModel
-from tilewright.auto_scheduler.gpu_population import GPU_POPULATION, MALI_POPULATION
+from tilewright.auto_scheduler.gpu_population import GPU_POPULATION, MALI_POPULATION, fits_hardware
 from tilewright.auto_scheduler.loop_nest import StateObject
 from tilewright.auto_scheduler.loop_state import State
 from tilewright.auto_scheduler.measure import ProgramMeasurer
@@ -292,8 +292,9 @@ class SketchPolicy(SearchPolicy):
 
     def _valid(self, states: Sequence[StateObject]) -> list[tuple[StateObject, float]]:
         """The states that can be programs, with their scores."""
-        gpu = ask.is_gpu(self.search_task)
-        kept = [s for s in states if gpu or not ask.has_nested_parallel(s)]
+        task = self.search_task
+        can_be = (lambda s: fits_hardware(task, s)) if ask.is_gpu(task) else (lambda s: not ask.has_nested_parallel(s))
+        kept = [s for s in states if can_be(s)]
         if not kept:
             return []
         scores = self.program_cost_model.predict(self.search_task, kept)

@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.ir.errors import TilewrightError
 from tilewright.runtime import ndarray
+from tilewright.target.gpu import limits_of
 from tilewright.target.target import Target
 
 _FIELDS = (
@@ -24,12 +25,16 @@ _NO_LIMIT = (1 << 31) - 1
 
 def _defaults(target: Target) -> tuple[int, ...]:
     kind = target.kind.name
-    if kind in ("cuda", "rocm", "vulkan"):
+    if kind == "opencl" and target.attrs.get("device") in ("mali", "adreno"):  # no warps that a program could count on
+        return (-1, 16, 64, 32 << 10, _NO_LIMIT, 256, 1, 1)
+    if kind in ("cuda", "nvptx", "opencl"):
+        limits = limits_of(target)
+        warp = limits.warp if limits.warp > 1 else 32  # a target that says nothing of warps
+        return (-1, 16, 64, limits.shared_per_block, _NO_LIMIT, limits.threads_per_block, warp // 4, warp)
+    if kind in ("rocm", "vulkan"):
         return (-1, 16, 64, 48 << 10, _NO_LIMIT, 1024, 8, 32)
     if kind == "metal":
         return (-1, 16, 64, 32 << 10, _NO_LIMIT, 1024, 2, 8)
-    if kind == "opencl":
-        return (-1, 16, 64, 32 << 10, _NO_LIMIT, 256, 1, 1)
     threads = int(os.environ.get("TVM_NUM_THREADS") or 0) or len(os.sched_getaffinity(0))
     return (threads, 64, 64, 0, 0, 0, 0, 0)
 
@@ -44,7 +49,8 @@ class HardwareParams:
     vector_unit_bytes, cache_line_bytes : in bytes
     max_shared_memory_per_block, max_local_memory_per_block : in bytes
     max_threads_per_block, max_vthread_extent, warp_size : in threads
-    target, target_host : what is not given is the default of this target: for CPUs the threads of this process
+    target, target_host : what is not given is the default of this target: for CPUs the threads of this process, for
+        ``cuda`` and ``opencl`` the record of the processor that the target names (``target.gpu``)
     """
 
     num_cores: int

@@ -82,9 +82,9 @@ def load_from_buffer(file: Iterable[str]) -> Iterator[tuple[MeasureInput, Measur
                 yield found
 
 
-def load_from_file(filepath: str | os.PathLike[str]) -> Iterator[tuple[MeasureInput, MeasureResult]]:
+def load_from_file(filename: str | os.PathLike[str]) -> Iterator[tuple[MeasureInput, MeasureResult]]:
     """The measurements of a file of record lines."""
-    with open(filepath) as file:
+    with open(filename) as file:
         yield from load_from_buffer(file)
 
 

@@ -1,4 +1,4 @@
-"""What a CUDA toolkit and a GPU's compute version offer, by the names of ``tvm.contrib.nvcc``.
+"""The compiler of a CUDA toolkit, and what it and a GPU's compute version offer, by the names of ``tvm.contrib.nvcc``.
 
 A compute version is text such as ``"7.5"``; an architecture of a target is ``sm_75``.
 """
@@ -8,10 +8,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from tilewright.ir.errors import TilewrightError
-from tilewright.runtime.registry import get_global_func
+from tilewright.runtime.device import cuda
+from tilewright.runtime.registry import register_func
 from tilewright.target.target import Target
 
 
@@ -26,6 +30,89 @@ def find_cuda_path() -> str:
     if Path("/usr/local/cuda/bin/nvcc").exists():
         return "/usr/local/cuda"
     raise TilewrightError("no CUDA toolkit was found; set CUDA_PATH to its folder, or put nvcc on the PATH")
+
+
+def compile_cuda(
+    code: str,
+    target: str = "ptx",
+    arch: str | Sequence[str] | None = None,
+    options: str | Sequence[str] | None = None,
+    path_target: str | None = None,
+) -> bytearray:
+    """Compile a program in CUDA C++ with ``nvcc``.
+
+    Args:
+        code: the program's text.
+        target: what to make: ``ptx``, ``cubin`` or ``fatbin``.
+        arch: such as ``sm_80``, or several of nvcc's options that say it; that of the device here without it.
+        options: more options for nvcc.
+        path_target: a file that gets the result too.
+
+    Raises:
+        TilewrightError: there is no nvcc, no architecture is known, or nvcc refuses the program; with what it says.
+    """
+    if target not in ("ptx", "cubin", "fatbin"):
+        raise TilewrightError(f"nvcc makes ptx, cubin or fatbin, not {target!r}")
+    chosen = _arch_here() if arch is None else arch
+    compiler = Path(find_cuda_path()) / "bin" / "nvcc"
+    with tempfile.TemporaryDirectory(prefix="tilewright-") as folder:
+        made = Path(folder) / f"kernel.{target}"
+        (Path(folder) / "kernel.cu").write_text(code)
+        command = [str(compiler), f"--{target}", "-O3", *(["-arch", chosen] if isinstance(chosen, str) else chosen)]
+        command += [options] if isinstance(options, str) else list(options or ())
+        _run([*command, "-o", str(made), "kernel.cu"], folder)
+        result = made.read_bytes()
+    if path_target is not None:
+        Path(path_target).write_bytes(result)
+    return bytearray(result)
+
+
+def _arch_here() -> str:
+    if not cuda().exist:
+        raise TilewrightError("which architecture to compile for? There is no CUDA device here; give arch='sm_80'")
+    return "sm_" + str(cuda().compute_version).replace(".", "")
+
+
+def _run(command: list[str], folder: str) -> str:
+    try:
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise TilewrightError(f"{command[0]} cannot be run: {error}; set CUDA_PATH to the toolkit's folder") from None
+    if run.returncode != 0:
+        raise TilewrightError(f"nvcc fails ({' '.join(command)}):\n{run.stdout}{run.stderr}")
+    return run.stdout
+
+
+def get_cuda_version(cuda_path: str) -> float:
+    """The version of the toolkit in a folder, as its ``nvcc`` tells: 11.8."""
+    told = _run([str(Path(cuda_path) / "bin" / "nvcc"), "--version"], cuda_path)
+    found = re.search(r"release (\d+\.\d+)", told)
+    if found is None:
+        raise TilewrightError(f"nvcc of {cuda_path} does not tell its release: {told!r}")
+    return float(found[1])
+
+
+@register_func("tvm_callback_libdevice_path", override=True)
+def find_libdevice_path(arch: int) -> str:
+    """The file of CUDA's mathematical functions for LLVM: one for all architectures, since CUDA 9.
+
+    Raises:
+        TilewrightError: the toolkit has none.
+    """
+    root = Path(find_cuda_path())
+    for folder in ("nvvm/libdevice", "lib/nvidia-cuda-toolkit/libdevice"):
+        path = root / folder / "libdevice.10.bc"
+        if path.exists():
+            return str(path)
+    raise TilewrightError(f"the CUDA toolkit in {root} has no libdevice.10.bc, of any architecture (sm_{arch})")
+
+
+def callback_libdevice_path(arch: int) -> str:
+    """:func:`find_libdevice_path`, or empty where there is none."""
+    try:
+        return find_libdevice_path(arch)
+    except TilewrightError:
+        return ""
 
 
 def parse_compute_version(compute_version: str) -> tuple[int, int]:
@@ -67,5 +154,5 @@ def have_bf16(compute_version: str) -> bool:
 
 
 def have_cudagraph() -> bool:
-    """Whether graphs of kernels can be recorded here: a plug-in says so by what it registers."""
-    return get_global_func("tvm.graph_executor_cuda_graph.create", allow_missing=True) is not None
+    """Whether graphs of kernels can be recorded here: whether there is a CUDA device."""
+    return cuda().exist

@@ -2,22 +2,58 @@
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
+
+
+class DirectoryCreatedPastAtExit(Exception):
+    """A temporary folder was asked for after :meth:`TempDirectory.remove_tempdirs`: nothing would remove it."""
 
 
 class TempDirectory:
     """A folder that is removed with this object, or at the end of a ``with`` block."""
 
+    _keep_all: ClassVar[bool] = False
+    _to_remove: ClassVar[set[str] | None] = set()
+
     def __init__(self, custom_path: str | None = None) -> None:
-        """Make the folder ``custom_path`` (which is kept), or a temporary one."""
-        self._keep = custom_path is not None
+        """Make the folder ``custom_path`` (which is kept), or a temporary one.
+
+        Raises:
+            DirectoryCreatedPastAtExit: the process ends already.
+        """
+        made = TempDirectory._to_remove
+        if made is None:
+            raise DirectoryCreatedPastAtExit("the process ends: a temporary folder made now would stay")
+        self._keep = custom_path is not None or TempDirectory._keep_all
         self.temp_dir = custom_path if custom_path is not None else tempfile.mkdtemp(prefix="tilewright-")
         os.makedirs(self.temp_dir, exist_ok=True)
+        if not self._keep:
+            made.add(self.temp_dir)
+
+    @classmethod
+    @contextmanager
+    def set_keep_for_debug(cls, set_to: bool = True) -> Iterator[None]:
+        """While this lasts, new folders are kept when the process ends, for who wants to look into them."""
+        before, TempDirectory._keep_all = TempDirectory._keep_all, set_to
+        try:
+            yield
+        finally:
+            TempDirectory._keep_all = before
+
+    @classmethod
+    def remove_tempdirs(cls) -> None:
+        """Remove the folders that are left, as the end of the process does; there are no new ones after that."""
+        made, TempDirectory._to_remove = TempDirectory._to_remove, None
+        for folder in made or ():
+            shutil.rmtree(folder, ignore_errors=True)
 
     @property
     def path(self) -> str:
@@ -28,6 +64,7 @@ class TempDirectory:
         """Remove the folder with all that is in it."""
         if not self._keep:
             shutil.rmtree(self.temp_dir, ignore_errors=True)
+            (TempDirectory._to_remove or set()).discard(self.temp_dir)
 
     def relpath(self, name: str) -> str:
         """Return the path of a file in the folder."""
@@ -47,9 +84,12 @@ class TempDirectory:
     def __exit__(self, *_: Any) -> None:
         self.remove()
 
-    def __del__(self, _remove: Any = shutil.rmtree) -> None:
-        if not getattr(self, "_keep", True):
-            _remove(self.temp_dir, ignore_errors=True)
+    def __del__(self) -> None:
+        if not getattr(self, "_keep", True) and TempDirectory is not None and shutil is not None:
+            self.remove()  # unless the interpreter ends: then remove_tempdirs has run
+
+
+atexit.register(TempDirectory.remove_tempdirs)
 
 
 def tempdir(custom_path: str | None = None) -> TempDirectory:

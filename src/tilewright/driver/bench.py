@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tilewright.driver.board import Board
+from tilewright.driver.dims import combinations, parse_dim_numbers
 from tilewright.driver.images import ImageOptions
 from tilewright.driver.inputs import make_inputs
-from tilewright.driver.library import Library, open_library
+from tilewright.driver.library import Library, Machine, open_library, timer
 from tilewright.driver.report import print_json, print_table
+from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.graph import GraphModule
 
 _STATISTICS = ("median", "mean", "min", "max", "std")
@@ -41,15 +43,20 @@ class BenchOptions:
     compile_first: bool
     input_shape: list[str] | None
     board: Board | None
+    dims: list[str] | None = None
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds of a run with a number of threads, by the name of the statistic; ``measured`` measurements."""
+    """Milliseconds of a run with a number of threads, by the name of the statistic; ``measured`` measurements.
+
+    ``dims`` are the numbers of named dimensions.
+    """
 
     threads: int
     measured: int
     milliseconds: dict[str, float]
+    dims: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,16 +71,17 @@ class NodeTime:
 def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
     """Measure and print the latency, and with ``profile`` the time of each operator."""
     with open_library(options.file, options.compile_first, options.input_shape, options.board) as library:
-        executor = library.executor
-        # made-up values for the inputs that no file gives: a model's speed hardly depends on them
-        for name, array in make_inputs(library, options.sources, "random", options.image).items():
-            executor.set_input(name, array)
         results, profiles = [], []
-        for threads in options.threads or (0,):
-            library.place.function("runtime.config_threadpool")(0, threads)
-            results.append(_measure(library, options))
-            if options.profile:
-                profiles.append(_profile(executor, results[-1], options))
+        for numbers in combinations(parse_dim_numbers(options.dims)):
+            at = library.at(numbers)
+            # made-up values for the inputs that no file gives: a model's speed hardly depends on them
+            for name, array in make_inputs(at, options.sources, "random", options.image).items():
+                at.executor.set_input(name, array)
+            for threads in options.threads or (0,):
+                library.place.function("runtime.config_threadpool")(0, threads)
+                results.append(replace(_measure(at, options), dims=numbers))
+                if options.profile:
+                    profiles.append(_profile(at.executor, results[-1], options))
     if as_json:
         print_json(_json_report(options, results, profiles))
     elif quiet:
@@ -86,24 +94,25 @@ def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bo
 
 
 def _measure(library: Library, options: BenchOptions) -> Latency:
-    executor, device = library.executor, library.place.device
+    executor, device = library.executor, library.device
     for _ in range(options.warmup):
         executor.run()
-    evaluate = executor.module.time_evaluator
     if not options.percentiles:
-        taken = evaluate("run", device, 1, options.repeat, int(options.seconds * 1000))()
+        taken = timer(executor, device, options.repeat, int(options.seconds * 1000))()
     else:
-        once = evaluate("run", device, 1, 3)().median
+        once = timer(executor, device, 3)().median
         runs = math.ceil(options.repeat * options.seconds / max(once, 1e-9))
-        taken = evaluate("run", device, 1, min(max(runs, options.repeat), _MOST_SINGLE_RUNS))()
+        taken = timer(executor, device, min(max(runs, options.repeat), _MOST_SINGLE_RUNS))()
     found = {name: getattr(taken, name) * 1e3 for name in _STATISTICS}
     for percentile in options.percentiles:
         found[f"p{percentile:g}"] = float(np.percentile(taken.results, percentile)) * 1e3
     return Latency(library.place.function("runtime.NumThreads")(), len(taken.results), found)
 
 
-def _profile(executor: GraphModule, latency: Latency, options: BenchOptions) -> list[NodeTime]:
+def _profile(executor: GraphModule | Machine, latency: Latency, options: BenchOptions) -> list[NodeTime]:
     """The operators, the slowest first."""
+    if isinstance(executor, Machine):
+        raise TVMError("--profile is for libraries of known shapes; runtime.profiler_vm profiles those of named ones")
     runs = math.ceil(options.repeat * options.seconds * 1e3 / max(latency.milliseconds["median"], 1e-6))
     times = executor.time_nodes(min(max(runs, 10), _MOST_SINGLE_RUNS))
     total = sum(seconds for _, seconds in times)
@@ -117,6 +126,9 @@ def _print_results(results: list[Latency], detailed: bool) -> None:
     if detailed:
         headings = ["threads", *headings, "measurements"]
         rows = [[str(r.threads), *row, str(r.measured)] for r, row in zip(results, rows, strict=True)]
+    if results[0].dims:
+        headings = [*results[0].dims, *headings]
+        rows = [[*map(str, r.dims.values()), *row] for r, row in zip(results, rows, strict=True)]
     print_table(headings, rows)
 
 
@@ -130,6 +142,8 @@ def _json_report(options: BenchOptions, results: list[Latency], profiles: list[l
     report: dict[str, Any] = {"library": str(options.file), "results": []}
     for index, result in enumerate(results):
         entry: dict[str, Any] = {"threads": result.threads, "measurements": result.measured}
+        if result.dims:
+            entry["dims"] = result.dims
         entry |= {f"{name}_ms": value for name, value in result.milliseconds.items()}
         if profiles:
             entry["operators"] = [

@@ -65,6 +65,10 @@ class Here:
 
     device: Device = cpu(0)
 
+    def on(self, device_type: int) -> Device:
+        """The first device of a type."""
+        return Device(device_type, 0)
+
     def load(self, path: Path) -> Module:
         """The library as a module."""
         return load_module(str(path))
@@ -80,6 +84,10 @@ class There(Here):
     def __init__(self, board: Board) -> None:
         self._session = board.connect()
         self.device = self._session.cpu(0)
+
+    def on(self, device_type: int) -> Device:
+        """The first device of a type, on the board."""
+        return self._session.device(device_type)
 
     def load(self, path: Path) -> Module:
         """The library as a module on the board."""

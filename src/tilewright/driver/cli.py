@@ -28,7 +28,24 @@ errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 InputShape = Annotated[
     list[str] | None,
-    typer.Option("--input-shape", metavar="NAME:1,3,224,224", help="Shape of an input; repeat for several."),
+    typer.Option(
+        "--input-shape",
+        metavar="NAME:1,3,224,224",
+        help="Shape of an input; repeat for several. NAME:batch,128: a dimension that is known when it runs.",
+    ),
+]
+DimLimits = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        metavar="NAME=1:8",
+        help="What a named dimension may be, least and largest, or a number; seq=8:512:8 is in steps of 8. Repeat for "
+        "several.",
+    ),
+]
+DimNumbers = Annotated[
+    list[str] | None,
+    typer.Option("--dim", metavar="NAME=16", help="Number of a named dimension, for inputs that are made up; repeat."),
 ]
 PassConfig = Annotated[
     list[str] | None,
@@ -102,6 +119,7 @@ def compile(
     target: Annotated[str, typer.Option(help="Where it will run: llvm, c, or llvm with -mtriple/-mcpu.")] = "llvm",
     opt_level: Annotated[int, typer.Option(min=0, max=4, help="How much to optimize.")] = 3,
     input_shape: InputShape = None,
+    dim: DimLimits = None,
     dump_ir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the IR after each stage here.")] = None,
     pass_config: PassConfig = None,
     cc: Annotated[str | None, typer.Option(help="Compiler driver that links the library.")] = None,
@@ -119,7 +137,9 @@ def compile(
     _check_verbosity(quiet, verbose, as_json)
     from tilewright.driver.compile import CompileOptions, compile_model
 
-    options = CompileOptions(model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime)
+    options = CompileOptions(
+        model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim
+    )
     compile_model(options, quiet, verbose, as_json)
 
 
@@ -143,6 +163,7 @@ def run(
     threads: Annotated[int | None, typer.Option(min=1, help="Threads to run on; all cores by default.")] = None,
     compile_first: CompileFirst = False,
     input_shape: InputShape = None,
+    dim: DimNumbers = None,
     server: Server = None,
     tracker: Tracker = None,
     board_key: BoardKey = None,
@@ -157,7 +178,7 @@ def run(
     from tilewright.driver.run import RunOptions, run_library
 
     pictures, board = parse_image_options(image), Board.of(server, tracker, board_key)
-    options = RunOptions(library, inputs, fill, pictures, output, threads or 0, compile_first, input_shape, board)
+    options = RunOptions(library, inputs, fill, pictures, output, threads or 0, compile_first, input_shape, board, dim)
     run_library(options, quiet, verbose, as_json)
 
 
@@ -178,6 +199,7 @@ def bench(
     profile: Annotated[bool, typer.Option("--profile", help="Give the time of each operator, too.")] = False,
     compile_first: CompileFirst = False,
     input_shape: InputShape = None,
+    dim: DimNumbers = None,
     server: Server = None,
     tracker: Tracker = None,
     board_key: BoardKey = None,
@@ -195,7 +217,19 @@ def bench(
     pictures, counts, wanted = parse_image_options(image), parse_threads(threads), parse_percentiles(percentiles)
     board = Board.of(server, tracker, board_key)
     options = BenchOptions(
-        library, inputs, pictures, counts, warmup, repeat, seconds, wanted, profile, compile_first, input_shape, board
+        library,
+        inputs,
+        pictures,
+        counts,
+        warmup,
+        repeat,
+        seconds,
+        wanted,
+        profile,
+        compile_first,
+        input_shape,
+        board,
+        dim,
     )
     bench_library(options, quiet, verbose, as_json)
 

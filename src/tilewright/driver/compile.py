@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from tilewright.autotvm.history import ApplyHistoryBest
+from tilewright.driver.dims import parse_dim_limits
 from tilewright.driver.options import (
     check_is_file,
     check_writable,
@@ -27,8 +28,12 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext, PassInfo
 from tilewright.relay import build_module
 from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
+from tilewright.relay.backend.symbolic import is_dynamic_function
+from tilewright.relay.backend.vm_build import NAME as VM
 from tilewright.relay.frontend.onnx.importer import from_onnx, open_model
 from tilewright.relay.frontend.onnx.quantization import dequantized_operators
+from tilewright.relay.type_infer import infer_module
+from tilewright.runtime.vm import Executable
 from tilewright.target.target import Target
 
 _STAGES = {
@@ -74,6 +79,7 @@ class CompileOptions:
     cc: str | None = None
     records: Path | None = None
     runtime: str | None = None
+    dims: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -102,14 +108,15 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
         report = BuildReport()
         with report.stage("import"):
             model = open_model(options.model)
-            mod, params = from_onnx(model, shapes)
+            mod, params = from_onnx(model, shapes, dims=parse_dim_limits(options.dims))
             dequantized = dequantized_operators(model.proto)
             del model  # it may hold the weights once more
         if dump:
             dump.write("import", str(mod))
         instruments = [dump] if dump else None
         with _records(options), PassContext(opt_level=options.opt_level, instruments=instruments, config=config):
-            factory = build_module.build(mod, target=target, params=params)
+            executor = VM if is_dynamic_function(infer_module(mod)["main"]) else None
+            factory = build_module.build(mod, target=target, params=params, executor=executor)
         if dump:
             _dump_code(dump, factory)
         with report.stage("export"):
@@ -138,11 +145,14 @@ def compile_model(options: CompileOptions, quiet: bool, verbose: bool, as_json: 
 
 
 def _dump_code(dump: DumpIR, factory: Any) -> None:
-    library = factory.get_lib()
+    library = factory.lib if isinstance(factory, Executable) else factory.get_lib()
     for fmt, suffix in (("", "ll"), ("asm", "s")):
         with contextlib.suppress(RuntimeError):
             dump.write("code", library.get_source(fmt), suffix)
-    dump.write("graph", factory.get_graph_json(), "json")
+    if isinstance(factory, Executable):
+        dump.write("bytecode", factory.as_text())
+    else:
+        dump.write("graph", factory.get_graph_json(), "json")
 
 
 def _summary(compiled: Compiled) -> list[tuple[str, str]]:
@@ -163,10 +173,13 @@ def _summary(compiled: Compiled) -> list[tuple[str, str]]:
     weights = format_bytes(report.parameter_bytes)
     if report.prepared_bytes:
         weights += f", and {format_bytes(report.prepared_bytes)} made of them when the library is loaded"
+    if report.dimensions:
+        rows.append(("dimensions", ", ".join(report.dimensions)))
     stages = ", ".join(f"{name} {report.stage_seconds[name]:.1f}" for name in _STAGES if name in report.stage_seconds)
+    rows.append(("weights", weights))
+    if report.activation_bytes:
+        rows.append(("activation memory, peak", format_bytes(report.activation_bytes)))
     rows += [
-        ("weights", weights),
-        ("activation memory, peak", format_bytes(report.activation_bytes)),
         ("time", f"{compiled.seconds:.1f} s  ({stages})"),
     ]
     return rows

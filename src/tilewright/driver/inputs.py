@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.driver.dims import fits, open_names
 from tilewright.driver.images import ImageOptions, image_layout, is_image, read_image
 from tilewright.driver.library import Library
 from tilewright.driver.options import check_is_file
@@ -56,13 +57,15 @@ def make_inputs(
         )
     rng = np.random.default_rng(0)
     return {
-        name: given[name] if name in given else _filled(info, fill or "zeros", rng)
+        name: given[name] if name in given else _filled(name, info, fill or "zeros", rng)
         for name, info in library.inputs.items()
     }
 
 
-def _filled(info: TensorInfo, fill: str, rng: np.random.Generator) -> Array:
+def _filled(name: str, info: TensorInfo, fill: str, rng: np.random.Generator) -> Array:
     dtype = numpy_dtype(info.dtype)
+    if open_names(info):
+        raise TVMError(f"input {name!r} has dimensions without a number: give --dim {open_names(info)[0]}=N")
     if fill != "random":
         return np.full(info.shape, 0 if fill == "zeros" else 1, dtype=dtype)
     if info.dtype.startswith(("float", "bfloat")):
@@ -158,8 +161,8 @@ def _fitting(value: Any, name: str, library: Library, where: str) -> Array:
         value = _from_json(value, dtype, f"{where}: input {name!r}", info)
     elif value.dtype.kind == "V" and value.dtype.itemsize == dtype.itemsize and dtype.kind == "V":
         value = value.view(dtype)  # .npy files know bfloat16 as two bytes of no type
-    if value.shape != info.shape or value.dtype != dtype:
-        remedy = f"; convert it: array.astype({info.dtype!r})" if value.shape == info.shape else ""
+    if not fits(value.shape, info) or value.dtype != dtype:
+        remedy = f"; convert it: array.astype({info.dtype!r})" if fits(value.shape, info) else ""
         raise TVMError(f"{where}: input {name!r}: expected {info}, got {value.dtype} of shape {value.shape}{remedy}")
     return value
 

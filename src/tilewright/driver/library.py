@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tilewright.driver.board import Board, Here, place_of
+from tilewright.driver.dims import Interface
 from tilewright.driver.options import check_is_file
+from tilewright.runtime.container import ADT
+from tilewright.runtime.device import Device
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.graph import GraphModule
 from tilewright.runtime.library_info import TensorInfo
+from tilewright.runtime.module import Module
+from tilewright.runtime.vm import Executable, VirtualMachine
 
 _ELF_MAGIC = b"\x7fELF"
 
@@ -23,9 +30,19 @@ class Library:
 
     path: Path
     place: Here
-    executor: GraphModule
+    device: Device
+    executor: GraphModule | Machine
     inputs: dict[str, TensorInfo]
     outputs: tuple[str, ...]
+    interface: Interface | None = None  # of a library with named dimensions
+
+    def at(self, numbers: Mapping[str, int]) -> Library:
+        """The library with numbers for its named dimensions."""
+        if self.interface is None:
+            if numbers:
+                raise TVMError(f"--dim {next(iter(numbers))}: all dimensions of {self.path} have numbers")
+            return self
+        return replace(self, inputs=self.interface.at(numbers))
 
     def describe_inputs(self) -> str:
         """The inputs in a line."""
@@ -34,7 +51,10 @@ class Library:
 
 @contextlib.contextmanager
 def open_library(
-    file: Path, compile_first: bool, input_shape: list[str] | None, board: Board | None = None
+    file: Path,
+    compile_first: bool,
+    input_shape: list[str] | None,
+    board: Board | None = None,
 ) -> Iterator[Library]:
     """The library in ``file``, or with ``compile_first`` the model there, compiled for as long as it is in use."""
     check_is_file(file)
@@ -67,6 +87,70 @@ def _refuse_model(file: Path) -> None:
         )
 
 
+def _holds_program(module: Module) -> bool:
+    """Whether a library is one of the virtual machine."""
+    try:
+        module["vm_load_executable"]
+    except AttributeError:
+        return False
+    return True
+
+
+def _machine_library(path: Path, place: Here, module: Module) -> Library:
+    executable = Executable(module)
+    text = executable.interface
+    if not text:
+        raise TVMError(
+            f"{path}: the library holds a program of the virtual machine without a description of its inputs"
+        )
+    interface = Interface.parse(text)
+    machine = Machine(VirtualMachine(executable, place.device), tuple(interface.inputs))
+    return Library(path, place, place.device, machine, interface.inputs, interface.outputs, interface)
+
+
+class Machine:
+    """A virtual machine with the interface of the graph executor that the commands use."""
+
+    def __init__(self, machine: VirtualMachine, names: tuple[str, ...]) -> None:
+        self.machine = machine
+        self.names = names
+        self.values: dict[str, Any] = {}
+        self.results: list[Any] = []
+
+    def set_input(self, name: str, value: Any) -> None:
+        """The value of an input for the next runs."""
+        self.values[name] = value
+
+    def run(self) -> None:
+        """Run once."""
+        found = self.machine.run(*(self.values[name] for name in self.names))
+        self.results = [found[i] for i in range(len(found))] if isinstance(found, ADT) else [found]
+
+    def get_output(self, index: int) -> Any:
+        """An output of the last run."""
+        return self.results[index]
+
+    def time_evaluator(self, device: Device, repeat: int, milliseconds: int = 0) -> Any:
+        """What measures runs: ``repeat`` times the mean of as many as take ``milliseconds``."""
+        self.machine.set_input("main", *(self.values[name] for name in self.names))
+        timer = self.machine.module.time_evaluator("invoke", device, 1, repeat, milliseconds)
+        return lambda: timer("main")
+
+
+def timer(executor: GraphModule | Machine, device: Device, repeat: int, milliseconds: int = 0) -> Any:
+    """What measures runs of an executor."""
+    if isinstance(executor, Machine):
+        return executor.time_evaluator(device, repeat, milliseconds)
+    return executor.module.time_evaluator("run", device, 1, repeat, milliseconds)
+
+
+def _devices(module: Module, place: Here) -> list[Device]:
+    """A device of each type on which the network has tensors: that of its first tensor, then the others."""
+    attrs = json.loads(module["get_graph_json"]())["attrs"]
+    types = dict.fromkeys(filter(None, attrs.get("device_index", (None, ()))[1]))
+    return [place.on(device_type) for device_type in types] or [place.device]
+
+
 def load_library(path: Path, board: Board | None = None) -> Library:
     """Load a library that ``tilewright compile`` wrote, here or on a board.
 
@@ -76,10 +160,13 @@ def load_library(path: Path, board: Board | None = None) -> Library:
     place = place_of(board)
     module = place.load(path)
     try:
-        make = module["default"]
+        make = module["default"] if not _holds_program(module) else None
     except AttributeError:
         raise TVMError(f"{path}: the library has no network named 'default', as `tilewright compile` makes") from None
-    executor = GraphModule(make(place.device), strict=True)
+    if make is None:
+        return _machine_library(path, place, module)
+    devices = _devices(module, place)
+    executor = GraphModule(make(*devices), strict=True)
     shapes, dtypes = executor.get_input_info()
     inputs = {name: TensorInfo(shape, dtypes[name]) for name, shape in shapes.items()}
-    return Library(path, place, executor, inputs, tuple(executor.get_output_names()))
+    return Library(path, place, devices[0], executor, inputs, tuple(executor.get_output_names()))

@@ -16,23 +16,28 @@ T = TypeVar("T")
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def parse_input_shapes(values: list[str] | None) -> dict[str, tuple[int, ...]]:
-    """``name:1,3,224,224`` (repeatable) to a mapping; ``name:`` is a scalar."""
-    shapes: dict[str, tuple[int, ...]] = {}
+def parse_input_shapes(values: list[str] | None) -> dict[str, tuple[int | str, ...]]:
+    """``name:1,3,224,224`` or ``name:batch,seq`` (repeatable) to a mapping; ``name:`` is a scalar."""
+    shapes: dict[str, tuple[int | str, ...]] = {}
     for value in values or ():
         name, colon, dims = value.rpartition(":")
         try:
             if not colon or not name:
                 raise ValueError
-            shape = tuple(int(d) for d in dims.split(",") if d.strip())
+            shape = tuple(_dim(d.strip()) for d in dims.split(",") if d.strip())
         except ValueError:
-            raise typer.BadParameter(f"{value!r} is not of the form name:1,3,224,224") from None
-        if any(d < 0 for d in shape):
+            raise typer.BadParameter(f"{value!r} is not of the form name:1,3,224,224 or name:batch,3") from None
+        if any(isinstance(d, int) and d < 0 for d in shape):
             raise typer.BadParameter(f"{value!r}: a dimension is negative")
         if name in shapes:
             raise typer.BadParameter(f"the shape of {name!r} is given twice")
         shapes[name] = shape
     return shapes
+
+
+def _dim(text: str) -> int | str:
+    """A number, or the name of a dimension."""
+    return text if text.isidentifier() else int(text)
 
 
 def parse_pass_config(values: list[str] | None) -> dict[str, bool | int | str]:

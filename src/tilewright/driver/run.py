@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.driver.board import Board
+from tilewright.driver.dims import combinations, parse_dim_numbers
 from tilewright.driver.images import ImageOptions
 from tilewright.driver.inputs import make_inputs
 from tilewright.driver.library import Library, open_library
@@ -32,11 +33,13 @@ class RunOptions:
     compile_first: bool
     input_shape: list[str] | None
     board: Board | None
+    dims: list[str] | None = None
 
 
 def run_library(options: RunOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
     """Run once; print a line for each output, and write them when asked."""
-    with open_library(options.file, options.compile_first, options.input_shape, options.board) as library:
+    with open_library(options.file, options.compile_first, options.input_shape, options.board) as opened:
+        library = opened.at(next(combinations(parse_dim_numbers(options.dims))))
         library.place.function("runtime.config_threadpool")(0, options.threads)
         if options.output is not None:
             check_output(options.output, len(library.outputs))

@@ -20,19 +20,20 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_MODULES = frozenset({"container", "diagnostics", "instrument", "transform"})
+_MODULES = frozenset({"adt", "container", "diagnostics", "instrument", "transform"})
 _NAMES = {
+    "adt": ("Constructor", "TypeData"),
     "attrs": ("Attrs", "DictAttrs"),
     "container": ("Array", "Map"),
     "diagnostics": ("Diagnostic", "DiagnosticContext", "DiagnosticError", "DiagnosticLevel"),
     "env_func": ("EnvFunc",),
-    "expr": ("BaseFunc", "GlobalVar", "RelayExpr"),
+    "expr": ("BaseFunc", "CallingConv", "GlobalVar", "RelayExpr"),
     "iter_var": ("Range",),
     "json": ("load_json", "save_json"),
     "json_schema": ("make_node",),
     "module": ("IRModule",),
-    "node": ("Node",),
-    "op": ("Op", "register_intrin", "register_op_attr"),
+    "node": ("BaseExpr", "Node"),
+    "op": ("CallEffectKind", "Op", "register_intrin", "register_intrin_lowering", "register_op_attr"),
     "prim_expr": ("PrimExpr",),
     "span": ("SourceName", "Span"),
     "structural": ("assert_structural_equal", "structural_equal", "structural_hash"),

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 from tilewright.ir.attrs import DictAttrs
 from tilewright.ir.iter_var import Range as Range  # TVM's place of it
-from tilewright.ir.node import Node
+from tilewright.ir.node import BaseExpr
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.span import Span
 from tilewright.ir.type import Type
 
 
-class RelayExpr(Node):
+class RelayExpr(BaseExpr):
     """Base of Relay expressions. ``checked_type`` is there once InferType has run.
 
     Type inference builds new nodes and gives each its type as it is built (``with_checked_type``); a node's
@@ -66,6 +67,14 @@ class GlobalVar(RelayExpr):
         return RelayExpr.make_call(self, args)
 
 
+class CallingConv(enum.IntEnum):
+    """How a function is called: values of its attribute ``calling_conv``."""
+
+    DEFAULT = 0
+    C_PACKED_FUNC = 1
+    DEVICE_KERNEL_LAUNCH = 2
+
+
 class BaseFunc(RelayExpr):
     """A function of any level (Relay ``Function``, TIR ``PrimFunc``); carries attributes."""
 
@@ -76,9 +85,9 @@ class BaseFunc(RelayExpr):
         attrs: DictAttrs = self.attrs  # type: ignore[attr-defined]
         return attrs
 
-    def with_attr(self, key_or_map: str | Mapping[str, Any], value: Any = None) -> Self:
+    def with_attr(self, attr_key_or_dict: str | Mapping[str, Any], attr_value: Any = None) -> Self:
         """Copy of this function with one attribute, or a mapping of attributes, set."""
-        changes = dict(key_or_map) if isinstance(key_or_map, Mapping) else {key_or_map: value}
+        changes = dict(attr_key_or_dict) if isinstance(attr_key_or_dict, Mapping) else {attr_key_or_dict: attr_value}
         # programs written for TVM say IntImm("int32", 1) where a number is meant
         changes = {k: v.value if isinstance(v, IntImm) and v.dtype == "int32" else v for k, v in changes.items()}
         return self.replace(attrs=DictAttrs({**self.get_attrs(), **changes})).with_checked_type(

@@ -38,9 +38,11 @@ class PassInstrument:
         """Called with the pass's result."""
 
 
-def pass_instrument(cls: type) -> Callable[..., PassInstrument]:
-    """Decorator that makes any class with some of the instrument's methods a ``PassInstrument``."""
-    return type(cls.__name__, (cls, PassInstrument), {"__doc__": cls.__doc__})
+def pass_instrument(pi_cls: type | None = None) -> Callable[..., Any]:
+    """Decorator that makes any class with some of the instrument's methods a ``PassInstrument``; also with ``()``."""
+    if pi_cls is None:
+        return pass_instrument
+    return type(pi_cls.__name__, (pi_cls, PassInstrument), {"__doc__": pi_cls.__doc__})
 
 
 class PassTimingInstrument(PassInstrument):

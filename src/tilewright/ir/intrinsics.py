@@ -14,14 +14,15 @@ _INTRINSICS: dict[str, str] = {
     "shift_left shift_right bitwise_and bitwise_or bitwise_xor bitwise_not "
     "likely if_then_else large_uint_imm q_multiply_shift reinterpret vectorhigh vectorlow vectorcombine "
     "call_pure_extern call_llvm_pure_intrin tvm_thread_context type_annotation address_of lookup_param": "pure",
-    "tvm_struct_get tvm_access_ptr tvm_load_matrix_sync": "read",
+    "tvm_struct_get tvm_access_ptr": "read",
     "tvm_struct_set ret": "update",
     "call_extern call_llvm_intrin tvm_stack_alloca tvm_stack_make_shape tvm_stack_make_array tvm_call_packed "
     "tvm_call_cpacked tvm_call_packed_lowered tvm_call_cpacked_lowered tvm_call_trace_packed "
     "tvm_check_return tvm_tuple tvm_handle_is_null tvm_static_handle tvm_context_id tvm_throw_last_error "
-    "atomic_add tvm_storage_sync tvm_warp_shuffle tvm_thread_allreduce tvm_global_barrier_kinit prefetch "
+    "atomic_add tvm_storage_sync tvm_warp_shuffle tvm_warp_shuffle_up tvm_warp_shuffle_down tvm_warp_activemask "
+    "tvm_thread_allreduce tvm_global_barrier_kinit prefetch "
     "TVMBackendAllocWorkspace TVMBackendFreeWorkspace call_spirv_pure_glsl450 tvm_fill_fragment "
-    "tvm_mma_sync tvm_store_matrix_sync": "opaque",
+    "tvm_load_matrix_sync tvm_mma_sync tvm_bmma_sync tvm_store_matrix_sync ptx_mma": "opaque",
 }  # fmt: skip
 
 for _names, _effect in _INTRINSICS.items():

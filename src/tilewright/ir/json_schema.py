@@ -103,6 +103,7 @@ CLASSES: dict[str, NodeClass] = {
     ),
     **_classes("", "ir.expr", {"GlobalVar": "name_hint:name span"}),
     **_classes("", "ir.op", {"Op": "name:str"}),
+    **_classes("attrs.", "testing.attrs", {"TestAttrs": "axis:int name:str padding func"}),
     **_classes("", "ir.env_func", {"EnvFunc": "name:str"}),
     **_classes("", "ir.span", {
         "SourceName": "name:str",
@@ -234,15 +235,25 @@ def attribute_class(key: str) -> type[Attrs]:
     raise ValueError(f"no operator has attributes of the type {key!r}")
 
 
+def _make_attributes(cls: type[Attrs], fields: dict[str, Any]) -> Attrs:
+    unknown = [name for name in fields if name not in cls._fields]
+    if unknown:
+        raise AttributeError(f"{cls.__name__} has no field {unknown[0]!r}; it has {', '.join(cls._fields)}")
+    return cls(**fields)
+
+
 def make_node(type_key: str, **kwargs: Any) -> Any:
     """The node of the class that TVM calls ``type_key``, from its fields by name.
 
     ``make_node("DictAttrs", Composite="my.conv")`` gives attributes of any names. ValueError where no class is so
-    called.
+    called, AttributeError where attributes have no such field.
     """
     if type_key == "DictAttrs":
         return DictAttrs(kwargs)
     if type_key not in CLASSES:
-        return attribute_class(type_key)(**kwargs)
+        return _make_attributes(attribute_class(type_key), kwargs)
     info = CLASSES[type_key]
-    return info.load()(**{name: value for name, value in kwargs.items() if name not in info.derived})
+    cls = info.load()
+    if isinstance(cls, type) and issubclass(cls, Attrs):
+        return _make_attributes(cls, kwargs)
+    return cls(**{name: value for name, value in kwargs.items() if name not in info.derived})

@@ -95,8 +95,10 @@ class Load(PrimExpr):
     predicate: PrimExpr
 
     def __init__(
-        self, dtype: str, buffer_var: Var, index: PrimExpr, predicate: PrimExpr | None = None, span: object = None
+        self, dtype: str, buffer_var: AnyType, index: PrimExpr, predicate: PrimExpr | None = None, span: object = None
     ) -> None:
+        if not isinstance(buffer_var, Var):
+            buffer_var = ops.as_expr(buffer_var)  # what ir_builder gives knows its pointer
         index = ops.as_expr(index)
         if predicate is None:
             predicate = ops.const(True, dt.make("bool", 1, dt.lanes(index.dtype)))
@@ -143,6 +145,7 @@ def decl_buffer(
     ``data_alignment`` of -1 means the runtime's 64 bytes; a non-zero ``offset_factor`` without an
     ``elem_offset`` makes the offset a variable.
     """
+    dtype = dt.in_full(dtype)
     if data is None:
         data = Var(name, PointerType(PrimType("int8" if dtype == "bool" else dtype), scope))
     if elem_offset is None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, ItemsView, Mapping
 from typing import Any, ClassVar
 
 from tilewright.ir.attrs import DictAttrs
+from tilewright.ir.container import Map
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.type import GlobalTypeVar
@@ -28,7 +29,7 @@ class IRModule:
         type_definitions: Mapping[GlobalTypeVar, Any] | None = None,
         attrs: DictAttrs | Mapping[str, Any] | None = None,
     ) -> None:
-        self.functions: dict[GlobalVar, BaseFunc] = {}
+        self.functions: dict[GlobalVar, BaseFunc] = Map()
         self.type_definitions: dict[GlobalTypeVar, Any] = {}
         self.attrs = attrs if isinstance(attrs, DictAttrs) else DictAttrs(attrs)
         self._global_vars: dict[str, GlobalVar] = {}
@@ -85,6 +86,10 @@ class IRModule:
         """All global variables, in insertion order."""
         return list(self.functions)
 
+    def get_global_type_vars(self) -> list[GlobalTypeVar]:
+        """All names of data types, in insertion order."""
+        return list(self.type_definitions)
+
     def contains_global_var(self, name: str) -> bool:
         """Whether a function of that name is defined."""
         return name in self._global_vars
@@ -124,6 +129,10 @@ class IRModule:
         """TVM's second name of ``items``."""
         return self.functions.items()
 
+    def _move(self) -> IRModule:
+        """The module itself: TVM's way to say that nobody else needs it."""
+        return self
+
     def update(self, other: IRModule | Mapping[GlobalVar, BaseFunc]) -> None:
         """Take over every function and type of ``other``."""
         if isinstance(other, IRModule):
@@ -132,13 +141,13 @@ class IRModule:
         for var, func in other.items():
             self[var] = func
 
-    def import_from_std(self, file_name: str) -> None:
+    def import_from_std(self, file_to_import: str) -> None:
         """Take over the definitions of a part of Relay's library, by TVM's file names (``relay.prelude`` has them).
 
         Raises:
             ValueError: there is no such part.
         """
-        self.update(IRModule.standard_library(file_name))
+        self.update(IRModule.standard_library(file_to_import))
 
     def update_func(self, var: GlobalVar, func: BaseFunc) -> None:
         """Replace the function of ``var``."""

@@ -134,6 +134,10 @@ class Node(metaclass=NodeMeta):
     def __repr__(self) -> str:
         return str(self)
 
+    def astext(self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None) -> str:
+        """The node as text; kinds of nodes whose text may have metadata or notes say so with the same parameters."""
+        return str(self)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return node_of_fields, (type(self), tuple(value for _, value in self.field_values()))
 
@@ -142,6 +146,12 @@ class Node(metaclass=NodeMeta):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         return self
+
+
+class BaseExpr(Node):
+    """Base of the expressions of all levels: Relay's and scalar ones."""
+
+    __slots__ = ()
 
 
 _INTERNED: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()

@@ -11,9 +11,20 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
+from tilewright.ir.attrs import DictAttrs
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.json_schema import attribute_class
 from tilewright.ir.op_table import OPERATORS, find_op
+
+
+class CallEffectKind:
+    """What evaluating a call may do besides giving a value: values of an intrinsic's ``TCallEffectKind``."""
+
+    ExprAnnotation = Pure = "pure"
+    ReadState = "read"
+    UpdateState = SpecialCallArg = "update"
+    EmbedInfo = ControlJump = Opaque = "opaque"
 
 
 class Op(RelayExpr):
@@ -32,9 +43,9 @@ class Op(RelayExpr):
         return Op.get, (self.name,)
 
     @staticmethod
-    def get(name: str) -> Op:
-        """The operator ``name``; raises TilewrightError when there is none."""
-        op: Op = find_op(name)
+    def get(op_name: str) -> Op:
+        """The operator ``op_name``; raises TilewrightError when there is none."""
+        op: Op = find_op(op_name)
         return op
 
     @staticmethod
@@ -103,6 +114,10 @@ class Op(RelayExpr):
         """Say how central the operator is."""
         self.set_attr("TSupportLevel", level)
 
+    def set_attrs_type_key(self, key: str) -> None:
+        """Say of which class the operator's attributes are, by TVM's name of it; ValueError where there is none."""
+        self.set_attr("TAttrsType", DictAttrs if key == "DictAttrs" else attribute_class(key))
+
     def add_argument(self, name: str, type: str, description: str) -> None:
         """Name the next argument, for messages; ``type`` and ``description`` are for who reads the program."""
         self.set_attr("TArguments", (*self.get_attr("TArguments", ()), name))
@@ -113,13 +128,26 @@ class Op(RelayExpr):
         The names are ``Identity``, ``Broadcast`` and ``BroadcastComp``; TilewrightError for another without a function.
         """
         if type_rel_func is not None:
-            self.set_attr("FInferType", lambda types, attrs, solver: type_rel_func(types, attrs))
+
+            def infer(types: Sequence[Any], attrs: Any, solver: Any) -> Any:
+                self._check_attrs(attrs)
+                return type_rel_func(types, attrs)
+
+            self.set_attr("FInferType", infer)
         elif rel_name in Op.type_relations:
             self.set_attr("FInferType", Op.type_relations[rel_name])
         else:
             known = ", ".join(sorted(Op.type_relations))
             raise TilewrightError(
                 f"there is no type relation {rel_name!r} for {self.name}; there are {known}; or give type_rel_func"
+            )
+
+    def _check_attrs(self, attrs: Any) -> None:
+        """An error where a call has attributes of another class than ``set_attrs_type_key`` named."""
+        wanted = self.get_attr("TAttrsType")
+        if wanted is not None and attrs is not None and not isinstance(attrs, wanted):
+            raise TilewrightError(
+                f"{self.name} takes attributes of the class {wanted.__name__}, a call has {type(attrs).__name__}"
             )
 
     def __call__(self, *args: Any) -> Any:
@@ -138,6 +166,26 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
         return v
 
     return register if value is None else register(value)
+
+
+def register_intrin_lowering(
+    op_name: str, target: str, *, f: Callable[[Any], Any] | None = None, level: int = 10
+) -> Callable[..., Any]:
+    """Say how code for targets of the kind ``target`` computes an intrinsic; without ``f``, a decorator.
+
+    Args:
+        op_name: the intrinsic, such as ``tir.exp``; it is declared if it is new.
+        target: a target's kind, such as ``llvm``, or ``default`` for those that have no rule of their own.
+        f: from the call to an expression, or to None to leave that call as it is. What it gives is lowered in turn,
+            unless that is a call of the same intrinsic.
+        level: a rule of a higher level is not replaced by one of a lower.
+    """
+
+    def register(rule: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        register_op_attr(op_name, f"{target}.FLowerIntrinsic", rule, level)
+        return rule
+
+    return register if f is None else register(f)
 
 
 def register_intrin(name: str, effect: str = "pure") -> Op:

@@ -29,11 +29,11 @@ from typing import ClassVar, NoReturn
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
-from tilewright.ir.node import InternedNode, Node
+from tilewright.ir.node import BaseExpr, InternedNode, Node
 from tilewright.ir.op_table import find_op
 
 
-class PrimExpr(InternedNode):
+class PrimExpr(BaseExpr, InternedNode):
     """A scalar (or short vector) expression with a ``dtype``."""
 
     dtype: str
@@ -180,7 +180,7 @@ class Var(PrimExpr):
         if not isinstance(name, str):
             raise TilewrightError(f"the name of a variable is a string, got {name!r}")
         if isinstance(dtype, str):
-            self._init(dtype, name, None, _Identity())
+            self._init(dt.in_full(dtype), name, None, _Identity())
         else:
             self._init(dtype.dtype_of_value(), name, dtype, _Identity())
 
@@ -192,6 +192,25 @@ class Var(PrimExpr):
 
 class SizeVar(Var):
     """A variable that is known to be non-negative, such as a dimension of a shape."""
+
+
+class DimVar(SizeVar):
+    """A named dimension: from ``low`` to ``high`` (None: no bound), in steps of ``multiple``."""
+
+    low: int
+    high: int | None
+    multiple: int
+
+    def __init__(self, name: str, low: int = 0, high: int | None = None, multiple: int = 1) -> None:
+        if low < 0 or multiple < 1 or (high is not None and high < low):
+            raise TilewrightError(f"the dimension {name}: no number is in {low}:{high}:{multiple}")
+        self._init("int32", name, None, _Identity(), low, high, multiple)
+
+    @property
+    def limits(self) -> str:
+        """``1:512``, ``8:512:8``, or ``0:`` where nothing is known."""
+        step = f":{self.multiple}" if self.multiple != 1 else ""
+        return f"{self.low}:{'' if self.high is None else self.high}{step}"
 
 
 class _Identity:
@@ -275,7 +294,7 @@ class Cast(PrimExpr):
     value: PrimExpr
 
     def __init__(self, dtype: str, value: PrimExpr, span: object = None) -> None:
-        self._init(dtype, value)
+        self._init(dt.in_full(dtype), value)
 
 
 class BinaryExpr(PrimExpr):
@@ -445,7 +464,8 @@ class Broadcast(PrimExpr):
     value: PrimExpr
     lanes: int
 
-    def __init__(self, value: PrimExpr, lanes: int, span: object = None) -> None:
+    def __init__(self, value: ExprLike, lanes: int, span: object = None) -> None:
+        value = ops.as_expr(value)
         self._init(dt.with_lanes(value.dtype, int(lanes)), value, int(lanes))
 
 

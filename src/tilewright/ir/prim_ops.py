@@ -55,11 +55,12 @@ def const(value: AnyType, dtype: str | None = None) -> p.PrimExpr:
         if not isinstance(value, np.generic):
             return as_expr(value)
         dtype = str(value.dtype)
+    dtype = dt.in_full(dtype)
     info = dt.parse(dtype)
     scalar: p.PrimExpr
     if info.kind in ("int", "uint", "bool"):
         scalar = p.IntImm(dt.element(dtype), int(value))
-    elif info.kind in ("float", "bfloat"):
+    elif dt.is_float(dtype):
         scalar = p.FloatImm(dt.element(dtype), float(value))
     else:
         raise ValueError(f"no literal has the data type {dtype}")
@@ -131,7 +132,7 @@ def _common_dtype(a: str, b: str) -> str:
 
 def cast(dtype: str, value: AnyType) -> p.PrimExpr:
     """``value`` converted to ``dtype``; literals are converted at once, a scalar is broadcast to a vector type."""
-    value = as_expr(value)
+    value, dtype = as_expr(value), dt.in_full(dtype)
     if value.dtype == dtype:
         return value
     if isinstance(value, p.StringImm):
@@ -208,7 +209,7 @@ def _fold(
 ) -> p.PrimExpr | None:
     if isinstance(a, p.IntImm) and isinstance(b, p.IntImm):
         return p.IntImm(a.dtype, wrap_int(int_op(a.value, b.value), a.dtype))
-    if float_op and isinstance(a, p.FloatImm) and isinstance(b, p.FloatImm):
+    if float_op and isinstance(a, p.FloatImm) and isinstance(b, p.FloatImm) and not dt.is_custom(a.dtype):
         return p.FloatImm(a.dtype, round_float(float_op(a.value, b.value), a.dtype))
     return None
 
@@ -276,7 +277,7 @@ def div(a: AnyType, b: AnyType) -> p.PrimExpr:
         raise OperandError(
             f"'/' of the integers {a} and {b} is ambiguous; use tir.floordiv, tir.truncdiv, or convert to float"
         )
-    if isinstance(a, p.FloatImm) and isinstance(b, p.FloatImm) and b.value != 0:
+    if isinstance(a, p.FloatImm) and isinstance(b, p.FloatImm) and b.value != 0 and not dt.is_custom(a.dtype):
         return p.FloatImm(a.dtype, round_float(a.value / b.value, a.dtype))
     if _is_number(b, 1):
         return a
@@ -354,8 +355,8 @@ def neg(a: AnyType) -> p.PrimExpr:
         return p.IntImm(a.dtype, wrap_int(-a.value, a.dtype))
     if isinstance(a, p.FloatImm):
         return p.FloatImm(a.dtype, -a.value)
-    if dt.is_float(a.dtype):
-        return mul(a, const(-1.0, a.dtype))
+    if dt.is_float(a.dtype) or dt.is_signed(a.dtype):
+        return mul(a, const(-1, a.dtype))
     return sub(const(0, a.dtype), a)
 
 

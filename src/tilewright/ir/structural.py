@@ -54,7 +54,9 @@ _RULES: dict[str, _Rule] = {
     "ir.type.TypeVar": _rule(_VARIABLE, "kind"),
     "ir.type.IncompleteType": _rule(_VARIABLE, "kind"),
     "ir.type.FuncType": _rule(_TREE, "type_params! arg_types ret_type type_constraints"),
+    "ir.type.PointerType": _rule(_TREE, "element_type memory"),
     "ir.prim_expr.Var": _rule(_VARIABLE, "dtype type_annotation"),
+    "ir.prim_expr.DimVar": _rule(_NAMED, "name low high multiple"),  # kernels may count on its range
     "ir.prim_expr.Any": _rule(_TREE, ""),
     "ir.prim_expr.Let": _rule(_TREE, "dtype var! value body"),
     "relay.expr.Var": _rule(_VARIABLE, "type_annotation"),

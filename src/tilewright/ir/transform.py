@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import BaseFunc
@@ -27,11 +27,11 @@ _PACKAGES = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class PassInfo:
-    """Name of a pass, the lowest opt level at which it runs, and the passes it needs before it."""
+    """The lowest opt level at which a pass runs, its name, and the passes it needs before it."""
 
+    opt_level: int
     name: str
-    opt_level: int = 0
-    required: tuple[str, ...] = ()
+    required: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,20 @@ class ConfigOption:
     type: type
     default: Any
     doc: str
+    fields: Mapping[str, Any] | None = None
+
+
+class OptionError(TilewrightError, AttributeError):
+    """``PassContext(config={...})`` names what nobody declared, or has a value of another type."""
+
+
+class OptionFields(dict[str, Any]):
+    """The value of an option that has fields: ``config["tir.UnrollLoop"].auto_max_step``, or as a dictionary."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self:
+            raise AttributeError(f"there is no field {name!r}; there are {', '.join(self)}")
+        return self[name]
 
 
 HIGHEST_OPT_LEVEL = 4
@@ -89,9 +103,11 @@ class PassContext:
         self.config = {name: self._checked(name, value) for name, value in (config or {}).items()}
 
     @classmethod
-    def register_option(cls, name: str, type: type, default: Any, doc: str) -> None:
-        """Declare a config option."""
-        cls.options[name] = ConfigOption(name, type, default, doc)
+    def register_option(
+        cls, name: str, type: type, default: Any, doc: str, fields: Mapping[str, Any] | None = None
+    ) -> None:
+        """Declare a config option; ``fields`` of a dictionary are the names it may have, with their defaults."""
+        cls.options[name] = ConfigOption(name, type, default if fields is None else OptionFields(fields), doc, fields)
 
     @classmethod
     def declared(cls, name: str) -> ConfigOption:
@@ -106,7 +122,7 @@ class PassContext:
         if option is None:
             _load_all_options()
             known = ", ".join(sorted(cls.options))
-            raise TilewrightError(f"PassContext has no config option {name!r}; it has {known}")
+            raise OptionError(f"PassContext has no config option {name!r}; it has {known}")
         return option
 
     @classmethod
@@ -115,10 +131,18 @@ class PassContext:
         if option.type is bool and value in (0, 1):
             return bool(value)
         if not isinstance(value, option.type):
-            raise TilewrightError(
+            raise OptionError(
                 f"config option {name!r} takes {option.type.__name__}, got {type(value).__name__} {value!r}"
             )
-        return value
+        if option.fields is None:
+            return value
+        given: dict[str, Any] = dict(cast(Mapping[str, Any], value))
+        unknown = sorted(set(given) - set(option.fields))
+        if unknown:
+            raise OptionError(
+                f"config option {name!r} has no field {', '.join(unknown)}; it has {', '.join(option.fields)}"
+            )
+        return OptionFields({**option.fields, **given})
 
     @classmethod
     def current(cls) -> PassContext:
@@ -301,14 +325,14 @@ class FunctionPass(Pass):
 class Sequential(Pass):
     """Runs passes one after another, each where the context enables it."""
 
-    passes: Sequence[Pass]
+    passes: Sequence[Pass] = ()
     opt_level: int = 0
     name: str = "sequential"
     required: Sequence[str] = ()
     info: PassInfo = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "info", PassInfo(self.name, self.opt_level, tuple(self.required)))
+        object.__setattr__(self, "info", PassInfo(self.opt_level, self.name, tuple(self.required)))
 
     def transform(self, mod: IRModule, ctx: PassContext) -> IRModule:
         """Run the enabled passes in order."""
@@ -352,7 +376,7 @@ def _make_pass(
     make: Callable[..., Pass],
 ) -> Any:
     def build(func: Any) -> Any:
-        info = PassInfo(name or func.__name__, opt_level, tuple(required or ()))
+        info = PassInfo(opt_level, name or func.__name__, tuple(required or ()))
         if not isinstance(func, type):
             return make(func, info)
 
@@ -372,4 +396,4 @@ def PrintIR(header: str = "", show_meta_data: bool = False) -> Pass:
         print(f"{header}\n{mod.astext(show_meta_data)}" if header else mod.astext(show_meta_data))
         return mod
 
-    return ModulePass(show, PassInfo("PrintIR"))
+    return ModulePass(show, PassInfo(0, "PrintIR"))

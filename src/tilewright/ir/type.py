@@ -233,6 +233,11 @@ class PointerType(Type):
     element_type: Type
     storage_scope: str = ""
 
+    @property
+    def memory(self) -> str:
+        """The scope by name: memory that is not said to be another is global."""
+        return self.storage_scope or "global"
+
     def dtype_of_value(self) -> str:
         """The dtype of a variable of this type."""
         return "handle"

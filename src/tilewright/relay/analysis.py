@@ -234,26 +234,26 @@ def check_well_formed(expr: RelayExpr | IRModule) -> None:
         raise TilewrightError("the program is not well-formed:\n" + "\n".join(f"  {p}" for p in problems))
 
 
-def check_kind(type_: Type, mod: IRModule | None = None) -> TypeKind:
+def check_kind(t: Type, mod: IRModule | None = None) -> TypeKind:
     """The kind of a type; raises TilewrightError where a type is put together wrongly."""
-    match type_:
+    match t:
         case TypeVar() | GlobalTypeVar() | IncompleteType():
-            return type_.kind
+            return t.kind
         case TypeData():
             return TypeKind.TypeData
         case TypeCall():
-            if check_kind(type_.func, mod) != TypeKind.AdtHandle:
-                raise TilewrightError(f"{type_.func} takes no type arguments: it is no algebraic data type")
-            if mod is not None and isinstance(type_.func, GlobalTypeVar):
-                expected = len(mod[type_.func].type_vars)
-                if expected != len(type_.args):
-                    raise TilewrightError(f"{type_.func} takes {expected} type arguments, got {len(type_.args)}")
-    for part in _type_parts(type_):
+            if check_kind(t.func, mod) != TypeKind.AdtHandle:
+                raise TilewrightError(f"{t.func} takes no type arguments: it is no algebraic data type")
+            if mod is not None and isinstance(t.func, GlobalTypeVar):
+                expected = len(mod[t.func].type_vars)
+                if expected != len(t.args):
+                    raise TilewrightError(f"{t.func} takes {expected} type arguments, got {len(t.args)}")
+    for part in _type_parts(t):
         kind = check_kind(part, mod)
-        apart = (isinstance(type_, TypeCall) and part is type_.func) or isinstance(part, TypeConstraint)
+        apart = (isinstance(t, TypeCall) and part is t.func) or isinstance(part, TypeConstraint)
         if kind != TypeKind.Type and not apart and not (kind == TypeKind.AdtHandle and isinstance(part, GlobalTypeVar)):
-            raise TilewrightError(f"{part} of kind {kind.name} stands where a type should be, in {type_}")
-    return TypeKind.Constraint if isinstance(type_, TypeConstraint) else TypeKind.Type
+            raise TilewrightError(f"{part} of kind {kind.name} stands where a type should be, in {t}")
+    return TypeKind.Constraint if isinstance(t, TypeConstraint) else TypeKind.Type
 
 
 def check_constant(expr: RelayExpr) -> bool:
@@ -291,10 +291,10 @@ def count_layers(expr: RelayExpr | IRModule, valid_ops: Sequence[str] = ("nn.con
     return depth[root]
 
 
-def list_op_freqs(root: RelayExpr | IRModule) -> dict[str, int]:
+def list_op_freqs(mod: RelayExpr | IRModule) -> dict[str, int]:
     """How many calls of each operator a program has, by its name, in order of appearance."""
     freqs: dict[str, int] = {}
-    for node in nodes(root):
+    for node in nodes(mod):
         if isinstance(node, Call) and isinstance(node.op, Op):
             freqs[node.op.name] = freqs.get(node.op.name, 0) + 1
     return freqs
@@ -481,6 +481,8 @@ def _as_function(value: Any) -> BaseFunc:
 IRModule.expr_to_function = staticmethod(_as_function)
 
 _OF_HIGHER_PARTS = {
+    "TypeSolver": "type_infer",
+    "_ffi_api": "type_infer",
     "extract_fused_functions": "transform.extract_fused_functions",
     "get_calibration_data": "backend.calibration",
 }

@@ -77,6 +77,7 @@ def optimization_passes() -> list[Any]:
         transform.SinkReshape(),
         *([] if auto_scheduled() else [transform.PadChannels(), transform.AlterOpLayout()]),
         transform.FastMath(),
+        transform.KeepHalves(),
         transform.FoldConstant(),
         transform.SharePackedWeights(),
         transform.DeadCodeElimination(),

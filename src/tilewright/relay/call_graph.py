@@ -18,6 +18,8 @@ class CallGraph:
     TilewrightError where a function names one that the module does not have.
     """
 
+    module: IRModule
+
     def __init__(self, module: IRModule) -> None:
         self.module = module
         self.callees: dict[str, list[str]] = {}

@@ -81,6 +81,9 @@ class Expr(RelayExpr):
         return Call(cast, (self,), cast.get_attr("OpDef").attrs_type(dtype))
 
 
+ExprWithOp = Expr  # TVM's name
+
+
 def _binary(name: str, a: Any, b: Any) -> Call:
     return Call(Op.get(name), (_operand(a), _operand(b)))
 
@@ -264,6 +267,10 @@ class TupleWrapper:
     def astext(self, show_meta_data: bool = True) -> str:
         """Text of the tuple expression."""
         return str(self.tuple_value)
+
+    def astype(self, dtype: str) -> RelayExpr:
+        """A tuple has no dtype."""
+        raise TypeError(f"a tuple of {self.size} has no dtype to convert to {dtype}; convert its fields")
 
     def __getitem__(self, index: int) -> TupleGetItem:
         if not -self.size <= index < self.size:

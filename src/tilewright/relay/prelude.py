@@ -5,11 +5,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from tilewright.ir.expr import GlobalVar
 from tilewright.ir.module import IRModule
 from tilewright.ir.type import GlobalTypeVar
 from tilewright.relay.adt import Constructor
+from tilewright.relay.tensor_arrays import StaticTensorArrayOps as StaticTensorArrayOps
+from tilewright.relay.tensor_arrays import TensorArrayOps, dynamic_name, static_name
+from tilewright.relay.tensor_arrays import get_tensor_array_shape as get_tensor_array_shape
 from tilewright.relay.text.parser import fromtext
+from tilewright.relay.type_infer import infer_module
 
 _SOURCE = """#[version = "0.0.5"]
 type Option[A] {
@@ -200,21 +207,21 @@ extern type Storage
 _NAT = """#[version = "0.0.5"]
 type nat {
   zero,
-  succ(nat),
+  succ(nat[]),
 }
 
-def @nat_add(%x: nat, %y: nat) -> nat {
+def @nat_add(%x: nat[], %y: nat[]) -> nat[] {
   match (%x) {
     zero => %y,
     succ(%less) => succ(@nat_add(%less, %y)),
   }
 }
 
-def @nat_double(%x: nat) -> nat {
+def @nat_double(%x: nat[]) -> nat[] {
   @nat_add(%x, %x)
 }
 
-def @nat_iterate[A](%f: fn (A) -> A, %n: nat) -> fn (A) -> A {
+def @nat_iterate[A](%f: fn (A) -> A, %n: nat[]) -> fn (A) -> A {
   match (%n) {
     zero => fn (%x: A) -> A { %x },
     succ(%less) => fn (%x: A) -> A { %f(@nat_iterate(%f, %less)(%x)) },
@@ -222,14 +229,14 @@ def @nat_iterate[A](%f: fn (A) -> A, %n: nat) -> fn (A) -> A {
 }
 """
 _NAT_OF_LISTS = """
-def @nat_nth[A](%xs: List[A], %n: nat) -> A {
+def @nat_nth[A](%xs: List[A], %n: nat[]) -> A {
   match (%n) {
     zero => @hd(%xs),
     succ(%less) => @nat_nth(@tl(%xs), %less),
   }
 }
 
-def @nat_update[A](%xs: List[A], %n: nat, %value: A) -> List[A] {
+def @nat_update[A](%xs: List[A], %n: nat[], %value: A) -> List[A] {
   match (%n) {
     zero => Cons(%value, @tl(%xs)),
     succ(%less) => Cons(@hd(%xs), @nat_update(@tl(%xs), %less, %value)),
@@ -280,42 +287,87 @@ _LIBRARY = {
 
 def standard_library(file_name: str) -> IRModule:
     """A part of the library by TVM's name of its file: the prelude, what programs about memory use, numbers by counting
-    (with the prelude), or sparse gradients.
+    (with the prelude), or sparse gradients; typed.
 
     Raises:
         ValueError: there is no such part.
     """
     if file_name not in _LIBRARY:
         raise ValueError(f"Relay's library has no {file_name!r}; it has {', '.join(_LIBRARY)}")
-    return fromtext(_LIBRARY[file_name])
+    return infer_module(fromtext(_LIBRARY[file_name]))
+
+
+def _named(constructors: Sequence[Constructor], name: str) -> Constructor:
+    for constructor in constructors:
+        if constructor.name_hint == name:
+            return constructor
+    raise ValueError(f"there is no constructor {name}; there is {', '.join(c.name_hint for c in constructors)}")
 
 
 class Prelude:
     """Adds the standard definitions to ``mod`` (or to a new module) and gives access to them.
 
     ``prelude.l``, ``cons``, ``nil``; ``prelude.optional``, ``some``, ``none``; ``prelude.tree``, ``rose``;
-    ``prelude.id``, ``map``, ``foldl`` and so on are the global functions.
+    ``prelude.id``, ``map``, ``foldl`` and so on are the global functions. Tensor arrays (``tensor_arrays``) come
+    into the module with the first question for one of their names.
     """
 
     def __init__(self, mod: IRModule | None = None) -> None:
         self.mod = IRModule() if mod is None else mod
         if not any(v.name_hint == "List" for v in self.mod.type_definitions):
-            self.mod.update(fromtext(_SOURCE))
-        self.l, self.cons, self.nil = self.get_type("List")
-        self.optional, self.some, self.none = self.get_type("Option")
-        self.tree, self.rose = self.get_type("Tree")
+            self.mod.update(standard_library("prelude.rly"))
+        self.l, self.cons, self.nil = self.mod.get_type("List")
+        self.optional, self.some, self.none = self.mod.get_type("Option")
+        self.tree, self.rose = self.mod.get_type("Tree")
 
-    def get_type(self, name: str) -> tuple[GlobalTypeVar | Constructor, ...]:
-        """The type variable of a data type, then its constructors."""
-        return self.mod.get_type(name)
+    def get_type(self, canonical: str, dtype: str) -> GlobalTypeVar:
+        """The data type ``tensor_t`` for tensors of ``dtype`` and unknown dimensions."""
+        self._register(dtype)
+        return self.mod.get_global_type_var(self.get_name(canonical, dtype))
 
-    def get_ctor(self, ty_name: str, canonical: bool, ctor_name: str) -> Constructor:
-        """The constructor of a data type by name."""
-        for constructor in self.mod.get_type(ty_name)[1:]:
-            if constructor.name_hint.lower() == ctor_name.lower():
-                found: Constructor = constructor
-                return found
-        raise ValueError(f"the type {ty_name} has no constructor {ctor_name}")
+    def get_name(self, canonical: str, dtype: str) -> str:
+        """The name of a function, constructor or type of tensor arrays."""
+        return dynamic_name(canonical, dtype)
+
+    def get_global_var(self, canonical: str, dtype: str) -> GlobalVar:
+        """A function on tensor arrays of ``dtype``: ``get_global_var("tensor_array_read", "float32")``."""
+        self._register(dtype)
+        return self.mod.get_global_var(self.get_name(canonical, dtype))
+
+    def get_ctor(self, ty_name: str, canonical: str, dtype: str) -> Constructor:
+        """A constructor of the type ``ty_name``: ``get_ctor("tensor_float32_t", "tensor2", "float32")``."""
+        self._register(dtype)
+        return _named(self.mod.get_type(ty_name)[1:], self.get_name(canonical, dtype))
+
+    def get_tensor_ctor(self, canonical: str, dtype: str) -> Constructor:
+        """A constructor of ``tensor_t``: ``tensor_nil``, or ``tensor0`` to ``tensor6``."""
+        return self.get_ctor(self.get_name("tensor_t", dtype), canonical, dtype)
+
+    def _register(self, dtype: str) -> None:
+        TensorArrayOps(self, dtype).register()
+
+    def get_name_static(self, canonical: str, dtype: str, shape: Sequence[Any], batch_dim: int | None = None) -> str:
+        """The name of a function, constructor or type for tensors of one shape (``StaticTensorArrayOps``)."""
+        return static_name(canonical, dtype, shape, batch_dim)
+
+    def get_global_var_static(
+        self, canonical: str, dtype: str, shape: Sequence[Any], batch_dim: int | None = None
+    ) -> GlobalVar:
+        """A function for tensors of one shape."""
+        return self.mod.get_global_var(self.get_name_static(canonical, dtype, shape, batch_dim))
+
+    def get_type_static(self, canonical: str, dtype: str, shape: Sequence[Any]) -> GlobalTypeVar:
+        """The data type of tensors of one shape."""
+        return self.mod.get_global_type_var(self.get_name_static(canonical, dtype, shape))
+
+    def get_ctor_static(self, ty_name: str, name: str, dtype: str, shape: Sequence[Any]) -> Constructor:
+        """A constructor of a type for tensors of one shape."""
+        found = self.mod.get_type(self.get_name_static(ty_name, dtype, shape))
+        return _named(found[1:], self.get_name_static(name, dtype, shape))
+
+    def get_tensor_ctor_static(self, name: str, dtype: str, shape: Sequence[Any]) -> Constructor:
+        """A constructor of ``tensor_t``: ``tensor_constructor`` or ``tensor_nil``."""
+        return self.get_ctor_static("tensor_t", name, dtype, shape)
 
     def __getattr__(self, name: str) -> GlobalVar:
         mod: IRModule = self.__dict__["mod"]

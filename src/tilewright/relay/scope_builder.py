@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.type import Type
+from tilewright.ir.type import IncompleteType, Type
 from tilewright.relay.expr import If, Let, TupleWrapper, Var
 
 
@@ -50,6 +50,17 @@ class ScopeBuilder:
         bound = value.astuple() if isinstance(value, TupleWrapper) else value
         self._bindings[-1].append((var, bound))
         return var
+
+    def type_of(self, expr: RelayExpr) -> Type | None:
+        """What stands for the type of ``expr``: of a variable its annotation, of anything else one to be inferred.
+
+        What is no variable is computed in the scope, under a name of its own.
+        """
+        if isinstance(expr, Var):
+            return expr.type_annotation
+        unknown = IncompleteType()
+        self.let(("unify", unknown), expr)
+        return unknown
 
     def ret(self, value: RelayExpr | TupleWrapper) -> None:
         """Set the result of the scope; raises RuntimeError when it has one."""

@@ -18,7 +18,18 @@ from tilewright.ir.type import (
 )
 from tilewright.relay.adt import TypeData
 
+
+def ShapeVar(name: str) -> TypeVar:
+    """A variable that stands for a shape."""
+    return TypeVar(name, TypeKind.ShapeVar)
+
+
+def is_dynamic(tensor_type: TensorType) -> bool:
+    """Whether a dimension is not known while compiling."""
+    return tensor_type.is_dynamic
+
+
 __all__ = [
-    "Any", "FuncType", "GlobalTypeVar", "IncompleteType", "RefType", "TensorType", "TupleType", "Type", "TypeCall",
-    "TypeConstraint", "TypeData", "TypeKind", "TypeRelation", "TypeVar", "scalar_type",
+    "Any", "FuncType", "GlobalTypeVar", "IncompleteType", "RefType", "ShapeVar", "TensorType", "TupleType", "Type",
+    "TypeCall", "TypeConstraint", "TypeData", "TypeKind", "TypeRelation", "TypeVar", "is_dynamic", "scalar_type",
 ]  # fmt: skip

@@ -34,10 +34,14 @@ from .module import (
     system_lib,
 )
 from .ndarray import NDArray, array, empty, from_dlpack, numpy_dtype, numpyasarray
-from .packed_func import PackedFunc
+from .packed_func import PackedFunc, register_extension
 from .params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
+from .profiling import Report
 from .registry import (
+    ObjectGeneric,
+    const,
     convert,
+    convert_to_object,
     get_global_func,
     list_global_func_names,
     register_func,
@@ -59,14 +63,18 @@ __all__ = [
     "ModuleStream",
     "NDArray",
     "Object",
+    "ObjectGeneric",
     "PackedFunc",
+    "Report",
     "ShapeTuple",
     "String",
     "TVMError",
     "array",
     "cl",
+    "const",
     "context_symbols",
     "convert",
+    "convert_to_object",
     "cpu",
     "create_module",
     "cuda",
@@ -91,6 +99,7 @@ __all__ = [
     "numpy_dtype",
     "numpyasarray",
     "opencl",
+    "register_extension",
     "register_func",
     "remove_global_func",
     "rocm",

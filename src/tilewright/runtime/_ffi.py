@@ -209,6 +209,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "TilewrightArrayAlloc": (ctypes.POINTER(ctypes.c_int64), _Int, DLDataType, DLDevice, ctypes.c_char_p, _Out),
     "TilewrightArrayRetain": (_Handle,),
     "TilewrightObjectFree": (_Handle,),
+    "TilewrightRegisterDataType": (ctypes.c_char_p, _Int),
     "TilewrightNumThreads": (),
     "TilewrightSetNumThreads": (_Int,),
     "TilewrightHostCpuFeatures": (),

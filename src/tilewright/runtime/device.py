@@ -130,8 +130,8 @@ class Device(NamedTuple):
         """Free what :meth:`create_raw_stream` returned."""
         check_call(LIB.TVMStreamFree(self.device_type, self.device_id, stream))
 
-    def set_raw_stream(self, stream: ctypes.c_void_p) -> None:
-        """Let the calling thread's work on the device go to a stream."""
+    def set_raw_stream(self, stream: ctypes.c_void_p | None) -> None:
+        """Let the calling thread's work on the device go to a stream; None: to the default one."""
         check_call(LIB.TVMSetStream(self.device_type, self.device_id, stream))
 
     def __str__(self) -> str:
@@ -161,9 +161,10 @@ def _find_name(name: str) -> int:
     return int(LIB.TilewrightDeviceType(native))
 
 
-def is_plugged_in(name: str) -> bool:
-    """Whether there is code here that drives devices of a name."""
-    return bool(LIB.TilewrightDeviceFind(_find_name(name)))
+def is_here(name: str) -> bool | None:
+    """Whether this machine has a device of a name, and code that drives it; None for names that are no device's."""
+    number = _find_name(name)
+    return Device(number, 0).exist if number else None
 
 
 def device_names() -> list[str]:

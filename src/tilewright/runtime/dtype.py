@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ._ffi import DLDataType
+from ._ffi import LIB, DLDataType, check_call
 
 
 class DataTypeCode:
@@ -29,7 +29,43 @@ _CODES = {
     "handle": (DataTypeCode.HANDLE, 64),
 }
 _NAMES = {code: name for name, (code, _) in _CODES.items()}
+# Floating-point types of 8 bits and fewer, a byte for each element, by DLPack's codes and ml_dtypes' names.
+_SMALL_FLOATS = {
+    10: ("float8_e4m3fn", 8),
+    11: ("float8_e4m3fnuz", 8),
+    12: ("float8_e5m2", 8),
+    13: ("float8_e5m2fnuz", 8),
+    14: ("float8_e8m0fnu", 8),
+    17: ("float4_e2m1fn", 4),
+}
+_SMALL_CODES = {name: (code, bits) for code, (name, bits) in _SMALL_FLOATS.items()}
+_SMALL_PATTERN = re.compile(rf"({'|'.join(_SMALL_CODES)})(?:x(\d+))?")
 _PATTERN = re.compile(r"(int|uint|float|bfloat|handle)(\d+)?(?:x(\d+))?")
+
+
+_CUSTOM_PATTERN = re.compile(r"custom\[(\w+)\](\d+)(?:x(\d+))?")
+CUSTOM_TYPES: dict[str, int] = {}
+"""The codes of the types that users bring (``tvm.target.datatype.register``), by their names."""
+
+
+def register_custom_type(name: str, code: int) -> None:
+    """Make ``custom[name]bits`` an element type.
+
+    Raises:
+        TVMError: the code is not one of 129 to 255, or that of another type.
+    """
+    check_call(LIB.TilewrightRegisterDataType(name.encode("utf-8"), code))
+    CUSTOM_TYPES[name] = code
+    _NAMES[code] = f"custom[{name}]"
+
+
+def custom_type_code(name: str) -> int:
+    """The code of a type that a user has brought; ValueError that says what to do where there is none."""
+    if name not in CUSTOM_TYPES:
+        raise ValueError(
+            f"there is no data type custom[{name}]; register it first: tvm.target.datatype.register({name!r}, code)"
+        )
+    return CUSTOM_TYPES[name]
 
 
 class DataType:
@@ -92,8 +128,12 @@ class DataType:
     def __str__(self) -> str:
         if (self.type_code, self.bits, self.lanes) == (DataTypeCode.UINT, 1, 1):
             return "bool"
+        lanes = f"x{self.lanes}" if self.lanes != 1 else ""
+        if self.type_code in _SMALL_FLOATS:
+            return _SMALL_FLOATS[self.type_code][0] + lanes
         bits = "" if self.type_code == DataTypeCode.HANDLE else str(self.bits)
-        return f"{_NAMES[self.type_code]}{bits}" + (f"x{self.lanes}" if self.lanes != 1 else "")
+        name = _NAMES.get(self.type_code, f"type{self.type_code}_")  # of no known kind: what a damaged file says
+        return f"{name}{bits}{lanes}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return make_dtype, (self.type_code, self.bits, self.lanes)
@@ -115,6 +155,10 @@ def _make(type_code: int, bits: int, lanes: int) -> DataType:
 def _parse(text: str) -> DataType:
     if text == "bool":
         return make_dtype(DataTypeCode.UINT, 1)
+    if small := _SMALL_PATTERN.fullmatch(text):
+        return make_dtype(*_SMALL_CODES[small[1]], int(small[2] or 1))
+    if custom := _CUSTOM_PATTERN.fullmatch(text):
+        return make_dtype(custom_type_code(custom[1]), int(custom[2]), int(custom[3] or 1))
     match = _PATTERN.fullmatch(text)
     if match is None:
         raise ValueError(f'unknown data type "{text}"; examples of types: float32, int8, bool, bfloat16, float32x4')
@@ -123,6 +167,9 @@ def _parse(text: str) -> DataType:
     if not (0 < bits < 256 and 0 < lanes < 65536):
         raise ValueError(f'data type "{text}" is out of range')
     return make_dtype(code, bits, lanes)
+
+
+_OF_ML_DTYPES = frozenset([*_SMALL_CODES, "int2", "int4", "uint2", "uint4"])
 
 
 def _numpy_name(dtype: np.dtype[Any]) -> str:
@@ -137,12 +184,16 @@ def _to_numpy(dtype: DataType) -> np.dtype[Any]:
         return np.dtype((_to_numpy(dtype.with_lanes(1)), (dtype.lanes,)))
     if dtype.type_code == DataTypeCode.UINT and dtype.bits == 1:
         return np.dtype(np.bool_)
-    if dtype.type_code == DataTypeCode.BFLOAT:
+    if (dtype.type_code, dtype.bits) == (DataTypeCode.BFLOAT, 16) or (
+        dtype.itemsize == 1 and str(dtype) in _OF_ML_DTYPES
+    ):
         import ml_dtypes
 
-        return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(getattr(ml_dtypes, str(dtype)))
     if dtype.type_code == DataTypeCode.HANDLE:
         return np.dtype(np.uint64)
+    if dtype.type_code in CUSTOM_TYPES.values():
+        return np.dtype(f"uint{dtype.bits}")
     try:
         return np.dtype(f"{_NAMES.get(dtype.type_code, '?')}{dtype.bits}")
     except TypeError:

@@ -147,6 +147,11 @@ def _read_factory(reader: Reader) -> tuple[dict[str, Any], dict[str, TensorInfo]
             reader.u64()
             arrays = [(name, _skip_array(reader)) for name in reader.texts()]
             return graph, {name: info for name, info in arrays if name != _PADDING}, reader.text()
+        if key == "VMExecutable":
+            raise TVMError(
+                "the library holds a program of the virtual machine, which is only told of once it is loaded: "
+                "runtime.vm.Executable(runtime.load_module(path)).interface says what it takes"
+            )
         if key != "_lib":
             break
     raise ValueError("it holds no network")

@@ -66,7 +66,7 @@ from ._ffi import (
     check_call,
     set_last_error,
 )
-from .device import RPC_SESS_MASK, Device, is_plugged_in
+from .device import RPC_SESS_MASK, Device, is_here
 from .packed_func import PackedFunc, convert_to_packed, set_return, unpack_return
 from .registry import get_global_func, need_global_func
 
@@ -538,11 +538,14 @@ def system_lib() -> Module:
 def enabled(target: str) -> bool:
     """Whether modules for a target or device can run here ("llvm", "c", "cpu", "cuda", ...).
 
-    That is so for devices that are plugged in, and for kinds of targets that have a code generator.
+    That is so for devices that this machine has, and for kinds of targets with a code generator that are no device's:
+    code for a GPU is generated anywhere, and runs where there is one.
     """
     kind = target.split()[0]
-    has_generator = get_global_func(f"target.build.{kind}", allow_missing=True) is not None
-    return kind == "graph_executor" or is_plugged_in(kind) or has_generator
+    here = is_here(kind)
+    if here is not None:
+        return here
+    return kind == "graph_executor" or get_global_func(f"target.build.{kind}", allow_missing=True) is not None
 
 
 def num_threads() -> int:

@@ -52,6 +52,11 @@ class NDArray:
             _free(handle)
 
     @property
+    def _tvm_handle(self) -> int:
+        """Where the ``DLTensor`` is, by TVM's name, for classes of ``register_extension`` that hold an array."""
+        return self.handle
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the dimensions."""
         tensor = self._tensor
@@ -98,18 +103,18 @@ class NDArray:
 
     asnumpy = numpy
 
-    def copyfrom(self, source: Any) -> NDArray:
+    def copyfrom(self, source_array: Any) -> NDArray:
         """Set the elements from an array of this shape (numpy or nested lists are converted to this dtype).
 
         Raises:
             ValueError: the shapes differ.
         """
-        if isinstance(source, NDArray):
-            source.copyto(self)
+        if isinstance(source_array, NDArray):
+            source_array.copyto(self)
             return self
         dtype = from_native(self._tensor.dtype)
         try:
-            values = np.ascontiguousarray(source, dtype=dtype.with_lanes(1).to_numpy())
+            values = np.ascontiguousarray(source_array, dtype=dtype.with_lanes(1).to_numpy())
         except (TypeError, ValueError) as error:
             raise TypeError(f"array must be an array_like of {self.dtype}: {error}") from error
         expected = self.shape if dtype.lanes == 1 else (*self.shape, dtype.lanes)
@@ -148,12 +153,17 @@ class NDArray:
     def __dlpack__(self, stream: Any = None, *, copy: bool | None = None, **_: Any) -> Any:
         """Return a DLPack capsule (the protocol of ``numpy.from_dlpack`` and ``torch.from_dlpack``).
 
+        A device has done what it was given when this returns, so that any stream of the consumer may go on.
+
         Raises:
             BufferError: the array is on a device that DLPack has no number for, so that nobody else knows it.
         """
         if self.device.device_type > LAST_SHARED_TYPE:
             raise BufferError(f"only Tilewright knows {self.device}; copy the array with .numpy() or .copyto(cpu())")
-        return (self.copyto(self.device) if copy else self).to_dlpack()
+        shared = self.copyto(self.device) if copy else self
+        if not self.device.is_host:
+            self.device.sync()
+        return shared.to_dlpack()
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """Return DLPack's device type and index."""

@@ -81,6 +81,30 @@ class BorrowedArray(NDArray):
         return NDArray.copyto(self, self.device).to_dlpack()
 
 
+_EXTENSIONS: dict[type, int] = {}  # classes that register_extension was told of, with their type codes
+
+
+def register_extension(cls: type, fcreate: None = None) -> type:
+    """Let objects of a class be arguments of packed functions; a decorator.
+
+    Args:
+        cls: has ``_tvm_tcode``, one of TVM's type codes (7 for a ``DLTensor*``, 3 for any pointer), and objects of it
+            have ``_tvm_handle``, the pointer that the function gets.
+        fcreate: TVM makes objects of a code of one's own by it; such codes are not the runtime's.
+
+    Raises:
+        TypeError: ``cls`` has no such code, or ``fcreate`` is given.
+    """
+    code = getattr(cls, "_tvm_tcode", None)
+    if code not in (TypeCode.HANDLE, TypeCode.DLTENSOR) or fcreate is not None:
+        raise TypeError(
+            f"{cls.__name__} needs _tvm_tcode, which is {TypeCode.DLTENSOR} for a DLTensor* and {TypeCode.HANDLE} for "
+            f"any pointer, and fcreate is None; found {code!r} and {fcreate!r}"
+        )
+    _EXTENSIONS[cls] = code
+    return cls
+
+
 # Set by module.py, which builds on this file.
 module_class: Any = None
 # Set by container.py.
@@ -144,6 +168,9 @@ def _pack_object(arg: Any, value: TVMValue, keep: list[Any]) -> int:
     if isinstance(arg, ctypes.c_void_p):
         value.v_handle = arg.value
         return TypeCode.HANDLE
+    if type(arg) in _EXTENSIONS:
+        value.v_handle = arg._tvm_handle
+        return _EXTENSIONS[type(arg)]
     if hasattr(arg, "__index__"):
         return _pack_int(arg.__index__(), value)
     if isinstance(arg, PackedFunc) or callable(arg):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from .error import TVMError
 from .profiling import Report
@@ -16,6 +16,10 @@ def enabled() -> bool:
 
 class VirtualMachineProfiler(VirtualMachine):
     """A virtual machine that reports times."""
+
+    def get_stat(self, sort_by_time: bool = True) -> NoReturn:
+        """An error that says what to call: :meth:`profile`, as in TVM 0.8."""
+        raise TVMError("get_stat is gone since TVM 0.8: profile(...) runs a function and gives a report of it")
 
     def profile(self, *args: Any, func_name: str = "main", collectors: Any = None, **kwargs: Any) -> Report:
         """Run a function once, after a run that does not count, and report the time of each kernel and of all.

@@ -70,9 +70,9 @@ class Report:
         return json.dumps({"calls": calls, "device_metrics": devices})
 
     @classmethod
-    def from_json(cls, text: str) -> Report:
+    def from_json(cls, s: str) -> Report:
         """Return the report that :meth:`json` wrote."""
-        document = json.loads(text)
+        document = json.loads(s)
         devices = {name: _without_units(found) for name, found in document["device_metrics"].items()}
         return cls(tuple(_without_units(call) for call in document["calls"]), devices)
 

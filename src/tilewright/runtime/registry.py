@@ -74,15 +74,47 @@ def list_global_func_names() -> list[str]:
     return [(names[i] or b"").decode("utf-8") for i in range(count.value)]
 
 
-def convert(value: Any) -> Any:
-    """Convert a Python value for the runtime: callables become PackedFunc, also inside containers.
+class ObjectGeneric:
+    """Base of what ``convert`` takes for another object: a class of one's own that stands for a node."""
 
-    Nodes, some of which build a call when they are called, stay what they are.
+    def asobject(self) -> Any:
+        """The object that stands for this one."""
+        raise NotImplementedError(f"{type(self).__name__} defines no asobject()")
+
+
+_make_node: Callable[[Any], Any] | None = None
+
+
+def set_node_maker(make_node: Callable[[Any], Any]) -> None:
+    """Say how ``convert`` makes nodes of numbers and containers; the compiler does when it is loaded."""
+    global _make_node
+    _make_node = make_node
+
+
+def const(value: Any, dtype: str | None = None, span: object = None) -> Any:
+    """A literal of the IR, of its own dtype unless one is given; a Python number in a runtime alone."""
+    made = convert(value)
+    return made if dtype is None or _make_node is None else made.astype(dtype)
+
+
+def convert(value: Any, span: object = None) -> Any:
+    """Convert a Python value as TVM does: numbers become literals of the IR, lists ``Array``, dictionaries ``Map``,
+    callables PackedFunc, also inside containers.
+
+    Nodes, some of which build a call when they are called, stay what they are. Without the compiler (a runtime alone)
+    numbers and containers stay Python's.
     """
+    if isinstance(value, ObjectGeneric):
+        return value.asobject()
+    if callable(value) and not isinstance(value, type) and not hasattr(value, "_fields"):
+        return convert_to_packed(value)
+    if _make_node is not None:
+        return _make_node(value)
     if isinstance(value, (list, tuple)):
         return type(value)(convert(item) for item in value)
     if isinstance(value, dict):
         return {key: convert(item) for key, item in value.items()}
-    if callable(value) and not isinstance(value, type) and not hasattr(value, "checked_type_or_none"):
-        return convert_to_packed(value)
     return value
+
+
+convert_to_object = convert

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .bytecode import Code, code_text, read_code, write_head, write_tail
+from .bytecode import CHECK_INPUTS, Code, Opcode, code_text, read_code, write_head, write_tail
 from .container import ADT, tuple_object
 from .device import Device, cpu
 from .error import TVMError
@@ -57,6 +57,7 @@ class Executable:
 
     def __init__(self, mod: Module) -> None:
         self.mod = mod
+        self.build_report: Any = None  # what the build did (``relay.backend.progress.BuildReport``)
 
     @property
     def module(self) -> Module:
@@ -96,6 +97,18 @@ class Executable:
     def code(self) -> Code:
         """The functions and their instructions."""
         return read_code(self.mod["get_head"](), self.mod["get_tail"]())
+
+    @property
+    def interface(self) -> str:
+        """What the program says of its inputs and outputs, where their dimensions have names; "" else."""
+        main = next((func for func in self.code.functions if func.name == "main"), None)
+        code = main.instructions[:2] if main is not None else []
+        if len(code) < 2 or code[0].opcode != Opcode.LOAD_CONST or code[1].opcode != Opcode.INVOKE_PACKED:
+            return ""
+        if self.code.packed[code[1].fields[0]] != CHECK_INPUTS:
+            return ""
+        text: str = self.mod["get_constant"](code[0].fields[0]).numpy().tobytes().decode()
+        return text
 
     @property
     def bytecode(self) -> str:

@@ -90,7 +90,7 @@ def current() -> Building:
     return building
 
 
-class _Conditions(ast.NodeTransformer):
+class Conditions(ast.NodeTransformer):
     """``a and b`` to a call that builds a condition; comparisons in chains likewise."""
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
@@ -127,8 +127,10 @@ def _joined(combine: Callable[[Any, Any], PrimExpr], parts: Sequence[Any]) -> An
     return result
 
 
-class _Reader:
+class Reader:
     """Walks the statements of one function."""
+
+    conditions: type[Conditions] = Conditions
 
     def __init__(self, name: str, names: dict[str, Any], building: Building) -> None:
         self.name = name
@@ -137,11 +139,12 @@ class _Reader:
         self.builder = building.builder
 
     def fail(self, node: ast.AST, why: str) -> TilewrightError:
+        """The error that says where in the function it arose."""
         return TilewrightError(f"{self.name}, line {getattr(node, 'lineno', '?')}: {why}")
 
     def value(self, node: ast.expr) -> Any:
         """What an expression gives."""
-        tree = ast.Expression(_Conditions().visit(node))
+        tree = ast.Expression(self.conditions().visit(node))
         try:
             return eval(compile(ast.fix_missing_locations(tree), self.name, "eval"), self.names)
         except TilewrightError:
@@ -307,13 +310,10 @@ def typed(pointer: Var, value: Any) -> PrimExpr:
 
 def read_function(function: Callable[..., Any]) -> PrimFunc:
     """The ``PrimFunc`` that a Python function writes down; see ``script.tir.prim_func``."""
-    source = textwrap.dedent(inspect.getsource(function))
-    definition = ast.parse(source).body[0]
-    assert isinstance(definition, ast.FunctionDef)
-    ast.increment_lineno(definition, function.__code__.co_firstlineno - 1)
-    names = dict(function.__globals__) | _closure(function)
+    definition = definition_of(function)
+    names = dict(function.__globals__) | closure_of(function)
     building = Building()
-    reader = _Reader(function.__name__, names, building)
+    reader = Reader(function.__name__, names, building)
     params: list[Var] = []
     for arg in definition.args.args:
         if arg.annotation is None:
@@ -330,6 +330,19 @@ def read_function(function: Callable[..., Any]) -> PrimFunc:
     return PrimFunc(params, building.builder.get(), None, building.buffer_map, building.attrs)
 
 
-def _closure(function: Callable[..., Any]) -> dict[str, Any]:
+def definition_of(function: Callable[..., Any]) -> ast.FunctionDef:
+    """The text of a Python function as a tree, whose lines are those of its file."""
+    try:
+        text = inspect.getsource(function)
+    except OSError:
+        raise TilewrightError(f"the text of {function.__name__} is not there; define it in a file") from None
+    definition = ast.parse(textwrap.dedent(text)).body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    ast.increment_lineno(definition, function.__code__.co_firstlineno - 1)
+    return definition
+
+
+def closure_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The names of the functions around it that a function uses."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     return {name: cell.cell_contents for name, cell in cells}

@@ -8,7 +8,11 @@ llvm_compile.py  what a worker runs                        loader.py     object 
 build.py       ``tvm.build``                               intrinsics.py mathematical functions
 code_generator.py  how code generators are registered, ``register_code_generator``
 generic_func.py  functions that dispatch on the target
+datatype.py    element types that users bring
 """
+
+import importlib
+from typing import Any
 
 from tilewright.target import codegen as codegen
 from tilewright.target.features import CpuFeatures, features
@@ -32,6 +36,13 @@ from tilewright.target.target import (
     rocm,
     vta,
 )
+
+
+def __getattr__(name: str) -> Any:
+    if name == "datatype":
+        return importlib.import_module("tilewright.target.datatype")
+    raise AttributeError(f"module 'tilewright.target' has no attribute {name!r}")
+
 
 __all__ = [
     "CpuFeatures", "GenericFunc", "Target", "TargetKind", "arm_cpu", "bifrost", "create", "cuda", "features",

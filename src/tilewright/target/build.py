@@ -11,15 +11,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tilewright.target.codegen.c.generator
-import tilewright.target.codegen.llvm.generator  # noqa: F401  (these two register themselves)
+import tilewright.target.codegen.llvm.generator
+import tilewright.target.codegen.nvptx.generator
+import tilewright.target.codegen.opencl.generator  # noqa: F401  (these register themselves)
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.runtime.module import Module
 from tilewright.target.code_generator import CodeGenerator, code_generator, find_code_generator, functions_of
+from tilewright.target.device_build import split_device
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
-from tilewright.tir.transform.make_packed_api import CPU, make_packed_api
-from tilewright.tir.transform.split_host_device import has_device_regions, split_host_device
+from tilewright.tir.transform.make_packed_api import CPU
+from tilewright.tir.transform.split_host_device import has_device_regions
 from tilewright.tir.transform.verify_memory import check_memory
 
 
@@ -48,7 +51,7 @@ class ModuleBuilder:
 
     def __init__(self, target: Target | str, target_host: Target | str | None = None) -> None:
         self.target = Target(target).with_host(target_host)
-        self.host = self.target.host or (self.target if _is_host(self.target) else Target("llvm"))
+        self.host = host_of(self.target)
         find_code_generator(self.target)  # said now, not after everything was lowered
         self._names: set[str] = set()
         self._generators: dict[Target, CodeGenerator] = {}
@@ -77,8 +80,7 @@ class ModuleBuilder:
         check_memory(func)
         if not has_device_regions(func):
             return [func]
-        host, *kernels = split_host_device(make_packed_api(func))
-        return [host.with_attr("target", self.host), *kernels]
+        return split_device(func, self.host)
 
     def _generator(self, target: Target) -> CodeGenerator:
         if target not in self._generators:
@@ -98,6 +100,11 @@ class ModuleBuilder:
         for other in others:
             module.import_module(other)
         return module
+
+
+def host_of(target: Target) -> Target:
+    """The target of the code that launches a target's kernels: its own host; itself, where it is a CPU's; else llvm."""
+    return target.host or (target if _is_host(target) else Target("llvm"))
 
 
 def _is_host(target: Target) -> bool:

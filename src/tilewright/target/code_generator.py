@@ -33,12 +33,14 @@ from typing import Any, Protocol
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass
+from tilewright.runtime.dtype import CUSTOM_TYPES
 from tilewright.runtime.module import Module
 from tilewright.runtime.plugins import load_plugins
 from tilewright.runtime.registry import get_global_func, list_global_func_names, register_func
 from tilewright.target.kind import GROUP
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.transform.lower_custom_datatypes import LowerCustomDatatypes
 from tilewright.tir.transform.lower_intrin import LowerIntrin
 from tilewright.tir.transform.lower_tvm_builtin import LowerTVMBuiltin
 from tilewright.tir.transform.make_packed_api import MakePackedAPI
@@ -173,6 +175,7 @@ def to_packed_form(func: PrimFunc, before: Sequence[Pass] = ()) -> list[PrimFunc
     """
     mod = IRModule()
     mod[str(func.attrs["global_symbol"])] = func
-    for step in [*before, MakePackedAPI(), LowerTVMBuiltin(), LowerIntrin()]:
+    custom = [LowerCustomDatatypes()] if CUSTOM_TYPES else []
+    for step in [*before, MakePackedAPI(), *custom, LowerTVMBuiltin(), LowerIntrin()]:
         mod = step(mod)
     return [item for item in mod.functions.values() if isinstance(item, PrimFunc)]

@@ -75,6 +75,10 @@ _ARM_RELEVANT = frozenset(
 
 _HALVED_BITS = {"znver4": 512, "znver1": 256, "btver2": 256}  # vectors that take the units of a processor twice as long
 
+# What only processors from the named one on have. A virtual machine may show the model number of an older one, by which
+# LLVM then names it (a Sapphire Rapids was seen as rocketlake).
+_TELLTALES = {"amx-tile": "sapphirerapids"}
+
 _TYPICAL_CORES = 4  # of another machine, unless the target says -num-cores
 
 _IMPLIES = {  # a feature switched off takes these with it
@@ -139,12 +143,20 @@ def host_triple() -> str:
 
 @functools.cache
 def _host_cpu() -> tuple[str, tuple[str, ...], str]:
-    """LLVM's name of this processor, the names of its features, and all of them as LLVM's string."""
+    """This processor's name, the names of its features, and all of them as LLVM's string."""
     import llvmlite.binding as llvm
 
     found = llvm.get_host_cpu_features()
     enabled = tuple(sorted(name for name, on in found.items() if on))
-    return str(llvm.get_host_cpu_name()), enabled, str(found.flatten())
+    return _named(str(llvm.get_host_cpu_name()), enabled), enabled, str(found.flatten())
+
+
+def _named(cpu: str, enabled: tuple[str, ...]) -> str:
+    """LLVM's name ``cpu`` of this processor; instead of an older one's, the name that its features tell."""
+    for feature, name in _TELLTALES.items():
+        if feature in enabled and cpu in _X86_CPUS and processor_of(cpu) is not processor_of(name):
+            return name
+    return cpu
 
 
 def host_features() -> CpuFeatures:

@@ -179,7 +179,7 @@ def _gpu(
 
 
 _NVIDIA = {"max_num_threads": 1024, "thread_warp_size": 32}
-_CUDA: dict[str, type] = {"mcpu": str, "arch": str, "shared_memory_per_block": int}
+_CUDA: dict[str, type] = {"mcpu": str, "arch": str, "shared_memory_per_block": int, "tf32": bool}
 _CUDA |= {"registers_per_block": int, "max_threads_per_block": int}
 _VULKAN: dict[str, type] = {
     "device_type": str,
@@ -188,8 +188,17 @@ _VULKAN: dict[str, type] = {
     "max_spirv_version": int,
     "from_device": int,
 }
-_VULKAN |= {f"supports_{name}": bool for name in ("float16", "float64", "int8", "int16", "int64")}
-_VULKAN |= {"max_shared_memory_per_block": int}
+_VULKAN |= {f"supports_{t}": bool for t in ("float16", "float32", "float64", "int8", "int16", "int32", "int64")}
+_VULKAN |= dict.fromkeys(
+    ("supports_8bit_buffer", "supports_16bit_buffer", "supports_storage_buffer_storage_class",
+     "supports_push_descriptor", "supports_dedicated_allocation"), bool,
+)  # fmt: skip
+_VULKAN |= dict.fromkeys(
+    ("supported_subgroup_operations", "max_block_size_x", "max_block_size_y", "max_block_size_z",
+     "max_push_constants_size", "max_uniform_buffer_range", "max_storage_buffer_range",
+     "max_per_stage_descriptor_storage_buffer", "max_shared_memory_per_block", "driver_version", "vulkan_api_version"),
+    int,
+)  # fmt: skip
 
 register_target_kind(
     "llvm",
@@ -202,7 +211,7 @@ _gpu("cuda", "cuda", _NVIDIA, _CUDA)
 _gpu("nvptx", "cuda", _NVIDIA, {"mcpu": str, "mtriple": str}, ("cuda", "gpu"))
 _gpu("rocm", "rocm", {"max_num_threads": 256, "thread_warp_size": 64}, {"mcpu": str, "mtriple": str})
 _gpu("opencl", "opencl", {"max_num_threads": 256, "thread_warp_size": 1}, {})
-_gpu("metal", "metal", {"max_num_threads": 256, "thread_warp_size": 16}, {"max_function_args": int})
+_gpu("metal", "metal", {"max_num_threads": 256, "thread_warp_size": 16, "max_function_args": 31}, {})
 _gpu("vulkan", "vulkan", {"max_num_threads": 256, "thread_warp_size": 1}, _VULKAN)
 _gpu("webgpu", "webgpu", {"max_num_threads": 256}, {})
 register_target_kind("ext_dev", default_keys=[], options={"system-lib": bool}, device="ext_dev")

@@ -166,7 +166,7 @@ class Target:
             return None
         raise TilewrightError("there is no current target; write `with tvm.target.Target('llvm'):` around this")
 
-    def with_host(self, host: str | Target | None) -> Target:
+    def with_host(self, host: str | Target | None = None) -> Target:
         """The same target with another host."""
         return self if host is None else Target(self, host)
 
@@ -271,7 +271,7 @@ def _with_options(base: str, options: str | Sequence[str] | None) -> Target:
     return Target(" ".join([base, *extra]))
 
 
-def cuda(model: str = "unknown", arch: str | None = None, options: str | Sequence[str] | None = None) -> Target:
+def cuda(model: str = "unknown", options: str | Sequence[str] | None = None, arch: str | None = None) -> Target:
     """A CUDA target of the given GPU model and architecture (``sm_80``)."""
     return _with_options(f"cuda -model={model}" + (f" -arch={arch}" if arch else ""), options)
 

@@ -35,25 +35,28 @@ _FEW_KERNELS = 6  # worth starting processes for
 
 @dataclass(frozen=True)
 class CompileJob:
-    """IR to compile: the kernel's name, its text, and for what."""
+    """IR to compile: the kernel's name, its text, for what, and to which form of ``llvm_compile.compile_ir``."""
 
     name: str
     text: str
     features: CpuFeatures
     level: int = 3
+    form: str = "obj"
 
     def options(self) -> dict[str, Any]:
         """The arguments of ``llvm_compile.compile_ir`` beside the text."""
         f = self.features
-        return {"triple": f.triple, "cpu": f.cpu, "features": f.feature_string, "level": self.level}
+        options = {"triple": f.triple, "cpu": f.cpu, "features": f.feature_string, "level": self.level}
+        return options if self.form == "obj" else {**options, "form": self.form}
 
     def key(self) -> str:
         """The name of the result in the kernel cache."""
         import llvmlite
 
         f = self.features
+        form = [] if self.form == "obj" else [self.form]
         return cache_key(
-            _OBJECT_FORMAT, llvmlite.__version__, f.triple, f.cpu, f.feature_string, str(self.level), self.text
+            _OBJECT_FORMAT, llvmlite.__version__, f.triple, f.cpu, f.feature_string, str(self.level), *form, self.text
         )
 
 

@@ -5,6 +5,7 @@ operation.py   the operations behind tensors                   broadcast.py   A 
 tag.py         te.tag_scope                                    specialized_condition.py  conditions on shapes
 schedule/      Schedule, Stage, bound inference, loops         tensorize.py   tensor intrinsics
 lower.py       ``tvm.lower``: a schedule to TIR              autodiff.py   te.gradient
+hybrid/        operations written as loops in Python
 
 >>> A = te.placeholder((n,), name="A")
 >>> B = te.compute((n,), lambda i: A[i] + 1.0, name="B")
@@ -12,6 +13,9 @@ lower.py       ``tvm.lower``: a schedule to TIR              autodiff.py   te.gr
 >>> xo, xi = s[B].split(B.op.axis[0], factor=8)
 >>> print(tvm.lower(s, [A, B], simple_mode=True))
 """
+
+import importlib
+from typing import Any
 
 import tilewright.te.broadcast  # noqa: F401  (gives Tensor its operators)
 from tilewright.ir.prim_ops import add
@@ -36,6 +40,7 @@ from tilewright.te.operation import (
     ComputeOp,
     ComputeParts,
     ExternOp,
+    HybridOp,
     Operation,
     PlaceholderOp,
     ScanOp,
@@ -112,15 +117,31 @@ from tilewright.tir.op import (
     truncmod,
 )
 
+
+def __getattr__(name: str) -> Any:
+    if name == "hybrid":
+        return importlib.import_module("tilewright.te.hybrid")
+    raise AttributeError(f"module 'tilewright.te' has no attribute {name!r}")
+
+
 # TVM has these names in te.operation and te.tensor, too.
 for _name in ("compute", "extern", "placeholder", "reduce_axis", "scan", "thread_axis"):
     setattr(operation, _name, globals()[_name])
-for _name in ("BaseComputeOp", "ComputeOp", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "TensorComputeOp"):
+for _name in (
+    "BaseComputeOp",
+    "ComputeOp",
+    "ExternOp",
+    "HybridOp",
+    "Operation",
+    "PlaceholderOp",
+    "ScanOp",
+    "TensorComputeOp",
+):
     setattr(tensor, _name, globals()[_name])
 
 __all__ = [
-    "BaseComputeOp", "ComputeOp", "ComputeParts", "ExternOp", "Operation", "PlaceholderOp", "ScanOp", "Schedule",
-    "SpecializedCondition", "Stage", "Tensor", "TensorComputeOp", "TensorIntrin", "TensorSlice",
+    "BaseComputeOp", "ComputeOp", "ComputeParts", "ExternOp", "HybridOp", "Operation", "PlaceholderOp", "ScanOp",
+    "Schedule", "SpecializedCondition", "Stage", "Tensor", "TensorComputeOp", "TensorIntrin", "TensorSlice",
     "abs", "acos", "acosh", "add", "all", "any", "asin", "asinh",
     "atan", "atan2", "atanh", "ceil", "ceildiv", "clz", "comm_reducer", "compute", "const", "copysign", "cos", "cosh",
     "create_schedule", "decl_tensor_intrin", "div", "erf", "exp", "exp2", "exp10", "extern", "extern_primfunc", "floor",

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer, decl_buffer
@@ -43,7 +44,8 @@ def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder",
     dtype : float32 by default
     read_between : bytes that the program reads between two runs of the kernel, as far as is known
     """
-    return PlaceholderOp(name, "", as_attrs(None), as_shape(shape), dtype or "float32", read_between).output(0)
+    kind = dt.in_full(dtype or "float32")
+    return PlaceholderOp(name, "", as_attrs(None), as_shape(shape), kind, read_between).output(0)
 
 
 def compute(

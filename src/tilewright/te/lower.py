@@ -123,14 +123,16 @@ def lower_passes(simple_mode: bool = False) -> list[Pass]:
         extra[min(int(phase), 3)].append(step)
     return [
         *extra[0],
+        tir.UnifyThreadBinding(),
         *([tir.InstrumentBoundCheckers()] if ctx.option("tir.instrument_bound_checkers") else []),
         tir.InjectPrefetch(),
         tir.StorageFlatten(64),
         tir.BF16Legalize(),
+        tir.SmallTypes(),
         tir.NarrowDataType(32),
         tir.Simplify(),
         *extra[1],
-        *([] if simple_mode else [tir.LoopPartition()]),
+        *([] if simple_mode else [tir.LoopPartition(), tir.SpecializeRests()]),
         tir.VectorizeLoop(not ctx.option("tir.disable_vectorize")),
         tir.InjectVirtualThread(),
         tir.InjectDoubleBuffer(),

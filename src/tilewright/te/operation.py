@@ -7,6 +7,7 @@ Grammar::
          | TensorComputeOp(axis*, reduce_axis*, intrin, ...)  whole blocks of the output by a tensor intrinsic
          | ScanOp(scan_axis, init*, update*, state*)          state[t] from state[t-1], state[t-2], ...
          | ExternOp(inputs*, buffers, body)                   hand-written statements
+         | HybridOp(inputs*, buffers, body, axis*)            such, whose loops a schedule may change
 
 The functions that declare operations (``te.compute`` and the others) are in ``te/declare.py``.
 """
@@ -286,6 +287,17 @@ class ExternOp(Operation):
 
     def _find_inputs(self) -> tuple[Tensor, ...]:
         return unique_tensors(self.inputs)
+
+
+class HybridOp(ExternOp):
+    """What a hybrid script computes: statements whose loops are the operation's axes, in the order of the text."""
+
+    axis: tuple[IterVar, ...]
+
+    @property
+    def root_iter_vars(self) -> tuple[IterVar, ...]:
+        """The loops of the body."""
+        return self.axis
 
 
 def as_attrs(attrs: DictAttrs | Mapping[str, Any] | None) -> DictAttrs:

@@ -26,6 +26,12 @@ class TagScope:
     def __init__(self, tag: str) -> None:
         self.tag = tag
 
+    @classmethod
+    def get_current(cls) -> TagScope | None:
+        """The scope that is in force in this thread."""
+        tag = current_tag()
+        return None if tag is None else cls(tag)
+
     def __enter__(self) -> TagScope:
         if current_tag() is not None:
             raise NestedTagError(f"tag scope {self.tag!r} inside tag scope {current_tag()!r}; tag scopes do not nest")

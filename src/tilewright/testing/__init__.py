@@ -5,10 +5,15 @@ graphs that the onnx package carries. `compiled`: compiling and running a model 
 evaluated by PyTorch. `quantized`, `backend_kit`: quantized networks, and what a back end is asked for.
 """
 
+from typing import Any
+
+from tilewright.runtime.registry import get_global_func, register_func
+
 from .numerical import (
     assert_allclose,
     assert_prim_expr_equal,
     check_bool_expr_is_true,
+    check_int_constraints_trans_consistency,
     check_numerical_grads,
 )
 from .targets import (
@@ -32,12 +37,22 @@ from .targets import (
     uses_gpu,
 )
 
+
+@register_func("testing.echo", override=True)
+def _echo(value: Any) -> Any:
+    return value
+
+
+echo = get_global_func("testing.echo")  # gives back what it is given, through the runtime
+
 __all__ = [
     "assert_allclose",
     "assert_prim_expr_equal",
     "check_bool_expr_is_true",
+    "check_int_constraints_trans_consistency",
     "check_numerical_grads",
     "device_enabled",
+    "echo",
     "enabled_targets",
     "exclude_targets",
     "fixture",

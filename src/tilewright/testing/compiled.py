@@ -22,7 +22,10 @@ def compile_model(
     opt_level: int = 3,
     library: Path | None = None,
 ) -> GraphModule:
-    """`model` compiled for the shapes of `inputs`, with them set; through the file `library` if one is named."""
+    """`model` compiled for the shapes of `inputs`, with them set; through the file `library` if one is named.
+
+    It runs on the first device of its target: for `opencl`, the first OpenCL device.
+    """
     import tilewright as tvm
     from tilewright import relay
     from tilewright.contrib import graph_executor
@@ -31,11 +34,12 @@ def compile_model(
     module, params = relay.frontend.from_onnx(model, shapes)
     with tvm.transform.PassContext(opt_level=opt_level):
         factory = relay.build(module, target=target, params=params)
+    device = tvm.device(tvm.target.Target(target).kind.name, 0)
     if library is None:
-        executor = factory["default"](tvm.cpu(0))
+        executor = factory["default"](device)
     else:
         factory.export_library(str(library))
-        executor = tvm.runtime.load_module(str(library))["default"](tvm.cpu(0))
+        executor = tvm.runtime.load_module(str(library))["default"](device)
     compiled = graph_executor.GraphModule(executor)
     for name, value in inputs.items():
         compiled.set_input(name, value)

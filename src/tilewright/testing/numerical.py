@@ -101,6 +101,33 @@ def assert_prim_expr_equal(lhs: Any, rhs: Any) -> None:
         raise ValueError(f"{lhs} and {rhs} are not equal: they differ by {difference}")
 
 
+def check_int_constraints_trans_consistency(
+    constraints_trans: arith.IntConstraintsTransform, vranges: Mapping[tir.Var, Range] | None = None
+) -> None:
+    """Raise unless the two systems of a transformation have the same solutions, each of them mapped there and back.
+
+    Args:
+        constraints_trans: from ``arith.solve_linear_equations`` or ``solve_linear_inequalities``.
+        vranges: ranges of variables that neither system solves for; all ranges are of numbers.
+
+    Raises:
+        AssertionError: a solution of one is none of the other, or comes back as another; with its values.
+    """
+    t = constraints_trans
+    for one, other, there, back in (
+        (t.src, t.dst, t.src_to_dst, t.dst_to_src),
+        (t.dst, t.src, t.dst_to_src, t.src_to_dst),
+    ):
+        substitute = tir.stmt_functor.substitute
+        holds = [substitute(relation, back) for relation in other.relations]
+        for variable, within in other.ranges.items():
+            mapped = back.get(variable, variable)
+            holds += [mapped >= within.min, mapped < within.min + within.extent]
+        holds += [variable.equal(substitute(there[variable], back)) for variable in one.variables if variable in there]
+        given = tir.all(tir.const(True, "bool"), *one.relations)
+        check_bool_expr_is_true(tir.all(tir.const(True, "bool"), *holds), {**(vranges or {}), **one.ranges}, given)
+
+
 def check_bool_expr_is_true(
     bool_expr: tir.PrimExpr, vranges: Mapping[tir.Var, Range], cond: tir.PrimExpr | None = None
 ) -> None:

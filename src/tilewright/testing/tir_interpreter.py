@@ -88,13 +88,14 @@ def run(
             env[param] = arg
         else:
             assert isinstance(arg, np.ndarray)
-            _bind_argument(env, buffer, arg)
+            bind_argument(env, buffer, arg)
     code = compiler.stmt(func.body)
     with np.errstate(all="ignore"):
         code(env)
 
 
-def _bind_argument(env: Env, buffer: Buffer, array: np.ndarray) -> None:
+def bind_argument(env: Env, buffer: Buffer, array: np.ndarray) -> None:
+    """Put the memory of an array into ``env``, and the values of the variables that describe its buffer."""
     if numpy_dtype(buffer.dtype) != array.dtype or len(buffer.shape) != array.ndim:
         raise InterpreterError(f"buffer {buffer.name} is {buffer.dtype} of rank {len(buffer.shape)}, got {array.dtype}")
     for declared, actual in zip(buffer.shape, array.shape, strict=True):
@@ -476,7 +477,7 @@ class Compiler:
 
         def code(env: Env) -> None:
             sizes = [int(e(env)) for e in extents]
-            steps, count = _strides(sizes, aligned)
+            steps, count = strides_of(sizes, aligned)
             env[buffer] = ([v(env) for v in low], sizes, steps)
             env[buffer.data] = fresh(buffer.name, buffer.dtype, count)
             body(env)
@@ -517,7 +518,7 @@ class Compiler:
         return lambda env: None
 
 
-def _strides(extents: Sequence[int], aligned: Mapping[int, tuple[int, int]]) -> tuple[list[int], int]:
+def strides_of(extents: Sequence[int], aligned: Mapping[int, tuple[int, int]]) -> tuple[list[int], int]:
     """Strides of realized memory, and its size; aligned dimensions have strides of ``k*factor + offset``."""
     strides, step = [], 1
     for dim in reversed(range(len(extents))):

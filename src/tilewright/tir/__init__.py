@@ -4,12 +4,16 @@ stmt.py function.py   the nodes (expressions are in ``ir``)    functor.py visito
 op.py           intrinsics and helpers (tir.exp, tir.sum)      printer.py    text form (``primfn``)
 ir_builder.py   build loops imperatively                       verify.py     well-formedness
 analysis.py     questions about expressions and functions      transform/    the passes, one a file
+domain_touched.py  the part of a buffer that a statement touches
 """
 
 from tilewright.ir.memory import Buffer, decl_buffer
+from tilewright.ir.op import CallEffectKind as CallEffectKind
 from tilewright.ir.prim_expr import ExprLike
 from tilewright.ir.type import PointerType, PrimType
 from tilewright.tir import analysis, expr, ir_builder, op, printer, stmt_functor, transform
+from tilewright.tir import generic as generic
+from tilewright.tir.domain_touched import domain_touched as domain_touched
 from tilewright.tir.expr import *  # noqa: F403
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.layout import BijectiveLayout, Layout, bijective_layout, layout

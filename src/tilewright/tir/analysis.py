@@ -14,8 +14,9 @@ from tilewright.tir.expr import BufferLoad, Call, Load, PrimExpr, ProducerLoad, 
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.functor import StmtVisitor
 from tilewright.tir.op import effect_of
-from tilewright.tir.stmt import Allocate, AttrStmt, Stmt, Store
+from tilewright.tir.stmt import Allocate, AttrStmt, For, Stmt, Store
 from tilewright.tir.verify import verify_well_formed
+from tilewright.tir.verify_gpu_code import verify_gpu_code
 from tilewright.tir.visitor import StmtExprVisitor, post_order_visit, stmt_vars
 
 _ORDER = {"pure": 0, "read": 1, "update": 2, "opaque": 3}
@@ -111,7 +112,13 @@ class _HostAccesses(StmtExprVisitor):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__()
         self.arguments = {buffer.data: buffer.name for buffer in func.buffer_map.values()}
-        self.found: dict[str, None] = {}
+        self.found: dict[str, tuple[str, ...]] = {}
+        self.loops: list[str] = []
+
+    def visit_for(self, s: For) -> None:
+        self.loops.append(s.loop_var.name)
+        super().visit_for(s)
+        self.loops.pop()
 
     def visit_attr(self, s: AttrStmt) -> None:
         if s.attr_key not in ("thread_extent", "pipeline_exec_scope"):
@@ -127,22 +134,23 @@ class _HostAccesses(StmtExprVisitor):
 
     def _note(self, var: Var) -> None:
         if var in self.arguments:
-            self.found[self.arguments[var]] = None
+            self.found.setdefault(self.arguments[var], tuple(self.loops))
 
 
-def host_accesses(func: PrimFunc) -> list[str]:
-    """Names of the tensor arguments that a lowered function for a GPU or FPGA touches where no thread axis is bound.
+def host_accesses(func: PrimFunc) -> dict[str, tuple[str, ...]]:
+    """The tensor arguments that a lowered function for a GPU or FPGA touches where no thread axis is bound.
 
-    That code is the host's, which cannot reach the device's memory. Other targets have no such code.
+    By name, with the names of the loops around the first access. That code is the host's, which cannot reach the
+    device's memory. Other targets have no such code.
     """
     target = func.attrs.get("target")
     if target is None:
         raise TilewrightError("VerifyMemory needs functions with the attribute target")
     if func.attrs.get("calling_conv") or not {"gpu", "hls"} & set(target.keys):
-        return []
+        return {}
     accesses = _HostAccesses(func)
     accesses.visit_stmt(func.body)
-    return list(accesses.found)
+    return accesses.found
 
 
 def verify_memory(func: PrimFunc) -> bool:
@@ -173,5 +181,5 @@ def verify_ssa(func: Any) -> bool:
 
 __all__ = [
     "count_nodes", "expr_deep_equal", "is_intrinsic", "is_pure", "post_order_visit", "side_effect", "stmt_vars",
-    "verify_ssa", "verify_well_formed",
+    "verify_gpu_code", "verify_ssa", "verify_well_formed",
 ]  # fmt: skip

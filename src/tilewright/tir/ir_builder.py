@@ -46,16 +46,16 @@ _KINDS = {
 class WithScope:
     """A scope of the builder: ``with`` gives its value, leaving it closes the statement."""
 
-    def __init__(self, enter_value: Any, exit_callback: Callable[[], None]) -> None:
+    def __init__(self, enter_value: Any, exit_cb: Callable[[], None]) -> None:
         self._enter_value = enter_value
-        self._exit_callback = exit_callback
+        self._exit_cb = exit_cb
 
     def __enter__(self) -> Any:
         return self._enter_value
 
     def __exit__(self, kind: object, value: object, trace: object) -> None:
         if kind is None:
-            self._exit_callback()
+            self._exit_cb()
 
 
 class BufferVar:
@@ -145,7 +145,12 @@ class IRBuilder:
         self._scopes[-1].append(Evaluate(stmt) if isinstance(stmt, PrimExpr) else stmt)
 
     def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
-        """Set an attribute for all statements that follow in the scope."""
+        """Set an attribute for all statements that follow in the scope.
+
+        A thread axis that is written to have the extent 0 has one thread, as TVM's runtime launches it.
+        """
+        if attr_key == "thread_extent" and ops.is_const_int(value, 0):
+            value = 1
         value = ops.as_expr(value)
         self.emit(lambda body: AttrStmt(node, attr_key, value, body))
 

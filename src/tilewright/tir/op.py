@@ -13,9 +13,11 @@ from typing import Any
 import tilewright.ir.intrinsics  # noqa: F401  (registers what the functions here call)
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer
 from tilewright.ir.op import Op
 from tilewright.ir.prim_ops import const, floordiv, floormod, truncdiv, truncmod
+from tilewright.runtime.registry import register_func
 from tilewright.tir.expr import (
     BufferLoad,
     Call,
@@ -33,6 +35,11 @@ from tilewright.tir.expr import (
     StringImm,
     Var,
 )  # fmt: skip
+
+
+@register_func("tir.const_true", override=True)
+def _const_true(dtype: str, span: object = None) -> PrimExpr:
+    return const(True, dtype)
 
 
 def call_intrin(dtype: str, func_name: str | Op, *args: Any, span: object = None) -> Call:
@@ -263,7 +270,14 @@ def _float_binary(name: str, doc: str) -> Callable[[Any, Any], PrimExpr]:
     return build
 
 
-fmod = _float_binary("fmod", "Remainder of x1 / x2 with the sign of x1.")
+_fmod = _float_binary("fmod", "Remainder of x / y with the sign of x.")
+
+
+def fmod(x: Any, y: Any) -> PrimExpr:
+    """Remainder of x / y with the sign of x."""
+    return _fmod(x, y)
+
+
 atan2 = _float_binary("atan2", "Angle of the point (x2, x1).")
 nextafter = _float_binary("nextafter", "Next representable value after x1 towards x2.")
 hypot = _float_binary("hypot", "sqrt(x1**2 + x2**2)")
@@ -366,6 +380,8 @@ _FLOAT_MAX = {("float", 64): 1.7976931348623157e308, ("float", 32): 3.4028234663
 def max_value(dtype: str, span: object = None) -> PrimExpr:
     """Largest value of ``dtype``."""
     info = dt.parse(dtype)
+    if dt.is_custom(dtype):
+        raise TilewrightError(f"{dtype} has a smallest value (register_min_func), and no largest that is known")
     if dt.is_float(dtype):
         return const(_FLOAT_MAX[info.kind, info.bits], dtype)
     return const(dt.int_range(dtype)[1], dtype)
@@ -374,6 +390,10 @@ def max_value(dtype: str, span: object = None) -> PrimExpr:
 def min_value(dtype: str, span: object = None) -> PrimExpr:
     """Smallest (most negative) finite value of ``dtype``."""
     info = dt.parse(dtype)
+    if dt.is_custom(dtype):
+        from tilewright.tir.transform.lower_custom_datatypes import smallest
+
+        return smallest(dtype)
     if dt.is_float(dtype):
         return const(-_FLOAT_MAX[info.kind, info.bits], dtype)
     return const(dt.int_range(dtype)[0], dtype)

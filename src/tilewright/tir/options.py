@@ -1,16 +1,21 @@
 """Options of TIR's passes and of ``tvm.lower``, for ``PassContext(config={...})``; their files say what each means."""
 
+from typing import Any
+
 from tilewright.ir.transform import PassContext
 
-_OF_PASSES = {
-    "tir.HoistIfThenElse": "options of HoistIfThenElse, see tir/transform/hoist_if_then_else.py",
-    "tir.InjectDoubleBuffer": "options of InjectDoubleBuffer (split_loop is accepted)",
-    "tir.LoopPartition": "options of LoopPartition, see tir/transform/loop_partition.py",
-    "tir.UnrollLoop": "options of UnrollLoop, see tir/transform/unroll_loop.py",
-}
+_OF_PASSES: dict[str, dict[str, Any]] = {  # the fields and their defaults; the pass's file says what they mean
+    "HoistIfThenElse": {"support_block_scope_hosting": False},
+    "InjectDoubleBuffer": {"split_loop": 1},
+    "LoopPartition": {"partition_const_loop": False, "no_unroll_loop_with_extent_one": False},
+    "UnrollLoop": {
+        "auto_max_step": 0, "auto_max_depth": 8, "auto_max_extent": 0, "explicit_unroll": True,
+        "unroll_local_access": False,
+    },
+}  # fmt: skip
 
-for _name, _doc in _OF_PASSES.items():
-    PassContext.register_option(_name, dict, {}, _doc)
+for _name, _fields in _OF_PASSES.items():
+    PassContext.register_option(f"tir.{_name}", dict, {}, f"options of the pass {_name}", _fields)
 
 PassContext.register_option(
     "tir.add_lower_pass", list, [], "(phase, pass) pairs: extra passes of lower, after phase 0 to 3"

@@ -249,6 +249,18 @@ def seq(*stmts: Stmt | None) -> Stmt:
     return flat[0] if len(flat) == 1 else SeqStmt(flat)
 
 
+def store_together(buffers: Sequence[Buffer], values: Sequence[PrimExpr], indices: Sequence[PrimExpr]) -> Stmt:
+    """Stores of values that may read one another's targets: the values are worked out first."""
+    stores = [BufferStore(b, v, indices) for b, v in zip(buffers, values, strict=True)]
+    if len(stores) == 1:
+        return stores[0]
+    lets = [Var(f"{b.name}.new", v.dtype) for b, v in zip(buffers, values, strict=True)]
+    result = seq(*(BufferStore(b, v, indices) for b, v in zip(buffers, lets, strict=True)))
+    for var, value in zip(reversed(lets), reversed(values), strict=True):
+        result = LetStmt(var, value, result)
+    return result
+
+
 def stmt_seq(*args: PrimExpr | Stmt) -> Stmt:
     """The statements one after another; an expression is evaluated for its effect."""
     return seq(*[Evaluate(a) if isinstance(a, PrimExpr) else a for a in args])

@@ -1,16 +1,36 @@
 """TOPI, the tensor operator inventory: what operators compute (in tensor expressions) and how (schedules).
 
-broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py unique.py scan.py sparse.py
+broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py unique.py argwhere.py scan.py sparse.py
            einsum.py   tensors
 nn/        computes of neural networks           image/     resizing of images
 vision/    boxes and regions of interest         random/    random numbers
 cpu/       schedules for CPUs, and the packed computes that they need           generic/   schedules that fit any target
-x86/ arm_cpu/   TVM's names of what cpu/ has
+gpu/       schedules for graphics processors           x86/ arm_cpu/ cuda/   TVM's names of what cpu/ and gpu/ have
+mali/ bifrost/ rocm/ intel_graphics/ hls/   and of them again, and of generic/
 utils.py   constant shapes, walks over operations           tag.py   what kind of compute an operation is
 network.py   what schedules may know of the network
 """
 
-from tilewright.topi import arm_cpu, cpu, generic, image, nn, random, tag, utils, vision, x86
+from tilewright.topi import (
+    arm_cpu,
+    bifrost,
+    cpu,
+    cuda,
+    generic,
+    gpu,
+    hls,
+    image,
+    intel_graphics,
+    mali,
+    nn,
+    random,
+    rocm,
+    tag,
+    utils,
+    vision,
+    x86,
+)  # fmt: skip
+from tilewright.topi.argwhere import *  # noqa: F403
 from tilewright.topi.broadcast import *  # noqa: F403
 from tilewright.topi.einsum import *  # noqa: F403
 from tilewright.topi.indexing import *  # noqa: F403
@@ -27,13 +47,20 @@ from tilewright.topi.utils import InvalidShapeError, get_const_int, get_const_tu
 __all__ = [
     "InvalidShapeError",
     "arm_cpu",
+    "bifrost",
     "cpu",
+    "cuda",
     "generic",
     "get_const_int",
     "get_const_tuple",
+    "gpu",
+    "hls",
     "image",
+    "intel_graphics",
+    "mali",
     "nn",
     "random",
+    "rocm",
     "tag",
     "utils",
     "vision",

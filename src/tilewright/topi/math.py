@@ -191,7 +191,7 @@ def sqrt(x: te.Tensor) -> te.Tensor:
 
 def rsqrt(x: te.Tensor) -> te.Tensor:
     """1 / square root."""
-    return unary(x, lambda v: ops.const(1, v.dtype) / tir.sqrt(v), "T_rsqrt")
+    return unary(x, tir.rsqrt, "T_rsqrt")
 
 
 def sigmoid(x: te.Tensor) -> te.Tensor:

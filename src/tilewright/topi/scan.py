@@ -8,7 +8,8 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
-from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.target.generic_func import generic_func
 from tilewright.tir import ir_builder
 from tilewright.topi.sort import row_kind, split_shape
 from tilewright.topi.transform import normalize_axis
@@ -18,6 +19,15 @@ _MOST_COLUMNS = 256  # that one loop along the axis takes side by side: their to
 _LANES = 16
 
 
+def scan_shape(data: te.Tensor, axis: int | None) -> tuple[tuple[Any, Any, Any], list[Any]]:
+    """Elements before, along and after ``axis`` (of all in a row, without one), and the shape of the result."""
+    if axis is None:
+        size = simplify(ops.as_expr(prod(data.shape)))
+        return (1, size.value if isinstance(size, IntImm) else size, 1), [size]
+    return split_shape(data.shape, normalize_axis(axis, data.ndim)), list(data.shape)
+
+
+@generic_func
 def scanop(
     data: te.Tensor,
     binop: Callable[[Any, Any], PrimExpr],
@@ -32,12 +42,7 @@ def scanop(
     ``exclusive`` leaves the element itself out, so the first result is ``identity_value``.
     """
     dtype = dtype or (data.dtype if not dt.is_bool(data.dtype) else "int32")
-    if axis is None:
-        size = simplify(ops.as_expr(prod(data.shape)))
-        outer, n, inner, shape = 1, size, 1, [size]
-    else:
-        outer, n, inner = split_shape(data.shape, normalize_axis(axis, data.ndim))
-        shape = list(data.shape)
+    (outer, n, inner), shape = scan_shape(data, axis)
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
@@ -85,5 +90,5 @@ def cumprod(data: te.Tensor, axis: int | None = None, dtype: str | None = None, 
 
 
 __all__ = [
-    "cumprod", "cumsum",
+    "cumprod", "cumsum", "scanop",
 ]  # fmt: skip

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.target.generic_func import generic_func
 from tilewright.tir import ir_builder
 from tilewright.topi.transform import normalize_axis
-from tilewright.topi.utils import InvalidShapeError, get_const_tuple, prod
+from tilewright.topi.utils import InvalidShapeError, get_const_tuple, prod, ravel_index, unravel_index
 
 Combine = Callable[[Any, Any], PrimExpr]
 _COMBINE: dict[str, Combine] = {
@@ -22,7 +23,8 @@ _COMBINE: dict[str, Combine] = {
 }
 
 
-def _combine(name: str, mode: str) -> Combine:
+def combine_by(name: str, mode: str) -> Combine:
+    """What an update does to the old value, in one of the modes."""
     if mode not in _COMBINE:
         raise InvalidShapeError(f"{name} mode is {', '.join(_COMBINE)}; found {mode!r}")
     return _COMBINE[mode]
@@ -38,6 +40,25 @@ def _position(value: PrimExpr, extent: Any) -> PrimExpr:
     return tir.if_then_else(index < 0, index + extent, index)
 
 
+def element_place(
+    index: Callable[[Sequence[Any]], PrimExpr], j: PrimExpr, moves: Sequence[Any], shape: Sequence[Any], axis: int
+) -> PrimExpr:
+    """Which element of ``shape`` the j-th update is for; ``index`` gives an element of the indices."""
+    coordinates = unravel_index(j, [max(d, 1) if isinstance(d, int) else d for d in moves])
+    where = [_position(index(coordinates), shape[k]) if k == axis else c for k, c in enumerate(coordinates)]
+    return ops.cast("int32", ops.as_expr(ravel_index(where, shape)))
+
+
+def slice_place(
+    index: Callable[[Sequence[Any]], PrimExpr], j: PrimExpr, moves: Sequence[Any], shape: Sequence[Any]
+) -> PrimExpr:
+    """Which slice of the leading dimensions ``shape`` the j-th update is for."""
+    coordinates = unravel_index(j, [max(d, 1) if isinstance(d, int) else d for d in moves])
+    where = [_position(index([k, *coordinates]), extent) for k, extent in enumerate(shape)]
+    return ops.cast("int32", ops.as_expr(ravel_index(where, shape)))
+
+
+@generic_func
 def scatter_elements(
     data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: int = 0, mode: str = "update"
 ) -> te.Tensor:
@@ -46,7 +67,7 @@ def scatter_elements(
     ``mode`` is update, add, mul, min or max; updates of one place happen in row-major order.
     """
     axis = normalize_axis(axis, data.ndim)
-    combine = _combine("scatter", mode)
+    combine = combine_by("scatter", mode)
     shape = get_const_tuple(data.shape)
     moves = get_const_tuple(indices.shape)
 
@@ -58,7 +79,7 @@ def scatter_elements(
         with ib.for_range(0, prod(moves), name="j") as j:
             at, rest, stride = ops.const(0, "int32"), j, 1
             for k in reversed(range(len(moves))):
-                extent = max(moves[k], 1)  # of 0 the loop has no iterations
+                extent = ops.maximum(ops.as_expr(moves[k]), 1)  # of 0 the loop has no iterations
                 coordinate = tir.indexmod(rest, extent)
                 rest = tir.indexdiv(rest, extent)
                 where = _position(index[j], shape[k]) if k == axis else coordinate
@@ -81,9 +102,10 @@ def scatter_add(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, axis: i
     return scatter_elements(data, indices, updates, axis, "add")
 
 
+@generic_func
 def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: str = "update") -> te.Tensor:
     """``data`` with slices ``updates[j..]`` written to (or combined at) the coordinates ``indices[:, j..]``."""
-    combine = _combine("scatter_nd", mode)
+    combine = combine_by("scatter_nd", mode)
     shape = get_const_tuple(data.shape)
     count, *places = get_const_tuple(indices.shape)
     slice_size = prod(shape[count:])

@@ -1,6 +1,6 @@
-"""Sorting and selection, written as loops; rows run in parallel.
+"""Sorting and selection, written as loops; rows run in parallel. For graphics processors see ``gpu/sort.py``.
 
-An element's key is a signed integer that is smaller the earlier the element comes (``_key``), so that NaN, -0 and
+An element's key is a signed integer that is smaller the earlier the element comes (``sort_key``), so that NaN, -0 and
 falling order are nothing special after it. Short rows are sorted by counting for each key how many come before it,
 which runs in vectors; long ones by the digits of the keys, from the least significant. Both are stable. ``topk`` of few
 of a row's elements selects: only what beats the k-th best so far is kept, and sorted in batches.
@@ -17,9 +17,10 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.features import features
+from tilewright.target.generic_func import generic_func
 from tilewright.tir import ir_builder
 from tilewright.topi.transform import normalize_axis, transpose
-from tilewright.topi.utils import InvalidShapeError, get_const_int, get_const_tuple, prod
+from tilewright.topi.utils import InvalidShapeError, at_least_one, get_const_int, get_const_tuple, prod
 
 _DIGIT_BITS = 8
 _LANES = 16  # of a block of comparisons: a multiple of every processor's 32-bit lanes
@@ -40,7 +41,7 @@ def split_shape(shape: Any, axis: int) -> tuple[Any, Any, Any]:
     return prod(dims[:axis]), dims[axis], prod(dims[axis + 1 :])
 
 
-def _key_dtype(dtype: str) -> str:
+def key_dtype(dtype: str) -> str:
     return "int64" if dt.bits(dtype) > 32 else "int32"
 
 
@@ -49,10 +50,10 @@ def _key_bits(dtype: str) -> int:
     return max(32 if dt.is_float(dtype) else _DIGIT_BITS, dt.bits(dtype))
 
 
-def _key(value: PrimExpr, is_ascend: Any) -> PrimExpr:
+def sort_key(value: PrimExpr, is_ascend: Any) -> PrimExpr:
     """A signed integer that orders as ``value``: NaN after everything, 0 equal to -0; the reverse for falling order."""
     dtype = value.dtype
-    wide = _key_dtype(dtype)
+    wide = key_dtype(dtype)
     if dt.is_float(dtype):
         value = value if dt.bits(dtype) >= 32 else ops.cast("float32", value)
         bits, greatest = tir.reinterpret(wide, value), dt.int_range(wide)[1]
@@ -81,11 +82,11 @@ class _Row:
     spare_order: Any
 
     @staticmethod
-    def allocate(ib: Any, dtype: str, size: int) -> _Row:
+    def allocate(ib: Any, dtype: str, size: Any) -> _Row:
         def array(kind: str, name: str) -> Any:
-            return ib.allocate(kind, (max(size, 1),), name=name, scope="global")
+            return ib.allocate(kind, (at_least_one(size),), name=name, scope="global")
 
-        wide = _key_dtype(dtype)
+        wide = key_dtype(dtype)
         return _Row(
             ib, array(wide, "keys"), array("int32", "order"), array(wide, "spare_keys"), array("int32", "spare_order")
         )
@@ -104,14 +105,14 @@ class _Row:
         self.order, self.spare_order = self.spare_order, self.order
 
 
-def _padded(size: int) -> int:
+def _padded(size: Any) -> Any:
     """Room for ``size`` elements that counting can sort."""
-    return -(-size // _LANES) * _LANES
+    return -(-size // _LANES) * _LANES if isinstance(size, int) else size
 
 
-def _sort(row: _Row, size: int, count: Any, bits: int) -> None:
+def _sort(row: _Row, size: Any, count: Any, bits: int) -> None:
     """Sort the first ``count`` of at most ``size`` elements."""
-    if size > features().processor.movement.most_counted:
+    if not isinstance(size, int) or size > features().processor.movement.most_counted:
         for shift in range(0, bits, _DIGIT_BITS):
             _sort_by_digit(row, count, shift, signed=shift + _DIGIT_BITS >= bits)
     elif size > 1:
@@ -180,7 +181,7 @@ def _select(ib: Any, dtype: str, n: int, limit: int, key: Callable[[Any], PrimEx
     """
     size = _batch(limit)
     row = _Row.allocate(ib, dtype, size)
-    wide, bits = _key_dtype(dtype), _key_bits(dtype)
+    wide, bits = key_dtype(dtype), _key_bits(dtype)
     least, greatest = dt.int_range(wide)
     bound = ib.allocate(wide, (1,), name="bound", scope="local")
     count = ib.allocate("int32", (1,), name="count", scope="local")
@@ -233,11 +234,12 @@ def _batch(limit: int) -> int:
     return _padded(limit + max(3 * limit, _BLOCK))
 
 
-def _sorted_rows(
+@generic_func
+def sorted_rows(
     data: te.Tensor,
     axis: int,
     is_ascend: Any,
-    limit: int,
+    limit: Any,
     dtypes: tuple[str, ...],
     values: tuple[bool, ...],
     name: str,
@@ -251,14 +253,11 @@ def _sorted_rows(
     axis, last = normalize_axis(axis, data.ndim), data.ndim - 1
     if axis != last and prod(data.shape[axis + 1 :]) != 1:
         others = [d for d in range(data.ndim) if d != axis]
-        found = _sorted_rows(
-            transpose(data, [*others, axis]), last, is_ascend, limit, dtypes, values, name, valid_count
-        )
+        found = sorted_rows(transpose(data, [*others, axis]), last, is_ascend, limit, dtypes, values, name, valid_count)
         back = [*range(axis), last, *range(axis, last)]
         return [transpose(t, back) for t in found] if len(dtypes) > 1 else transpose(found, back)
     rows, n, _ = split_shape(data.shape, axis)
-    if not isinstance(n, int):
-        raise InvalidShapeError(f"{name}: the sorted dimension must be known while compiling")
+    known = isinstance(n, int) and isinstance(limit, int)
     shape = [limit if k == axis else d for k, d in enumerate(data.shape)]
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
@@ -270,10 +269,10 @@ def _sorted_rows(
             base = number * n
 
             def key(index: Any) -> PrimExpr:
-                return _key(ib.let("value", source[base + index]), is_ascend)
+                return sort_key(ib.let("value", source[base + index]), is_ascend)
 
             count: Any = n
-            if counts is None and limit > 0 and n >= 2 * _batch(limit):
+            if counts is None and known and limit > 0 and n >= 2 * _batch(limit):
                 row = _select(ib, data.dtype, n, limit, key)
             else:
                 row = _Row.allocate(ib, data.dtype, _padded(n))
@@ -283,7 +282,8 @@ def _sorted_rows(
                     count = ib.let("count", ops.maximum(ops.minimum(ops.cast("int32", counts[number]), n), 0))
                 _sort(row, n, count, _key_bits(data.dtype))
             with ib.for_range(0, limit, name="k") as k:
-                index = row.order[k]
+                # of a row that is shorter than what is asked for, the last element again
+                index = row.order[k if known or limit is n else ops.minimum(k, n - 1)]
                 if counts is not None:  # elements beyond the count keep their places at the end
                     index = tir.Select(k < count, index, k)
                 index = ib.let("index", index)
@@ -297,16 +297,16 @@ def _sorted_rows(
 
 def sort(data: te.Tensor, axis: int = -1, is_ascend: Any = 1) -> te.Tensor:
     """The elements in rising (or falling) order along ``axis``; equal elements keep their order."""
-    n = get_const_int(data.shape[normalize_axis(axis, data.ndim)])
-    return _sorted_rows(data, axis, is_ascend, n, (data.dtype,), (True,), "sort_cpu")
+    n = get_const_tuple(data.shape)[normalize_axis(axis, data.ndim)]
+    return sorted_rows(data, axis, is_ascend, n, (data.dtype,), (True,), "sort_cpu")
 
 
 def argsort(
     data: te.Tensor, valid_count: te.Tensor | None = None, axis: int = -1, is_ascend: Any = 1, dtype: str = "float32"
 ) -> te.Tensor:
     """The indices that sort ``data`` along ``axis``; with ``valid_count``, only the first elements of each row sort."""
-    n = get_const_int(data.shape[normalize_axis(axis, data.ndim)])
-    return _sorted_rows(data, axis, is_ascend, n, (dtype,), (False,), "argsort_cpu", valid_count)
+    n = get_const_tuple(data.shape)[normalize_axis(axis, data.ndim)]
+    return sorted_rows(data, axis, is_ascend, n, (dtype,), (False,), "argsort_cpu", valid_count)
 
 
 def topk(
@@ -316,10 +316,10 @@ def topk(
 
     ``ret_type`` is "both" (values, indices), "values" or "indices"; ``dtype`` is that of the indices.
     """
-    n = get_const_int(data.shape[normalize_axis(axis, data.ndim)])
+    n = get_const_tuple(data.shape)[normalize_axis(axis, data.ndim)]
     limit = get_const_int(k)
     limit = n if limit < 1 else limit
-    if limit > n:
+    if isinstance(n, int) and limit > n:
         raise InvalidShapeError(f"topk takes {limit} elements of a dimension that has {n}")
     kinds = {
         "both": ((data.dtype, dtype), (True, False)),
@@ -329,7 +329,7 @@ def topk(
     if ret_type not in kinds:
         raise InvalidShapeError(f"topk ret_type is both, values or indices, found {ret_type!r}")
     dtypes, values = kinds[ret_type]
-    return _sorted_rows(data, axis, is_ascend, limit, dtypes, values, "topk_cpu")
+    return sorted_rows(data, axis, is_ascend, limit, dtypes, values, "topk_cpu")
 
 
 __all__ = [

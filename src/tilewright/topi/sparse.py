@@ -7,10 +7,13 @@ from typing import Any
 
 from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
+from tilewright.target.generic_func import generic_func
 from tilewright.tir import ir_builder
+from tilewright.topi.loops import each
 from tilewright.topi.utils import InvalidShapeError
 
 
+@generic_func
 def sparse_to_dense(
     sparse_indices: te.Tensor, output_shape: Sequence[Any], sparse_values: te.Tensor, default_value: Any = 0
 ) -> te.Tensor:
@@ -57,7 +60,11 @@ def sparse_to_dense(
 
 
 def sparse_reshape(
-    sparse_indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tensor
+    sparse_indices: te.Tensor,
+    prev_shape: te.Tensor,
+    new_shape: te.Tensor,
+    new_sparse_indices_shape: Any = None,
+    new_shape_shape: Any = None,
 ) -> tuple[te.Tensor, te.Tensor]:
     """Places of a sparse tensor's elements after a reshape, and the new shape without -1.
 
@@ -66,6 +73,7 @@ def sparse_reshape(
     sparse_indices : (count, rank)
     prev_shape : (rank,), the shape
     new_shape : (new_rank,), of which one may be -1, for what is left
+    new_sparse_indices_shape, new_shape_shape : shapes of the results; they follow from those of the inputs
 
     Returns (count, new_rank) and (new_rank,), both of the type of ``sparse_indices``.
     """
@@ -77,19 +85,21 @@ def sparse_reshape(
         ib = ir_builder.create()
         indices, before, wanted = (ib.buffer_ptr(b) for b in ins)
         places, shape = (ib.buffer_ptr(b) for b in outs)
-        elements, known, flat = (ib.allocate(dtype, (1,), name=name, scope="local") for name in ("all", "known", "at"))
         one, zero = ops.const(1, dtype), ops.const(0, dtype)
-        elements[0] = known[0] = one
-        with ib.for_range(0, rank, name="k") as k:
-            elements[0] = elements[0] * ops.cast(dtype, before[k])
-        with ib.for_range(0, new_rank, name="k") as k:
-            extent = ops.cast(dtype, wanted[k])
-            known[0] = known[0] * tir.Select(extent >= zero, extent, one)
-        with ib.for_range(0, new_rank, name="k") as k:
-            extent = ops.cast(dtype, wanted[k])
-            left = tir.if_then_else(known[0] > zero, ops.floordiv(elements[0], ops.maximum(known[0], one)), zero)
-            shape[k] = tir.Select(extent >= zero, extent, left)
-        with ib.for_range(0, count, name="n") as n:
+        with each(ib, 1, "once"):
+            elements, known = (ib.allocate(dtype, (1,), name=name, scope="local") for name in ("all", "known"))
+            elements[0] = known[0] = one
+            with ib.for_range(0, rank, name="k") as k:
+                elements[0] = elements[0] * ops.cast(dtype, before[k])
+            with ib.for_range(0, new_rank, name="k") as k:
+                extent = ops.cast(dtype, wanted[k])
+                known[0] = known[0] * tir.Select(extent >= zero, extent, one)
+            with ib.for_range(0, new_rank, name="k") as k:
+                extent = ops.cast(dtype, wanted[k])
+                left = tir.if_then_else(known[0] > zero, ops.floordiv(elements[0], ops.maximum(known[0], one)), zero)
+                shape[k] = tir.Select(extent >= zero, extent, left)
+        with each(ib, count, "n") as n:
+            flat = ib.allocate(dtype, (1,), name="at", scope="local")
             flat[0] = zero
             with ib.for_range(0, rank, name="k") as k:
                 flat[0] = flat[0] * ops.cast(dtype, before[k]) + indices[n * rank + k]
@@ -130,7 +140,7 @@ def searchsorted(
         total: Any = ops.const(1, "int32")
         for dim in values.shape:
             total = total * dim
-        with ib.for_range(0, total, name="i", kind="parallel") as i:
+        with each(ib, total, "i", "parallel") as i:
             base = ops.const(0, "int32") if sorted_sequence.ndim == 1 else ops.floordiv(i, width) * extent
             low, high = (ib.allocate("int32", (1,), name=name, scope="local") for name in ("low", "high"))
             low[0], high[0] = ops.const(0, "int32"), ops.cast("int32", extent)

@@ -131,8 +131,17 @@ def flip(a: te.Tensor, axis: int = 0) -> te.Tensor:
 
 
 def reverse_sequence(a: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, batch_axis: int = 0) -> te.Tensor:
-    """Reverse the first ``seq_lengths[b]`` elements along ``seq_axis`` of each batch element b, all if it has less."""
+    """Reverse the first ``seq_lengths[b]`` elements along ``seq_axis`` of each batch element b, all if it has less.
+
+    Raises InvalidShapeError unless ``seq_lengths`` is one-dimensional, with a length for each batch element.
+    """
     seq_axis, batch_axis = normalize_axis(seq_axis, a.ndim), normalize_axis(batch_axis, a.ndim)
+    lengths, batch = get_const_tuple(seq_lengths.shape), get_const_tuple(a.shape)[batch_axis]
+    if len(lengths) != 1 or (isinstance(lengths[0], int) and isinstance(batch, int) and lengths[0] != batch):
+        raise InvalidShapeError(
+            f"reverse_sequence wants a length for each of {batch} elements along batch_axis={batch_axis}, "
+            f"found seq_lengths of shape {lengths}"
+        )
 
     def body(*i: PrimExpr) -> PrimExpr:
         length = ops.cast(i[seq_axis].dtype, seq_lengths(i[batch_axis]))
@@ -181,17 +190,16 @@ def stack(a: Sequence[te.Tensor], axis: int = 0) -> te.Tensor:
 
 
 def split(ary: te.Tensor, indices_or_sections: Any, axis: int = 0) -> list[te.Tensor]:
-    """Parts of ``ary`` along ``axis``: a number of equal parts, or the positions to cut at."""
+    """Parts of ``ary`` along ``axis``: a number of equal parts, or the positions to cut at, negative from its end."""
     axis = normalize_axis(axis, ary.ndim)
-    total = ary.shape[axis]
+    total = simplify(ary.shape[axis])
     if isinstance(indices_or_sections, (int, IntImm)):
         count = int(indices_or_sections)
-        size = get_const_int(total)
-        if count <= 0 or size % count:
-            raise InvalidShapeError(f"cannot split a dimension of extent {size} into {count} equal parts")
-        cuts: list[Any] = [size // count * k for k in range(1, count)]
+        if count <= 0 or (isinstance(total, IntImm) and int(total) % count):
+            raise InvalidShapeError(f"cannot split a dimension of extent {total} into {count} equal parts")
+        cuts: list[Any] = [ops.floordiv(total, count) * k for k in range(1, count)]
     else:
-        cuts = list(indices_or_sections)
+        cuts = [c if not isinstance(c, int) or c >= 0 else total + c for c in indices_or_sections]
     begins, ends = [0, *cuts], [*cuts, total]
 
     def part(begin: Any, end: Any) -> te.Tensor:

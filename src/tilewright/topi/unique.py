@@ -7,9 +7,11 @@ from typing import Any
 from tilewright import te, tir
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
+from tilewright.topi.loops import Team, team
 from tilewright.topi.sort import argsort
-from tilewright.topi.utils import InvalidShapeError, get_const_tuple
+from tilewright.topi.utils import InvalidShapeError, at_least_one, get_const_tuple
 
 
 def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False) -> list[te.Tensor]:
@@ -22,8 +24,6 @@ def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False)
     if data.ndim != 1:
         raise InvalidShapeError(f"unique takes a tensor of rank 1, found rank {data.ndim}")
     (n,) = get_const_tuple(data.shape)
-    if not isinstance(n, int):
-        raise InvalidShapeError("unique: the extent must be known while compiling")
     order = argsort(data, None, 0, True, "int32")
     dtypes = [data.dtype, "int32", "int32", "int32"] + ["int32"] * return_counts
     shapes: list[Any] = [(n,), (n,), (n,), (1,)] + [(n,)] * return_counts
@@ -36,49 +36,57 @@ def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False)
         ib = ir_builder.create()
         source, ranked = (ib.buffer_ptr(i) for i in ins)
         values, first, which, number, *counts = (ib.buffer_ptr(o) for o in outs)
-        groups = ib.allocate("int32", (1,), name="groups", scope="local")
-        # the number of each group of equal elements, by the place of the group in the result
-        place = ib.allocate("int32", (max(n, 1),), name="place", scope="global")
-        starts = ib.allocate("int32", (max(n, 1),), name="starts", scope="global")
-        groups[0] = ops.const(0, "int32")
-        with ib.for_range(0, n, name="k") as k:
-            for target in (values, first, *counts):
-                target[k] = ops.const(0, target.dtype)
-        with ib.for_range(0, n, name="k") as k:
-            at = ib.let("at", ranked[k])
-            new = tir.if_then_else(k > 0, differ(source[at], source[ranked[ops.maximum(k - 1, 0)]]), True)
-            with ib.if_scope(new):
-                starts[groups[0]] = at  # equal elements keep their order: this is the first
-                groups[0] = groups[0] + 1
-            which[at] = groups[0] - 1
-        number[0] = groups[0]
-        if is_sorted:
-            with ib.for_range(0, groups[0], name="g") as g:
-                place[g] = g
-        else:
-            _by_occurrence(ib, starts, place, groups, which, n)
-        with ib.for_range(0, groups[0], name="g") as g:
-            values[place[g]] = source[starts[g]]
-            first[place[g]] = starts[g]
-        with ib.for_range(0, n, name="k") as k:
-            which[k] = place[which[k]]
-            for target in counts:
-                target[which[k]] = target[which[k]] + 1
+        # the number of each group of equal elements, by the place of the group in the result; where groups begin
+        place = ib.allocate("int32", (at_least_one(n),), name="place", scope="global")
+        starts = ib.allocate("int32", (at_least_one(n),), name="starts", scope="global")
+        begins = ib.allocate("int32", (n + 1,), name="begins", scope="global")
+        with team(ib, 1, n) as threads:
+            with threads.each(n) as k:
+                for target in (values, first, *counts):
+                    target[k] = ops.const(0, target.dtype)
+
+            def is_new(k: PrimExpr) -> PrimExpr:
+                before = source[ranked[ops.maximum(k - 1, 0)]]
+                return tir.if_then_else(k > 0, differ(source[ranked[k]], before), True)
+
+            def number_groups(k: PrimExpr, new: PrimExpr, before: PrimExpr) -> None:
+                at = ib.let("at", ranked[k])
+                with ib.if_scope(new):
+                    group = ib.let("group", before)
+                    starts[group] = at  # equal elements keep their order: this is the first
+                    begins[group] = k
+                    place[group] = group
+                which[at] = before + ops.cast("int32", new) - 1
+
+            groups = threads.collect(n, is_new, number_groups)
+            with threads.alone():
+                number[0] = groups
+                begins[groups] = ops.cast("int32", ops.as_expr(n))
+            threads.sync()
+            if not is_sorted:
+                _by_occurrence(threads, starts, place, which, n)
+            with threads.each(groups, "g") as g:
+                values[place[g]] = source[starts[g]]
+                first[place[g]] = starts[g]
+                for target in counts:
+                    target[place[g]] = begins[g + 1] - begins[g]
+            with threads.each(n) as k:
+                which[k] = place[which[k]]
         return ib.get()
 
     result: list[te.Tensor] = te.extern(shapes, [data, order], loops, dtype=dtypes, name="unique", tag="unique")
     return result
 
 
-def _by_occurrence(ib: Any, starts: Any, place: Any, groups: Any, which: Any, n: int) -> None:
+def _by_occurrence(threads: Team, starts: Any, place: Any, which: Any, n: int) -> None:
     """Number the groups by where their first elements stand: an element that starts its group counts."""
-    count = ib.allocate("int32", (1,), name="count", scope="local")
-    count[0] = ops.const(0, "int32")
-    with ib.for_range(0, n, name="k") as k:
-        group = ib.let("group", which[k])
-        with ib.if_scope(starts[group].equal(k)):
-            place[group] = count[0]
-            count[0] = count[0] + 1
+
+    def write(k: PrimExpr, chosen: PrimExpr, before: PrimExpr) -> None:
+        with threads.ib.if_scope(chosen):
+            place[which[k]] = before
+
+    threads.collect(n, lambda k: starts[which[k]].equal(k), write, "first")
+    threads.sync()
 
 
 __all__ = ["unique"]

@@ -10,7 +10,7 @@ from tilewright.arith import Analyzer
 from tilewright.ir import walk
 from tilewright.ir.errors import InvalidShapeError as InvalidShapeError
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Select, Var
-from tilewright.ir.prim_ops import as_expr, const
+from tilewright.ir.prim_ops import as_expr, const, maximum
 from tilewright.tir.layout import bijective_layout
 from tilewright.topi import tag
 
@@ -60,10 +60,10 @@ def equal_const_int(expr: Any, value: int) -> bool:
     return isinstance(found, int | IntImm) and int(found) == value
 
 
-def get_const_tuple(shape: Sequence[Any]) -> tuple[Any, ...]:
-    """The shape with every constant dimension as an int; unknown dimensions stay expressions."""
+def get_const_tuple(in_tuple: Sequence[Any]) -> tuple[Any, ...]:
+    """The in_tuple with every constant dimension as an int; unknown dimensions stay expressions."""
     result: list[Any] = []
-    for dim in shape:
+    for dim in in_tuple:
         value = dim if isinstance(dim, int) else simplify(as_expr(dim))
         result.append(int(value) if isinstance(value, int | IntImm) else value)
     return tuple(result)
@@ -76,9 +76,9 @@ def get_shape(src_shape: Sequence[Any], src_layout: str, dst_layout: str) -> tup
     return get_const_tuple(bijective_layout(src_layout, dst_layout).forward_shape(src_shape))
 
 
-def get_float_tuple(values: Sequence[Any]) -> tuple[float, ...]:
-    """The values as floats."""
-    return tuple(get_const_float(v) for v in values)
+def get_float_tuple(in_tuple: Sequence[Any]) -> tuple[float, ...]:
+    """The in_tuple as floats."""
+    return tuple(get_const_float(v) for v in in_tuple)
 
 
 def operations(outs: Any) -> Iterator[Any]:
@@ -159,12 +159,29 @@ def ravel_index(indices: Sequence[Any], shape: Sequence[Any]) -> Any:
     return flat
 
 
-def prod(values: Sequence[Any]) -> Any:
+def prod(x: Sequence[Any]) -> Any:
     """Product of dimensions: an int where all are known."""
     result: Any = 1
-    for value in values:
+    for value in x:
         result = result * value
     return result
+
+
+def ceil_div(a: Any, b: Any) -> Any:
+    """``a`` over ``b`` rounded up: numbers or expressions, ``b`` positive."""
+    return simplify(tir.floordiv(as_expr(a) + (as_expr(b) - 1), as_expr(b)))
+
+
+def swap(arr: Sequence[Any], axis: int) -> list[Any]:
+    """``arr`` with the elements at ``axis`` and at the end in each other's place."""
+    result = list(arr)
+    result[axis], result[-1] = result[-1], result[axis]
+    return result
+
+
+def at_least_one(extent: Any) -> Any:
+    """``extent``, and 1 where it is 0: memory has an element."""
+    return max(extent, 1) if isinstance(extent, int) else maximum(extent, 1)
 
 
 def nchw_pack_layout(layout_info: str) -> bool:
@@ -175,6 +192,40 @@ def nchw_pack_layout(layout_info: str) -> bool:
 def nchw_xc_layout(layout_info: str) -> bool:
     """Whether the layout is NCHW with packed channels, such as ``NCHW16c``."""
     return layout_info[:4] == "NCHW" and "c" in layout_info and layout_info[4:-1].isnumeric()
+
+
+def ncw_pack_layout(layout_info: str) -> bool:
+    """Whether the layout is NCW with packed channels and batch, such as ``NCW1n16c``."""
+    return layout_info[:3] == "NCW" and "c" in layout_info and "n" in layout_info
+
+
+def ncw_xc_layout(layout_info: str) -> bool:
+    """Whether the layout is NCW with packed channels, such as ``NCW16c``."""
+    return layout_info[:3] == "NCW" and "c" in layout_info and layout_info[3:-1].isnumeric()
+
+
+def get_max_power2_factor(n: int, max_value: int | None = None) -> int:
+    """The largest power of two that divides ``n``, and is no larger than ``max_value``."""
+    factor = 1
+    while n % (2 * factor) == 0 and (max_value is None or 2 * factor <= max_value):
+        factor *= 2
+    return factor
+
+
+def const_vector(vector: Any, name: str = "const_vector") -> te.Tensor:
+    """A small numpy vector as a tensor, whose elements are chosen by their indices: for loops that are unrolled."""
+    dtype = str(vector.dtype)
+
+    def element(i: Any) -> Any:
+        chosen: Any = const(0.0, dtype)
+        for position, value in enumerate(vector):
+            chosen = Select(i % len(vector) == position, const(float(value), dtype), chosen)
+        return chosen
+
+    made: te.Tensor = te.compute(
+        vector.shape, element, name=name, attrs={"const_vector": True, "schedule_rule": "None"}
+    )
+    return made
 
 
 def is_empty_shape(shape: Sequence[Any]) -> bool:

@@ -12,6 +12,7 @@ from tests.random_operators.families import (
     recurrent,
     reduction,
     resizing,
+    selection,
     sequences,
     spectral,
     vision,
@@ -19,5 +20,5 @@ from tests.random_operators.families import (
 
 ALL = (
     control, creation, elementwise, linear, movement, normalization, pooling, quantization, recurrent, reduction,
-    resizing, sequences, spectral, vision,
+    resizing, selection, sequences, spectral, vision,
 )  # fmt: skip

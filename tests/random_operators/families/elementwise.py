@@ -112,6 +112,9 @@ def power(g: Graph) -> Tolerance:
             if g.draw.of(False, True)
             else np.full(right, g.draw.of(2.0, 3.0, 0.5, 1.0, 0.0, -1.0)).astype(g.draw.array(other, ()).dtype)
         )
+    elif other in FLOATS and g.draw.of(False, True):  # powers are cut off at whole numbers
+        exponent = np.full(right, g.draw.of(0.5, 1.5, 2.0)).astype(g.draw.array(other, ()).dtype)
+        base = np.clip(base, 0, 6).astype(dtype)
     else:
         exponent = g.draw.integers(other, right, 0, 4)
         if whole:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from tests.random_operators.case import Graph, Tolerance, generator
 
 _CELLS = {"RNN": (1, ("Tanh",)), "GRU": (3, ("Sigmoid", "Tanh")), "LSTM": (4, ("Sigmoid", "Tanh", "Tanh"))}
@@ -28,7 +27,7 @@ def recurrent(g: Graph) -> Tolerance:
         tensor(count, gates * hidden, inputs),
         tensor(count, gates * hidden, hidden),
         tensor(count, 2 * gates * hidden) if g.draw.of(True, False) else "",
-        g.fixed(np.full(batch, steps, "int32")) if g.draw.chance(6) else "",
+        g.input(g.draw.integers("int32", (batch,), 1, steps + 1)) if g.draw.chance(4) else "",
         tensor(*state) if g.draw.of(True, False) else "",
     ]
     if g.operator == "LSTM":

@@ -29,6 +29,8 @@ def roi_align(g: Graph) -> Tolerance:
         attributes["spatial_scale"] = g.draw.of(1.0, 0.5)
     if g.has("coordinate_transformation_mode") and g.draw.of(False, True):
         attributes["coordinate_transformation_mode"] = g.draw.of("half_pixel", "output_half_pixel")
+    if attributes.get("sampling_ratio") and g.draw.of(False, True):
+        attributes["mode"] = "max"
     g.emit([g.data(dtype, shape, "mild"), g.input(rows), g.input(which)], **attributes)
     return Tolerance("close", 128)
 
@@ -66,7 +68,8 @@ def deform_conv(g: Graph) -> Tolerance:
         attributes["offset_group"] = moved
     names = [g.data(dtype, shape, "mild"), g.data(dtype, (outputs, channels // group, *kernel), "mild")]
     names.append(g.input(g.draw.integers("int64", offsets, -12, 13).astype(dtype) / 8))
+    names.append(g.data(dtype, (outputs,), "mild") if g.draw.of(False, True) else "")
     if g.draw.of(False, True):
-        names.append(g.data(dtype, (outputs,), "mild"))
+        names.append(g.data(dtype, (shape[0], moved * kernel[0] * kernel[1], *out), "mild"))
     g.emit(names, **attributes)
     return Tolerance("close", 512)

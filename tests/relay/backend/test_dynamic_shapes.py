@@ -108,6 +108,18 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, str]], Sequence[tuple
     ),
     "pad": (lambda a: relay.nn.pad(a, ((1, 1), (0, 2))), [COLUMN], columns, lambda a: np.pad(a, ((1, 1), (0, 2)))),
     "split": (lambda a: relay.split(a, 2, axis=1).astuple(), [COLUMN], columns, lambda a: np.split(a, 2, 1)),
+    "split of unknown extents": (
+        lambda a: relay.split(a, 3, axis=1).astuple(), [GRID],
+        [(floats(n, m),) for n in (0, 2) for m in (0, 3, 12)], lambda a: np.split(a, 3, 1),
+    ),
+    "split at indices": (
+        lambda a: relay.split(a, (2, 2, 5), axis=0).astuple(), [COLUMN],
+        [(floats(n, 4),) for n in (5, 6, 11)], lambda a: np.split(a, (2, 2, 5)),
+    ),
+    "split at indices from the end": (
+        lambda a: relay.split(a, (1, -3, -1), axis=1).astuple(), [GRID],
+        [(floats(n, m),) for n in (1, 3) for m in (4, 7)], lambda a: np.split(a, (1, -3, -1), 1),
+    ),
     "layer_norm": (
         relay.nn.layer_norm, [COLUMN, ((4,), F32), ((4,), F32)],
         [(floats(n, 4), floats(4), floats(4)) for n in SIZES], normalized,
@@ -140,6 +152,11 @@ REFUSED: dict[str, tuple[Callable[..., Any], list[tuple[Any, str]], tuple[Array,
     "bias of more": (lambda a, b: relay.nn.bias_add(a, b, 1), [GRID, ((4,), F32)], (floats(2, 3), floats(4))),
     "concatenate": (lambda a, b: relay.concatenate([a, b], axis=0), [GRID] * 2, (floats(2, 4), floats(3, 5))),
     "reshape": (lambda a: relay.reshape(a, (-1, 8)), [COLUMN], (floats(3, 4),)),
+    "split": (lambda a: relay.split(a, 3, axis=0).astuple(), [COLUMN], (floats(4, 4),)),
+    "one part of a split": (lambda a: relay.split(a, (2, 5), axis=0)[0], [COLUMN], (floats(1, 4),)),
+    "split beyond the end": (lambda a: relay.split(a, (2, 5), axis=0)[1], [COLUMN], (floats(4, 4),)),
+    "split before the start": (lambda a: relay.split(a, (-3,), axis=0)[1], [COLUMN], (floats(2, 4),)),
+    "reshape to a known shape": (lambda a: relay.reshape(a, (2, 6)), [COLUMN], (floats(2, 4),)),
     "rank": (relay.nn.relu, [COLUMN], (floats(3),)),
     "known dimension": (relay.nn.relu, [COLUMN], (floats(3, 5),)),
 }
@@ -179,3 +196,23 @@ def test_a_branch_whose_results_differ_in_shape() -> None:
     for taken in (True, False):
         expected = np.exp(np.tile(floats(3), 2 if taken else 1))
         np.testing.assert_allclose(vm.run(np.array(taken), floats(3)).numpy(), expected, rtol=1e-5)
+
+
+def test_range_that_the_program_computes() -> None:
+    scalars = [relay.var(name, shape=(), dtype="float32") for name in ("start", "stop", "step")]
+    exe = relay.vm.compile(relay.Function(scalars, relay.arange(*scalars)), "llvm")
+    ranges = VirtualMachine(exe, runtime.cpu())
+    for start, stop, step in ((0, 5, 1), (3, 10, 0.5), (10, 0, -3), (5, 5, 1)):
+        found = ranges.run(np.float32(start), np.float32(stop), np.float32(step)).numpy()
+        np.testing.assert_allclose(found, np.arange(start, stop, step, "float32"))
+
+
+@pytest.mark.parametrize("k", [1, 4, 9, 0])
+def test_topk_of_a_number_that_the_program_computes(k: int) -> None:
+    x, count = relay.var("x", relay.TensorType((relay.Any(), 9), "float32")), relay.var("k", shape=(), dtype="int32")
+    exe = relay.vm.compile(relay.Function([x, count], relay.topk(x, count, ret_type="both").astuple()), "llvm")
+    data = np.random.default_rng(0).permutation(18).reshape(2, 9).astype("float32")
+    found = VirtualMachine(exe, runtime.cpu()).run(data, np.int32(k))
+    order = np.argsort(-data, axis=1)[:, : k or 9]  # 0 takes all
+    np.testing.assert_array_equal(found[0].numpy(), np.take_along_axis(data, order, 1))
+    np.testing.assert_array_equal(found[1].numpy(), order)

@@ -99,8 +99,8 @@ def check_meaning(item: Case) -> None:
         np.testing.assert_allclose(have, want, rtol=item.rtol, atol=item.atol)
 
 
-def check_kernels(items: Sequence[Case], target: str = "llvm") -> None:
-    """One module with all the calls, compiled, gives the expected values."""
+def check_kernels(items: Sequence[Case], target: str = "llvm", device: Any = None) -> None:
+    """One module with all the calls, compiled, gives the expected values on ``device``, the CPU by default."""
     items = [i for i in items if i.kernel and all(e.size for e in i.results)]
     params: list[Any] = []
     fields: list[Any] = []
@@ -114,7 +114,7 @@ def check_kernels(items: Sequence[Case], target: str = "llvm") -> None:
     mod = tvm.IRModule.from_expr(relay.Function(params, relay.Tuple(fields)))
     with tvm.transform.PassContext(opt_level=1):
         lib = relay.build(mod, target)
-    run = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    run = graph_executor.GraphModule(lib["default"](device or tvm.cpu(0)))
     run.set_input(**values)
     run.run()
     position = 0

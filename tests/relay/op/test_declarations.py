@@ -29,10 +29,11 @@ RESHAPES = {
     "squeeze": lambda: relay.squeeze(data()),
     "nn.batch_flatten": lambda: relay.nn.batch_flatten(data()),
 }
+SAME_SHAPE = ("dyn.any_dims", "dyn.with_dims")  # what is known of the dimensions changes
 
 
 def test_these_operators_are_reshapes() -> None:
-    assert {name for name, op in Op.registry.items() if op.get_attr("TReshapeOp")} == set(RESHAPES)
+    assert {name for name, op in Op.registry.items() if op.get_attr("TReshapeOp")} == {*RESHAPES, *SAME_SHAPE}
 
 
 @pytest.mark.parametrize("name", sorted(RESHAPES))
@@ -76,3 +77,16 @@ def test_attributes_are_what_the_constructor_takes_again() -> None:
     x, w = relay.var("x", shape=(1, 4, 8, 8)), relay.var("w", shape=(8, 2, 3, 3))
     conv = relay.nn.conv2d(x, w, (2, 1), (1, 0, 2, 1), groups=2, channels=8, kernel_size=(3, 3), out_dtype="float32")
     assert tvm.ir.structural_equal(relay.nn.conv2d(x, w, **dict(conv.attrs)), conv)
+
+
+def test_operators_say_how_central_they_are() -> None:
+    levels = {
+        "log": 1,
+        "nn.conv2d": 2,
+        "ceil": 3,
+        "broadcast_to": 4,
+        "image.resize2d": 5,
+        "topk": 6,
+        "nn.attention": 10,
+    }
+    assert {name: relay.op.get(name).support_level for name in levels} == levels

@@ -40,6 +40,14 @@ def sliced(a: Array, begin: Array, end: Array, strides: Array) -> Array:
     return a[tuple(slice(*map(int, bounds)) for bounds in zip(begin, end, strides, strict=True))]
 
 
+def scattered(places: Array, shape: Array, values: Array) -> Array:
+    """Values at their places, 5 elsewhere."""
+    result = np.full(tuple(shape), 5, values.dtype)
+    for place, value in zip(places, values, strict=True):
+        result[tuple(place)] = value
+    return result
+
+
 COLUMN = ((None, 4), F32)
 SLICES = [
     (ints(0, 1), ints(3, 4), ints(1, 1)), (ints(1, -1), ints(100, -100), ints(2, -2)),
@@ -86,6 +94,13 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[Any, str]], list[tuple[Arr
         [(ints(0, 3, 1), np.array(4, I64)), (ints(0, 3, 1), np.array(2, I64))],
         lambda i, d: np.where(np.arange(d)[:, None] == i, np.float32(2), np.float32(-1)),
     ),
+    "sparse_to_dense": (
+        lambda places, shape, values: relay.sparse_to_dense(places, shape, values, relay.const(5.0)),
+        [((None, 2), I64), ((2,), I64), ((None,), F32)],
+        [(np.array([[0, 0], [2, 1], [1, 3]], I64), ints(3, 4), floats(3)),
+         *[(np.zeros((0, 2), I64), shape, floats(0)) for shape in (ints(1, 7), ints(0, 3))]],
+        scattered,
+    ),
     "strided_slice": (
         relay.strided_slice, [((None, 6), F32), *[((2,), I64)] * 3], [(floats(5, 6), *s) for s in SLICES], sliced,
     ),
@@ -106,8 +121,12 @@ def test_in_the_machine_and_the_interpreter(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "shape"), [(relay.reshape, (5, 2)), (relay.reshape, (5, -1)), (relay.broadcast_to, (6, 4))]
-)
+    ("build", "shape"),
+    [
+        (relay.reshape, (5, 2)), (relay.reshape, (5, -1)), (relay.broadcast_to, (6, 4)),
+        (lambda a, shape: relay.sparse_to_dense(relay.cast(a, I64), shape, relay.const(1.0)), (-2, -3)),
+    ],
+)  # fmt: skip
 def test_shapes_that_do_not_fit_are_refused(build: Callable[..., Any], shape: tuple[int, ...]) -> None:
     machine = VirtualMachine(relay.vm.compile(module(build, [COLUMN, ((2,), I64)]), "llvm"), runtime.cpu())
     with pytest.raises(runtime.TVMError, match=r"negative|does not fit"):

@@ -71,8 +71,10 @@ def declared_names() -> list[str]:
 def test_every_declared_operator_says_what_it_means() -> None:
     declared = [Op.get(n) for n in declared_names()]
     assert len(declared) > 180
-    lacking = [op.name for op in declared if not op.has_attr("FEvaluate")]
-    assert lacking == []
+    # pieces of memory, and calls that fill them, are no values of numpy's; the virtual machine alone has them
+    machine = {"memory.alloc_storage", "memory.alloc_tensor", "memory.kill", "vm.invoke_tvm_op", "vm.shape_func"}
+    lacking = {op.name for op in declared if not op.has_attr("FEvaluate")}
+    assert lacking == machine
 
 
 def test_every_declared_operator_has_a_kernel_or_is_simplified_away() -> None:
@@ -80,7 +82,7 @@ def test_every_declared_operator_has_a_kernel_or_is_simplified_away() -> None:
     computing = [op for op in map(Op.get, declared_names()) if not op.get_attr("TNonComputational")]
     lacking = [op.name for op in computing if not any(op.has_attr(hook) for hook in hooks)]
     # these run in the interpreter, and where DynamicToStatic finds their values known
-    waiting = ["dyn.image.resize2d", "dyn.nn.upsampling", "dyn.nn.upsampling3d", "dyn.sparse_to_dense", "dyn.topk"]
+    waiting = ["dyn.topk"]
     assert sorted(lacking) == waiting
 
 

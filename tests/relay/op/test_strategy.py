@@ -87,7 +87,7 @@ def test_a_key_with_nothing_registered_computes_by_plain_loops(table: Any) -> No
     check_kernels([table[0], *of_each_operator(table)], PLAIN)
 
 
-def test_the_generic_strategy_is_for_every_target_but_cpus() -> None:
+def test_the_generic_strategy_is_for_targets_without_one() -> None:
     data, weight = te.placeholder((1, 3, 8, 8)), te.placeholder((4, 3, 3, 3))
     attrs = relay.nn.conv2d(relay.var("x"), relay.var("w")).attrs
     out = relay.TensorType((1, 4, 6, 6))
@@ -103,7 +103,7 @@ def test_the_generic_strategy_is_for_every_target_but_cpus() -> None:
         "llvm -device=arm_cpu": ["conv2d_nchw.cpu"],
         "ext_dev": ["conv2d_nchw.generic"],
         PLAIN: ["conv2d_nchw.generic"],
-        "cuda": ["conv2d_nchw.generic"],
+        "cuda": ["conv2d_nchw.cuda", "conv2d_nchw_winograd.cuda"],
     }
 
 

@@ -5,8 +5,9 @@ import pytest
 from tests.relay.op.harness import Case, case, check_kernels, check_meaning, check_type, integers, random
 
 import tilewright as tvm
-from tilewright import relay
+from tilewright import relay, te
 from tilewright.relay.op.transform.reshape import resolve_shape
+from tilewright.relay.type_infer import infer_expr
 
 X = random(2, 3, 4)
 Y = random(2, 5, 4, seed=1)
@@ -73,6 +74,7 @@ CASES = [
     case("stack", lambda x, y: relay.stack([x, y], 1), [X, X * 2], np.stack([X, X * 2], 1)),
     case("split in equal parts", lambda x: relay.split(x, 3, 1), [X], tuple(np.split(X, 3, 1))),
     case("split at indices", lambda x: relay.split(x, (1, 4), 1), [Y], tuple(np.split(Y, (1, 4), 1))),
+    case("split beyond the end", lambda x: relay.split(x, (-1, 99), 1), [Y], tuple(np.split(Y, (-1, 99), 1))),
     case(
         "meshgrid",
         lambda a, b: relay.meshgrid([a, b]),
@@ -186,3 +188,12 @@ def test_special_values_of_reshape(shape: tuple, newshape: tuple, expected: list
 def test_reshape_to_another_number_of_elements_is_refused() -> None:
     with pytest.raises(tvm.ir.errors.TypeInferenceError, match=r"reshape.*24 elements.*\(5, 5\)"):
         relay.transform.InferTypeLocal(relay.reshape(relay.var("x", shape=(2, 3, 4)), (5, 5)))
+
+
+def test_parts_of_an_extent_that_is_not_known_have_the_cuts_extents() -> None:
+    n = te.size_var("n")
+    parts = infer_expr(relay.split(relay.var("x", shape=(3, n)), (2, 4, 7), 1).astuple()).checked_type
+    assert parts == relay.TupleType([relay.TensorType((3, d), "float32") for d in (2, 2, 3, n - 7)])
+    unknown = infer_expr(relay.split(relay.var("x", shape=(relay.Any(), 3)), (2, 4), 0).astuple()).checked_type
+    assert [part.shape[0] for part in unknown.fields[:2]] == [2, 2]
+    assert isinstance(unknown.fields[2].shape[0], relay.Any)

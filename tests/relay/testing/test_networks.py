@@ -56,6 +56,8 @@ def shapes(net: relay.Function) -> tuple[tuple[int, ...], int]:
         (lambda: testing.resnet.get_net(3, 10, 20, (3, 28, 28)), (3, 10), None),
         (lambda: testing.resnet.get_net(1, 10, 18, (64, 64, 3), "NHWC"), (1, 10), None),
         (lambda: testing.mobilenet.get_net(1, 10, (64, 64, 3), layout="NHWC"), (1, 10), None),
+        (lambda: testing.dqn.get_net(2), (2, 18), 1_693_362),
+        (lambda: testing.dqn.get_net(1, 6, (84, 84, 4), layout="NHWC"), (1, 6), None),
         (lambda: testing.squeezenet.get_net(1, (3, 64, 64), 10, "1.1", "float32"), (1, 10), None),
         (lambda: testing.lstm.get_net(2, 5, 3), (3, 5), 2 * 2 * (4 * 5 * 5 + 4 * 5)),
     ],

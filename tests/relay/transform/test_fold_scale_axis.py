@@ -83,3 +83,33 @@ def test_a_scale_that_varies_within_a_block_stays() -> None:
     func = relay.Function([x, w], relay.nn.conv2d(y, w, kernel_size=(3, 3), **layouts))
     after = ForwardFoldScaleAxis()(tvm.IRModule.from_expr(func))
     assert after["main"].body.args[0].op.name == "multiply"
+
+
+@pytest.mark.parametrize(
+    ("element", "folds"), [(1.0, True), (-1e-10, True), (0.0, False), (1e-30, False), (np.inf, False)]
+)
+def test_nothing_is_divided_by_a_scale_of_or_next_to_zero(element: float, folds: bool) -> None:
+    """What is added after the scale would be divided by it."""
+    x, w, b = (relay.var(n, shape=s) for n, s in (("x", (5, 7)), ("w", (3, 7)), ("b", (7,))))
+    scale = numbers(7, seed=3)
+    scale[2] = element
+    y = relay.nn.dense(relay.add(relay.multiply(x, relay.const(scale)), b), w)
+    data, weight, shift = arrays = [numbers(5, 7), numbers(3, 7, seed=1), numbers(7, seed=2)]
+    folded = ForwardFoldScaleAxis()(tvm.IRModule.from_expr(relay.Function([x, w, b], y)))
+    have = relay.create_executor(mod=folded).evaluate()(*arrays).numpy()
+    with np.errstate(invalid="ignore"):
+        want = (data * scale + shift) @ weight.T
+    np.testing.assert_allclose(have, want, rtol=1e-4)
+    assert (folded["main"].body.args[0].args[0] is folded["main"].params[0]) is folds
+
+
+def test_a_normalization_with_a_scale_of_zero_before_a_dense_layer() -> None:
+    x, w = relay.var("x", shape=(2, 5)), numbers(3, 5)
+    gamma, beta = np.array([2, 0, -1, 0, 3], "float32"), np.array([1, 0, 2, -2, 0], "float32")
+    y = relay.nn.dense(relay.nn.layer_norm(x, relay.const(gamma), relay.const(beta)), relay.const(w))
+    data = numbers(2, 5, seed=1)
+    with tvm.transform.PassContext(opt_level=3):
+        have = relay.create_executor("graph", tvm.IRModule.from_expr(relay.Function([x], y))).evaluate()(data).numpy()
+    centred = data - data.mean(1, keepdims=True)
+    normal = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5) * gamma + beta
+    np.testing.assert_allclose(have, normal @ w.T, rtol=1e-4, atol=1e-5)

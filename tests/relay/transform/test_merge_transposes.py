@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 from tests.relay.transform.texts import check, parse
 
+import tilewright as tvm
+from tilewright import relay
+from tilewright.ir.prim_expr import DimVar
 from tilewright.ir.transform import PassContext
 from tilewright.relay import transform
 from tilewright.relay.interpreter import interpret
@@ -45,6 +48,27 @@ def test_two_transpositions_become_one() -> None:
           reshape(%1, newshape=[1, 12, 4, 8])
         }""",
     )
+
+
+def named(result: relay.Expr, x: relay.Var) -> str:
+    """The text after the pass of a function of named dimensions."""
+    return str(transform.MergeTransposes()(tvm.IRModule.from_expr(relay.Function([x], result)))["main"])
+
+
+def test_extents_with_names_cancel_too() -> None:
+    x = relay.var("x", relay.TensorType((DimVar("b", 1, 8), DimVar("s", 1, 9), 6, 4), "float32"))
+    heads = relay.reshape(relay.transpose(x, axes=[0, 2, 1, 3]), (-3, 0, 0))
+    text = named(
+        relay.reshape(relay.transpose(relay.reshape(heads, (-4, -1, 6, -2)), axes=[0, 2, 1, 3]), (0, 0, 24)), x
+    )
+    assert "transpose" not in text and "reshape(%x, newshape=[0, 0, 24])" in text
+
+
+def test_transpositions_of_extents_with_names_become_one() -> None:
+    x = relay.var("x", relay.TensorType((DimVar("b", 1, 8), DimVar("s", 1, 9), 24), "float32"))
+    heads = relay.transpose(relay.reshape(x, (0, 0, 6, 4)), axes=[0, 2, 3, 1])
+    text = named(relay.transpose(relay.reshape(heads, (-3, 0, 0)), axes=[0, 2, 1]), x)
+    assert text.count("transpose(") == 1, text
 
 
 @pytest.mark.parametrize(

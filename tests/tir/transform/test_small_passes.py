@@ -127,7 +127,34 @@ def test_an_index_that_may_not_fit_stays_wide() -> None:
     a = ib.pointer("float32", "A")
     with ib.for_range(tir.const(0, "int64"), tir.const(8, "int64"), "i", dtype="int64") as i:
         a[i * 2**30] = 0.0
-    assert "A[(cast(int64, i)*1073741824i64)]" in str(narrow_data_type(ib.get()))
+    assert "A[(i*1073741824i64)]" in str(narrow_data_type(ib.get()))
+
+
+def test_loops_of_an_index_that_may_not_fit_stay_wide_everywhere() -> None:
+    ib = ir_builder.create()
+    a, wide = ib.pointer("float32", "A"), tir.const(2**16, "int64")
+    with ib.for_range(tir.const(0, "int64"), wide, "i", dtype="int64") as i:
+        with ib.for_range(tir.const(0, "int64"), wide, "j", dtype="int64") as j:
+            a[i * wide + j] = a[j]
+        with ib.for_range(tir.const(0, "int64"), wide, "k", dtype="int64") as k:
+            a[k] = 0.0
+    text = str(narrow_data_type(ib.get()))
+    assert "for (i: int64" in text
+    assert "for (j: int64" in text
+    assert "(float32*)A[j]" in text
+    assert "for (k: int32" in text
+
+
+@pytest.mark.parametrize(("threads", "dtype"), [(2**10, "int32"), (2**30, "int64")])
+def test_axes_of_threads_get_the_dtype_that_their_indices_need(threads: int, dtype: str) -> None:
+    ib = ir_builder.create()
+    a = ib.pointer("float32", "A")
+    block = te.thread_axis("blockIdx.x")
+    ib.scope_attr(block, "thread_extent", tir.const(threads, "int64"))
+    a[tir.Cast("int64", block.var) * 32] = 0.0
+    new = narrow_data_type(ib.get())
+    assert new.node.var.dtype == dtype
+    assert new.body.index.dtype == dtype
 
 
 def test_bf16_legalize() -> None:
@@ -173,16 +200,97 @@ def test_inject_virtual_thread() -> None:
         }
         """,
         """
-        allocate(B: Pointer(float32), float32, [1]), storage_scope = global {
+        allocate(B: Pointer(float32), float32, [2, 1]), storage_scope = global {
           B[0] = (float32*)A[0]
+          B[1] = (float32*)A[1]
           C[0] = (float32*)B[0]
-        }
-        allocate(B_1: Pointer(float32), float32, [1]), storage_scope = global {
-          B_1[0] = (float32*)A[1]
-          C[1] = (float32*)B_1[0]
+          C[1] = (float32*)B[1]
         }
         """,
     )
+
+
+def virtual_threads(ib: ir_builder.IRBuilder, count: int, tag: str = "vthread") -> tir.Var:
+    thread = tir.IterVar(tir.Range(0, count), tag, 1, tag)
+    ib.scope_attr(thread, "virtual_thread", count)
+    return thread.var
+
+
+def test_virtual_threads_share_what_is_the_same_for_all() -> None:
+    ib = ir_builder.create()
+    a, c = ib.pointer("float32", "A"), ib.pointer("float32", "C")
+    thread = virtual_threads(ib, 2)
+    tile = ib.allocate("float32", 8, name="tile", scope="shared")
+    with ib.for_range(0, 8, "k") as k:
+        tile[k] = a[k]
+    c[thread] = tile[thread]
+    done = str(inject_virtual_thread(ib.get()))
+    assert done.count("float32, [8]") == done.count("tile[k] = ") == 1
+    assert "C[0] = (float32*)tile[0]" in done and "C[1] = (float32*)tile[1]" in done
+
+
+def test_virtual_threads_of_the_tag_cthread_share_nothing() -> None:
+    ib = ir_builder.create()
+    c = ib.pointer("float32", "C")
+    thread = virtual_threads(ib, 2, "cthread")
+    tile = ib.allocate("float32", 8, name="tile", scope="shared")
+    tile[3] = 1.0
+    c[thread] = tile[3]
+    done = str(inject_virtual_thread(ib.get()))
+    assert "float32, [2, 8]" in done and "tile[11] = 1f32" in done and "C[1] = (float32*)tile[11]" in done
+
+
+def test_a_loop_that_differs_is_repeated_whole() -> None:
+    ib = ir_builder.create()
+    a, c = ib.pointer("float32", "A"), ib.pointer("float32", "C")
+    thread = virtual_threads(ib, 2)
+    total = ib.allocate("float32", 1, name="total", scope="local")
+    total[0] = 0.0
+    with ib.for_range(0, thread + 1, "k") as k:
+        total[0] = total[0] + a[k]
+    c[thread] = total[0]
+    done = str(inject_virtual_thread(ib.get()))
+    assert "float32, [2, 1]" in done and "total[1] = 0f32" in done
+    assert "0, 1) {" in done and "0, 2) {" in done and "total[1] = ((float32*)total[1] + (float32*)A[k])" in done
+
+
+def test_many_virtual_threads_make_a_loop() -> None:
+    ib = ir_builder.create()
+    a, c = ib.pointer("float32", "A"), ib.pointer("float32", "C")
+    thread = virtual_threads(ib, 32)
+    own = ib.allocate("float32", 1, name="own", scope="local")
+    own[0] = a[thread]
+    c[thread] = own[0]
+    done = str(inject_virtual_thread(ib.get()))
+    assert "float32, [32, 1]" in done and done.count("for (vthread.s: int32, 0, 32)") == 1
+    assert "own[vthread.s] = (float32*)A[vthread.s]" in done
+
+
+def test_memory_whose_address_is_handed_out_is_not_moved() -> None:
+    ib = ir_builder.create()
+    a, c = ib.pointer("float32", "A"), ib.pointer("float32", "C")
+    thread = virtual_threads(ib, 2)
+    own = ib.allocate("float32", 4, name="own", scope="local")
+    ib.emit(tir.call_extern("int32", "fill", own.asobject(), a[thread]))
+    c[thread] = own[0]
+    done = str(inject_virtual_thread(ib.get()))
+    assert done.count("float32, [4]") == 2 and 'fill", own_1, (float32*)A[1]' in done
+
+
+def test_memory_that_a_function_fills_with_what_differs_has_a_part_for_each_index() -> None:
+    ib = ir_builder.create()
+    a, c = ib.pointer("float32", "A"), ib.pointer("float32", "C")
+    thread = virtual_threads(ib, 2)
+    own = ib.allocate("float32", 4, name="own", scope="local")
+
+    def pointer(buffer: tir.Var, offset: tir.PrimExpr, mode: int) -> tir.PrimExpr:
+        return tir.call_intrin("handle", "tir.tvm_access_ptr", tir.const(0, "float32"), buffer, offset, 4, mode)
+
+    ib.emit(tir.call_extern("int32", "load", pointer(own.asobject(), 0, 2), pointer(a.asobject(), thread * 4, 1)))
+    c[thread] = own[0]
+    done = str(inject_virtual_thread(ib.get()))
+    assert "float32, [2, 4]" in done and "C[1] = (float32*)own[4]" in done
+    assert "own, 4, 4, 2, dtype=handle), @tir.tvm_access_ptr(0f32, A, 4, 4, 1" in done
 
 
 def double_buffered() -> tir.Stmt:
@@ -233,6 +341,23 @@ def test_inject_double_buffer() -> None:
         }
         """,
     )
+
+
+def test_what_is_filled_ahead_of_the_loop_has_the_loops_threads() -> None:
+    ib = ir_builder.create()
+    a, out = ib.pointer("float32", "A"), ib.pointer("float32", "C")
+    thread = tir.IterVar(tir.Range(0, 4), "threadIdx.x", 1, "threadIdx.x")
+    with ib.for_range(0, 8, "x") as x:
+        b = ib.allocate("float32", 4, name="B", scope="shared")
+        ib.scope_attr(thread, "thread_extent", 4)
+        fill = tir.Store(b.asobject(), a[x * 4 + thread.var], thread.var)
+        ib.emit(tir.AttrStmt(b.asobject(), "double_buffer_scope", 1, fill))
+        out[x * 4 + thread.var] = b[thread.var]
+    done = str(inject_double_buffer(ib.get()))
+    assert "[2, 4]" in done
+    first, loop = done.split("for (")
+    assert first.index('"thread_extent" = 4') < first.index("B[threadIdx.x] = (float32*)A[threadIdx.x]")
+    assert '"thread_extent" = 4' in loop
 
 
 def test_inject_prefetch_and_its_flat_form() -> None:
@@ -389,3 +514,19 @@ def test_aligned_strides_pad_and_keep_values(factor: int, offset: int) -> None:
     np.testing.assert_array_equal(found, data)
     stride = 5 + (factor + offset - 5 % factor) % factor
     assert f"allocate(C: Pointer(global float32), float32, [{3 * stride}])" in str(flat)
+
+
+def test_what_the_same_iteration_computes_is_not_fetched_ahead() -> None:
+    ib = ir_builder.create()
+    a, c = ib.pointer("float32", "A"), ib.pointer("float32", "C")
+    with ib.for_range(0, 8, "x") as x:
+        b = ib.allocate("float32", 1, "B", scope="global")
+        d = ib.allocate("float32", 1, "D", scope="global")
+        d[0] = a[x] * 2.0
+        with ib.new_scope():
+            ib.scope_attr(b.asobject(), "double_buffer_scope", 1)
+            b[0] = d[0]
+        c[x] = b[0]
+    stmt = ib.get()
+    done = inject_double_buffer(stmt)
+    assert "[2, 1]" not in str(done) and "double_buffer_scope" not in str(done)

@@ -75,6 +75,28 @@ def test_a_value_kept_over_a_loop_is_alive_all_through_it() -> None:
     assert allocations(str(storage_rewrite(ib.get()))) == 2
 
 
+def test_memory_that_blocks_read_is_not_what_other_blocks_store() -> None:
+    ib = ir_builder.create()
+    a = ib.pointer("float32", "A")
+    b = ib.allocate("float32", 8, name="B")
+    c = ib.allocate("float32", 8, name="C")
+    with ib.new_scope():
+        first = te.thread_axis("blockIdx.x")
+        ib.scope_attr(first, "thread_extent", 8)
+        b[first.var] = a[first.var]
+    with ib.new_scope():
+        block = te.thread_axis("blockIdx.x")
+        ib.scope_attr(block, "thread_extent", 8)
+        d = ib.allocate("float32", 1, name="D", scope="local")
+        d[0] = b[7 - block.var]
+        c[block.var] = d[0]
+    with ib.new_scope():
+        last = te.thread_axis("blockIdx.x")
+        ib.scope_attr(last, "thread_extent", 8)
+        a[last.var] = c[last.var]
+    assert allocations(str(storage_rewrite(ib.get()))) == 3
+
+
 def test_memory_stays_inside_a_parallel_loop() -> None:
     ib = ir_builder.create()
     a = ib.pointer("float32", "A")

@@ -261,6 +261,17 @@ def test_packed_dense(m: int, n: int, k: int, target: str) -> None:
     close(found, np.maximum(x @ w.T + bias, 0))
 
 
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (3, 13, 7), (5, 64, 31), (37, 257, 16), (0, 17, 4)])
+def test_dense_packs_a_weight_that_comes_as_it_is(m: int, n: int, k: int, biased: bool) -> None:
+    x, w, bias = random(m, k), random(n, k, seed=1), random(n, seed=2)
+    found = compiled(
+        lambda a, b, c: topi.nn.relu(topi.x86.dense_pack(a, b, c if biased else None, "float32")), x, w, bias,
+        schedule=topi.x86.schedule_dense_pack,
+    )  # fmt: skip
+    close(found, np.maximum(x @ w.T + (bias if biased else 0), 0), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("cores", [1, 2, 3])
 @pytest.mark.parametrize("processor", ["skylake-avx512", "core-avx2"])
 @pytest.mark.parametrize("m", [128, 197, 251])

@@ -96,6 +96,10 @@ def test_activations() -> None:
     close(evaluate(topi.nn.prelu, x, slope), F.prelu(T(x), T(slope)).numpy())
     close(evaluate(topi.nn.bias_add, x, slope), x + slope[:, None])
     close(evaluate(topi.nn.scale_shift_nchw, x, slope, slope), x * slope[:, None] + slope[:, None])
+    packed, block = random(2, 3, 2, 5, 4), random(3, 4)
+    shape = (1, 3, 1, 1, 4)
+    found = evaluate(topi.nn.scale_shift_nchwc, packed, block, -block)
+    close(found, packed * block.reshape(shape) - block.reshape(shape))
     close(evaluate(topi.nn.fast_sigmoid, x), T(x).sigmoid().numpy())
 
 

@@ -5,6 +5,14 @@ RULES: list[tuple[str, ...]] = [
     ("x // c1 <= c2", "x < c1*(c2 + 1)", "c1 > 0"),  # multiply out
     ("c2 < x // c1", "c1*(c2 + 1) <= x", "c1 > 0"),  # multiply out
     ("c2 <= x // c1", "c1*c2 <= x", "c1 > 0"),  # multiply out
+    ("truncdiv(x, c1) < c2", "x < c1*c2", "c1 > 0 and c2 > 0"),  # multiply out
+    ("truncdiv(x, c1) < c2", "x < c1*(c2 - 1) + 1", "c1 > 0 and c2 <= 0"),  # multiply out
+    ("truncdiv(x, c1) <= c2", "x < c1*(c2 + 1)", "c1 > 0 and c2 >= 0"),  # multiply out
+    ("truncdiv(x, c1) <= c2", "x <= c1*c2", "c1 > 0 and c2 < 0"),  # multiply out
+    ("c2 < truncdiv(x, c1)", "c1*(c2 + 1) <= x", "c1 > 0 and c2 >= 0"),  # multiply out
+    ("c2 < truncdiv(x, c1)", "c1*c2 < x", "c1 > 0 and c2 < 0"),  # multiply out
+    ("c2 <= truncdiv(x, c1)", "c1*c2 <= x", "c1 > 0 and c2 > 0"),  # multiply out
+    ("c2 <= truncdiv(x, c1)", "c1*(c2 - 1) < x", "c1 > 0 and c2 <= 0"),  # multiply out
     ("min(x, c1) < c2", "x < c2", "c1 >= c2"),  # the literal does not decide
     ("min(x, c1) < c2", "true", "c1 < c2"),  # the literal decides
     ("max(x, c1) < c2", "false", "c1 >= c2"),  # the literal decides
@@ -30,4 +38,6 @@ RULES: list[tuple[str, ...]] = [
     ("x <= min(x, y)", "x <= y"),  # the other must not be below
     ("max(x, y) <= x", "y <= x"),  # the other must not be above
     ("x*x < 0", "false"),  # a square
+    ("x*y == 0", "(x == 0) | (y == 0)"),  # no divisors of zero
+    ("x*y != 0", "(x != 0) & (y != 0)"),  # no divisors of zero
 ]

@@ -15,6 +15,13 @@ RULES: list[tuple[str, ...]] = [
     ("(x // y)*y + x % y", "x", "lower(y) > 0"),  # quotient and remainder
     ("truncdiv(truncdiv(x, c1), c2)", "truncdiv(x, c1*c2)", "c1 > 0 and c2 > 0"),  # divide once
     ("truncdiv(x*c1, c2)", "x*(c1 // c2)", "c2 > 0 and c1 % c2 == 0"),  # exact
+    ("truncdiv(x, c1)*c1 + truncmod(x, c1)", "x", "c1 != 0"),  # quotient and remainder
+    ("x - truncdiv(x, c1)*c1", "truncmod(x, c1)", "c1 != 0"),  # definition
+    ("truncdiv(x, c1)*c1 - x", "0 - truncmod(x, c1)", "c1 != 0"),  # definition
+    ("truncdiv(x*y, y)", "x", "lower(y) > 0 or upper(y) < 0"),  # cancel
+    ("truncmod(x*y, y)", "0", "lower(y) > 0 or upper(y) < 0"),  # a multiple
+    ("truncdiv(truncmod(x, c1), c2)", "0", "c1 > 0 and c2 >= c1"),  # a remainder is below the divisor
+    ("truncmod(x*c1, c2)", "truncmod(x, c2 // c1)*c1", "c1 > 0 and c2 > 0 and c2 % c1 == 0"),  # common factor
     ("truncmod(x*c1, c2)", "0", "c2 > 0 and c1 % c2 == 0"),  # exact
     ("truncmod(truncmod(x, c1), c2)", "truncmod(x, c2)", "c1 > 0 and c2 > 0 and c1 % c2 == 0"),  # finer wins
 ]

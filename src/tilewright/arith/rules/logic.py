@@ -47,6 +47,8 @@ COMPARE_RULES: list[tuple[str, ...]] = [
     ("(x <= c1) | (c2 <= x)", "true", "c2 <= c1 + 1"),  # everything
     ("(x == c1) & (x == c2)", "false", "c1 != c2"),  # one value only
     ("(x == c1) & (x != c2)", "x == c1", "c1 != c2"),  # one value only
+    ("(x != c1) | (x == c2)", "x != c1", "c1 != c2"),  # one value only
+    ("(x != c1) | (x != c2)", "true", "c1 != c2"),  # one value only
     ("(x == c1) & (x < c2)", "x == c1", "c1 < c2"),  # one value only
     ("(x == c1) & (x < c2)", "false", "c1 >= c2"),  # one value only
     ("(x == c1) & (c2 < x)", "x == c1", "c2 < c1"),  # one value only

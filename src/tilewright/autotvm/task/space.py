@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tilewright.ir.errors import TilewrightError
@@ -382,12 +382,19 @@ class ConfigSpace:
 class ConfigEntity(ConfigSpace):
     """One point of a config space."""
 
-    def __init__(self, index: int | None, code_hash: str | None, entity_map: OrderedDict[str, Any]) -> None:
+    def __init__(
+        self,
+        index: int | None,
+        code_hash: str | None,
+        entity_map: Mapping[str, Any],
+        constraints: Sequence[Callable[..., bool]] | None = None,
+    ) -> None:
         super().__init__()
+        self.constraints = list(constraints or ())
         self.index = index
         self.code_hash = code_hash
         self._collect = False
-        self._entity_map = entity_map
+        self._entity_map = OrderedDict(entity_map)
 
     def get_other_option(self) -> dict[str, Any]:
         """The values of knobs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -79,11 +80,18 @@ def register_topi_compute(task_name: str, func: Callable[..., Any] | None = None
             cfg = DispatchContext.current.query(Target.current(), workload)
             return _attach(f(cfg, *args), workload)
 
+        wrapped.__signature__ = _without_config(f)  # type: ignore[attr-defined]
         template_called(task_name).fcompute = wrapped
         template_called(task_name).version = version
         return wrapped
 
     return register if func is None else register(func)
+
+
+def _without_config(f: Callable[..., Any]) -> inspect.Signature:
+    """What callers of a template give: all but its first parameter, the configuration."""
+    signature = inspect.signature(f)
+    return signature.replace(parameters=list(signature.parameters.values())[1:])
 
 
 def _attach(node: Any, workload: Workload) -> Any:
@@ -112,6 +120,7 @@ def register_topi_schedule(task_name: str, func: Callable[..., Any] | None = Non
             cfg = DispatchContext.current.query(Target.current(), workload)
             return f(cfg, outs, *args, **kwargs)
 
+        wrapped.__signature__ = _without_config(f)  # type: ignore[attr-defined]
         template_called(task_name).fschedule = wrapped
         return wrapped
 

@@ -40,10 +40,10 @@ def cover_curve(trial_ranks: np.ndarray) -> np.ndarray:
     return covered
 
 
-def average_recall(preds: np.ndarray, labels: np.ndarray, n: int) -> float:
-    """The mean of ``recall_curve`` over the first ``n``, items in the order of ``preds``."""
+def average_recall(preds: np.ndarray, labels: np.ndarray, N: int) -> float:
+    """The mean of ``recall_curve`` over the first ``N``, items in the order of ``preds``."""
     order = np.argsort(-preds, kind="stable")
     by_label = np.argsort(-labels, kind="stable")
     ranks = np.empty(len(labels), np.int64)
     ranks[by_label] = np.arange(len(labels))
-    return float(recall_curve(ranks[order])[:n].mean())
+    return float(recall_curve(ranks[order])[:N].mean())

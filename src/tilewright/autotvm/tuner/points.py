@@ -7,19 +7,19 @@ from collections.abc import Sequence
 import numpy as np
 
 
-def point2knob(point: int, dims: Sequence[int]) -> list[int]:
-    """The value of each choice, of the configuration number ``point``; the first choice varies fastest."""
+def point2knob(p: int, dims: Sequence[int]) -> list[int]:
+    """The value of each choice, of the configuration number ``p``; the first choice varies fastest."""
     knobs = []
     for dim in dims:
-        point, value = divmod(point, dim)
+        p, value = divmod(p, dim)
         knobs.append(value)
     return knobs
 
 
-def knob2point(knobs: Sequence[int], dims: Sequence[int]) -> int:
+def knob2point(knob: Sequence[int], dims: Sequence[int]) -> int:
     """The number of a configuration, of the value of each choice."""
     point = 0
-    for value, dim in zip(reversed(list(knobs)), reversed(list(dims)), strict=True):
+    for value, dim in zip(reversed(list(knob)), reversed(list(dims)), strict=True):
         point = point * dim + int(value)
     return point
 

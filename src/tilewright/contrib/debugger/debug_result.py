@@ -6,5 +6,6 @@ from tilewright.runtime.executor.debug_result import (
     ChromeTraceEvent,
     DebugResult,
 )
+from tilewright.runtime.params import save_param_dict as save_tensors
 
-__all__ = ["CHROME_TRACE_FILE_NAME", "GRAPH_DUMP_FILE_NAME", "ChromeTraceEvent", "DebugResult"]
+__all__ = ["CHROME_TRACE_FILE_NAME", "GRAPH_DUMP_FILE_NAME", "ChromeTraceEvent", "DebugResult", "save_tensors"]

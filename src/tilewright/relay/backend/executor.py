@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.ir.dtype import is_custom
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
@@ -98,7 +99,10 @@ class GraphExecutor(Executor):
         def run(*args: Any, **kwargs: Any) -> Any:
             arrays = _flat([to_value(v) for v in in_order(func, args, kwargs)])
             for index, (array, type_) in enumerate(zip(arrays, types, strict=True)):
-                executor.set_input(index, array.astype(DataType(type_.dtype).to_numpy(), copy=False))
+                value: Any = array.astype(DataType(type_.dtype).to_numpy(), copy=False)
+                if is_custom(type_.dtype):  # which numpy knows as the integers of their bits
+                    value = nd.empty(array.shape, type_.dtype).copyfrom(value)
+                executor.set_input(index, value)
             executor.run()
             outputs = (executor.get_output(i).copyto(cpu()) for i in range(executor.get_num_outputs()))
             return _unflatten(outputs, result)

@@ -8,28 +8,54 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.module import IRModule
-from tilewright.ir.transform import Pass
+from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
 from tilewright.relay.backend.function_metadata import function_metadata
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
 from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.plan_views import PlanViews
 from tilewright.relay.backend.progress import BuildReport
+from tilewright.relay.backend.symbolic import is_dynamic
 from tilewright.relay.backend.target_map import TargetMap
+from tilewright.relay.expr import Function
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.count_weights import CountWeights
 from tilewright.relay.transform.label_ops import LabelOps
 from tilewright.relay.transform.merge_rows import MergeRows
+from tilewright.relay.type_infer import infer_module
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.module import Module
 from tilewright.target.features import features
 from tilewright.tir.function import PrimFunc
 from tilewright.version import __version__
 
+_REMEDY = (
+    "The graph executor runs known shapes: give numbers, or compile for the virtual machine, "
+    "relay.vm.compile(mod, target, params=params)"
+)
+
+
+def _check_shapes(mod: IRModule, ctx: PassContext) -> IRModule:
+    """Refuse a module whose ``main`` takes or gives tensors of unknown shapes."""
+    typed = infer_module(mod)
+    main = typed["main"]
+    if isinstance(main, Function):
+        for param in main.params:
+            if is_dynamic(param.checked_type):
+                raise UnsupportedError(f"main's parameter {param.name_hint} is a {param.checked_type}. {_REMEDY}")
+        if is_dynamic(main.body.checked_type):
+            raise UnsupportedError(f"main gives {main.body.checked_type}. {_REMEDY}")
+    return typed
+
 
 class GraphExecutorBuild(ExecutorCodegen):
     """Makes a ``GraphExecutorFactoryModule``."""
+
+    def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
+        """Those of all builds, behind a check that every shape is known."""
+        return [ModulePass(_check_shapes, PassInfo(0, "CheckShapes")), *passes]
 
     def prepare_passes(self) -> list[Pass]:
         """Labels, what needs no kernel, rows of a convolution that are taken as one, and the size of the weights."""

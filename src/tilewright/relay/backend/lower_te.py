@@ -32,7 +32,7 @@ from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
-from tilewright.relay.backend.lowered import CALL_MARKS, is_external, verify_lowered
+from tilewright.relay.backend.lowered import CALL_MARKS, is_external, is_machine_op, verify_lowered
 from tilewright.relay.backend.progress import report_progress
 from tilewright.relay.backend.te_compiler import KernelNames, lower_primitive
 from tilewright.relay.backend.views import moves_only
@@ -74,7 +74,7 @@ def LowerTE(
         verify_lowered(lowered)
         return lowered
 
-    return ModulePass(lower, PassInfo("LowerTE", 0))
+    return ModulePass(lower, PassInfo(0, "LowerTE"))
 
 
 @dataclass
@@ -94,11 +94,11 @@ class _Lowering:
         result = self.mod.copy()
         open_functions = {v: f for v, f in result.items() if isinstance(f, Function) and not is_closed(f)}
         calls = [e for f in open_functions.values() for e in post_order(f.body, open_children) if isinstance(e, Call)]
-        calls = [c for c in calls if (is_closed(c.op) or isinstance(c.op, Op)) and not call_of(c, "device_copy")]
+        callees = [c for call in calls if (c := _callee(call)) is not None]
         # what moves whole tensors comes last: their names stay the same whether they become views or kernels
-        calls.sort(key=lambda call: isinstance(call.op, Function) and moves_only(call.op))
-        for i, call in enumerate(calls, 1):
-            report_progress("lower", i, len(calls), self._lower(call.op).name_hint)
+        callees.sort(key=lambda callee: isinstance(callee, Function) and moves_only(callee))
+        for i, callee in enumerate(callees, 1):
+            report_progress("lower", i, len(callees), self._lower(callee).name_hint)
         for var, func in open_functions.items():
             lowered = _Caller(self).visit(func)
             assert isinstance(lowered, Function)
@@ -145,6 +145,17 @@ class _Lowering:
         return var
 
 
+def _callee(call: Call) -> RelayExpr | None:
+    """What a call needs lowered: a closed function, or an operator, which cannot be; None for all else."""
+    if is_closed(call.op):
+        return call.op
+    if not isinstance(call.op, Op) or call_of(call, "device_copy"):
+        return None
+    if not is_machine_op(call.op):
+        return call.op
+    return call.args[0] if is_closed(call.args[0]) else None
+
+
 class _Caller(TypedMutator):
     """Replaces calls of closed functions by calls of what they were lowered to."""
 
@@ -154,7 +165,11 @@ class _Caller(TypedMutator):
 
     def visit_call(self, expr: Call) -> RelayExpr:
         if not is_closed(expr.op):
-            return super().visit_call(expr)
+            post = super().visit_call(expr)
+            if not isinstance(post, Call) or not is_machine_op(post.op) or not is_closed(post.args[0]):
+                return post
+            assert isinstance(post.args[0], Function)  # vm.invoke_tvm_op(%kernel, ...)
+            return post.replace(args=(self.lowering.global_var(post.args[0]), *post.args[1:]))
         assert isinstance(expr.op, Function)
         marks = {name: expr.op.attrs[name] for name in CALL_MARKS if name in expr.op.attrs}
         args = [self.visit(arg) for arg in expr.args]

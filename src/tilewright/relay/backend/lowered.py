@@ -43,12 +43,18 @@ from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 
+MACHINE_OPS = ("memory.", "vm.")
 CALL_MARKS = ("run_once", "in_place")
 
 
 def is_external(func: BaseFunc) -> bool:
     """Whether another code generator makes the function's code."""
     return isinstance(func, Function) and bool(func.attrs.get("Compiler"))
+
+
+def is_machine_op(op: RelayExpr) -> bool:
+    """Whether an operator is an instruction of the virtual machine, which needs no kernel of its own."""
+    return isinstance(op, Op) and op.name.startswith(MACHINE_OPS)
 
 
 def kernels(mod: IRModule) -> dict[GlobalVar, PrimFunc]:
@@ -97,6 +103,8 @@ def _problems_of_closed(var: GlobalVar, func: BaseFunc) -> list[str]:
 
 
 def _problems_of_call(mod: IRModule, call: Call) -> list[str]:
+    if is_machine_op(call.op):
+        return _problems_of_invocation(mod, call) if call_of(call, "vm.invoke_tvm_op") else []
     if isinstance(call.op, Op):
         return [f"the operator {call.op.name} is outside of a kernel; run relay.transform.FuseOps before LowerTE"]
     if is_closed(call.op):
@@ -105,15 +113,26 @@ def _problems_of_call(mod: IRModule, call: Call) -> list[str]:
         return []
     if call.op not in mod:
         return [f"the module has no function @{call.op.name_hint}"]
-    callee = mod[call.op.name_hint]
-    expected = _signature(callee)
+    return _problems_of_types(mod, call.op, [*(a.checked_type for a in call.args), call.checked_type])
+
+
+def _problems_of_invocation(mod: IRModule, call: Call) -> list[str]:
+    kernel = call.args[0]
+    if not isinstance(kernel, GlobalVar) or kernel not in mod:
+        return [f"vm.invoke_tvm_op is given {kernel}; expected a kernel of the module"]
+    return _problems_of_types(mod, kernel, [a.checked_type for a in call.args[1:]])
+
+
+def _problems_of_types(mod: IRModule, kernel: GlobalVar, types: Sequence[Type]) -> list[str]:
+    """Where a kernel is called with other tensors than it takes and gives."""
+    expected = _signature(mod[kernel.name_hint])
     if expected is None:
         return []
-    found = _tensors([*(a.checked_type for a in call.args), call.checked_type])
+    found = _tensors(types)
     if len(expected) == len(found) and all(map(structural_equal, expected, found)):
         return []
     show = ["(" + ", ".join(map(str, types)) + ")" for types in (expected, found)]
-    return [f"@{call.op.name_hint} takes and gives {show[0]}, and is called with {show[1]}"]
+    return [f"@{kernel.name_hint} takes and gives {show[0]}, and is called with {show[1]}"]
 
 
 def _problems_of_devices(mod: IRModule, func: Function) -> list[str]:

@@ -50,7 +50,7 @@ class BuildReport:
     ``implementations`` and ``schedules`` say how each kernel is computed, and the choices of its template, if any;
     ``convolutions`` counts the convolutions of each algorithm: "direct", "depthwise", "Winograd F(4x4)", ...;
     ``dense_layers`` the layers by "direct" products and by "Strassen"'s method. ``prepared_bytes`` is what weights take
-    that are made ready from others when the library is loaded.
+    that are made ready from others when the library is loaded. ``dimensions`` are the named ones, with their limits.
     """
 
     stage_seconds: dict[str, float] = field(default_factory=dict)
@@ -65,6 +65,7 @@ class BuildReport:
     parameter_bytes: int = 0
     prepared_bytes: int = 0
     cpu_features: tuple[str, ...] = ()
+    dimensions: tuple[str, ...] = ()
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:

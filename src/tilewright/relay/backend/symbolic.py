@@ -1,9 +1,9 @@
 """Kernels for shapes that are known when they run, and what computes the shapes of their results.
 
-Each unknown dimension of a primitive function's parameters becomes a variable. Type inference runs again, and gives the
-results' shapes over the variables; lowering gives a kernel with loops over them. The shape function is a kernel over
-shapes: it takes those of the arguments that have variables (int64 vectors), and gives for each result its shape and its
-size in bytes::
+Each unknown dimension of a primitive function's parameters becomes a variable; one that has a name keeps it. Type
+inference runs again, and gives the results' shapes over the variables; lowering gives a kernel with loops over them.
+The shape function is a kernel over shapes: it takes those of the arguments that have variables (int64 vectors), and
+gives for each result its shape and its size in bytes::
 
     fn (%p0: Tensor[(?, 4), float32], %p1: Tensor[(?, 4), float32]) { concatenate((%p0, %p1)) }
 
@@ -29,7 +29,7 @@ from tilewright.ir.memory import Load, ProducerLoad
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Any as AnyDim
-from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.ir.prim_expr import IntImm, PrimExpr, SizeVar
 from tilewright.ir.prim_expr import Var as PrimVar
 from tilewright.ir.prim_functor import ExprVisitor
 from tilewright.ir.type import TensorType, TupleType, Type
@@ -47,6 +47,7 @@ from tilewright.tir.visitor import substitute as substitute_dims
 
 SHAPE_FUNCTION = "shape_function"
 SHAPE_INPUTS = "shape_inputs"
+MOVES_NOTHING = "moves_nothing"  # a kernel whose result is its first argument in another shape
 SHAPE_VALUES = "shape_values"  # arguments that the shape function reads, of operators whose shape depends on data
 
 
@@ -73,17 +74,20 @@ def is_dynamic_function(func: Function) -> bool:
 class _Namer:
     """Makes variables for unknown dimensions."""
 
+    named: frozenset[PrimVar] = frozenset()  # those that are dimensions of parameters
     count: int = 0
-    solved: dict[PrimVar, PrimExpr] = field(default_factory=dict)
+    known: dict[PrimExpr, PrimExpr] = field(default_factory=dict)
 
     def tensor(self, type_: TensorType) -> TensorType:
         return TensorType([self._dim(d) for d in type_.shape], type_.dtype)
 
     def _dim(self, dim: PrimExpr) -> PrimExpr:
-        if isinstance(dim, IntImm):
+        if isinstance(dim, IntImm) or (not isinstance(dim, AnyDim) and self.named.issuperset(_variables(dim))):
             return dim
-        self.count += 1
-        return PrimVar(f"d{self.count - 1}", "int32")
+        if dim not in self.known or isinstance(dim, AnyDim):
+            self.known[dim] = SizeVar(f"d{self.count}", "int32")
+            self.count += 1
+        return self.known[dim]
 
     def type(self, type_: Type) -> Type:
         if isinstance(type_, TupleType):
@@ -135,7 +139,8 @@ def symbolic(func: Function) -> Symbolic:
     ------
     UnsupportedError : an operator's rule cannot do with variables
     """
-    namer = _Namer()
+    given = [t for p in func.params for t in tensors_of(p.checked_type)]
+    namer = _Namer(frozenset(d for t in given for d in t.shape if isinstance(d, PrimVar)))
     types = [namer.type(p.checked_type) for p in func.params]
     while True:
         params = [Var(p.name_hint, t) for p, t in zip(func.params, types, strict=True)]

@@ -70,9 +70,9 @@ class TargetMap:
         return self.targets[self.default_device]
 
     @property
-    def host(self) -> Target:
-        """The target of the code that launches kernels."""
-        return self.default.host or self.targets.get(CPU, self.default)
+    def host(self) -> Target | None:
+        """The target of the code that launches kernels, where it was given."""
+        return self.default.host or self.targets.get(CPU)
 
     def on(self, device: int) -> Target:
         """The target of a device."""

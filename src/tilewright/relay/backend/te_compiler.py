@@ -27,6 +27,7 @@ from tilewright.ir.prim_ops import const as prim_const
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import FuncType, TensorType, TupleType, Type
 from tilewright.relay.backend.symbolic import (
+    MOVES_NOTHING,
     SHAPE_FUNCTION,
     SHAPE_INPUTS,
     SHAPE_VALUES,
@@ -38,6 +39,7 @@ from tilewright.relay.backend.symbolic import (
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy, generic
+from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.count_weights import NETWORK_WEIGHTS
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.label_ops import hash_of
@@ -45,9 +47,10 @@ from tilewright.relay.transform.merge_rows import REINTERPRET
 from tilewright.relay.visitor import ExprFunctor, post_order
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.packed_func import PackedFunc
-from tilewright.target.build import ModuleBuilder
+from tilewright.target.build import ModuleBuilder, host_of
 from tilewright.target.generic_func import GenericFunc
 from tilewright.target.target import Target
+from tilewright.te.lower import argument_buffer
 from tilewright.te.lower import lower as lower_schedule
 from tilewright.tir.function import PrimFunc
 from tilewright.topi.utils import get_const_tuple
@@ -276,7 +279,9 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
     with target:
         inputs, outputs, schedule, builder = build_schedule(func, target)
         name = names(kernel_name(builder.names, label))
-        prim_func = lower_schedule(schedule, [*inputs, *outputs], name=name)[name]
+        tensors = [*inputs, *outputs]
+        binds = {t: argument_buffer(t, True) for t in tensors} if unknown else None  # as the machine makes them
+        prim_func = lower_schedule(schedule, tensors, name, binds)[name]
         config = builder.record or DispatchContext.current.query_of(outputs, target)
     result = func.body.checked_type
     if func.attrs.get(REINTERPRET):
@@ -291,9 +296,11 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
         "layouts": tuple(builder.layout_attrs.items()),
         **({"device_type": func.attrs["device_type"]} if "device_type" in func.attrs else {}),
     }
+    if _moves_nothing(func):
+        attrs[MOVES_NOTHING] = True
     funcs: dict[GlobalVar, PrimFunc] = {}
     if unknown:
-        shapes = shape_function(names(f"shape_func_{name}"), inputs, outputs, unknown, target.host or target)
+        shapes = shape_function(names(f"shape_func_{name}"), inputs, outputs, unknown, host_of(target))
         funcs[GlobalVar(shapes.attrs["global_symbol"])] = shapes
         attrs |= {
             SHAPE_FUNCTION: shapes.attrs["global_symbol"],
@@ -304,6 +311,14 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
     var = GlobalVar(name).with_checked_type(called)
     funcs[var] = prim_func
     return CachedFunc(target, var, tuple(inputs), tuple(outputs), schedule, IRModule(funcs))
+
+
+def _moves_nothing(func: Function) -> bool:
+    """Whether a function gives its first parameter in another shape."""
+    body = func.body
+    while is_reshape(body):
+        body = body.args[0]
+    return body is not func.body and body is func.params[0] and isinstance(body.checked_type, TensorType)
 
 
 class TECompiler:

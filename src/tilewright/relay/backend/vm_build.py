@@ -10,16 +10,21 @@ from collections.abc import Callable
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
+from tilewright.ir.prim_expr import DimVar, IntImm
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential
 from tilewright.relay import transform
 from tilewright.relay.adt import Constructor, Match
 from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
-from tilewright.relay.backend.symbolic import is_dynamic
+from tilewright.relay.backend.interface import INTERFACE, interface_of
+from tilewright.relay.backend.lowered import kernels
+from tilewright.relay.backend.progress import BuildReport
+from tilewright.relay.backend.symbolic import is_dynamic, tensors_of
 from tilewright.relay.backend.vm_codegen import Program
-from tilewright.relay.expr import Function, If, Let, RefCreate
+from tilewright.relay.expr import Call, Function, If, Let, RefCreate
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
-from tilewright.relay.transform.common import is_closed, open_children
+from tilewright.relay.transform.common import call_of, is_closed, open_children
 from tilewright.relay.visitor import post_order
+from tilewright.runtime.bytecode import Opcode
 from tilewright.runtime.module import Module
 from tilewright.runtime.vm import Executable, make_executable
 
@@ -42,16 +47,42 @@ def control_passes() -> list[Pass]:
     ]
 
 
-def is_data_flow(mod: IRModule) -> bool:
-    """Whether ``main`` only applies operators to tensors of known shapes, and is the only function of its program."""
+def named_dims(mod: IRModule) -> bool:
+    """Whether the dimensions of main's parameters that are not known have names."""
+    main = mod["main"]
+    assert isinstance(main, Function)
+    dims = [d for p in main.params for t in tensors_of(p.checked_type) for d in t.shape]
+    return any(isinstance(d, DimVar) for d in dims) and all(isinstance(d, (IntImm, DimVar)) for d in dims)
+
+
+def is_data_flow(mod: IRModule, dynamic: bool = False) -> bool:
+    """Whether ``main`` only applies operators to tensors, and is the only function of its program.
+
+    The shapes of tensors are known, but where ``dynamic``.
+    """
     beyond = (If, Match, RefCreate, Function, Let, Constructor)
     functions = [f for f in mod.functions.values() if isinstance(f, Function) and not is_closed(f)]
     if len(functions) != 1:
         return False
     body = post_order(functions[0].body, open_children)
-    if any(e.checked_type_or_none is not None and is_dynamic(e.checked_type) for e in body):
+    if not dynamic and any(e.checked_type_or_none is not None and is_dynamic(e.checked_type) for e in body):
         return False
     return not any(isinstance(e, beyond) and not is_closed(e) for e in body)
+
+
+_SEVERAL = "the virtual machine's programs run on one device; several are not supported yet"
+
+
+def _on_one_device(mod: IRModule, ctx: PassContext) -> IRModule:
+    """The module without its plan of devices, where all is on one; raises TilewrightError where it is not."""
+    main = mod["main"]
+    if not isinstance(main, Function) or "result_device_type" not in main.attrs:
+        return mod
+    if any(isinstance(e, Call) and call_of(e, "device_copy") for e in post_order(main.body, open_children)):
+        raise TilewrightError(_SEVERAL)
+    made = mod.copy()
+    made["main"] = main.without_attr("result_device_type").without_attr("param_device_types")
+    return made
 
 
 class VMBuild(ExecutorCodegen):
@@ -64,28 +95,61 @@ class VMBuild(ExecutorCodegen):
 
         def run(mod: IRModule, ctx: PassContext) -> IRModule:
             mod = transform.DynamicToStatic()(transform.RemoveUnusedFunctions()(mod))
-            chosen = passes if is_data_flow(mod) else control_passes()
+            mod = transform.WriteOutDynamic()(mod)
+            chosen = passes if is_data_flow(mod, named_dims(mod)) else control_passes()
             return Sequential(chosen, name="vm.optimize")(mod)
 
-        return [ModulePass(run, PassInfo("VMOptimize", 0))]
+        return [ModulePass(run, PassInfo(0, "VMOptimize"))]
 
     def prepare_passes(self) -> list[Pass]:
-        """Constructors that are values become functions, every value gets a name, and functions become global."""
+        """Constructors become functions, values get names, functions become global, and memory is planned."""
         return [
+            ModulePass(_on_one_device, PassInfo(0, "OnOneDevice")),
             transform.EtaExpand(expand_constructor=True, expand_global_var=False),
             transform.ToANormalForm(),
             transform.InferType(),
             transform.LambdaLift(),
             *super().prepare_passes(),
+            transform.ManifestAlloc(),
+            transform.MemoryPlan(),
         ]
 
     def generate(self, program: LoweredProgram) -> Callable[[Module], Executable]:
         """The bytecode; of the library, the executable."""
         if not program.targets.single:
-            raise TilewrightError("the virtual machine's programs run on one device; several are not supported yet")
-        made = Program(program.lowered, program.targets.default_device)
+            raise TilewrightError(_SEVERAL)
+        lowered = program.lowered
+        interface = interface_of(program.fused)
+        if interface:
+            lowered = lowered.copy()
+            lowered["main"] = lowered["main"].with_attr(INTERFACE, interface)
+        made = Program(lowered, program.targets.default_device)
         code = made.compile()
-        return lambda library: make_executable(code, made.constants, made.constant_devices, library)
+        _fill_report(program.report, program, made)
+
+        def finish(library: Module) -> Executable:
+            executable = make_executable(code, made.constants, made.constant_devices, library)
+            executable.build_report = program.report
+            return executable
+
+        return finish
+
+
+def _fill_report(report: BuildReport, program: LoweredProgram, made: Program) -> None:
+    """What a program is made of."""
+    functions = [f for f in kernels(program.lowered).values() if not f.attrs["global_symbol"].startswith("shape_func_")]
+    report.kernels = len(functions)
+    report.kernel_calls = sum(
+        i.opcode == Opcode.INVOKE_PACKED for function in made.functions for i in function.instructions
+    )
+    report.implementations = {f.attrs["global_symbol"]: f.attrs["implementation"] for f in functions}
+    report.schedules = {f.attrs["global_symbol"]: f.attrs["schedule"] for f in functions}
+    report.parameter_bytes = sum(constant.nbytes for constant in made.constants)
+    main = program.fused["main"]
+    assert isinstance(main, Function)
+    types = [t for p in main.params for t in tensors_of(p.checked_type)]
+    named = dict.fromkeys(d for t in types for d in t.shape if isinstance(d, DimVar))
+    report.dimensions = tuple(f"{d.name} {d.limits}" for d in named)
 
 
 register_executor(NAME, codegen=VMBuild)

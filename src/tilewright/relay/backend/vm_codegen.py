@@ -16,6 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
@@ -30,8 +32,11 @@ from tilewright.relay.adt import (
     PatternTuple,
     PatternVar,
 )
+from tilewright.relay.backend.interface import INTERFACE, interface_array
 from tilewright.relay.backend.lowered import is_external
-from tilewright.relay.backend.symbolic import SHAPE_FUNCTION, SHAPE_INPUTS, SHAPE_VALUES, tensors_of
+from tilewright.relay.backend.symbolic import MOVES_NOTHING, SHAPE_FUNCTION, SHAPE_INPUTS, SHAPE_VALUES, tensors_of
+from tilewright.relay.backend.target_map import CPU
+from tilewright.relay.backend.vm_memory import TUPLE_TAG, dtype_fields, emit_memory_op
 from tilewright.relay.expr import (
     Call,
     Constant,
@@ -49,13 +54,11 @@ from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.common import open_children
 from tilewright.relay.transform.lambda_lift import CLOSURE
 from tilewright.relay.visitor import post_order
-from tilewright.runtime.bytecode import REF_WRITE, Code, Instruction, Opcode, VMFunction
-from tilewright.runtime.dtype import DataType
-from tilewright.runtime.ndarray import NDArray
+from tilewright.runtime.bytecode import CHECK_INPUTS, REF_WRITE, Code, Instruction, Opcode, VMFunction
+from tilewright.runtime.ndarray import NDArray, array
 from tilewright.tir.function import PrimFunc
 
 ALIGNMENT = 64
-TUPLE_TAG = 0
 
 
 @dataclass
@@ -77,7 +80,7 @@ class Program:
         order = sorted(found, key=lambda var: var.name_hint != "main")
         self.indices = {var: i for i, var in enumerate(order)}
         for var in order:
-            self.functions.append(_FunctionCompiler(self).compile(var.name_hint, found[var]))
+            self.functions.append(FunctionCompiler(self).compile(var.name_hint, found[var]))
         return Code(self.functions, list(self.packed))
 
     def packed_index(self, name: str) -> int:
@@ -98,7 +101,7 @@ def is_kernel(func: BaseFunc) -> bool:
     return isinstance(func, PrimFunc) or is_external(func)
 
 
-class _FunctionCompiler:
+class FunctionCompiler:
     """Makes the instructions of one function."""
 
     def __init__(self, program: Program) -> None:
@@ -107,6 +110,7 @@ class _FunctionCompiler:
         self.registers = 0
         self.free: list[int] = []
         self.vars: dict[Var, int] = {}
+        self.params: frozenset[Var] = frozenset()
 
     def compile(self, name: str, func: Function) -> VMFunction:
         """The function's instructions and registers."""
@@ -117,10 +121,19 @@ class _FunctionCompiler:
             func = func.body
         for param in params:
             self.vars[param] = self.new()
+        self.params = frozenset(params)
+        if func.attrs.get(INTERFACE):
+            self.check(str(func.attrs[INTERFACE]), [self.vars[param] for param in params])
         names = _unique([param.name_hint for param in params])
         self.emit(Opcode.RET, self.expr(func.body, params))
         devices = [self.program.device] * len(params)
         return VMFunction(name, names, devices, max(self.registers, 1), self.code)
+
+    def check(self, interface: str, params: Sequence[int]) -> None:
+        """That the parameters fit the interface."""
+        text = self.constant(interface_array(interface))
+        self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(CHECK_INPUTS), 1 + len(params), 0, text, *params)
+        self.release(text)
 
     # ---- registers and instructions ----
 
@@ -170,7 +183,12 @@ class _FunctionCompiler:
         for step, let in enumerate(lets):
             ends[max(last.get(let.var, 0), step)].append(let.var)
         for step, let in enumerate(lets):
-            self.vars[let.var] = self._let_value(let.value)
+            if let.var not in last and isinstance(let.value, Call) and isinstance(let.value.op, Op):
+                unused = emit_memory_op(self, let.value, used=False)
+                ends[step].remove(let.var)
+                self.release(*([] if unused is None else [unused]))
+            else:
+                self.vars[let.var] = self._let_value(let.value)
             self.release(*(self.vars.pop(var) for var in ends[step]))
         return self.value(expr)
 
@@ -318,6 +336,10 @@ class _FunctionCompiler:
         """A new register with what a call gives."""
         temporaries: list[int] = []
         callee = expr.op
+        if isinstance(callee, Op):
+            made = emit_memory_op(self, expr, used=True)
+            assert made is not None
+            return made
         if isinstance(callee, GlobalVar) and is_kernel(self.program.mod[callee]):
             return self.kernel(callee.name_hint, self.program.mod[callee], expr)
         args = self.operands(expr.args, temporaries)
@@ -327,8 +349,6 @@ class _FunctionCompiler:
             result = self.closure(callee, args)
         elif isinstance(callee, GlobalVar):
             result = self._invoke(Opcode.INVOKE, self.program.indices[callee], args)
-        elif isinstance(callee, Op):
-            raise UnsupportedError(f"the virtual machine cannot run the operator {callee.name} outside of a kernel")
         else:
             (closure,) = self.operands([callee], temporaries)
             result = self._invoke(Opcode.INVOKE_CLOSURE, closure, args)
@@ -345,8 +365,10 @@ class _FunctionCompiler:
         temporaries: list[int] = []
         args: list[int] = []
         for arg, register in zip(expr.args, self.operands(expr.args, temporaries), strict=True):
-            self._flatten(register, arg.checked_type, args, temporaries)
+            self.flatten(register, arg.checked_type, args, temporaries)
         outputs: list[int] = []
+        if func.get_attrs().get(MOVES_NOTHING) and not self._is_parameter(expr.args[0]):
+            return self.reshaped(func, args, expr.checked_type, temporaries)
         given = self._shapes(func, args, expr.checked_type, temporaries)
         results = self._results(expr.checked_type, outputs, given)
         registers = [*args, *outputs]
@@ -354,13 +376,32 @@ class _FunctionCompiler:
         self.release(*temporaries)
         return self._tuple(results)
 
-    def _flatten(self, register: int, type_: Type, args: list[int], temporaries: list[int]) -> None:
+    def _is_parameter(self, expr: RelayExpr) -> bool:
+        """Whether a value is the caller's memory, which no result may share."""
+        return not isinstance(expr, Var) or expr in self.params
+
+    def reshaped(self, func: BaseFunc, args: Sequence[int], type_: Type, temporaries: list[int]) -> int:
+        """A new register with the first argument's memory in the result's shape."""
+        found = next(self._shapes(func, args, type_, temporaries), None)
+        if found is not None:
+            shape = found[0]
+        else:
+            assert isinstance(type_, TensorType)
+            shape = self.constant(array(np.array(type_.concrete_shape, "int64")))
+            temporaries.append(shape)
+        result = self.new()
+        self.emit(Opcode.RESHAPE_TENSOR, args[0], shape, result)
+        self.release(*temporaries)
+        return result
+
+    def flatten(self, register: int, type_: Type, args: list[int], temporaries: list[int]) -> None:
+        """Add the registers of the tensors in a value to ``args``."""
         if not isinstance(type_, TupleType):
             args.append(register)
             return
         for index, field_type in enumerate(type_.fields):
             temporaries.append(self.field(register, index))
-            self._flatten(temporaries[-1], field_type, args, temporaries)
+            self.flatten(temporaries[-1], field_type, args, temporaries)
 
     def _shapes(
         self, func: BaseFunc, args: Sequence[int], type_: Type, temporaries: list[int]
@@ -375,8 +416,12 @@ class _FunctionCompiler:
             self.emit(Opcode.SHAPE_OF, args[index], shapes[-1])
         given = []
         for tensor in tensors_of(type_):
-            given.append((self.tensor(TensorType((len(tensor.shape),), "int64")), self.tensor(TensorType((), "int64"))))
+            vector, size = TensorType((len(tensor.shape),), "int64"), TensorType((), "int64")
+            given.append((self.tensor(vector, CPU), self.tensor(size, CPU)))
         values = [args[index] for index in func.get_attrs()[SHAPE_VALUES]]
+        if self.program.device != CPU:  # shapes are computed on the host
+            values = [self.device_copy(value, CPU) for value in values]
+            temporaries += values
         registers = [*shapes, *values, *(register for pair in given for register in pair)]
         index = self.program.packed_index(name)
         self.emit(Opcode.INVOKE_PACKED, index, len(registers), 2 * len(given), *registers)
@@ -395,7 +440,7 @@ class _FunctionCompiler:
     def tensor_of_shape(self, dtype: str, shape: int, size: int) -> int:
         """A new register with a tensor whose shape and size in bytes are in registers."""
         storage, offset = self.new(), self.integer(0)
-        fields = _dtype_fields(dtype)
+        fields = dtype_fields(dtype)
         self.emit(Opcode.ALLOC_STORAGE, size, ALIGNMENT, *fields, self.program.device, storage)
         result = self.new()
         self.emit(Opcode.ALLOC_TENSOR_REG, storage, offset, shape, *fields, result)
@@ -410,12 +455,20 @@ class _FunctionCompiler:
         self.release(*fields)
         return result
 
-    def tensor(self, type_: TensorType) -> int:
+    def device_copy(self, register: int, device: int) -> int:
+        """A new register with a copy of a tensor on a device."""
+        result = self.new()
+        self.emit(Opcode.DEVICE_COPY, register, self.program.device, device, result)
+        return result
+
+    def tensor(self, type_: TensorType, device: int | None = None) -> int:
         """A new register with a tensor of a known shape, in memory of its own."""
         size = self.integer(tensor_bytes(type_))
         storage = self.new()
-        dtype = _dtype_fields(type_.dtype)
-        self.emit(Opcode.ALLOC_STORAGE, size, ALIGNMENT, *dtype, self.program.device, storage)
+        dtype = dtype_fields(type_.dtype)
+        self.emit(
+            Opcode.ALLOC_STORAGE, size, ALIGNMENT, *dtype, self.program.device if device is None else device, storage
+        )
         offset = self.integer(0)
         self.release(size)
         result = self.new()
@@ -426,11 +479,6 @@ class _FunctionCompiler:
 
 
 _Nested = int | list["_Nested"]
-
-
-def _dtype_fields(dtype: str) -> tuple[int, int, int]:
-    found = DataType(dtype)
-    return found.type_code, found.bits, found.lanes
 
 
 def _unique(names: Sequence[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 tensor/ reduce/ transform/   general tensors          nn/ image/ random/   neural networks, images, random numbers
 annotation/ contrib/         marks for passes, patterns of external compilers
+memory.py vm.py              memory and kernels' calls, as the virtual machine has them
 strategy/                    what runs on which target
 relations.py layout_rules.py families.py attributes.py bilinear.py   what declarations share
 op.py                        TVM's registration functions
@@ -12,8 +13,11 @@ import sys
 from tilewright.relay.op import annotation, image, nn, random, vision
 from tilewright.relay.op import contrib as contrib
 from tilewright.relay.op import dyn as dyn
+from tilewright.relay.op import dyn_resize as dyn_resize
+from tilewright.relay.op import memory as memory
 from tilewright.relay.op import op as op
 from tilewright.relay.op import strategy as strategy
+from tilewright.relay.op import vm as vm
 from tilewright.relay.op.annotation.debug import debug
 from tilewright.relay.op.annotation.devices import device_copy
 from tilewright.relay.op.definition import OpDef, OpPattern
@@ -145,7 +149,7 @@ from tilewright.relay.op.transform.replicate import (
     tile,
 )  # fmt: skip
 from tilewright.relay.op.transform.reshape import contrib_reverse_reshape, reshape, reshape_like, reverse_reshape
-from tilewright.relay.op.transform.scatter import scatter, scatter_add, scatter_nd
+from tilewright.relay.op.transform.scatter import scatter, scatter_add, scatter_nd, segment_sum
 from tilewright.relay.op.transform.slicing import slice_like, strided_set, strided_slice
 from tilewright.relay.op.transform.sorting import argsort, cumprod, cumsum, sort, topk
 from tilewright.relay.op.transform.sparse import searchsorted, sparse_reshape, sparse_to_dense
@@ -153,6 +157,9 @@ from tilewright.relay.op.transform.unique import unique
 
 # It alters layouts of operators, so it comes after them.
 from tilewright.relay.op.strategy import cpu as _cpu  # noqa: F401  # isort: skip
+from tilewright.relay.op.strategy import gpu as _gpu  # noqa: F401  # isort: skip
+from tilewright.relay.op.strategy import gpu_contraction as _gpu_contraction  # noqa: F401  # isort: skip
+from tilewright.relay.op import support_levels as _support_levels  # noqa: F401  # isort: skip
 
 __all__ = [
     "OpDef",
@@ -284,6 +291,7 @@ __all__ = [
     "scatter_add",
     "scatter_nd",
     "searchsorted",
+    "segment_sum",
     "sequence_mask",
     "shape_of",
     "sigmoid",
@@ -321,3 +329,19 @@ __all__ = [
 ]  # fmt: skip
 
 _make = sys.modules[__name__]  # TVM's name for the constructors of operators
+
+
+def _show_in_packages() -> None:
+    """Make functions attributes of the packages that are modules in TVM: ``relay.op.transform.reshape``.
+
+    Modules of these names, such as ``transform/reshape.py``, are still found by ``from`` and ``import``.
+    """
+    for package in ("reduce", "tensor", "transform"):
+        inside = f"{__name__}.{package}"
+        for module in [m for name, m in sys.modules.items() if name.startswith(f"{inside}.")]:
+            for name in __all__:
+                if vars(module).get(name, module) is globals()[name]:
+                    setattr(sys.modules[inside], name, globals()[name])
+
+
+_show_in_packages()

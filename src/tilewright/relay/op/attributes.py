@@ -17,9 +17,11 @@ from tilewright.relay.expr import Tuple as TupleExpr
 
 
 def number(value: Any) -> Any:
-    """A literal or numpy number as a Python number; other expressions as they are."""
+    """A literal, a numpy number or a scalar constant as a Python number; other expressions as they are."""
     if isinstance(value, (IntImm, FloatImm)):
         return value.value
+    if isinstance(value, Constant) and not value.data.shape:
+        return value.data.numpy().item()
     if isinstance(value, np.generic):
         return value.item()
     return value

@@ -20,15 +20,15 @@ from tilewright.ir.errors import TypeInferenceError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Any as AnyDim
-from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant
 from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
-from tilewright.relay.op.image.resize import Resize2DAttrs
 from tilewright.relay.op.nn.pad import PadAttrs
-from tilewright.relay.op.nn.resample import UpSampling3DAttrs, UpSamplingAttrs
 from tilewright.relay.op.tensor.creation import InitOpAttrs
+from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.op.transform.axes import SqueezeAttrs
 from tilewright.relay.op.transform.indexing import OneHotAttrs
 from tilewright.relay.op.transform.replicate import TileAttrs
@@ -36,6 +36,7 @@ from tilewright.relay.op.transform.reshape import ReshapeAttrs
 from tilewright.relay.op.transform.slicing import StridedSliceAttrs
 from tilewright.relay.op.transform.sorting import TopkAttrs
 from tilewright.relay.op.transform.sparse import SparseToDenseAttrs
+from tilewright.relay.type_infer.dimensions import note_equal
 from tilewright.topi.utils import get_const_tuple
 
 Array = np.ndarray[Any, Any]
@@ -71,7 +72,8 @@ class DynDef(OpDef):
         return Call(Op.get(cls.static), rest, attrs, span=call.span)
 
 
-def _numbers(value: Array) -> tuple[int, ...]:
+def ints_of(value: Array) -> tuple[int, ...]:
+    """The values of a vector or scalar."""
     return tuple(int(v) for v in np.asarray(value).reshape(-1))
 
 
@@ -85,11 +87,18 @@ def _count(type_: Type, name: str, what: str) -> int:
     return count
 
 
+def _dims(attrs: Any, type_: Type, name: str, what: str) -> list[PrimExpr]:
+    """The result's dimensions: those that the attributes tell, or as many unknown ones as there are values."""
+    count = _count(type_, name, what)
+    told = attrs.newshape if isinstance(attrs, ReshapeAttrs) else attrs.shape
+    return [ops.as_expr(d) for d in told] if len(told) == count else _unknown(count)
+
+
 def _unknown(rank: int) -> list[PrimExpr]:
     return [AnyDim() for _ in range(rank)]
 
 
-def _declare(
+def declare_dyn(
     name: str, static: str, inputs: tuple[str, ...], values: tuple[int, ...], attrs: Any, **members: Any
 ) -> None:
     """Declare an operator by its parts."""
@@ -157,10 +166,10 @@ def _same_elements(inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor
     return [topi.reshape(inputs[0], out_type.shape)]
 
 
-_declare(
+declare_dyn(
     "dyn.reshape", "reshape", ("data", "newshape"), (1,), ReshapeAttrs,
-    fields=lambda attrs, values: {"newshape": _numbers(values[0])},
-    infer=lambda types, attrs: TensorType(_unknown(_count(types[1], "dyn.reshape", "newshape")), types[0].dtype),
+    fields=lambda attrs, values: {"newshape": ints_of(values[0])},
+    infer=lambda types, attrs: TensorType(_dims(attrs, types[1], "dyn.reshape", "newshape"), types[0].dtype),
     shape=_reshaped,
     compute=lambda attrs, inputs, out_type: _same_elements(inputs, out_type),
 )  # fmt: skip
@@ -182,9 +191,9 @@ def _squeezed(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
     return _if_fits(result, _product(data))
 
 
-_declare(
+declare_dyn(
     "dyn.squeeze", "squeeze", ("data", "axis"), (1,), SqueezeAttrs,
-    fields=lambda attrs, values: {"axis": _numbers(values[0])},
+    fields=lambda attrs, values: {"axis": ints_of(values[0])},
     infer=lambda types, attrs: TensorType(
         _unknown(len(types[0].shape) - _count(types[1], "dyn.squeeze", "axis")), types[0].dtype
     ),
@@ -196,7 +205,7 @@ _declare(
 def _of_shape(place: int) -> dict[str, Any]:
     """Where one vector is the result's shape."""
     return {
-        "fields": lambda attrs, values: {"shape": _numbers(values[0])},
+        "fields": lambda attrs, values: {"shape": ints_of(values[0])},
         "shape": lambda attrs, dims, values: values(place),
     }
 
@@ -213,21 +222,21 @@ def _broadcast(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
     return [tir.Select(fits, dim, ops.const(-1, "int64")) for dim in wanted]
 
 
-_declare(
+declare_dyn(
     "dyn.broadcast_to", "broadcast_to", ("data", "shape"), (1,), InitOpAttrs, **{**_of_shape(1), "shape": _broadcast},
-    infer=lambda types, attrs: TensorType(_unknown(_count(types[1], "dyn.broadcast_to", "shape")), types[0].dtype),
+    infer=lambda types, attrs: TensorType(_dims(attrs, types[1], "dyn.broadcast_to", "shape"), types[0].dtype),
     compute=lambda attrs, inputs, out_type: [topi.broadcast_to(inputs[0], out_type.shape)],
 )  # fmt: skip
 for _name, _number in (("zeros", 0), ("ones", 1)):
-    _declare(
+    declare_dyn(
         f"dyn.{_name}", _name, ("shape",), (0,), InitOpAttrs, **_of_shape(0),
-        infer=lambda types, attrs: TensorType(_unknown(_count(types[0], "a tensor", "shape")), attrs.dtype),
+        infer=lambda types, attrs: TensorType(_dims(attrs, types[0], "a tensor", "shape"), attrs.dtype),
         compute=lambda attrs, inputs, out_type, _number=_number: _filled(ops.const(_number, out_type.dtype), out_type),
     )  # fmt: skip
-_declare(
+declare_dyn(
     "dyn.full", "full", ("fill_value", "shape"), (1,), InitOpAttrs, **_of_shape(1),
     infer=lambda types, attrs: TensorType(
-        _unknown(_count(types[1], "dyn.full", "shape")), attrs.dtype or types[0].dtype
+        _dims(attrs, types[1], "dyn.full", "shape"), attrs.dtype or types[0].dtype
     ),
     compute=lambda attrs, inputs, out_type: _filled(inputs[0](), out_type),
 )  # fmt: skip
@@ -251,14 +260,132 @@ def _tile(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Ten
     return [te.compute(out_type.shape, at, name="T_tile")]
 
 
-_declare(
+declare_dyn(
     "dyn.tile", "tile", ("data", "reps"), (1,), TileAttrs,
-    fields=lambda attrs, values: {"reps": _numbers(values[0])},
+    fields=lambda attrs, values: {"reps": ints_of(values[0])},
     infer=lambda types, attrs: TensorType(
         _unknown(max(len(types[0].shape), _count(types[1], "dyn.tile", "reps"))), types[0].dtype
     ),
     shape=_tiled, compute=_tile,
 )  # fmt: skip
+
+
+class Iota(OpDef):
+    """0, 1, ... in int64: as many as a scalar says, none where that is negative."""
+
+    name = "dyn.iota"
+    inputs = ("count",)
+    pattern = OpPattern.OPAQUE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """A vector."""
+        return None if relations.tensor(types[0]) is None else TensorType([AnyDim()], "int64")
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+        """The places."""
+        return [te.compute(out_type.shape, lambda i: _i64(i), name="T_iota")]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """numpy.arange"""
+        return [np.arange(int(inputs[0].reshape(())), dtype="int64")]
+
+
+Iota.op.set_attr("FShapeFunction", lambda attrs, dims, values: [_at_least(values(0)[0], 0)])
+Iota.op.set_attr("ShapeValues", (0,))
+
+
+def iota(count: RelayExpr) -> Call:
+    """0, 1, ... ``count`` - 1, in int64; ``count`` is a scalar of int64."""
+    return Call(Op.get("dyn.iota"), [count])
+
+
+def range_of(start: RelayExpr, stop: RelayExpr, step: RelayExpr, dtype: str) -> RelayExpr:
+    """start, start + step, ... below stop: computed scalars of ``dtype``."""
+    span = call("subtract", [stop, start])
+    if dtype.startswith("float"):
+        count = cast(call("ceil", [call("divide", [span, step])]), "int64")
+    else:
+        count = cast(call("negative", [call("floor_divide", [call("negative", [span]), step])]), "int64")
+    return call("add", [call("multiply", [cast(iota(count), dtype), step]), start])
+
+
+class WithDims(OpDef):
+    """A tensor of whose unknown dimensions more is known: ``shape`` has expressions over named dimensions."""
+
+    name = "dyn.with_dims"
+    inputs = ("data",)
+    attrs_type = InitOpAttrs
+    pattern = OpPattern.INJECTIVE
+    reshapes = True
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The dimensions of ``data``, those of the attributes where these are unknown."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        return TensorType([_told(d, ops.as_expr(t)) for d, t in zip(data.shape, attrs.shape, strict=True)], data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+        """The same elements."""
+        return [topi.reshape(inputs[0], out_type.shape)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """The same array."""
+        return [inputs[0]]
+
+
+def _told(dim: PrimExpr, told: PrimExpr) -> PrimExpr:
+    if isinstance(dim, AnyDim):
+        return told
+    if isinstance(dim, IntImm) or isinstance(told, AnyDim):
+        return dim
+    note_equal(dim, told)
+    return told
+
+
+def with_dims(data: RelayExpr, dims: Sequence[Any]) -> Call:
+    """``data`` with the dimensions ``dims``: numbers, expressions over named dimensions, or ``Any``."""
+    return Call(Op.get("dyn.with_dims"), [data], InitOpAttrs(tuple(dims)))
+
+
+class AnyDims(OpDef):
+    """A tensor whose dimensions are forgotten where ``shape`` has ``Any``: branches and rounds may differ there."""
+
+    name = "dyn.any_dims"
+    inputs = ("data",)
+    attrs_type = InitOpAttrs
+    pattern = OpPattern.OPAQUE
+    reshapes = True
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The dimensions of ``data`` that are not forgotten."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        dims = [told if isinstance(told, AnyDim) else d for d, told in zip(data.shape, attrs.shape, strict=True)]
+        return TensorType(dims, data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
+        """The same elements."""
+        return [topi.identity(inputs[0])]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """The same array."""
+        return [inputs[0]]
+
+
+def any_dims(data: RelayExpr, dims: Sequence[Any]) -> Call:
+    """``data`` with the dimensions forgotten where ``dims`` has ``Any``."""
+    return Call(Op.get("dyn.any_dims"), [data], InitOpAttrs(tuple(dims)))
 
 
 # ---- slices and borders ----
@@ -305,9 +432,10 @@ def _sliced(attrs: Any, dims: Dims, values: Values) -> list[PrimExpr]:
 
 
 def elements(tensor: te.Tensor) -> list[PrimExpr]:
-    """The elements of a tensor of known shape, in int64."""
+    """The elements of a tensor of known shape; whole numbers in int64."""
     places = itertools.product(*(range(int(d)) for d in get_const_tuple(tensor.shape)))
-    return [_i64(tensor(*(ops.const(k, "int32") for k in place))) for place in places]
+    found = [tensor(*(ops.const(k, "int32") for k in place)) for place in places]
+    return found if tensor.dtype.startswith("float") else [_i64(element) for element in found]
 
 
 def _strided_slice(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
@@ -324,9 +452,9 @@ def _strided_slice(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> li
     return [te.compute(out_type.shape, at, name="T_strided_slice")]
 
 
-_declare(
+declare_dyn(
     "dyn.strided_slice", "strided_slice", ("data", "begin", "end", "strides"), (1, 2, 3), StridedSliceAttrs,
-    fields=lambda attrs, values: dict(zip(("begin", "end", "strides"), map(_numbers, values), strict=True)),
+    fields=lambda attrs, values: dict(zip(("begin", "end", "strides"), map(ints_of, values), strict=True)),
     infer=lambda types, attrs: TensorType(_unknown(len(types[0].shape)), types[0].dtype),
     shape=_sliced, compute=_strided_slice,
 )  # fmt: skip
@@ -352,7 +480,7 @@ def _pad(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tens
     return [te.compute(out_type.shape, at, name="T_pad")]
 
 
-_declare(
+declare_dyn(
     "dyn.nn.pad", "nn.pad", ("data", "pad_width", "pad_value"), (1,), PadAttrs,
     fields=lambda attrs, values: {"pad_width": tuple((int(a), int(b)) for a, b in values[0].reshape(-1, 2))},
     infer=lambda types, attrs: TensorType(_unknown(len(types[0].shape)), types[0].dtype),
@@ -387,9 +515,9 @@ def _one_hot(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.
     return [te.compute(out_type.shape, at, name="T_one_hot")]
 
 
-_declare(
+declare_dyn(
     "dyn.one_hot", "one_hot", ("indices", "on_value", "off_value", "depth"), (3,), OneHotAttrs,
-    fields=lambda attrs, values: {"depth": _numbers(values[0])[0]}, infer=_one_hot_type,
+    fields=lambda attrs, values: {"depth": ints_of(values[0])[0]}, infer=_one_hot_type,
     shape=_one_hot_shape, compute=_one_hot,
 )  # fmt: skip
 
@@ -401,39 +529,21 @@ def _topk_type(types: Sequence[TensorType], attrs: Any) -> Type:
     return {"both": TupleType(both), "values": both[0], "indices": both[1]}[attrs.ret_type]
 
 
-_declare(
+declare_dyn(
     "dyn.topk", "topk", ("data", "k"), (1,), TopkAttrs,
-    fields=lambda attrs, values: {"k": _numbers(values[0])[0]}, infer=_topk_type,
+    fields=lambda attrs, values: {"k": ints_of(values[0])[0]}, infer=_topk_type,
 )  # fmt: skip
 
 
-def _resized(layout: str, type_: TensorType, spatial: str) -> TensorType:
-    dims = [AnyDim() if letter in spatial else dim for letter, dim in zip(layout, type_.shape, strict=True)]
-    return TensorType(dims, type_.dtype)
-
-
-def _scales(*names: str) -> Callable[[Any, Sequence[Array]], dict[str, Any]]:
-    return lambda attrs, values: {n: float(np.asarray(v).reshape(())) for n, v in zip(names, values, strict=True)}
-
-
-_declare(
-    "dyn.nn.upsampling", "nn.upsampling", ("data", "scale_h", "scale_w"), (1, 2), UpSamplingAttrs,
-    fields=_scales("scale_h", "scale_w"), infer=lambda types, attrs: _resized(attrs.layout, types[0], "HW"),
-)  # fmt: skip
-_declare(
-    "dyn.nn.upsampling3d", "nn.upsampling3d", ("data", "scale_d", "scale_h", "scale_w"), (1, 2, 3), UpSampling3DAttrs,
-    fields=_scales("scale_d", "scale_h", "scale_w"), infer=lambda types, attrs: _resized(attrs.layout, types[0], "DHW"),
-)  # fmt: skip
-_declare(
-    "dyn.image.resize2d", "image.resize2d", ("data", "size"), (1,), Resize2DAttrs,
-    fields=lambda attrs, values: {"size": _numbers(values[0])},
-    infer=lambda types, attrs: _resized(attrs.layout, types[0], "HW"),
-)  # fmt: skip
-_declare(
+declare_dyn(
     "dyn.sparse_to_dense", "sparse_to_dense",
     ("sparse_indices", "output_shape", "sparse_values", "default_value"), (1,), SparseToDenseAttrs,
-    fields=lambda attrs, values: {"output_shape": _numbers(values[0])},
+    fields=lambda attrs, values: {"output_shape": ints_of(values[0])},
     infer=lambda types, attrs: TensorType(
         _unknown(_count(types[1], "dyn.sparse_to_dense", "output_shape")), types[2].dtype
     ),
+    shape=lambda attrs, dims, values: values(1),
+    compute=lambda attrs, inputs, out_type: [
+        topi.sparse_to_dense(inputs[0], out_type.shape, inputs[2], inputs[3])
+    ],
 )  # fmt: skip

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any as AnyType
 from typing import TypeVar
 
+from tilewright.arith.analyzer import Analyzer
 from tilewright.ir import prim_ops
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.op import Op
-from tilewright.ir.prim_expr import Any, IntImm, PrimExpr, Select
+from tilewright.ir.prim_expr import Any, IntImm, Mul, PrimExpr, Select, Var
 from tilewright.ir.type import IncompleteType, TensorType, TupleType, Type
 from tilewright.relay.type_infer.describe import describe, describe_dim, describe_shape
 from tilewright.relay.type_infer.dimensions import note_equal
@@ -69,17 +70,59 @@ def dim_map(function: Callable[..., AnyType], *dims: Dim) -> PrimExpr:
 
 def dim_add(*dims: Dim) -> PrimExpr:
     """Sum of dimensions."""
-    return dim_map(lambda *ds: sum(ds[1:], ds[0]), *dims)
+    return simple_dim(dim_map(lambda *ds: sum(ds[1:], ds[0]), *dims))
+
+
+def simple_dim(dim: PrimExpr) -> PrimExpr:
+    """A dimension in the form that makes equal sums one object."""
+    return dim if isinstance(dim, (Any, IntImm, Var)) else Analyzer().simplify(dim)
+
+
+def _factors(dim: Dim) -> tuple[int, list[PrimExpr]]:
+    """The number and the other factors of a product, the latter in an order of their own."""
+    number, others, stack = 1, [], [prim_ops.as_expr(dim)]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, Mul):
+            stack += [item.a, item.b]
+        elif isinstance(item, IntImm):
+            number *= item.value
+        else:
+            others.append(item)
+    return number, sorted(others, key=lambda item: (str(item), id(item)))
+
+
+def _product(number: int, others: Sequence[PrimExpr]) -> PrimExpr:
+    result = math.prod(others[1:], start=others[0]) if others else prim_ops.as_expr(number)
+    return prim_ops.as_expr(result * number if others and number != 1 else result)
 
 
 def dim_mul(*dims: Dim) -> PrimExpr:
-    """Product of dimensions; 1 when there are none."""
-    return dim_map(lambda *ds: math.prod(ds[1:], start=ds[0]), *dims) if dims else prim_ops.as_expr(1)
+    """Product of dimensions; 1 when there are none. Equal products are one object."""
+    if any(isinstance(d, Any) for d in dims):
+        return Any()
+    parts = [_factors(d) for d in dims]
+    others = sorted((e for _, found in parts for e in found), key=lambda item: (str(item), id(item)))
+    number = math.prod(n for n, _ in parts)
+    return _product(number, others) if number else prim_ops.as_expr(0)
 
 
 def dim_floordiv(a: Dim, b: Dim) -> PrimExpr:
-    """A // b"""
-    return dim_map(lambda x, y: x // y, a, b)
+    """A // b; common factors cancel."""
+    if isinstance(a, Any) or isinstance(b, Any):
+        return Any()
+    (over, above), (under, below) = _factors(a), _factors(b)
+    for factor in list(below):
+        if factor in above:
+            above.remove(factor)
+            below.remove(factor)
+    common = math.gcd(over, under)
+    if common > 1:
+        over, under = over // common, under // common
+    whole = _product(over, above)
+    if under == 1 and not below:
+        return whole
+    return simple_dim(dim_map(lambda x, y: x // y, whole, _product(under, below)))
 
 
 def dim_ceildiv(a: Dim, b: Dim) -> PrimExpr:
@@ -145,10 +188,11 @@ def broadcast_dims(a: Dim, b: Dim) -> PrimExpr | None:
         return prim_ops.as_expr(b)
     if isinstance(b, Any):
         return prim_ops.as_expr(a)
-    if not note_equal(a, b, or_one=True):
-        return Any()
+    noted = note_equal(a, b, or_one=True)
     if x is not None or y is not None:
         return prim_ops.as_expr(a if x is not None else b)
+    if not noted:
+        return Any()
     return Select(prim_ops.equal(prim_ops.as_expr(a), 1), prim_ops.as_expr(b), prim_ops.as_expr(a))
 
 
@@ -175,6 +219,11 @@ def identity(types: Sequence[Type], attrs: AnyType, solver: AnyType) -> Type | N
     return tensor(types[0])
 
 
+def same(types: Sequence[Type], attrs: AnyType, solver: AnyType) -> Type | None:
+    """The result has the type of the first argument, a tensor or not, also where that has holes."""
+    return types[0]
+
+
 def broadcast(types: Sequence[Type], attrs: AnyType, solver: AnyType) -> Type | None:
     """Two tensors of one dtype, broadcast."""
     found = tensors(types, ("lhs", "rhs"))
@@ -193,7 +242,7 @@ def broadcast_compare(types: Sequence[Type], attrs: AnyType, solver: AnyType) ->
     return TensorType(result.shape, "bool") if isinstance(result, TensorType) else None
 
 
-Op.type_relations.update({"Identity": identity, "Broadcast": broadcast, "BroadcastComp": broadcast_compare})
+Op.type_relations.update({"Identity": same, "Broadcast": broadcast, "BroadcastComp": broadcast_compare})
 
 
 def static_shape(values: Iterable[AnyType]) -> list[PrimExpr]:

@@ -1,9 +1,9 @@
 """Networks written in Relay, with parameters, and helpers of tests; as ``tvm.relay.testing``.
 
 Each network module has ``get_net(...)``, the function, and ``get_workload(...)``, a typed module with parameters:
-mlp, resnet, mobilenet, vgg, squeezenet, densenet, inception_v3, dcgan, lstm, synthetic. ``layers`` names the parameters
-of a layer after it; ``init`` makes their values, the same in every run. ``numeric`` checks gradients; ``nat``
-has natural numbers as a data type.
+mlp, resnet, mobilenet, vgg, squeezenet, densenet, inception_v3, dcgan, dqn, lstm, synthetic. ``layers`` names the
+parameters of a layer after it; ``init`` makes their values, the same in every run. ``numeric`` checks gradients;
+``nat`` has natural numbers as a data type; ``py_converter`` makes Python scripts of programs.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tilewright.relay.prelude import Prelude
 from tilewright.relay.testing import (
     dcgan,
     densenet,
+    dqn,
     inception_v3,
     init,
     layers,
@@ -36,6 +37,7 @@ from tilewright.relay.testing.init import create_workload
 from tilewright.relay.testing.nat import count, make_nat_expr, make_nat_value
 from tilewright.relay.testing.numeric import _np_randn_from_type as _np_randn_from_type
 from tilewright.relay.testing.numeric import check_grad
+from tilewright.relay.testing.py_converter import run_as_python, to_python
 from tilewright.relay.transform.gradient import gradient
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import post_order_visit
@@ -79,7 +81,29 @@ def count_ops(expr: RelayExpr) -> dict[str, int]:
 
 
 __all__ = [
-    "check_grad", "count", "count_ops", "create_workload", "dcgan", "densenet", "gradient", "inception_v3", "init",
-    "layers", "lstm", "make_nat_expr", "make_nat_value", "mlp", "mobilenet", "rand", "resnet", "run_infer_type",
-    "run_opt_pass", "squeezenet", "synthetic", "vgg",
+    "check_grad",
+    "count",
+    "count_ops",
+    "create_workload",
+    "dcgan",
+    "densenet",
+    "dqn",
+    "gradient",
+    "inception_v3",
+    "init",
+    "layers",
+    "lstm",
+    "make_nat_expr",
+    "make_nat_value",
+    "mlp",
+    "mobilenet",
+    "rand",
+    "resnet",
+    "run_as_python",
+    "run_infer_type",
+    "run_opt_pass",
+    "squeezenet",
+    "synthetic",
+    "to_python",
+    "vgg",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Sequence
 
 from tilewright.ir.transform import (
+    FunctionPass,
     Pass,
     PassContext,
     PassInfo,
@@ -23,6 +24,7 @@ from tilewright.relay.transform.bubble_up_slice import BubbleUpSlice
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
 from tilewright.relay.transform.change_batch import ChangeBatch
 from tilewright.relay.transform.combine_parallel import (
+    BatchingOps,
     CombineParallelBatchMatmul,
     CombineParallelConv2D,
     CombineParallelDense,
@@ -37,22 +39,24 @@ from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.eta_expand import EtaExpand
 from tilewright.relay.transform.explain_partition import OperatorFate, explain_partition
-from tilewright.relay.transform.fold_constant import FoldConstant
+from tilewright.relay.transform.fold_constant import FoldConstant, FoldConstantExpr
 from tilewright.relay.transform.fold_empty import FoldEmpty
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
 from tilewright.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
 from tilewright.relay.transform.for_each_device import ForEachDevice
 from tilewright.relay.transform.fuse_ops import FuseOps
-from tilewright.relay.transform.gradient import gradient
+from tilewright.relay.transform.gradient import FirstOrderGradient, gradient
 from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
 from tilewright.relay.transform.inline import Inline, InlineExternal, InlineFunctions, RemoveUnusedFunctions
 from tilewright.relay.transform.isolate_views import IsolateViews
+from tilewright.relay.transform.keep_halves import KeepHalves
 from tilewright.relay.transform.label_ops import LabelOps
 from tilewright.relay.transform.lambda_lift import LambdaLift
 from tilewright.relay.transform.lazy_gradient_init import LazyGradientInit
 from tilewright.relay.transform.lift_conv1d import LiftConv1D
 from tilewright.relay.transform.lift_conv3d import LiftConv3D
+from tilewright.relay.transform.manifest_alloc import ManifestAlloc
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
 from tilewright.relay.transform.merge_composite import MergeComposite
 from tilewright.relay.transform.merge_rows import MergeRows
@@ -60,6 +64,7 @@ from tilewright.relay.transform.merge_transposes import MergeTransposes
 from tilewright.relay.transform.pad_channels import PadChannels
 from tilewright.relay.transform.partition_graph import PartitionGraph, RegionCost
 from tilewright.relay.transform.plan_devices import PlanDevices
+from tilewright.relay.transform.plan_memory import MemoryPlan
 from tilewright.relay.transform.recast import recast
 from tilewright.relay.transform.recognize_activations import RecognizeActivations
 from tilewright.relay.transform.recognize_attention import RecognizeAttention
@@ -67,9 +72,11 @@ from tilewright.relay.transform.recognize_layer_norm import RecognizeLayerNorm
 from tilewright.relay.transform.share_packed_weights import SharePackedWeights
 from tilewright.relay.transform.simplify_expr import SimplifyExpr
 from tilewright.relay.transform.sink_reshape import SinkReshape
+from tilewright.relay.transform.sparse_weights import Conv2dToSparse, DenseToSparse, SimplifyFCTranspose
 from tilewright.relay.transform.split_args import SplitArgs
-from tilewright.relay.transform.to_a_normal_form import ToANormalForm, ToBasicBlockNormalForm
+from tilewright.relay.transform.to_a_normal_form import ToANormalForm, ToANormalFormExpr, ToBasicBlockNormalForm
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
+from tilewright.relay.transform.write_out_dynamic import WriteOutDynamic
 
 _OF_THE_BACK_END = {"LowerTE": "lower_te", "PlanViews": "plan_views"}
 
@@ -91,21 +98,26 @@ def build_config(
 
 __all__ = [
     "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AutoSchedulerLayoutRewrite", "BackwardFoldScaleAxis",
-    "BubbleUpSlice",
+    "BatchingOps", "BubbleUpSlice",
     "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch", "CombineParallelBatchMatmul", "CombineParallelConv2D",
     "CombineParallelDense", "ComputeInFloat32",
-    "ConvertLayout", "CountWeights", "DeadCodeElimination", "Defunctionalization", "DefuseOps", "DynamicToStatic",
+    "Conv2dToSparse", "ConvertLayout", "CountWeights", "DeadCodeElimination", "Defunctionalization", "DefuseOps",
+    "DenseToSparse",
+    "DynamicToStatic",
     "EliminateCommonSubexpr", "EtaExpand",
-    "FastMath",
-    "FoldConstant", "FoldEmpty", "FoldExplicitPadding", "FoldScaleAxis", "ForEachDevice", "ForwardFoldScaleAxis",
+    "FastMath", "FirstOrderGradient",
+    "FoldConstant", "FoldConstantExpr", "FoldEmpty", "FoldExplicitPadding", "FoldScaleAxis", "ForEachDevice",
+    "ForwardFoldScaleAxis", "FunctionPass",
     "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineExternal", "InlineFunctions", "IsolateViews",
-    "LabelOps", "LambdaLift", "LayoutConfig", "LazyGradientInit", "Legalize", "LiftConv1D", "LiftConv3D",
-    "MergeCompilerRegions",
+    "KeepHalves", "LabelOps", "LambdaLift", "LayoutConfig", "LazyGradientInit", "Legalize", "LiftConv1D", "LiftConv3D",
+    "ManifestAlloc", "MemoryPlan", "MergeCompilerRegions",
     "MergeComposite", "MergeRows", "MergeTransposes", "OperatorFate", "PadChannels", "PartitionGraph", "Pass",
     "PassContext",
     "PassInfo", "PlanDevices", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
-    "RegionCost", "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyInference",
-    "SinkReshape", "SplitArgs", "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm",
+    "RegionCost", "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyFCTranspose",
+    "SimplifyInference",
+    "SinkReshape", "SplitArgs", "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",
+    "WriteOutDynamic",
     "build_config", "explain_partition",
     "function_pass", "gradient", "module_pass", "recast",
 ]  # fmt: skip

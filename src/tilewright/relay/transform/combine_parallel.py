@@ -35,12 +35,14 @@ from typing import Any
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.structural import structural_equal
-from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.transform import Pass, PassContext, Sequential
+from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem
 from tilewright.relay.op.definition import OpPattern
-from tilewright.relay.transform.common import concrete_shape, pattern_of, typed_function_pass
+from tilewright.relay.transform.common import concrete_shape, known_dims, pattern_of, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, direct_children, post_order, post_order_visit
 from tilewright.tir.layout import layout
 
@@ -223,12 +225,12 @@ def _next_level(
     index = list(calls[0].args).index(ends[0])
     first = branches.group[0]
     axis = combiner.axis_after(first, calls[0])
-    widths = [_known_shape(call)[combiner.out_axis(call)] for call in branches.group]
+    widths = [_extent(call, combiner.out_axis(call)) for call in branches.group]
     alike = len(set(calls)) == len(calls) and axis is not None
     for call, end, width in zip(calls, ends, widths, strict=True):
         alike = alike and call.op is calls[0].op and structural_equal(call.attrs, calls[0].attrs)
         alike = alike and len(call.args) > index and call.args[index] is end
-        alike = alike and concrete_shape(call) is not None and _known_shape(call)[axis or 0] == width
+        alike = alike and (shape := known_dims(call)) is not None and shape[axis or 0] == width
     if not alike or axis is None or not _independent(branches.group, calls, index):
         return None
     others = [i for i in range(len(calls[0].args)) if i != index]
@@ -272,7 +274,7 @@ class _Replacer(ExprMutator):
     def _whole(self, branches: _Branches) -> RelayExpr:
         """All branches as one."""
         value, combiner = self._combine(branches.group), self.combiner
-        widths = [_known_shape(call)[combiner.out_axis(call)] for call in branches.group]
+        widths = [_extent(call, combiner.out_axis(call)) for call in branches.group]
         for index, calls in branches.levels:
             axis = combiner.axis_after(branches.group[0], calls[0])
             assert axis is not None
@@ -294,8 +296,8 @@ class _Replacer(ExprMutator):
         assert axis is not None
         rank = axis + 1  # later dimensions are taken whole
         begin, size = [0] * rank, [-1] * rank
-        begin[axis] = sum(_known_shape(c)[axis] for c in calls[:index])
-        size[axis] = _known_shape(expr)[axis]
+        begin[axis] = sum(_extent(c, axis) for c in calls[:index])
+        size[axis] = _extent(expr, axis)
         return relay_op.strided_slice(combined, begin, size, [1] * rank, slice_mode="size")
 
     def _combine(self, group: Sequence[Call]) -> RelayExpr:
@@ -304,7 +306,7 @@ class _Replacer(ExprMutator):
             Tuple([self.visit(c.args[1]) for c in group]), axis=self.combiner.weight_axis(first)
         )
         axis = self.combiner.out_axis(first)
-        channels = sum(_known_shape(c)[axis] for c in group)
+        channels = sum(_extent(c, axis) for c in group)
         attrs = self.combiner.with_channels(first, channels)
         return Call(first.op, [self.visit(first.args[0]), weights], attrs, first.type_args, first.span)
 
@@ -326,10 +328,18 @@ class _ToBatch(_Replacer):
         return relay_op.nn.batch_matmul(rows, columns, out_dtype=attrs.out_dtype)
 
 
-def _known_shape(expr: RelayExpr) -> tuple[int, ...]:
-    shape = concrete_shape(expr)
+def _known_shape(expr: RelayExpr) -> tuple[Any, ...]:
+    shape = known_dims(expr)
     assert shape is not None
     return shape
+
+
+def _extent(expr: RelayExpr, axis: int) -> int:
+    type_ = expr.checked_type
+    assert isinstance(type_, TensorType)
+    extent = type_.shape[axis]
+    assert isinstance(extent, IntImm)
+    return int(extent.value)
 
 
 def _users(func: Function) -> dict[RelayExpr, list[RelayExpr]]:
@@ -375,3 +385,10 @@ def CombineParallelDense(min_num_branches: int = 3, to_batch: bool = True, with_
 def CombineParallelBatchMatmul(min_num_branches: int = 3, with_elementwise: bool = True) -> Pass:
     """Combine at least ``min_num_branches`` batched products of one input with matrices that are given transposed."""
     return _combine_pass("CombineParallelBatchMatmul", _BatchMatmul, min_num_branches, with_elementwise)
+
+
+def BatchingOps() -> Pass:
+    """The three passes above, each with what it takes by default, one after the other."""
+    return Sequential(
+        [CombineParallelConv2D(), CombineParallelDense(), CombineParallelBatchMatmul()], name="BatchingOps"
+    )

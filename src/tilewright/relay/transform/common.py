@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function
@@ -51,6 +54,14 @@ def concrete_shape(expr: RelayExpr) -> tuple[int, ...] | None:
     """The shape of a typed tensor whose extents are all known, else None."""
     type_ = expr.checked_type
     return type_.concrete_shape if isinstance(type_, TensorType) and not type_.is_dynamic else None
+
+
+def known_dims(expr: RelayExpr) -> tuple[Any, ...] | None:
+    """The shape of a typed tensor, numbers and expressions over named dimensions; None where one is unknown."""
+    type_ = expr.checked_type
+    if not isinstance(type_, TensorType) or any(isinstance(d, AnyDim) for d in type_.shape):
+        return None
+    return tuple(int(d.value) if isinstance(d, IntImm) else d for d in type_.shape)
 
 
 def use_counts(func: Function) -> Counter[RelayExpr]:
@@ -127,4 +138,4 @@ def typed_function_pass(
                 changed = True
         return infer_module(result) if changed else result
 
-    return ModulePass(transform, PassInfo(name, opt_level))
+    return ModulePass(transform, PassInfo(opt_level, name))

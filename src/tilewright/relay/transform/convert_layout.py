@@ -51,6 +51,12 @@ class LayoutConfig:
         self._seen += 1
         return self._seen - 1 in self.skip_layers
 
+    check_skip = skips_next  # TVM's name
+
+    def reset(self) -> None:
+        """Count convolutions from 0 again."""
+        self._seen = 0
+
     def __enter__(self) -> Self:
         self._outer, LayoutConfig.current = LayoutConfig.current, self
         self._seen = 0
@@ -86,4 +92,4 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
     def canonicalize_and_convert(mod: IRModule, ctx: PassContext) -> IRModule:
         return convert.transform(CanonicalizeOps().transform(mod, ctx), ctx)
 
-    return ModulePass(canonicalize_and_convert, PassInfo("ConvertLayout", 3))
+    return ModulePass(canonicalize_and_convert, PassInfo(3, "ConvertLayout"))

@@ -36,7 +36,7 @@ def CountWeights() -> Pass:
                 counted[var] = map_primitives(func, lambda f: f.with_attr(NETWORK_WEIGHTS, size))
         return counted
 
-    return ModulePass(run, PassInfo("CountWeights", 0))
+    return ModulePass(run, PassInfo(0, "CountWeights"))
 
 
 def constant_bytes(mod: IRModule) -> int:

@@ -117,4 +117,4 @@ def DeadCodeElimination(inline_once: bool = False) -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> Function:
         return eliminate_dead_code(func, inline_once)
 
-    return FunctionPass(run, PassInfo("DeadCodeElimination", 1), Function)
+    return FunctionPass(run, PassInfo(1, "DeadCodeElimination"), Function)

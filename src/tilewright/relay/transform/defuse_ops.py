@@ -45,4 +45,4 @@ def DefuseOps() -> Pass:
         assert isinstance(result, Function)
         return result
 
-    return FunctionPass(run, PassInfo("DefuseOps", 0), Function)
+    return FunctionPass(run, PassInfo(0, "DefuseOps"), Function)

@@ -37,7 +37,7 @@ from tilewright.relay.expr import (
 )
 from tilewright.relay.transform.common import call_of, is_closed, open_children
 from tilewright.relay.visitor import post_order
-from tilewright.runtime.device import Device
+from tilewright.runtime.device import Device, cpu
 
 
 @dataclass(eq=False, slots=True)
@@ -177,7 +177,43 @@ def _of_device_copy(call: Call) -> Sequence[Domain]:
     return domain_of(type_, source, cause), domain_of(type_, target, cause)
 
 
-_CALLEES: dict[str, Callee] = {"on_device": _of_on_device, "device_copy": _of_device_copy}
+def _host(call: Call) -> Domain:
+    """Shapes, sizes and offsets are numbers of the machine itself."""
+    return Domain(cpu().device_type, describe(call))
+
+
+def _of_alloc_storage(call: Call) -> Sequence[Domain]:
+    device: int = call.attrs.device_type  # type: ignore[union-attr]
+    return _host(call), _host(call), Domain(device, f"memory.alloc_storage(..., device_type={device})")
+
+
+def _of_alloc_tensor(call: Call) -> Sequence[Domain]:
+    memory = Domain()
+    return memory, _host(call), _host(call), memory
+
+
+def _of_shape_of(call: Call) -> Sequence[Domain]:
+    return Domain(), _host(call)
+
+
+def _of_shape_func(call: Call) -> Sequence[Domain]:
+    return domain_of(call.args[0].checked_type), _host(call), _host(call), _host(call)
+
+
+def _of_reshape_tensor(call: Call) -> Sequence[Domain]:
+    memory = Domain()
+    return memory, _host(call), memory
+
+
+_CALLEES: dict[str, Callee] = {
+    "on_device": _of_on_device,
+    "device_copy": _of_device_copy,
+    "memory.alloc_storage": _of_alloc_storage,
+    "memory.alloc_tensor": _of_alloc_tensor,
+    "vm.shape_of": _of_shape_of,
+    "vm.shape_func": _of_shape_func,
+    "vm.reshape_tensor": _of_reshape_tensor,
+}
 
 
 @dataclass

@@ -63,4 +63,4 @@ def DynamicToStatic() -> Pass:
                 result[var] = static
             result = infer_module(result)
 
-    return ModulePass(run, PassInfo("DynamicToStatic", 1))
+    return ModulePass(run, PassInfo(1, "DynamicToStatic"))

@@ -27,11 +27,13 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType
+from tilewright.relay.analysis import free_vars
 from tilewright.relay.expr import Call, Constant, Function, If, Let, TempExpr, Tuple, TupleGetItem, const
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.evaluation import evaluate_call
 from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
-from tilewright.relay.visitor import ExprMutator
+from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.visitor import ExprMutator, bind
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.ndarray import numpy_view
 
@@ -166,3 +168,17 @@ def FoldConstant() -> Pass:
         return folded
 
     return typed_function_pass(fold, "FoldConstant", 2)
+
+
+def FoldConstantExpr(expr: RelayExpr, mod: IRModule) -> RelayExpr:
+    """``expr``, which may use the functions and data types of ``mod``, with its constants folded."""
+    whole = mod.copy()
+    function = expr if isinstance(expr, Function) else Function(free_vars(expr), expr)
+    whole["main"] = function
+    folded = FoldConstant()(InferType()(whole))["main"]
+    assert isinstance(folded, Function)
+    return (
+        folded
+        if isinstance(expr, Function)
+        else bind(folded.body, dict(zip(folded.params, function.params, strict=True)))
+    )

@@ -13,8 +13,9 @@ after::
     nn.conv2d(%x, %2, channels=64, kernel_size=[3, 3])
 
 Forward does the same with a scale of the convolution's input. Between the scale and the convolution may stand
-operators that a scale passes through: additions (their other side is scaled along, or divided), relu and max pool
-when the scale is positive, average pooling, concatenation's like are left alone.
+operators that a scale passes through: additions (their other side is scaled along, or divided, where no element of the
+scale is 0 or close to it), relu and max pool when the scale is positive, average pooling, concatenation's like are left
+alone.
 
 Both directions first find out which values can absorb a scale (``message``), so that a scale is only lifted where
 somebody takes it.
@@ -24,9 +25,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tilewright.ir.expr import RelayExpr
@@ -51,16 +53,17 @@ _MOST_SCALE_OPERATORS = 64  # that a scale is looked through for where it comes 
 
 @dataclass(frozen=True)
 class _Message:
-    """A value can absorb a scale along ``axes``; ``positive`` when the scale must be positive."""
+    """A value can absorb a scale along ``axes``: one that must be positive, or that values are divided by, or any."""
 
     axes: tuple[int, ...]
-    positive: bool
+    positive: bool = False
+    divides: bool = False
 
     def merge(self, other: _Message | None) -> _Message | None:
         """What satisfies both users, if anything does."""
         if other is None or other.axes != self.axes:
             return None
-        return _Message(self.axes, self.positive or other.positive)
+        return replace(self, positive=self.positive or other.positive, divides=self.divides or other.divides)
 
 
 @dataclass(frozen=True)
@@ -140,6 +143,23 @@ def is_all_positive(expr: RelayExpr) -> bool:
     if name in ("multiply", "divide", "add"):
         return all(is_all_positive(a) for a in expr.args)
     return name in ("exp",) or (name in ("sqrt", "rsqrt") and is_all_positive(expr.args[0]))
+
+
+def is_divisor(expr: RelayExpr) -> bool:
+    """Whether every element is finite, and so far from 0 that common numbers divided by it stay finite.
+
+    The reciprocal of a root is, such as that of a variance which a batch normalization multiplies by.
+    """
+    if isinstance(expr, Call):
+        name = _op_name(expr)
+        if name == "divide":
+            return is_divisor(expr.args[0]) and _op_name(expr.args[1]) == "sqrt"
+        return name == "rsqrt" or (is_reshape(expr) and is_divisor(expr.args[0]))
+    if not isinstance(expr, Constant):
+        return False
+    values = np.abs(numpy_view(expr.data))
+    least = math.sqrt(ml_dtypes.finfo(values.dtype).smallest_normal)
+    return bool(np.all((values >= least) & np.isfinite(values)))
 
 
 @dataclass(frozen=True)
@@ -254,12 +274,12 @@ class _ForwardFolder(_Folder):
         weighted = _weighted(call)
         if weighted is not None:
             if call.args[0] is not call.args[1]:
-                wanted[call, call.args[0]] = _Message(weighted.data_axes, False)
+                wanted[call, call.args[0]] = _Message(weighted.data_axes)
             return
         if out is None:
             return
         if name in _PASS_THROUGH:
-            wanted[call, call.args[0]] = _Message(out.axes, True)
+            wanted[call, call.args[0]] = replace(out, positive=True)
         elif name in _LINEAR:
             wanted[call, call.args[0]] = out
         elif name in ("add", "subtract"):
@@ -267,6 +287,7 @@ class _ForwardFolder(_Folder):
             result_rank = _rank(call.checked_type)
             if left is right:
                 return
+            out = replace(out, divides=True)
             if scale_shape_matches(left.checked_type, right.checked_type, out.axes):
                 wanted[call, left] = out
             elif scale_shape_matches(right.checked_type, left.checked_type, out.axes):
@@ -292,7 +313,7 @@ class _ForwardFolder(_Folder):
         for data, scale in (expr.args, reversed(expr.args)):
             if not is_scale(data, scale, message.axes):
                 continue
-            if message.positive and not is_all_positive(scale):
+            if (message.positive and not is_all_positive(scale)) or (message.divides and not is_divisor(scale)):
                 continue
             lifted = squeezed_scale(
                 self.visit(scale), _rank(scale.checked_type), _rank(data.checked_type), message.axes
@@ -365,10 +386,10 @@ class _BackwardFolder(_Folder):
         name = _op_name(call)
         weighted = _weighted(call)
         if weighted is not None:
-            return _Message(weighted.out_axes, False)
+            return _Message(weighted.out_axes)
         if name in _PASS_THROUGH or name in _LINEAR:
             inner = self._single_use(call.args[0])
-            return _Message(inner.axes, inner.positive or name in _PASS_THROUGH) if inner else None
+            return replace(inner, positive=inner.positive or name in _PASS_THROUGH) if inner else None
         if name in ("add", "subtract"):
             return self._absorbs_sum(call)
         if name == "multiply":
@@ -469,4 +490,4 @@ def FoldScaleAxis() -> Pass:
             mod = step.transform(mod, ctx)
         return mod
 
-    return ModulePass(fold, PassInfo("FoldScaleAxis", 3))
+    return ModulePass(fold, PassInfo(3, "FoldScaleAxis"))

@@ -249,7 +249,7 @@ def ForEachDevice(targets: Mapping[int, Target], passes: Sequence[Pass], name: s
         result["main"] = main.replace(body=_Joiner(parts).visit(body))
         return infer_module(result)
 
-    return ModulePass(run, PassInfo(name, 0))
+    return ModulePass(run, PassInfo(0, name))
 
 
 def _with_target(func: Function, device: int, target: Target) -> Function:

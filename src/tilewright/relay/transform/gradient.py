@@ -33,6 +33,7 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
+from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TupleType, Type
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import (
@@ -255,3 +256,12 @@ def _typed_field(of: RelayExpr, index: int) -> RelayExpr:
     type_ = of.checked_type
     assert isinstance(type_, TupleType)
     return field_of(of, index).with_checked_type(type_.fields[index])
+
+
+def FirstOrderGradient() -> Pass:
+    """A pass that makes each function of a module its gradient, in mode "first_order"."""
+
+    def differentiate(func: Function, mod: IRModule, ctx: PassContext) -> Function:
+        return gradient(func, mod, "first_order")
+
+    return FunctionPass(differentiate, PassInfo(0, "FirstOrderGradient"), Function)

@@ -28,7 +28,7 @@ def _infer(mod: IRModule, ctx: PassContext) -> IRModule:
 
 def InferType() -> Pass:
     """The pass that type-checks a module; raises TypeInferenceError with every problem that it finds."""
-    return ModulePass(_infer, PassInfo("InferType", 0))
+    return ModulePass(_infer, PassInfo(0, "InferType"))
 
 
 def InferTypeLocal(expr: RelayExpr) -> Type:

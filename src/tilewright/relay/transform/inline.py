@@ -115,7 +115,7 @@ def InlineFunctions() -> Pass:
                 result[var] = _Inliner(result).visit(func)
         return result
 
-    return ModulePass(inline, PassInfo("InlineFunctions", 0))
+    return ModulePass(inline, PassInfo(0, "InlineFunctions"))
 
 
 class _GlobalInliner(ExprMutator):
@@ -167,7 +167,7 @@ def Inline() -> Pass:
             del result[name]
         return result
 
-    return ModulePass(inline, PassInfo("InlineGlobals", 1))
+    return ModulePass(inline, PassInfo(1, "InlineGlobals"))
 
 
 def InlineExternal() -> Pass:
@@ -198,7 +198,7 @@ def InlineExternal() -> Pass:
                 result[var] = _GlobalInliner(functions).visit(func)
         return infer_module(result)
 
-    return ModulePass(inline, PassInfo("InlineExternal", 0))
+    return ModulePass(inline, PassInfo(0, "InlineExternal"))
 
 
 def RemoveUnusedFunctions(entry_functions: Sequence[str] = ("main",)) -> Pass:
@@ -224,4 +224,4 @@ def RemoveUnusedFunctions(entry_functions: Sequence[str] = ("main",)) -> Pass:
                 del result[var]
         return result
 
-    return ModulePass(remove, PassInfo("RemoveUnusedFunctions", 1))
+    return ModulePass(remove, PassInfo(1, "RemoveUnusedFunctions"))

@@ -19,7 +19,8 @@ after::
 
 FuseOps would fuse a concatenation with what follows, and with element-wise operators before it, into one kernel that
 copies. On its own, code generation finds that its inputs can be written where the result wants them
-(``relay.op.views``), and no kernel is left.
+(``relay.op.views``), and no kernel is left. So it is with a reshape of dimensions that are not known: in a kernel every
+index would be divided by them, and on its own it moves nothing.
 """
 
 from __future__ import annotations
@@ -57,6 +58,21 @@ def _is_computed_alone(expr: RelayExpr) -> bool:
     return isinstance(expr, TupleGetItem | Call)
 
 
+def _is_reshape_of_unknown(expr: Call) -> bool:
+    """Whether ``expr`` cuts or joins dimensions that are not known, by which every index would be divided."""
+    named = isinstance(expr.op, Op) and expr.op.name in ("reshape", "reshape_like")
+    return named and any(
+        isinstance(e.checked_type, TensorType) and e.checked_type.is_dynamic for e in (expr, expr.args[0])
+    )
+
+
+def _alone(expr: Call, post: Call) -> RelayExpr:
+    """``post``, which is ``expr`` of new arguments, as a kernel of its own."""
+    params = [Var(f"p{i}", arg.checked_type) for i, arg in enumerate(expr.args)]
+    body = Call(expr.op, params, expr.attrs, expr.type_args, expr.span)
+    return Call(Function(params, body, expr.checked_type, attrs={"Primitive": 1}), post.args)
+
+
 class _Isolator(ExprMutator):
     def __init__(self, users: dict[RelayExpr, int]) -> None:
         super().__init__()
@@ -69,14 +85,14 @@ class _Isolator(ExprMutator):
     def visit_call(self, expr: Call) -> RelayExpr:
         """Wrap a concatenation, split or slice for which it pays."""
         post = super().visit_call(expr)
+        if _is_reshape_of_unknown(expr):
+            assert isinstance(post, Call)
+            return _alone(expr, post)
         view = view_of(expr)
         if view is None or not (self._pays_to_join(expr) if view.joins else self._pays_to_cut(expr)):
             return post
         assert isinstance(post, Call)
-        type_ = expr.args[0].checked_type
-        param = Var("p0", type_)
-        body = Call(expr.op, [param], expr.attrs, expr.type_args, expr.span)
-        return Call(Function([param], body, expr.checked_type, attrs={"Primitive": 1}), post.args)
+        return _alone(expr, post)
 
     @staticmethod
     def _pays_to_join(expr: Call) -> bool:

@@ -128,4 +128,4 @@ def LambdaLift() -> Pass:
             result[var] = func
         return infer_module(result)
 
-    return ModulePass(lift, PassInfo("LambdaLift", 1))
+    return ModulePass(lift, PassInfo(1, "LambdaLift"))

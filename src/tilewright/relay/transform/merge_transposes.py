@@ -13,12 +13,12 @@ after::
     reshape(%x, newshape=[12, 128, 64])
 
 Each extent is taken apart into the factors that the reshapes of the chain make of it; what the chain does is a
-permutation of these factors. A transposition that only moves extents of 1 is a reshape, which costs nothing.
+permutation of these factors. A transposition that only moves extents of 1 is a reshape, which costs nothing. Extents
+may have names (``extents.py``).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,7 +28,8 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.views import is_reshape
-from tilewright.relay.transform.common import call_of, concrete_shape, open_children, typed_function_pass
+from tilewright.relay.transform.common import call_of, known_dims, open_children, typed_function_pass
+from tilewright.relay.transform.extents import ONE, Extent, known_extents, product, reshape_codes
 from tilewright.relay.visitor import ExprRewriter
 
 _LONGEST = 16  # moves that are looked at together
@@ -37,11 +38,12 @@ _LONGEST = 16  # moves that are looked at together
 class Movement:
     """A chain of moves as a permutation of factors; ``source`` and ``order`` number them before and after."""
 
-    def __init__(self, shape: Sequence[int]) -> None:
-        self.sizes = [n for n in shape if n != 1]
+    def __init__(self, shape: Sequence[int | Extent]) -> None:
+        extents = [Extent.of(n) for n in shape]
+        self.sizes = [n for n in extents if not n.is_one]
         self.source = list(range(len(self.sizes)))
         numbers = iter(self.source)
-        self.dims = [[] if n == 1 else [next(numbers)] for n in shape]
+        self.dims = [[] if n.is_one else [next(numbers)] for n in extents]
 
     @property
     def order(self) -> list[int]:
@@ -52,30 +54,31 @@ class Movement:
         """Reorder the dimensions."""
         self.dims = [self.dims[a] for a in axes]
 
-    def reshape(self, shape: Sequence[int]) -> bool:
+    def reshape(self, shape: Sequence[int | Extent]) -> bool:
         """Give the elements new dimensions; False where an extent is no product of factors."""
         left, dims = self.order[::-1], []
-        for extent in shape:
-            dim: list[int] = []
-            while extent > 1:
+        for wanted in shape:
+            extent, dim = Extent.of(wanted), list[int]()
+            while not extent.is_one:
                 if not left:
                     return False
                 factor = left.pop()
-                size = self.sizes[factor]
-                if size > extent and size % extent == 0:
-                    left.append(self._split(factor, extent))
-                    size = extent
-                if extent % size:
-                    return False
-                extent //= size
+                rest = extent.over(self.sizes[factor])
+                if rest is None:
+                    inner = self.sizes[factor].over(extent)
+                    if inner is None:
+                        return False
+                    left.append(self._split(factor, extent, inner))
+                    rest = ONE
+                extent = rest
                 dim.append(factor)
             dims.append(dim)
         self.dims = dims
         return not left
 
-    def _split(self, factor: int, outer: int) -> int:
-        """Split a factor: it keeps ``outer``; gives the number of the inner rest."""
-        self.sizes.append(self.sizes[factor] // outer)
+    def _split(self, factor: int, outer: Extent, inner: Extent) -> int:
+        """Split a factor: it keeps ``outer``; gives the number of the ``inner`` rest."""
+        self.sizes.append(inner)
         self.sizes[factor] = outer
         self.source.insert(self.source.index(factor) + 1, len(self.sizes) - 1)
         return len(self.sizes) - 1
@@ -100,9 +103,10 @@ class _Merger(ExprRewriter):
         chain = _chain(pre)
         if not any(call_of(move, "transpose") is not None for move in chain):
             return post
-        final, base = concrete_shape(pre), chain[-1].args[0]
+        base = chain[-1].args[0]
+        final, start = known_extents(known_dims(pre)), known_extents(known_dims(base))
         movement = _movement(chain)
-        if movement is None or final is None:
+        if movement is None or final is None or start is None:
             return post
         runs = movement.runs()
         moves = [1 for move in chain if call_of(move, "transpose") is not None]
@@ -110,19 +114,21 @@ class _Merger(ExprRewriter):
             return post
         place = {factor: k for k, factor in enumerate(movement.source)}
         ranked = sorted(range(len(runs)), key=lambda k: place[runs[k][0]])
-        result = self.visit(base)
-        if len(runs) > 1:
-            extents = [math.prod(movement.sizes[f] for f in runs[k]) for k in ranked]
-            result = _reshaped(result, concrete_shape(base), tuple(extents))
-            result = relay_op.transpose(result, axes=[ranked.index(k) for k in range(len(runs))])
-            moved: tuple[int, ...] | None = tuple(extents[ranked.index(k)] for k in range(len(runs)))
-        else:
-            moved = concrete_shape(base)
-        return _reshaped(result, moved, final)
+        if len(runs) <= 1:  # none of a single element
+            return _reshaped(self.visit(base), start, final) or post
+        extents = [product([movement.sizes[f] for f in runs[k]]) for k in ranked]
+        result = _reshaped(self.visit(base), start, extents)
+        if result is None:
+            return post
+        axes = [ranked.index(k) for k in range(len(runs))]
+        return _reshaped(relay_op.transpose(result, axes=axes), [extents[k] for k in axes], final) or post
 
 
-def _reshaped(expr: RelayExpr, have: tuple[int, ...] | None, want: tuple[int, ...]) -> RelayExpr:
-    return expr if have == want else relay_op.reshape(expr, newshape=want)
+def _reshaped(expr: RelayExpr, have: list[Extent], want: list[Extent]) -> RelayExpr | None:
+    if have == want:
+        return expr
+    codes = reshape_codes(have, want)
+    return None if codes is None else relay_op.reshape(expr, newshape=codes)
 
 
 def _chain(expr: RelayExpr) -> list[Call]:
@@ -130,7 +136,7 @@ def _chain(expr: RelayExpr) -> list[Call]:
     chain: list[Call] = []
     while len(chain) < _LONGEST:
         call = expr if is_reshape(expr) else call_of(expr, "transpose")
-        if call is None or not concrete_shape(call) or not concrete_shape(call.args[0]):
+        if call is None or not known_dims(call) or not known_dims(call.args[0]):
             break
         chain.append(call)
         expr = call.args[0]
@@ -138,13 +144,13 @@ def _chain(expr: RelayExpr) -> list[Call]:
 
 
 def _movement(chain: Sequence[Call]) -> Movement | None:
-    start = concrete_shape(chain[-1].args[0])
-    if start is None or 0 in start:
+    start = known_extents(known_dims(chain[-1].args[0]))
+    if start is None:
         return None
     movement = Movement(start)
     for move in reversed(chain):
         attrs: Any = move.attrs
-        shape = concrete_shape(move)
+        shape = known_extents(known_dims(move))
         if call_of(move, "transpose") is not None:
             rank = len(shape or ())
             movement.transpose([int(a) % rank for a in attrs.axes or range(rank - 1, -1, -1)])

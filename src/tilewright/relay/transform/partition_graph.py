@@ -311,7 +311,7 @@ def PartitionGraph(mod_name: str = "default", bind_constants: bool = True, cost:
                 result[name] = outlined
         return infer_module(result)
 
-    return ModulePass(partition, PassInfo("PartitionGraph", 0))
+    return ModulePass(partition, PassInfo(0, "PartitionGraph"))
 
 
 def without_default_marks(func: Function) -> RelayExpr:

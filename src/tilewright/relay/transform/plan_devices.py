@@ -211,4 +211,4 @@ def PlanDevices(default_device: Any) -> Pass:
             domains.set_defaults(func, default)
         return _map(settled, _Writer(domains))
 
-    return ModulePass(plan, PassInfo("PlanDevices", 0))
+    return ModulePass(plan, PassInfo(0, "PlanDevices"))

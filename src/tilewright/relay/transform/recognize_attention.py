@@ -33,7 +33,9 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.arith.analyzer import Analyzer
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.transform import Pass
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
@@ -43,10 +45,13 @@ from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import (
     Recognizer,
     call_of,
-    concrete_shape,
+    known_dims,
     recognition_pass,
     scalar_constant,
 )
+from tilewright.relay.transform.extents import ONE, Extent, known_extents, reshape_codes
+
+Dims = tuple[Any, ...]  # numbers, and expressions over named dimensions
 
 _OVERWRITES = -1e30  # a score of at most this, added to any other, leaves nothing of it
 _MOST_STEPS = 32  # between the two products
@@ -68,7 +73,7 @@ class _Scores:
 
     product: Call
     scale: float
-    shape: tuple[int, ...]
+    shape: Dims
     masks: list[_Mask] = field(default_factory=list)
 
 
@@ -103,19 +108,21 @@ class _Matcher:
                 return None
             probabilities = probabilities.args[0]
         softmax = call_of(probabilities, "nn.softmax")
-        wanted, shape = concrete_shape(outer.args[0]), None if softmax is None else concrete_shape(softmax)
-        if softmax is None or wanted is None or shape is None or len(shape) not in (3, 4) or shape[-2:] != wanted[-2:]:
+        wanted, shape = known_dims(outer.args[0]), None if softmax is None else known_dims(softmax)
+        if softmax is None or wanted is None or shape is None or len(shape) not in (3, 4):
+            return None
+        if shape[-2:] != wanted[-2:]:
             return None
         attrs: Any = softmax.attrs
         if int(attrs.axis) % len(shape) != len(shape) - 1:
             return None
         return self._walk(softmax.args[0], shape)
 
-    def _walk(self, expr: RelayExpr, shape: tuple[int, ...]) -> _Scores | None:
+    def _walk(self, expr: RelayExpr, shape: Dims) -> _Scores | None:
         scale = 1.0
         masks: list[_Mask] = []
         for _ in range(_MOST_STEPS):
-            found = concrete_shape(expr)
+            found = known_dims(expr)
             if self.uses[expr] != 1 or not isinstance(expr, Call) or found is None or found[-2:] != shape[-2:]:
                 return None
             if call_of(expr, "nn.batch_matmul") is not None:
@@ -136,7 +143,7 @@ class _Matcher:
         """(scores, mask), where ``call`` masks scores."""
         if call_of(call, "add") is not None:
             for k in (0, 1):
-                if self._leads_to_product(call.args[k]) and concrete_shape(call.args[k]) == concrete_shape(call):
+                if self._leads_to_product(call.args[k]) and known_dims(call.args[k]) == known_dims(call):
                     return call.args[k], _Mask(call.args[1 - k], scale)
         if call_of(call, "where") is not None and scale > 0:
             condition, *branches = call.args
@@ -187,56 +194,72 @@ class _Recognizer(Recognizer):
     def _attention(self, outer: Call, scores: _Scores) -> RelayExpr | None:
         query, key = scores.product.args
         value = outer.args[1]
-        batch, heads, rows, keys = scores.shape
-        matrices = batch * heads
-        shapes = [concrete_shape(e) for e in (query, key, value, scores.product, outer)]
-        if not all(s is not None and s[0] == matrices and math.prod(s) > 0 for s in shapes):
+        heads = scores.shape[1]
+        found = [known_extents(known_dims(e)) for e in (query, key, value, scores.product, outer)]
+        shapes = [shape for shape in found if shape is not None]
+        wide = known_extents(scores.shape)
+        if wide is None or len(shapes) != len(found) or any(s[0] != wide[0] * wide[1] for s in shapes):
             return None
-        width = (shapes[4] or ())[-1]
-        depth = (shapes[0] or ())[-1]
+        if not isinstance(heads, int) or shapes[0][-1].names or shapes[4][-1].names or shapes[3][1:] != wide[2:]:
+            return None  # heads and their columns are numbers
+        if Analyzer().const_int_bound(as_expr(scores.shape[3])).min_value < 1:
+            return None  # a softmax of no scores weighs nothing: the result is 0, where attention divides by 0
         masks = [self._aligned(m, scores.shape) for m in scores.masks]
         known = [m for m in masks if m is not None]
-        if len(known) != len(masks) or (shapes[3] or ())[1:] != (rows, keys):
+        if len(known) != len(masks):
             return None
         mask = known[0] if known else None
         for other in known[1:]:
             mask = relay_op.add(mask, other)
         parts = []
-        for expr, transposed, size in (
-            (query, False, (rows, depth)),
-            (key, not _attrs(scores.product).transpose_b, (keys, depth)),
-            (value, bool(_attrs(outer).transpose_b), (keys, width)),
+        for expr, transposed, shape in (
+            (query, False, shapes[0]),
+            (key, not _attrs(scores.product).transpose_b, shapes[1]),
+            (value, bool(_attrs(outer).transpose_b), shapes[2]),
         ):
+            matrices, *size = [shape[0], shape[2], shape[1]] if transposed else shape
             part = self.visit(expr)
             part = relay_op.transpose(part, axes=[0, 2, 1]) if transposed else part
-            parts.append(relay_op.reshape(part, newshape=(batch, heads, *size)))
+            parts.append(_reshaped(part, [matrices, *size], [*wide[:2], *size]))
         result = attention(parts[0], parts[1], parts[2], mask, scores.scale)
         side_by_side = relay_op.transpose(result, axes=[0, 2, 1, 3])
-        return relay_op.reshape(side_by_side, newshape=(matrices, rows, width))
+        return _reshaped(side_by_side, [*wide[:3], shapes[4][2]], shapes[4])
 
-    def _aligned(self, mask: _Mask, shape: tuple[int, ...]) -> RelayExpr | None:
+    def _aligned(self, mask: _Mask, shape: Dims) -> RelayExpr | None:
         """The mask as something of rank 4 to add to the scaled scores."""
         source = mask.value if mask.condition is None else mask.condition
         assert not isinstance(source, float)
         while (spread := call_of(source, "broadcast_to")) is not None:
             source = spread.args[0]
-        found = concrete_shape(source)
-        if found is None:
+        found, want = known_extents(known_dims(source)), known_extents(shape)
+        if found is None or want is None:
             return None
-        if len(found) == 3 and found[0] not in (1, shape[1] if shape[0] == 1 else 1):
-            wide = (*shape[:2], *found[1:])
-            if found[0] != shape[0] * shape[1]:
+        if len(found) == 3 and found[0] not in (ONE, want[1] if want[0].is_one else ONE):
+            wide = [*want[:2], *found[1:]]
+            if found[0] != want[0] * want[1]:
                 return None
         else:
-            wide = (1,) * (4 - len(found)) + found
-        if len(wide) != 4 or any(have not in (1, want) for have, want in zip(wide, shape, strict=True)):
+            wide = [ONE] * (4 - len(found)) + found
+        if len(wide) != 4 or any(have not in (ONE, all_) for have, all_ in zip(wide, want, strict=True)):
             return None
-        aligned = relay_op.reshape(self.visit(source), newshape=wide)
+        aligned = self.visit(source)
+        if not any(e.names for e in wide) or wide != found:
+            codes = reshape_codes(found, wide)
+            if codes is None:
+                return None
+            aligned = relay_op.reshape(aligned, newshape=codes)
         if mask.condition is None:
             return aligned if mask.factor == 1 else relay_op.multiply(aligned, const(np.float32(mask.factor)))
         assert isinstance(mask.value, float)
         low, zero = const(np.float32(max(mask.value * mask.factor, _lowest(mask.value)))), const(np.float32(0))
         return relay_op.where(aligned, low, zero) if mask.where_true else relay_op.where(aligned, zero, low)
+
+
+def _reshaped(expr: RelayExpr, have: list[Extent], want: list[Extent]) -> RelayExpr:
+    """Matrices of a batch apart from those of a head, or together again."""
+    codes = reshape_codes(have, want)
+    assert codes is not None
+    return relay_op.reshape(expr, newshape=codes)
 
 
 def _lowest(value: float) -> float:
@@ -253,7 +276,7 @@ def _plain(product: Call) -> bool:
     type_ = product.checked_type
     inputs = [a.checked_type for a in product.args]
     return not _attrs(product).transpose_a and all(
-        isinstance(t, TensorType) and not t.is_dynamic and t.dtype == "float32" for t in (type_, *inputs)
+        isinstance(t, TensorType) and t.dtype == "float32" for t in (type_, *inputs)
     )
 
 

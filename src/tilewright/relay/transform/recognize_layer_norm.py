@@ -34,7 +34,7 @@ from tilewright.relay.op.relations import normalize_axes
 from tilewright.relay.transform.common import (
     Recognizer,
     call_of,
-    concrete_shape,
+    known_dims,
     recognition_pass,
     scalar_constant,
 )
@@ -42,7 +42,7 @@ from tilewright.relay.transform.common import (
 
 def _over_last_axis(call: Call) -> bool:
     attrs: Any = call.attrs
-    shape = concrete_shape(call.args[0])
+    shape = known_dims(call.args[0])
     if shape is None or not attrs.keepdims:
         return False
     return normalize_axes(attrs.axis, len(shape), attrs.exclude) == (len(shape) - 1,)
@@ -118,28 +118,38 @@ class _Recognizer(Recognizer):
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
         type_ = pre.checked_type
-        shape = concrete_shape(pre)
-        if not isinstance(type_, TensorType) or type_.dtype not in ("float32", "float64") or not shape:
+        shape = known_dims(pre)
+        if (
+            not isinstance(type_, TensorType)
+            or type_.dtype not in ("float32", "float64")
+            or not shape
+            or not isinstance(shape[-1], int)
+        ):
             return post
         found = _standardized(pre)
-        if found is not None and concrete_shape(found[0]) == shape:
+        if found is not None and known_dims(found[0]) == shape:
             data, epsilon = found
-            ones, zeros = (const(np.full(shape[-1:], v, type_.dtype)) for v in (1, 0))
+            ones, zeros = (const(np.full(int(shape[-1]), v, type_.dtype)) for v in (1, 0))
             return relay_op.nn.layer_norm(self.visit(data), ones, zeros, -1, epsilon, center=False, scale=False)
         for field, name in (("scale", "multiply"), ("center", "add")):
             if call_of(pre, name) is not None and (joined := self._join(pre, post, field, shape)) is not None:
                 return joined
         return post
 
-    def _join(self, pre: Call, post: Call, field: str, shape: tuple[int, ...]) -> RelayExpr | None:
+    def _join(self, pre: Call, post: Call, field: str, shape: tuple[Any, ...]) -> RelayExpr | None:
         """``post`` as part of the normalisation that it scales or shifts by a vector along the last axis."""
         for k in (0, 1):
-            norm, vector = call_of(post.args[k], "nn.layer_norm"), concrete_shape(pre.args[1 - k])
-            if norm is None or vector is None or self.uses[pre.args[k]] != 1 or concrete_shape(pre.args[k]) != shape:
+            norm, vector = call_of(post.args[k], "nn.layer_norm"), known_dims(pre.args[1 - k])
+            if norm is None or vector is None or self.uses[pre.args[k]] != 1 or known_dims(pre.args[k]) != shape:
                 continue
             attrs: Any = norm.attrs
             taken = attrs.center or (field == "scale" and attrs.scale)
-            if taken or attrs.axis != -1 or vector[-1:] != shape[-1:] or any(n != 1 for n in vector[:-1]):
+            if (
+                taken
+                or attrs.axis != -1
+                or vector[-1:] != shape[-1:]
+                or any(not isinstance(n, int) or n != 1 for n in vector[:-1])
+            ):
                 continue
             operand = post.args[1 - k]
             if len(vector) > 1:

@@ -21,7 +21,8 @@ from being fused into the kernel that computes the result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -31,19 +32,25 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.views import is_reshape
-from tilewright.relay.transform.common import concrete_shape, open_children, pattern_of, typed_function_pass
+from tilewright.relay.transform.common import known_dims, open_children, pattern_of, typed_function_pass
 from tilewright.relay.visitor import ExprMutator
+
+Dims = tuple[Any, ...]  # numbers, and expressions over named dimensions
+
+
+def _is_one(extent: Any) -> bool:
+    return isinstance(extent, int) and extent == 1
 
 
 class _Sinker(ExprMutator):
-    """``inner[e]`` is what the rewritten ``e`` is a reshape of, with its shape.
+    """``inner[e]`` is what the rewritten ``e`` is a reshape of, with its shape, and what makes ``e`` of it.
 
     ``tails`` are the convolutions and dense layers, and what is fused into them without any reshape in between.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.inner: dict[RelayExpr, tuple[RelayExpr, tuple[int, ...]]] = {}
+        self.inner: dict[RelayExpr, tuple[RelayExpr, Dims, Callable[[RelayExpr], RelayExpr]]] = {}
         self.tails: set[RelayExpr] = set()
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
@@ -53,7 +60,7 @@ class _Sinker(ExprMutator):
         pattern = pattern_of(expr)
         if pattern == OpPattern.OUT_ELEMWISE_FUSABLE or (
             pattern <= OpPattern.BROADCAST
-            and any(a in self.tails and concrete_shape(a) == concrete_shape(expr) for a in expr.args)
+            and any(a in self.tails and known_dims(a) == known_dims(expr) for a in expr.args)
         ):
             self.tails.add(expr)
         if is_reshape(expr):
@@ -66,41 +73,52 @@ class _Sinker(ExprMutator):
 
     def _note_reshape(self, expr: Call) -> None:
         source = expr.args[0]
-        shape = concrete_shape(source)
+        shape = known_dims(source)
         if source in self.inner:
-            self.inner[expr] = self.inner[source]
+            value, shape, before = self.inner[source]
+            self.inner[expr] = (value, shape, lambda e: self._again(expr, before(e)))
         elif source in self.tails and shape:
-            self.inner[expr] = (self.visit(source), shape)
+            self.inner[expr] = (self.visit(source), shape, lambda e: self._again(expr, e))
+
+    def _again(self, reshape: Call, value: RelayExpr) -> RelayExpr:
+        """``reshape`` of another value of that shape: to its numbers where they are known."""
+        shape = known_dims(reshape)
+        if shape is not None and all(isinstance(extent, int) for extent in shape):
+            return relay_op.reshape(value, newshape=shape)
+        args = [value, *map(self.visit, reshape.args[1:])]
+        return Call(reshape.op, args, reshape.attrs, reshape.type_args, reshape.span)
 
     def _sink(self, expr: Call) -> RelayExpr | None:
         """The operator applied before the reshape of one of its operands, if all its operands allow it."""
-        result = concrete_shape(expr)
+        result = known_dims(expr)
         for arg in expr.args:
-            if arg not in self.inner or result is None or concrete_shape(arg) != result:
+            if arg not in self.inner or result is None or known_dims(arg) != result:
                 continue
-            _, inner_shape = self.inner[arg]
+            _, inner_shape, outwards = self.inner[arg]
             operands = [self._operand(a, inner_shape, result) for a in expr.args]
             known = [o for o in operands if o is not None]
             if len(known) != len(operands):
                 continue
             value = Call(expr.op, known, expr.attrs, expr.type_args, expr.span)
-            self.inner[expr] = (value, inner_shape)
-            return relay_op.reshape(value, newshape=result)
+            self.inner[expr] = (value, inner_shape, outwards)
+            numbers = all(isinstance(extent, int) for extent in result)
+            return relay_op.reshape(value, newshape=result) if numbers else outwards(value)
         return None
 
-    def _operand(self, arg: RelayExpr, inner: tuple[int, ...], outer: tuple[int, ...]) -> RelayExpr | None:
+    def _operand(self, arg: RelayExpr, inner: Dims, outer: Dims) -> RelayExpr | None:
         """An operand of an operation on ``outer`` as one on ``inner``; None when its broadcast does not carry over."""
-        if arg in self.inner and self.inner[arg][1] == inner and concrete_shape(arg) == outer:
+        if arg in self.inner and self.inner[arg][1] == inner and known_dims(arg) == outer:
             return self.inner[arg][0]
-        shape = concrete_shape(arg)
+        shape = known_dims(arg)
         if shape is None:
             return None
-        if all(extent == 1 for extent in shape):
+        if all(_is_one(extent) for extent in shape):
             return relay_op.reshape(self.visit(arg), newshape=()) if shape else self.visit(arg)
         if shape == outer:
-            return relay_op.reshape(self.visit(arg), newshape=inner)
-        vector = [extent for extent in shape if extent != 1]
-        if len(vector) == 1 and shape[-1] == vector[0] == outer[-1] == inner[-1]:
+            codes = [extent if isinstance(extent, int) else -1 for extent in inner]
+            return relay_op.reshape(self.visit(arg), newshape=codes) if codes.count(-1) <= 1 else None
+        vector = [extent for extent in shape if not _is_one(extent)]
+        if len(vector) == 1 and isinstance(vector[0], int) and shape[-1] == vector[0] == outer[-1] == inner[-1]:
             return self.visit(arg) if len(shape) == 1 else relay_op.reshape(self.visit(arg), newshape=(vector[0],))
         return None
 

@@ -137,7 +137,12 @@ def _pass(name: str, converter: type[_Converter]) -> Pass:
         assert isinstance(result, Function)
         return result
 
-    return FunctionPass(convert, PassInfo(name, 1), Function)
+    return FunctionPass(convert, PassInfo(1, name), Function)
+
+
+def ToANormalFormExpr(e: RelayExpr) -> RelayExpr:
+    """``e`` with a name for every value, in the order in which they are computed."""
+    return to_a_normal_form(e)
 
 
 def ToANormalForm() -> Pass:

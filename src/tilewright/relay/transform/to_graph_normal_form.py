@@ -59,4 +59,4 @@ def ToGraphNormalForm() -> Pass:
         assert isinstance(result, Function)
         return result
 
-    return FunctionPass(convert, PassInfo("ToGraphNormalForm", 1), Function)
+    return FunctionPass(convert, PassInfo(1, "ToGraphNormalForm"), Function)

@@ -39,11 +39,17 @@ def noted() -> Iterator[list[Equal]]:
 
 
 def note_equal(a: AnyType, b: AnyType, or_one: bool = False) -> bool:
-    """Note that two dimensions must be equal, where one is a variable; whether that has been noted."""
+    """Note that two dimensions must be equal, where one is a variable; whether one may rely on that.
+
+    Outside of a ``noted`` block equality is taken for granted too, and found again for each kernel, which checks it; a
+    dimension that may be 1 instead is not known then.
+    """
     found = _noted.get()
-    if found is None or isinstance(a, Any) or isinstance(b, Any) or a is b:
+    if isinstance(a, Any) or isinstance(b, Any) or a is b:
         return False
     if not any(isinstance(d, PrimExpr) and not isinstance(d, IntImm) for d in (a, b)):
         return False
+    if found is None:
+        return not or_one
     found.append(Equal(a, b, or_one))
     return True

@@ -16,8 +16,6 @@ from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.prim_expr import Any as AnyDim
-from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.type import (
     FuncType,
     GlobalTypeVar,
@@ -51,10 +49,9 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.type_infer.describe import describe
-from tilewright.relay.type_infer.dimensions import note_equal
 from tilewright.relay.type_infer.programs import callee_name, describe_call, describe_pattern
 from tilewright.relay.type_infer.record import Recorder
-from tilewright.relay.type_infer.unify import Unifier, instantiate, is_complete, same_type, walk_type
+from tilewright.relay.type_infer.unify import Unifier, assert_equal_dims, instantiate, is_complete, same_type, walk_type
 from tilewright.relay.visitor import direct_children
 
 _Task = tuple[RelayExpr, Callable[[Any], None] | None]
@@ -204,13 +201,7 @@ class _Checker:
 
     def assert_equal(self, a: Any, b: Any, what: str) -> bool:
         """State that two dimensions are equal; False while that is not decided."""
-        if a is b or isinstance(a, AnyDim) or isinstance(b, AnyDim):
-            return True
-        if isinstance(a, (int, IntImm)) and isinstance(b, (int, IntImm)):
-            if int(a) != int(b):
-                raise TypeInferenceError(f"{what}: expected {int(a)}, found {int(b)}")
-            return True
-        return note_equal(a, b)
+        return assert_equal_dims(a, b, what)
 
     # Collect
 

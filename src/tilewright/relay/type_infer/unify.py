@@ -184,6 +184,21 @@ def unify_dims(a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
     return None
 
 
+def assert_equal_dims(a: object, b: object, what: str) -> bool:
+    """State that two dimensions are equal; False while that is not decided.
+
+    Raises:
+        TypeInferenceError: they differ.
+    """
+    if a is b or isinstance(a, Any) or isinstance(b, Any):
+        return True
+    if isinstance(a, (int, IntImm)) and isinstance(b, (int, IntImm)):
+        if int(a) != int(b):
+            raise TypeInferenceError(f"{what}: expected {int(a)}, found {int(b)}")
+        return True
+    return note_equal(a, b)
+
+
 def _unify_tensors(a: TensorType, b: TensorType) -> TensorType | None:
     if a.dtype != b.dtype or len(a.shape) != len(b.shape):
         return None

@@ -16,9 +16,8 @@ from ..error import TVMError
 from ..module import Module
 from ..ndarray import NDArray
 from ..profiling import Report, Value
-from ..registry import need_global_func
 from .debug_result import DebugResult
-from .graph import GraphModule, as_devices
+from .graph import GraphModule, as_devices, creator
 
 _DUMP_ROOT_PREFIX = "tvmdbg_"
 _DUMP_PATH_PREFIX = "_tvmdbg_device_"
@@ -42,7 +41,7 @@ def create(
     text = graph_json_str if isinstance(graph_json_str, str) else graph_json_str.get_graph_json()
     devices = as_devices(device)
     library = libmod if isinstance(libmod, Module) else libmod.module
-    module = need_global_func("tvm.graph_executor_debug.create")(text, library, *devices)
+    module = creator("tvm.graph_executor_debug.create", devices)(text, library, *devices)
     return GraphModuleDebug(module, devices, text, dump_root)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -30,9 +30,16 @@ def create(graph_json_str: str, libmod: Module, device: Device | Sequence[Device
         TVMError: the text is no graph, the module lacks functions that it calls, or a device is missing.
     """
     text = graph_json_str if isinstance(graph_json_str, str) else graph_json_str.get_graph_json()
-    make = need_global_func("tvm.graph_executor.create")
+    devices = as_devices(device)
     library = libmod if isinstance(libmod, Module) else libmod.module
-    return GraphModule(make(text, library, *as_devices(device)))
+    return GraphModule(creator("tvm.graph_executor.create", devices)(text, library, *devices))
+
+
+def creator(name: str, devices: Sequence[Device]) -> Callable[..., Any]:
+    """The global function of that name where the devices are: here, or on the machine of their RPC session."""
+    session = getattr(devices[0], "session", None) if devices else None
+    found: Callable[..., Any] = need_global_func(name) if session is None else session.get_function(name)
+    return found
 
 
 def as_devices(device: Device | Sequence[Device]) -> list[Device]:

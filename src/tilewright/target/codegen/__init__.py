@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilewright.runtime import Module
+
+
+def build_module(mod: Any, target: Any) -> Module:
+    """Code for a lowered module by the generator of ``target``: what :func:`tilewright.build` does."""
+    from tilewright.target.build import build
+
+    return build(mod, target=target)
+
 
 def llvm_version_major(allow_none: bool = False) -> int | None:
     """The major version of the LLVM that generates code; ``allow_none`` is for TVM's callers: there always is one."""

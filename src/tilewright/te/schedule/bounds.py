@@ -10,6 +10,7 @@ stage cover what its consumers read. Of a consumer's loops, those outside the pl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,26 +18,30 @@ from tilewright.arith import Analyzer, IntSet, union
 from tilewright.arith.int_set import IntSetEvaluator
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
-from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
+from tilewright.ir.prim_expr import FloorDiv, FloorMod, IntImm, PrimExpr, Var
 from tilewright.te.operation import (
     ComputeOp,
     ExternOp,
+    HybridOp,
     Operation,
     PlaceholderOp,
     ScanOp,
     TensorComputeOp,
     producer_loads,
 )
-from tilewright.te.schedule.domains import Ranges, pass_down_domain, pass_up_domain
+from tilewright.te.schedule.domains import Ranges, pass_down_domain, pass_up_domain, pass_up_index
 from tilewright.te.schedule.schedule import Schedule
-from tilewright.te.schedule.stage import AttachType, Stage
+from tilewright.te.schedule.stage import AttachType, Rebase, Split, Stage
 from tilewright.te.tensor import Tensor
 from tilewright.tir.expr import IterVar, IterVarType, Range
+from tilewright.tir.visitor import post_order_visit, stmt_vars, substitute
 
 Regions = dict[Tensor, list[list[IntSet]]]
 
 _THREAD_RANKS = {"blockIdx": 0, "threadIdx": 1, "vthread": 1, "cthread": 1}
-_SCOPE_RANKS = {"global": 0, "shared": 1, "warp": 2, "local": 3, "texture": 0}
+_VIRTUAL = ("vthread", "cthread")
+_MOST_ROUNDS = 4
+_SCOPE_RANKS = {"global": 0, "shared": 1, "warp": 2, "local": 3, "wmma": 4, "texture": 0}
 
 
 @dataclass
@@ -51,6 +56,20 @@ class Bounds:
     """The range of each loop variable."""
     analyzer: Analyzer = field(default_factory=Analyzer)
     """Knows the range of each loop variable."""
+    threads: dict[IterVar, tuple[PrimExpr, Stage]] = field(default_factory=dict)
+    """How many threads each thread axis has, and the stage that says so."""
+    thread_loops: dict[Var, tuple[str, Range]] = field(default_factory=dict)
+    """The variables of loops that are bound to threads of a GPU, with the tag and the range."""
+    steps: dict[IterVar, int] = field(default_factory=dict)
+    """Of each axis the distance of the values that readers want, where that is known; 1 when they may want all."""
+    once: set[IterVar] = field(default_factory=set)
+    """Loops of `private` of whose iterations only the first is wanted."""
+    private: dict[Stage, set[IterVar]] = field(default_factory=dict)
+    """Of each stage the loops that are bound to threads which each compute the stage for themselves (`_private`)."""
+
+    def thread_tag(self, stage: Stage, iv: IterVar) -> str:
+        """The tag of the threads that a loop is spread over; "" for loops that each thread runs for itself."""
+        return "" if iv in self.private.get(stage, ()) else _thread_tag(stage, iv)
 
 
 def infer_bound(sch: Schedule) -> Bounds:
@@ -69,16 +88,62 @@ def infer_bound(sch: Schedule) -> Bounds:
             _output_bound(stage, bounds)
         else:
             _consumed_bound(stage, readers, bounds)
-        pass_down_domain(stage, bounds.ranges, bounds.analyzer)
+        private = bounds.private[stage] = _private(stage, bounds)
+        bounds.once |= _wanted_once(stage, private, bounds)
+        pass_down_domain(stage, bounds.ranges, bounds.analyzer, private)
         _bind_loops(stage, bounds)
     return bounds
+
+
+def _private(stage: Stage, bounds: Bounds) -> set[IterVar]:
+    """The loops of a stage that are bound to threads of its reader, each of which has the stage's memory for itself.
+
+    Bounds of such a stage are what one thread reads, so the loop is a serial one, in most cases of one iteration::
+
+        s[C].bind(C.inner, tx); s[L].set_scope("local"); s[L].bind(L.inner, tx)     each thread computes its own L
+    """
+    found: set[IterVar] = set()
+    for iv, attr in stage.iter_var_attrs.items():
+        thread = attr.bind_thread
+        if thread is None or thread not in bounds.threads or iv.iter_type is IterVarType.CommReduce:
+            continue
+        inside = thread.thread_tag not in _VIRTUAL or any(
+            parent.iter_var_attrs[axis].bind_thread is thread
+            for parent, axis in attach_path(stage)
+            if axis in parent.iter_var_attrs
+        )
+        if inside and not _shares_memory(thread.thread_tag, bounds.scopes[stage]):
+            found.add(iv)
+    return found
+
+
+def _wanted_once(stage: Stage, private: set[IterVar], bounds: Bounds) -> set[IterVar]:
+    """Inner loops of splits by ``factor`` of an axis of which each thread wants every ``factor``-th value."""
+    steps = dict(bounds.steps)
+    found: set[IterVar] = set()
+    for relation in stage.relations:
+        if isinstance(relation, Rebase):
+            steps[relation.rebased] = steps.get(relation.parent, 1)
+        elif isinstance(relation, Split) and relation.inner in private and isinstance(relation.factor, IntImm):
+            if steps.get(relation.parent, 1) % relation.factor.value == 0:
+                found.add(relation.inner)
+    return found
 
 
 def _bind_loops(stage: Stage, bounds: Bounds) -> None:
     for iv in stage.leaf_iter_vars:
         r = bounds.ranges[iv]
         attr = stage.iter_var_attrs.get(iv)
-        thread = attr.bind_thread if attr is not None else None
+        thread = attr.bind_thread if attr is not None and iv not in bounds.private[stage] else None
+        if thread is not None:
+            extent, first = bounds.threads.setdefault(thread, (r.extent, stage))
+            if thread.thread_tag.split(".")[0] in ("blockIdx", "threadIdx"):
+                bounds.thread_loops |= {var: (thread.thread_tag, r) for var in (iv.var, thread.var)}
+            if not bounds.analyzer.can_prove_equal(extent, r.extent):
+                raise TilewrightError(
+                    f"loop {iv.var.name} of {stage.op.name} has extent {r.extent} and is bound to {thread.thread_tag}, "
+                    f"which has extent {extent} in {first.op.name}; split the loop by {extent} and bind the inner one"
+                )
         for var, dom in [(iv.var, r)] if thread is None else [(iv.var, r), (thread.var, Range(0, r.extent))]:
             if var not in bounds.loops:
                 bounds.loops[var] = dom
@@ -146,16 +211,77 @@ def _consumed_bound(stage: Stage, readers: dict[Tensor, list[Stage]], bounds: Bo
     consumers = list(dict.fromkeys(r for t in stage.op.outputs for r in readers.get(t, [])))
     for consumer in consumers:
         sets = _consumer_sets(stage, consumer, bounds)
-        _regions_read(consumer.op, sets, regions, bounds.analyzer)
+        _regions_read(consumer.op, sets, regions, bounds.analyzer, _LeafIndices(stage, consumer, bounds))
     _gather(stage.op, regions, bounds)
+
+
+class _LeafIndices:
+    """What ``consumer`` reads while ``stage`` is computed once, by the loops that it has rather than by its root axes.
+
+    Indices that take apart what loops were fused to, or that are split as the loops are, are exact so::
+
+        p = fuse(i, j);  po, pi = split(p, 4);  reads B[(i*n + j) // 4, (i*n + j) % 4]     at po: row po, columns 0..3
+    """
+
+    def __init__(self, stage: Stage, consumer: Stage, bounds: Bounds) -> None:
+        self.arguments = stage, consumer, bounds
+        self.values: dict[Var, PrimExpr] | None = None
+        self.sets: dict[Var, IntSet] = {}
+
+    def narrower(self, index: PrimExpr, found: IntSet) -> IntSet:
+        """``found``, or the interval by loops where that is known to have fewer elements."""
+        _, consumer, bounds = self.arguments
+        if not consumer.relations or found.is_single_point() or not _divides_something(index):
+            return found
+        if self.values is None:
+            self._collect()
+            assert self.values is not None
+        exact = bounds.analyzer.simplify(substitute(index, self.values))
+        region = IntSetEvaluator(self.sets, bounds.analyzer).evaluate(exact)
+        count, limit = (_count(each, bounds.analyzer) for each in (region, found))
+        return region if count is not None and (limit is None or count < limit) else found
+
+    def _collect(self) -> None:
+        stage, consumer, bounds = self.arguments
+        inside = False
+        values: dict[IterVar, PrimExpr] = {}
+        for iv in reversed(consumer.leaf_iter_vars):
+            inside |= (
+                stage.attach_type is AttachType.SCOPE and stage.attach_stage is consumer and iv is stage.attach_ivar
+            )
+            r = bounds.ranges[iv]
+            values[iv] = r.min if ops.is_const_int(r.extent, 1) else iv.var
+            if _needs_relax(stage, iv, inside, bounds.thread_tag(consumer, iv), bounds.scopes[stage]):
+                self.sets[iv.var] = IntSet.from_range(r)
+        self.sets = _closed(self.sets | _relaxed_outside(stage, consumer, inside, bounds), bounds.analyzer)
+        pass_up_index(consumer, bounds.ranges, values)
+        self.values = {iv.var: values[iv] for iv in consumer.op.root_iter_vars if iv in values}
+
+
+def _divides_something(index: PrimExpr) -> bool:
+    found: list[PrimExpr] = []
+    post_order_visit(index, lambda node: found.append(node) if isinstance(node, FloorDiv | FloorMod) else None)
+    return bool(found)
+
+
+def _count(region: IntSet, analyzer: Analyzer) -> int | None:
+    if region.low is None or region.high is None:
+        return None
+    count = analyzer.simplify(region.high - region.low + 1)
+    return count.value if isinstance(count, IntImm) else None
 
 
 def _needs_relax(stage: Stage, iv: IterVar, found: bool, tag: str, scope: str) -> bool:
     """Whether all iterations of a loop count: inside the place of computation, or threads that share the memory."""
     if not tag or tag == "pipeline":
         return not found
+    return _shares_memory(tag, scope) or (tag in _VIRTUAL and not found)
+
+
+def _shares_memory(tag: str, scope: str) -> bool:
+    """Whether the threads of an axis have one memory of that scope together."""
     if scope == "warp" and tag == "threadIdx.x":
-        return True  # these threads are the warp, which has the memory together
+        return True  # these threads are the warp
     thread_rank = _THREAD_RANKS.get(tag.split(".")[0], 0)
     return _SCOPE_RANKS.get(scope.split(".")[0], 0) <= thread_rank
 
@@ -172,7 +298,7 @@ def _consumer_sets(stage: Stage, consumer: Stage, bounds: Bounds) -> dict[Var, I
         r = ranges[iv]
         if ops.is_const_int(r.extent, 1):
             state[iv] = IntSet.single_point(r.min)
-        elif _needs_relax(stage, iv, found, _thread_tag(consumer, iv), scope):
+        elif _needs_relax(stage, iv, found, bounds.thread_tag(consumer, iv), scope):
             state[iv] = IntSet.from_range(r)
         else:
             state[iv] = IntSet.single_point(iv.var)
@@ -190,13 +316,16 @@ def _consumer_sets(stage: Stage, consumer: Stage, bounds: Bounds) -> dict[Var, I
 
 def _relaxed_outside(stage: Stage, consumer: Stage, found: bool, bounds: Bounds) -> dict[Var, IntSet]:
     """The loops around ``consumer``, in other stages, that run while ``stage`` is computed once."""
-    relaxed: dict[Var, IntSet] = {}
+    scope = bounds.scopes[stage]
+    shared = [(v, r) for v, (tag, r) in bounds.thread_loops.items() if _shares_memory(tag, scope)]
+    relaxed = {
+        v: IntSet.from_range(r) for v, r in shared
+    }  # what one thread keeps for itself may be read by the consumer
     in_scan = stage.attach_type is AttachType.SCAN_UPDATE
     for parent, iv in attach_path(consumer):
         if iv is stage.attach_ivar or (in_scan and parent is stage.attach_stage):
             found = True
-        tag = _thread_tag(parent, iv)
-        if _needs_relax(stage, iv, found, tag, bounds.scopes[stage]):
+        if _needs_relax(stage, iv, found, bounds.thread_tag(parent, iv), bounds.scopes[stage]):
             relaxed[iv.var] = IntSet.from_range(bounds.ranges[iv])
             if isinstance(parent.op, ScanOp):  # its stages speak of the axis itself, however it is split
                 axis = parent.op.scan_axis
@@ -208,17 +337,41 @@ def _relaxed_outside(stage: Stage, consumer: Stage, found: bool, bounds: Bounds)
             f"but {consumer.op.name}, which reads it, is outside that loop; compute {consumer.op.name} there too, "
             f"or compute {stage.op.name} further out"
         )
-    return relaxed
+    return _closed(relaxed, bounds.analyzer)
+
+
+def _closed(sets: dict[Var, IntSet], analyzer: Analyzer) -> dict[Var, IntSet]:
+    """The sets, where those that depend on one another's variables take these over their whole sets."""
+    for _ in range(_MOST_ROUNDS):
+        new = {v: _relax(s, sets, analyzer) for v, s in sets.items()}
+        if new == sets:
+            break
+        sets = new
+    return sets
 
 
 def _relax(found: IntSet, relaxed: dict[Var, IntSet], analyzer: Analyzer) -> IntSet:
     evaluator = IntSetEvaluator(relaxed, analyzer)
     low = None if found.low is None else evaluator.evaluate(found.low).low
     high = None if found.high is None else evaluator.evaluate(found.high).high
-    return IntSet(low, high)
+    return IntSet(low, high, _relaxed_step(found, relaxed, analyzer))
 
 
-def _regions_read(op: Operation, sets: dict[Var, IntSet], regions: Regions, analyzer: Analyzer) -> None:
+def _relaxed_step(found: IntSet, relaxed: dict[Var, IntSet], analyzer: Analyzer) -> int:
+    """The distance of the values of a set, where it is moved by all values of some variables."""
+    if found.low is None:
+        return 1
+    terms, _ = analyzer.simplifier.difference(found.low, ops.const(0, found.low.dtype))
+    step = 0 if found.is_single_point() else found.step
+    for atom, factor in terms.items():
+        if any(v in relaxed for v in stmt_vars(atom)):
+            step = math.gcd(step, factor if isinstance(atom, Var) else 1)
+    return max(step, 1)
+
+
+def _regions_read(
+    op: Operation, sets: dict[Var, IntSet], regions: Regions, analyzer: Analyzer, leaves: _LeafIndices
+) -> None:
     """Add to ``regions`` what ``op`` reads of those tensors when its axes take the values ``sets``."""
     if isinstance(op, ComputeOp):
         evaluator = IntSetEvaluator(sets, analyzer)
@@ -228,6 +381,8 @@ def _regions_read(op: Operation, sets: dict[Var, IntSet], regions: Regions, anal
                 for dim, index in enumerate(load.indices):
                     reads_data = not isinstance(index, (Var, IntImm)) and producer_loads([index])
                     region = IntSet.everything() if reads_data else evaluator.evaluate(index)
+                    if not reads_data:
+                        region = leaves.narrower(index, region)
                     found[dim].append(_clip(region, load.producer.shape[dim], analyzer))
     elif isinstance(op, ScanOp):
         _scan_regions(op, sets, regions)
@@ -274,6 +429,8 @@ def _gather(op: Operation, regions: Regions, bounds: Bounds) -> None:
         for dim, iv in enumerate(op.axis):
             assert iv.dom is not None
             found = [s for t in op.outputs for s in regions[t][dim]]
+            if len(found) == 1:
+                bounds.steps[iv] = found[0].step
             ranges[iv] = _cover(found, iv.dom, bounds.analyzer)
         for iv in op.reduce_axis:
             assert iv.dom is not None
@@ -287,6 +444,8 @@ def _gather(op: Operation, regions: Regions, bounds: Bounds) -> None:
         for iv in op.spatial_axis:
             assert iv.dom is not None
             ranges[iv] = iv.dom
+    elif isinstance(op, HybridOp):
+        ranges.update({iv: iv.dom for iv in op.axis if iv.dom is not None})
 
 
 def _cover(found: Sequence[IntSet], dom: Range, analyzer: Analyzer) -> Range:

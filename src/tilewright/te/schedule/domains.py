@@ -44,9 +44,9 @@ def _smaller(extent: PrimExpr, limit: PrimExpr, analyzer: Analyzer) -> PrimExpr:
     return extent if analyzer.can_prove(extent < limit) else limit
 
 
-def pass_down_domain(stage: Stage, ranges: Ranges, analyzer: Analyzer) -> None:
-    """Fill in the ranges of all axes from those of the root axes."""
-    on_threads = _leads_to_thread(stage)
+def pass_down_domain(stage: Stage, ranges: Ranges, analyzer: Analyzer, private: Container[IterVar] = ()) -> None:
+    """Fill in the ranges of all axes from those of the root axes; loops of ``private`` are serial, though bound."""
+    on_threads = _leads_to_thread(stage, private)
     for relation in stage.relations:
         if isinstance(relation, Split):
             _split_range(relation, ranges, analyzer, on_threads)
@@ -74,9 +74,10 @@ def _split_range(relation: Split, ranges: Ranges, analyzer: Analyzer, on_threads
     ranges[relation.outer], ranges[relation.inner] = zero_range(outer), zero_range(inner)
 
 
-def _leads_to_thread(stage: Stage) -> set[IterVar]:
+def _leads_to_thread(stage: Stage, private: Container[IterVar]) -> set[IterVar]:
     """Axes that are bound to threads, or that a bound loop is made from: their extents are not cut down."""
-    marked = {iv for iv, attr in stage.iter_var_attrs.items() if attr.bind_thread is not None}
+    bound = {iv for iv, attr in stage.iter_var_attrs.items() if attr.bind_thread is not None}
+    marked = {iv for iv in bound if iv not in private}
     for relation in reversed(stage.relations):
         if isinstance(relation, Split) and relation.inner in marked:
             marked.add(relation.parent)

@@ -21,9 +21,19 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer, decl_buffer
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
 from tilewright.ir.transform import PassContext
-from tilewright.te.operation import BaseComputeOp, ComputeOp, ExternOp, PlaceholderOp, ScanOp, TensorComputeOp
+from tilewright.te.operation import (
+    BaseComputeOp,
+    ComputeOp,
+    ExternOp,
+    HybridOp,
+    PlaceholderOp,
+    ScanOp,
+    TensorComputeOp,
+)
 from tilewright.te.schedule.bounds import Bounds, infer_bound
+from tilewright.te.schedule.cross_thread import cross_thread_reduction, reduced_by_threads
 from tilewright.te.schedule.domains import bound_predicates, pass_down_mask, pass_up_index
+from tilewright.te.schedule.hybrid import scheduled_body
 from tilewright.te.schedule.nest import BindBuffers, Frame, Nest, when, wrap
 from tilewright.te.schedule.schedule import Schedule
 from tilewright.te.schedule.stage import AttachType, IterVarAttr, Stage
@@ -39,10 +49,10 @@ from tilewright.tir.stmt import (
     Evaluate,
     For,
     ForKind,
-    LetStmt,
     Stmt,
     is_no_op,
     seq,
+    store_together,
 )
 from tilewright.tir.visitor import ExprMutator, StmtExprMutator, stmt_vars, substitute
 
@@ -83,6 +93,7 @@ class ScheduleLowering:
         self.bounds = bounds
         self.buffers: dict[Tensor, Buffer] = {}
         self.external: set[Stage] = set()
+        self.given: set[tuple[Stage, int]] = set()
         self.var_values: dict[Var, PrimExpr] = {}
         self.producers: dict[Stage, Stmt] = {}
         self.attached: dict[tuple[Stage, IterVar], list[Stage]] = {}
@@ -109,7 +120,9 @@ class ScheduleLowering:
                             f"{tensor.name} is an argument, but inlined: nothing is stored in it", stacklevel=2
                         )
                     self.buffers[tensor] = found
-                    self.external.add(stage)
+                    self.given.add((stage, index))
+                    if all((stage, k) in self.given for k in range(stage.op.num_outputs)):
+                        self.external.add(stage)
                 elif self.is_computed(stage):
                     scope = self.bounds.scopes[stage]
                     self.buffers[tensor] = decl_buffer(
@@ -188,6 +201,8 @@ class ScheduleLowering:
         if stage in self.external:
             return body
         for index in reversed(range(stage.op.num_outputs)):
+            if (stage, index) in self.given:
+                continue
             buffer = self.buffers[stage.op.output(index)]
             body = BufferRealize(buffer, self.region(stage, index), ops.const(True), body)
             for dim, factor, offset in self.alignment(stage):
@@ -206,7 +221,7 @@ class ScheduleLowering:
         if isinstance(op, TensorComputeOp):
             return tensor_compute_provide(self, stage, op)
         assert isinstance(op, ExternOp)
-        return self._extern(op)
+        return self._extern(stage, op)
 
     def loops(
         self, stage: Stage, begin: int = 0, end: int | None = None, init: bool = False,
@@ -226,6 +241,15 @@ class ScheduleLowering:
                 continue
             frames = nest.levels[index]
             attr = stage.iter_var_attrs.get(iv) or IterVarAttr(iv.iter_type)
+            if iv in self.bounds.private[stage]:
+                self._in_thread(attr, frames)
+                attr = IterVarAttr(iv.iter_type)
+            if iv in self.bounds.once:
+                nest.values[iv] = self.bounds.ranges[iv].min
+                if not init:
+                    self.var_values[iv.var] = nest.values[iv]
+                    self._attach(stage, iv, frames)
+                continue
             nest.values[iv] = self._loop(iv, attr, frames, init)
             if not init:
                 self._attach(stage, iv, frames)
@@ -268,6 +292,16 @@ class ScheduleLowering:
             frames.append(lambda body, a=hint: a.replace(body=body))  # type: ignore[misc]
         return value
 
+    def _in_thread(self, attr: IterVarAttr, frames: list[Frame]) -> None:
+        """The scope of the thread axis of a loop that each thread runs for itself; the loop is a serial one."""
+        thread = attr.bind_thread
+        assert thread is not None
+        extent, _ = self.bounds.threads[thread]
+        key = _THREAD_KEYS.get(thread.thread_tag, "thread_extent")
+        if key == "thread_extent":
+            node = IterVar(Range(0, extent), thread.var, thread.iter_type, thread.thread_tag)
+            frames.append(lambda body: AttrStmt(node, key, ops.cast(thread.var.dtype, extent), body))
+
     def _thread(self, iv: IterVar, thread: IterVar, r: Range, frames: list[Frame]) -> PrimExpr:
         known = thread.dom
         if known is not None and not self.bounds.analyzer.can_prove_equal(known.extent, r.extent):
@@ -302,11 +336,25 @@ class ScheduleLowering:
             conditions.append(stage.store_predicate)
         lower = LowerExpr({iv.var: nest.values[iv] for iv in op.root_iter_vars}, self.buffers)
         first = op.body[0]
+        if isinstance(first, Reduce) and reduced_by_threads(stage, op):
+            return cross_thread_reduction(self, stage, op, first, nest, lower)
         if isinstance(first, Reduce):
             return self._reduction(stage, op, first, nest, conditions, lower)
         values = [lower.visit_expr(b) for b in op.body]
         stores = [self._store(t, v, op, nest.values) for t, v in zip(op.outputs, values, strict=True)]
-        return wrap([f for level in nest.levels for f in level] + when(conditions), seq(*stores))
+        levels = [f for level in nest.levels for f in level]
+        return wrap(levels + self._threads_asked(stage.store_predicate) + when(conditions), seq(*stores))
+
+    def _threads_asked(self, predicate: PrimExpr | None) -> list[Frame]:
+        """The threads that a store predicate speaks of: those of a stage inside may be no loops of this one."""
+        asked = set() if predicate is None else {v for v in stmt_vars(predicate)}
+        bound = (a.bind_thread for s in self.sch.stages for a in s.iter_var_attrs.values())
+        threads = {iv.var: iv for iv in bound if iv is not None and iv.var in asked}
+
+        def scope(axis: IterVar, extent: PrimExpr) -> Frame:
+            return lambda inner: AttrStmt(axis, "thread_extent", extent, inner)
+
+        return [scope(iv, iv.dom.extent) for iv in threads.values() if iv.dom is not None]
 
     def _store(self, tensor: Tensor, value: PrimExpr, op: ComputeOp, values: Mapping[IterVar, PrimExpr]) -> Stmt:
         return BufferStore(self.buffers[tensor], value, [values[iv] for iv in op.axis])
@@ -377,7 +425,7 @@ class ScheduleLowering:
             operands[rhs] = lower.visit_expr(source)
         operands |= {iv.var: values[iv] for iv in op.axis}  # a combiner may speak of them
         new_values = [substitute(r, operands) for r in combiner.result]
-        return _store_together([self.buffers[t] for t in op.outputs], new_values, indices)
+        return store_together([self.buffers[t] for t in op.outputs], new_values, indices)
 
     def _scan(self, stage: Stage, op: ScanOp) -> Stmt:
         nest = self.loops(stage)
@@ -394,25 +442,22 @@ class ScheduleLowering:
         ]
         return wrap(threads, seq(*inits, body))
 
-    def _extern(self, op: ExternOp) -> Stmt:
-        """The hand-written body over the tensors' own buffers."""
+    def _extern(self, stage: Stage, op: ExternOp) -> Stmt:
+        """The hand-written body over the tensors' own buffers, with the loops of its schedule."""
         pairs = [
             *zip(op.input_placeholders, op.inputs, strict=True),
             *zip(op.output_placeholders, op.outputs, strict=True),
         ]
-        return BindBuffers({declared: self.buffers[t] for declared, t in pairs}).visit_stmt(op.body)
-
-
-def _store_together(buffers: Sequence[Buffer], values: Sequence[PrimExpr], indices: Sequence[PrimExpr]) -> Stmt:
-    """Stores of values that may read one another's targets: the values are worked out first."""
-    stores = [BufferStore(b, v, indices) for b, v in zip(buffers, values, strict=True)]
-    if len(stores) == 1:
-        return stores[0]
-    lets = [Var(f"{b.name}.new", v.dtype) for b, v in zip(buffers, values, strict=True)]
-    result = seq(*(BufferStore(b, v, indices) for b, v in zip(buffers, lets, strict=True)))
-    for var, value in zip(reversed(lets), reversed(values), strict=True):
-        result = LetStmt(var, value, result)
-    return result
+        body = op.body
+        if isinstance(op, HybridOp):
+            for iv in stage.leaf_iter_vars:
+                for inner in self.attached.get((stage, iv), ()):
+                    raise TilewrightError(
+                        f"stage {inner.op.name} is computed at a loop of the hybrid script {op.name}, whose text says "
+                        "what is in its loops; compute it at root"
+                    )
+            body = scheduled_body(stage, op, self.bounds.ranges)
+        return BindBuffers({declared: self.buffers[t] for declared, t in pairs}).visit_stmt(body)
 
 
 class _Finish(StmtExprMutator):
@@ -421,7 +466,7 @@ class _Finish(StmtExprMutator):
     def __init__(self, values: Mapping[Var, PrimExpr]) -> None:
         super().__init__()
         self.values = values
-        self.open_threads: list[Var] = []
+        self.open_threads: list[IterVar] = []
 
     def visit_var(self, e: Var) -> PrimExpr:
         value = self.values.get(e)
@@ -430,12 +475,24 @@ class _Finish(StmtExprMutator):
     def visit_attr(self, s: AttrStmt) -> Stmt:
         if s.attr_key != "thread_extent" or not isinstance(s.node, IterVar):
             return super().visit_attr(s)
-        if s.node.var in self.open_threads:
-            return self.visit_stmt(s.body)
-        self.open_threads.append(s.node.var)
-        result = super().visit_attr(s)
-        self.open_threads.pop()
-        return result
+        around = next((t for t in self.open_threads if t.thread_tag == s.node.thread_tag), None)
+        if around is None or (s.node.dom is not None and not self._same_extent(around, s.node)):
+            self.open_threads.append(s.node)
+            result = super().visit_attr(s)
+            self.open_threads.pop()
+            return result
+        if s.node.var is not around.var:  # another object that speaks of the same threads
+            self.values = {**self.values, s.node.var: around.var}
+            self.memo = {}
+        return self.visit_stmt(s.body)
+
+    @staticmethod
+    def _same_extent(a: IterVar, b: IterVar) -> bool:
+        """Whether two axes of one tag may be as long; those that are not are told of when kernels are split."""
+        if a.dom is None or b.dom is None:
+            return True
+        sizes = a.dom.extent, b.dom.extent
+        return not all(isinstance(e, IntImm) for e in sizes) or int(sizes[0]) == int(sizes[1])  # type: ignore[call-overload]
 
 
 def lower_schedule(sch: Schedule, bound_buffers: Mapping[Tensor, Buffer]) -> Stmt:

@@ -16,6 +16,7 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.te.operation import (
     ComputeOp,
     ExternOp,
+    HybridOp,
     Operation,
     PlaceholderOp,
     ScanOp,
@@ -391,7 +392,7 @@ def _rebase(sch: Schedule) -> dict[IterVar, IterVar]:
     """Let the loops over root axes whose range may not start at 0 start there."""
     rebased: dict[IterVar, IterVar] = {}
     for stage in sch.stages:
-        if stage.attach_type is AttachType.INLINE or isinstance(stage.op, PlaceholderOp):
+        if stage.attach_type is AttachType.INLINE or isinstance(stage.op, (PlaceholderOp, HybridOp)):
             continue
         for iv in stage.op.root_iter_vars:
             if iv.iter_type is IterVarType.Ordered:  # the stages of a scan speak of its axis itself

@@ -378,14 +378,21 @@ class Stage:
             for i in 0..64: s(i)
             ->
             attr [IterVar(threadIdx.x)] "thread_extent" = 64: s(threadIdx.x)
+
+        The threads of a ``threadIdx`` axis may reduce together: each reduces what its index says, then all their
+        results are combined (``LowerThreadAllreduce``), and every thread has the whole::
+
+            for k in 0..64: B[0] += A[k]
+            ->
+            attr [IterVar(threadIdx.x)] "thread_extent" = 64: allreduce(A[threadIdx.x], t); B[0] = t
         """
         self._position(ivar, "bind")
         if not isinstance(thread_ivar, IterVar) or thread_ivar.iter_type is not IterVarType.ThreadIndex:
             raise self._fail(f"bind: the second argument must be a te.thread_axis, got {thread_ivar!r}")
-        if ivar.iter_type is IterVarType.CommReduce and thread_ivar.thread_tag not in ("vthread", "cthread"):
+        if ivar.iter_type is IterVarType.CommReduce and thread_ivar.thread_tag.startswith("blockIdx"):
             raise self._fail(
-                f"bind: {ivar.var.name} is a reduction axis, and threads cannot add to one value; rfactor it and bind "
-                "the axis of the partial result"
+                f"bind: {ivar.var.name} is a reduction axis, and blocks cannot add to one value; bind it to threadIdx, "
+                "or rfactor it and bind the axis of the partial result"
             )
         self.attr(ivar).bind_thread = thread_ivar
 

@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright.ir.module import IRModule
+from tilewright.ir.transform import FunctionPass as PrimFuncPass
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.transform import function_pass as make_function_pass
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.transform.common import function_pass
+
+__all__ = ["Apply", "Filter", "PrimFuncPass", "prim_func_pass"]
 
 
 def Apply(ftransform: Callable[[PrimFunc], PrimFunc]) -> Pass:
@@ -24,7 +27,7 @@ def Filter(fcond: Callable[[PrimFunc], bool]) -> Pass:
         functions = {v: f for v, f in mod.items() if not isinstance(f, PrimFunc) or fcond(f)}
         return IRModule(functions, mod.type_definitions, mod.attrs)
 
-    return ModulePass(keep, PassInfo("tir.Filter"))
+    return ModulePass(keep, PassInfo(0, "tir.Filter"))
 
 
 def prim_func_pass(

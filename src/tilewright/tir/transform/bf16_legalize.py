@@ -1,4 +1,4 @@
-"""BF16Legalize: compute bfloat16 arithmetic in float32, and round where a value is stored.
+"""BF16Legalize: arithmetic of bfloat16 and of smaller types in float32, rounded where a value is stored.
 
 Before and after::
 
@@ -23,8 +23,8 @@ from tilewright.tir.visitor import StmtExprMutator, post_order_visit
 
 
 def is_bf16(dtype: str) -> bool:
-    """Whether ``dtype`` is bfloat16 or a vector of it."""
-    return dt.parse(dtype).kind == "bfloat"
+    """Whether ``dtype`` is bfloat16, a smaller floating-point type, or a vector of one."""
+    return dt.parse(dtype).kind in ("bfloat", "small")
 
 
 def _float32(dtype: str) -> str:
@@ -45,6 +45,9 @@ class _Legalize(StmtExprMutator):
         """The legal form of ``e`` in its own dtype."""
         if isinstance(e, Load) and is_bf16(e.dtype):  # a copy needs no arithmetic
             return super().visit_load(e)
+        if isinstance(e, Call) and getattr(e.op, "name", "") == "tir.if_then_else" and is_bf16(e.dtype):
+            condition, *values = e.args
+            return Call(e.dtype, e.op, [self.visit_expr(condition), *map(self.as_stored, values)])
         return ops.cast(e.dtype, self.visit_expr(e))
 
     def visit_float_imm(self, e: FloatImm) -> PrimExpr:
@@ -97,6 +100,8 @@ class _Legalize(StmtExprMutator):
                 self.as_stored(a) if not isinstance(a, Load) else super(_Legalize, self).visit_load(a) for a in e.args
             ]
             return self._wide(Call(e.dtype, e.op, args))
+        if getattr(e.op, "name", "") == "tir.tvm_access_ptr":  # whose first argument says what lies there
+            return Call(e.dtype, e.op, [e.args[0], *self.visit_exprs(e.args[1:])])
         args = list(self.visit_exprs(e.args))
         return Call(_float32(e.dtype) if is_bf16(e.dtype) else e.dtype, e.op, args)
 

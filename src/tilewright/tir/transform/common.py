@@ -22,7 +22,7 @@ def function_pass(name: str, transform: Callable[[PrimFunc], PrimFunc]) -> Pass:
     def run(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         return transform(func)
 
-    return FunctionPass(run, PassInfo(f"tir.{name}"), PrimFunc)
+    return FunctionPass(run, PassInfo(0, f"tir.{name}"), PrimFunc)
 
 
 def body_pass(name: str, transform: Callable[[Stmt], Stmt]) -> Pass:

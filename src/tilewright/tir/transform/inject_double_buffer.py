@@ -30,7 +30,8 @@ Before and after, for a loop that fills ``B`` and then uses it::
       }
     }
 
-A marked buffer that is not filled inside a serial loop around its allocation keeps its single copy.
+A marked buffer that is not filled inside a serial loop around its allocation, or with what the same iteration computes,
+keeps its single copy.
 """
 
 from __future__ import annotations
@@ -45,16 +46,30 @@ from tilewright.tir.expr import Load
 from tilewright.tir.op import likely
 from tilewright.tir.stmt import Allocate, AttrStmt, For, ForKind, IfThenElse, Stmt, Store, seq
 from tilewright.tir.transform.common import body_pass
-from tilewright.tir.visitor import StmtExprMutator, StmtMutator, StmtVisitor, substitute, with_fresh_vars
+from tilewright.tir.visitor import (
+    StmtExprMutator,
+    StmtExprVisitor,
+    StmtMutator,
+    StmtVisitor,
+    substitute,
+    with_fresh_vars,
+)
 
 
 @dataclass
 class _Marked:
-    """A buffer to double: its allocation and the loop around that."""
+    """A buffer to double: its allocation, the loop around that, and the threads that are defined inside the loop."""
 
     alloc: Allocate
     loop: For
+    threads: list[AttrStmt]
     fill: Stmt | None = None
+
+    def ahead_of_loop(self, first: Stmt) -> Stmt:
+        """The part that stands before the loop, with the threads that run it."""
+        for attr in reversed(self.threads):
+            first = attr.replace(body=first)
+        return first
 
 
 class _Find(StmtVisitor):
@@ -63,12 +78,15 @@ class _Find(StmtVisitor):
     def __init__(self) -> None:
         super().__init__()
         self.loops: list[For] = []
+        self.threads: list[list[AttrStmt]] = []
         self.inside: dict[Var, tuple[Allocate, For]] = {}
         self.marked: dict[Var, _Marked] = {}
 
     def visit_for(self, s: For) -> None:
         self.loops.append(s)
+        self.threads.append([])
         super().visit_for(s)
+        self.threads.pop()
         self.loops.pop()
 
     def visit_allocate(self, s: Allocate) -> None:
@@ -80,9 +98,44 @@ class _Find(StmtVisitor):
     def visit_attr(self, s: AttrStmt) -> None:
         if s.attr_key == "double_buffer_scope" and isinstance(s.node, Var) and s.node in self.inside:
             alloc, loop = self.inside[s.node]
-            if self.loops[-1] is loop:
-                self.marked[s.node] = _Marked(alloc, loop)
+            if self.loops[-1] is loop and not _depends(s, loop):
+                self.marked[s.node] = _Marked(alloc, loop, list(self.threads[-1]))
+        thread = self.threads and s.attr_key in ("thread_extent", "virtual_thread")
+        if thread:
+            self.threads[-1].append(s)
         super().visit_attr(s)
+        if thread:
+            self.threads[-1].pop()
+
+
+class _Accesses(StmtExprVisitor):
+    """The buffers that are read and written, outside of one statement."""
+
+    def __init__(self, without: Stmt | None = None) -> None:
+        super().__init__()
+        self.without = without
+        self.read: set[Var] = set()
+        self.written: set[Var] = set()
+
+    def visit_stmt(self, stmt: Stmt) -> None:
+        if stmt is not self.without:
+            super().visit_stmt(stmt)
+
+    def visit_load(self, e: Load) -> None:
+        self.read.add(e.buffer_var)
+        super().visit_load(e)
+
+    def visit_store(self, s: Store) -> None:
+        self.written.add(s.buffer_var)
+        super().visit_store(s)
+
+
+def _depends(fill: Stmt, loop: For) -> bool:
+    """Whether a buffer is filled with what the same iteration computes, so that it cannot be filled ahead."""
+    inside, outside = _Accesses(), _Accesses(fill)
+    inside.visit_stmt(fill)
+    outside.visit_stmt(loop.body)
+    return not inside.read.isdisjoint(outside.written)
 
 
 class _Shift(StmtExprMutator):
@@ -148,7 +201,9 @@ class _Inject(StmtMutator):
             if entry.loop is s and entry.fill is not None:
                 first = with_fresh_vars(substitute(entry.fill, {s.loop_var: s.min}))
                 extents = [ops.const(2, "int32"), *entry.alloc.extents]
-                new = Allocate(var, entry.alloc.dtype, extents, entry.alloc.condition, seq(first, new))
+                new = Allocate(
+                    var, entry.alloc.dtype, extents, entry.alloc.condition, seq(entry.ahead_of_loop(first), new)
+                )
         return new
 
 

@@ -10,6 +10,11 @@ Before and after::
       }                                                 for (i_1: int32, 0, ...) { ... with the check ... }
     }
 
+So are blocks of a grid whose extent is not constant: those whose threads all meet the conditions test nothing::
+
+    attr [IterVar(blockIdx.x)] "thread_extent" = floordiv((n + 63), 64)
+      if @tir.likely((blockIdx.x < floordiv(n, 64)), ...) { ... } else { ... with the check ... }
+
 Only conditions marked ``likely`` count. By default only loops whose extent is not constant are split, and those that
 the schedule marks with ``s[C].pragma(axis, "loop_partition_hint", 1)``; in these every condition counts. The options of
 ``tir.LoopPartition`` in the PassContext's config are ``partition_const_loop`` (split the others too) and
@@ -18,6 +23,7 @@ the schedule marks with ``s[C].pragma(axis, "loop_partition_hint", 1)``; in thes
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,13 +31,15 @@ from tilewright.arith.affine import build
 from tilewright.arith.bounds import INDEX_DTYPES
 from tilewright.arith.int_set import IntSet, IntSetEvaluator
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.iter_var import IterVar, Range
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import EQ, LE, LT, And, Call, IntImm, PrimExpr, Var
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.tir.analysis import conjuncts, side_effect
+from tilewright.tir.op import likely
 from tilewright.tir.stmt import AttrStmt, Evaluate, For, ForKind, IfThenElse, Stmt, seq
 from tilewright.tir.transform.common import ScopedMutator, bind_range, body_pass
-from tilewright.tir.visitor import StmtExprMutator, StmtExprVisitor, stmt_vars, substitute, with_fresh_vars
+from tilewright.tir.visitor import StmtExprMutator, StmtExprVisitor, StmtVisitor, stmt_vars, substitute, with_fresh_vars
 
 _TRUE = IntImm("bool", 1)
 _HINT = "pragma_loop_partition_hint"
@@ -67,7 +75,20 @@ class _LikelyConditions(StmtExprVisitor):
         super().visit_for(s)
 
 
-class _Assume(StmtExprMutator):
+class _Threads(StmtVisitor):
+    """The indices of threads in their blocks, wherever they are, and their values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[Var, IntSet] = {}
+
+    def visit_attr(self, s: AttrStmt) -> None:
+        if isinstance(s.node, IterVar) and s.node.thread_tag.startswith("threadIdx"):
+            self.found[s.node.var] = IntSet.from_range(Range(0, s.value))
+        super().visit_attr(s)
+
+
+class Assume(StmtExprMutator):
     """Replaces conditions that hold by true."""
 
     def __init__(self, proven: set[PrimExpr]) -> None:
@@ -107,12 +128,16 @@ class _Assume(StmtExprMutator):
 
 
 class _Partition(ScopedMutator):
-    def __init__(self, partition_const_loop: bool) -> None:
+    def __init__(self, partition_const_loop: bool, threads: Mapping[Var, IntSet]) -> None:
         super().__init__()
         self.partition_const_loop = partition_const_loop
         self.hinted: set[Var] = set()
+        self.threads = threads
 
     def visit_attr(self, s: AttrStmt) -> Stmt:
+        if s.attr_key == "thread_extent" and isinstance(s.node, IterVar) and s.node.thread_tag.startswith("blockIdx"):
+            split = self._split_blocks(s, s.node.var)
+            return super().visit_attr(s) if split is None else split
         if s.attr_key != _HINT:
             return super().visit_attr(s)
         if not ops.is_const_int(s.value, 0):
@@ -130,6 +155,32 @@ class _Partition(ScopedMutator):
             if split is not None:
                 return split
         return super().visit_for(s)
+
+    def _split_blocks(self, s: AttrStmt, block: Var) -> Stmt | None:
+        """Blocks for which the conditions hold test nothing; what the others do stands in the other branch."""
+        if isinstance(s.value, IntImm) and not self.partition_const_loop:
+            return None
+        found = _LikelyConditions(False)
+        found.visit_stmt(s.body)
+        if not found.conditions:
+            return None
+        self.bind(block, ops.const(0, s.value.dtype), s.value)
+        loop = For(block, ops.const(0, block.dtype), ops.cast(block.dtype, s.value), ForKind.SERIAL, s.body)
+        proven, first, last = self._main_part(loop, found)
+        limits = [] if first is None else [first <= block]
+        limits += [] if last is None else [block < last]
+        inside = functools.reduce(ops.logical_and, limits) if limits else None
+        if inside is None or isinstance(self.analyzer.simplify(inside), IntImm):
+            return None
+        axes: list[AttrStmt] = [s]
+        while isinstance(axes[-1].body, AttrStmt) and axes[-1].body.attr_key == "thread_extent":
+            axes.append(axes[-1].body)
+        body = axes[-1].body
+        main = self.visit_stmt(Assume(proven).visit_stmt(body))
+        new: Stmt = IfThenElse(likely(inside), main, with_fresh_vars(self.visit_stmt(body)))
+        for axis in reversed(axes):
+            new = axis.replace(body=new)
+        return new
 
     def _split(self, s: For) -> Stmt | None:
         found = _LikelyConditions(s.loop_var in self.hinted)
@@ -149,7 +200,7 @@ class _Partition(ScopedMutator):
         first = self.analyzer.simplify(ops.minimum(ops.maximum(first, low), last) if first is not None else low)
         if self.analyzer.can_prove(last <= first):
             return None
-        main_body = _Assume(proven).visit_stmt(s.body)
+        main_body = Assume(proven).visit_stmt(s.body)
         parts = [
             self._part(s, low, first, s.body, fresh=True),
             self._part(s, first, last, main_body, fresh=False),
@@ -192,7 +243,7 @@ class _Partition(ScopedMutator):
 
     def _relaxed(self, s: For, found: _LikelyConditions) -> dict[Var, IntSet]:
         """Value sets of the variables of inner loops; their bounds may depend on each other, outer ones first."""
-        sets: dict[Var, IntSet] = {}
+        sets: dict[Var, IntSet] = dict(self.threads)  # or threads of a block would run loops of different lengths
         for var, domain in found.domains.items():
             if domain is None:
                 sets[var] = IntSet.everything()
@@ -235,7 +286,9 @@ class _Partition(ScopedMutator):
 
 def loop_partition(stmt: Stmt, options: Mapping[str, Any] | None = None) -> Stmt:
     """Split the loops of ``stmt``."""
-    return _Partition(bool((options or {}).get("partition_const_loop", False))).visit_stmt(stmt)
+    threads = _Threads()
+    threads.visit_stmt(stmt)
+    return _Partition(bool((options or {}).get("partition_const_loop", False)), threads.found).visit_stmt(stmt)
 
 
 def LoopPartition() -> Pass:

@@ -9,7 +9,8 @@ Division that rounds down, of operands whose signs are known::
     pow(x, 2)               ->  x * x
     fma(a, b, c)            ->  a * b + c          where there is no such instruction
 
-Exponentials and the like stay: code generators know how to compute them (``target/intrinsics.py``).
+Exponentials and the like stay: code generators know how to compute them (``target/intrinsics.py``). Rules that users
+give with ``register_intrin_lowering(op, target_kind, f=rule)`` come before all of that.
 """
 
 from __future__ import annotations
@@ -135,9 +136,10 @@ def _combine(op: type, a: Interval, b: Interval) -> Interval:
 
 
 class _LowerIntrin(StmtExprMutator):
-    def __init__(self, has_fma: bool) -> None:
+    def __init__(self, has_fma: bool, kind: str = "default") -> None:
         super().__init__()
         self.bounds, self.has_fma = Bounds(), has_fma
+        self.rules = tuple(dict.fromkeys(f"{name}.FLowerIntrinsic" for name in (kind, "default")))
 
     def visit_for(self, s: For) -> Stmt:
         """Note the loop variable's range."""
@@ -195,12 +197,26 @@ class _LowerIntrin(StmtExprMutator):
         made = super().visit_call(e)
         if not isinstance(made, Call):
             return made
+        by_rule = self._by_rule(made)
+        if by_rule is not None:
+            return by_rule
         if made.op.name == "tir.pow":
             return _power(made)
         if made.op.name == "tir.fma" and not self.has_fma:
             a, b, c = made.args
             return ops.add(ops.mul(a, b), c)
         return made
+
+    def _by_rule(self, e: Call) -> PrimExpr | None:
+        """What a user's rule gives, lowered; None without one, or where it leaves the call as it is."""
+        rule = next((r for key in self.rules if (r := e.op.get_attr(key)) is not None), None)
+        given = None if rule is None else rule(e)
+        if given is None or given is e:
+            return None
+        if isinstance(given, Call) and given.op is e.op:
+            return given
+        lowered: PrimExpr = self.visit_expr(given)
+        return lowered
 
 
 def _power_of_two(e: PrimExpr) -> int | None:
@@ -228,9 +244,15 @@ def _power(e: Call) -> PrimExpr:
     return e
 
 
-def lower_intrin(func: PrimFunc, has_fma: bool = True) -> PrimFunc:
-    """``func`` with division and powers lowered; ``has_fma`` says whether multiply-add is one instruction."""
-    body = _LowerIntrin(has_fma).visit_stmt(func.body)
+def lower_intrin(func: PrimFunc, has_fma: bool = True, kind: str = "default") -> PrimFunc:
+    """``func`` with division and powers lowered.
+
+    Args:
+        func: the function.
+        has_fma: whether multiply-add is one instruction.
+        kind: the kind of target whose rules (``register_intrin_lowering``) apply.
+    """
+    body = _LowerIntrin(has_fma, kind).visit_stmt(func.body)
     return func if body is func.body else func.with_body(body)
 
 
@@ -240,7 +262,9 @@ def LowerIntrin() -> Pass:
     @functools.partial(function_pass, opt_level=0, name="tir.LowerIntrin", func_type=PrimFunc)
     def run(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         target = func.attrs.get("target")
-        return lower_intrin(func, target is None or target.features.has_fma)
+        if target is None:
+            return lower_intrin(func)
+        return lower_intrin(func, target.features.has_fma, target.kind.name)
 
     made: Pass = run
     return made

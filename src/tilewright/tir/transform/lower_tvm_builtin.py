@@ -1,6 +1,7 @@
 """LowerTVMBuiltin: workspaces and packed calls to calls of the runtime.
 
-An allocation that is large, or whose size is not known, becomes a workspace::
+An allocation that is large, or whose size is not known, or that kernels of another device than the CPU are given,
+becomes a workspace::
 
     allocate(buf, float32, [n]) body
         ->  let buf = tir.TVMBackendAllocWorkspace(device_type, device_id, n*4, 2, 32)
@@ -41,11 +42,12 @@ from tilewright.tir.stmt import (
     seq,
 )  # fmt: skip
 from tilewright.tir.transform.make_packed_api import VALUE_CONTENT, type_code
-from tilewright.tir.visitor import StmtExprMutator
+from tilewright.tir.visitor import StmtExprMutator, post_order_visit
 
 MAX_STACK_BYTES = 8192
 """Allocations up to this size live on the stack: register tiles and small caches."""
 
+_CPU = 1
 _SHAPE, _STRIDES, _NDIM, _CODE, _BITS, _LANES, _OFFSET, _DEVICE_ID, _DEVICE_TYPE = 2, 3, 4, 5, 6, 7, 8, 9, 10
 _PACKED = {
     "tir.tvm_call_packed": "tir.tvm_call_packed_lowered",
@@ -55,10 +57,11 @@ _PACKED = {
 
 
 class _LowerBuiltin(StmtExprMutator):
-    def __init__(self) -> None:
+    def __init__(self, handed: frozenset[Var] = frozenset()) -> None:
         super().__init__()
-        self.device_type: PrimExpr = ops.const(1, "int32")
+        self.device_type: PrimExpr = ops.const(_CPU, "int32")
         self.device_id: PrimExpr = ops.const(0, "int32")
+        self._handed = handed  # memory that packed functions are given
         self._stack: list[tuple[Var, PrimExpr]] = []  # stack memory of the statement at hand
         self._before: list[Stmt] = []  # what to do before it
 
@@ -79,7 +82,7 @@ class _LowerBuiltin(StmtExprMutator):
         total: PrimExpr = ops.const(size, "uint64")
         for extent in s.extents:
             total = ops.mul(total, ops.cast("uint64", extent))
-        if isinstance(total, IntImm) and total.value <= MAX_STACK_BYTES:
+        if isinstance(total, IntImm) and total.value <= MAX_STACK_BYTES and not self._is_devices(s.buffer_var):
             return super().visit_allocate(s)
         info = dt.parse(s.dtype)
         code = {"int": 0, "uint": 1, "bool": 1, "float": 2, "handle": 3, "bfloat": 4}[info.kind]
@@ -92,6 +95,11 @@ class _LowerBuiltin(StmtExprMutator):
             Evaluate(Call("int32", "tir.TVMBackendFreeWorkspace", (*device, s.buffer_var))),
         )
         return LetStmt(s.buffer_var, taken, body)
+
+    def _is_devices(self, memory: Var) -> bool:
+        """Whether code of another device than the CPU reads or writes it; the host's stack is out of its reach."""
+        on_cpu = isinstance(self.device_type, IntImm) and self.device_type.value == _CPU
+        return not on_cpu and memory in self._handed
 
     # ---- packed calls: the arguments go on the stack before the statement ----
     def visit_call(self, e: Call) -> PrimExpr:
@@ -205,9 +213,21 @@ class _LowerBuiltin(StmtExprMutator):
         return self._prepared(For(s.loop_var, low, extent, s.kind, body, s.thread_binding, s.annotations))
 
 
+def _handed_out(body: Stmt) -> frozenset[Var]:
+    """Memory that packed functions are given, kernels among them: as an address, or in an array."""
+    found: set[Var] = set()
+
+    def look(node: object) -> None:
+        if isinstance(node, Call) and getattr(node.op, "name", "") in {*_PACKED, "tir.tvm_stack_make_array"}:
+            found.update(arg for arg in node.args if isinstance(arg, Var) and arg.dtype == "handle")
+
+    post_order_visit(body, look)
+    return frozenset(found)
+
+
 def lower_tvm_builtin(func: PrimFunc) -> PrimFunc:
     """``func`` with workspaces and packed calls lowered."""
-    body = _LowerBuiltin().visit_stmt(func.body)
+    body = _LowerBuiltin(_handed_out(func.body)).visit_stmt(func.body)
     return func if body is func.body else func.with_body(body)
 
 

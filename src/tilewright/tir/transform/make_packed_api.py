@@ -66,6 +66,7 @@ class _Binder:
         self.definitions: list[tuple[Var, PrimExpr]] = []
         self.defined: set[Var] = set()
         self.aligned: list[tuple[Var, int]] = []
+        self.strided: list[tuple[Var, Buffer]] = []
         self.assertions: list[tuple[PrimExpr, str]] = []
         self.device_id: PrimExpr = ops.const(0, "int32")
         used_in_shapes = [d for b in func.buffer_map.values() for d in b.shape if isinstance(d, Var)]
@@ -118,7 +119,7 @@ class _Binder:
             self.device_id = tir_op.tvm_struct_get(param, 0, ARRAY_DEVICE_ID, "int32")
         self._bind_shape(param, buffer)
         if buffer.strides:
-            self._bind_strides(param, buffer)
+            self.strided.append((param, buffer))
         if not ops.is_const_int(buffer.elem_offset, 0):
             self._bind_offset(param, buffer)
 
@@ -140,6 +141,11 @@ class _Binder:
                 self.define(dim, ops.maximum(found, ops.const(0, dim.dtype)))
             else:
                 self._expect(buffer, f"shape[{i}]", dim, found)
+
+    def finish(self) -> None:
+        """Define what needs the dimensions of all arguments."""
+        for param, buffer in self.strided:
+            self._bind_strides(param, buffer)
 
     def _bind_strides(self, param: Var, buffer: Buffer) -> None:
         """A tensor without strides is compact; where ``auto_broadcast`` has size 1 the stride is 0."""
@@ -224,6 +230,7 @@ def make_packed_api(func: PrimFunc, device_type: int = 1) -> PrimFunc:
     binder = _Binder(func, name, int(func.attrs.get("device_type", getattr(target, "device_type", device_type))))
     for index, param in enumerate(func.params):
         binder.bind(index, param)
+    binder.finish()
     pointer = PointerType(PrimType("int32"))
     codes, num_args = Var("arg_type_ids", pointer), Var("num_args", "int32")
     out_value, out_code = Var("out_ret_value", "handle"), Var("out_ret_tcode", pointer)

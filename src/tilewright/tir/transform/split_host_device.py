@@ -26,6 +26,8 @@ too.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
@@ -100,8 +102,11 @@ class _Splitter(StmtMutator):
         self.name = str(func.attrs["global_symbol"])
         self.target = func.attrs["target"]
         self.kernels: list[PrimFunc] = []
+        self.alignments: dict[Any, PrimExpr] = {}
 
     def visit_attr(self, s: AttrStmt) -> Stmt:
+        if s.attr_key == "storage_alignment":
+            self.alignments[s.node] = s.value
         if s.attr_key not in _SPLIT_OFF:
             return super().visit_attr(s)
         kernel = f"{self.name}_kernel{len(self.kernels)}"
@@ -121,7 +126,11 @@ class _Splitter(StmtMutator):
         if launch.shared_bytes is not None:
             attrs["tir.device_use_dyn_shared_memory"] = True
             numbers.append(launch.shared_bytes)
-        self.kernels.append(PrimFunc(params, s, None, {}, attrs))
+        body: Stmt = s
+        for param in reversed(params):
+            if param in self.alignments:  # what the host has checked
+                body = AttrStmt(param, "storage_alignment", self.alignments[param], body)
+        self.kernels.append(PrimFunc(params, body, None, {}, attrs))
         call = Call("int32", "tir.tvm_call_packed", (StringImm(kernel), *params, *numbers))
         return Evaluate(call)
 
@@ -150,7 +159,7 @@ def SplitHostDevice() -> Pass:
                     result[str(kernel.attrs["global_symbol"])] = kernel
         return result
 
-    return ModulePass(run, PassInfo("tir.SplitHostDevice", 0))
+    return ModulePass(run, PassInfo(0, "tir.SplitHostDevice"))
 
 
 def DecorateDeviceScope() -> Pass:

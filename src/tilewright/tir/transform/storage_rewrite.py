@@ -11,7 +11,8 @@ Before and after::
       A[i] = (float32*)C[1]                                  }
     }
 
-Allocations stay within the body of the parallel loop (or thread axis) around them. Sharing is for equal element types
+Allocations stay within the body of the parallel loop (or thread axis) around them, and what is outside of it is alive
+from its beginning to its end. Sharing is for equal element types
 and storage scopes, constant sizes that differ at most sixteenfold (or equal ones of variables), and buffers whose
 address is not taken. A buffer whose last use is to compute, element by element, the first values of another one may be
 overwritten in place.
@@ -129,7 +130,10 @@ class _Liveness(StmtExprVisitor):
             self.buffers[s.node].pinned = True
         if isinstance(s.node, IterVar):
             self.defined.add(s.node.var)
-        self._enter(s, super().visit_attr)
+        if _starts_scope(s):  # a block or a thread may be anywhere in the body while others are at its end
+            self._loop(s, super().visit_attr)
+        else:
+            super().visit_attr(s)
 
     def visit_let_stmt(self, s: LetStmt) -> None:
         self.defined.add(s.var)

@@ -16,12 +16,14 @@ from tilewright.tir.transform.common import function_pass
 
 def check_memory(func: PrimFunc) -> PrimFunc:
     """``func``; raises TilewrightError naming the arguments that its host code would touch."""
-    names = host_accesses(func)
-    if names:
+    found = host_accesses(func)
+    if found:
+        loops = sorted({f"{name} (in loops over {', '.join(around)})" for name, around in found.items() if around})
+        unbound = f"Not bound to threads: {'; '.join(loops)}. " if loops else ""
         target, symbol = func.attrs["target"], func.attrs.get("global_symbol", "main")
         raise TilewrightError(
-            f"Memory verification failed: the host's part of {symbol} touches {', '.join(names)}, which is memory of "
-            f"the device of {target}. Did you forget to bind loops to threads? "
+            f"Memory verification failed: the host's part of {symbol} touches {', '.join(found)}, which is memory of "
+            f"the device of {target}. {unbound}Did you forget to bind loops to threads? "
             's[stage].bind(axis, te.thread_axis("blockIdx.x"))'
         )
     return func

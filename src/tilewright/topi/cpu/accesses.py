@@ -122,6 +122,12 @@ def fusable_suffix(op: Any) -> int:
     return count
 
 
+def contiguous_suffix(op: Any) -> int:
+    """``fusable_suffix``, or 0 where neighbours along the last axis are apart in something that is read."""
+    count = fusable_suffix(op)
+    return count if op.axis and _suffix_is_contiguous(op, count) else 0
+
+
 def _suffix_is_contiguous(op: Any, count: int) -> bool:
     pending, seen = [op], {op}
     for current in pending:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tilewright import autotvm, te
@@ -15,13 +16,13 @@ from tilewright.topi.cpu.common import (
     inline_injective,
     measured,
     output_tensors,
+    typical_extent,
     vector_lanes,
 )
 from tilewright.topi.cpu.compute.attention import AttentionParts
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import reduce_in_lanes, split_vector, sum_registers, unroll_and_vectorize
 from tilewright.topi.cpu.model.attention import AttentionTiles
-from tilewright.topi.utils import get_const_tuple
 
 
 @autotvm.register_topi_schedule("attention.x86")
@@ -40,11 +41,12 @@ def schedule_attention(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     out, tiles = s[anchor], parts.tiles
     b, i, h, j = anchor.axis
     work = 2 * (constant_extent(j) or 1) * _count(parts.products)
+    height = constant_extent(i)
     matrices = (constant_extent(b) or 1) * (constant_extent(h) or 1)
     few = matrices < threads.least_tasks and tiles is not None
-    group = _group(constant_extent(i) or 1, tiles.rows, few) if tiles else 1
+    group = _group(typical_extent(i.dom.extent), tiles.rows, few) if tiles else 1
     rows, inner = out.split(i, factor=group)
-    cut = (constant_extent(i) or 0) % group != 0
+    cut = height is None or height % group != 0
     if cut:
         _partition(out, rows, inner)
     out.reorder(*([rows, b, h] if few else [b, h, rows]), inner, j)
@@ -76,10 +78,7 @@ def _partition(stage: te.Stage, *loops: IterVar) -> None:
 
 
 def _count(tensor: te.Tensor) -> int:
-    count = 1
-    for extent in get_const_tuple(tensor.shape):
-        count *= extent
-    return count
+    return math.prod(typical_extent(extent) for extent in tensor.shape)
 
 
 def _schedule_packed(s: te.Schedule, tensor: te.Tensor, at: tuple[te.Stage, IterVar] | None) -> None:
@@ -93,6 +92,7 @@ def _schedule_packed(s: te.Schedule, tensor: te.Tensor, at: tuple[te.Stage, Iter
         stage.pragma(axes[2], "loop_partition_hint", 1)
         if lanes is not None and lanes is not vectors:
             stage.reorder(*axes[:3], vectors, axes[3], lanes)
+            stage.pragma(vectors, "loop_partition_hint", 1)
     if at is not None:
         stage.compute_at(*at)
     elif _count(tensor) > measured().threads.least_products // 4:
@@ -124,16 +124,16 @@ def _schedule_rows(s: te.Schedule, parts: AttentionParts, out: te.Stage, row: It
             _partition(s[step], s[step].op.axis[2])
         column = s[step].op.axis[-1]
         if step is total or step is parts.maximum:
-            reduce_in_lanes(s, step, 2)
+            reduce_in_lanes(s, step, 2, unknown=True)
         elif step is scores and tiles is not None:
             _schedule_scores(s, scores, products, tiles, cut)
         else:
-            split_vector(s[step], column, constant_extent(column), lanes)
+            split_vector(s[step], column, constant_extent(column), lanes, unknown=True)
     if parts.addend is not None:
         addend = s[parts.addend]
         addend.compute_at(out, row)
         column = addend.op.axis[-1]
-        blocks, vector = split_vector(addend, column, constant_extent(column), lanes)
+        blocks, vector = split_vector(addend, column, constant_extent(column), lanes, unknown=True)
         if vector is not None and blocks is not vector:
             addend.pragma(blocks, "loop_partition_hint", 1)
 
@@ -146,7 +146,7 @@ def _schedule_plain_products(s: te.Schedule, products: te.Tensor) -> None:
     if not runs_along(stage.op, t.var):
         reduce_in_lanes(s, products, sum_registers())
         return
-    vectors, lane = split_vector(stage, t, constant_extent(t), vector_lanes(products.dtype))
+    vectors, lane = split_vector(stage, t, constant_extent(t), vector_lanes(products.dtype), unknown=True)
     if lane is not None:
         stage.reorder(b, h, i, *([] if vectors is lane else [vectors]), k, lane)
 
@@ -160,8 +160,7 @@ def _schedule_scores(s: te.Schedule, scores: te.Tensor, products: te.Tensor, til
     stage.reorder(b, h, blocks, tile_rows, i, vector, column)
     if (constant_extent(t) or 0) % tiles.score_block:  # the last block has fewer vectors
         _partition(stage, blocks)
-    if cut:  # unrolled, a tile of the last group is whole, partial or not there
-        stage.unroll(tile_rows)
+    _cut_tiles(stage, tile_rows, cut)
     unroll_and_vectorize(stage, [i, vector], column)
     tile = s[products]
     tile.set_scope("local")
@@ -170,6 +169,19 @@ def _schedule_scores(s: te.Schedule, scores: te.Tensor, products: te.Tensor, til
     vector, column = tile.split(column, factor=lanes)
     tile.reorder(b, h, tile.op.reduce_axis[0], i, vector, column)
     unroll_and_vectorize(tile, [i, vector], column)
+
+
+def _cut_tiles(stage: te.Stage, tiles: IterVar, cut: bool) -> None:
+    """``cut``: the last group has fewer rows.
+
+    A tile of it is whole, partial or not there: known when unrolled, or for a named number where the loop ends.
+    """
+    if not cut:
+        return
+    if constant_extent(stage.op.axis[2]) is None:
+        _partition(stage, tiles)
+    else:
+        stage.unroll(tiles)
 
 
 def _schedule_context(s: te.Schedule, context: te.Tensor, tiles: AttentionTiles | None, lanes: int, cut: bool) -> None:
@@ -187,8 +199,7 @@ def _schedule_context(s: te.Schedule, context: te.Tensor, tiles: AttentionTiles 
     blocks, column = stage.split(j, factor=tiles.value_block)
     tile_rows, i = stage.split(i, factor=tiles.rows)
     stage.reorder(b, h, blocks, tile_rows, i, column)
-    if cut:
-        stage.unroll(tile_rows)
+    _cut_tiles(stage, tile_rows, cut)
     unroll_and_vectorize(stage, [i], column)
     tile = s[sums]
     tile.compute_at(stage, tile_rows)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.arith.analyzer import Analyzer
 from tilewright.autotvm.task.choices import choose
 from tilewright.ir import dtype as dt
 from tilewright.ir.op import Op
@@ -49,6 +50,21 @@ def constant_extent(axis: IterVar) -> int | None:
     """The extent of a root axis, or None when it is not known."""
     extent = axis.dom.extent if axis.dom is not None else None
     return int(extent) if isinstance(extent, IntImm) else None
+
+
+_TYPICAL_EXTENT = 64
+
+
+def typical_extent(dim: Any) -> int:
+    """An extent to choose a schedule by: the number, or for an expression one that it is likely to have.
+
+    A named dimension of a wide range is taken as 64, whatever it is part of: schedules for that many rows do well for
+    more, and for fewer cost little beside what is read.
+    """
+    if isinstance(dim, (int, IntImm)):
+        return int(dim)
+    bound = Analyzer().const_int_bound(dim)
+    return max(1, bound.min_value, min(_TYPICAL_EXTENT, bound.max_value))
 
 
 def element_count(tensor: te.Tensor) -> int | None:

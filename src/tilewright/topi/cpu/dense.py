@@ -45,7 +45,7 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     anchor = find_anchor(tensors, lambda op: op.tag == "dense_pack")
     assert anchor is not None
     inline_injective(s, tensors)
-    weight = next(t for t in anchor.input_tensors if t.ndim == 3)
+    weight = anchor.input_tensors[1]
     block = get_const_tuple(weight.shape)[2]
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
@@ -53,7 +53,9 @@ def schedule_dense_pack(cfg: ConfigSpace, outs: Any) -> te.Schedule:
         cfg["tile_m"].size[-1], block, cfg["columns_outer"].val, cfg["row_groups"].val, cfg["tile_k"].val
     )
     tile, steps, loop = _schedule_product(s, tensors, anchor, chosen)
-    if chosen.columns_outer:
+    if weight.op.tag == "matrix_pack":
+        _schedule_packing(s, weight.op, (constant_extent(anchor.axis[-1]) or 0) != constant_extent(tensors[0].axis[-1]))
+    elif chosen.columns_outer:
         _prefetch_next_block(tile, weight, chosen, (steps, cfg["tile_k"].val), loop)
     return s
 
@@ -316,21 +318,21 @@ def schedule_batch_matmul(cfg: ConfigSpace, outs: Any) -> te.Schedule:
     if anchor.tag == "batch_matmul":
         _schedule_vector_product(s, tensors, anchor)
         return s
-    packed = next(t.op for t in anchor.input_tensors if t.op.tag == "batch_matmul_pack")
+    packed = next(t.op for t in anchor.input_tensors if t.op.tag == "matrix_pack")
     _schedule_product(s, tensors, anchor, _Blocking(cfg["tile_m"].size[-1], cfg["block"].val))
     _schedule_packing(s, packed, (constant_extent(anchor.axis[2]) or 0) != constant_extent(tensors[0].axis[2]))
     return s
 
 
 def _schedule_packing(s: te.Schedule, op: Any, partial: bool) -> None:
-    """Pack (batch, chunk, k, column) in parallel over batch and chunks, the last chunk apart when it is partial."""
+    """Pack (..., chunk, k, column) in parallel over batch and chunks, the last chunk apart when it is partial."""
     stage = s[op]
-    batch, chunk, _, column = op.axis
+    *batch, chunk, _, column = op.axis
     stage.vectorize(column)
     if partial:
         stage.pragma(chunk, "loop_partition_hint", 1)
-        outer = batch if constant_extent(batch) != 1 else chunk
+        outer = next((b for b in batch if constant_extent(b) != 1), chunk)
     else:
-        outer = stage.fuse(batch, chunk)
-    if worth_threads(op):
+        outer = fuse_all(stage, [*batch, chunk])
+    if outer is not None and worth_threads(op):
         stage.parallel(outer)

@@ -146,27 +146,27 @@ def _schedule_strided(stage: te.Stage, reads: Reads, dtype: str, parallel: bool)
     return False
 
 
-def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Schedule:
-    """Fuse, parallelise and vectorise the loops of ``out`` in the schedule ``s``.
+def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor) -> te.Schedule:
+    """Fuse, parallelise and vectorise the loops of ``out`` in the schedule ``sch``.
 
     Trailing axes that all inputs share in full become one contiguous loop, which is vectorised; the axes before
     them become one loop, which runs in parallel when there is enough work. Transpositions work in squares.
     """
     movement = measured().movement
     threads = measured().threads
-    axes = list(s[out].op.axis)
+    axes = list(sch[out].op.axis)
     extents = [constant_extent(a) for a in axes]
     if not axes or any(e == 0 for e in extents):
-        return s
-    stage = s[out]
+        return sch
+    stage = sch[out]
     work = _product(extents)
-    reads = Reads.of(stage.op, {each.op for each in s.stages if each.attach_type is not AttachType.INLINE})
+    reads = Reads.of(stage.op, {each.op for each in sch.stages if each.attach_type is not AttachType.INLINE})
     if (
         work is not None
         and work >= movement.square_work
         and _schedule_strided(stage, reads, out.dtype, work >= threads.least_work)
     ):
-        return s
+        return sch
     count = fusable_suffix(stage.op)
     period = reads.period() if count == 1 else None
     if period is not None and period >= vector_lanes(out.dtype):
@@ -187,11 +187,11 @@ def schedule_injective_from_existing(s: te.Schedule, out: te.Tensor) -> te.Sched
         blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype))
     _partition_border(stage, reads.bordered, inner, outer, blocks)
     if not choose("threads", [True, False], work is None or work >= threads.least_work):
-        return s
+        return sch
     parallel = _parallel_axis(stage, outer, outer_extent, blocks, vector)
     if parallel is not None:
         stage.parallel(parallel)
-    return s
+    return sch
 
 
 def _partition_border(

@@ -21,11 +21,19 @@ from tilewright.topi.cpu.common import (
 from tilewright.topi.utils import get_const_tuple
 
 
-def split_vector(stage: te.Stage, axis: IterVar, extent: int | None, lanes: int) -> tuple[IterVar, IterVar | None]:
+def split_vector(
+    stage: te.Stage, axis: IterVar, extent: int | None, lanes: int, unknown: bool = False
+) -> tuple[IterVar, IterVar | None]:
     """Split ``axis`` by the vector width and vectorize the inner loop; gives (outer, inner or None when scalar).
 
-    An extent that is no multiple of the width gets a remainder loop: the outer loop is marked for partitioning.
+    An extent that is no multiple of the width gets a remainder loop: the outer loop is marked for partitioning. So does
+    one that is not known, where ``unknown`` ones are to be split.
     """
+    if extent is None and unknown:
+        outer, inner = stage.split(axis, factor=lanes)
+        stage.vectorize(inner)
+        stage.pragma(outer, "loop_partition_hint", 1)
+        return outer, inner
     if extent is None or extent < 2:
         return axis, None
     lanes = choose("vector_lanes", [max(1, lanes // 2), lanes, 2 * lanes], lanes)
@@ -76,7 +84,7 @@ def sum_registers() -> int:
     return choose("sum_registers", [1, 2, 4, 8], 4 if machine().vector_registers >= 16 else 2)
 
 
-def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1) -> te.Stage | None:
+def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1, unknown: bool = False) -> te.Stage | None:
     """Reduce the innermost reduction axes of ``tensor`` with vectors of partial results, combined at the end.
 
     Before and after, for a sum of a row of 40 elements with 8 lanes::
@@ -87,16 +95,21 @@ def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1) -> te
         Q[0:4] = P[0:4] + P[4:8];  R[0:2] = Q[0:2] + Q[2:4];  B = R[0] + R[1]
 
     What does not fill a vector gets a loop of its own. ``registers`` vectors are used where the extent allows them.
-    Gives the stage of P; None for rows shorter than a vector and reductions of several values, which stay as they are.
+    Gives the stage of P; None for rows shorter than a vector, or not known to be longer unless ``unknown``, and for
+    reductions of several values, which stay as they are.
     """
     stage = s[tensor]
     lanes = vector_lanes(tensor.dtype)
     if len(stage.op.body) > 1:
         return None
+    single = len(stage.op.reduce_axis) == 1
     axis, extent = _fuse_rows(stage)
-    if extent is None or extent < lanes:
+    open_ended = extent is None and unknown and single
+    if open_ended:
+        registers = 1
+    elif extent is None or extent < lanes:
         return None
-    while registers > 1 and (extent % (lanes * registers) and extent < 16 * lanes * registers):
+    while registers > 1 and extent is not None and (extent % (lanes * registers) and extent < 16 * lanes * registers):
         registers //= 2
     width = lanes * registers
     outer_axes = len(stage.op.axis)
@@ -107,7 +120,7 @@ def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1) -> te
     lane_axis = partial_stage.op.axis[-1]
     order = [a for a in partial_stage.leaf_iter_vars if a is not lane_axis]
     partial_stage.reorder(*order, lane_axis)
-    if extent % width:
+    if extent is None or extent % width:
         partial_stage.pragma(order[-1], "loop_partition_hint", 1)
     if registers > 1:
         register, lane_axis = partial_stage.split(lane_axis, factor=lanes)

@@ -72,7 +72,7 @@ def _split_rows(stage: te.Stage, axes: list[IterVar], axis: int) -> tuple[IterVa
 
 def _vectorize_row(stage: te.Stage, axes: list[IterVar]) -> None:
     if axes:
-        split_vector(stage, axes[-1], constant_extent(axes[-1]), vector_lanes(stage.op.output(0).dtype))
+        split_vector(stage, axes[-1], constant_extent(axes[-1]), vector_lanes(stage.op.output(0).dtype), unknown=True)
 
 
 def _vectorize_pass(s: te.Schedule, op: Any, axis: int) -> None:
@@ -83,12 +83,12 @@ def _vectorize_pass(s: te.Schedule, op: Any, axis: int) -> None:
     inner = list(op.axis)[axis:]
     if not op.reduce_axis:
         if inner:
-            split_vector(stage, inner[-1], constant_extent(inner[-1]), lanes)
+            split_vector(stage, inner[-1], constant_extent(inner[-1]), lanes, unknown=True)
         return
     if inner:  # the reduced axis is not the last: neighbouring columns reduce side by side
-        _, vector = split_vector(stage, inner[-1], constant_extent(inner[-1]), lanes)
+        _, vector = split_vector(stage, inner[-1], constant_extent(inner[-1]), lanes, unknown=True)
         if vector is not None:
             outer = [a for a in stage.leaf_iter_vars if a is not vector and a not in op.reduce_axis]
             stage.reorder(*outer, *op.reduce_axis, vector)
         return
-    schedule_row_reduction(s, tensor, from_memory=False)
+    schedule_row_reduction(s, tensor, from_memory=False, unknown=True)

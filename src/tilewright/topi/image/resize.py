@@ -27,6 +27,12 @@ def _float(value: Any) -> PrimExpr:
     return ops.cast("float32", ops.as_expr(value))
 
 
+def _gaps(target: Any) -> PrimExpr:
+    """Distance of the first element and the last; 1 where they may turn out to be the same, which is at 0."""
+    wanted = ops.as_expr(target)
+    return _float(wanted) - 1.0 if isinstance(wanted, IntImm) else _float(ops.maximum(wanted - 1, 1))
+
+
 def input_coordinate(x: PrimExpr, extent: Any, target: Any, mode: str, roi: tuple[Any, Any] | None = None) -> PrimExpr:
     """The input coordinate (float32) of output index ``x``, for a dimension resized from ``extent`` to ``target``."""
     source, wanted, at = _float(extent), _float(target), _float(x)
@@ -40,7 +46,7 @@ def input_coordinate(x: PrimExpr, extent: Any, target: Any, mode: str, roi: tupl
     if mode == "align_corners":
         if ops.is_const_int(ops.as_expr(target), 1):
             return ops.const(0, "float32")
-        return at * ((source - 1.0) / (wanted - 1.0))
+        return at * ((source - 1.0) / _gaps(target))
     if mode == "asymmetric":
         return at * scale
     if mode == "tf_half_pixel_for_nn":
@@ -49,7 +55,7 @@ def input_coordinate(x: PrimExpr, extent: Any, target: Any, mode: str, roi: tupl
         begin, end = _float(roi[0]), _float(roi[1])
         if ops.is_const_int(ops.as_expr(target), 1):
             return (begin + end) * (source - 1.0) * half
-        return begin * (source - 1.0) + at * ((end - begin) * (source - 1.0) / (wanted - 1.0))
+        return begin * (source - 1.0) + at * ((end - begin) * (source - 1.0) / _gaps(target))
     raise InvalidShapeError(
         "coordinate_transformation_mode is half_pixel, pytorch_half_pixel, align_corners, asymmetric, "
         f"tf_half_pixel_for_nn or tf_crop_and_resize (with a roi); found {mode!r}"
@@ -189,7 +195,7 @@ def _interpolate(data: te.Tensor, i: list[Any], axes: Sequence[int], per_axis: S
     return total
 
 
-def resize1d(data: te.Tensor, size: Any, layout: str, method: str = "linear",
+def resize1d(data: te.Tensor, size: Any, layout: str = "NCW", method: str = "linear",
              coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
              bicubic_alpha: float = -0.5, bicubic_exclude: Any = 0, out_dtype: str | None = None,
              output_shape: Any = None, roi: Any = None, extrapolation_value: float = 0.0) -> te.Tensor:  # fmt: skip
@@ -198,7 +204,7 @@ def resize1d(data: te.Tensor, size: Any, layout: str, method: str = "linear",
                    bicubic_alpha, bicubic_exclude, out_dtype, output_shape, roi, extrapolation_value)  # fmt: skip
 
 
-def resize2d(data: te.Tensor, size: Any, layout: str, method: str = "linear",
+def resize2d(data: te.Tensor, size: Any, layout: str = "NCHW", method: str = "linear",
              coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
              bicubic_alpha: float = -0.5, bicubic_exclude: Any = 0, out_dtype: str | None = None,
              output_shape: Any = None, roi: Any = None, extrapolation_value: float = 0.0) -> te.Tensor:  # fmt: skip
@@ -217,7 +223,7 @@ def resize2d(data: te.Tensor, size: Any, layout: str, method: str = "linear",
                    bicubic_alpha, bicubic_exclude, out_dtype, output_shape, roi, extrapolation_value)  # fmt: skip
 
 
-def resize3d(data: te.Tensor, size: Any, layout: str, method: str = "linear",
+def resize3d(data: te.Tensor, size: Any, layout: str = "NCDHW", method: str = "linear",
              coordinate_transformation_mode: str = "half_pixel", rounding_method: str = "",
              bicubic_alpha: float = -0.5, bicubic_exclude: Any = 0, out_dtype: str | None = None,
              output_shape: Any = None, roi: Any = None, extrapolation_value: float = 0.0) -> te.Tensor:  # fmt: skip

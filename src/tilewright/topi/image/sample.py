@@ -285,22 +285,22 @@ def _dilation(
 
 
 def dilation2d_nchw(
-    data: te.Tensor, weight: te.Tensor, strides: Any, padding: Any, dilations: Any, out_dtype: str = ""
+    input: te.Tensor, filter: te.Tensor, stride: Any, padding: Any, dilations: Any, out_dtype: str = ""
 ) -> te.Tensor:
-    """The greatest of data + weight over each window; what is outside does not count.
+    """The greatest of input + filter over each window; what is outside does not count.
 
     Parameters
     ----------
-    data : (batch, channels, height, width)
-    weight : (channels, kernel_height, kernel_width)
-    strides, dilations : of the two dimensions
+    input : (batch, channels, height, width)
+    filter : (channels, kernel_height, kernel_width)
+    stride, dilations : of the two dimensions
     padding : top, left, bottom, right
     """
-    return _dilation(data, weight, strides, padding, dilations, "NCHW", out_dtype)
+    return _dilation(input, filter, stride, padding, dilations, "NCHW", out_dtype)
 
 
 def dilation2d_nhwc(
-    data: te.Tensor, weight: te.Tensor, strides: Any, padding: Any, dilations: Any, out_dtype: str = ""
+    input: te.Tensor, filter: te.Tensor, stride: Any, padding: Any, dilations: Any, out_dtype: str = ""
 ) -> te.Tensor:
-    """``dilation2d_nchw`` of data (batch, height, width, channels) and weight (height, width, channels)."""
-    return _dilation(data, weight, strides, padding, dilations, "NHWC", out_dtype)
+    """``dilation2d_nchw`` of input (batch, height, width, channels) and filter (height, width, channels)."""
+    return _dilation(input, filter, stride, padding, dilations, "NHWC", out_dtype)

@@ -3,13 +3,14 @@
 conv.py conv1d.py conv2d.py conv3d.py depthwise_conv2d.py conv2d_transpose.py deformable_conv2d.py   convolutions
 dense.py      matrix products          pooling.py   pooling          softmax.py norm.py   softmax, normalisations
 elemwise.py   activations, bias        pad.py       padding          mapping.py   moves between space, depth and batch
-upsampling.py flatten.py attention.py loss.py pool_grad.py
+upsampling.py flatten.py attention.py loss.py pool_grad.py depthwise_conv2d_grad.py
 correlation.py fifo_buffer.py   images compared, queues
 bitserial.py sparse.py          products of numbers of few bits, and of matrices of mostly 0
 winograd.py strassen.py   fast products, with their forms in winograd_forms.py and linear_forms.py
 graph.py      what a target may say about operators of the graph
 """
 
+from tilewright.topi.nn import utils as utils
 from tilewright.topi.nn.attention import attention
 from tilewright.topi.nn.bitserial import (
     binarize_pack,
@@ -41,6 +42,10 @@ from tilewright.topi.nn.correlation import correlation_nchw
 from tilewright.topi.nn.deformable_conv2d import deformable_conv2d_nchw, deformable_conv2d_nhwc
 from tilewright.topi.nn.dense import batch_matmul, dense, dense_pack, matmul
 from tilewright.topi.nn.depthwise_conv2d import depthwise_conv2d_nchw, depthwise_conv2d_NCHWc, depthwise_conv2d_nhwc
+from tilewright.topi.nn.depthwise_conv2d_grad import (
+    depthwise_conv2d_backward_input_nhwc,
+    depthwise_conv2d_backward_weight_nhwc,
+)
 from tilewright.topi.nn.elemwise import (
     bias_add,
     fast_sigmoid,
@@ -49,6 +54,7 @@ from tilewright.topi.nn.elemwise import (
     prelu,
     relu,
     scale_shift_nchw,
+    scale_shift_nchwc,
     scale_shift_nhwc,
     softplus,
     swish,
@@ -66,6 +72,7 @@ from tilewright.topi.nn.graph import (
     conv2d_legalize,
     conv2d_rows_to_merge,
     conv2d_transpose_legalize,
+    conv3d_alter_layout,
     conv3d_transpose_legalize,
     dense_alter_layout,
     dense_legalize,
@@ -90,6 +97,7 @@ from tilewright.topi.nn.pooling import (
 from tilewright.topi.nn.softmax import fast_softmax, log_softmax, softmax
 from tilewright.topi.nn.sparse import (
     sparse_add,
+    sparse_conv2d,
     sparse_dense,
     sparse_dense_sp_lhs,
     sparse_dense_sp_rhs,
@@ -134,6 +142,7 @@ __all__ = [
     "conv2d_rows_to_merge",
     "conv2d_transpose_legalize",
     "conv2d_transpose_nchw",
+    "conv3d_alter_layout",
     "conv3d_ncdhw",
     "conv3d_ndhwc",
     "conv3d_transpose_legalize",
@@ -147,6 +156,8 @@ __all__ = [
     "dense_pack",
     "depth_to_space",
     "depthwise_conv2d_NCHWc",
+    "depthwise_conv2d_backward_input_nhwc",
+    "depthwise_conv2d_backward_weight_nhwc",
     "depthwise_conv2d_infer_layout",
     "depthwise_conv2d_nchw",
     "depthwise_conv2d_nhwc",
@@ -184,12 +195,14 @@ __all__ = [
     "prelu",
     "relu",
     "scale_shift_nchw",
+    "scale_shift_nchwc",
     "scale_shift_nhwc",
     "softmax",
     "softplus",
     "space_to_batch_nd",
     "space_to_depth",
     "sparse_add",
+    "sparse_conv2d",
     "sparse_dense",
     "sparse_dense_sp_lhs",
     "sparse_dense_sp_rhs",

@@ -87,7 +87,7 @@ def group_conv2d_nhwc(Input: te.Tensor, Filter: te.Tensor, stride: Any, padding:
 def conv2d_NCHWc(
     data: te.Tensor,
     kernel: te.Tensor,
-    strides: Any,
+    stride: Any,
     padding: Any,
     dilation: Any,
     layout: str = "",
@@ -101,7 +101,7 @@ def conv2d_NCHWc(
     A kernel (O, C / groups, kh, kw, c / 2, o, 2) has the weights of two inputs side by side: lanes sum those of either.
     """
     out_dtype = out_dtype or data.dtype
-    strides, dilation = per_dim(strides, 2), per_dim(dilation, 2)
+    strides, dilation = per_dim(stride, 2), per_dim(dilation, 2)
     n, in_chunks, h, w, in_block = get_const_tuple(data.shape)
     out_chunks, group_chunks, kh, kw, steps, out_block, *pair = get_const_tuple(kernel.shape)
     side = pair[0] if pair else 1  # inputs whose weights lie side by side

@@ -40,11 +40,7 @@ def conv_transpose(
     strides, output_padding = per_dim(strides, n), per_dim(output_padding, n)
     before, after = list(padding[:n]), list(padding[n:])
     channels, per_group = get_const_tuple(kernel.shape)[:2]
-    if channels % groups:
-        raise InvalidShapeError(f"{name}: {channels} input channels do not divide into {groups} groups")
-    for extra, stride in zip(output_padding, strides, strict=True):
-        if get_const_int(extra) >= get_const_int(stride):
-            raise InvalidShapeError(f"{name}: output_padding {extra} is not smaller than the stride {stride}")
+    check_transposed(name, channels, channels, groups, strides, output_padding)
     extents = list(kernel.shape[2:])
     dims = [
         simplify((d - 1) * s + ops.as_expr(k) - b - a + p)
@@ -71,6 +67,19 @@ def conv_transpose(
         return te.sum(ops.cast(out_dtype, value) * ops.cast(out_dtype, weight), axis=[rc, *windows])
 
     return te.compute((data.shape[0], per_group * groups, *dims), body, name=name, tag=name)
+
+
+def check_transposed(
+    name: str, channels: int, kernel_channels: int, groups: int, strides: Sequence[Any], output_padding: Sequence[Any]
+) -> None:
+    """Raise InvalidShapeError where channels, groups and output padding of a transposed convolution do not fit."""
+    if channels != kernel_channels:
+        raise InvalidShapeError(f"{name}: the data has {channels} channels, the kernel takes {kernel_channels}")
+    if channels % groups:
+        raise InvalidShapeError(f"{name}: {channels} input channels do not divide into {groups} groups")
+    for extra, stride in zip(output_padding, strides, strict=True):
+        if get_const_int(extra) >= get_const_int(stride):
+            raise InvalidShapeError(f"{name}: output_padding {extra} is not smaller than the stride {stride}")
 
 
 def conv1d_transpose_ncw(data: te.Tensor, kernel: te.Tensor, stride: Any, padding: Any, out_dtype: str,

@@ -13,14 +13,14 @@ from tilewright.topi.nn.conv import per_dim
 from tilewright.topi.utils import get_pad_tuple
 
 
-def _deformable(
-    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Any, padding: Sequence[int], dilation: Any,
-    deformable_groups: int, groups: int, out_dtype: str | None, layout: str,
+def deformed_samples(
+    data: te.Tensor, offset: te.Tensor, window: Sequence[Any], strides: Any, padding: Any, dilation: Any,
+    deformable_groups: int, layout: str,
 ) -> te.Tensor:  # fmt: skip
+    """The values (batch, channels, window rows, window columns, out height, out width) where the moved taps lie."""
     first = layout == "NCHW"
-    dtype = out_dtype or data.dtype
     batch, channels, height, width = (data.shape[layout.index(letter)] for letter in "NCHW")
-    outputs, per_group, rows, columns = (kernel.shape["OIHW".index(x) if first else "HWIO".index(x)] for x in "OIHW")
+    rows, columns = window
     out = [offset.shape[layout.index(letter)] for letter in "HW"]
     per_offset = ops.floordiv(channels, deformable_groups)
     strides, dilation = per_dim(strides, 2), per_dim(dilation, 2)
@@ -42,7 +42,19 @@ def _deformable(
         )
         return tir.if_then_else(outside, ops.const(0, data.dtype), value)
 
-    taken = te.compute((batch, channels, rows, columns, *out), sample, name="deformed", tag="deformable_samples")
+    return te.compute((batch, channels, rows, columns, *out), sample, name="deformed", tag="deformable_samples")
+
+
+def _deformable(
+    data: te.Tensor, offset: te.Tensor, kernel: te.Tensor, strides: Any, padding: Sequence[int], dilation: Any,
+    deformable_groups: int, groups: int, out_dtype: str | None, layout: str,
+) -> te.Tensor:  # fmt: skip
+    first = layout == "NCHW"
+    dtype = out_dtype or data.dtype
+    outputs, per_group, rows, columns = (kernel.shape["OIHW".index(x) if first else "HWIO".index(x)] for x in "OIHW")
+    taken = deformed_samples(data, offset, (rows, columns), strides, padding, dilation, deformable_groups, layout)
+    batch, *_, out_rows, out_columns = taken.shape
+    out = [out_rows, out_columns]
     ci = te.reduce_axis((0, per_group), name="ci")
     dy, dx = te.reduce_axis((0, rows), name="dy"), te.reduce_axis((0, columns), name="dx")
     per_output = ops.floordiv(outputs, groups)

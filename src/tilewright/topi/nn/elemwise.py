@@ -106,14 +106,23 @@ def prelu(x: te.Tensor, slope: te.Tensor, axis: int = 1) -> te.Tensor:
     return _channelwise(x, axis, body, "T_prelu")
 
 
-def scale_shift_nchw(x: te.Tensor, scale: te.Tensor, shift: te.Tensor) -> te.Tensor:
-    """x * scale[c] + shift[c] on data of layout NCHW."""
-    return _channelwise(x, 1, lambda v, c: v * scale(c) + shift(c), "T_scale_shift")
+def scale_shift_nchw(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te.Tensor:
+    """Input * Scale[c] + Shift[c] on data of layout NCHW."""
+    return _channelwise(Input, 1, lambda v, c: v * Scale(c) + Shift(c), "T_scale_shift")
 
 
-def scale_shift_nhwc(x: te.Tensor, scale: te.Tensor, shift: te.Tensor) -> te.Tensor:
-    """x * scale[c] + shift[c] on data of layout NHWC."""
-    return _channelwise(x, -1, lambda v, c: v * scale(c) + shift(c), "T_scale_shift")
+def scale_shift_nhwc(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te.Tensor:
+    """Input * Scale[c] + Shift[c] on data of layout NHWC."""
+    return _channelwise(Input, -1, lambda v, c: v * Scale(c) + Shift(c), "T_scale_shift")
+
+
+def scale_shift_nchwc(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te.Tensor:
+    """Input (n, C, h, w, c) * Scale (C, c) + Shift (C, c)."""
+
+    def body(n: PrimExpr, chunk: PrimExpr, h: PrimExpr, w: PrimExpr, c: PrimExpr) -> PrimExpr:
+        return Input(n, chunk, h, w, c) * Scale(chunk, c) + Shift(chunk, c)
+
+    return te.compute(Input.shape, body, name="T_scale_shift", tag=tag.BROADCAST)
 
 
 def bias_add(x: te.Tensor, bias: te.Tensor, axis: int = 1) -> te.Tensor:

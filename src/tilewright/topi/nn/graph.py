@@ -27,6 +27,12 @@ def conv2d_alter_layout(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> 
 
 
 @generic_func
+def conv3d_alter_layout(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> Any:
+    """AlterOpLayout's form of ``nn.conv3d``."""
+    return None
+
+
+@generic_func
 def dense_alter_layout(attrs: Any, inputs: Any, tinfos: Any, out_type: Any) -> Any:
     """AlterOpLayout's form of ``nn.dense``."""
     return None

@@ -23,8 +23,8 @@ def pool_grad(
     padding: Any,
     pool_type: str,
     ceil_mode: bool = False,
-    count_include_pad: bool = True,
     layout: str = "NCHW",
+    count_include_pad: bool = True,
 ) -> te.Tensor:
     """The gradient of ``pool2d``'s data by that of its result, ``grads``; of the data's shape.
 

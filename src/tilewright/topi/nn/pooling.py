@@ -11,6 +11,7 @@ from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.topi import tag
+from tilewright.topi.loops import on_gpu
 from tilewright.topi.nn.conv import inside
 from tilewright.topi.nn.pad import pad
 from tilewright.topi.reduction import greatest, greatest_number, lowest
@@ -144,6 +145,8 @@ class _Windows:
     def _share_columns(self, rows: tuple[Any, Any]) -> bool:
         """Whether windows, of which ``rows`` are taken, have columns in common that are worth reducing once."""
         if len(self.axes) != 2 or not (self.packed or self.axes[-1] == self.data.ndim - 1):
+            return False
+        if on_gpu():  # neighbouring threads find the columns in their cache
             return False
         return _overlap(rows[1] - rows[0], self.kernel[1], self.stride[1], 0 if self.packed else _SMALL_WINDOW)
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright import te
+from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
+from tilewright.target.generic_func import generic_func
 from tilewright.tir import ir_builder
+from tilewright.topi.loops import each, team
 from tilewright.topi.utils import InvalidShapeError, get_const_int, get_const_tuple
 
 
@@ -19,6 +21,12 @@ def _block(data: te.Tensor) -> tuple[int, int]:
     if data.ndim not in (1, 3):
         raise InvalidShapeError(f"a sparse matrix has data of rank 1 (CSR) or 3 (BSR), found rank {data.ndim}")
     return (1, 1) if data.ndim == 1 else (get_const_int(data.shape[1]), get_const_int(data.shape[2]))
+
+
+def check_csr(name: str, data: te.Tensor) -> None:
+    """Refuse a matrix in blocks."""
+    if data.ndim != 1:
+        raise InvalidShapeError(f"{name} takes CSR, data of rank 1; found rank {data.ndim}")
 
 
 def sparse_dense(
@@ -43,9 +51,10 @@ def sparse_dense(
         ib = ir_builder.create()
         dense, values, places, starts = (ib.buffer_ptr(i) for i in ins)
         target = ib.buffer_ptr(outs[0])
-        with ib.for_range(0, blocks, name="block", kind="parallel") as block:
+        with team(ib, blocks, lead, "block", "parallel") as threads:
+            block = threads.row
             first, last = ib.let("first", starts[block]), ib.let("last", starts[block + 1])
-            with ib.for_range(0, lead, name="i") as i:
+            with threads.each(lead, "i") as i:
                 sums = ib.allocate(dtype, (rows,), name="sums", scope="local")
                 with ib.for_range(0, rows, name="r") as r:
                     sums[r] = ops.const(0, dtype)
@@ -79,13 +88,86 @@ def sparse_dense_sp_lhs(
     return sparse_dense(weight, data_data, data_indices, data_indptr, True)
 
 
+def _window(kernel_size: Any) -> int:
+    """Rows and columns of a square window around a pixel."""
+    sizes = {int(k) for k in (kernel_size if isinstance(kernel_size, (list, tuple)) else [kernel_size])}
+    if len(sizes) != 1 or min(sizes) < 1 or min(sizes) % 2 == 0:
+        raise InvalidShapeError(f"sparse_conv2d has a square kernel of odd size, such as 1 or 3; found {kernel_size}")
+    return sizes.pop()
+
+
+def sparse_conv2d(
+    dense_data: te.Tensor,
+    sparse_data: te.Tensor,
+    sparse_indices: te.Tensor,
+    sparse_indptr: te.Tensor,
+    layout: str = "NHWC",
+    kernel_size: Any = 1,
+) -> te.Tensor:
+    """A convolution with a sparse weight, of stride 1, as large as ``dense_data``, beyond which there are zeros.
+
+    Parameters
+    ----------
+    dense_data : (n, height, width, channels), or (n, channels, height, width) with ``layout`` NCHW
+    sparse_data, sparse_indices, sparse_indptr : the weight as a matrix in CSR or BSR; rows are output channels, and
+        columns are (kernel_size, kernel_size, channels), or (channels, kernel_size, kernel_size) with NCHW, flattened.
+        Data of rank 2 are blocks of one column.
+    kernel_size : odd
+    """
+    if layout not in ("NHWC", "NCHW"):
+        raise InvalidShapeError(f"sparse_conv2d takes the layouts NHWC and NCHW, found {layout!r}")
+    k, last = _window(kernel_size), layout == "NHWC"
+    rows, columns = (get_const_int(sparse_data.shape[1]), 1) if sparse_data.ndim == 2 else _block(sparse_data)
+    shape = get_const_tuple(dense_data.shape)
+    n, height, width, channels = shape if last else (shape[0], *shape[2:], shape[1])
+    blocks = get_const_int(sparse_indptr.shape[0]) - 1
+    total, pixels, dtype = blocks * rows, height * width, dense_data.dtype
+
+    def read(dense: Any, image: Any, y: Any, x: Any, column: Any) -> Any:
+        """The element that a column of the weight meets at a pixel."""
+        tap, channel = (column // channels, column % channels) if last else (column % (k * k), column // (k * k))
+        y, x = y + tap // k - k // 2, x + tap % k - k // 2
+        at = ((image * height + y) * width + x) * channels + channel
+        at = at if last else ((image * channels + channel) * height + y) * width + x
+        if k == 1:
+            return dense[at]
+        return tir.if_then_else(tir.all(y >= 0, y < height, x >= 0, x < width), dense[at], ops.const(0, dtype))
+
+    def loops(ins: list[Any], outs: list[Any]) -> Any:
+        ib = ir_builder.create()
+        dense, values, places, starts = (ib.buffer_ptr(i) for i in ins)
+        target = ib.buffer_ptr(outs[0])
+        with team(ib, blocks, n * pixels, "block", "parallel") as threads:
+            block = threads.row
+            first, end = ib.let("first", starts[block]), ib.let("end", starts[block + 1])
+            with threads.each(n * pixels, "i") as i:
+                image, y, x = i // pixels, i % pixels // width, i % width
+                sums = ib.allocate(dtype, (rows,), name="sums", scope="local")
+                with ib.for_range(0, rows, name="r") as r:
+                    sums[r] = ops.const(0, dtype)
+                with ib.for_range(first, end, name="e") as e:
+                    base = ib.let("base", ops.cast("int32", places[e]) * columns)
+                    with ib.for_range(0, columns, name="c") as c:
+                        value = ib.let("x", read(dense, image, y, x, base + c))
+                        with ib.for_range(0, rows, name="r") as r:
+                            sums[r] = sums[r] + values[(e * rows + r) * columns + c] * value
+                with ib.for_range(0, rows, name="r") as r:
+                    at = block * rows + r
+                    target[i * total + at if last else (image * total + at) * pixels + i % pixels] = sums[r]
+        return ib.get()
+
+    result = (n, height, width, total) if last else (n, total, height, width)
+    inputs = [dense_data, sparse_data, sparse_indices, sparse_indptr]
+    return te.extern([result], inputs, loops, dtype=[dtype], name="sparse_conv2d", tag="sparse_conv2d")
+
+
+@generic_func
 def sparse_transpose(sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> list[te.Tensor]:
     """The transpose of a square matrix in CSR, as CSR whose columns rise in each row.
 
     Returns data (nonzeros,), indices (nonzeros,) and indptr (n + 1,), the last two int32.
     """
-    if sparse_data.ndim != 1:
-        raise InvalidShapeError(f"sparse_transpose takes CSR, data of rank 1; found rank {sparse_data.ndim}")
+    check_csr("sparse_transpose", sparse_data)
     count, n = get_const_int(sparse_data.shape[0]), get_const_int(sparse_indptr.shape[0]) - 1
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
@@ -120,8 +202,7 @@ def sparse_add(
     dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor
 ) -> te.Tensor:
     """``dense_data`` (m, n) plus a matrix in CSR of that shape."""
-    if sparse_data.ndim != 1:
-        raise InvalidShapeError(f"sparse_add takes CSR, data of rank 1; found rank {sparse_data.ndim}")
+    check_csr("sparse_add", sparse_data)
     rows, columns = get_const_tuple(dense_data.shape)
     if get_const_int(sparse_indptr.shape[0]) != rows + 1:
         raise InvalidShapeError(
@@ -132,7 +213,7 @@ def sparse_add(
         ib = ir_builder.create()
         dense, values, places, starts = (ib.buffer_ptr(i) for i in ins)
         target = ib.buffer_ptr(outs[0])
-        with ib.for_range(0, rows, name="row", kind="parallel") as row:
+        with each(ib, rows, "row", "parallel") as row:
             with ib.for_range(0, columns, name="c") as c:
                 target[row * columns + c] = dense[row * columns + c]
             with ib.for_range(starts[row], starts[row + 1], name="k") as k:
@@ -146,4 +227,11 @@ def sparse_add(
     )
 
 
-__all__ = ["sparse_add", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs", "sparse_transpose"]
+__all__ = [
+    "sparse_add",
+    "sparse_conv2d",
+    "sparse_dense",
+    "sparse_dense_sp_lhs",
+    "sparse_dense_sp_rhs",
+    "sparse_transpose",
+]

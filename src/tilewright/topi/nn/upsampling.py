@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import te
+from tilewright import te, tir
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi.image.resize import resize2d, resize3d
 from tilewright.topi.utils import get_const_tuple, simplify
 
@@ -20,6 +23,14 @@ _METHODS = {
 }
 
 
+def scaled_extent(extent: Any, scale: Any) -> Any:
+    """An extent times a factor, halves rounded up; of expressions, another one (int32)."""
+    if isinstance(extent, PrimExpr) or isinstance(scale, PrimExpr):
+        factor = scale if isinstance(scale, PrimExpr) else ops.const(scale, "float64")
+        return ops.cast("int32", tir.round(ops.cast("float64", extent) * ops.cast("float64", factor)))
+    return math.floor(extent * scale + 0.5)
+
+
 def _size(
     data: te.Tensor, layout: str, axes: str, scales: Sequence[float], output_shape: Sequence[Any] | None
 ) -> list[Any]:
@@ -27,7 +38,7 @@ def _size(
         return [simplify(d) for d in output_shape]
     shape = get_const_tuple(data.shape)
     letters = [x for x in layout if x.isalpha()]
-    return [round(shape[letters.index(a)] * s) for a, s in zip(axes, scales, strict=True)]
+    return [scaled_extent(shape[letters.index(a)], s) for a, s in zip(axes, scales, strict=True)]
 
 
 def upsampling(

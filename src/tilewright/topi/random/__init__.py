@@ -1,6 +1,16 @@
 """Random numbers without state: Threefry, a function of a key and a counter.
 
-Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011 (Threefry-4x64 of 20 rounds).
+Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, 2011 (Threefry-4x64 of 20 rounds). States split in two as in
+Claessen and Pałka, Splittable Pseudorandom Number Generators using Cryptographic Hashing, 2013.
+
+A state is ten uint64 words::
+
+    0-3  key
+    4-5  path: a bit for each split since the key was made, the first one highest; 1 is a right half
+    6-7  counter, of which only the second word counts; it grows by four for every block of four words drawn
+    8-9  the bit of the path that the next split takes; 0 when all 128 are taken
+
+A state whose counter or path is at its end goes on: to a right half, or with a key that Threefry makes of the old one.
 """
 
 from __future__ import annotations
@@ -9,14 +19,24 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import te, tir
+import numpy as np
+
+from tilewright import te
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
+from tilewright.runtime import ndarray as nd
+from tilewright.target.build import build
+from tilewright.target.target import Target
 from tilewright.tir import ir_builder
+from tilewright.topi import tag
+from tilewright.topi.loops import each
+from tilewright.topi.utils import InvalidShapeError
 
 PARITY = 0x1BD11BDAA9FC1A22
 ROTATIONS = ((14, 16), (52, 57), (23, 40), (5, 37), (25, 33), (46, 12), (58, 22), (32, 32))
 ROUNDS = 20
+UNIFORM_DIGITS = {"float32": 24, "float64": 53}
+END = 2**64 - 1  # no state counts so far
 
 
 def _u64(value: int) -> PrimExpr:
@@ -44,39 +64,67 @@ def _threefry(ib: Any, key: Sequence[PrimExpr], words: Any) -> None:
             inject(round_ // 4 + 1)
 
 
+def _step(state: Any) -> tuple[PrimExpr, PrimExpr]:
+    """The bit of the path after that of ``state``."""
+    return state[8] >> _u64(1), (state[9] >> _u64(1)) | (state[8] << _u64(63))
+
+
+def _path_is_full(state: Any) -> PrimExpr:
+    return (state[8] | state[9]).equal(_u64(0))
+
+
+def _encrypted(ib: Any, state: Any, counter: Sequence[PrimExpr]) -> Any:
+    """Four words: ``counter`` under the key of ``state``."""
+    words = ib.allocate("uint64", (4,), name="words", scope="local")
+    for j, word in enumerate(counter):
+        words[j] = word
+    _threefry(ib, [state[i] for i in range(4)], words)
+    return words
+
+
+def _store(target: Any, words: Sequence[Any]) -> None:
+    for i, word in enumerate(words):
+        target[i] = word
+
+
 def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tensor, te.Tensor]:
-    """Random bits, and the state that comes after them.
+    """Random bits, and the state that comes after them. Use ``gen`` nowhere else: it gives the same bits again.
 
     Parameters
     ----------
-    gen : (10,) uint64: four words of key, two unused, two of the counter, high before low, two unused
+    gen : (10,) uint64, a state as above
     out_shape : shape of the bits; block i of four words is what the counter + i becomes
 
     Returns the next state, and uint64 words of ``out_shape``.
     """
     count = math.prod(int(d) for d in out_shape)
     blocks = -(-count // 4)
+    if 4 * blocks >= END:
+        raise InvalidShapeError(f"threefry_generate gives fewer than 2**64 words at once, found the shape {out_shape}")
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
         state, after, bits = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0]), ib.buffer_ptr(outs[1])
-        key = [state[i] for i in range(4)]
-
-        def carried(low: PrimExpr) -> PrimExpr:
-            return state[6] + tir.Select(low < state[7], _u64(1), _u64(0))
-
-        with ib.for_range(0, blocks, name="block") as block:
-            words = ib.allocate("uint64", (4,), name="words", scope="local")
-            low = state[7] + ops.cast("uint64", block)
-            words[0], words[1], words[2], words[3] = state[4], state[5], carried(low), low
-            _threefry(ib, key, words)
+        zero = _u64(0)
+        with each(ib, 1, "once"):
+            with ib.if_scope(state[7] < _u64(END - 4 * blocks)):
+                _store(after, [state[i] for i in range(10)])
+            with ib.else_scope():
+                with ib.if_scope(_path_is_full(state)):
+                    words = _encrypted(ib, state, [state[4], state[5], _u64(END), _u64(END)])
+                    key = [words[j] for j in range(4)]
+                    _store(after, [*key, zero, zero, zero, zero, _u64(1 << 63), zero])
+                with ib.else_scope():
+                    path = [state[4] | state[8], state[5] | state[9]]
+                    _store(after, [*(state[i] for i in range(4)), *path, zero, zero, *_step(state)])
+            after[7] = after[7] + _u64(4 * blocks)
+        with each(ib, blocks, "block") as block:
+            low = after[7] - _u64(4 * blocks) + ops.cast("uint64", block)
+            words = _encrypted(ib, after, [after[4], after[5], after[6], low])
             for j in range(4):
                 at = block * 4 + j
                 with ib.if_scope(at < count):
                     bits[at] = words[j]
-        low = state[7] + _u64(blocks)
-        for i in range(10):
-            after[i] = {6: carried(low), 7: low}.get(i, state[i])
         return ib.get()
 
     return tuple(
@@ -85,25 +133,61 @@ def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tens
 
 
 def threefry_split(gen: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
-    """Two states whose numbers have nothing to do with each other, nor with those of ``gen``.
-
-    Their keys are what Threefry makes of the counter under a mark that no counter of numbers has.
-    """
+    """Two states whose numbers have nothing to do with each other: left and right of the path. Use ``gen`` no more."""
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
-        state = ib.buffer_ptr(ins[0])
-        for side, out in enumerate(outs):
-            target = ib.buffer_ptr(out)
-            words = ib.allocate("uint64", (4,), name=f"words{side}", scope="local")
-            words[0], words[1] = state[4] + _u64(1), state[5] + _u64(side)
-            words[2], words[3] = state[6], state[7]
-            _threefry(ib, [state[i] for i in range(4)], words)
-            for i in range(10):
-                target[i] = words[i] if i < 4 else state[i] if i >= 8 else _u64(0)
+        state, left, right = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0]), ib.buffer_ptr(outs[1])
+        zero = _u64(0)
+        with each(ib, 1, "once"):
+            with ib.if_scope(_path_is_full(state)):
+                words = _encrypted(ib, state, [state[i] for i in range(4, 8)])
+                for side, turn in ((left, zero), (right, _u64(1 << 63))):
+                    _store(side, [*(words[j] for j in range(4)), turn, zero, zero, zero, _u64(1 << 62), zero])
+            with ib.else_scope():
+                for side, path in ((left, [state[4], state[5]]), (right, [state[4] | state[8], state[5] | state[9]])):
+                    _store(side, [*(state[i] for i in range(4)), *path, state[6], state[7], *_step(state)])
         return ib.get()
 
     return tuple(te.extern([(10,), (10,)], [gen], loops, dtype=["uint64", "uint64"], name="threefry_split"))
 
 
-__all__ = ["threefry_generate", "threefry_split"]
+def uniform(
+    gen: te.Tensor, low: te.Tensor, high: te.Tensor, out_shape: Sequence[int], out_dtype: str
+) -> tuple[te.Tensor, te.Tensor]:
+    """The next state, and numbers of ``out_shape`` from [low, high): multiples of 2**-24 (float32) or 2**-53 (float64)
+    of its width.
+
+    ``gen`` is a state, (10,) uint64; ``low`` and ``high`` are () of ``out_dtype``. Raises ValueError for other dtypes.
+    """
+    digits = UNIFORM_DIGITS.get(out_dtype)
+    if digits is None:
+        raise ValueError(f"uniform numbers are float32 or float64, found {out_dtype!r}; cast them")
+    after, bits = threefry_generate(gen, out_shape)
+
+    def number(*i: PrimExpr) -> PrimExpr:
+        kept = ops.cast(out_dtype, bits(*i) >> _u64(64 - digits)) * ops.const(2.0**-digits, out_dtype)
+        return kept * (high() - low()) + low()
+
+    return after, te.compute(tuple(out_shape), number, name="T_uniform", tag=tag.ELEMWISE)
+
+
+def threefry_test_wrapping(target: Any, device: Any) -> bool:
+    """Whether uint64 sums wrap around on ``device``, built for ``target``, as Threefry wants them to."""
+
+    def loops(ins: list[Any], outs: list[Any]) -> Any:
+        ib = ir_builder.create()
+        with each(ib, 1, "once"):
+            ib.buffer_ptr(outs[0])[0] = ib.buffer_ptr(ins[0])[0] + _u64(1)
+        return ib.get()
+
+    word = te.placeholder((1,), "uint64", "word")
+    with Target(target):
+        after = te.extern((1,), [word], loops, dtype="uint64", name="wrapped")
+        module = build(te.create_schedule(after.op), [word, after], target)
+    found = nd.array(np.ones(1, "uint64"), device)
+    module(nd.array(np.array([END], "uint64"), device), found)
+    return int(found.numpy()[0]) == 0
+
+
+__all__ = ["threefry_generate", "threefry_split", "threefry_test_wrapping", "uniform"]

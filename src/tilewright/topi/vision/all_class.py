@@ -8,6 +8,7 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
+from tilewright.topi.loops import each
 from tilewright.topi.sort import argsort
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple
 from tilewright.topi.vision.nms import overlap
@@ -36,7 +37,7 @@ def _selected(
         limit = _input(max_output, ins, inputs, ib, "int32")
         least = _input(score_threshold, ins, inputs, ib, scores.dtype)
         share = _input(iou_threshold, ins, inputs, ib, boxes.dtype)
-        with ib.for_range(0, batch * classes, name="row", kind="parallel") as row:
+        with each(ib, batch * classes, "row", "parallel") as row:
             count, alive = (ib.allocate("int32", (1,), name=name, scope="local") for name in ("count", "alive"))
             base, first = row * n, tir.indexdiv(row, classes) * n
             count[0] = ops.const(0, "int32")
@@ -77,13 +78,13 @@ def _listed(kept: te.Tensor, counts: te.Tensor, classes: int, groups: int, score
         source, count = (ib.buffer_ptr(i) for i in ins[:2])
         targets = [ib.buffer_ptr(o) for o in outs]
         places, totals = targets[0], targets[-1]
-        with ib.for_range(0, rows * n * width, name="i") as i:
+        with each(ib, rows * n * width, "i") as i:
             places[i] = ops.const(0, "int64")
         if scores is not None:
-            with ib.for_range(0, rows * n, name="i") as i:
+            with each(ib, rows * n, "i") as i:
                 targets[1][i] = ops.const(0, scores.dtype)
-        at = ib.allocate("int32", (1,), name="at", scope="local")
-        with ib.for_range(0, groups, name="group") as group:
+        with each(ib, groups, "group") as group:
+            at = ib.allocate("int32", (1,), name="at", scope="local")
             at[0] = ops.const(0, "int32")
             with ib.for_range(0, per_group, name="r") as r:
                 row = group * per_group + r

@@ -12,8 +12,9 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
 from tilewright.topi import tag
+from tilewright.topi.loops import Team, team, workspace
 from tilewright.topi.sort import argsort
-from tilewright.topi.utils import get_const_tuple
+from tilewright.topi.utils import at_least_one, get_const_tuple
 
 
 def _number(value: Any, ins: list[Any], at: int, ib: Any) -> Any:
@@ -38,21 +39,27 @@ def get_valid_counts(
         source = ib.buffer_ptr(ins[0])
         threshold = _number(score_threshold, ins, 1, ib)
         count, boxes, places = (ib.buffer_ptr(o) for o in outs)
-        with ib.for_range(0, batch, name="b") as b:
-            count[b] = ops.const(0, "int32")
-            with ib.for_range(0, n, name="row") as row:
-                at = b * n + row
-                score = source[at * k + score_index]
-                wanted: PrimExpr = score > ops.cast(score.dtype, ops.as_expr(threshold))
+        with team(ib, batch, n, "b") as threads:
+            b = threads.row
+
+            def wanted(row: PrimExpr) -> PrimExpr:
+                score = source[(b * n + row) * k + score_index]
+                enough: PrimExpr = score > ops.cast(score.dtype, ops.as_expr(threshold))
                 if id_index >= 0:
-                    wanted = tir.all(wanted, source[at * k + id_index] >= ops.const(0, data.dtype))
-                with ib.if_scope(wanted):
-                    free = b * n + count[b]
+                    enough = tir.all(enough, source[(b * n + row) * k + id_index] >= ops.const(0, data.dtype))
+                return enough
+
+            def keep(row: PrimExpr, chosen: PrimExpr, place: PrimExpr) -> None:
+                with ib.if_scope(chosen):
+                    free = ib.let("free", b * n + place)
                     with ib.for_range(0, k, name="c") as c:
-                        boxes[free * k + c] = source[at * k + c]
+                        boxes[free * k + c] = source[(b * n + row) * k + c]
                     places[free] = row
-                    count[b] = count[b] + 1
-            with ib.for_range(0, n, name="rest") as rest, ib.if_scope(rest >= count[b]):
+
+            found = threads.collect(n, wanted, keep, "box")
+            with threads.alone():
+                count[b] = found
+            with threads.each(n, "rest", found) as rest:
                 with ib.for_range(0, k, name="c") as c:
                     boxes[(b * n + rest) * k + c] = ops.const(-1, data.dtype)
                 places[b * n + rest] = ops.const(-1, "int32")
@@ -113,34 +120,21 @@ def non_max_suppression(
         source, ranked, counts, places = (ib.buffer_ptr(i) for i in ins[:4])
         limit = _number(max_output_size, ins, 4, ib)
         threshold = _number(iou_threshold, ins, len(ins) - 1, ib)
-        boxes = ib.allocate(data.dtype, (max(n, 1) * k,), name="boxes", scope="global")
-        chosen = ib.allocate("int32", (max(n, 1),), name="chosen", scope="global")
-        kept = ib.allocate("int32", (1,), name="kept", scope="global")
-        with ib.for_range(0, batch, name="b") as b:
+        boxes_of = workspace(ib, batch, at_least_one(n) * k, data.dtype, "boxes")
+        chosen_of = workspace(ib, batch, n, "int32", "chosen")
+        with team(ib, batch, n, "b") as threads:
+            b = threads.row
+            rows = _Ranked(threads, *boxes_of(b), *chosen_of(b), k, score_index, id_index)
             count = ops.cast("int32", counts[b])
-            count = ops.minimum(count, top_k) if top_k > 0 else count
-            _rank(ib, source, ranked, boxes, chosen, b, n, k, count)
-            kept[0] = ops.const(0, "int32")
-            with ib.for_range(0, count, name="j") as j:
-                alive = boxes[j * k + score_index] > ops.const(0, data.dtype)
-                room = tir.any(ops.as_expr(limit) < 0, kept[0] < ops.as_expr(limit))
-                with ib.if_scope(tir.all(alive, room)):
-                    kept[0] = kept[0] + 1
-                    with ib.for_range(j + 1, count, name="other") as other:
-                        same = boxes[other * k + score_index] > ops.const(0, data.dtype)
-                        if not force_suppress and id_index >= 0:
-                            same = tir.all(same, boxes[j * k + id_index].equal(boxes[other * k + id_index]))
-                        share = overlap(boxes, j * k + coord_start, other * k + coord_start)
-                        limit_share = ops.cast(data.dtype, ops.as_expr(threshold))
-                        with ib.if_scope(tir.all(same, share >= limit_share)):
-                            _drop(boxes, chosen, other, k, score_index, id_index)
-                with ib.else_scope():
-                    _drop(boxes, chosen, j, k, score_index, id_index)
+            count = ib.let("count", ops.minimum(count, top_k) if top_k > 0 else count)
+            rows.rank(source, ranked, b * n, n, count)
+            share = ops.cast(data.dtype, ops.as_expr(threshold))
+            rows.suppress(count, ops.as_expr(limit), share, coord_start, force_suppress)
             targets = [ib.buffer_ptr(o) for o in outs]
             if return_indices:
-                _write_indices(ib, places, chosen, kept, targets, b, n)
+                rows.write_indices(places, targets, b, n)
             else:
-                _write_boxes(ib, boxes, chosen, kept, targets[0], b, n, k, invalid_to_bottom)
+                rows.write_boxes(targets[0], b, n, invalid_to_bottom)
         return ib.get()
 
     if return_indices:
@@ -148,49 +142,99 @@ def non_max_suppression(
     return te.extern([(batch, n, k)], inputs, loops, dtype=[data.dtype], name="nms", tag="nms")
 
 
-def _rank(ib: Any, source: Any, ranked: Any, boxes: Any, chosen: Any, b: Any, n: int, k: int, count: Any) -> None:
-    """Copy the first ``count`` boxes in order of score; the other rows are -1."""
-    with ib.for_range(0, n, name="j") as j:
-        with ib.if_scope(j < count):
-            place = ranked[b * n + j]
-            with ib.for_range(0, k, name="c") as c:
-                boxes[j * k + c] = source[(b * n + place) * k + c]
-            chosen[j] = place
-        with ib.else_scope():
-            with ib.for_range(0, k, name="c") as c:
-                boxes[j * k + c] = ops.const(-1, boxes.dtype)
-            chosen[j] = ops.const(-1, "int32")
+class _Ranked:
+    """The boxes of one batch in order of score, and of which place each is; what is dropped is -1."""
 
+    def __init__(
+        self, team: Team, boxes: Any, begin: Any, chosen: Any, first: Any, width: int, score_index: int, id_index: int
+    ) -> None:
+        self.team, self.ib = team, team.ib
+        self.boxes, self.begin, self.chosen, self.first = boxes, begin, chosen, first
+        self.width, self.score_index, self.id_index = width, score_index, id_index
 
-def _drop(boxes: Any, chosen: Any, row: Any, k: int, score_index: int, id_index: int) -> None:
-    boxes[row * k + score_index] = ops.const(-1, boxes.dtype)
-    if id_index >= 0:
-        boxes[row * k + id_index] = ops.const(-1, boxes.dtype)
-    chosen[row] = ops.const(-1, "int32")
+    def at(self, row: Any, column: Any) -> Any:
+        """Where a number of a box lies."""
+        return self.begin + row * self.width + column
 
+    def alive(self, row: Any) -> PrimExpr:
+        """Whether a box is left."""
+        return self.boxes[self.at(row, self.score_index)] > ops.const(0, self.boxes.dtype)
 
-def _write_indices(ib: Any, places: Any, chosen: Any, kept: Any, targets: list[Any], b: Any, n: int) -> None:
-    indices, count = targets
-    kept[0] = ops.const(0, "int32")
-    with ib.for_range(0, n, name="j") as j:
-        indices[b * n + j] = ops.const(-1, "int32")
-    with ib.for_range(0, n, name="j") as j, ib.if_scope(chosen[j] >= 0):
-        indices[b * n + kept[0]] = ops.cast("int32", places[b * n + chosen[j]])
-        kept[0] = kept[0] + 1
-    count[b] = kept[0]
+    def rank(self, source: Any, ranked: Any, base: Any, n: int, count: Any) -> None:
+        """Copy the first ``count`` boxes in order of score; the other rows are -1."""
+        ib, width = self.ib, self.width
+        with self.team.each(n, "j") as j:
+            with ib.if_scope(j < count):
+                place = ranked[base + j]
+                with ib.for_range(0, width, name="c") as c:
+                    self.boxes[self.at(j, c)] = source[(base + place) * width + c]
+                self.chosen[self.first + j] = place
+            with ib.else_scope():
+                with ib.for_range(0, width, name="c") as c:
+                    self.boxes[self.at(j, c)] = ops.const(-1, self.boxes.dtype)
+                self.chosen[self.first + j] = ops.const(-1, "int32")
+        self.team.sync()
 
+    def suppress(self, count: Any, limit: Any, share: Any, coord_start: int, force: bool) -> None:
+        """Drop what overlaps a better box by at least ``share``, and what is more than ``limit``."""
+        ib, team = self.ib, self.team
+        kept, stays = (ib.allocate("int32", (1,), name=name, scope="local") for name in ("kept", "stays"))
+        kept[0] = ops.const(0, "int32")
+        with ib.for_range(0, count, name="j") as j:
+            room = tir.any(limit < 0, kept[0] < limit)
+            stays[0] = ops.cast("int32", tir.all(self.alive(j), room))
+            kept[0] = kept[0] + stays[0]
+            team.sync()
+            with ib.if_scope(stays[0].equal(1)), team.each(count, "other", j + 1) as other:
+                same = self.alive(other)
+                if not force and self.id_index >= 0:
+                    kinds = [self.boxes[self.at(row, self.id_index)] for row in (j, other)]
+                    same = tir.all(same, kinds[0].equal(kinds[1]))
+                found = overlap(self.boxes, self.at(j, coord_start), self.at(other, coord_start))
+                with ib.if_scope(tir.all(same, found >= share)):
+                    self.drop(other)
+            with ib.else_scope(), team.alone():
+                self.drop(j)
+            team.sync()
 
-def _write_boxes(
-    ib: Any, boxes: Any, chosen: Any, kept: Any, target: Any, b: Any, n: int, k: int, invalid_to_bottom: bool
-) -> None:
-    if not invalid_to_bottom:
-        with ib.for_range(0, n * k, name="j") as j:
-            target[b * (n * k) + j] = boxes[j]
-        return
-    kept[0] = ops.const(0, "int32")
-    with ib.for_range(0, n * k, name="j") as j:
-        target[b * (n * k) + j] = ops.const(-1, boxes.dtype)
-    with ib.for_range(0, n, name="j") as j, ib.if_scope(chosen[j] >= 0):
-        with ib.for_range(0, k, name="c") as c:
-            target[(b * n + kept[0]) * k + c] = boxes[j * k + c]
-        kept[0] = kept[0] + 1
+    def drop(self, row: Any) -> None:
+        """Leave a box out."""
+        self.boxes[self.at(row, self.score_index)] = ops.const(-1, self.boxes.dtype)
+        if self.id_index >= 0:
+            self.boxes[self.at(row, self.id_index)] = ops.const(-1, self.boxes.dtype)
+        self.chosen[self.first + row] = ops.const(-1, "int32")
+
+    def is_chosen(self, row: Any) -> PrimExpr:
+        """Whether a box is chosen."""
+        return self.chosen[self.first + row] >= 0
+
+    def write_indices(self, places: Any, targets: list[Any], b: Any, n: int) -> None:
+        """The places of the chosen boxes, -1 behind, and their number."""
+        ib = self.ib
+        indices, count = targets
+
+        def write(j: PrimExpr, chosen: PrimExpr, place: PrimExpr) -> None:
+            with ib.if_scope(chosen):
+                indices[b * n + place] = ops.cast("int32", places[b * n + self.chosen[self.first + j]])
+
+        found = self.team.collect(n, self.is_chosen, write, "j")
+        with self.team.alone():
+            count[b] = found
+        with self.team.each(n, "rest", found) as rest:
+            indices[b * n + rest] = ops.const(-1, "int32")
+
+    def write_boxes(self, target: Any, b: Any, n: int, invalid_to_bottom: bool) -> None:
+        """The boxes; those that are left out -1, where they stand or behind."""
+        ib, width = self.ib, self.width
+
+        def write(j: PrimExpr, chosen: PrimExpr, place: PrimExpr) -> None:
+            with ib.if_scope(chosen), ib.for_range(0, width, name="c") as c:
+                target[(b * n + place) * width + c] = self.boxes[self.at(j, c)]
+
+        if not invalid_to_bottom:
+            with self.team.each(n * width, "j") as j:
+                target[b * (n * width) + j] = self.boxes[self.begin + j]
+            return
+        found = self.team.collect(n, self.is_chosen, write, "j")
+        with self.team.each(n * width, "rest", found * width) as rest:
+            target[b * (n * width) + rest] = ops.const(-1, self.boxes.dtype)

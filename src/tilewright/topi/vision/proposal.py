@@ -11,6 +11,7 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
 from tilewright.topi import tag
+from tilewright.topi.loops import each, workspace
 from tilewright.topi.sort import argsort
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_float_tuple
 
@@ -59,7 +60,7 @@ def _predicted(
         ib = ir_builder.create()
         scores, deltas, info = (ib.buffer_ptr(i) for i in ins)
         boxes = ib.buffer_ptr(outs[0])
-        with ib.for_range(0, batch * height * width, name="pixel", kind="parallel") as pixel:
+        with each(ib, batch * height * width, "pixel", "parallel") as pixel:
             x, y = tir.indexmod(pixel, width), tir.indexmod(tir.indexdiv(pixel, width), height)
             b = tir.indexdiv(pixel, height * width)
             tall, wide = ops.cast(dtype, info[b * 3]), ops.cast(dtype, info[b * 3 + 1])
@@ -115,21 +116,22 @@ def _suppressed(ranked: te.Tensor, threshold: float, wanted: int) -> te.Tensor:
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
         boxes, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(outs[0])
-        with ib.for_range(0, batch, name="b", kind="parallel" if batch > 1 else "serial") as b:
-            kept = ib.allocate("int32", (n,), name="kept", scope="global")
+        kept_of = workspace(ib, batch, n, "int32", "kept")
+        with each(ib, batch, "b") as b:
+            memory, first = kept_of(b)
             count, alive = (ib.allocate("int32", (1,), name=name, scope="local") for name in ("count", "alive"))
             count[0] = ops.const(0, "int32")
             with ib.for_range(0, n, name="j") as j, ib.if_scope(count[0] < wanted):
                 alive[0] = ops.const(1, "int32")
                 with ib.for_range(0, count[0], name="k") as k:
-                    share = _overlap(boxes, (b * n + kept[k]) * 5, (b * n + j) * 5)
+                    share = _overlap(boxes, (b * n + memory[first + k]) * 5, (b * n + j) * 5)
                     with ib.if_scope(share > ops.const(threshold, dtype)):
                         alive[0] = ops.const(0, "int32")
                 with ib.if_scope(alive[0].equal(1)):
-                    kept[count[0]] = j
+                    memory[first + count[0]] = j
                     count[0] = count[0] + 1
             with ib.for_range(0, wanted, name="j") as j:
-                row, source = (b * wanted + j) * 5, (b * n + kept[ops.floormod(j, count[0])]) * 5
+                row, source = (b * wanted + j) * 5, (b * n + memory[first + ops.floormod(j, count[0])]) * 5
                 target[row] = ops.cast(dtype, b)
                 for i in range(4):
                     target[row + 1 + i] = boxes[source + i]

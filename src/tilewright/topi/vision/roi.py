@@ -9,6 +9,7 @@ from tilewright import te, tir
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
+from tilewright.topi.loops import team
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple
 
 
@@ -122,7 +123,8 @@ def _roi_align(
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
         source, boxes, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(ins[1]), ib.buffer_ptr(outs[0])
-        with ib.for_range(0, count * channels, name="plane", kind="parallel") as plane:
+        with team(ib, count * channels, rows * columns, "plane", "parallel") as threads:
+            plane = threads.row
             roi, channel = tir.indexdiv(plane, channels), tir.indexmod(plane, channels)
             base = planes.base(_int(boxes[roi * 5]), channel, planes.height, planes.width)
             left, top, right, bottom = (boxes[roi * 5 + i] * scale - shift for i in (1, 2, 3, 4))
@@ -131,7 +133,7 @@ def _roi_align(
             samples_y = ops.as_expr(sample_ratio) if sample_ratio > 0 else _int(tir.ceil(bin_h))
             samples_x = ops.as_expr(sample_ratio) if sample_ratio > 0 else _int(tir.ceil(bin_w))
             total = ib.allocate(dtype, (1,), name="total", scope="local")
-            with ib.for_range(0, rows * columns, name="cell") as cell:
+            with threads.each(rows * columns, "cell") as cell:
                 row, column = ops.cast(dtype, tir.indexdiv(cell, columns)), ops.cast(dtype, tir.indexmod(cell, columns))
                 total[0] = ops.const(0, dtype) if mode == "avg" else tir.min_value(dtype)
                 with ib.for_range(0, samples_y, name="sy") as sy, ib.for_range(0, samples_x, name="sx") as sx:
@@ -178,12 +180,13 @@ def _roi_pool(data: te.Tensor, rois: te.Tensor, pooled_size: Any, spatial_scale:
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()
         source, boxes, target = ib.buffer_ptr(ins[0]), ib.buffer_ptr(ins[1]), ib.buffer_ptr(outs[0])
-        with ib.for_range(0, count * channels, name="plane", kind="parallel") as plane:
+        with team(ib, count * channels, rows * columns, "plane", "parallel") as threads:
+            plane = threads.row
             roi, channel = tir.indexdiv(plane, channels), tir.indexmod(plane, channels)
             base = planes.base(_int(boxes[roi * 5]), channel, height, width)
             left, top, right, bottom = (_int(tir.round(boxes[roi * 5 + i] * scale)) for i in (1, 2, 3, 4))
             best = ib.allocate(dtype, (1,), name="best", scope="local")
-            with ib.for_range(0, rows * columns, name="cell") as cell:
+            with threads.each(rows * columns, "cell") as cell:
                 tall, wide = ops.maximum(bottom - top + 1, 1), ops.maximum(right - left + 1, 1)
                 y0, y1 = span(top, tall, tir.indexdiv(cell, columns), rows, height)
                 x0, x1 = span(left, wide, tir.indexmod(cell, columns), columns, width)

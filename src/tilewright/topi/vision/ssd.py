@@ -14,6 +14,7 @@ from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.tir import ir_builder
 from tilewright.topi import tag
+from tilewright.topi.loops import team
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple, get_float_tuple
 from tilewright.topi.vision.nms import non_max_suppression
 
@@ -116,29 +117,34 @@ def multibox_transform_loc(
         ib = ir_builder.create()
         prob, moves, anchor_box = (ib.buffer_ptr(i) for i in ins)
         boxes, counts = (ib.buffer_ptr(o) for o in outs)
-        with ib.for_range(0, batch, name="b", kind="parallel" if batch > 1 else "serial") as b:
+        with team(ib, batch, anchors, "b", "parallel" if batch > 1 else "serial") as threads:
+            b = threads.row
             score = ib.allocate(cls_prob.dtype, (1,), name="score", scope="local")
-            best, kept = (ib.allocate("int32", (1,), name=n, scope="local") for n in ("best", "kept"))
-            kept[0] = ops.const(0, "int32")
-            with ib.for_range(0, anchors, name="j") as j:
+            best = ib.allocate("int32", (1,), name="best", scope="local")
+
+            def wanted(j: PrimExpr) -> PrimExpr:
                 score[0], best[0] = ops.const(-1, cls_prob.dtype), ops.const(0, "int32")
                 with ib.for_range(1, max(classes, 1), name="k") as k:
                     found = ib.let("found", prob[(b * classes + k) * anchors + j])
                     with ib.if_scope(found > score[0]):
                         score[0], best[0] = found, k
-                enough = score[0] >= ops.const(threshold, cls_prob.dtype)
-                with ib.if_scope(tir.all(best[0] > 0, enough)):
-                    row = (b * anchors + kept[0]) * 6
+                return tir.all(best[0] > 0, score[0] >= ops.const(threshold, cls_prob.dtype))
+
+            def write(j: PrimExpr, chosen: PrimExpr, place: PrimExpr) -> None:
+                with ib.if_scope(chosen):
+                    row = ib.let("row", (b * anchors + place) * 6)
                     boxes[row] = ops.cast(dtype, best[0] - 1)
                     boxes[row + 1] = ops.cast(dtype, score[0])
                     moved = [moves[(b * anchors + j) * 4 + i] for i in range(4)]
                     at = [ops.cast(dtype, anchor_box[j * 4 + i]) for i in range(4)]
                     for i, corner in enumerate(_decode(at, moved, factors, clip)):
                         boxes[row + 2 + i] = corner
-                    kept[0] = kept[0] + 1
-            counts[b] = kept[0]
-            with ib.for_range(0, (anchors - kept[0]) * 6, name="rest") as rest:
-                boxes[(b * anchors + kept[0]) * 6 + rest] = ops.const(-1, dtype)
+
+            kept = threads.collect(anchors, wanted, write, "j")
+            with threads.alone():
+                counts[b] = kept
+            with threads.each(anchors * 6, "rest", kept * 6) as rest:
+                boxes[b * (anchors * 6) + rest] = ops.const(-1, dtype)
         return ib.get()
 
     result: list[te.Tensor] = te.extern(

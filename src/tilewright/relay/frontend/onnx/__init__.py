@@ -3,8 +3,10 @@
 loading.py     reads and checks a file; writes functions out
 importer.py    walks the graph            context.py    what a converter may ask
 registry.py    converters by name, opset  attributes.py node attributes as Python values
+backend.py     ONNX's backend interface   early.py      operators before opset 7
 conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py quantization.py
-control.py placement.py sequences.py spectral.py training.py vision.py
+microsoft.py ml.py randomness.py strings.py; host.py, what runs on the host, and staging.py, between which parts
+control.py placement.py selection.py sequences.py spectral.py training.py vision.py
 resize.py, with the arithmetic of resampling.py
 """
 
@@ -14,13 +16,17 @@ from tilewright.relay.frontend.onnx import (
     creation,
     elementwise,
     linear,
+    microsoft,
+    ml,
     normalization,
     placement,
     pooling,
     quantization,
+    randomness,
     recurrent,
     reduce,
     resize,
+    selection,
     sequences,
     shape,
     spectral,
@@ -30,6 +36,8 @@ from tilewright.relay.frontend.onnx import (
 from tilewright.relay.frontend.onnx.importer import from_onnx
 
 __all__ = [
-    "control", "conv", "creation", "elementwise", "from_onnx", "linear", "normalization", "placement", "pooling",
-    "quantization", "recurrent", "reduce", "resize", "sequences", "shape", "spectral", "training", "vision",
+    "control", "conv", "creation", "elementwise", "from_onnx", "linear", "microsoft", "ml", "normalization",
+    "placement", "pooling",
+    "quantization", "randomness", "recurrent", "reduce", "resize", "selection", "sequences", "shape",
+    "spectral", "training", "vision",
 ]  # fmt: skip

@@ -27,6 +27,19 @@ _DTYPES: dict[int, str] = {
     onnx.TensorProto.UINT64: "uint64",
     onnx.TensorProto.BOOL: "bool",
 }
+# Types that are stored, moved and converted, and that nothing is computed in.
+SMALL_DTYPES: dict[int, str] = {
+    onnx.TensorProto.FLOAT8E4M3FN: "float8_e4m3fn",
+    onnx.TensorProto.FLOAT8E4M3FNUZ: "float8_e4m3fnuz",
+    onnx.TensorProto.FLOAT8E5M2: "float8_e5m2",
+    onnx.TensorProto.FLOAT8E5M2FNUZ: "float8_e5m2fnuz",
+    onnx.TensorProto.FLOAT8E8M0: "float8_e8m0fnu",
+    onnx.TensorProto.FLOAT4E2M1: "float4_e2m1fn",
+    onnx.TensorProto.INT4: "int4",
+    onnx.TensorProto.UINT4: "uint4",
+    onnx.TensorProto.INT2: "int2",
+    onnx.TensorProto.UINT2: "uint2",
+}
 
 # Of these, the bytes in the file are numpy's.
 _RAW_DTYPES = frozenset(_DTYPES) - {onnx.TensorProto.BFLOAT16}
@@ -34,10 +47,12 @@ _RAW_DTYPES = frozenset(_DTYPES) - {onnx.TensorProto.BFLOAT16}
 
 def dtype_of(onnx_type: int, where: str) -> str:
     """The compiler's data type of an ONNX element type."""
-    if onnx_type not in _DTYPES:
+    found = _DTYPES.get(onnx_type) or SMALL_DTYPES.get(onnx_type)
+    if found is None:
         name = onnx.TensorProto.DataType.Name(onnx_type)
-        raise UnsupportedError(f"{where}: data type {name} is not supported; supported are {sorted(_DTYPES.values())}")
-    return _DTYPES[onnx_type]
+        supported = sorted([*_DTYPES.values(), *SMALL_DTYPES.values()])
+        raise UnsupportedError(f"{where}: data type {name} is not supported; supported are {supported}")
+    return found
 
 
 def parse_attributes(node: onnx.NodeProto) -> dict[str, Any]:

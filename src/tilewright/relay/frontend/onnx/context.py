@@ -15,12 +15,14 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import Constant, Var, const
+from tilewright.relay.expr import Call, Constant, Var, const
 from tilewright.relay.frontend.onnx.attributes import dtype_of, parse_attributes
+from tilewright.relay.frontend.onnx.dimensions import Elements, element, is_number, numbers
+from tilewright.relay.frontend.onnx.strings import StringTable
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.transform.fold_constant import constant_value, fold_constant
 from tilewright.relay.type_infer import infer_expr
-from tilewright.runtime.ndarray import numpy_view
+from tilewright.runtime.ndarray import numpy_dtype, numpy_view
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.onnx.importer import GraphImporter
@@ -31,6 +33,25 @@ MAX_CONSTANT_BYTES = 1 << 33
 
 class OnnxImportError(TilewrightError):
     """A model that cannot be imported; the message names the node and what is wrong."""
+
+
+class ValueNeededError(OnnxImportError):
+    """The import depends on a value that is known only when the model runs; ``inputs`` are those it comes from."""
+
+    def __init__(self, message: str, inputs: Sequence[str]) -> None:
+        super().__init__(message)
+        self.inputs = tuple(inputs)
+
+
+class DataNeededError(OnnxImportError):
+    """The shape of a node's result depends on data that are known only when the model runs; ``output`` is its first."""
+
+    def __init__(self, node: onnx.NodeProto) -> None:
+        super().__init__(
+            f"{describe(node)}: the shape of its result depends on data that are not constant; "
+            "tilewright.relay.frontend.onnx.backend runs such operators on the host"
+        )
+        self.output = next(name for name in node.output if name)
 
 
 def typed(expr: RelayExpr) -> RelayExpr:
@@ -67,6 +88,7 @@ class NodeContext:
         self.opset = importer.opset
         self.attrs = parse_attributes(node)
         self._inputs = list(inputs)
+        self.told: Elements | None = None  # what a converter knows of the first output
 
     def in_float32(self, weights: Sequence[int]) -> tuple[NodeContext, str | None]:
         """The node with half inputs widened, but for ``weights``, and their type; None where it has none."""
@@ -156,8 +178,48 @@ class NodeContext:
         """The static shape of an expression."""
         found = self.tensor_type(expr)
         if found.is_dynamic:
-            self.fail(f"the shape {found} of an input is not known; give the model's input shapes (--input-shape)")
+            self.unsupported(
+                f"it needs known dimensions, and an input is a {found}; "
+                "give numbers for the model's inputs (--input-shape)"
+            )
         return found.concrete_shape
+
+    def extent(self, expr: RelayExpr, axis: int) -> int:
+        """One dimension, which must be known."""
+        found = self.tensor_type(expr)
+        dim = found.shape[axis]
+        if not isinstance(dim, IntImm):
+            self.unsupported(
+                f"dimension {axis} of {found} must be known; give a number for the model's input (--input-shape)"
+            )
+        return int(dim.value)
+
+    def dims(self, expr: RelayExpr) -> list[Any]:
+        """The dimensions as elements: numbers, expressions over named dimensions, None for those that nothing tells."""
+        return [element(d) for d in self.tensor_type(expr).shape]
+
+    def is_dynamic(self, expr: RelayExpr) -> bool:
+        """Whether a dimension is no number."""
+        return self.tensor_type(expr).is_dynamic
+
+    def elements(self, expr: RelayExpr) -> Elements | None:
+        """What is known of a tensor of whole numbers (``dimensions.py``)."""
+        return self.importer.elements(self, expr)
+
+    def shape_elements(self, index: int) -> list[Any] | None:
+        """The elements of an input of whole numbers; None where it is not known how many there are."""
+        found = self.elements(self.input(index))
+        if self.importer.static:
+            return list(self.ints(index, "what decides a shape"))
+        if found is not None:
+            return list(found.reshape(-1))
+        shape = self.tensor_type(self.input(index)).shape
+        count = element(shape[0]) if len(shape) == 1 else 1
+        return [None] * count if is_number(count) else None
+
+    def reshaped(self, data: RelayExpr, like: RelayExpr, replaced: int, first: int, last: int) -> RelayExpr:
+        """``data`` with its first ``replaced`` dimensions replaced by those ``first`` to ``last`` of ``like``."""
+        return relay_op.reshape_like(data, like, lhs_begin=0, lhs_end=replaced, rhs_begin=first, rhs_end=last)
 
     def rank(self, expr: RelayExpr) -> int:
         """Number of dimensions of an expression."""
@@ -175,14 +237,30 @@ class NodeContext:
         """The outputs of a graph of this node's attributes, given its inputs; it sees what is around the node too."""
         return self.importer.convert_subgraph(graph, inputs)
 
+    @property
+    def strings(self) -> StringTable:
+        """The numbers of strings; without the backend's table there are none."""
+        if self.importer.strings is None:
+            self.unsupported("strings; tilewright.relay.frontend.onnx.backend compiles and runs models that have them")
+        return self.importer.strings
+
     def constant(self, index: int, what: str) -> np.ndarray[Any, Any]:
         """The value of input ``index``, which must be known at compile time."""
-        value = self.constant_or_none(self.input(index))
+        name = self.node.input[index] if index < len(self.node.input) else ""
+        return self.known(
+            self.input(index), f"{what} (input {index}, {name!r}) must be a constant for the shape to be known"
+        )
+
+    def known(self, expr: RelayExpr, message: str) -> np.ndarray[Any, Any]:
+        """The value of an expression; a ``ValueNeededError`` with the message where it is not known."""
+        value = self.constant_or_none(expr)
         if value is None:
-            self.fail(
-                f"{what} (input {index}, {self.node.input[index]!r}) must be a constant for the shape to be known"
-            )
+            raise ValueNeededError(f"{describe(self.node)}: {message}", self.importer.inputs_of(expr))
         return value
+
+    def constant_if_known(self, index: int, what: str) -> np.ndarray[Any, Any] | None:
+        """The value of input ``index``, None where it is known when the model runs; it must be known where all is."""
+        return self.constant(index, what) if self.importer.static else self.constant_or_none(self.input(index))
 
     def ints(self, index: int, what: str) -> tuple[int, ...]:
         """The integers of a constant input of rank 0 or 1."""
@@ -200,6 +278,10 @@ class NodeContext:
 
     def constant_or_none(self, expr: RelayExpr) -> np.ndarray[Any, Any] | None:
         """The value of an expression if it is known at compile time."""
+        known = self.importer.known_elements.get(expr)
+        if known is not None and isinstance(expr, Call):
+            values = known if dt.is_bool(self.dtype(expr)) and None not in known.reshape(-1) else numbers(known)
+            return None if values is None else values.astype(numpy_dtype(self.dtype(expr)))
         if isinstance(expr, Var):
             return self.importer.param_value(expr)
         if isinstance(expr, Constant):

@@ -1,6 +1,7 @@
-"""Control flow: branches and loops that are known while importing; loops are written out, iteration by iteration.
+"""Control flow: branches and loops. Those that are known while importing are written out, iteration by iteration.
 
-Values between iterations may be anything, so shapes may change from one to the next.
+Values between iterations may be anything, so shapes may change from one to the next. What is known when the model runs
+becomes control flow of the virtual machine (``run_time_control.py``).
 """
 
 from __future__ import annotations
@@ -11,25 +12,47 @@ from typing import Any
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.context import NodeContext, ValueNeededError, typed
+from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.run_time_control import branch_at_run_time, loop_at_run_time, scan_at_run_time
 
 MAX_ITERATIONS = 512
 
 
 @converter("If")
 def convert_if(ctx: NodeContext) -> Sequence[Any]:
-    """The outputs of the branch that is taken; the condition must be known."""
-    condition = ctx.constant_or_none(ctx.input(0))
-    if condition is None:
-        ctx.unsupported("If with a condition that is not constant")
+    """The outputs of the branch that is taken."""
+    if not ctx.importer.static and ctx.constant_or_none(ctx.input(0)) is None:
+        return branch_at_run_time(ctx)
+    condition = ctx.known(ctx.input(0), "the condition must be a constant")
     branch = ctx.required("then_branch" if bool(condition.reshape(-1)[0]) else "else_branch")
     return ctx.subgraph(branch, [])
 
 
 @converter("Loop")
 def convert_loop(ctx: NodeContext) -> Sequence[Any]:
-    """The body as often as it runs: the number of iterations and the conditions must be known."""
+    """The body as often as it runs: written out where the number of iterations and the conditions are known."""
+    if ctx.importer.static:
+        return _loop_written_out(ctx)
+    values = dict(ctx.importer.values)
+    if _may_be_written_out(ctx):
+        try:
+            return _loop_written_out(ctx)
+        except ValueNeededError:
+            ctx.importer.values = values
+    return loop_at_run_time(ctx)
+
+
+def _may_be_written_out(ctx: NodeContext) -> bool:
+    """Whether the first condition and the number of iterations are known, and these are few."""
+    count = ctx.constant_or_none(ctx.input(0)) if ctx.has_input(0) else None
+    if ctx.has_input(0) and (count is None or (int(count.reshape(-1)[0]) > MAX_ITERATIONS and not ctx.has_input(1))):
+        return False
+    return not ctx.has_input(1) or ctx.constant_or_none(ctx.input(1)) is not None
+
+
+def _loop_written_out(ctx: NodeContext) -> Sequence[Any]:
     body = ctx.required("body")
     count = int(ctx.scalar(0)) if ctx.has_input(0) else None
     go_on: RelayExpr | None = ctx.optional(1)
@@ -50,9 +73,7 @@ def convert_loop(ctx: NodeContext) -> Sequence[Any]:
 def _holds(ctx: NodeContext, condition: RelayExpr | None, step: int) -> bool:
     if condition is None:
         return True
-    known = ctx.constant_or_none(condition)
-    if known is None:
-        ctx.unsupported(f"Loop whose condition before iteration {step} is not constant")
+    known = ctx.known(condition, f"the condition before iteration {step} must be a constant")
     return bool(known.reshape(-1)[0])
 
 
@@ -80,7 +101,9 @@ def convert_scan(ctx: NodeContext) -> Sequence[RelayExpr]:
     axes = ctx.attr("scan_input_axes", (0,) * len(scanned))
     axes = [ctx.normalize_axis(axis, ctx.rank(x)) for axis, x in zip(axes, scanned, strict=True)]
     backwards = ctx.attr("scan_input_directions", (0,) * len(scanned))
-    lengths = {ctx.shape(x)[axis] for x, axis in zip(scanned, axes, strict=True)}
+    if any(not is_number(ctx.dims(x)[axis]) for x, axis in zip(scanned, axes, strict=True)):
+        return scan_at_run_time(ctx, states, scanned, axes)
+    lengths = {ctx.extent(x, axis) for x, axis in zip(scanned, axes, strict=True)}
     if len(lengths) != 1:
         ctx.fail(f"the scanned inputs have different lengths: {sorted(lengths)}")
     (length,) = lengths

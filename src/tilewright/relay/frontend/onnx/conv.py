@@ -69,7 +69,7 @@ def convolution(ctx: NodeContext, data: RelayExpr, weight: RelayExpr) -> RelayEx
     if kernel != weight_shape[2:]:
         ctx.fail(f"attribute 'kernel_shape' is {kernel}, but the weight has the shape {weight_shape}")
     groups = ctx.attr("group", 1)
-    channels = ctx.shape(data)[1]
+    channels = ctx.extent(data, 1)
     if weight_shape[1] * groups != channels:
         ctx.fail(
             f"the input has {channels} channels, but the weight {weight_shape} with group {groups} "

@@ -6,13 +6,15 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import onnx
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.attributes import dtype_of
-from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.randomness import dropout
 from tilewright.relay.frontend.onnx.registry import converter, simple
 
 simple(
@@ -61,10 +63,25 @@ def convert_pow(ctx: NodeContext) -> RelayExpr:
             return relay_op.sqrt(base)
         if exponent == 1.0:
             return base
-    exponent_expr = ctx.input(1)
-    if ctx.dtype(exponent_expr) != dtype:
-        exponent_expr = relay_op.cast(exponent_expr, dtype)
-    return relay_op.power(base, exponent_expr)
+    exponents = ctx.input(1)
+    computed = _dtype_of_power(dtype, ctx.dtype(exponents))
+    power = relay_op.power(_cast(ctx, base, computed), _cast(ctx, exponents, computed))
+    return power if computed == dtype else relay_op.cast(power, dtype)
+
+
+def _dtype_of_power(base: str, exponent: str) -> str:
+    """The type in which no exponent is another number: of the base, or wider."""
+    if base == exponent or not dt.is_float(exponent):
+        return base
+    if not dt.is_float(base):
+        return "float64"
+    if dt.bits(base) == dt.bits(exponent):  # float16 and bfloat16
+        return "float32"
+    return max(base, exponent, key=dt.bits)
+
+
+def _cast(ctx: NodeContext, value: RelayExpr, dtype: str) -> RelayExpr:
+    return value if ctx.dtype(value) == dtype else relay_op.cast(value, dtype)
 
 
 @converter("Mod")
@@ -172,6 +189,8 @@ def convert_leaky_relu(ctx: NodeContext) -> RelayExpr:
 def convert_prelu(ctx: NodeContext) -> RelayExpr:
     """Leaky relu with a slope that broadcasts."""
     data, slope = ctx.input(0), ctx.input(1)
+    if ctx.opset < 7 and ctx.rank(data) > 2 and ctx.shape(slope) == ctx.shape(data)[1:2]:  # one for each channel
+        slope = relay_op.expand_dims(slope, 1, ctx.rank(data) - 2)
     zero = _like(ctx, 0.0, data)
     return relay_op.where(relay_op.less(data, zero), relay_op.multiply(data, slope), data)
 
@@ -279,13 +298,56 @@ def convert_clip(ctx: NodeContext) -> RelayExpr:
 @converter("Cast")
 def convert_cast(ctx: NodeContext) -> RelayExpr:
     """Conversion of the data type."""
-    return relay_op.cast(ctx.input(0), dtype_of(ctx.required("to"), "attribute 'to'"))
+    to = ctx.required("to")
+    if isinstance(to, str):  # before opset 6
+        to = onnx.TensorProto.DataType.Value(to)
+    return _converted(ctx, ctx.input(0), dtype_of(to, "attribute 'to'"))
 
 
 @converter("CastLike")
 def convert_cast_like(ctx: NodeContext) -> RelayExpr:
     """Conversion to the data type of the second input."""
-    return relay_op.cast(ctx.input(0), ctx.dtype(ctx.input(1)))
+    return _converted(ctx, ctx.input(0), ctx.dtype(ctx.input(1)))
+
+
+def _converted(ctx: NodeContext, data: RelayExpr, dtype: str) -> RelayExpr:
+    """A conversion; to float8 and float4, of numbers that are limited to the finite ones unless ``saturate`` is 0."""
+    if not dt.is_small_float(dtype) or ctx.dtype(data) == dtype:
+        return relay_op.cast(data, dtype)
+    data = data if dt.is_float(ctx.dtype(data)) else relay_op.cast(data, "float32")
+    if dtype == "float8_e8m0fnu":
+        return relay_op.cast(_power_of_two(ctx, relay_op.cast(data, "float32")), dtype)
+    return small_float(ctx, data, dtype, bool(ctx.attr("saturate", 1)))
+
+
+def small_float(ctx: NodeContext, data: RelayExpr, dtype: str, saturate: bool) -> RelayExpr:
+    """Numbers as float8 or float4."""
+    if saturate:
+        largest = float(ml_dtypes.finfo(dtype).max)
+        wide = data if ctx.dtype(typed(data)) == "float64" else relay_op.cast(data, "float32")
+        data = relay_op.minimum(relay_op.maximum(typed(wide), _like(ctx, -largest, wide)), _like(ctx, largest, wide))
+    return relay_op.cast(typed(data), dtype)
+
+
+def _power_of_two(ctx: NodeContext, data: RelayExpr) -> RelayExpr:
+    """Float32 numbers rounded to powers of two as ``round_mode`` says; limited to the greatest one if saturated."""
+    mode = ctx.attr("round_mode", "up")
+    bits = typed(relay_op.reinterpret(typed(data), "int32"))
+    add = {"up": 0x7FFFFF, "down": 0, "nearest": 0x400000}.get(mode)
+    if add is None:
+        ctx.unsupported(f"round_mode {mode!r}; up, down and nearest are supported")
+    power = relay_op.bitwise_and(relay_op.add(bits, const(add, "int32")), const(-(1 << 23), "int32"))
+    top = const(0x7F000000, "int32")  # 2 ** 127
+    if ctx.attr("saturate", 1):
+        power = relay_op.minimum(typed(power), top)
+    finite = relay_op.logical_and(
+        relay_op.greater(bits, const(0x007FFFFF, "int32")), relay_op.less_equal(bits, const(0x7F800000, "int32"))
+    )
+    if not ctx.attr("saturate", 1):
+        finite = relay_op.logical_and(finite, relay_op.less(bits, const(0x7F800000, "int32")))
+    zero = relay_op.equal(data, const(0.0, "float32"))  # which the type has not: the least power, 2 ** -127
+    power = relay_op.where(zero, const(0x00400000, "int32"), relay_op.where(finite, power, bits))
+    return typed(relay_op.reinterpret(typed(power), "float32"))
 
 
 @converter("Where")
@@ -299,7 +361,7 @@ def convert_dropout(ctx: NodeContext) -> Any:
     """Nothing at inference; the mask, where asked for, is all true (before opset 10, of the data's type)."""
     data = ctx.input(0)
     if ctx.has_input(2) and ctx.scalar(2) and ctx.scalar(1, 0.5):
-        ctx.unsupported("Dropout in training mode; export the model for inference")
+        return dropout(ctx, data, ctx.scalar(1, 0.5))[: ctx.num_outputs]
     if ctx.num_outputs == 1:
         return data
     return [data, relay_op.ones(ctx.shape(data), "bool" if ctx.opset >= 10 else ctx.dtype(data))]

@@ -6,6 +6,7 @@ import math
 import operator
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.prim_expr import Any as AnyDim
-from tilewright.ir.prim_expr import PrimExpr
+from tilewright.ir.prim_expr import DimVar, PrimExpr
+from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.span import SourceName, Span
 from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import free_vars
@@ -30,6 +31,9 @@ from tilewright.relay.frontend.onnx.context import (
     describe,
     typed,
 )
+from tilewright.relay.frontend.onnx.dimensions import MOST_ELEMENTS, Elements, elements_of, numbers
+from tilewright.relay.frontend.onnx.early import NUMPY_BROADCASTING, aligned
+from tilewright.relay.frontend.onnx.host import host_operators
 from tilewright.relay.frontend.onnx.loading import (
     ModelFile,
     Weight,
@@ -40,11 +44,13 @@ from tilewright.relay.frontend.onnx.loading import (
     open_model,
 )
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
+from tilewright.relay.frontend.onnx.strings import StringTable, is_text
 from tilewright.relay.transform.fold_constant import constant_value, fold_constant
 from tilewright.relay.visitor import substitute
 from tilewright.runtime import ndarray as nd
-from tilewright.runtime.ndarray import numpy_view
+from tilewright.runtime.ndarray import numpy_dtype, numpy_view
 
+_BACKEND = "tilewright.relay.frontend.onnx.backend"
 # Results of constant nodes up to this size are worked out while importing, so that shape arithmetic is known.
 _EAGER_FOLD_ELEMENTS = 1 << 12
 # No machine holds more; a model that claims more is damaged or hostile.
@@ -60,17 +66,21 @@ def from_onnx(
     opset: int | None = None,
     freeze_params: bool = False,
     convert_config: Mapping[str, Any] | None = None,
+    dims: Mapping[str, Any] | None = None,
 ) -> tuple[IRModule, dict[str, nd.NDArray]]:
     """Import an ONNX model.
 
     Parameters
     ----------
     model : a ``ModelProto``, the path of a file, or what ``open_model`` gives for that.
-    shape : shapes of inputs by name; overrides the model's, and gives what the model leaves open.
+    shape : shapes of inputs by name; overrides the model's. A dimension is a number, a name, or ``relay.Any()``; one
+        name is one number wherever it stands.
     dtype : data type of inputs that the model gives none for, for all or by name.
     opset : operator set to assume instead of the model's own.
     freeze_params : make weights constants of the module, instead of parameters.
     convert_config : options of TVM's importer; none has an effect here.
+    dims : what is known of named dimensions, the model's and those of ``shape``: a number, the least and the largest
+        ``(1, 512)``, or these and what it is a multiple of ``(8, 512, 8)``; None for no largest.
 
     Returns
     -------
@@ -92,9 +102,64 @@ def from_onnx(
     elif not model.HasField("graph"):
         raise OnnxImportError("the model holds no graph")
     try:
-        return GraphImporter(model, shapes, dtype, opset, weights).import_model(freeze_params)
+        return GraphImporter(model, shapes, dtype, opset, weights, _checked_dims(dims)).import_model(freeze_params)
     except UnicodeDecodeError as error:
         raise OnnxImportError(f"the model holds a name that is not UTF-8 text ({error.reason})") from None
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model with sequences as single tensors: ``x.0``, ``x.1``, ... of ``x``."""
+
+    module: IRModule
+    params: dict[str, nd.NDArray]
+    inputs: tuple[str, ...]
+    structure: tuple[int | None, ...]
+    """Of each output: None for a tensor, the length of a sequence, -1 for an optional value that is empty."""
+
+    @property
+    def count(self) -> int:
+        """How many tensors the program gives."""
+        return sum(1 if length is None else max(length, 0) for length in self.structure)
+
+    def flat_inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What the program takes: arrays by name."""
+        flat: dict[str, Any] = {}
+        for name, value in given.items():
+            flat |= _elements(name, value) if isinstance(value, list) else {name: value}
+        missing = [name for name in self.inputs if name not in flat]
+        if missing:
+            raise OnnxImportError(f"inputs that the model needs were not given: {', '.join(missing)}")
+        return {name: flat[name] for name in self.inputs}
+
+    def outputs(self, flat: Sequence[Any]) -> list[Any]:
+        """The program's outputs as the model has them."""
+        left, found = iter(flat), []
+        for length in self.structure:
+            if length is None:
+                found.append(next(left))
+            else:
+                found.append(None if length < 0 else [next(left) for _ in range(length)])
+        return found
+
+
+def _elements(name: str, values: Sequence[Any]) -> dict[str, Any]:
+    return {f"{name}.{i}": value for i, value in enumerate(values)}
+
+
+def import_graph(
+    model: onnx.ModelProto, given: Mapping[str, Any], bound: Mapping[str, Any], strings: StringTable
+) -> Imported:
+    """Import a model for inputs of the shapes and lengths of ``given``; those in ``bound`` become constants.
+
+    Strings are numbers of the table.
+    """
+    shapes = {name: value.shape for name, value in given.items() if isinstance(value, np.ndarray)}
+    importer = GraphImporter(model, shapes, "float32", None, {}, {})
+    importer.static = True
+    importer.examples, importer.bound, importer.strings = given, bound, strings
+    module, params = importer.import_model(False)
+    return Imported(module, params, tuple(importer.inputs), tuple(importer.structure))
 
 
 def _no_model(given: Any) -> str:
@@ -121,12 +186,35 @@ def _checked_shapes(shape: Any) -> dict[str, list[Any]]:
         )
     for name, dims in shape.items():
         if not isinstance(dims, Sequence) or isinstance(dims, str) or any(not _is_dim(d) for d in dims):
-            raise OnnxImportError(f"the shape of {name!r} is a sequence of whole numbers, not {dims!r}")
-    return {name: [d if isinstance(d, PrimExpr) else operator.index(d) for d in dims] for name, dims in shape.items()}
+            raise OnnxImportError(f"the shape of {name!r} is a sequence of whole numbers and names, not {dims!r}")
+    free = (PrimExpr, str)
+    return {name: [d if isinstance(d, free) else operator.index(d) for d in dims] for name, dims in shape.items()}
+
+
+def _checked_dims(dims: Mapping[str, Any] | None) -> dict[str, tuple[int, int | None, int]]:
+    """The least, the largest and the divisor of each named dimension."""
+    found: dict[str, tuple[int, int | None, int]] = {}
+    for name, given in (dims or {}).items():
+        limits = (given, given) if isinstance(given, int) else tuple(given)
+        low, high, multiple = (*limits, 1)[:3] if len(limits) in (2, 3) else (None, None, None)
+        fits = isinstance(low, int) and isinstance(multiple, int) and (high is None or isinstance(high, int))
+        if not fits or low < 0 or multiple < 1 or (high is not None and high // multiple * multiple < low):
+            raise OnnxImportError(
+                f"the dimension {name!r} is a number, (least, largest) or (least, largest, multiple), not {given!r}"
+            )
+        found[name] = (low, high, multiple)
+    return found
+
+
+def _declared_dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
+    """A dimension that a model declares: a number, or a name."""
+    if dim.HasField("dim_value") and dim.dim_value >= 0:
+        return int(dim.dim_value)
+    return dim.dim_param or f"{name}_{axis}"
 
 
 def _is_dim(dim: Any) -> bool:
-    return isinstance(dim, PrimExpr) or (hasattr(type(dim), "__index__") and not isinstance(dim, bool))
+    return isinstance(dim, (PrimExpr, str)) or (hasattr(type(dim), "__index__") and not isinstance(dim, bool))
 
 
 class GraphImporter:
@@ -139,17 +227,28 @@ class GraphImporter:
         dtype: str | Mapping[str, str],
         opset: int | None,
         weights: Mapping[str, Weight],
+        limits: Mapping[str, Any],
     ) -> None:
         self.graph = model.graph
         self.weights = weights
         self.shapes = shapes
         self.dtype = dtype
         self.opset = opset or model_opset(model)
+        self.versions = {o.domain: o.version for o in model.opset_import if o.domain not in DEFAULT_DOMAINS}
         self.nodes = checked_nodes(model, self.opset)
         self.values: dict[str, RelayExpr | TensorSequence] = {}
         self.params: dict[str, nd.NDArray] = {}
         self.inputs: dict[str, Var] = {}
+        self.examples: Mapping[str, Any] = {}
+        self.bound: Mapping[str, Any] = {}
+        self.strings: StringTable | None = None
+        self.structure: list[int | None] = []
+        self._sequence_of: dict[str, str] = {}
         self._constant_exprs: set[RelayExpr] = set()
+        self.known_elements: dict[RelayExpr, Elements] = {}
+        self.static = False  # whether every shape must be known while importing
+        self.limits = dict(limits)
+        self.dim_vars: dict[str, PrimExpr] = {}
 
     def import_model(self, freeze_params: bool) -> tuple[IRModule, dict[str, nd.NDArray]]:
         """The module and its parameters."""
@@ -159,7 +258,10 @@ class GraphImporter:
         self._add_inputs()
         for node in self.nodes:
             self._convert_node(node)
-        outputs = [self._output(o.name) for o in self.graph.output]
+        named: dict[str, RelayExpr] = {}
+        for output in self.graph.output:
+            named |= self._output(output.name)
+        outputs = list(named.values())
         body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
         if freeze_params:
             body = self.with_params(body)
@@ -167,16 +269,25 @@ class GraphImporter:
         params = {v.name_hint: self.params[v.name_hint] for v in self._param_vars() if v in used}
         ordered = [*self.inputs.values(), *(v for v in self._param_vars() if v in used)]
         module = IRModule.from_expr(Function(ordered, body))
-        return module.with_attr("output_names", [o.name for o in self.graph.output]), params
+        return module.with_attr("output_names", list(named)), params
 
     def _param_vars(self) -> list[Var]:
         return [v for name in self.params if isinstance(v := self.values.get(name), Var)]
 
-    def _output(self, name: str) -> RelayExpr:
+    def _output(self, name: str) -> dict[str, RelayExpr]:
+        """The tensors of an output: one, or those of a sequence."""
         value = self._value(name)
-        if isinstance(value, TensorSequence):
-            raise UnsupportedError(f"output {name!r} is a sequence, not a tensor; only tensors can be outputs")
-        return value
+        if not isinstance(value, TensorSequence):
+            self.structure.append(None)
+            return {name: value}
+        self.structure.append(-1 if value.empty_optional else len(value))
+        return _elements(name, value)
+
+    def inputs_of(self, expr: RelayExpr) -> list[str]:
+        """The model's inputs that an expression is computed from."""
+        names = {v.name_hint for v in free_vars(expr) if isinstance(v, Var)}
+        own = [name for name, var in self.inputs.items() if var.name_hint in names]
+        return list(dict.fromkeys(self._sequence_of.get(name, name) for name in own))
 
     def _value(self, name: str) -> RelayExpr | TensorSequence:
         if name not in self.values:
@@ -194,62 +305,97 @@ class GraphImporter:
         lines = []
         for op_type, nodes in sorted(missing.items()):
             shown = ", ".join(nodes[:5]) + (f" and {len(nodes) - 5} more" if len(nodes) > 5 else "")
-            lines.append(f"  {op_type} (opset {self.opset}): {shown}")
+            remedy = f" (on the host, by {_BACKEND})" if op_type in host_operators() else ""
+            lines.append(f"  {op_type} (opset {self.opset}): {shown}{remedy}")
         raise UnsupportedError("the model uses operators that are not supported:\n" + "\n".join(lines))
 
     def _find(self, node: onnx.NodeProto) -> Converter | None:
-        return find_converter(node.domain, node.op_type, self.opset)
+        return find_converter(node.domain, node.op_type, self.versions.get(node.domain, self.opset))
 
     def _add_initializer(self, tensor: onnx.TensorProto) -> None:
         where = f"initializer {tensor.name!r}"
-        dtype_of(tensor.data_type, where)
+        if self.strings is None or tensor.data_type != onnx.TensorProto.STRING:
+            dtype_of(tensor.data_type, where)
         try:
             if tensor.name in self.weights:
                 data = self.weights[tensor.name].read(tensor.dims, dtype_of(tensor.data_type, where))
             else:
-                data = nd.array(to_array(tensor))
+                data = nd.array(self._numbers(to_array(tensor)))
         except Exception as error:
             raise OnnxImportError(f"{where} of shape {tuple(tensor.dims)}: {first_line(error)}") from None
         self._add_param(tensor.name, data)
+
+    def _numbers(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The array itself, or numbers of its strings."""
+        return array if self.strings is None or not is_text(array) else self.strings.encode(array)
 
     def _add_param(self, name: str, data: nd.NDArray) -> None:
         self.params[name] = data
         self.values[name] = typed(Var(name, TensorType(data.shape, str(data.dtype))))
 
     def _add_inputs(self) -> None:
-        unknown: list[str] = []
         graph_inputs = [i for i in self.graph.input if i.name not in self.params]
         names = [i.name for i in graph_inputs]
         for name in self.shapes:
             if name not in names:
                 raise OnnxImportError(f"the model has no input {name!r}; its inputs are {', '.join(map(repr, names))}")
         for value in graph_inputs:
+            if value.name in self.bound:
+                self.values[value.name] = _bound(self.bound[value.name])
+                continue
             if not value.type.HasField("tensor_type"):
-                raise UnsupportedError(f"input {value.name!r} is not a tensor; only tensor inputs are supported")
-            dims = self._input_shape(value)
-            if any(d is None for d in dims):
-                unknown.append(f"{value.name}:{','.join('?' if d is None else str(d) for d in dims)}")
-                dims = [AnyDim() if d is None else d for d in dims]
-            var = typed(Var(value.name, TensorType(dims, self._input_dtype(value))))
+                self._add_structured(value)
+                continue
+            var = typed(Var(value.name, TensorType(self._input_shape(value), self._input_dtype(value))))
             assert isinstance(var, Var)
             self.values[value.name] = self.inputs[value.name] = var
-        if unknown:
-            wanted = " ".join(f"--input-shape {u}" for u in unknown)
-            raise OnnxImportError(
-                f"the model leaves dimensions open; say what they are, with numbers for each '?': {wanted} "
-                "(in Python, from_onnx(model, shape={name: dimensions}))"
+        for name in self.limits:
+            if name not in self.dim_vars:
+                known = ", ".join(self.dim_vars) or "none"
+                raise OnnxImportError(f"no input has a dimension {name!r}; the named dimensions are: {known}")
+
+    def _dim(self, dim: Any) -> Any:
+        """A dimension of an input; one variable for each name."""
+        if not isinstance(dim, str):
+            return dim
+        if dim not in self.dim_vars:
+            low, high, multiple = self.limits.get(dim, (1, None, 1))
+            self.dim_vars[dim] = as_expr(low) if low == high else DimVar(dim, low, high, multiple)
+        return self.dim_vars[dim]
+
+    def _add_structured(self, value: onnx.ValueInfoProto) -> None:
+        """Add a sequence, or an optional value, as the tensors that it holds in the example."""
+        name = value.name
+        if name not in self.examples:
+            raise UnsupportedError(
+                f"input {name!r} is not a tensor, and how many it holds is not known: "
+                f"{_BACKEND} compiles a model for the inputs that it meets"
             )
+        example = self.examples[name]
+        if example is None:
+            self.values[name] = TensorSequence.nothing()
+        elif isinstance(example, list):
+            self.values[name] = TensorSequence(
+                self._add_example(each, array) for each, array in _elements(name, example).items()
+            )
+            self._sequence_of |= dict.fromkeys(_elements(name, example), name)
+        else:
+            self.values[name] = self._add_example(name, example)
+
+    def _add_example(self, name: str, array: np.ndarray[Any, Any]) -> Var:
+        var = typed(Var(name, TensorType(array.shape, str(array.dtype))))
+        assert isinstance(var, Var)
+        self.inputs[name] = var
+        return var
 
     def _input_shape(self, value: onnx.ValueInfoProto) -> list[Any]:
         declared = value.type.tensor_type
-        dims: list[Any] = [
-            d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in declared.shape.dim
-        ]
+        dims = [_declared_dim(value.name, i, d) for i, d in enumerate(declared.shape.dim)]
         given = self.shapes.get(value.name)
         if given is None:
             if not declared.HasField("shape"):
                 raise OnnxImportError(f"input {value.name!r} has no shape; give one: --input-shape {value.name}:...")
-            return dims
+            return [self._dim(d) for d in dims]
         if declared.HasField("shape") and len(given) != len(dims):
             raise OnnxImportError(
                 f"input {value.name!r} has rank {len(dims)} in the model, but the shape given is {tuple(given)}"
@@ -257,14 +403,16 @@ class GraphImporter:
         for i, (model_dim, given_dim) in enumerate(zip(dims, given, strict=False)):
             if isinstance(given_dim, int) and given_dim < 0:
                 raise OnnxImportError(f"input {value.name!r}: dimension {i} of the shape given is {given_dim}")
-            if model_dim is not None and isinstance(given_dim, int) and model_dim != given_dim and i > 0:
+            if isinstance(model_dim, int) and isinstance(given_dim, int) and model_dim != given_dim and i > 0:
                 raise OnnxImportError(
                     f"input {value.name!r}: dimension {i} is {model_dim} in the model, but {given_dim} was given"
                 )
-        return list(given)
+        return [self._dim(d) for d in given]
 
     def _input_dtype(self, value: onnx.ValueInfoProto) -> str:
         declared = value.type.tensor_type.elem_type
+        if declared == onnx.TensorProto.STRING and self.strings is not None:
+            return "int64"
         if declared:
             return dtype_of(declared, f"input {value.name!r}")
         return self.dtype if isinstance(self.dtype, str) else self.dtype.get(value.name, "float32")
@@ -301,6 +449,8 @@ class GraphImporter:
         if foldable and any(a.type == onnx.AttributeProto.GRAPH for a in node.attribute):  # which see what is around
             tensors = [value for value in outputs if isinstance(value, RelayExpr)]
             foldable = all(self.is_param(v) for value in tensors for v in free_vars(value) if isinstance(v, Var))
+        if not foldable:
+            self._note_elements(node, inputs, outputs)
         for name, value in zip(node.output, outputs, strict=False):
             if name and isinstance(value, TensorSequence):
                 self.values[name] = value
@@ -308,12 +458,55 @@ class GraphImporter:
                 self._check_size(node, value, foldable)
                 self.values[name] = self._known(value) if foldable else value
 
+    def elements(self, ctx: NodeContext, expr: RelayExpr) -> Elements | None:
+        """What is known of a tensor of whole numbers or truths: all of a constant."""
+        if expr in self.known_elements:
+            return self.known_elements[expr]
+        type_ = typed(expr).checked_type
+        if not isinstance(type_, TensorType) or type_.is_dynamic or type_.dtype not in ("int64", "int32", "bool"):
+            return None
+        if math.prod(type_.concrete_shape) > MOST_ELEMENTS:
+            return None
+        value = ctx.constant_or_none(expr)
+        return (
+            None
+            if value is None
+            else np.asarray(value.astype(bool).tolist() if type_.dtype == "bool" else value.tolist(), object)
+        )
+
+    def _note_elements(
+        self, node: onnx.NodeProto, inputs: Sequence[RelayExpr | TensorSequence | None], outputs: list[Any]
+    ) -> None:
+        """Work out what is known of the first output; numbers become a constant."""
+        if not outputs or not isinstance(outputs[0], RelayExpr) or outputs[0] in self.known_elements:
+            return
+        type_ = outputs[0].checked_type
+        if not isinstance(type_, TensorType) or type_.dtype not in ("int64", "int32", "bool"):
+            return
+        if not any(isinstance(e, RelayExpr) and e in self.known_elements for e in inputs):
+            return
+        context = NodeContext(self, node, inputs)
+        given = [self.elements(context, e) if isinstance(e, RelayExpr) else None for e in inputs]
+        found = elements_of(node, context.attrs, given)
+        if found is None:
+            return
+        whole = numbers(found)
+        if whole is not None:
+            outputs[0] = typed(const(whole.astype(numpy_dtype(type_.dtype)), type_.dtype))
+        else:
+            self.known_elements[outputs[0]] = found
+
     def _converted(self, node: onnx.NodeProto, inputs: Sequence[RelayExpr | TensorSequence | None]) -> list[Any]:
         try:
+            if self.opset < NUMPY_BROADCASTING:
+                inputs = aligned(node, inputs, [_rank(value) for value in inputs])
             context = NodeContext(self, node, inputs)
             convert = self._find(node)
             assert convert is not None  # _check_operators has looked
-            return self._outputs(convert(context), node)
+            outputs = self._outputs(convert(context), node)
+            if context.told is not None:
+                self.known_elements[outputs[0]] = context.told
+            return outputs
         except (OnnxImportError, UnsupportedError):
             raise
         except TilewrightError as error:
@@ -326,7 +519,7 @@ class GraphImporter:
         """The outputs of a graph in a node's attributes: names in it hide those around it, and end with it."""
         outer = dict(self.values)
         given = {value.name: _typed(expr) for value, expr in zip(graph.input, inputs, strict=True)}
-        own = {tensor.name: typed(const(to_array(tensor))) for tensor in graph.initializer}
+        own = {tensor.name: typed(const(self._numbers(to_array(tensor)))) for tensor in graph.initializer}
         for name in (*own, *given, *(name for node in graph.node for name in node.output)):
             self.values.pop(name, None)
         self.values.update(own | given)
@@ -372,8 +565,22 @@ class GraphImporter:
         return value
 
 
+def _bound(value: Any) -> RelayExpr | TensorSequence:
+    """An input that is known."""
+    if value is None:
+        return TensorSequence.nothing()
+    if isinstance(value, list):
+        return TensorSequence(typed(const(item)) for item in value)
+    return typed(const(value))
+
+
 def _typed(value: RelayExpr | TensorSequence) -> RelayExpr | TensorSequence:
     return value if isinstance(value, TensorSequence) else typed(value)
+
+
+def _rank(value: RelayExpr | TensorSequence | None) -> int:
+    found = value.checked_type if isinstance(value, RelayExpr) else None
+    return len(found.shape) if isinstance(found, TensorType) else 0
 
 
 def _with_subgraphs(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,8 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.dimensions import is_number
+from tilewright.relay.frontend.onnx.dynamic import FAR, broadcast_elements, expand_to, reshape_to, runtime_shape
 from tilewright.relay.frontend.onnx.registry import converter
 
 # Stand for the axes of an ellipsis, the last axes last.
@@ -30,13 +33,14 @@ def convert_gemm(ctx: NodeContext) -> RelayExpr:
         a = relay_op.nn.batch_flatten(a)
     if alpha != 1.0:
         a = relay_op.multiply(a, const(alpha, dtype))
-    out = relay_op.nn.dense(a, b, units=ctx.shape(b)[0])
+    units = ctx.dims(b)[0]
+    out = relay_op.nn.dense(a, b, units=units if is_number(units) else None)
     bias = ctx.optional(2)
     if bias is None or beta == 0.0:
         return out
     if beta != 1.0:
         bias = relay_op.multiply(bias, const(beta, dtype))
-    if ctx.rank(bias) == 1 and ctx.shape(bias)[0] == ctx.shape(b)[0]:
+    if ctx.rank(bias) == 1 and is_number(units) and ctx.extent(bias, 0) == units:
         return relay_op.nn.bias_add(out, bias, axis=-1)
     return relay_op.add(out, bias)
 
@@ -50,11 +54,11 @@ def convert_matmul(ctx: NodeContext) -> RelayExpr:
 def matmul(ctx: NodeContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
     """Numpy's ``matmul`` of two expressions."""
     a, b = typed(a), typed(b)
-    shape_a, shape_b = ctx.shape(a), ctx.shape(b)
+    shape_a, shape_b = ctx.dims(a), ctx.dims(b)
     if not shape_a or not shape_b:
         ctx.fail("MatMul takes no scalars")
     inner_a, inner_b = shape_a[-1], shape_b[-2] if len(shape_b) > 1 else shape_b[0]
-    if inner_a != inner_b:
+    if is_number(inner_a) and is_number(inner_b) and inner_a != inner_b:
         ctx.fail(f"the inner dimensions of {shape_a} and {shape_b} differ: {inner_a} and {inner_b}")
     if len(shape_b) == 1:
         out = matmul(ctx, a, relay_op.expand_dims(b, axis=1))
@@ -62,6 +66,8 @@ def matmul(ctx: NodeContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
     if len(shape_a) == 1:
         out = matmul(ctx, relay_op.expand_dims(a, axis=0), b)
         return relay_op.squeeze(out, axis=[-2])
+    if not all(map(is_number, (*shape_a, *shape_b))):
+        return _matmul_of_any_shape(ctx, a, b, shape_a, shape_b)
     if 0 in (*shape_a, *shape_b):  # the result has no elements, or each is a sum of none
         batch = np.broadcast_shapes(tuple(shape_a[:-2]), tuple(shape_b[:-2]))
         return relay_op.zeros((*batch, shape_a[-2], shape_b[-1]), ctx.dtype(a))
@@ -72,6 +78,64 @@ def matmul(ctx: NodeContext, a: RelayExpr, b: RelayExpr) -> RelayExpr:
             out = relay_op.reshape(out, newshape=(*shape_a[:-1], shape_b[1]))
         return out
     return _batch_matmul(ctx, a, b, shape_a, shape_b)
+
+
+def _matmul_of_any_shape(
+    ctx: NodeContext, a: RelayExpr, b: RelayExpr, shape_a: Sequence[Any], shape_b: Sequence[Any]
+) -> RelayExpr:
+    """A product of matrices some of whose dimensions are known when the model runs."""
+    inner = shape_b[-2] if is_number(shape_b[-2]) else shape_a[-1]
+    if len(shape_b) == 2:
+        units = shape_b[1] if is_number(shape_b[1]) else None
+        right = relay_op.transpose(b, axes=(1, 0))
+        if len(shape_a) == 2:
+            return relay_op.nn.dense(a, right, units=units)
+        rows = reshape_to(ctx, a, [None, inner])
+        return ctx.reshaped(relay_op.nn.dense(rows, right, units=units), a, 1, 0, len(shape_a) - 1)
+    batch = broadcast_elements(shape_a[:-2], shape_b[:-2])
+    if None in batch:
+        ctx.unsupported(
+            f"the batches ({_listed(shape_a[:-2])}) and ({_listed(shape_b[:-2])}) may broadcast or not; "
+            "give their dimensions one name, or numbers (--input-shape)"
+        )
+    leader = a if _same(shape_a[:-2], batch) else b
+    wide = None
+    flat = []
+    for x, shape in ((a, shape_a), (b, shape_b)):
+        if not _same(shape[:-2], batch) and not all(is_number(d) and d == 1 for d in shape[:-2]):
+            if wide is None:
+                wide = relay_op.strided_slice(runtime_shape(leader), [0], [len(batch)])
+            tail = relay_op.strided_slice(runtime_shape(x), [-2], [FAR])
+            x = expand_to(ctx, x, [*batch, *shape[-2:]], relay_op.concatenate([wide, tail], axis=0))
+        flat.append(_three_dimensions(ctx, typed(x)))
+    out = relay_op.nn.batch_matmul(flat[0], relay_op.transpose(flat[1], axes=(0, 2, 1)))
+    if len(batch) == 1:
+        return out
+    if len(batch) == 2 and is_number(batch[1]):
+        return relay_op.reshape(out, newshape=(-4, -1, batch[1], -2))
+    return ctx.reshaped(out, leader, 1, 0, len(batch))
+
+
+def _same(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    return len(found) == len(wanted) and all(
+        a is b or (is_number(a) and a == b) for a, b in zip(found, wanted, strict=True)
+    )
+
+
+def _listed(dims: Sequence[Any]) -> str:
+    return ", ".join("?" if d is None else str(d) for d in dims)
+
+
+def _three_dimensions(ctx: NodeContext, x: RelayExpr) -> RelayExpr:
+    """All but the last two dimensions as one."""
+    shape = ctx.dims(x)
+    if len(shape) == 3:
+        return x
+    if len(shape) == 2:
+        return relay_op.expand_dims(x, axis=0)
+    for _ in range(len(shape) - 3):
+        x = relay_op.reshape(x, newshape=(-3, -2))
+    return x
 
 
 def _batch_matmul(
@@ -211,3 +275,49 @@ def _einsum_two(ctx: NodeContext, a: RelayExpr, a_term: str, b: RelayExpr, b_ter
     letters = [*batch, *free_a, *free_b]
     shaped = relay_op.reshape(product, newshape=tuple(size[c] for c in letters))
     return relay_op.transpose(shaped, axes=[letters.index(c) for c in out]) if letters else shaped
+
+
+# Elimination is written out, column by column.
+_MAX_DETERMINANT = 64
+
+
+@converter("Det", since=11, in_float32=True)
+def convert_det(ctx: NodeContext) -> RelayExpr:
+    """Determinants of square matrices, by elimination with the largest pivots."""
+    data = ctx.input(0)
+    *batch, rows, columns = ctx.shape(data)
+    dtype = ctx.dtype(data)
+    if rows != columns:
+        ctx.fail(f"a matrix of {rows} rows and {columns} columns; determinants are of square ones")
+    if rows > _MAX_DETERMINANT:
+        ctx.unsupported(f"determinants of {rows} rows; {_MAX_DETERMINANT} are supported")
+    count = int(np.prod(batch, dtype=np.int64))
+    matrix = relay_op.reshape(data, (count, rows, rows)) if count and rows else data
+    if not count or not rows:
+        return relay_op.ones(tuple(batch), dtype)
+    found: RelayExpr = relay_op.ones((count,), dtype)
+    one, zero = const(1.0, dtype), const(0.0, dtype)
+    for size in range(rows, 0, -1):
+        column = relay_op.reshape(relay_op.strided_slice(matrix, [0, 0, 0], [count, size, 1]), (count, size))
+        best = relay_op.argmax(relay_op.abs(column), axis=1)
+        pivot_row = relay_op.reshape(
+            relay_op.take(matrix, relay_op.expand_dims(best, 1), axis=1, batch_dims=1), (count, size)
+        )
+        pivot = relay_op.reshape(relay_op.strided_slice(pivot_row, [0, 0], [count, 1]), (count,))
+        swapped = relay_op.not_equal(best, const(0, "int32"))
+        found = typed(relay_op.multiply(found, relay_op.where(swapped, relay_op.negative(pivot), pivot)))
+        if size == 1:
+            break
+        first = relay_op.strided_slice(matrix, [0, 0, 0], [count, 1, size])
+        chosen = relay_op.equal(const(np.arange(size, dtype="int32")), relay_op.expand_dims(best, 1))
+        rest = relay_op.where(relay_op.expand_dims(chosen, 2), first, matrix)
+        divisor = relay_op.where(relay_op.equal(pivot, zero), one, pivot)
+        ends = [count, size, size]
+        factors = relay_op.divide(
+            relay_op.strided_slice(rest, [0, 1, 0], [count, size, 1]), relay_op.reshape(divisor, (count, 1, 1))
+        )
+        tail = relay_op.expand_dims(relay_op.strided_slice(pivot_row, [0, 1], [count, size]), 1)
+        matrix = typed(
+            relay_op.subtract(relay_op.strided_slice(rest, [0, 1, 1], ends), relay_op.multiply(factors, tail))
+        )
+    return relay_op.reshape(found, tuple(batch))

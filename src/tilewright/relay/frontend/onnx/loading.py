@@ -22,7 +22,7 @@ from tilewright.relay.frontend.onnx.inline_weights import read_light_model
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, find_converter
 from tilewright.runtime.ndarray import NDArray, empty, numpy_view
 
-_OLDEST_OPSET = 7
+_OLDEST_OPSET = 1
 # Protobuf cannot serialise more, and the checker works on the serialised form.
 _PROTOBUF_LIMIT_BYTES = (1 << 31) - 1
 # Initializers above this size are left out of what the checker reads: their contents do not concern it.
@@ -31,6 +31,7 @@ _CHECKED_ELEMENTS = 1 << 10
 _LEAST_OUTSIDE = 1 << 16
 # Functions are written out level by level; ONNX's own nest three deep.
 _MAX_FUNCTION_DEPTH = 8
+_OF_MICROSOFT = frozenset({"SimplifiedLayerNormalization"})
 _OWN_DOMAIN = "tilewright.written_out"
 
 
@@ -190,6 +191,7 @@ def checked_nodes(model: onnx.ModelProto, opset: int) -> list[onnx.NodeProto]:
     ``Mul(x, Sigmoid(x))``. Raises ``OnnxImportError`` for a model that the checker rejects.
     """
     light = _without_large_weights(model)
+    _name_domains(light)
     if light.ByteSize() > _PROTOBUF_LIMIT_BYTES:
         raise UnsupportedError("the model holds over 2 GiB beside its initializers, which ONNX's checker cannot read")
     try:
@@ -197,6 +199,15 @@ def checked_nodes(model: onnx.ModelProto, opset: int) -> list[onnx.NodeProto]:
     except Exception as error:
         raise OnnxImportError(f"the model fails ONNX's checker: {first_line(error)}") from None
     return list(_expanded(light, opset).graph.node)
+
+
+def _name_domains(model: onnx.ModelProto) -> None:
+    """Operators that ONNX Runtime writes without their domain, which the checker does not know, get it."""
+    strange = [node for node in model.graph.node if not node.domain and node.op_type in _OF_MICROSOFT]
+    for node in strange:
+        node.domain = "com.microsoft"
+    if strange and all(o.domain != "com.microsoft" for o in model.opset_import):
+        model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
 
 
 _Kind = tuple[str, str]

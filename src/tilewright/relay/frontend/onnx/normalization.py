@@ -13,17 +13,29 @@ from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.dimensions import element, is_number
+from tilewright.relay.frontend.onnx.dynamic import reshape_to, vector
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.op.relations import dim_mul
 
 
 @converter("BatchNormalization")
 def convert_batch_norm(ctx: NodeContext) -> Any:
-    """Batch normalization at inference."""
-    if ctx.attr("training_mode", 0):
-        ctx.unsupported("BatchNormalization in training mode; export the model for inference")
+    """Batch normalization; in training mode by the batch's own mean and variance, and with the running ones."""
     data, *parameters = ctx.inputs()
     dtype = ctx.dtype(data)  # the parameters may have others
     scale, bias, mean, var = (p if ctx.dtype(p) == dtype else relay_op.cast(p, dtype) for p in parameters)
+    if ctx.attr("training_mode", 0):
+        axes = [axis for axis in range(ctx.rank(data)) if axis != 1]
+        old, momentum = (mean, var), ctx.attr("momentum", 0.9)
+        mean, var = typed(relay_op.mean(data, axis=axes)), typed(relay_op.variance(data, axis=axes))
+        result = relay_op.nn.batch_norm(data, scale, bias, mean, var, axis=1, epsilon=ctx.attr("epsilon", 1e-5))
+        keep, take = const(momentum, dtype), const(1 - momentum, dtype)
+        running = [
+            relay_op.cast(typed(relay_op.add(relay_op.multiply(a, keep), relay_op.multiply(b, take))), ctx.dtype(p))
+            for a, b, p in zip(old, (mean, var), parameters[2:], strict=True)
+        ]
+        return [result[0], *running][: ctx.num_outputs]
     result = relay_op.nn.batch_norm(data, scale, bias, mean, var, axis=1, epsilon=ctx.attr("epsilon", 1e-5))
     return result[0]
 
@@ -53,7 +65,7 @@ def convert_layer_norm(ctx: NodeContext) -> Any:
     axis = ctx.normalize_axis(ctx.attr("axis", -1), rank)
     epsilon = ctx.attr("epsilon", 1e-5)
     dtype = ctx.dtype(data)
-    extent = ctx.shape(data)[-1]
+    extent = ctx.extent(data, -1)
     scale = _one_row(ctx, ctx.input(1), extent)
     bias = _one_row(ctx, ctx.optional(2), extent) if ctx.has_input(2) else relay_op.zeros((extent,), dtype)
     if axis == rank - 1 and ctx.num_outputs == 1 and scale is not None and bias is not None:
@@ -81,8 +93,8 @@ def convert_group_norm(ctx: NodeContext) -> RelayExpr:
     """Normalization of groups of channels; scale and bias for each group (opset 18) or channel (21)."""
     data, scale, bias = ctx.input(0), ctx.input(1), ctx.input(2)
     groups = ctx.required("num_groups")
-    channels = ctx.shape(data)[1]
-    if ctx.shape(scale)[0] != channels:
+    channels = ctx.extent(data, 1)
+    if ctx.extent(scale, 0) != channels:
         scale = relay_op.repeat(scale, repeats=channels // groups, axis=0)
         bias = relay_op.repeat(bias, repeats=channels // groups, axis=0)
     return relay_op.nn.group_norm(data, scale, bias, groups, axis=1, epsilon=ctx.attr("epsilon", 1e-5))
@@ -127,10 +139,14 @@ def convert_lrn(ctx: NodeContext) -> RelayExpr:
 def _flattened_softmax(ctx: NodeContext, build: Any) -> RelayExpr:
     """Before opset 13: over all axes from ``axis`` on, as one."""
     data = ctx.input(0)
-    shape = ctx.shape(data)
+    shape = ctx.dims(data)
     axis = ctx.normalize_axis(ctx.attr("axis", 1), len(shape))
-    if axis == len(shape) - 1 or all(d == 1 for d in shape[axis + 1 :]):
+    if axis == len(shape) - 1 or all(is_number(d) and d == 1 for d in shape[axis + 1 :]):
         return build(data, axis=axis)
+    if ctx.is_dynamic(data):
+        inner = None if None in shape[axis:] else element(dim_mul(*shape[axis:]))
+        flat = build(reshape_to(ctx, data, [None, inner], vector([0] * axis + [-1]) if axis == 1 else None), axis=-1)
+        return relay_op.reshape_like(flat, data)
     rows = 1
     for extent in shape[:axis]:
         rows *= extent

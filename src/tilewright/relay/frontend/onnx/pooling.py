@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
 from tilewright.relay.frontend.onnx.conv import padding, spatial
 from tilewright.relay.frontend.onnx.registry import converter
 
@@ -78,11 +81,44 @@ def _without_windows_in_padding(
 
 
 @converter("MaxPool")
-def convert_max_pool(ctx: NodeContext) -> RelayExpr:
-    """Maximum pooling; the optional output of indices is not supported."""
-    if ctx.num_outputs > 1 and ctx.node.output[1]:
-        ctx.unsupported("the second output (indices) of MaxPool")
-    return _pool(ctx, "max")
+def convert_max_pool(ctx: NodeContext) -> Any:
+    """Maximum pooling, and where in the flattened input the maxima are."""
+    pooled = typed(_pool(ctx, "max"))
+    return [pooled, _indices_of_maxima(ctx, ctx.shape(pooled)[2:])] if ctx.num_outputs > 1 else pooled
+
+
+def _indices_of_maxima(ctx: NodeContext, counts: Sequence[int]) -> RelayExpr:
+    """The first maximum of each window, as its place in the input; by columns where ``storage_order`` is 1."""
+    data = ctx.input(0)
+    batch, channels, *extents = ctx.shape(data)
+    rank, size = len(extents), int(np.prod(extents))
+    kernel, strides = spatial(ctx, "kernel_shape", rank), spatial(ctx, "strides", rank)
+    dilations = spatial(ctx, "dilations", rank)
+    pads = padding(ctx, data, kernel, strides, dilations)
+    inside, place, named = np.ones((1, 1), bool), np.zeros((1, 1), int), np.zeros((1, 1), int)
+    step = 1
+    for i in range(rank):
+        at = np.arange(counts[i])[:, None] * strides[i] - pads[i] + np.arange(kernel[i])[None] * dilations[i]
+        join = lambda whole, part: (whole[:, None, :, None] + part[None, :, None, :]).reshape(  # noqa: E731
+            len(whole) * len(part), -1
+        )
+        inside = join(~inside, ~((at >= 0) & (at < extents[i]))) == 0
+        place = join(place * extents[i], np.clip(at, 0, extents[i] - 1))
+        named = join(named, at * step)
+        step *= extents[i]
+    if not ctx.attr("storage_order", 0):
+        named = place
+    dtype = ctx.dtype(data)
+    lowest = dt.int_range(dtype)[0] if dt.is_int(dtype) else -np.inf
+    flat = relay_op.reshape(data, (batch, channels, size))
+    windows = relay_op.reshape(
+        relay_op.take(flat, int_const(place.reshape(-1).tolist()), axis=2), (batch, channels, *place.shape)
+    )
+    first = relay_op.argmax(relay_op.where(const(inside), windows, const(lowest, dtype)), axis=3)
+    start = np.arange(len(place)) * place.shape[1]
+    found = relay_op.take(const(named.reshape(-1)), relay_op.add(relay_op.cast(first, "int64"), const(start)), axis=0)
+    planes = np.arange(batch * channels).reshape(batch, channels, 1) * size
+    return relay_op.reshape(relay_op.add(found, const(planes)), (batch, channels, *counts))
 
 
 @converter("AveragePool")

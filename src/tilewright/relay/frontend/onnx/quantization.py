@@ -11,6 +11,7 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.attributes import dtype_of
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.conv import convolution
+from tilewright.relay.frontend.onnx.elementwise import small_float
 from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.qnn import op as qnn
@@ -29,39 +30,72 @@ def dequantized_operators(model: onnx.ModelProto) -> int:
 
 def _parameters(ctx: NodeContext) -> tuple[RelayExpr, RelayExpr, int]:
     """Scale (float32), zero point, and the axis along which they vary."""
-    if ctx.attr("block_size", 0):
-        ctx.unsupported("attribute block_size: a scale for each block")
     scale = ctx.input(1)
     shape = ctx.shape(scale)
-    if len(shape) > 1:
-        ctx.unsupported(f"scales of rank {len(shape)}: a scale for each block")
     axis = 0 if not shape or shape == (1,) else ctx.normalize_axis(ctx.attr("axis", 1), ctx.rank(ctx.input(0)))
     return _in_float32(ctx, scale), ctx.input(2) if ctx.has_input(2) else const(0), axis
 
 
 def _in_float32(ctx: NodeContext, value: RelayExpr) -> RelayExpr:
-    return value if ctx.dtype(value) == "float32" else relay_op.cast(value, "float32")
+    return value if ctx.dtype(value) == "float32" else typed(relay_op.cast(value, "float32"))
+
+
+def _spread(ctx: NodeContext, parameter: RelayExpr) -> RelayExpr:
+    """A scale or zero point as float32 that broadcasts: one for all, for each entry of ``axis`` or each block."""
+    data = ctx.shape(ctx.input(0))
+    shape, block = ctx.shape(parameter), ctx.attr("block_size", 0)
+    number = _in_float32(ctx, parameter)
+    if not shape or shape == (1,):
+        return typed(relay_op.reshape(number, ()))
+    axis = ctx.normalize_axis(ctx.attr("axis", 1), len(data))
+    if block:
+        if len(shape) != len(data) or shape[axis] != -(-data[axis] // block):
+            ctx.fail(f"scales of shape {shape} do not fit blocks of {block} along axis {axis} of {data}")
+        whole = relay_op.repeat(number, block, axis)
+        return typed(relay_op.strided_slice(whole, [0] * len(data), list(data)))
+    if len(shape) != 1 or shape[0] != data[axis]:
+        ctx.fail(f"scales of shape {shape} do not fit axis {axis} of {data}")
+    return typed(relay_op.reshape(number, tuple(shape[0] if i == axis else 1 for i in range(len(data)))))
+
+
+def _is_plain(ctx: NodeContext, dtype: str) -> bool:
+    """Whether Relay's operators have the data type, and a scale for all or for each entry of an axis."""
+    return dt.is_int(dtype) and 8 <= dt.bits(dtype) <= 16 and not ctx.attr("block_size", 0)
 
 
 @converter("QuantizeLinear")
 def convert_quantize(ctx: NodeContext) -> RelayExpr:
-    """``saturate(round(x / scale) + zero_point)``, halves rounded to even."""
-    scale, zero, axis = _parameters(ctx)
-    given = ctx.dtype(zero) if ctx.has_input(2) else ""
+    """``saturate(round(x / scale) + zero_point)``, halves rounded to even; to float8 and float4 by conversion."""
+    given = ctx.dtype(ctx.input(2)) if ctx.has_input(2) else ""
     out = given or dtype_of(ctx.attr("output_dtype", 0) or 2, "attribute 'output_dtype'")
-    if not dt.is_int(out) or dt.bits(out) > 16:
-        ctx.unsupported(f"quantization to {out}; int8, uint8, int16 and uint16 are supported")
-    return qnn.quantize(_in_float32(ctx, ctx.input(0)), scale, zero, axis, out)
+    if _is_plain(ctx, out):
+        scale, zero, axis = _parameters(ctx)
+        return qnn.quantize(_in_float32(ctx, ctx.input(0)), scale, zero, axis, out)
+    steps = typed(relay_op.divide(_in_float32(ctx, ctx.input(0)), _spread(ctx, ctx.input(1))))
+    if dt.is_small_float(out):
+        return small_float(ctx, steps, out, bool(ctx.attr("saturate", 1)))
+    numbers = relay_op.nearbyint(steps)
+    if ctx.has_input(2):
+        numbers = relay_op.add(numbers, _spread(ctx, ctx.input(2)))
+    low, high = dt.int_range(out)
+    return relay_op.cast(relay_op.cast(relay_op.clip(numbers, low, high), "int32"), out)
 
 
 @converter("DequantizeLinear")
 def convert_dequantize(ctx: NodeContext) -> RelayExpr:
     """``(x - zero_point) * scale``"""
-    scale, zero, axis = _parameters(ctx)
-    dtype, given = ctx.dtype(ctx.input(1)), ctx.dtype(ctx.input(0))
-    if not dt.is_int(given):
-        ctx.unsupported(f"dequantization of {given}; integers are supported")
-    numbers = qnn.dequantize(ctx.input(0), scale, zero, axis)
+    data, dtype = ctx.input(0), ctx.dtype(ctx.input(1))
+    if ctx.attr("output_dtype", 0):
+        dtype = dtype_of(ctx.attr("output_dtype"), "attribute 'output_dtype'")
+    given = ctx.dtype(data)
+    if dt.is_int(given) and dt.bits(given) >= 8 and not ctx.attr("block_size", 0):
+        scale, zero, axis = _parameters(ctx)
+        numbers = qnn.dequantize(data, scale, zero, axis)
+    else:
+        numbers = relay_op.cast(data, "float32")
+        if ctx.has_input(2):
+            numbers = relay_op.subtract(numbers, _spread(ctx, ctx.input(2)))
+        numbers = relay_op.multiply(numbers, _spread(ctx, ctx.input(1)))
     return relay_op.cast(numbers, dtype) if dtype != "float32" else numbers
 
 

@@ -32,17 +32,8 @@ def _activations(ctx: NodeContext, default: Sequence[str], direction: int) -> li
 
 
 def _check(ctx: NodeContext) -> None:
-    if ctx.has_input(4):
-        lengths = ctx.constant_or_none(ctx.input(4))
-        steps = ctx.shape(ctx.input(0))[_axis_of_time(ctx)]
-        if lengths is None or any(int(v) < steps for v in lengths.reshape(-1)):
-            ctx.unsupported("sequence_lens that is not constant, or shorter than the sequence")
     if ctx.attr("clip") is not None:
         ctx.unsupported("attribute clip")
-
-
-def _axis_of_time(ctx: NodeContext) -> int:
-    return 1 if ctx.attr("layout", 0) else 0
 
 
 def _batch_first(ctx: NodeContext, outputs: Sequence[RelayExpr]) -> list[RelayExpr]:
@@ -51,6 +42,27 @@ def _batch_first(ctx: NodeContext, outputs: Sequence[RelayExpr]) -> list[RelayEx
         return list(outputs)
     sequence, *states = outputs
     return [relay_op.transpose(sequence, axes=(2, 0, 1, 3)), *(relay_op.transpose(s, axes=(1, 0, 2)) for s in states)]
+
+
+def _ends(ctx: NodeContext, steps: int) -> RelayExpr | None:
+    """The lengths of the sequences as a column; None where all are as long as the data."""
+    if not ctx.has_input(4):
+        return None
+    known = ctx.constant_or_none(ctx.input(4))
+    if known is not None and all(int(v) >= steps for v in known.reshape(-1)):
+        return None
+    return typed(relay_op.expand_dims(relay_op.cast(ctx.input(4), "int32"), axis=1))
+
+
+def _until(
+    ends: RelayExpr | None, t: int, states: Sequence[RelayExpr], before: Sequence[RelayExpr], dtype: str
+) -> tuple[RelayExpr, list[RelayExpr]]:
+    """The output of step ``t`` and the states after it: beyond a sequence's end 0, and the states before it."""
+    if ends is None:
+        return states[0], list(states)
+    lives = relay_op.less(const(t, "int32"), ends)
+    kept: list[RelayExpr] = [relay_op.where(lives, new, old) for new, old in zip(states, before, strict=True)]
+    return relay_op.where(lives, states[0], const(0.0, dtype)), kept
 
 
 def _direction_slice(ctx: NodeContext, expr: RelayExpr, direction: int) -> RelayExpr:
@@ -99,6 +111,7 @@ def _unroll(
     directions = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[
         ctx.attr("direction", "forward")
     ]
+    ends = _ends(ctx, steps)
     outputs: list[RelayExpr] = []
     finals: list[list[RelayExpr]] = []
     rows = relay_op.reshape(data, newshape=(steps * batch, input_size))
@@ -115,8 +128,8 @@ def _unroll(
         step = make_step(ctx, index, recurrence, None if add_biases else bias_recurrence, hidden)
         collected: list[RelayExpr] = [data] * steps
         for t in reversed(range(steps)) if backwards else range(steps):
-            states = step(relay_op.squeeze(sequence[t], axis=[0]), states)
-            collected[t] = states[0]
+            found = step(relay_op.squeeze(sequence[t], axis=[0]), states)
+            collected[t], states = _until(ends, t, found, states, dtype)
         outputs.append(relay_op.stack(collected, axis=0))
         finals.append(states)
     states = [relay_op.stack([f[s] for f in finals], axis=0) for s in range(num_states)]

@@ -10,6 +10,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.frontend.onnx.dynamic import vector
 from tilewright.relay.frontend.onnx.registry import converter
 
 Build = Callable[..., RelayExpr]
@@ -152,12 +153,22 @@ def _cumulative(ctx: NodeContext, build: Callable[..., RelayExpr]) -> RelayExpr:
 def convert_topk(ctx: NodeContext) -> Any:
     """The k largest or smallest values and their indices."""
     data = ctx.input(0)
-    k = int(ctx.attr("k")) if ctx.attr("k") is not None else int(ctx.scalar(1))
     axis = ctx.normalize_axis(ctx.attr("axis", -1), ctx.rank(data))
-    extent = ctx.shape(data)[axis]
+    smallest = not ctx.attr("largest", 1)
+    if ctx.attr("k") is None and ctx.constant_if_known(1, "k") is None:
+        return _topk_of_computed(ctx, data, axis, smallest)
+    k = int(ctx.attr("k")) if ctx.attr("k") is not None else int(ctx.scalar(1))
+    extent = ctx.extent(data, axis)
     if not 0 <= k <= extent:
         ctx.fail(f"k is {k}, but axis {axis} has {extent} elements")
     if k == 0:  # of which Relay's topk takes all
         nothing = relay_op.strided_slice(data, [0], [0], axes=[axis])
         return [nothing, relay_op.cast(nothing, "int64")]
-    return relay_op.topk(data, k=k, axis=axis, ret_type="both", is_ascend=not ctx.attr("largest", 1), dtype="int64")
+    return relay_op.topk(data, k=k, axis=axis, ret_type="both", is_ascend=smallest, dtype="int64")
+
+
+def _topk_of_computed(ctx: NodeContext, data: RelayExpr, axis: int, smallest: bool) -> Any:
+    """All elements in order, and as many of them as the model says."""
+    count = relay_op.reshape(relay_op.cast(ctx.input(1), "int64"), newshape=(1,))
+    whole = relay_op.topk(data, k=ctx.extent(data, axis), axis=axis, is_ascend=smallest, dtype="int64")
+    return [relay_op.strided_slice(whole[i], vector([0]), count, vector([1]), axes=[axis]) for i in range(2)]

@@ -11,42 +11,73 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, int_const
+from tilewright.relay.frontend.onnx.dimensions import as_elements, element, is_number, resolved
+from tilewright.relay.frontend.onnx.dynamic import (
+    counted,
+    expand_to,
+    known_dims,
+    reshape_to,
+    runtime_extent,
+    runtime_shape,
+    slice_length,
+    vector,
+)
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.op.relations import dim_mul
 
 
 @converter("Shape")
 def convert_shape(ctx: NodeContext) -> RelayExpr:
     """The shape, or a slice of it, as int64."""
-    shape = ctx.shape(ctx.input(0))
-    return int_const(shape[ctx.attr("start", 0) : ctx.attr("end", len(shape))])
+    data = ctx.input(0)
+    dims = ctx.dims(data)
+    first, last, _ = slice(ctx.attr("start", 0), ctx.attr("end", len(dims))).indices(len(dims))
+    chosen = dims[first:last]
+    if all(map(is_number, chosen)):
+        return int_const(chosen)
+    ctx.told = as_elements(chosen)
+    shape = runtime_shape(data)
+    return shape if len(chosen) == len(dims) else relay_op.strided_slice(shape, [first], [last])
 
 
 @converter("Size")
 def convert_size(ctx: NodeContext) -> RelayExpr:
     """The number of elements, as int64."""
-    return const(np.array(int(np.prod(ctx.shape(ctx.input(0)), dtype=np.int64)), dtype="int64"), "int64")
+    data = ctx.input(0)
+    dims = ctx.dims(data)
+    if all(map(is_number, dims)):
+        return const(np.array(int(np.prod(dims, dtype=np.int64)), dtype="int64"), "int64")
+    if None not in dims:
+        ctx.told = as_elements([dim_mul(*dims)]).reshape(())
+    return relay_op.ndarray_size(data, "int64")
 
 
 @converter("Reshape")
 def convert_reshape(ctx: NodeContext) -> RelayExpr:
-    """Reshape to a constant shape: 0 keeps a dimension (unless allowzero), -1 is inferred."""
+    """Reshape: 0 keeps a dimension (unless allowzero), -1 is inferred."""
     data = ctx.input(0)
-    shape = ctx.shape(data)
-    wanted = list(ctx.ints(1, "the new shape"))
-    if not ctx.attr("allowzero", 0):
+    shape, given = ctx.dims(data), ctx.attr("shape")  # an attribute before opset 5
+    wanted = ctx.shape_elements(1) if given is None else list(given)
+    allowzero = bool(ctx.attr("allowzero", 0))
+    if wanted is None:
+        ctx.unsupported(f"how many dimensions its result has must be known; {ctx.node.input[1]!r} may have any length")
+    if not all(map(is_number, (*shape, *wanted))):
+        runtime = ctx.input(1) if given is None else vector(wanted)
+        return reshape_to(ctx, data, resolved(shape, wanted, allowzero), runtime, allowzero)
+    if not allowzero:
         for i, extent in enumerate(wanted):
             if extent == 0:
                 if i >= len(shape):
-                    ctx.fail(f"the new shape {wanted} keeps dimension {i}, but the input has the shape {shape}")
+                    ctx.fail(f"the new shape {wanted} keeps dimension {i}, but the input has the shape {tuple(shape)}")
                 wanted[i] = shape[i]
     total = int(np.prod(shape, dtype=np.int64))
     if -1 in wanted:
         known = int(np.prod([d for d in wanted if d != -1], dtype=np.int64))
         if wanted.count(-1) > 1 or (known and total % known) or (not known and total):
-            ctx.fail(f"cannot reshape {shape} to {wanted}")
+            ctx.fail(f"cannot reshape {tuple(shape)} to {wanted}")
         wanted[wanted.index(-1)] = total // known if known else 0
     if int(np.prod(wanted, dtype=np.int64)) != total:
-        ctx.fail(f"cannot reshape {shape} ({total} elements) to {wanted}")
+        ctx.fail(f"cannot reshape {tuple(shape)} ({total} elements) to {wanted}")
     return _reshaped(ctx, data, wanted)
 
 
@@ -61,11 +92,14 @@ def _reshaped(ctx: NodeContext, data: RelayExpr, shape: Sequence[int]) -> RelayE
 def convert_flatten(ctx: NodeContext) -> RelayExpr:
     """A matrix: the axes before ``axis``, and the others."""
     data = ctx.input(0)
-    shape = ctx.shape(data)
+    shape = ctx.dims(data)
     axis = ctx.attr("axis", 1)
     axis = axis + len(shape) if axis < 0 else axis
     if axis == 1 and len(shape) > 1:
         return relay_op.nn.batch_flatten(data)
+    if ctx.is_dynamic(data):
+        rows, columns = (None if None in part else element(dim_mul(*part)) for part in (shape[:axis], shape[axis:]))
+        return reshape_to(ctx, data, [rows, columns] if is_number(rows) or is_number(columns) else [rows, None])
     rows = int(np.prod(shape[:axis], dtype=np.int64))
     columns = int(np.prod(shape[axis:], dtype=np.int64))
     return _reshaped(ctx, data, (rows, columns))
@@ -118,16 +152,41 @@ def convert_split(ctx: NodeContext) -> Any:
     data = ctx.input(0)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
     sizes = ctx.attr("split")
-    if sizes is None:
-        sizes = ctx.ints_or_none(1, "the sizes")
     parts = ctx.attr("num_outputs", ctx.num_outputs)
+    given = sizes is None and ctx.has_input(1)
+    if given and ctx.constant_if_known(1, "the sizes") is not None:
+        sizes, given = ctx.ints(1, "the sizes"), False
+    if given or not is_number(ctx.dims(data)[axis]):
+        return _split_at_run_time(ctx, data, axis, parts, sizes)
     if sizes is None:
-        extent = ctx.shape(data)[axis]
+        extent = ctx.extent(data, axis)
         each = -(-extent // parts)
         sizes = [min(each, max(extent - each * i, 0)) for i in range(parts)]
     if len(sizes) == 1:
         return [data]
     return relay_op.split(data, tuple(int(v) for v in np.cumsum(sizes)[:-1]), axis=axis)
+
+
+def _split_at_run_time(
+    ctx: NodeContext, data: RelayExpr, axis: int, parts: int, sizes: Sequence[int] | None
+) -> list[RelayExpr]:
+    """Parts of an extent, or of sizes, that are known when the model runs."""
+    dims = ctx.dims(data)
+    if sizes is not None or ctx.has_input(1):
+        counts = vector(sizes) if sizes is not None else relay_op.cast(ctx.input(1), "int64")
+    else:
+        extent = relay_op.reshape(runtime_extent(data, axis), newshape=(1,))
+        each = relay_op.floor_divide(relay_op.add(extent, vector([parts - 1])), vector([parts]))
+        counts = relay_op.broadcast_to(each, (parts,))
+    ends = relay_op.cumsum(counts, axis=0)
+    found: list[RelayExpr] = []
+    for i in range(parts):
+        last, count = (relay_op.strided_slice(v, [i], [i + 1]) for v in (ends, counts))
+        first = relay_op.subtract(last, count)
+        part = relay_op.strided_slice(data, first, last, vector([1]), axes=[axis])
+        here = sizes[i] if sizes is not None else None
+        found.append(known_dims(part, [here if k == axis else d for k, d in enumerate(dims)]))
+    return found
 
 
 @converter("Slice")
@@ -139,9 +198,25 @@ def convert_slice_attributes(ctx: NodeContext) -> RelayExpr:
 
 @converter("Slice", since=10)
 def convert_slice(ctx: NodeContext) -> RelayExpr:
-    """Slice with constant inputs."""
-    starts, ends = ctx.ints(1, "starts"), ctx.ints(2, "ends")
-    return _slice(ctx, starts, ends, ctx.ints_or_none(3, "axes"), ctx.ints_or_none(4, "steps"))
+    """Slice with its bounds as inputs."""
+    data = ctx.input(0)
+    starts, ends = ctx.shape_elements(1), ctx.shape_elements(2)
+    axes = ctx.ints_or_none(3, "axes")
+    steps = ctx.shape_elements(4) if ctx.has_input(4) else [1] * len(starts or ())
+    if starts is None or ends is None or steps is None:
+        ctx.unsupported("how many axes it cuts must be known")
+    chosen = [ctx.normalize_axis(a, ctx.rank(data)) for a in (range(len(starts)) if axes is None else axes)]
+    dims = ctx.dims(data)
+    if all(map(is_number, (*starts, *ends, *steps, *(dims[a] for a in chosen)))):
+        return _slice(ctx, starts, ends, chosen, steps)
+    result = list(dims)
+    for axis, start, stop, step in zip(chosen, starts, ends, steps, strict=True):
+        if is_number(step) and step == 0:
+            ctx.fail(f"the step of axis {axis} is 0")
+        result[axis] = slice_length(start, stop, step, dims[axis])
+    first, last = (relay_op.cast(ctx.input(i), "int64") for i in (1, 2))
+    stride = relay_op.cast(ctx.input(4), "int64") if ctx.has_input(4) else vector([1] * len(chosen))
+    return known_dims(relay_op.strided_slice(data, first, last, stride, axes=chosen), result)
 
 
 def _slice(
@@ -153,7 +228,7 @@ def _slice(
 ) -> RelayExpr:
     """A slice by the specification's rules, worked out to begins and ends in range."""
     data = ctx.input(0)
-    shape = ctx.shape(data)
+    shape = ctx.dims(data)
     axes = list(range(len(starts))) if axes is None else axes
     steps = [1] * len(starts) if steps is None else steps
     begin, end, stride = [0] * len(shape), list(shape), [1] * len(shape)
@@ -161,7 +236,11 @@ def _slice(
         axis = ctx.normalize_axis(axis, len(shape))
         if step == 0:
             ctx.fail(f"the step of axis {axis} is 0")
-        begin[axis], end[axis], stride[axis] = _bounds(start, stop, step, shape[axis])
+        begin[axis], end[axis], stride[axis] = _bounds(start, stop, step, ctx.extent(data, axis))
+    if ctx.is_dynamic(data):
+        cut = [ctx.normalize_axis(axis, len(shape)) for axis in axes]
+        first, last, steps = ([values[axis] for axis in cut] for values in (begin, end, stride))
+        return relay_op.strided_slice(data, first, last, steps, axes=cut)
     return relay_op.strided_slice(data, begin, end, stride)
 
 
@@ -185,16 +264,17 @@ def convert_gather(ctx: NodeContext) -> RelayExpr:
     """Entries along an axis; negative indices count from the end."""
     data, indices = ctx.input(0), ctx.input(1)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
-    return relay_op.take(data, _wrapped(ctx, indices, ctx.shape(data)[axis]), axis=axis)
+    return relay_op.take(data, _wrapped(ctx, indices, data, axis), axis=axis)
 
 
-def _wrapped(ctx: NodeContext, indices: RelayExpr, extent: int) -> RelayExpr:
-    """Indices with the negative ones counted from the end."""
-    dtype = ctx.dtype(indices)
+def _wrapped(ctx: NodeContext, indices: RelayExpr, data: RelayExpr, axis: int) -> RelayExpr:
+    """Indices into an axis of ``data`` with the negative ones counted from the end."""
+    dtype, extent = ctx.dtype(indices), ctx.dims(data)[axis]
     value = ctx.constant_or_none(indices)
-    if value is not None:
-        return const(np.where(value < 0, value + extent, value).astype(dtype), dtype)
-    limit, zero = const(np.array(extent, dtype), dtype), const(np.array(0, dtype), dtype)
+    if value is not None and (is_number(extent) or not (value < 0).any()):
+        return const(np.where(value < 0, value + (extent if is_number(extent) else 0), value).astype(dtype), dtype)
+    limit = const(np.array(extent, dtype), dtype) if is_number(extent) else runtime_extent(data, axis, dtype)
+    zero = const(np.array(0, dtype), dtype)
     return relay_op.where(relay_op.less(indices, zero), relay_op.add(indices, limit), indices)
 
 
@@ -203,7 +283,7 @@ def convert_gather_elements(ctx: NodeContext) -> RelayExpr:
     """Entry by entry along an axis."""
     data, indices = ctx.input(0), ctx.input(1)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
-    return relay_op.gather(data, axis, _wrapped(ctx, indices, ctx.shape(data)[axis]))
+    return relay_op.gather(data, axis, _wrapped(ctx, indices, data, axis))
 
 
 @converter("GatherND")
@@ -220,7 +300,7 @@ def convert_scatter_elements(ctx: NodeContext) -> RelayExpr:
     """Replace entries along an axis, or combine them with what is there."""
     data, indices, updates = ctx.input(0), ctx.input(1), ctx.input(2)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
-    indices = _wrapped(ctx, indices, ctx.shape(data)[axis])
+    indices = _wrapped(ctx, indices, data, axis)
     reduction = ctx.attr("reduction", "none")
     if reduction == "none":
         return relay_op.scatter(data, indices, updates, axis)
@@ -261,28 +341,55 @@ def convert_scatter_nd(ctx: NodeContext) -> RelayExpr:
 
 @converter("Expand")
 def convert_expand(ctx: NodeContext) -> RelayExpr:
-    """Broadcast with a constant shape, both ways."""
+    """Broadcast with a shape, both ways."""
     data = ctx.input(0)
-    shape = np.broadcast_shapes(ctx.shape(data), ctx.ints(1, "the shape"))
-    return relay_op.broadcast_to(data, shape)
+    wanted = ctx.shape_elements(1)
+    if wanted is None:
+        ctx.unsupported(f"how many dimensions its result has must be known; {ctx.node.input[1]!r} may have any length")
+    if all(map(is_number, (*ctx.dims(data), *wanted))):
+        return relay_op.broadcast_to(data, np.broadcast_shapes(ctx.shape(data), tuple(wanted)))
+    return expand_to(ctx, data, wanted, ctx.input(1))
 
 
-@converter("Tile")
+@converter("Tile", since=6)
 def convert_tile(ctx: NodeContext) -> RelayExpr:
     """Repeat along each axis."""
-    return relay_op.tile(ctx.input(0), ctx.ints(1, "the repeats"))
+    data, times = ctx.input(0), ctx.constant_if_known(1, "the repeats")
+    if times is not None:
+        return relay_op.tile(data, ctx.ints(1, "the repeats"))
+    repeats = ctx.shape_elements(1) or [None] * ctx.rank(data)
+    dims = [
+        d if is_number(r) and r == 1 else None if None in (d, r) else element(dim_mul(d, r))
+        for d, r in zip(ctx.dims(data), repeats, strict=True)
+    ]
+    return known_dims(relay_op.tile(data, relay_op.cast(ctx.input(1), "int64")), dims)
 
 
 @converter("Pad")
 def convert_pad_attributes(ctx: NodeContext) -> RelayExpr:
     """Pad with attributes (before opset 11)."""
-    return _pad(ctx, ctx.required("pads"), ctx.attr("value", 0.0), None)
+    pads = ctx.attr("paddings")  # in opset 1
+    return _pad(ctx, ctx.required("pads") if pads is None else pads, ctx.attr("value", 0.0), None)
 
 
 @converter("Pad", since=11)
 def convert_pad(ctx: NodeContext) -> RelayExpr:
-    """Pad with constant inputs: pads, value, axes."""
+    """Pad: pads, value, axes."""
+    if ctx.constant_if_known(1, "the pads") is None:
+        return _pad_by_values(ctx)
     return _pad(ctx, ctx.ints(1, "the pads"), ctx.scalar(2, 0.0), ctx.ints_or_none(3, "the axes"))
+
+
+def _pad_by_values(ctx: NodeContext) -> RelayExpr:
+    """Padding with widths that the model computes; negative ones cut."""
+    data, dtype = ctx.input(0), ctx.dtype(ctx.input(0))
+    if ctx.attr("mode", "constant") != "constant":
+        ctx.unsupported("Pad with widths that the model computes fills with a constant; other modes need known widths")
+    if ctx.has_input(3):
+        ctx.unsupported("Pad with widths that the model computes pads all axes; with 'axes' the widths must be known")
+    pairs = relay_op.transpose(relay_op.reshape(relay_op.cast(ctx.input(1), "int64"), newshape=(2, ctx.rank(data))))
+    fill = relay_op.reshape(ctx.input(2), newshape=()) if ctx.has_input(2) else const(np.zeros((), dtype), dtype)
+    return relay_op.nn.pad(data, pairs, fill)
 
 
 def _pad(ctx: NodeContext, pads: Sequence[int], value: float, axes: Sequence[int] | None) -> RelayExpr:
@@ -327,8 +434,15 @@ def convert_reverse_sequence(ctx: NodeContext) -> RelayExpr:
 
 @converter("Trilu")
 def convert_trilu(ctx: NodeContext) -> RelayExpr:
-    """Upper or lower triangle, by a constant mask."""
+    """Upper or lower triangle, by a constant mask where the shape is known."""
     data = ctx.input(0)
+    if not all(map(is_number, ctx.dims(data)[-2:])) or (
+        ctx.has_input(1) and ctx.constant_if_known(1, "the diagonal") is None
+    ):
+        k_value = (
+            relay_op.reshape(ctx.input(1), newshape=()) if ctx.has_input(1) else const(np.array(0, "int64"), "int64")
+        )
+        return _trilu_by_places(ctx, data, k_value)
     rows, columns = ctx.shape(data)[-2:]
     k = int(ctx.scalar(1, 0))
     keep = np.tri(rows, columns, k - 1, dtype=bool) if ctx.attr("upper", 1) else ~np.tri(rows, columns, k, dtype=bool)
@@ -336,9 +450,11 @@ def convert_trilu(ctx: NodeContext) -> RelayExpr:
     return relay_op.where(const(keep, "bool"), const(np.zeros((), dtype), dtype), data)
 
 
-@converter("NonZero")
-def convert_non_zero(ctx: NodeContext) -> RelayExpr:
-    """Indices of the non-zero entries of a constant."""
-    value = ctx.constant(0, "the input of NonZero, whose output shape depends on it,")
-    places = np.argwhere(value).T  # of a scalar (0, 1) or (0, 0), as the specification has it
-    return const(np.ascontiguousarray(places, dtype="int64"), "int64")
+def _trilu_by_places(ctx: NodeContext, data: RelayExpr, k: RelayExpr) -> RelayExpr:
+    """Rows and columns are compared as the model runs."""
+    dims, dtype = ctx.dims(data), ctx.dtype(data)
+    rows, columns = (counted(runtime_extent(data, axis), [dims[axis]]) for axis in (-2, -1))
+    below = relay_op.less(columns, relay_op.add(relay_op.expand_dims(rows, axis=1), k))
+    if not ctx.attr("upper", 1):
+        below = relay_op.greater(columns, relay_op.add(relay_op.expand_dims(rows, axis=1), k))
+    return relay_op.where(below, const(np.zeros((), dtype), dtype), data)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
-from tilewright.relay.frontend.onnx.context import NodeContext
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.conv import add_bias, padding, spatial
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.op.attributes import call
@@ -14,15 +19,76 @@ from tilewright.relay.op.vision.roi import ROIAlignAttrs
 @converter("RoiAlign", since=10)
 def convert_roi_align(ctx: NodeContext) -> RelayExpr:
     """Interpolated samples of regions, averaged; up to opset 15 pixels have their centres at whole numbers."""
-    if ctx.attr("mode", "avg") != "avg":
-        ctx.unsupported("RoiAlign of mode max; average the samples (mode avg), or pool with MaxRoiPool")
     data, regions, batch = ctx.input(0), ctx.input(1), ctx.input(2)
     older = "output_half_pixel" if ctx.opset < 16 else "half_pixel"
     half = ctx.attr("coordinate_transformation_mode", older) == "half_pixel"
+    if ctx.attr("mode", "avg") == "max":
+        return _largest_of_regions(ctx, half)
     rows = relay_op.concatenate([relay_op.expand_dims(relay_op.cast(batch, ctx.dtype(regions)), 1), regions], axis=1)
     size = (ctx.attr("output_height", 1), ctx.attr("output_width", 1))
     scale, ratio = ctx.attr("spatial_scale", 1.0), ctx.attr("sampling_ratio", 0)
     return call("vision.roi_align", [data, rows], ROIAlignAttrs(size, scale, ratio or -1, aligned=half))
+
+
+def _largest_of_regions(ctx: NodeContext, half: bool) -> RelayExpr:
+    """RoiAlign of mode max: of each bin the largest weighted pixel that its samples read, as ONNX defines it."""
+    data, regions, batch = ctx.input(0), ctx.input(1), ctx.input(2)
+    ratio, dtype = ctx.attr("sampling_ratio", 0), ctx.dtype(ctx.input(1))
+    if ratio <= 0:
+        ctx.unsupported("RoiAlign of mode max without sampling_ratio, where the number of samples depends on the data")
+    _, channels, height, width = ctx.shape(data)
+    count, _ = ctx.shape(regions)
+    scaled = relay_op.multiply(regions, const(ctx.attr("spatial_scale", 1.0), dtype))
+    corners = relay_op.split(relay_op.subtract(scaled, const(0.5 if half else 0.0, dtype)), 4, axis=1)
+    axes = []
+    for start, end, bins, extent in (
+        (corners[1], corners[3], ctx.attr("output_height", 1), height),
+        (corners[0], corners[2], ctx.attr("output_width", 1), width),
+    ):
+        length = relay_op.subtract(end, start)
+        length = length if half else relay_op.maximum(length, const(1.0, dtype))
+        steps = (np.arange(bins * ratio) + 0.5) / (bins * ratio)
+        at = relay_op.add(start, relay_op.multiply(length, const(steps[None].astype(dtype))))
+        axes.append(_samples(typed(at), extent, dtype))
+    planes = relay_op.reshape(relay_op.take(data, batch, axis=0), (count, channels, height * width))
+    rows, columns = axes
+    sizes = (count, 1, len_of(ctx, rows[0][0]), len_of(ctx, columns[0][0]))
+    inside = relay_op.logical_and(relay_op.expand_dims(rows[2], 2), relay_op.expand_dims(columns[2], 1))
+    found: RelayExpr | None = None
+    for row, row_share in rows[:2]:
+        for column, column_share in columns[:2]:
+            place = relay_op.add(
+                relay_op.multiply(relay_op.expand_dims(row, 2), const(width, "int32")), relay_op.expand_dims(column, 1)
+            )
+            flat = relay_op.reshape(place, (count, sizes[2] * sizes[3]))
+            pixels = relay_op.reshape(relay_op.take(planes, flat, axis=2, batch_dims=1), (count, channels, *sizes[2:]))
+            share = relay_op.multiply(relay_op.expand_dims(row_share, 2), relay_op.expand_dims(column_share, 1))
+            share = relay_op.where(inside, share, const(0.0, dtype))
+            value = relay_op.multiply(pixels, relay_op.cast(relay_op.expand_dims(share, 1), ctx.dtype(data)))
+            found = value if found is None else relay_op.maximum(found, value)
+    assert found is not None
+    bins = (sizes[2] // ratio, sizes[3] // ratio)
+    blocks = relay_op.reshape(found, (count, channels, bins[0], ratio, bins[1], ratio))
+    return relay_op.max(blocks, axis=(3, 5))
+
+
+def len_of(ctx: NodeContext, expr: RelayExpr) -> int:
+    """The second extent of a tensor."""
+    return ctx.shape(expr)[1]
+
+
+def _samples(at: RelayExpr, extent: int, dtype: str) -> tuple[Any, Any, RelayExpr]:
+    """The two pixels that a coordinate lies between, with their shares; and whether it is near the data at all."""
+    zero, last = const(0.0, dtype), const(float(extent - 1), dtype)
+    near = relay_op.logical_and(
+        relay_op.greater_equal(at, const(-1.0, dtype)), relay_op.less_equal(at, const(float(extent), dtype))
+    )
+    within = relay_op.minimum(relay_op.maximum(at, zero), last)
+    low = relay_op.floor(within)
+    share = relay_op.subtract(within, low)
+    high = relay_op.minimum(relay_op.add(low, const(1.0, dtype)), last)
+    pixel = lambda x: typed(relay_op.cast(x, "int32"))  # noqa: E731
+    return (pixel(low), relay_op.subtract(const(1.0, dtype), share)), (pixel(high), share), typed(near)
 
 
 @converter("MaxRoiPool")
@@ -36,7 +102,7 @@ def convert_roi_pool(ctx: NodeContext) -> RelayExpr:
 def convert_deform_conv(ctx: NodeContext) -> RelayExpr:
     """A convolution whose taps are moved; beyond the data's edge values fall to 0 within a pixel."""
     if ctx.has_input(4):
-        ctx.unsupported("DeformConv with a mask")
+        return _masked(ctx)
     data, weight, offset = ctx.input(0), ctx.input(1), ctx.input(2)
     if ctx.rank(data) != 4:
         ctx.unsupported(f"DeformConv of {ctx.rank(data) - 2} dimensions; there is one of 2")
@@ -50,3 +116,63 @@ def convert_deform_conv(ctx: NodeContext) -> RelayExpr:
         ctx.attr("offset_group", 1), ctx.attr("group", 1), ctx.shape(weight)[0], tuple(kernel),
     )  # fmt: skip
     return add_bias(ctx, out, 3)
+
+
+def _masked(ctx: NodeContext) -> RelayExpr:
+    """DeformConv with a mask: samples of all taps, each times its mask, then a product with the weights."""
+    data, weight, offset, mask = (ctx.input(i) for i in (0, 1, 2, 4))
+    if ctx.rank(data) != 4:
+        ctx.unsupported(f"DeformConv of {ctx.rank(data) - 2} dimensions; there is one of 2")
+    dtype = ctx.dtype(data)
+    batch, channels, height, width = ctx.shape(data)
+    units, _, *taps = ctx.shape(weight)
+    strides, dilations = spatial(ctx, "strides", 2), spatial(ctx, "dilations", 2)
+    pads = padding(ctx, data, taps, strides, dilations)
+    groups, moved, count = ctx.attr("group", 1), ctx.attr("offset_group", 1), taps[0] * taps[1]
+    rows, columns = ctx.shape(offset)[2:]
+    moves = relay_op.reshape(offset, (batch * moved, count, 2, rows, columns))
+    tap, row, column = np.mgrid[:count, :rows, :columns]
+    top = row * strides[0] - pads[0] + tap // taps[1] * dilations[0]
+    left = column * strides[1] - pads[1] + tap % taps[1] * dilations[1]
+    y, x = (
+        relay_op.reshape(
+            relay_op.add(relay_op.take(moves, const(i, "int32"), axis=2), const(start[None].astype(dtype))),
+            (batch * moved, count * rows * columns),
+        )
+        for i, start in enumerate((top, left))
+    )
+    planes = relay_op.reshape(data, (batch * moved, channels // moved, height * width))
+    sampled = _bilinear(typed(planes), typed(y), typed(x), (height, width), dtype)
+    shares = relay_op.reshape(mask, (batch * moved, 1, count * rows * columns))
+    patches = relay_op.reshape(
+        relay_op.multiply(sampled, shares), (batch * groups, channels // groups * count, rows * columns)
+    )
+    kernel = relay_op.reshape(weight, (1, groups, units // groups, channels // groups * count))
+    kernel = relay_op.reshape(relay_op.tile(kernel, (batch, 1, 1, 1)), (batch * groups, units // groups, -1))
+    product = relay_op.nn.batch_matmul(kernel, relay_op.transpose(patches, (0, 2, 1)))
+    return add_bias(ctx, relay_op.reshape(product, (batch, units, rows, columns)), 3)
+
+
+def _bilinear(planes: RelayExpr, y: RelayExpr, x: RelayExpr, extents: tuple[int, int], dtype: str) -> RelayExpr:
+    """Samples of planes (batch, channels, height * width) at points (batch, points); zeros beyond the edge."""
+    found: RelayExpr | None = None
+    top, left = relay_op.floor(y), relay_op.floor(x)
+    for down in (0.0, 1.0):
+        for right in (0.0, 1.0):
+            row, column = relay_op.add(top, const(down, dtype)), relay_op.add(left, const(right, dtype))
+            share: RelayExpr = const(1.0, dtype)
+            place: RelayExpr = const(0, "int32")
+            for at, point, extent in ((row, y, extents[0]), (column, x, extents[1])):
+                last = const(float(extent - 1), dtype)
+                part = relay_op.subtract(const(1.0, dtype), relay_op.abs(relay_op.subtract(point, at)))
+                inside = relay_op.logical_and(
+                    relay_op.greater_equal(at, const(0.0, dtype)), relay_op.less_equal(at, last)
+                )
+                share = relay_op.multiply(share, relay_op.where(inside, part, const(0.0, dtype)))
+                pixel = relay_op.cast(relay_op.minimum(relay_op.maximum(at, const(0.0, dtype)), last), "int32")
+                place = relay_op.add(relay_op.multiply(place, const(extent, "int32")), pixel)
+            pixels = relay_op.take(planes, place, axis=2, batch_dims=1)
+            value = relay_op.multiply(pixels, relay_op.expand_dims(share, 1))
+            found = value if found is None else relay_op.add(found, value)
+    assert found is not None
+    return typed(found)

@@ -94,13 +94,13 @@ def on_device(data: RelayExpr, device: Any, is_fixed: bool = False) -> Call:
     return call("on_device", [data], OnDeviceAttrs(device_type_of(device), bool(is_fixed)))
 
 
-def device_copy(data: RelayExpr, src_device: Any, dst_device: Any) -> Call:
-    """``data``, on ``src_device``, copied to ``dst_device``.
+def device_copy(data: RelayExpr, src_dev: Any, dst_dev: Any) -> Call:
+    """``data``, on the device ``src_dev``, copied to ``dst_dev``.
 
     Raises:
         ValueError: there is no such device.
     """
-    return call("device_copy", [data], DeviceCopyAttrs(device_type_of(src_device), device_type_of(dst_device)))
+    return call("device_copy", [data], DeviceCopyAttrs(device_type_of(src_dev), device_type_of(dst_dev)))
 
 
 def function_on_device(function: Function, param_devices: Sequence[Any], result_device: Any) -> Function:

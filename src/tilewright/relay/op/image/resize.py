@@ -126,6 +126,9 @@ def resize_array(
     """``x`` resized along ``axes``, one dimension after another."""
     result = x if method == "nearest_neighbor" else x.astype(np.float64)
     for axis, wanted in zip(axes, size, strict=True):
+        if int(wanted) == 0:
+            result = np.take(result, [], axis)
+            continue
         matrix = _interpolation_matrix(x.shape[axis], int(wanted), method, mode, rounding, alpha, exclude)
         if method == "nearest_neighbor":
             result = np.take(result, matrix.argmax(axis=1), axis)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay.expr import Call
@@ -35,6 +36,7 @@ class Conv3D(Conv):
     rank = 3
 
     strategy = strategies.conv3d_strategy
+    alter_op_layout = topi.nn.conv3d_alter_layout
 
 
 def conv3d(

@@ -1,8 +1,9 @@
-"""nn.pad and nn.mirror_pad."""
+"""nn.pad, nn.mirror_pad and nn.dilate."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,13 @@ class MirrorPadAttrs(Attrs):
 
     mode: str = "SYMMETRIC"
     pad_width: PadWidth = ()
+
+
+class DilateAttrs(Attrs):
+    """Distance of neighbours in the result, for every dimension, and what is between them."""
+
+    strides: tuple[int, ...]
+    dilation_value: float = 0.0
 
 
 def _padded_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -120,6 +128,48 @@ class MirrorPad(OpDef):
         return [_padded(inputs[0], attrs, attrs.mode.lower())]
 
 
+def _dilated(stride: int, extent: Any) -> Any:
+    made = (extent - 1) * stride + 1
+    return max(made, 0) if isinstance(made, int) else made
+
+
+class Dilate(OpDef):
+    """Put a value between neighbours."""
+
+    name = "nn.dilate"
+    inputs = ("data",)
+    attrs_type = DilateAttrs
+    pattern = OpPattern.INJECTIVE
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """``(n - 1) * stride + 1`` of each extent n."""
+        data = relations.tensor(types[0])
+        if data is None:
+            return None
+        relations.require(
+            len(attrs.strides) == len(data.shape),
+            f"there are {len(attrs.strides)} strides for data of {len(data.shape)} dimensions",
+        )
+        relations.require(all(s >= 1 for s in attrs.strides), f"strides should be 1 or more, found {attrs.strides}")
+        extents = zip(data.shape, attrs.strides, strict=True)
+        return TensorType([relations.dim_map(partial(_dilated, s), d) for d, s in extents], data.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        return [topi.nn.dilate(inputs[0], attrs.strides, attrs.dilation_value)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Assigned to every stride-th element."""
+        data = inputs[0]
+        shape = [_dilated(s, n) for n, s in zip(data.shape, attrs.strides, strict=True)]
+        result = np.full(shape, attrs.dilation_value, data.dtype)
+        result[tuple(slice(None, None, s) for s in attrs.strides)] = data
+        return [result]
+
+
 def _pairs(pad_width: Any) -> PadWidth:
     if isinstance(pad_width, RelayExpr):
         flat = static_ints(pad_width, "pad_width")
@@ -138,3 +188,8 @@ def pad(data: RelayExpr, pad_width: Any, pad_value: Any = 0, pad_mode: str = "co
 def mirror_pad(data: RelayExpr, pad_width: Any, mode: str = "SYMMETRIC") -> Call:
     """``data`` with a mirrored border; SYMMETRIC repeats the edge, REFLECT does not."""
     return call("nn.mirror_pad", [data], MirrorPadAttrs(mode, _pairs(pad_width)))
+
+
+def dilate(data: RelayExpr, strides: Any, dilation_value: float = 0.0) -> Call:
+    """``data`` with ``strides[k] - 1`` elements of ``dilation_value`` between neighbours of dimension k."""
+    return call("nn.dilate", [data], DilateAttrs(tuple(ints(strides)), float(dilation_value)))

@@ -57,7 +57,7 @@ class GlobalPool2DAttrs(Attrs):
     out_layout: str = ""
 
 
-class AdaptivePoolAttrs(Attrs):
+class AdaptivePool2DAttrs(Attrs):
     """Output size (empty: the input's) and layout."""
 
     output_size: tuple[int, ...] = ()
@@ -257,7 +257,7 @@ for _kind in ("max", "avg"):
         _declare_pool(_kind, _dims)
     _declare_adaptive(f"nn.global_{_kind}_pool2d", _kind, 2, GlobalPool2DAttrs, "global_pool")
     _declare_adaptive(f"nn.adaptive_{_kind}_pool1d", _kind, 1, AdaptivePool1DAttrs, "adaptive_pool1d")
-    _declare_adaptive(f"nn.adaptive_{_kind}_pool2d", _kind, 2, AdaptivePoolAttrs, "adaptive_pool")
+    _declare_adaptive(f"nn.adaptive_{_kind}_pool2d", _kind, 2, AdaptivePool2DAttrs, "adaptive_pool")
     _declare_adaptive(f"nn.adaptive_{_kind}_pool3d", _kind, 3, AdaptivePool3DAttrs, "adaptive_pool3d")
 
 
@@ -370,6 +370,26 @@ def global_avg_pool2d(data: RelayExpr, layout: str = "NCHW", out_layout: str = "
     return call("nn.global_avg_pool2d", [data], GlobalPool2DAttrs(layout, out_layout))
 
 
+def global_max_pool1d(data: RelayExpr, layout: str = "NCW", out_layout: str = "") -> Call:
+    """Maximum over all of the width."""
+    return adaptive_max_pool1d(data, 1, layout, out_layout)
+
+
+def global_avg_pool1d(data: RelayExpr, layout: str = "NCW", out_layout: str = "") -> Call:
+    """Mean over all of the width."""
+    return adaptive_avg_pool1d(data, 1, layout, out_layout)
+
+
+def global_max_pool3d(data: RelayExpr, layout: str = "NCDHW", out_layout: str = "") -> Call:
+    """Maximum over all of depth, height and width."""
+    return adaptive_max_pool3d(data, 1, layout, out_layout)
+
+
+def global_avg_pool3d(data: RelayExpr, layout: str = "NCDHW", out_layout: str = "") -> Call:
+    """Mean over all of depth, height and width."""
+    return adaptive_avg_pool3d(data, 1, layout, out_layout)
+
+
 def _adaptive(kind: str, rank: int, attrs_class: Any, data: RelayExpr, size: Any, layout: str, out: str) -> Call:
     values = () if size is None else pair(size, rank) if ints(size) else ()
     return call(f"nn.adaptive_{kind}_pool{rank}d", [data], attrs_class(values, layout, out))
@@ -387,12 +407,12 @@ def adaptive_avg_pool1d(data: RelayExpr, output_size: Any = None, layout: str = 
 
 def adaptive_max_pool2d(data: RelayExpr, output_size: Any = None, layout: str = "NCHW", out_layout: str = "") -> Call:
     """Maxima over windows that divide height and width into ``output_size`` parts."""
-    return _adaptive("max", 2, AdaptivePoolAttrs, data, output_size, layout, out_layout)
+    return _adaptive("max", 2, AdaptivePool2DAttrs, data, output_size, layout, out_layout)
 
 
 def adaptive_avg_pool2d(data: RelayExpr, output_size: Any = None, layout: str = "NCHW", out_layout: str = "") -> Call:
     """Means over windows that divide height and width into ``output_size`` parts."""
-    return _adaptive("avg", 2, AdaptivePoolAttrs, data, output_size, layout, out_layout)
+    return _adaptive("avg", 2, AdaptivePool2DAttrs, data, output_size, layout, out_layout)
 
 
 def adaptive_max_pool3d(data: RelayExpr, output_size: Any = None, layout: str = "NCDHW", out_layout: str = "") -> Call:

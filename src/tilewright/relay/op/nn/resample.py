@@ -7,32 +7,23 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright import tir, topi
-from tilewright.ir import prim_ops
+from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import call, computed, ints
+from tilewright.relay.op.attributes import call, computed, ints, number
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.image.resize import resize_array
 from tilewright.relay.op.nn.pooling import spatial_axes
 from tilewright.relay.op.relations import known
+from tilewright.topi.nn.upsampling import scaled_extent
 
 _METHODS = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
-
-
-def _scaled(extent: Any, scale: float) -> Any:
-    """An extent times a factor, rounded; of an expression, another one."""
-    if isinstance(extent, PrimExpr):
-        product = prim_ops.cast("float64", extent) * prim_ops.const(scale, "float64")
-        return prim_ops.cast("int32", tir.round(product))
-    return round(extent * scale)
 
 
 class UpSamplingAttrs(Attrs):
@@ -79,7 +70,7 @@ class UpSampling(OpDef):
             return None
         shape = list(data.shape)
         for axis, scale in zip(spatial_axes(attrs.layout, cls.rank, data), _scales(attrs, cls.rank), strict=True):
-            shape[axis] = relations.dim_map(lambda d, s=scale: _scaled(d, s), shape[axis])
+            shape[axis] = relations.dim_map(lambda d, s=scale: scaled_extent(d, s), shape[axis])
         return TensorType(shape, data.dtype)
 
     @staticmethod
@@ -92,7 +83,7 @@ class UpSampling(OpDef):
     def evaluate(cls, attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """In numpy, dimension by dimension."""
         x, axes = inputs[0], spatial_axes(attrs.layout, cls.rank)
-        size = [round(x.shape[a] * s) for a, s in zip(axes, _scales(attrs, cls.rank), strict=True)]
+        size = [scaled_extent(x.shape[a], s) for a, s in zip(axes, _scales(attrs, cls.rank), strict=True)]
         if cls.rank == 2:
             mode = "align_corners" if attrs.align_corners else "asymmetric"
         else:
@@ -362,7 +353,7 @@ def upsampling(
     if computed(scale_h, scale_w):
         own = UpSamplingAttrs(0.0, 0.0, layout, method, bool(align_corners))
         return call("dyn.nn.upsampling", [data, scale_h, scale_w], own)
-    attrs = UpSamplingAttrs(float(scale_h), float(scale_w), layout, method, bool(align_corners))
+    attrs = UpSamplingAttrs(float(number(scale_h)), float(number(scale_w)), layout, method, bool(align_corners))
     return call("nn.upsampling", [data], attrs)
 
 
@@ -379,7 +370,7 @@ def upsampling3d(
     if computed(scale_d, scale_h, scale_w):
         own = UpSampling3DAttrs(0.0, 0.0, 0.0, layout, method, coordinate_transformation_mode)
         return call("dyn.nn.upsampling3d", [data, scale_d, scale_h, scale_w], own)
-    scales = float(scale_d), float(scale_h), float(scale_w)
+    scales = float(number(scale_d)), float(number(scale_h)), float(number(scale_w))
     return call("nn.upsampling3d", [data], UpSampling3DAttrs(*scales, layout, method, coordinate_transformation_mode))
 
 

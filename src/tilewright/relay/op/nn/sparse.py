@@ -1,4 +1,4 @@
-"""nn.sparse_dense, nn.sparse_transpose and nn.sparse_add: matrices of which most elements are 0."""
+"""nn.sparse_dense, nn.sparse_conv2d, nn.sparse_transpose and nn.sparse_add: matrices of which most elements are 0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import relations
-from tilewright.relay.op.attributes import call, operand
+from tilewright.relay.op.attributes import call, operand, pair
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_add, dim_mul
@@ -83,6 +83,60 @@ class SparseDense(OpDef):
         dense, data, indices, indptr = inputs
         sparse = _as_dense(data, indices, indptr, dense.shape[1])
         return [sparse @ dense.T if attrs.sparse_lhs else dense @ sparse.T]
+
+
+class SparseConv2DAttrs(Attrs):
+    """Layout of the data, and rows and columns of the window."""
+
+    layout: str = "NHWC"
+    kernel_size: tuple[int, ...] = (1, 1)
+
+
+class SparseConv2D(OpDef):
+    """A convolution with a sparse weight; ``topi.nn.sparse_conv2d`` says how the weight is a matrix."""
+
+    name = "nn.sparse_conv2d"
+    inputs = ("dense_data", *_PARTS)
+    attrs_type = SparseConv2DAttrs
+    pattern = OpPattern.OPAQUE
+    in_float32 = True
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the data with the weight's rows as channels."""
+        found = relations.tensors(types, SparseConv2D.inputs)
+        if found is None:
+            return None
+        dense, *parts = found
+        relations.require_rank(dense, 4, "dense_data")
+        relations.require(attrs.layout in ("NHWC", "NCHW"), f"layout should be NHWC or NCHW, found {attrs.layout!r}")
+        square = len(set(attrs.kernel_size)) == 1 and attrs.kernel_size[0] % 2 == 1
+        relations.require(square, f"kernel_size should be odd and square, found {attrs.kernel_size}")
+        _check_parts(parts, (1, 2, 3))
+        relations.require_same_dtype((dense, parts[0]), "the data and the weight")
+        rows, shape = dim_add(parts[2].shape[0], -1), list(dense.shape)
+        shape[attrs.layout.index("C")] = dim_mul(rows, parts[0].shape[1]) if len(parts[0].shape) > 1 else rows
+        return TensorType(shape, dense.dtype)
+
+    @staticmethod
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        """topi's kernel."""
+        dense, data, indices, indptr = inputs
+        return [topi.nn.sparse_conv2d(dense, data, indices, indptr, attrs.layout, attrs.kernel_size)]
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """A product of windows and the weight in full."""
+        dense, data, indices, indptr = inputs
+        last, k = attrs.layout == "NHWC", attrs.kernel_size[0]
+        axes = (1, 2) if last else (2, 3)
+        padded = np.pad(dense, [(k // 2, k // 2) if axis in axes else (0, 0) for axis in range(4)])
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (k, k), axes)
+        order = (0, 1, 2, 4, 5, 3) if last else (0, 2, 3, 1, 4, 5)
+        flat = windows.transpose(order).reshape(*(dense.shape[axis] for axis in (0, *axes)), -1)
+        blocks = data[:, :, None] if data.ndim == 2 else data
+        result = flat @ _as_dense(blocks, indices, indptr, flat.shape[-1]).T
+        return [np.ascontiguousarray(result if last else np.moveaxis(result, -1, 1))]
 
 
 class SparseTranspose(OpDef):
@@ -166,6 +220,15 @@ def sparse_dense(dense_mat: Any, sparse_mat: Any, sparse_lhs: bool = False) -> C
     ``sparse_mat`` is (data, indices, indptr) in CSR or BSR, or has them as attributes; ``topi.nn.sparse`` says more.
     """
     return call("nn.sparse_dense", [dense_mat, *_parts(sparse_mat)], SparseDenseAttrs(bool(sparse_lhs)))
+
+
+def sparse_conv2d(dense_mat: Any, sparse_mat: Any, layout: str = "NHWC", kernel_size: Any = 1) -> Call:
+    """A convolution of ``dense_mat`` with a sparse weight, of stride 1 and padded to its own height and width.
+
+    ``sparse_mat`` is (data, indices, indptr) in CSR or BSR; ``topi.nn.sparse_conv2d`` says what its columns are.
+    """
+    attrs = SparseConv2DAttrs(layout, pair(kernel_size))
+    return call("nn.sparse_conv2d", [dense_mat, *_parts(sparse_mat)], attrs)
 
 
 def sparse_transpose(x: Any) -> TupleWrapper:

@@ -22,7 +22,7 @@ from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.binary import add, multiply, right_shift, subtract
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.runtime import ndarray as nd
-from tilewright.topi.random import PARITY, ROTATIONS, ROUNDS
+from tilewright.topi.random import END, PARITY, ROTATIONS, ROUNDS, UNIFORM_DIGITS
 
 _KEY = TensorType((10,), "uint64")
 
@@ -78,14 +78,30 @@ class ThreefryGenerate(OpDef):
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """Counter by counter."""
-        state = inputs[0]
         count = math.prod(attrs.out_shape)
         blocks = -(-count // 4)
-        counters = np.tile(state[4:8], (blocks + 1, 1))
-        counters[:, 3] += np.arange(blocks + 1, dtype=np.uint64)
-        counters[:, 2] += counters[:, 3] < state[7]
-        bits = threefry(state[:4], counters[:-1]).reshape(-1)[:count].reshape(attrs.out_shape)
-        return [np.concatenate([state[:4], counters[-1], state[8:]]), bits]
+        after = _with_room(inputs[0].copy(), 4 * blocks)
+        counters = np.tile(after[4:8], (blocks, 1))
+        counters[:, 3] += np.arange(blocks, dtype=np.uint64)
+        after[7] += np.uint64(4 * blocks)
+        return [after, threefry(after[:4], counters).reshape(-1)[:count].reshape(attrs.out_shape)]
+
+
+def _with_room(state: Array, count: int) -> Array:
+    """A state like ``state`` whose counter can grow by ``count``."""
+    if int(state[7]) < END - count:
+        return state
+    if state[8:].any():
+        return np.concatenate([state[:4], state[4:6] | state[8:], np.zeros(2, np.uint64), _step(state)])
+    last = np.append(state[4:6], np.array([END, END], np.uint64))
+    key = threefry(state[:4], last[None])[0]
+    return np.concatenate([key, np.array([0, 0, 0, 0, 1 << 63, 0], np.uint64)])
+
+
+def _step(state: Array) -> Array:
+    """The bit of the path after that of ``state``."""
+    place = (int(state[8]) << 64 | int(state[9])) >> 1
+    return np.array(divmod(place, 1 << 64), np.uint64)
 
 
 class ThreefrySplit(OpDef):
@@ -107,17 +123,23 @@ class ThreefrySplit(OpDef):
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
-        """What the marked counters become."""
+        """The bit that the path of the right one has and that of the left one has not."""
         state = inputs[0]
-        marked = np.array([[1, 0, 0, 0], [1, 1, 0, 0]], np.uint64) + state[4:8]
-        rest = np.concatenate([np.zeros(4, np.uint64), state[8:]])
-        return [np.concatenate([key, rest]) for key in threefry(state[:4], marked)]
+        if not state[8:].any():
+            fresh = np.zeros(4, np.uint64), np.array([1 << 62, 0], np.uint64)
+            state = np.concatenate([threefry(state[:4], state[None, 4:8])[0], *fresh])
+            turn = np.array([1 << 63, 0], np.uint64)
+        else:
+            turn, state = state[8:], np.concatenate([state[:8], _step(state)])
+        right = state.copy()
+        right[4:6] |= turn
+        return [state, right]
 
 
 def threefry_key(seed: int) -> Constant:
     """The key of a seed from 0 to 2**256 - 1."""
     words = np.frombuffer(int(seed).to_bytes(32, "little"), "<u8").astype(np.uint64)
-    return Constant(nd.array(np.concatenate([words, np.zeros(6, np.uint64)])))
+    return Constant(nd.array(np.concatenate([words, np.array([0, 0, 0, 0, 1 << 63, 0], np.uint64)])))
 
 
 def threefry_generate(key: RelayExpr, shape: Any) -> Call:
@@ -132,7 +154,7 @@ def threefry_split(key: RelayExpr) -> Call:
 
 def uniform(key: RelayExpr, shape: Any, dtype: str = "float32", low: Any = 0.0, high: Any = 1.0) -> Tuple:
     """The next key, and numbers from [low, high): multiples of 2**-24 (float32) or 2**-53 (float64) of its width."""
-    digits = {"float32": 24, "float64": 53}.get(dtype)
+    digits = UNIFORM_DIGITS.get(dtype)
     if digits is None:
         raise UnsupportedError(f"uniform numbers are float32 or float64, found {dtype!r}; cast them")
     drawn = threefry_generate(key, shape)

@@ -2,7 +2,7 @@
 
 implementation.py   what a strategy is           wrappers.py   topi functions as computes of operators
 generic.py          the functions that targets register with, and what runs where none has
-cpu.py              for the key "cpu"; loaded by ``relay.op``, after the operators
+cpu.py gpu.py       for the keys "cpu" and "gpu"; loaded by ``relay.op``, after the operators
 """
 
 from tilewright.relay.op.strategy.generic import *  # noqa: F403

@@ -17,6 +17,7 @@ from tilewright.autotvm.task.space import ConfigEntity, OtherOptionEntity
 from tilewright.autotvm.task.topi_integration import TaskExtractEnv
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Call, Constant, is_whole
 from tilewright.relay.op.attributes import call, ints
@@ -53,6 +54,7 @@ from tilewright.relay.op.strategy.wrappers import (
 from tilewright.target.generic_func import GenericFunc
 from tilewright.target.target import Target
 from tilewright.topi import cpu
+from tilewright.topi.cpu.common import typical_extent
 from tilewright.topi.cpu.layouts import DIRECT, OUT_BLOCK, PLAIN, WINOGRAD
 from tilewright.topi.cpu.model.conv2d_cost import choose_winograd_tile, winograd_tile_sizes
 from tilewright.topi.cpu.strassen import choose_strassen
@@ -275,14 +277,17 @@ def dense_alter_layout_cpu(
     A matrix that is read only once, since the other operand is a vector, is read as it is.
     """
     target, (data, weight) = _target(), tinfos[:2]
-    if data.is_dynamic or weight.is_dynamic or len(data.shape) != 2:
+    if weight.is_dynamic or len(data.shape) != 2 or not isinstance(data.shape[1], IntImm):
         return None
-    rows, units = int(data.shape[0]), int(weight.shape[0])
+    rows, units = typical_extent(data.shape[0]), int(weight.shape[0])
+    if data.is_dynamic and not isinstance(inputs[1], Constant):
+        return None
     once = rows == 1 and not isinstance(inputs[1], Constant)
     block = None if once else cpu.dense_block(rows, units, int(data.shape[1]), data.dtype, target)
     if block is None:
         return _vector_product(attrs, inputs, rows) if 1 in (rows, units) else None
-    blocking = _strassen_blocking(inputs[1], rows, data.dtype, target) if attrs.out_dtype in ("", data.dtype) else None
+    fits = attrs.out_dtype in ("", data.dtype) and not data.is_dynamic
+    blocking = _strassen_blocking(inputs[1], rows, data.dtype, target) if fits else None
     if blocking is not None:
         return strassen.strassen_call(inputs, *blocking)
     packed = DensePackAttrs(units, attrs.out_dtype, f"NC{block}n")

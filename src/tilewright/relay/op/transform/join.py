@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
+from tilewright.ir import prim_ops as ops
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper
@@ -142,6 +144,23 @@ def _parts(extent: int, indices_or_sections: Any) -> list[int]:
     return [max(0, b - a) for a, b in itertools.pairwise(cuts)]
 
 
+def _unknown_parts(extent: PrimExpr, indices_or_sections: Any) -> list[PrimExpr]:
+    """The parts of an extent that is not known; what they take for granted is noted: that they fit in it."""
+    if isinstance(indices_or_sections, int):
+        part = relations.dim_floordiv(extent, indices_or_sections)
+        note_equal(relations.dim_mul(part, indices_or_sections), extent)
+        return [part] * indices_or_sections
+    places = [as_expr(c) if c >= 0 else relations.dim_add(extent, c) for c in indices_or_sections]
+    parts = []
+    for begin, end in itertools.pairwise([as_expr(0), *places, extent]):
+        part = relations.dim_map(lambda b, e: e - b, begin, end)
+        number = known(part := relations.simple_dim(part))
+        if number is None and not isinstance(part, AnyDim):
+            note_equal(ops.maximum(part, 0), part)
+        parts.append(part if number is None else as_expr(max(number, 0)))
+    return parts
+
+
 def _split_layouts(
     attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> layout_rules.InferCorrectLayoutOutput:
@@ -181,8 +200,7 @@ class Split(OpDef):
         extent = known(data.shape[axis])
         sections = attrs.indices_or_sections
         if extent is None:
-            count = sections if isinstance(sections, int) else len(sections) + 1
-            dims = [relations.dim_floordiv(data.shape[axis], count) for _ in range(count)]
+            dims = _unknown_parts(data.shape[axis], sections)
         else:
             dims = [as_expr(p) for p in _parts(extent, sections)]
         return TupleType([TensorType([*data.shape[:axis], d, *data.shape[axis + 1 :]], data.dtype) for d in dims])
@@ -190,8 +208,11 @@ class Split(OpDef):
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """topi's kernel."""
-        sections = attrs.indices_or_sections
-        return list(topi.split(inputs[0], sections if isinstance(sections, int) else list(sections), attrs.axis))
+        sections, axis = attrs.indices_or_sections, attrs.axis % inputs[0].ndim
+        extent = known(inputs[0].shape[axis])
+        if extent is not None:
+            sections = tuple(itertools.accumulate(_parts(extent, sections)[:-1]))
+        return list(topi.split(inputs[0], sections if isinstance(sections, int) else list(sections), axis))
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:

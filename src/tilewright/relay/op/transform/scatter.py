@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import Type
 from tilewright.relay.expr import Call
@@ -15,8 +16,12 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
+from tilewright.relay.op.reduce.reduce import sum as sum_of
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
+from tilewright.relay.op.tensor.creation import zeros_like
+from tilewright.relay.op.transform.axes import expand_dims
+from tilewright.relay.op.transform.replicate import repeat
 
 
 class ScatterAttrs(Attrs):
@@ -154,3 +159,18 @@ def scatter_add(data: RelayExpr, indices: Any, updates: Any, axis: int) -> Call:
 def scatter_nd(data: RelayExpr, indices: Any, updates: Any, mode: str = "update") -> Call:
     """``data`` with slices at the index tuples in the first dimension of ``indices`` replaced by ``updates``."""
     return call("scatter_nd", [data, indices, updates], ScatterNDAttrs(mode))
+
+
+def segment_sum(data: RelayExpr, segment_ids: RelayExpr, num_segments: int | None = None) -> Call:
+    """Sums of the rows of ``data`` (n, ...) that have one number in ``segment_ids`` (n,): (num_segments, ...).
+
+    Raises:
+        UnsupportedError: ``num_segments`` is not given as a number: the numbers are known when the model runs.
+    """
+    if not isinstance(num_segments, int):
+        raise UnsupportedError(
+            "segment_sum: how many segments there are is to be known while compiling; give num_segments as a number, "
+            f"not {num_segments!r}"
+        )
+    nothing = repeat(sum_of(zeros_like(data), 0, keepdims=True), num_segments, 0)
+    return scatter_nd(nothing, expand_dims(segment_ids, 0), data, "add")

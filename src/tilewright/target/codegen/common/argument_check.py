@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
-from tilewright.ir.prim_expr import And, Cast, Or, PrimExpr
+from tilewright.ir.prim_expr import And, Cast, Not, Or, PrimExpr
 from tilewright.ir.type import PointerType, PrimType
 from tilewright.target.codegen.common import host
 from tilewright.tir import op as T
@@ -34,9 +35,11 @@ FIELDS = {
 _TEXT = 1024
 _SYMBOLS = 32
 _CODE, _NULL, _SHAPE, _DTYPE, _DEVICE, _STRIDES, _OFFSET, _ALIGNMENT, _DATA = range(9)
+_BFLOAT16, _UINT16 = (code | 16 << 8 | 1 << 16 for code in (4, 1))
 _NULL_POINTER = Cast("handle", ops.const(0, "int32"))
 _CODE_NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "null", 7: "a tensor", 11: "string", 13: "a tensor"}
 _KIND_NAMES = {0: "int", 1: "uint", 2: "float", 3: "handle", 4: "bfloat"}
+_NAMES = {small.code: name for name, small in dt.SMALL_FLOATS.items()}
 
 
 def _pointer(name: str, dtype: str) -> Var:
@@ -142,8 +145,10 @@ def _dtype() -> PrimFunc:
     out = _Writer(ib, text, length)
 
     def other() -> None:
-        out.choose_text(T.bitwise_and(dtype, 255), _KIND_NAMES, lambda: out.put("type"))
-        out.number(T.bitwise_and(T.shift_right(dtype, 8), 255))
+        code = T.bitwise_and(dtype, 255)
+        out.choose_text(code, _KIND_NAMES | _NAMES, lambda: out.put("type"))
+        with ib.if_scope(ops.less(code, min(_NAMES))):
+            out.number(T.bitwise_and(T.shift_right(dtype, 8), 255))
 
     out.choose(T.bitwise_and(dtype, 65535), {257: lambda: out.put("bool")}, other)
     lanes = T.bitwise_and(T.shift_right(dtype, 16), 65535)
@@ -344,7 +349,9 @@ def _check_tensor(
                 symbols[symbol] = size
             refuse(_SHAPE, ops.not_equal(symbols[symbol], size))
         elements[0] = elements[0] * size
-    refuse(_DTYPE, ops.not_equal(_field(t, TENSOR_DTYPE, "int32"), of[DTYPE]))
+    given = ib.let("given", _field(t, TENSOR_DTYPE, "int32"))
+    bits = And(ops.equal(of[DTYPE], _BFLOAT16), ops.equal(given, _UINT16))  # which numpy has no type of
+    refuse(_DTYPE, And(ops.not_equal(given, of[DTYPE]), Not(bits)))
     refuse(_DEVICE, ops.not_equal(_field(t, host.ARRAY_DEVICE_TYPE, "int32"), of[DEVICE]))
     strides = ib.let(_pointer("strides", "int64"), _field(t, host.ARRAY_STRIDES, "handle"))
     fixed = And(ops.equal(T.bitwise_and(of[FLAGS], 2), 0), ops.equal(ops.cast("int32", T.isnullptr(strides)), 0))

@@ -42,7 +42,11 @@ class Argument:
     def packed_dtype(self) -> int:
         """The DLDataType as one 32-bit number: code, bits and lanes, from the lowest byte up."""
         info = dt.parse(self.dtype)
-        return _DTYPE_CODES[info.kind] | info.bits << 8 | info.lanes << 16
+        if dt.is_custom(self.dtype):
+            code = dt.custom_code(self.dtype)
+        else:
+            code = dt.SMALL_FLOATS[info.name].code if info.name else _DTYPE_CODES[info.kind]
+        return code | info.bits << 8 | info.lanes << 16
 
     @staticmethod
     def of(described: PrimExpr) -> Argument:

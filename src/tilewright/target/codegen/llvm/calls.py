@@ -8,11 +8,12 @@ from typing import Any
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
 from tilewright.target.codegen.common.emitter import is_likely
+from tilewright.target.codegen.common.index import as_ramp
 from tilewright.target.codegen.llvm import math as polynomials
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import LIKELY
 from tilewright.target.codegen.llvm.expr import overload
-from tilewright.target.codegen.llvm.memory import MemoryEmitter, as_ramp
+from tilewright.target.codegen.llvm.memory import MemoryEmitter
 from tilewright.tir.expr import (
     Call,
     Div,

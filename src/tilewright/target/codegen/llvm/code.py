@@ -11,6 +11,7 @@ from tilewright.target.codegen.llvm.argument_check import check_ir
 from tilewright.target.codegen.llvm.module import UnitText
 from tilewright.target.codegen.llvm.support import CHECK_FUNCTION, names_ir, refusing_ir, registering_ir
 from tilewright.target.features import CpuFeatures, architecture, host_features, host_triple
+from tilewright.target.intrinsics import LIBM_FUNCTIONS
 from tilewright.target.loader import LoadedObjects, in_process
 from tilewright.target.workers import CompileJob, compile_cached
 
@@ -76,34 +77,48 @@ class LLVMCode:
         return [] if self.cpu.is_host else [f for f in self.cpu.names if f not in host.names]
 
     def load(self) -> LoadedObjects:
-        """Bring the code into this process, once; raises TilewrightError when it needs a symbol that nobody has."""
+        """Bring the code into this process, once; functions that cannot run here say why when they are called."""
         if self._loaded is None:
             exports = [*self.function_names(), *self._variables()]
-            if self.runs_here():
-                self._check_externals()
+            why_not = self._missing_externals() if self.runs_here() else self._other_machine()
+            if why_not is None:
                 self._loaded = LoadedObjects([*self._kernels, *self._shared], exports)
             else:
-                self._loaded = LoadedObjects([self._refusal()], [*self.function_names(), "__TVMAPISetLastError"])
+                self._loaded = LoadedObjects([self._refusal(why_not)], [*self.function_names(), "__TVMAPISetLastError"])
         return self._loaded
 
-    def _check_externals(self) -> None:
-        """Name the functions that neither this module nor the process has."""
+    def _missing_externals(self) -> str | None:
+        """The functions that neither this module nor the process has, as a message."""
         provided = {*self.function_names(), CHECK_FUNCTION}
+        lacking: list[str] = []
         for unit in self.units:
+            taken = [s for s in unit.externals if s in provided and s.removesuffix("f") in LIBM_FUNCTIONS]
+            if taken:
+                raise TilewrightError(
+                    f"{unit.name} calls {', '.join(taken)} of the C library, and a function of this module has that "
+                    "name; give that another name"
+                )
             wanted = [s for s in unit.externals if not s.startswith("llvm.") and s not in provided]
             missing = [s for s in wanted if not in_process(s)]
             if missing:
-                raise TilewrightError(f"{unit.name} calls {', '.join(missing)}, which is not in this process")
+                lacking.append(f"{unit.name} calls {', '.join(missing)}, which is not in this process")
+        if not lacking:
+            return None
+        return f"cannot run here: {'; '.join(lacking)}. Export the library, linked with what has that, and load it"
 
-    def _refusal(self) -> bytes:
-        """Functions of the same names for this machine that only report why the real ones cannot run here."""
+    def _other_machine(self) -> str:
+        """What the code lacks here, as a message."""
         host = host_features()
         if architecture(self.cpu.triple) == host.arch:
             lacks = ", ".join(self.missing_features()) or self.cpu.triple
             why = f"this machine lacks {lacks}"
         else:
             why = f"this machine is {host.triple}"
-        message = f"was compiled for {self.cpu.triple} {self.cpu.cpu}, and {why}; export the library and run it there"
+        return f"was compiled for {self.cpu.triple} {self.cpu.cpu}, and {why}; export the library and run it there"
+
+    def _refusal(self, message: str) -> bytes:
+        """Functions of the same names for this machine that only report why the real ones cannot run here."""
+        host = host_features()
         text = refusing_ir(host, self.function_names(), message)
         return llvm_compile.compile_ir(text, host.triple, "", "", 0)
 

@@ -7,13 +7,13 @@ statement. Integer index arithmetic carries ``nsw`` (TIR says it does not overfl
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
 from tilewright.target.codegen.common.emitter import reads_memory
+from tilewright.target.codegen.common.index import Divisors
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Builder, Unit
 from tilewright.tir.expr import (
@@ -51,8 +51,6 @@ _FLOAT_OPS: dict[type, str] = {Add: "fadd", Sub: "fsub", Mul: "fmul", Div: "fdiv
 _COMPARE: dict[type, tuple[str, str]] = {
     EQ: ("eq", "oeq"), NE: ("ne", "une"), LT: ("lt", "olt"), LE: ("le", "ole"), GT: ("gt", "ogt"), GE: ("ge", "oge"),
 }  # fmt: skip
-# One wide common factor for the index 0: it is aligned to anything.
-_ALIGNED_TO_ANYTHING = 1 << 20
 
 
 class ExpressionEmitter(Builder):
@@ -61,7 +59,7 @@ class ExpressionEmitter(Builder):
     def __init__(self, unit: Unit) -> None:
         super().__init__(unit)
         self.variables: dict[Var, str] = {}
-        self.factors: dict[PrimExpr, int] = {}  # what divides an integer expression
+        self.divisors = Divisors()
         self.data_variables: set[Var] = set()  # hold what was read from memory
         self._pure: dict[PrimExpr, str] = {}
         self._pure_log: list[PrimExpr] = []
@@ -423,35 +421,14 @@ class ExpressionEmitter(Builder):
             self.data_variables.add(var)
         else:
             self.data_variables.discard(var)
-            self.factors[var] = self.factor(value)
+            self.divisors.define(var, value)
 
     def define(self, var: Var, text: str) -> None:
         """Give ``var`` a value. A variable of an unrolled loop's body is defined again in every copy."""
         if self.variables.get(var, text) != text:
             self._pure.clear()
-            for known in [k for k in self.factors if not isinstance(k, Var)]:
-                del self.factors[known]
-            self.factors.pop(var, None)
+            self.divisors.forget(var)
         self.variables[var] = text
-
-    # ---- what divides an index ----
-    def factor(self, e: PrimExpr) -> int:
-        """A number that divides the integer expression ``e``; what is unknown counts as 1."""
-        known = self.factors.get(e)
-        if known is None:
-            known = self.factors[e] = self._factor(e)
-        return known
-
-    def _factor(self, e: PrimExpr) -> int:
-        if isinstance(e, IntImm):
-            return abs(e.value) or _ALIGNED_TO_ANYTHING
-        if isinstance(e, (Add, Sub)):
-            return math.gcd(self.factor(e.a), self.factor(e.b))
-        if isinstance(e, Mul):
-            return min(self.factor(e.a) * self.factor(e.b), _ALIGNED_TO_ANYTHING)
-        if isinstance(e, Cast) and dt.is_int(e.value.dtype):
-            return self.factor(e.value)
-        return 1
 
 
 def _f32(dtype: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tilewright.ir import dtype as dt
+from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.target.codegen.common.emitter import exported_name
 from tilewright.target.codegen.common.host import (
@@ -71,7 +72,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         self.spread_loop: str | None = None  # how the next parallel loop is shared out inside a launch
         if parent is not None:
             self.in_task = parent.in_task
-            self.factors = parent.factors
+            self.divisors = parent.divisors
             self.alignments = parent.alignments
             self.data_variables = parent.data_variables
             self.float_flags = parent.float_flags
@@ -276,7 +277,32 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         self.start(found)
         return self.emit(f"phi ptr [ {known}, %{origin} ], [ {fresh}, %{end} ]")
 
+    def _call_tvm_static_handle(self, e: Call) -> str:
+        """The address of a pointer that is null at first and lives as long as the code."""
+        cell = '@"' + self.unit.unique(f".static.{self.name}") + '"'
+        self.unit.globals[cell] = f"{cell} = internal global ptr null, align 8"
+        return cell
+
     # ---- functions inside ----
+    def _attr_coproc_uop_scope(self, s: AttrStmt) -> None:
+        """The body as a function that the named one, such as TVMBackendRunOnce, calls when it sees fit."""
+        if not isinstance(s.value, StringImm):
+            raise TilewrightError(f"{self.name}: coproc_uop_scope is the name of a function, not {s.value}")
+        name = self.unit.unique(f"{self.name}.once")
+        child = FunctionEmitter(self.unit, self, self.restrict)
+        child.visit_stmt(s.body)
+        child.finish(f'define internal i32 @"{name}"({", ".join(child.parameters())}) noinline nounwind')
+        struct, closure = self._closure(name, child)
+        size = self.emit(f"ptrtoint ptr getelementptr ({struct}, ptr null, i32 1) to i32")
+        handle = self._call_tvm_static_handle(Call("handle", "tir.tvm_static_handle", ()))
+        args = f'ptr {handle}, ptr @"{name}.lambda", ptr {closure}, i32 {size}'
+        caller = s.value.value
+        if caller.startswith("TVMBackend"):
+            self.check_zero(self.runtime_call(caller, "i32", args))
+            return
+        self.unit.declare(caller, "i32", "ptr, ptr, ptr, i32")
+        self.check_zero(self.emit(f"call i32 @{caller}({args})"))
+
     def _attr_compute_scope(self, s: AttrStmt) -> None:
         """The body as a function of the variables it uses."""
         name = self.unit.unique(f"{self.name}.compute")
@@ -327,19 +353,27 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         body(child)
         params = ", ".join(["i32 %task", "ptr %env", *child.parameters()])
         child.finish(f'define internal i32 @"{name}"({params}) noinline nounwind')
-        captured = list(child.captured)
-        struct = "{ " + ", ".join(ty.register(v.dtype) for v in captured) + " }" if captured else "{ i8 }"
-        self._add_lambda(name, struct, captured)
-        closure = self.stack(struct, 8)
-        for i, var in enumerate(captured):
-            where = self.emit(f"getelementptr inbounds {struct}, ptr {closure}, i32 0, i32 {i}")
-            self.do(f"store {ty.register(var.dtype)} {self.value(var)}, ptr {where}")
+        _, closure = self._closure(name, child, "i32 %task", "ptr %env")
         self.check_zero(
             self.runtime_call("TVMBackendParallelLaunch", "i32", f'ptr @"{name}.lambda", ptr {closure}, i32 0')
         )
 
-    def _add_lambda(self, name: str, struct: str, captured: list[Var]) -> None:
-        lines, args = [], ["i32 %task", "ptr %env"]
+    def _closure(self, name: str, child: FunctionEmitter, *given: str) -> tuple[str, str]:
+        """What ``child`` uses of the variables here, in a struct on the stack: the struct's type and its address.
+
+        The function ``name.lambda``, which takes the parameters ``given`` and that address, calls ``name``.
+        """
+        captured = list(child.captured)
+        struct = "{ " + ", ".join(ty.register(v.dtype) for v in captured) + " }" if captured else "{ i8 }"
+        self._add_lambda(name, struct, captured, given)
+        closure = self.stack(struct, 8)
+        for i, var in enumerate(captured):
+            where = self.emit(f"getelementptr inbounds {struct}, ptr {closure}, i32 0, i32 {i}")
+            self.do(f"store {ty.register(var.dtype)} {self.value(var)}, ptr {where}")
+        return struct, closure
+
+    def _add_lambda(self, name: str, struct: str, captured: list[Var], given: Sequence[str]) -> None:
+        lines, args = [], [*given]
         for i, var in enumerate(captured):
             reg = ty.register(var.dtype)
             lines.append(f"  %p{i} = getelementptr inbounds {struct}, ptr %data, i32 0, i32 {i}")
@@ -348,7 +382,7 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         lines += [f'  %r = call i32 @"{name}"({", ".join(args)})', "  ret i32 %r"]
         body = "\n".join(lines)
         self.unit.functions.append(
-            f'define internal i32 @"{name}.lambda"(i32 %task, ptr %env, ptr %data) nounwind {{\n{body}\n}}'
+            f'define internal i32 @"{name}.lambda"({", ".join([*given, "ptr %data"])}) nounwind {{\n{body}\n}}'
         )
 
     def shared_out(self, s: For) -> None:

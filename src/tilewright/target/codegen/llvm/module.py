@@ -32,6 +32,10 @@ def emit_function(func: PrimFunc, features: CpuFeatures) -> UnitText:
     name = exported_name(func)
     unit = Unit(features, name)
     FunctionEmitter(unit, restrict=bool(func.attrs.get("tir.noalias", False))).function(func)
+    if name in unit.declarations:
+        raise TilewrightError(
+            f"the function {name} calls a function of the same name, of the C library or another; give it another name"
+        )
     text = unit.text()
     if unit.imports:
         text, unit.declarations = _linked(text, unit.imports, name)

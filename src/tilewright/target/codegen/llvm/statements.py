@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
-from tilewright.ir.prim_expr import BinaryExpr, Cast, Div, FloorDiv, FloorMod, Mod, PrimExpr
+from tilewright.ir.prim_expr import Add, BinaryExpr, Cast, Div, FloorDiv, FloorMod, Mod, PrimExpr
 from tilewright.target.codegen.common.emitter import is_likely
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import LIKELY, Unit
@@ -15,6 +15,8 @@ from tilewright.target.codegen.llvm.vectors import split_store
 from tilewright.tir.expr import Call, IntImm, StringImm, Var
 from tilewright.tir.stmt import Allocate, AttrStmt, For, ForKind, IfThenElse, Stmt, Store, While
 from tilewright.tir.visitor import StmtExprVisitor, free_vars
+
+_LEAST_ROW = 16
 
 
 class _Divided(StmtExprVisitor):
@@ -56,6 +58,23 @@ def divided_variables(stmt: Stmt) -> frozenset[Var]:
     visitor = _Divided()
     visitor.visit_stmt(stmt)
     return frozenset(visitor.found)
+
+
+def _writes_a_row(s: For) -> bool:
+    """Whether a serial loop stores elements that lie side by side, enough of them for vectors.
+
+    LLVM would write such a loop out before it looks for vectors, and then finds them along a loop around it.
+    """
+    if s.kind != ForKind.SERIAL or not isinstance(s.extent, IntImm) or s.extent.value < _LEAST_ROW:
+        return False
+    return isinstance(s.body, Store) and _steps_by_one(s.body.index, s.loop_var)
+
+
+def _steps_by_one(index: PrimExpr, var: Var) -> bool:
+    if not isinstance(index, Add):
+        return index is var
+    moving = [side for side in (index.a, index.b) if var in free_vars(side)]
+    return len(moving) == 1 and _steps_by_one(moving[0], var)
 
 
 class StatementEmitter(CallEmitter):
@@ -163,7 +182,7 @@ class StatementEmitter(CallEmitter):
         count = self.value(s.extent)
         high = count if low == "0" else self.value(ops.add(s.min, s.extent))
         hints = ['!"llvm.loop.unroll.full"'] if s.kind == ForKind.UNROLLED else []
-        if stays:
+        if stays or _writes_a_row(s):
             hints.append('!"llvm.loop.unroll.disable"')
         self.range(s.loop_var, low, high, "1", s.body, not isinstance(s.extent, IntImm), hints)
 

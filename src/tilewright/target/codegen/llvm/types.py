@@ -21,10 +21,10 @@ def scalar(dtype: str) -> str:
     """LLVM type of one lane in a register."""
     info = dt.parse(dtype)
     if info.kind in ("int", "uint"):
-        return f"i{info.bits}"
+        return f"i{max(info.bits, 8)}"
     if info.kind == "float":
         return _FLOATS[info.bits]
-    return {"bool": "i1", "bfloat": "i16", "handle": "ptr", "void": "void"}[info.kind]
+    return {"bool": "i1", "bfloat": "i16", "small": "i8", "handle": "ptr", "void": "void"}[info.kind]
 
 
 @cache

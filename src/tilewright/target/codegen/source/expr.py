@@ -82,9 +82,19 @@ class ExpressionPrinter(Emitter):
         """The type of one lane of a value."""
         return c_type(dtype)
 
+    def memory_type(self, dtype: str) -> str:
+        """The type of one lane of a value in memory."""
+        return self.type_name(dt.element(dtype))
+
     def int_literal(self, dtype: str, value: int) -> str:
         """An integer or bool literal."""
         return int_literal(dtype, value)
+
+    def float_literal(self, dtype: str, value: float) -> str:
+        """A floating literal."""
+        if dt.parse(dtype).kind == "bfloat":
+            return f"tw_float_to_bfloat({float_literal('float32', value)})"
+        return float_literal(dtype, value)
 
     def pointer_type(self, buffer: Var, element: str) -> str:
         """The type of a pointer into ``buffer`` to elements of the type ``element``."""
@@ -151,9 +161,7 @@ class ExpressionPrinter(Emitter):
 
     def visit_float_imm(self, e: FloatImm) -> str:
         """A literal."""
-        if dt.parse(e.dtype).kind == "bfloat":
-            return f"tw_float_to_bfloat({float_literal('float32', e.value)})"
-        return float_literal(e.dtype, e.value)
+        return self.float_literal(e.dtype, e.value)
 
     def visit_string_imm(self, e: StringImm) -> str:
         """A literal."""
@@ -176,9 +184,13 @@ class ExpressionPrinter(Emitter):
         if info.kind in ("int", "uint") and info.bits < 32:
             return f"(({self.type_name(e.dtype)})({a} {symbol} {b}))"
         if info.kind == "int" and symbol in "+-*" and reads_memory(e):  # data may wrap; signed arithmetic may not
-            unsigned = f"uint{info.bits}_t"
-            return f"(({self.type_name(e.dtype)})(({unsigned}){a} {symbol} ({unsigned}){b}))"
+            return self.wrapping(e.dtype, symbol, a, b)
         return f"({a} {symbol} {b})"
+
+    def wrapping(self, dtype: str, symbol: str, a: str, b: str) -> str:
+        """Signed arithmetic modulo the power of two."""
+        unsigned = self.type_name(dt.make("uint", dt.bits(dtype)))
+        return f"(({self.type_name(dtype)})(({unsigned}){a} {symbol} ({unsigned}){b}))"
 
     def _divisor(self, e: BinaryExpr) -> str:
         """The divisor, 1 where it is 0: a division without a result must not end the process."""
@@ -223,7 +235,7 @@ class ExpressionPrinter(Emitter):
         if not before:
             return f"({a} {symbol} {b})"
         name = self.names.fresh("flag")
-        self.put(f"uint8_t {name} = {a};")
+        self.put(f"{self.type_name('bool')} {name} = {a};")
         self.put(f"if ({'' if isinstance(e, And) else '!'}{name}) {{")
         self.lines += before
         self.put(f"  {name} = {b};")
@@ -263,10 +275,12 @@ class ExpressionPrinter(Emitter):
     # ---- memory ----
     def element(self, buffer: Var, dtype: str, index: PrimExpr) -> str:
         """The element of a buffer, as something to read or assign."""
-        pointer, wanted = self.names.of(buffer), self.type_name(dtype)
-        if self.element_types.get(buffer) != wanted:
-            pointer = f"(({self.pointer_type(buffer, wanted)}){pointer})"
-        return f"{pointer}[{self.outer(self.value(index))}]"
+        return f"{self.pointer(buffer, dtype)}[{self.outer(self.value(index))}]"
+
+    def pointer(self, buffer: Var, dtype: str) -> str:
+        """The address of a buffer, of the type that points to elements of ``dtype``."""
+        name, wanted = self.names.of(buffer), self.memory_type(dtype)
+        return name if self.element_types.get(buffer) == wanted else f"(({self.pointer_type(buffer, wanted)}){name})"
 
     @staticmethod
     def outer(text: str) -> str:

@@ -90,10 +90,10 @@ def c_type(dtype: str) -> str:
     """The C type of one lane of a value."""
     info = dt.parse(dtype)
     if info.kind in ("int", "uint"):
-        return f"{info.kind}{info.bits}_t"
+        return f"{info.kind}{max(info.bits, 8)}_t"
     if info.kind == "float":
         return {16: "_Float16", 32: "float", 64: "double"}[info.bits]
-    return {"bool": "uint8_t", "bfloat": "uint16_t", "handle": "void*", "void": "void"}[info.kind]
+    return {"bool": "uint8_t", "bfloat": "uint16_t", "small": "uint8_t", "handle": "void*", "void": "void"}[info.kind]
 
 
 def int_literal(dtype: str, value: int) -> str:
@@ -104,7 +104,7 @@ def int_literal(dtype: str, value: int) -> str:
     if info.kind == "uint":
         return (
             f"((uint8_t){value}U)"
-            if info.bits == 8
+            if info.bits <= 8
             else {16: f"((uint16_t){value}U)", 32: f"{value}U"}.get(info.bits, f"UINT64_C({value})")
         )
     if value == -(1 << (info.bits - 1)) and info.bits >= 32:

@@ -6,6 +6,8 @@ C[ramp(i*16, 1, 16)] = A[ramp(i*16, 1, 16)] + broadcast(b, 16)
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import UnsupportedError
@@ -101,15 +103,15 @@ def _has_shuffle(e: PrimExpr) -> bool:
 
 
 class _Scalarize(StmtMutator):
-    def __init__(self) -> None:
+    def __init__(self, keeps: Callable[[Store], bool]) -> None:
         super().__init__()
         self.bindings: dict[Var, PrimExpr] = {}
-        self.count = 0
+        self.count, self.keeps = 0, keeps
 
     def visit_store(self, s: Store) -> Stmt:
         """A vector store becomes a loop, or one store a lane where lanes are shuffled."""
         lanes = dt.lanes(s.index.dtype)
-        if lanes == 1:
+        if lanes == 1 or self.keeps(s):
             return s
         if _has_shuffle(s.value):
             return seq(*[self._store(s, IntImm("int32", i)) for i in range(lanes)])
@@ -129,6 +131,6 @@ class _Scalarize(StmtMutator):
         return self.visit_stmt(s.body)
 
 
-def scalarize(stmt: Stmt) -> Stmt:
-    """``stmt`` without vectors."""
-    return _Scalarize().visit_stmt(stmt)
+def scalarize(stmt: Stmt, keeps: Callable[[Store], bool] = lambda s: False) -> Stmt:
+    """``stmt`` without vectors, but in stores that ``keeps`` approves of."""
+    return _Scalarize(keeps).visit_stmt(stmt)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tilewright.ir import dtype as dt
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.type import PointerType, PrimType
@@ -61,10 +63,12 @@ class Uses(StmtExprVisitor):
         super().visit_store(s)
 
 
-def prepare(func: PrimFunc) -> tuple[PrimFunc, Uses, dict[Var, int]]:
-    """``func`` without vectors, how it uses its variables, and the alignments that attributes state."""
+def prepare(func: PrimFunc, keeps: Callable[[Store], bool] = lambda s: False) -> tuple[PrimFunc, Uses, dict[Var, int]]:
+    """``func`` without vectors but in stores that ``keeps`` approves of, how it uses its variables, and the alignments
+    that attributes state.
+    """
     drop = _DropAlignments()
-    body = scalarize(drop.visit_stmt(func.body))
+    body = scalarize(drop.visit_stmt(func.body), keeps)
     uses = Uses()
     uses.visit_stmt(body)
     return func.replace(body=body), uses, drop.found
@@ -109,11 +113,11 @@ class StatementPrinter(ExpressionPrinter):
 
     def element_of(self, var: Var) -> str | None:
         """The type of a buffer's elements, when all accesses agree."""
-        accessed = {self.type_name(d) for d in self.uses.accessed.get(var, ())}
+        accessed = {self.memory_type(d) for d in self.uses.accessed.get(var, ())}
         annotation = var.type_annotation
         if not accessed and isinstance(annotation, PointerType) and isinstance(annotation.element_type, PrimType):
             dtype = annotation.element_type.dtype
-            return self.type_name(dtype) if dtype != "void" else None
+            return self.memory_type(dtype) if dtype != "void" else None
         return accessed.pop() if len(accessed) == 1 else None
 
     def declared(self, var: Var) -> str:
@@ -140,7 +144,7 @@ class StatementPrinter(ExpressionPrinter):
     def allocate(self, s: Allocate, elements: int, space: str) -> None:
         """An array."""
         if s.buffer_var in self.uses.used:
-            element = self.element_types[s.buffer_var] = self.type_name(s.dtype)
+            element = self.element_types[s.buffer_var] = self.memory_type(s.dtype)
             count = max(elements * dt.lanes(s.dtype), 1)
             self.put(f"{space} {element} {self.names.of(s.buffer_var)}[{count}];".lstrip())
 

@@ -25,6 +25,7 @@ from tilewright.topi.cpu.common import (
     TUNING_CANDIDATES,
     machine,
     measured,
+    typical_extent,
     vector_lanes,
 )
 from tilewright.topi.cpu.model.attention import AttentionTiles, attention_tiles
@@ -61,11 +62,16 @@ def attention(
     """
     batch, heads, rows, depth = get_const_tuple(query.shape)
     keys, width = get_const_tuple(value.shape)[2:]
-    if not all(isinstance(n, int) for n in (batch, heads, rows, depth, keys, width)):
-        raise InvalidShapeError("attention: the shapes have to be known while compiling")
-    if rows < measured().attention.few_rows:
+    if not all(isinstance(n, int) for n in (heads, depth, width)):
+        raise InvalidShapeError("attention: heads and their columns have to be known while compiling")
+    likely_rows = typical_extent(rows)
+    if likely_rows < measured().attention.few_rows:
         return _Attention(query, key, value, mask, scale, keys, width).result()
-    candidates = attention_tiles(machine(), rows, keys, depth, width, max(8, dt.bits(query.dtype)))[:TUNING_CANDIDATES]
+    bits = max(8, dt.bits(query.dtype))
+    candidates = attention_tiles(machine(), likely_rows, typical_extent(keys), depth, width, bits)
+    if not isinstance(keys, int):  # scores are whole blocks: what is too much of them is computed
+        candidates = [t for t in candidates if t.score_block <= 2 * machine().lanes(bits)]
+    candidates = candidates[:TUNING_CANDIDATES]
     cfg.define_knob("tiles", [(t.rows, t.score_block, t.value_block) for t in candidates])
     tiles = candidates[0] if cfg.is_fallback else AttentionTiles(*cfg["tiles"].val)
     block = tiles.score_block
@@ -82,7 +88,7 @@ def attention(
         tag="attention_query",
     )
     packed = te.compute(
-        (batch, heads, -(-keys // block), depth, block), pack, name="attention_keys", tag="attention_keys"
+        (batch, heads, _blocks(keys, block), depth, block), pack, name="attention_keys", tag="attention_keys"
     )
     values = te.compute(
         (batch, heads, -(-width // tiles.value_block), keys, tiles.value_block),
@@ -95,9 +101,14 @@ def attention(
     return _Attention(scaled, packed, values, mask, scale, keys, width, tiles).result()
 
 
-def _within(index: PrimExpr, extent: int, block: int, element: PrimExpr, otherwise: float) -> PrimExpr:
+def _blocks(extent: Any, block: int) -> Any:
+    """How many blocks ``extent``, a number or an expression, takes."""
+    return -(-extent // block) if isinstance(extent, int) else ops.floordiv(extent + (block - 1), block)
+
+
+def _within(index: PrimExpr, extent: Any, block: int, element: PrimExpr, otherwise: float) -> PrimExpr:
     """``element``, or ``otherwise`` where the last block goes beyond ``extent``."""
-    if extent % block == 0:
+    if isinstance(extent, int) and extent % block == 0:
         return element
     return tir.if_then_else(tir.likely(index < extent), element, ops.const(otherwise, element.dtype))
 
@@ -132,20 +143,24 @@ class _Attention:
     value: te.Tensor
     mask: te.Tensor | None
     scale: float
-    keys: int
+    keys: Any  # a number, or an expression over named dimensions
     width: int
     tiles: AttentionTiles | None = None
 
     @property
-    def rows(self) -> tuple[int, int, int]:
+    def rows(self) -> tuple[Any, int, Any]:
         """The shape of what there is one of for each query."""
         batch, heads, rows, _ = get_const_tuple(self.query.shape)
         return batch, heads, rows
 
     @property
-    def columns(self) -> int:
-        """Scores of a row: whole vectors of them where keys are packed."""
-        return rounded(self.keys, vector_lanes(self.query.dtype)) if self.tiles else self.keys
+    def columns(self) -> Any:
+        """Scores of a row: whole vectors of them where keys are packed, whole blocks where their number has a name."""
+        if self.tiles is None:
+            return self.keys
+        if not isinstance(self.keys, int):
+            return _blocks(self.keys, self.tiles.score_block) * self.tiles.score_block
+        return rounded(self.keys, vector_lanes(self.query.dtype))
 
     def result(self) -> te.Tensor:
         """Each row of the context over the sum of its powers, the heads of a query side by side."""
@@ -199,7 +214,7 @@ class _Attention:
             if addend is not None:
                 at = (0 if ops.is_const_int(n, 1) else v for v, n in zip(i, addend.shape, strict=True))
                 return found + addend(*at)
-            if self.columns == self.keys:
+            if _same(self.columns, self.keys):
                 return found
             return found + tir.Select(i[-1] < self.keys, ops.const(0.0, dtype), ops.const(float("-inf"), dtype))
 
@@ -247,13 +262,19 @@ def _power_of_two(x: PrimExpr) -> PrimExpr:
     return power * tir.reinterpret(x.dtype, exponent)
 
 
-def _padded_mask(mask: te.Tensor | None, keys: int, columns: int) -> te.Tensor | None:
+def _same(columns: Any, keys: Any) -> bool:
+    """Whether all columns are keys."""
+    return columns == keys if isinstance(keys, int) else columns is keys
+
+
+def _padded_mask(mask: te.Tensor | None, keys: Any, columns: Any) -> te.Tensor | None:
     """The mask with minus infinity for the columns that are no keys."""
-    if mask is None or columns == keys:
+    if mask is None or _same(columns, keys):
         return mask
     one = ops.is_const_int(mask.shape[-1], 1)
 
     def body(*i: PrimExpr) -> PrimExpr:
-        return _within(i[-1], keys, columns, mask(*i[:-1], 0 if one else i[-1]), float("-inf"))
+        element = mask(*i[:-1], 0 if one else i[-1])
+        return tir.if_then_else(tir.likely(i[-1] < keys), element, ops.const(float("-inf"), element.dtype))
 
     return te.compute((*mask.shape[:-1], columns), body, name="attention_mask", tag="attention_mask")

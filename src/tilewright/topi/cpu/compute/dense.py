@@ -12,6 +12,7 @@ from tilewright.ir.prim_expr import PrimExpr
 from tilewright.topi import nn, tag
 from tilewright.topi.cpu.common import (
     machine,
+    typical_extent,
     vector_lanes,
 )
 from tilewright.topi.cpu.model.dense import _chunk, row_groups
@@ -27,11 +28,16 @@ def dense_pack(
     bias: te.Tensor | None = None,
     out_dtype: str | None = None,
 ) -> te.Tensor:
-    """``topi.nn.dense_pack``: data (m, k), weight (n / b, k, b)."""
-    out = nn.dense_pack(data, weight, bias, out_dtype)
+    """``topi.nn.dense_pack``: data (m, k), weight (n / b, k, b), or (n, k), which is packed first."""
+    columns = weight.shape[0] if weight.ndim == 2 else None
+    if columns is not None:
+        lanes = vector_lanes(out_dtype or data.dtype)
+        weight = _pack_columns(weight, lanes if typical_extent(columns) <= lanes else 2 * lanes)
+    out = nn.dense_pack(data, weight, bias if columns is None else None, out_dtype)
     shape = get_const_tuple(out.shape)
     _, inner, block = get_const_tuple(weight.shape)
-    rows = shape[-2] if len(shape) > 1 and isinstance(shape[-2], int) else 1
+    rows = typical_extent(shape[-2]) if len(shape) > 1 else 1
+    known = len(shape) < 2 or isinstance(shape[-2], int)
     cfg.define_split("tile_m", max(rows, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
     cfg.define_knob("columns_outer", [True, False])
     cfg.define_knob("row_groups", sorted({1, machine().cores}))
@@ -39,12 +45,52 @@ def dense_pack(
     if cfg.is_fallback:
         registers = max(1, block // machine().lanes(max(8, dt.bits(out.dtype))))
         groups, tile_m = row_groups(machine(), max(rows, 1), registers, inner * dt.nbytes(data.dtype))
+        groups = groups if known else 1
         cfg["tile_m"] = SplitEntity([-1, tile_m])
         cfg["columns_outer"] = OtherOptionEntity(True)
         cfg["row_groups"] = OtherOptionEntity(groups)
         chunk = _chunk(-(-rows // groups), tile_m, inner, block, dt.nbytes(data.dtype))
         cfg["tile_k"] = OtherOptionEntity(chunk)
-    return out
+    return out if columns is None else _cut_columns(out, columns, bias)
+
+
+def _pack_columns(matrix: te.Tensor, block: int, transposed: bool = True) -> te.Tensor:
+    """(..., n, k), or (..., k, n) if not ``transposed``, as (..., n / block, k, block); zeros fill the last block."""
+    *batch, inner, columns = matrix.shape if not transposed else (*matrix.shape[:-2], *matrix.shape[:-3:-1])
+
+    def pack(*i: PrimExpr) -> PrimExpr:
+        *b, c, k, j = i
+        column = c * block + j
+        element = matrix(*b, column, k) if transposed else matrix(*b, k, column)
+        if _whole(columns, block):
+            return element
+        return tir.if_then_else(tir.likely(column < columns), element, ops.const(0, matrix.dtype))
+
+    return te.compute((*batch, _chunks(columns, block), inner, block), pack, name="packed_b", tag="matrix_pack")
+
+
+def _chunks(columns: Any, block: int) -> Any:
+    """Blocks that ``columns`` take."""
+    known = get_const_tuple([columns])[0]
+    return -(-known // block) if isinstance(known, int) else ops.floordiv(ops.as_expr(columns) + (block - 1), block)
+
+
+def _whole(columns: Any, block: int) -> bool:
+    """Whether the blocks that ``columns`` take are known to be full."""
+    known = get_const_tuple([columns])[0]
+    return isinstance(known, int) and known % block == 0
+
+
+def _cut_columns(product: te.Tensor, columns: Any, bias: te.Tensor | None = None) -> te.Tensor:
+    """The first ``columns`` columns, plus ``bias``."""
+    shape = (*product.shape[:-1], columns)
+    if bias is not None:
+        return te.compute(
+            shape, lambda *i: product(*i) + ops.cast(product.dtype, bias(i[-1])), name="T_bias", tag=tag.BROADCAST
+        )
+    if _whole(columns, int(product.op.attrs["block"])):
+        return product
+    return te.compute(shape, lambda *i: product(*i), name="T_cut", tag=tag.INJECTIVE)
 
 
 def dense_nopack(
@@ -67,30 +113,24 @@ def batch_matmul(
     """``topi.nn.batch_matmul`` with B packed to (b, n / block, k, block) inside, so that tiles read it in order."""
     plain = nn.batch_matmul(tensor_a, tensor_b, oshape, out_dtype, transpose_a, transpose_b)
     rows, columns = get_const_tuple(plain.shape)[1:]
-    if not isinstance(rows, int) or not isinstance(columns, int) or columns == 0 or 1 in (rows, columns):
+    if any(isinstance(n, int) and n in (0, 1) for n in (rows, columns)):
         return plain
     lanes = vector_lanes(plain.dtype)
-    cfg.define_split("tile_m", max(rows, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
+    likely_rows = typical_extent(rows)
+    cfg.define_split("tile_m", max(likely_rows, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
     cfg.define_knob("block", [lanes, 2 * lanes, 3 * lanes])
     if cfg.is_fallback:
-        registers = 2 if columns > lanes else 1
+        registers = 2 if typical_extent(columns) > lanes else 1
         cfg["block"] = OtherOptionEntity(registers * lanes)
         last = 1 if transpose_a else get_const_tuple(tensor_a.shape)[-1]
         stride = last if isinstance(last, int) else 1
-        cfg["tile_m"] = SplitEntity([-1, row_tile(machine(), rows, registers, stride * dt.nbytes(tensor_a.dtype))])
+        cfg["tile_m"] = SplitEntity(
+            [-1, row_tile(machine(), likely_rows, registers, stride * dt.nbytes(tensor_a.dtype))]
+        )
     block = cfg["block"].val
-    chunks = -(-columns // block)
-    batch_b, inner = tensor_b.shape[0], tensor_b.shape[2 if transpose_b else 1]
+    packed = _pack_columns(tensor_b, block, transpose_b)
+    inner = packed.shape[2]
     one_a, one_b = (ops.is_const_int(t.shape[0], 1) for t in (tensor_a, tensor_b))
-
-    def pack(b: PrimExpr, c: PrimExpr, k: PrimExpr, j: PrimExpr) -> PrimExpr:
-        column = c * block + j
-        element = tensor_b(b, column, k) if transpose_b else tensor_b(b, k, column)
-        if columns % block == 0:
-            return element
-        return tir.if_then_else(tir.likely(column < columns), element, ops.const(0, tensor_b.dtype))
-
-    packed = te.compute((batch_b, chunks, inner, block), pack, name="packed_b", tag="batch_matmul_pack")
     k = te.reduce_axis((0, inner), name="k")
 
     def body(b: PrimExpr, i: PrimExpr, j: PrimExpr) -> Any:
@@ -100,10 +140,11 @@ def batch_matmul(
         return te.sum(ops.cast(plain.dtype, x) * ops.cast(plain.dtype, y), axis=k)
 
     # The product covers whole blocks of columns, so its loops need no tests; the copy leaves out what is too much.
-    attrs = {"block": block}
     product = te.compute(
-        (plain.shape[0], rows, chunks * block), body, name="T_batch_matmul", tag="batch_matmul_packed", attrs=attrs
+        (plain.shape[0], rows, packed.shape[1] * block),
+        body,
+        name="T_batch_matmul",
+        tag="batch_matmul_packed",
+        attrs={"block": block},
     )
-    if columns % block == 0:
-        return product
-    return te.compute(plain.shape, lambda b, i, j: product(b, i, j), name="T_batch_matmul_cut", tag=tag.INJECTIVE)
+    return _cut_columns(product, columns)

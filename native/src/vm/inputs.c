@@ -1,0 +1,147 @@
+/* Licensed under the Apache License, Version 2.0; see LICENSE.
+ *
+ * tilewright.vm.check_inputs(interface, input ...): inputs whose dimensions have names fit what a program was compiled for.
+ * The interface is text, a vector of bytes, of lines (relay/backend/interface.py):
+ *
+ *   input <tab> dtype <tab> batch,seq,768 <tab> name      the inputs, in order; a dimension is a number, a name, or ?
+ *   dim <tab> batch <tab> 1 <tab> 8 <tab> 1               the least and the largest (-1: none) of a name, and its multiple
+ *
+ * Other lines are for other readers. A name means one number in all inputs. */
+#include "vm.h"
+
+#include <limits.h>
+
+enum { MOST_NAMES = 64, MOST_RANK = 32 };
+
+typedef struct {
+  const char *data, *end;
+} Text;
+
+typedef struct {
+  Text name, input; /* the dimension's, and that of the input that says how large it is */
+  int64_t value;
+} Name;
+
+typedef struct {
+  Name names[MOST_NAMES];
+  int count;
+} Names;
+
+static int length(Text t) { return t.end - t.data > 200 ? 200 : (int)(t.end - t.data); }
+
+static bool same(Text a, Text b) { return a.end - a.data == b.end - b.data && memcmp(a.data, b.data, (size_t)(a.end - a.data)) == 0; }
+
+static bool is(Text a, const char* word) { return (size_t)(a.end - a.data) == strlen(word) && memcmp(a.data, word, strlen(word)) == 0; }
+
+/* What comes before the next `separator`; `from` begins behind it then. */
+static Text cut(Text* from, char separator) {
+  const char* end = from->data == from->end ? NULL : memchr(from->data, separator, (size_t)(from->end - from->data));
+  Text part = {from->data, end == NULL ? from->end : end};
+  from->data = end == NULL ? from->end : end + 1;
+  return part;
+}
+
+static bool number(Text t, int64_t* out) {
+  bool negative = t.data != t.end && *t.data == '-';
+  int64_t value = 0;
+  if (negative) ++t.data;
+  if (t.data == t.end || t.end - t.data > 18) return false;
+  for (; t.data != t.end; ++t.data) {
+    if (*t.data < '0' || *t.data > '9') return false;
+    value = value * 10 + (*t.data - '0');
+  }
+  *out = negative ? -value : value;
+  return true;
+}
+
+static int check_dim(Text dim, Text input, int axis, int64_t found, Names* names) {
+  int64_t wanted;
+  if (is(dim, "?")) return 0;
+  if (number(dim, &wanted)) {
+    if (wanted == found) return 0;
+    return tw_fail("input \"%.*s\": dimension %d is %lld, not %lld", length(input), input.data, axis, (long long)wanted, (long long)found);
+  }
+  for (int i = 0; i < names->count; ++i) {
+    const Name* known = &names->names[i];
+    if (!same(known->name, dim)) continue;
+    if (known->value == found) return 0;
+    return tw_fail("input \"%.*s\": dimension %d, %.*s, is %lld here and %lld in \"%.*s\"", length(input), input.data, axis,
+                   length(dim), dim.data, (long long)found, (long long)known->value, length(known->input), known->input.data);
+  }
+  if (names->count == MOST_NAMES) return tw_fail("the program's interface names more than %d dimensions", MOST_NAMES);
+  names->names[names->count++] = (Name){dim, input, found};
+  return 0;
+}
+
+static int check_input(Text line, const DLTensor* t, Names* names) {
+  char found[24], text[128];
+  Text dtype = cut(&line, '\t'), dims = cut(&line, '\t'), name = line, rest = dims;
+  tw_type_name(t->dtype, found);
+  if (!is(dtype, found)) {
+    return tw_fail("input \"%.*s\": expected %.*s, got %s", length(name), name.data, length(dtype), dtype.data, found);
+  }
+  int rank = 0;
+  while (rest.data != rest.end && rank <= MOST_RANK) {
+    cut(&rest, ',');
+    ++rank;
+  }
+  if (rank != t->ndim) {
+    return tw_fail("input \"%.*s\": expected %d dimensions, (%.*s), got %d: %s", length(name), name.data, rank, length(dims), dims.data,
+                   t->ndim, tw_shape_text(t, text, sizeof text));
+  }
+  for (int axis = 0; axis < rank; ++axis) {
+    if (check_dim(cut(&dims, ','), name, axis, t->shape[axis], names) != 0) return -1;
+  }
+  return 0;
+}
+
+static int check_range(Text line, const Names* names) {
+  int64_t low, high, multiple;
+  Text name = cut(&line, '\t');
+  if (!number(cut(&line, '\t'), &low) || !number(cut(&line, '\t'), &high) || !number(line, &multiple) || multiple < 1) {
+    return tw_fail("damaged interface: the dimension %.*s", length(name), name.data);
+  }
+  for (int i = 0; i < names->count; ++i) {
+    const Name* known = &names->names[i];
+    if (!same(known->name, name)) continue;
+    if (known->value < low || (high >= 0 && known->value > high)) {
+      char most[24] = "any number";
+      if (high >= 0) snprintf(most, sizeof most, "%lld", (long long)high);
+      return tw_fail("input \"%.*s\": %.*s is %lld; the program was compiled for %lld to %s", length(known->input), known->input.data,
+                     length(name), name.data, (long long)known->value, (long long)low, most);
+    }
+    if (known->value % multiple != 0) {
+      return tw_fail("input \"%.*s\": %.*s is %lld; the program was compiled for multiples of %lld", length(known->input),
+                     known->input.data, length(name), name.data, (long long)known->value, (long long)multiple);
+    }
+  }
+  return 0;
+}
+
+static int check_inputs(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  (void)ret, (void)resource;
+  for (int i = 0; i < n; ++i) {
+    if (codes[i] != kTVMDLTensorHandle && codes[i] != kTVMNDArrayHandle) return tw_fail("argument %d is no tensor", i);
+  }
+  const DLTensor* t = n == 0 ? NULL : args[0].v_handle;
+  if (t == NULL || t->ndim != 1 || t->dtype.code != kDLUInt || t->dtype.bits != 8 || t->dtype.lanes != 1 || !tw_is_host(t->device)) {
+    return tw_fail("damaged interface: its text is no vector of bytes");
+  }
+  const char* data = (const char*)t->data + t->byte_offset;
+  const Text whole = {data, data + t->shape[0]};
+  Names names = {.count = 0};
+  int next = 1;
+  for (Text rest = whole; rest.data != rest.end;) {
+    Text line = cut(&rest, '\n');
+    if (!is(cut(&line, '\t'), "input")) continue;
+    if (next == n) return tw_fail("damaged interface: more inputs than the %d that came", n - 1);
+    if (check_input(line, args[next++].v_handle, &names) != 0) return -1;
+  }
+  for (Text rest = whole; rest.data != rest.end;) {
+    Text line = cut(&rest, '\n');
+    if (is(cut(&line, '\t'), "dim") && check_range(line, &names) != 0) return -1;
+  }
+  return 0;
+}
+
+TW_GLOBAL_FUNCTIONS({"tilewright.vm.check_inputs", check_inputs})

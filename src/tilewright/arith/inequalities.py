@@ -1,0 +1,244 @@
+"""Systems of linear inequalities over the integers, by Fourier and Motzkin's elimination.
+
+With each variable in turn between what is below it and what is above it, in terms of the variables after it::
+
+    x + y <= 20, x - y >= 10, 0 <= y    ->    x in [y + 10, 20 - y],    y in [0, 5]
+
+What is left for a variable is never less than the solutions: between two bounds of multiples of it there may be no
+whole number, and elimination does not notice.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright.arith.analyzer import Analyzer
+from tilewright.arith.int_set import eval_set
+from tilewright.arith.int_solver import IntConstraints, IntConstraintsTransform
+from tilewright.arith.linear import detect_linear_equation
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.iter_var import Range
+from tilewright.ir.node import Node
+from tilewright.ir.prim_expr import EQ, GE, GT, LE, LT, And, IntImm, PrimExpr, Var
+from tilewright.ir.prim_vars import expr_vars, substitute
+
+
+class IntGroupBounds(Node):
+    """What holds of ``coef * v`` for a variable v: no less than ``lower``, no more than ``upper``, and ``equal``."""
+
+    coef: PrimExpr
+    lower: tuple[PrimExpr, ...]
+    equal: tuple[PrimExpr, ...]
+    upper: tuple[PrimExpr, ...]
+
+    def __init__(
+        self, coef: Any, lower: Sequence[Any] = (), equal: Sequence[Any] = (), upper: Sequence[Any] = ()
+    ) -> None:
+        parts = (tuple(ops.as_expr(e) for e in group) for group in (lower, equal, upper))
+        self._init(ops.as_expr(coef), *parts)
+
+    @staticmethod
+    def from_range(rng: Range) -> IntGroupBounds:
+        """Of a variable in a range."""
+        last = Analyzer().simplify(rng.min + rng.extent - 1)
+        return IntGroupBounds(1, [rng.min], [], [last])
+
+    def find_best_range(self) -> Range | None:
+        """The smallest range that holds the variable, by what is proved; None where an end is open.
+
+        ``coef`` is more than 0: the variable is no less than ``lower / coef`` rounded up, no more than ``upper / coef``
+        rounded down, and equal to ``equal / coef`` exactly.
+        """
+        analyzer = Analyzer()
+        best: Range | None = None
+        for low, high in itertools.product((*self.equal, *self.lower), (*self.equal, *self.upper)):
+            first = -ops.floordiv(-low, self.coef)
+            extent = analyzer.simplify(ops.floordiv(high, self.coef) - first + 1)
+            if best is None or analyzer.can_prove(extent < best.extent):
+                best = Range.from_min_extent(analyzer.simplify(first), extent)
+        return best
+
+
+class _Row:
+    """``sum(coefficients * variables) + rest <= 0``"""
+
+    def __init__(self, coefficients: Sequence[int], rest: PrimExpr, analyzer: Analyzer) -> None:
+        by = functools.reduce(math.gcd, coefficients, 0)
+        rest = analyzer.simplify(rest)
+        if by > 1:  # the variables are whole: c*v <= -r means v <= floor(-r / c)
+            rest = analyzer.simplify(-ops.floordiv(-rest, by))
+            coefficients = [c // by for c in coefficients]
+        self.coefficients, self.rest = tuple(coefficients), rest
+
+
+def _below_zero(relation: PrimExpr) -> list[PrimExpr] | None:
+    """The relation as expressions that are at most 0; None for one of another kind."""
+    if isinstance(relation, (LE, LT)):
+        return [relation.a - relation.b + int(isinstance(relation, LT))]
+    if isinstance(relation, (GE, GT)):
+        return [relation.b - relation.a + int(isinstance(relation, GT))]
+    return [relation.a - relation.b, relation.b - relation.a] if isinstance(relation, EQ) else None
+
+
+class _System:
+    def __init__(self, src: IntConstraints) -> None:
+        self.src, self.analyzer = src, Analyzer()
+        for var, dom in src.ranges.items():
+            if var not in src.variables:
+                self.analyzer.bind(var, dom)
+        self.others: list[PrimExpr] = []
+        self.rows: list[_Row] = []
+        for relation in src.relations:
+            self._add(relation)
+        for var in src.variables:
+            if var in src.ranges:
+                dom = src.ranges[var]
+                self._add(var >= dom.min)
+                self._add(var <= dom.min + dom.extent - 1)
+
+    def _add(self, relation: PrimExpr) -> None:
+        if isinstance(relation, And):
+            self._add(relation.a)
+            self._add(relation.b)
+            return
+        parts = _below_zero(relation)
+        found = [detect_linear_equation(part, self.src.variables) for part in parts or ()]
+        rows = [[c.value for c in one[:-1] if isinstance(c, IntImm)] for one in found]
+        if parts is None or any(len(row) != len(self.src.variables) for row in rows):
+            self.others.append(relation)
+            return
+        self.rows += [_Row(row, one[-1], self.analyzer) for row, one in zip(rows, found, strict=True)]
+
+    def eliminate(self, position: int) -> list[_Row]:
+        """The rows that speak of a variable, which are replaced by what follows from them for the others."""
+        of = [row for row in self.rows if row.coefficients[position]]
+        rows = [row for row in self.rows if not row.coefficients[position]]
+        for low in (row for row in of if row.coefficients[position] < 0):
+            for high in (row for row in of if row.coefficients[position] > 0):
+                a, b = high.coefficients[position], -low.coefficients[position]
+                both = [a * x + b * y for x, y in zip(low.coefficients, high.coefficients, strict=True)]
+                rows.append(_Row(both, low.rest * a + high.rest * b, self.analyzer))
+        self.rows = self._tightest(rows)
+        return of
+
+    def _tightest(self, rows: Sequence[_Row]) -> list[_Row]:
+        """Of rows with the same coefficients and literal rests the strongest, without those that always hold."""
+        literal: dict[tuple[int, ...], _Row] = {}
+        kept: list[_Row] = []
+        for row in rows:
+            if not isinstance(row.rest, IntImm):
+                kept.append(row)
+            elif any(row.coefficients) or row.rest.value > 0:
+                known = literal.get(row.coefficients)
+                if known is None or row.rest.value > int(known.rest):  # type: ignore[call-overload]
+                    literal[row.coefficients] = row
+        return kept + list(literal.values())
+
+
+def _strongest(candidates: Sequence[PrimExpr], largest: bool, analyzer: Analyzer) -> PrimExpr:
+    """The largest, or smallest, of all; those that are known to be no better than another are left out."""
+    kept: list[PrimExpr] = []
+    for one in candidates:
+
+        def worse(a: PrimExpr, b: PrimExpr) -> bool:
+            return analyzer.can_prove(a <= b if largest else a >= b)
+
+        if any(worse(one, k) for k in kept):
+            continue
+        kept = [k for k in kept if not worse(k, one)] + [one]
+    return functools.reduce(ops.maximum if largest else ops.minimum, kept)
+
+
+def _bounds(
+    rows: Sequence[_Row], position: int, variables: Sequence[Var], analyzer: Analyzer
+) -> tuple[list[PrimExpr], list[PrimExpr]]:
+    """What the variable is no less than, and no more than, by the rows that speak of it."""
+    lows, highs = [], []
+    for row in rows:
+        c = row.coefficients[position]
+        rest = row.rest
+        for k, other in zip(row.coefficients, variables, strict=True):
+            if k and other is not variables[position]:
+                rest = rest + other * k
+        if c > 0:
+            highs.append(analyzer.simplify(ops.floordiv(-rest, c)))
+        else:
+            lows.append(analyzer.simplify(-ops.floordiv(-rest, -c)))
+    return lows, highs
+
+
+def _solve(src: IntConstraints) -> IntConstraints:
+    system = _System(src)
+    found = [system.eliminate(k) for k in range(len(src.variables))]
+    relations = [row.rest <= 0 for row in system.rows]
+    if any(isinstance(r, IntImm) and not r.value for r in relations):
+        return IntConstraints(src.variables, {}, [ops.const(False, "bool")])
+    ranges = {var: dom for var, dom in src.ranges.items() if var not in src.variables}
+    analyzer = system.analyzer
+    for k in reversed(range(len(src.variables))):
+        var = src.variables[k]
+        lows, highs = _bounds(found[k], k, src.variables, analyzer)
+        if lows and highs:
+            low, high = _strongest(lows, True, analyzer), _strongest(highs, False, analyzer)
+            ranges[var] = Range.from_min_extent(low, analyzer.simplify(high - low + 1))
+            analyzer.bind(var, ranges[var])
+        else:
+            relations += [var >= low for low in lows] + [var <= high for high in highs]
+    ordered = {var: ranges[var] for var in (*src.variables, *ranges) if var in ranges}
+    return IntConstraints(src.variables, ordered, relations + system.others)
+
+
+def _from_zero(src: IntConstraints, solved: IntConstraints) -> IntConstraintsTransform:
+    """Variables whose ranges begin at 0 and end at a literal, where there is one; what that adds becomes a relation."""
+    analyzer = Analyzer()
+    src_to_dst: dict[Var, PrimExpr] = {}
+    dst_to_src: dict[Var, PrimExpr] = {}
+    ranges: dict[Var, Range] = {v: r for v, r in solved.ranges.items() if v not in src.variables}
+    relations: list[PrimExpr] = []
+    new = {var: Var(var.name, var.dtype) for var in src.variables}
+    for var in reversed(src.variables):
+        dom = solved.ranges.get(var)
+        if dom is None:
+            src_to_dst[var], dst_to_src[new[var]] = new[var], var
+            continue
+        low = substitute(dom.min, src_to_dst)
+        extent = analyzer.simplify(substitute(dom.extent, src_to_dst))
+        src_to_dst[var] = analyzer.simplify(new[var] + low)
+        dst_to_src[new[var]] = analyzer.simplify(var - dom.min)
+        whole = eval_set(extent, ranges, analyzer)
+        most = extent if whole.high is None else analyzer.simplify(whole.high)
+        if any(v in ranges for v in expr_vars(extent)) and not any(v in ranges for v in expr_vars(most)):
+            relations.append(LE(analyzer.simplify(new[var] - extent), ops.const(-1, var.dtype)))
+            extent = most
+        ranges[new[var]] = Range.from_min_extent(ops.const(0, var.dtype), extent)
+        analyzer.bind(new[var], ranges[new[var]])
+    relations += [analyzer.simplify(substitute(r, src_to_dst)) for r in solved.relations]
+    dst = IntConstraints([new[v] for v in src.variables], ranges, [analyzer.simplify(r) for r in relations])
+    return IntConstraintsTransform(src, dst, src_to_dst, dst_to_src)
+
+
+def solve_linear_inequalities(
+    equations: Sequence[Any] | IntConstraints,
+    variables: Sequence[Var] | None = None,
+    ranges: Mapping[Var, Range] | None = None,
+    deskew_range: bool = False,
+) -> Any:
+    """Find the range of each variable, in terms of the variables after it.
+
+    Args:
+        equations: relations; those that are not linear are carried over. Or all as one ``IntConstraints``.
+        variables: what to solve for; all else is constant.
+        ranges: of variables.
+        deskew_range: give new variables whose ranges begin at 0.
+
+    Returns:
+        The variables with their ranges, and the relations that must hold besides: of a system without solutions the
+        relation False. With ``deskew_range`` the system (``src``) and that of the new variables (``dst``).
+    """
+    src = equations if isinstance(equations, IntConstraints) else IntConstraints(variables or (), ranges, equations)
+    solved = _solve(src)
+    return _from_zero(src, solved) if deskew_range else solved

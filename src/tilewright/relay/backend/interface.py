@@ -1,0 +1,66 @@
+"""What a program with named dimensions takes and gives: text that the machine checks inputs by, and tools read.
+
+Lines, whose fields tabs separate (``native/src/vm/inputs.c`` reads the same)::
+
+    input   int64     batch,seq      ids       an input of main: data type, dimensions, name
+    output  float32   batch,seq,768  y         an output; a dimension that is no number and has no name is ?
+    dim     batch     1  8  1                  the least and the largest (-1: none) number, and what it is a multiple of
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tilewright.ir.module import IRModule
+from tilewright.ir.prim_expr import DimVar, IntImm, PrimExpr
+from tilewright.ir.type import TensorType
+from tilewright.relay.backend.symbolic import tensors_of
+from tilewright.relay.expr import Function
+from tilewright.runtime.ndarray import NDArray, array
+
+INTERFACE = "interface"  # attribute of main
+
+
+def interface_of(mod: IRModule) -> str:
+    """The interface of a model, or of what has named dimensions; "" of others, and where an input is no tensor."""
+    main = mod["main"]
+    assert isinstance(main, Function)
+    types = [p.checked_type for p in main.params]
+    inputs = [t for t in types if isinstance(t, TensorType)]
+    named = list(dict.fromkeys(d for t in inputs for d in t.shape if isinstance(d, DimVar)))
+    if len(inputs) != len(types) or not (named or "output_names" in mod.attrs):
+        return ""
+    lines = [_line("input", t, p.name_hint) for t, p in zip(inputs, main.params, strict=True)]
+    outputs = list(tensors_of(main.body.checked_type))
+    names: Sequence[str] = [str(n) for n in mod.attrs.get("output_names", ())]
+    if len(names) != len(outputs):
+        names = [f"output{i}" for i in range(len(outputs))]
+    lines += [_line("output", t, n) for t, n in zip(outputs, names, strict=True)]
+    for dim in named:
+        high = -1 if dim.high is None else dim.high
+        lines.append(f"dim\t{_word(dim.name)}\t{dim.low}\t{high}\t{dim.multiple}")
+    return "\n".join(lines)
+
+
+def _line(kind: str, type_: TensorType, name: str) -> str:
+    dims = ",".join(map(_dim, type_.shape))
+    return f"{kind}\t{type_.dtype}\t{dims}\t{name.translate({9: ' ', 10: ' '})}"
+
+
+def _dim(dim: PrimExpr) -> str:
+    if isinstance(dim, IntImm):
+        return str(dim.value)
+    return _word(dim.name) if isinstance(dim, DimVar) else "?"
+
+
+def _word(name: str) -> str:
+    """A name of one word, that is no number."""
+    word = "".join("_" if c in "\t\n, ?" else c for c in name) or "_"
+    return f"_{word}" if word.lstrip("-").isdigit() else word
+
+
+def interface_array(text: str) -> NDArray:
+    """The text as a vector of bytes."""
+    return array(np.frombuffer(text.encode(), np.uint8).copy())

@@ -1,0 +1,205 @@
+"""The instructions of the operators ``memory.*`` and ``vm.*``, for the virtual machine's compiler.
+
+memory.alloc_storage(size, alignment)        alloc_storage
+memory.alloc_tensor(storage, offset, shape)  alloc_tensor where the shape is constant, else alloc_tensor_reg
+memory.kill(x)                               nothing: registers are given back after their last use
+vm.invoke_tvm_op(@kernel, inputs, outputs)   invoke_packed
+vm.shape_func(@kernel, inputs, outputs)      invoke_packed of the kernel's shape function
+vm.shape_of(x), vm.reshape_tensor(x, shape)  shape_of, reshape_tensor
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from tilewright.ir.errors import UnsupportedError
+from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.backend.symbolic import SHAPE_FUNCTION, SHAPE_INPUTS, SHAPE_VALUES
+from tilewright.relay.backend.target_map import CPU
+from tilewright.relay.expr import Call, Constant, Tuple
+from tilewright.relay.transform.common import scalar_constant
+from tilewright.runtime.bytecode import Opcode
+from tilewright.runtime.dtype import DataType
+
+TUPLE_TAG = 0
+
+
+class _Program(Protocol):
+    mod: IRModule
+
+    def packed_index(self, name: str) -> int: ...
+
+
+class FunctionCompiler(Protocol):
+    """What the emitters need of the compiler of a function (``vm_codegen``)."""
+
+    @property
+    def program(self) -> _Program: ...
+
+    def new(self) -> int: ...
+
+    def release(self, *registers: int) -> None: ...
+
+    def emit(self, opcode: Opcode, *fields: int) -> int: ...
+
+    def integer(self, value: int) -> int: ...
+
+    def data(self, tag: int, fields: Sequence[int]) -> int: ...
+
+    def tensor(self, type_: TensorType, device: int | None = None) -> int: ...
+
+    def operands(self, exprs: Sequence[RelayExpr], temporaries: list[int]) -> list[int]: ...
+
+    def flatten(self, register: int, type_: Type, args: list[int], temporaries: list[int]) -> None: ...
+
+
+def emit_memory_op(compiler: FunctionCompiler, call: Call, used: bool) -> int | None:
+    """The register of an operator's result, None where it has none and is not ``used``.
+
+    Raises
+    ------
+    UnsupportedError : the operator is no instruction.
+    """
+    assert isinstance(call.op, Op)
+    emit = _EMITTERS.get(call.op.name)
+    if emit is None:
+        raise UnsupportedError(f"the virtual machine cannot run the operator {call.op.name} outside of a kernel")
+    temporaries: list[int] = []
+    result = emit(compiler, call, temporaries)
+    if result is None and used:
+        result = compiler.data(TUPLE_TAG, [])
+    compiler.release(*temporaries)
+    return result
+
+
+def _number(compiler: FunctionCompiler, expr: RelayExpr, temporaries: list[int]) -> int:
+    """The register of a size or offset."""
+    value = scalar_constant(expr)
+    if value is None:
+        (register,) = compiler.operands([expr], temporaries)
+        return register
+    temporaries.append(compiler.integer(int(value)))
+    return temporaries[-1]
+
+
+def _alloc_storage(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
+    attrs: Any = call.attrs
+    alignment = scalar_constant(call.args[1])
+    if alignment is None:
+        raise UnsupportedError("memory.alloc_storage: the alignment must be a constant")
+    size = _number(compiler, call.args[0], temporaries)
+    result = compiler.new()
+    fields = dtype_fields(attrs.dtype)
+    compiler.emit(Opcode.ALLOC_STORAGE, size, int(alignment), *fields, attrs.device_type, result)
+    return result
+
+
+def _alloc_tensor(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
+    attrs: Any = call.attrs
+    storage, offset, shape = call.args
+    (place,) = compiler.operands([storage], temporaries)
+    start = _number(compiler, offset, temporaries)
+    fields = dtype_fields(attrs.dtype)
+    if isinstance(shape, Constant):
+        extents = [int(extent) for extent in shape.data.numpy()]
+        result = compiler.new()
+        compiler.emit(Opcode.ALLOC_TENSOR, place, start, *fields, len(extents), result, *extents)
+        return result
+    (vector,) = compiler.operands([shape], temporaries)
+    result = compiler.new()
+    compiler.emit(Opcode.ALLOC_TENSOR_REG, place, start, vector, *fields, result)
+    return result
+
+
+def _kill(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> None:
+    return None
+
+
+def _fields(compiler: FunctionCompiler, expr: RelayExpr, temporaries: list[int]) -> list[int]:
+    """The registers of the tensors in a tuple."""
+    parts: Sequence[RelayExpr] = expr.fields if isinstance(expr, Tuple) else [expr]
+    found: list[int] = []
+    for part, register in zip(parts, compiler.operands(parts, temporaries), strict=True):
+        compiler.flatten(register, part.checked_type, found, temporaries)
+    return found
+
+
+def _kernel(call: Call) -> GlobalVar:
+    callee = call.args[0]
+    if not isinstance(callee, GlobalVar):
+        raise UnsupportedError(f"{call.op.name}: expected a primitive function, found {type(callee).__name__}")  # type: ignore[attr-defined]
+    return callee
+
+
+def _invoke(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> None:
+    inputs = _fields(compiler, call.args[1], temporaries)
+    outputs = _fields(compiler, call.args[2], temporaries)
+    registers = [*inputs, *outputs]
+    index = compiler.program.packed_index(_kernel(call).name_hint)
+    compiler.emit(Opcode.INVOKE_PACKED, index, len(registers), len(outputs), *registers)
+
+
+def _shape_func(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> None:
+    """The machine's shape functions give each result's size in bytes beside its shape; these go nowhere."""
+    kernel = _kernel(call)
+    attrs = compiler.program.mod[kernel].get_attrs()
+    if SHAPE_FUNCTION not in attrs:
+        raise UnsupportedError(f"vm.shape_func: the results of @{kernel.name_hint} have known shapes; it has none")
+    given, outputs = (_fields(compiler, arg, temporaries) for arg in call.args[1:])
+    is_value: Sequence[bool] = call.attrs.is_input  # type: ignore[union-attr]
+    registers = []
+    for index in attrs[SHAPE_INPUTS]:
+        registers.append(given[index])
+        if is_value[index]:
+            registers[-1] = compiler.new()
+            compiler.emit(Opcode.SHAPE_OF, given[index], registers[-1])
+            temporaries.append(registers[-1])
+    for index in attrs[SHAPE_VALUES]:
+        if not is_value[index]:
+            raise UnsupportedError(
+                f"vm.shape_func: the shape function of @{kernel.name_hint} reads the value of input {index}; give the "
+                "value, and is_inputs=True for it"
+            )
+        registers.append(given[index])
+    for shape in outputs:
+        registers += [shape, compiler.tensor(TensorType((), "int64"), CPU)]
+        temporaries.append(registers[-1])
+    index = compiler.program.packed_index(attrs[SHAPE_FUNCTION])
+    compiler.emit(Opcode.INVOKE_PACKED, index, len(registers), 2 * len(outputs), *registers)
+
+
+def _shape_of(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
+    if call.attrs.dtype != "int64":  # type: ignore[union-attr]
+        raise UnsupportedError(f"vm.shape_of gives int64, not {call.attrs.dtype}")  # type: ignore[union-attr]
+    (tensor,) = compiler.operands(call.args, temporaries)
+    result = compiler.new()
+    compiler.emit(Opcode.SHAPE_OF, tensor, result)
+    return result
+
+
+def _reshape_tensor(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
+    data, shape = compiler.operands(call.args, temporaries)
+    result = compiler.new()
+    compiler.emit(Opcode.RESHAPE_TENSOR, data, shape, result)
+    return result
+
+
+def dtype_fields(dtype: str) -> tuple[int, int, int]:
+    """A data type as instructions have it."""
+    found = DataType(dtype)
+    return found.type_code, found.bits, found.lanes
+
+
+_EMITTERS: dict[str, Callable[[FunctionCompiler, Call, list[int]], int | None]] = {
+    "memory.alloc_storage": _alloc_storage,
+    "memory.alloc_tensor": _alloc_tensor,
+    "memory.kill": _kill,
+    "vm.invoke_tvm_op": _invoke,
+    "vm.shape_func": _shape_func,
+    "vm.shape_of": _shape_of,
+    "vm.reshape_tensor": _reshape_tensor,
+}

@@ -1,0 +1,60 @@
+"""Convolutions whose weights are mostly blocks of zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.module import IRModule
+from tilewright.relay.data_dep_optimization.blocks import in_blocks, shape_of
+from tilewright.relay.expr import Function
+from tilewright.relay.transform.sparse_weights import Conv2dToSparse, conv2d_weight
+from tilewright.relay.visitor import post_order
+from tilewright.runtime.ndarray import NDArray
+
+
+def convert(
+    func: Function,
+    params: Mapping[str, NDArray],
+    blocksize: Sequence[int],
+    sparsity_threshold: float,
+    layout: str = "NHWC",
+    kernel_size: int = 1,
+) -> tuple[Function, dict[str, NDArray]]:
+    """``func`` with ``nn.sparse_conv2d`` where a convolution's weight is sparse, and the parameters for it.
+
+    Args:
+        blocksize: rows and columns of a block of the matrix (output channels, what a window holds).
+        sparsity_threshold: how much of a weight is in blocks of zeros, from 0 to 1, for the layer to be changed.
+        layout: NHWC (weights HWIO) or NCHW (OIHW); TilewrightError for others.
+        kernel_size: height and width of the windows, which is odd; strides are 1, and results as large as the data.
+    """
+    if layout not in ("NHWC", "NCHW"):
+        raise TilewrightError(f"sparse convolutions are of layout NHWC or NCHW, not {layout!r}")
+    find = conv2d_weight(layout, kernel_size)
+    found = [find(e) for e in post_order(func)]
+    sparse: dict[str, dict[str, NDArray]] = {}
+    for name in dict.fromkeys(v.name_hint for v in found if v is not None and v.name_hint in params):
+        matrix = _as_matrix(params[name].numpy(), layout, kernel_size)
+        parts = None if matrix is None else in_blocks(name, matrix, blocksize, sparsity_threshold)
+        if parts is not None:
+            sparse[name] = parts
+    shapes = [shape_of(n, p) for n, p in sparse.items()]
+    made = Conv2dToSparse(list(sparse), shapes, layout, kernel_size)(IRModule.from_expr(func))["main"]
+    assert isinstance(made, Function)
+    used = {p.name_hint for p in made.params}
+    kept = {name: value for name, value in params.items() if name not in sparse or name in used}
+    return made, kept | {n: value for parts in sparse.values() for n, value in parts.items()}
+
+
+def _as_matrix(weight: np.ndarray[Any, Any], layout: str, kernel_size: int) -> np.ndarray[Any, Any] | None:
+    """The weight with a row for each output channel; None where its windows are others."""
+    window = weight.shape[:2] if layout == "NHWC" else weight.shape[2:]
+    if window != (kernel_size, kernel_size):
+        return None
+    if layout == "NHWC":
+        return weight.reshape(-1, weight.shape[-1]).T  # columns (kh, kw, C)
+    return weight.reshape(weight.shape[0], -1)  # columns (C, kh, kw)

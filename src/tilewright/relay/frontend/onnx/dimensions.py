@@ -1,0 +1,265 @@
+"""Numbers that are known over a model's named dimensions: what ``Shape``, ``Gather``, ``Concat``, ... make of them.
+
+A tensor of whole numbers has *elements*: an array of Python's numbers, of expressions over dimensions, and of None
+where nothing is known. Nodes that compute shapes give elements of elements, beside the expression that computes them
+when the model runs. With them ``Reshape`` and ``Expand`` know their results' dimensions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto
+
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.prim_expr import DimVar, IntImm, PrimExpr, Var
+from tilewright.relay.op.relations import dim_add, dim_floordiv, dim_mul
+
+Elements = np.ndarray[Any, Any]
+MOST_ELEMENTS = 64
+
+_WHOLE = {TensorProto.INT32, TensorProto.INT64}
+
+
+def element(dim: Any) -> Any:
+    """A dimension as an element."""
+    if isinstance(dim, IntImm):
+        return int(dim.value)
+    return None if isinstance(dim, AnyDim) else dim
+
+
+def as_elements(values: Sequence[Any]) -> Elements:
+    """A vector of elements."""
+    made = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        made[i] = element(value)
+    return made
+
+
+def as_dim(value: Any) -> Any:
+    """An element as a dimension."""
+    return AnyDim() if value is None else value
+
+
+def is_number(value: Any) -> bool:
+    """Whether an element is a number."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def numbers(elements: Elements) -> np.ndarray[Any, Any] | None:
+    """Elements that are all numbers."""
+    return elements.astype(np.int64) if all(map(is_number, elements.reshape(-1))) else None
+
+
+def _mapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function`` of elements, where all of them are known."""
+
+    def apply(*values: Any) -> Any:
+        if any(v is None for v in values):
+            return None
+        found = function(*values)
+        return (
+            found
+            if found is None or isinstance(found, bool)
+            else element(found)
+            if isinstance(found, PrimExpr)
+            else int(found)
+        )
+
+    return lambda *arrays: np.frompyfunc(apply, len(arrays), 1)(*arrays)
+
+
+def _subtract(a: Any, b: Any) -> Any:
+    return a - b if is_number(a) and is_number(b) else dim_add(a, dim_mul(b, -1))
+
+
+def _divide(a: Any, b: Any) -> Any:
+    if is_number(a) and is_number(b):
+        return (
+            None if b == 0 else int(a / b) if abs(a) < 2**50 else (abs(a) // abs(b)) * (1 if (a < 0) == (b < 0) else -1)
+        )
+    return dim_floordiv(a, b) if not (is_number(b) and b <= 0) else None
+
+
+def _equal(a: Any, b: Any) -> Any:
+    """Whether two elements are equal, where that is known: a dimension is not negative."""
+    if a is b or (is_number(a) and is_number(b)):
+        return bool(a is b or a == b)
+    number, other = (a, b) if is_number(a) else (b, a)
+    if is_number(number) and isinstance(other, Var):
+        low = other.low if isinstance(other, DimVar) else 0
+        high = other.high if isinstance(other, DimVar) else None
+        if number < low or (high is not None and number > high):
+            return False
+    return None
+
+
+def _extreme(choose: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda a, b: choose(a, b) if is_number(a) and is_number(b) else a if a is b else None
+
+
+def _where(condition: Any, a: Any, b: Any) -> Any:
+    return np.frompyfunc(lambda c, x, y: None if c is None else x if c else y, 3, 1)(condition, a, b)
+
+
+def _product(attrs: Mapping[str, Any], data: Elements) -> Any:
+    total: Any = 1
+    for value in data.reshape(-1):
+        if value is None:
+            return None
+        total = element(dim_mul(total, value))
+    return _filled([1] * data.ndim if attrs.get("keepdims", 1) else [], total)
+
+
+def _filled(shape: Sequence[int], value: Any) -> Elements:
+    made = np.empty(tuple(shape), object)
+    made.fill(value)
+    return made
+
+
+def _slice(attrs: Mapping[str, Any], data: Elements, *bounds: Elements) -> Any:
+    known: list[Any] = [numbers(b) for b in bounds]
+    if not known and "starts" in attrs:
+        known = [np.array(attrs[k]) for k in ("starts", "ends")] + (
+            [np.array(attrs["axes"])] if "axes" in attrs else []
+        )
+    if any(b is None for b in known) or data.ndim != 1 or len(known[0].reshape(-1)) != 1:
+        return None
+    start, end = (int(b.reshape(-1)[0]) for b in known[:2])
+    step = int(known[3].reshape(-1)[0]) if len(known) > 3 else 1
+    if step < 0 and end < -len(data):
+        return data[start::step]
+    return data[start:end:step]
+
+
+def _gather(attrs: Mapping[str, Any], data: Elements, index: Elements) -> Any:
+    places = numbers(index)
+    if (
+        places is None
+        or data.ndim != 1
+        or (places.size and not (-len(data) <= places.min() and places.max() < len(data)))
+    ):
+        return None
+    return np.take(data, places, axis=0) if places.ndim else _filled([], data[int(places)])
+
+
+def _reshape(attrs: Mapping[str, Any], data: Elements, shape: Elements) -> Any:
+    wanted = numbers(shape)
+    return None if wanted is None else data.reshape([data.shape[i] if d == 0 else d for i, d in enumerate(wanted)])
+
+
+def _axes(attrs: Mapping[str, Any], rest: Sequence[Elements]) -> Any:
+    if rest:
+        found = numbers(rest[0])
+        return None if found is None else tuple(int(a) for a in found.reshape(-1))
+    return tuple(attrs.get("axes", ()))
+
+
+def _unsqueeze(attrs: Mapping[str, Any], data: Elements, *rest: Elements) -> Any:
+    axes = _axes(attrs, rest)
+    return None if axes is None else np.expand_dims(data, axes)
+
+
+def _squeeze(attrs: Mapping[str, Any], data: Elements, *rest: Elements) -> Any:
+    axes = _axes(attrs, rest)
+    return (
+        None
+        if axes is None
+        else data.reshape(
+            [d for i, d in enumerate(data.shape) if not (i in axes or i - data.ndim in axes or (not axes and d == 1))]
+        )
+    )
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "Identity": lambda attrs, x: x,
+    "Cast": lambda attrs, x: x if attrs["to"] in _WHOLE else None,
+    "Add": lambda attrs, a, b: _mapped(dim_add)(a, b),
+    "Sub": lambda attrs, a, b: _mapped(_subtract)(a, b),
+    "Mul": lambda attrs, a, b: _mapped(dim_mul)(a, b),
+    "Div": lambda attrs, a, b: _mapped(_divide)(a, b),
+    "Max": lambda attrs, a, b: _mapped(_extreme(max))(a, b),
+    "Min": lambda attrs, a, b: _mapped(_extreme(min))(a, b),
+    "Equal": lambda attrs, a, b: _mapped(_equal)(a, b),
+    "Not": lambda attrs, a: _mapped(lambda v: not v)(a),
+    "Where": lambda attrs, c, a, b: _where(c, a, b),
+    "ReduceProd": _product,
+    "Slice": _slice,
+    "Gather": _gather,
+    "Reshape": _reshape,
+    "Unsqueeze": _unsqueeze,
+    "Squeeze": _squeeze,
+    "Concat": lambda attrs, *parts: np.concatenate(parts, attrs.get("axis", 0)),
+}  # fmt: skip
+
+
+def elements_of(node: onnx.NodeProto, attrs: Mapping[str, Any], inputs: Sequence[Elements | None]) -> Elements | None:
+    """The elements of what a node gives, from those of its inputs; None where that is not known."""
+    rule = _RULES.get(node.op_type)
+    known = [x for x in inputs if x is not None]
+    if rule is None or len(known) != len(inputs) or not known:
+        return None
+    try:
+        found = rule(attrs, *known)
+    except (ValueError, TypeError, KeyError, IndexError):  # the converter says what is wrong
+        return None
+    if found is None or np.size(found) > MOST_ELEMENTS:
+        return None
+    return found if isinstance(found, np.ndarray) else _filled([], found)
+
+
+def resolved(shape: Sequence[Any], wanted: Sequence[Any], allowzero: bool) -> list[Any]:
+    """The dimensions that Reshape gives, 0 and -1 replaced, as elements; -1 only of what is known."""
+    dims = [
+        shape[i] if is_number(d) and d == 0 and not allowzero and i < len(shape) else d for i, d in enumerate(wanted)
+    ]
+    if -1 not in [d for d in dims if is_number(d)]:
+        return dims
+    place = next(i for i, d in enumerate(dims) if is_number(d) and d == -1)
+    rest = [d for i, d in enumerate(dims) if i != place]
+    if any(d is None for d in (*shape, *rest)) or any(is_number(d) and d <= 0 for d in rest):
+        dims[place] = None
+        return dims
+    dims[place] = element(dim_floordiv(dim_mul(*shape), dim_mul(*rest)))
+    return dims
+
+
+def relay_shape(shape: Sequence[Any], wanted: Sequence[Any]) -> list[int] | None:
+    """``wanted`` as Relay's ``reshape`` of a tensor of ``shape`` has it; None where it has no words for it.
+
+    0 copies a dimension, -3 joins two, -4 splits one, and one unknown may be inferred.
+    """
+    codes: list[int] = []
+    source, inferred = 0, False
+    for place, dim in enumerate(wanted):
+        here = shape[source] if source < len(shape) else None
+        if is_number(dim):
+            if dim <= 0:
+                return None
+            codes.append(int(dim))
+            source += 1
+        elif dim is not None and dim is here:
+            codes.append(0)
+            source += 1
+        elif (
+            dim is not None
+            and source + 1 < len(shape)
+            and not _later(shape, source, wanted, place)
+            and dim is element(dim_mul(*shape[source : source + 2]))
+        ):
+            codes.append(-3)
+            source += 2
+        elif not inferred:
+            inferred = True
+            codes.append(-1)
+            source += 1
+        else:
+            return None
+    return codes
+
+
+def _later(shape: Sequence[Any], source: int, wanted: Sequence[Any], place: int) -> bool:
+    return shape[source] is None or shape[source + 1] is None

@@ -1,0 +1,151 @@
+"""Expressions for shapes that are known when the model runs: reshapes, broadcasts and slices over named dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import DimVar
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.dimensions import as_dim, element, is_number, relay_shape
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.dyn import iota, with_dims
+from tilewright.relay.op.relations import dim_add
+from tilewright.relay.op.tensor.creation import InitOpAttrs
+from tilewright.relay.op.transform.reshape import ReshapeAttrs
+from tilewright.relay.type_infer import infer_expr
+
+if TYPE_CHECKING:
+    from tilewright.relay.frontend.onnx.context import NodeContext
+
+FAR = np.iinfo(np.int32).max
+
+
+def integer(value: int, dtype: str = "int64") -> RelayExpr:
+    """A scalar."""
+    return const(np.array(value, dtype), dtype)
+
+
+def vector(values: Sequence[int]) -> RelayExpr:
+    """A constant vector."""
+    return const(np.array(values, "int64"), "int64")
+
+
+def runtime_shape(data: RelayExpr) -> RelayExpr:
+    """The shape, in int64."""
+    return relay_op.shape_of(data, "int64")
+
+
+def runtime_extent(data: RelayExpr, axis: int, dtype: str = "int64") -> RelayExpr:
+    """One dimension as a scalar."""
+    axis %= len(infer_expr(data).checked_type.shape)  # type: ignore[attr-defined]
+    extent = relay_op.take(runtime_shape(data), integer(axis, "int32"))
+    return extent if dtype == "int64" else relay_op.cast(extent, dtype)
+
+
+def same_dims(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Whether dimensions are those that were expected, as far as these are known."""
+    return len(found) == len(wanted) and all(
+        w is None or w is f or (is_number(w) and w == f) for f, w in zip(found, wanted, strict=True)
+    )
+
+
+def reshape_to(
+    ctx: NodeContext, data: RelayExpr, dims: Sequence[Any], shape: RelayExpr | None = None, allowzero: bool = False
+) -> RelayExpr:
+    """``data`` with the dimensions ``dims`` (elements), which the vector ``shape`` has when the model runs."""
+    codes = relay_shape(ctx.dims(data), dims)
+    if codes is not None:
+        made = infer_expr(relay_op.reshape(data, newshape=codes))
+        if shape is None or same_dims(ctx.dims(made), dims):
+            return made
+    if shape is None:
+        ctx.unsupported(f"its result would have {len(dims)} dimensions that are not known before the model runs")
+    attrs = ReshapeAttrs(tuple(as_dim(d) for d in dims), allowzero)
+    return call("dyn.reshape", [data, relay_op.cast(shape, "int64")], attrs)
+
+
+def broadcast_elements(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
+    """The dimensions of two broadcast shapes; None where that depends on numbers that are not known."""
+    rank = max(len(a), len(b))
+    found = []
+    for x, y in zip([1] * (rank - len(a)) + list(a), [1] * (rank - len(b)) + list(b), strict=True):
+        if is_number(x) and x == 1:
+            found.append(y)
+        elif (is_number(y) and y == 1) or x is y:
+            found.append(x)
+        else:
+            found.append(x if is_number(x) else y if is_number(y) else None)
+    return found
+
+
+def expand_to(ctx: NodeContext, data: RelayExpr, wanted: Sequence[Any], shape: RelayExpr) -> RelayExpr:
+    """``data`` broadcast with the shape that the vector ``shape`` has, both ways."""
+    own = ctx.dims(data)
+    dims = broadcast_elements(own, wanted)
+    if all(map(is_number, dims)) and all(map(is_number, own)):
+        return relay_op.broadcast_to(data, dims)
+    if len(dims) == len(own) and all(d is not None and (d is o or d == o) for d, o in zip(dims, own, strict=True)):
+        return data
+    padded = runtime_shape(data)
+    if len(own) < len(dims):
+        padded = relay_op.concatenate([vector([1] * (len(dims) - len(own))), padded], axis=0)
+    shape = relay_op.cast(shape, "int64")
+    if len(wanted) < len(dims):
+        shape = relay_op.concatenate([vector([1] * (len(dims) - len(wanted))), shape], axis=0)
+    full = relay_op.where(relay_op.equal(shape, vector([1])), padded, shape)
+    return call("dyn.broadcast_to", [data, full], InitOpAttrs(tuple(as_dim(d) for d in dims)))
+
+
+def known_dims(data: RelayExpr, dims: Sequence[Any]) -> RelayExpr:
+    """``data``, whose unknown dimensions are told by ``dims``."""
+    data = infer_expr(data)
+    found = [element(d) for d in data.checked_type.shape]  # type: ignore[attr-defined]
+    if not any(f is None and d is not None for f, d in zip(found, dims, strict=True)):
+        return data
+    return with_dims(data, [as_dim(d) for d in dims])
+
+
+def filled(value: RelayExpr, dims: Sequence[Any], shape: RelayExpr, dtype: str) -> RelayExpr:
+    """A tensor of one value, of the shape that the vector ``shape`` has."""
+    return call("dyn.full", [value, relay_op.cast(shape, "int64")], InitOpAttrs(tuple(map(as_dim, dims)), dtype))
+
+
+def counted(count: RelayExpr, dims: Sequence[Any] = (None,)) -> RelayExpr:
+    """0, 1, ... as many as the scalar ``count`` says, in int64."""
+    return known_dims(iota(relay_op.cast(count, "int64")), dims)
+
+
+def low_of(dim: Any) -> int:
+    """The least number that an element may be."""
+    return int(dim) if is_number(dim) else dim.low if isinstance(dim, DimVar) else 0
+
+
+def high_of(dim: Any) -> int | None:
+    """The largest number that an element may be."""
+    return int(dim) if is_number(dim) else dim.high if isinstance(dim, DimVar) else None
+
+
+def slice_length(start: Any, stop: Any, step: Any, extent: Any) -> Any:
+    """How many elements a slice has, as an element; None where that depends on what is not known."""
+    if extent is None or not is_number(step) or step != 1 or not is_number(start) or stop is None:
+        return None
+    if is_number(stop) and stop >= FAR:
+        stop = extent
+    if is_number(stop) and stop < 0:
+        stop = element(dim_add(extent, int(stop)))
+    if start < 0:
+        if stop is extent and low_of(extent) >= -start:
+            return -start
+        return None
+    inside = stop is extent or (high_of(stop) is not None and high_of(stop) <= low_of(extent))  # type: ignore[operator]
+    if not inside and not (not is_number(stop) and is_number(extent)):
+        less = element(dim_add(extent, -1))
+        inside = stop is less or (not is_number(stop) and stop is element(dim_add(extent, (-1))))
+    if not inside or (low_of(stop) < start and not (stop is extent and low_of(extent) >= start)):
+        return None
+    return stop if start == 0 else element(dim_add(stop, -int(start)))

@@ -1,0 +1,45 @@
+"""Operators whose results have shapes that depend on the data: NonZero, Compress, Unique, NonMaxSuppression."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import DataNeededError, NodeContext, int_const, typed
+from tilewright.relay.frontend.onnx.data_dependent import non_zero, places_of
+from tilewright.relay.frontend.onnx.host import run_on_host
+from tilewright.relay.frontend.onnx.registry import converter
+
+
+@converter("NonZero")
+def convert_non_zero(ctx: NodeContext) -> Any:
+    """Indices of the non-zero entries; of data that are not constant, on the virtual machine."""
+    if ctx.importer.static or ctx.constant_or_none(ctx.input(0)) is not None:
+        return convert_selection(ctx)
+    return non_zero(ctx, ctx.input(0))
+
+
+@converter("NonMaxSuppression", "Unique")
+def convert_selection(ctx: NodeContext) -> Any:
+    """The result for constant inputs; with others the operator runs on the host, between compiled parts."""
+    values = [ctx.constant_or_none(ctx.input(i)) if ctx.has_input(i) else None for i in range(ctx.num_inputs)]
+    if any(value is None and ctx.has_input(i) for i, value in enumerate(values)):
+        raise DataNeededError(ctx.node)
+    return [const(np.ascontiguousarray(v)) for v in run_on_host(ctx.node, values)][: ctx.num_outputs]
+
+
+@converter("Compress", since=9)
+def convert_compress(ctx: NodeContext) -> RelayExpr:
+    """The entries along an axis, or of the flattened tensor, where the condition holds."""
+    data, axis = ctx.input(0), ctx.attr("axis")
+    keep = ctx.constant_or_none(ctx.input(1))
+    if keep is None and ctx.importer.static:
+        raise DataNeededError(ctx.node)
+    if axis is None:
+        data, axis = typed(relay_op.reshape(data, (-1,))), 0
+    places = places_of(ctx.input(1)) if keep is None else int_const(np.flatnonzero(keep.reshape(-1)).tolist())
+    return relay_op.take(data, places, axis=ctx.normalize_axis(axis, ctx.rank(data)))

@@ -1,0 +1,175 @@
+"""memory.*: pieces of memory, and tensors that lie in them, as values of a program for the virtual machine.
+
+::
+
+    let %storage = memory.alloc_storage(24i64, 64i64, dtype="float32", device_id=0, device_type=1);
+    let %out = memory.alloc_tensor(%storage, 0i64, meta[relay.Constant][0], ...);
+
+The type of a piece of memory is ``Storage`` of the library's part "core.rly". ``relay.transform.ManifestAlloc`` writes
+these operators, ``MemoryPlan`` changes them, and the machine's compiler makes an instruction of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.prim_expr import IntImm
+from tilewright.ir.type import GlobalTypeVar, TensorType, TupleType, Type, TypeCall
+from tilewright.relay.expr import Call, Constant, Tuple, TupleGetItem
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern
+
+STORAGE = TypeCall(GlobalTypeVar("Storage"), ())
+UNIT = TupleType(())
+
+
+class AllocStorageAttrs(Attrs):
+    """Where the memory is, and what is to lie in it."""
+
+    dtype: str = "float32"
+    device_id: int = 0
+    device_type: int = 1
+
+
+class AllocTensorAttrs(Attrs):
+    """The shape where it is known: a constant, or (``assert_shape``) what a computed one is known to be."""
+
+    const_shape: Constant | None = None
+    assert_shape: tuple[Any, ...] | None = None
+    dtype: str = "float32"
+
+
+class MemoryDef(OpDef):
+    """Base of operators that are instructions of the virtual machine, and no kernels."""
+
+    pattern = OpPattern.OPAQUE
+    non_computational = True
+    stateful = True
+
+
+def expect(op: str, what: str, found: Type, wanted: Type) -> None:
+    """Raise TypeInferenceError unless an argument's type is the one that the operator takes."""
+    if found != wanted:
+        raise TypeInferenceError(f"{op}: {what} should be {wanted}, found {found}")
+
+
+def expect_number(op: str, what: str, found: Type) -> None:
+    """Raise TypeInferenceError unless an argument is an integer."""
+    if not isinstance(found, TensorType) or found.shape or not found.dtype.startswith(("int", "uint")):
+        raise TypeInferenceError(f"{op}: {what} should be an integer scalar, found {found}")
+
+
+class AllocStorage(MemoryDef):
+    """A piece of memory of ``size`` bytes, whose address is a multiple of ``alignment``."""
+
+    name = "memory.alloc_storage"
+    inputs = ("size", "alignment")
+    attrs_type = AllocStorageAttrs
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """``Storage``."""
+        for what, type_ in zip(("the size", "the alignment"), types, strict=True):
+            expect_number("memory.alloc_storage", what, type_)
+        return STORAGE
+
+
+class AllocTensor(MemoryDef):
+    """A tensor in a piece of memory, from byte ``offset`` on; ``shape`` is a vector of integers."""
+
+    name = "memory.alloc_tensor"
+    inputs = ("storage", "offset", "shape")
+    attrs_type = AllocTensorAttrs
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The tensor: of the shape that the attributes tell, else of unknown dimensions."""
+        storage, offset, shape = types
+        expect("memory.alloc_tensor", "the storage", storage, STORAGE)
+        expect_number("memory.alloc_tensor", "the offset", offset)
+        if not isinstance(shape, TensorType) or len(shape.shape) != 1:
+            raise TypeInferenceError(f"memory.alloc_tensor: the shape should be a vector of integers, found {shape}")
+        if attrs.const_shape is not None:
+            return TensorType([int(extent) for extent in attrs.const_shape.data.numpy()], attrs.dtype)
+        if attrs.assert_shape:
+            return TensorType(attrs.assert_shape, attrs.dtype)
+        if not isinstance(shape.shape[0], IntImm):
+            raise TypeInferenceError("memory.alloc_tensor: how many dimensions the shape has must be known")
+        return TensorType([AnyDim() for _ in range(shape.shape[0].value)], attrs.dtype)
+
+
+class Kill(MemoryDef):
+    """The end of a value's life: nothing uses it afterwards, and its memory may be used again."""
+
+    name = "memory.kill"
+    inputs = ("to_free",)
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The empty tuple."""
+        return UNIT
+
+
+def alloc_storage(size: RelayExpr, alignment: RelayExpr, device: Any, dtype_hint: str = "float32") -> Call:
+    """A piece of memory of ``size`` bytes on ``device`` (a ``Device``)."""
+    attrs = AllocStorageAttrs(dtype_hint, int(device.device_id), int(device.device_type))
+    return call("memory.alloc_storage", [size, alignment], attrs)
+
+
+def alloc_tensor(
+    storage: RelayExpr,
+    offset: RelayExpr,
+    shape: RelayExpr,
+    dtype: str = "float32",
+    assert_shape: Sequence[Any] | None = None,
+) -> Call:
+    """A tensor in ``storage``, from byte ``offset`` on.
+
+    Parameters
+    ----------
+    shape : a vector of integers; a constant gives the result a known shape.
+    assert_shape : what a computed shape is known to be.
+    """
+    known = shape if isinstance(shape, Constant) else None
+    told = tuple(assert_shape) if assert_shape is not None else None
+    return call("memory.alloc_tensor", [storage, offset, shape], AllocTensorAttrs(known, told, dtype))
+
+
+def kill(to_free: RelayExpr) -> Call:
+    """State that nothing uses a value afterwards."""
+    return call("memory.kill", [to_free])
+
+
+def flatten_tuple_type(ty: Type) -> list[Type]:
+    """The types of tensors in nested tuples, in order."""
+    return [t for field in ty.fields for t in flatten_tuple_type(field)] if isinstance(ty, TupleType) else [ty]
+
+
+def from_tuple_type(ty: Type, expr: RelayExpr) -> list[RelayExpr]:
+    """The tensors in a value of the type ``ty``, in order, as expressions."""
+    if not isinstance(ty, TupleType):
+        return [expr]
+    fields = (TupleGetItem(expr, index) for index in range(len(ty.fields)))
+    return [e for field, type_ in zip(fields, ty.fields, strict=True) for e in from_tuple_type(type_, field)]
+
+
+def to_tuple_type(ty: Type, exprs: Sequence[RelayExpr]) -> RelayExpr:
+    """A value of the type ``ty`` made of tensors in order.
+
+    Raises:
+        ValueError: there are more or fewer of them than in the type.
+    """
+    wanted = len(flatten_tuple_type(ty))
+    if wanted != len(exprs):
+        raise ValueError(f"{ty} is made of {wanted} tensors, got {len(exprs)}")
+    rest = iter(exprs)
+
+    def packed(type_: Type) -> RelayExpr:
+        return Tuple([packed(field) for field in type_.fields]) if isinstance(type_, TupleType) else next(rest)
+
+    return packed(ty)

@@ -1,0 +1,54 @@
+"""What operators run on graphics processors: topi's computes with the schedules of topi.gpu.
+
+Every operator that is a tensor expression has a kernel by ``schedule_kernels``. Of those that are hand-written loops,
+such as sorting, the ones that bind threads have; any other is refused by its schedule, which says what to do. Matrix
+products and convolutions register what is better for them in ``gpu_contraction``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.relay.op.strategy import generic
+from tilewright.relay.op.strategy.implementation import OpStrategy
+from tilewright.relay.op.strategy.wrappers import wrap_topi_schedule
+from tilewright.target.generic_func import GenericFunc
+from tilewright.topi import gpu
+
+schedule_kernels = wrap_topi_schedule(gpu.schedule_kernels)
+
+for _schedule in (
+    generic.schedule_injective, generic.schedule_reduce, generic.schedule_extern, generic.schedule_pool,
+    generic.schedule_adaptive_pool, generic.schedule_deformable_conv2d, generic.schedule_lrn,
+    generic.schedule_roi_pool, generic.schedule_conv2d_winograd_weight_transform, generic.schedule_bitpack,
+):  # fmt: skip
+    _schedule.register("gpu", schedule_kernels)
+
+
+def _in_kernels(strategy: GenericFunc) -> None:
+    """Run the computes of ``strategy`` for targets that have nothing of their own, in threads."""
+    default = strategy.fdefault
+    assert default is not None
+
+    def implementations(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+        made = OpStrategy()
+        for item in default(attrs, inputs, out_type, target).specializations:
+            for found in item.implementations:
+                name = f"{found.name.rpartition('.')[0]}.gpu"
+                made.add_implementation(found.fcompute, schedule_kernels, name, found.plevel)
+        return made
+
+    strategy.register("gpu", implementations)
+
+
+for _strategy in (
+    generic.argsort_strategy, generic.bitserial_conv2d_strategy,
+    generic.bitserial_dense_strategy, generic.conv2d_winograd_NCHWc_without_weight_transform_strategy,
+    generic.cumprod_strategy, generic.cumsum_strategy, generic.dense_strassen_strategy,
+    generic.fast_softmax_strategy, generic.get_valid_counts_strategy, generic.layer_norm_strategy,
+    generic.log_softmax_strategy, generic.nms_strategy, generic.roi_align_strategy, generic.scatter_add_strategy,
+    generic.scatter_nd_strategy, generic.scatter_strategy, generic.softmax_strategy, generic.sort_strategy,
+    generic.topk_strategy,
+):  # fmt: skip
+    _in_kernels(_strategy)

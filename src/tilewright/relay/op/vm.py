@@ -1,0 +1,138 @@
+"""vm.*: what the virtual machine does with kernels and tensors, as operators of a program.
+
+::
+
+    let %_ = vm.invoke_tvm_op(%kernel, (%x,), (%out,));    the kernel fills %out
+    let %s = vm.shape_of(%x, dtype="int64");               a vector, on the host
+    let %y = vm.reshape_tensor(%x, %s, newshape=[2, ?]);   the same memory, with another shape
+
+``relay.transform.ManifestAlloc`` writes these operators beside those of ``memory``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import IncompleteType, TensorType, TupleType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.memory import UNIT, MemoryDef
+
+
+class ShapeOfAttrs(Attrs):
+    """The type of the extents."""
+
+    dtype: str = "int64"
+
+
+class ShapeFuncAttrs(Attrs):
+    """For each input whether it is the value itself; else it is the shape of one."""
+
+    is_input: tuple[bool, ...]
+
+
+class ReshapeTensorAttrs(Attrs):
+    """The new shape, as far as it is known."""
+
+    newshape: tuple[Any, ...]
+
+
+class ShapeOf(MemoryDef):
+    """The shape of a tensor, a vector on the host."""
+
+    name = "vm.shape_of"
+    inputs = ("tensor",)
+    attrs_type = ShapeOfAttrs
+    stateful = False
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """A vector of as many extents as the tensor has dimensions."""
+        if not isinstance(types[0], TensorType):
+            raise TypeInferenceError(f"vm.shape_of: expected a tensor, found {types[0]}")
+        return TensorType((len(types[0].shape),), attrs.dtype)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """The extents."""
+        return [np.array(inputs[0].shape, attrs.dtype)]
+
+
+class _Invocation(MemoryDef):
+    """A call that fills the tensors in ``outputs``."""
+
+    inputs = ("func", "inputs", "outputs")
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The empty tuple."""
+        for what, found in zip(("inputs", "outputs"), types[1:], strict=True):
+            if not isinstance(found, (TupleType, IncompleteType)):
+                raise TypeInferenceError(f"the {what} of a kernel should be a tuple of tensors, found {found}")
+        return UNIT
+
+
+class InvokeTVMOp(_Invocation):
+    """Run the kernel of a primitive function on ``inputs``, into ``outputs``."""
+
+    name = "vm.invoke_tvm_op"
+
+
+class ShapeFunc(_Invocation):
+    """Work out the shapes of a primitive function's results, from shapes and values, into ``outputs``."""
+
+    name = "vm.shape_func"
+    attrs_type = ShapeFuncAttrs
+
+
+class ReshapeTensor(MemoryDef):
+    """A tensor in the same memory that has another shape."""
+
+    name = "vm.reshape_tensor"
+    inputs = ("data", "shape")
+    attrs_type = ReshapeTensorAttrs
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The tensor with the new shape."""
+        if not isinstance(types[0], TensorType):
+            raise TypeInferenceError(f"vm.reshape_tensor: expected a tensor, found {types[0]}")
+        return TensorType(attrs.newshape, types[0].dtype)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """The elements in their order."""
+        return [inputs[0].reshape(inputs[1])]
+
+
+def shape_of(expr: RelayExpr) -> Call:
+    """The shape of a tensor, a vector of int64 on the host."""
+    return call("vm.shape_of", [expr], ShapeOfAttrs())
+
+
+def invoke_tvm_op(func: RelayExpr, inputs: RelayExpr, outputs: RelayExpr) -> Call:
+    """Run a primitive function's kernel on a tuple of inputs, into a tuple of outputs."""
+    return call("vm.invoke_tvm_op", [func, inputs, outputs])
+
+
+def shape_func(func: RelayExpr, inputs: RelayExpr, outputs: RelayExpr, is_inputs: Sequence[bool]) -> Call:
+    """Work out the shapes of a primitive function's results.
+
+    Parameters
+    ----------
+    inputs : a tuple of shapes, or values where ``is_inputs`` says so, one for each parameter.
+    outputs : a tuple of vectors of int64, which are filled.
+    """
+    return call("vm.shape_func", [func, inputs, outputs], ShapeFuncAttrs(tuple(map(bool, is_inputs))))
+
+
+def reshape_tensor(data: RelayExpr, shape: RelayExpr, newshape: Sequence[Any]) -> Call:
+    """``data`` in the same memory with the shape that the vector ``shape`` holds, which is ``newshape``."""
+    return call("vm.reshape_tensor", [data, shape], ReshapeTensorAttrs(tuple(newshape)))

@@ -1,0 +1,109 @@
+"""KeepHalves: products that tensor cores compute read float16 and bfloat16 as they are.
+
+Before, for a target "cuda" whose processor multiplies them::
+
+    %0 = cast(%x, dtype="float32");
+    nn.dense(%0, %w, units=64, out_dtype="float32")             // %w: float16, as %x
+
+after::
+
+    nn.dense(%x, %w, units=64, out_dtype="float32")
+
+The same numbers are multiplied and summed in float32, but tensor cores do it. ``ComputeInFloat32`` has put the casts
+there, for all targets and for the passes in between. ``nn.attention`` has no ``out_dtype``: its result is rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.type import TensorType
+from tilewright.relay.expr import Call, Function
+from tilewright.relay.op.tensor.unary import cast
+from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.visitor import ExprRewriter
+from tilewright.target.gpu import architecture
+from tilewright.target.target import Target
+from tilewright.topi.gpu import tensor_attention, tensor_tiles
+
+_PRODUCTS = ("nn.dense", "nn.matmul", "nn.batch_matmul", "nn.conv1d", "nn.conv2d", "nn.conv3d")
+_WIDE = "float32"
+
+
+def _narrow(factor: RelayExpr) -> RelayExpr | None:
+    """What a factor was before it was cast to float32; None where it is no half type."""
+    if isinstance(factor, Call) and isinstance(factor.op, Op) and factor.op.name == "cast":
+        if getattr(factor.attrs, "dtype", None) != _WIDE:
+            return None
+        (factor,) = factor.args
+    return factor if dt.is_half(_dtype(factor)) else None
+
+
+def _dtype(expr: RelayExpr) -> str:
+    type_ = expr.checked_type
+    return type_.dtype if isinstance(type_, TensorType) else ""
+
+
+def _known(factors: Sequence[RelayExpr]) -> list[list[int]] | None:
+    """The shapes of factors; None where an extent is not known."""
+    shapes = [list(f.checked_type.shape) for f in factors if isinstance(f.checked_type, TensorType)]
+    try:
+        return [[int(d) for d in shape] for shape in shapes]  # type: ignore[call-overload]
+    except TypeError:
+        return None
+
+
+class _Narrower(ExprRewriter):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return open_children(expr)
+
+    def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
+        name = pre.op.name if isinstance(pre.op, Op) else ""
+        count = {"nn.attention": 3}.get(name, 2 if name in _PRODUCTS else 0)
+        if not count or (count == 2 and getattr(pre.attrs, "out_dtype", None) != _WIDE):
+            return post
+        factors = [_narrow(arg) for arg in pre.args[:count]]
+        found = [f for f in factors if f is not None]
+        types = {_dtype(f) for f in found}
+        if len(found) != count or len(types) != 1 or not tensor_tiles.multiplies(types.pop(), self.number):
+            return post
+        if not any(f is not arg for f, arg in zip(found, pre.args, strict=False)):
+            return post
+        args = [*(_made(f, before, after) for f, before, after in zip(found, pre.args, post.args, strict=False)),
+                *post.args[count:]]  # fmt: skip
+        if count == 2:
+            return Call(post.op, args, post.attrs, post.type_args, post.span)
+        shapes = _known(found)
+        if shapes is None or _dtype(found[0]) != "float16" or not tensor_attention.fills(
+            shapes[0][2], shapes[2][2], shapes[0][3], shapes[2][3]
+        ):  # fmt: skip
+            return post
+        return cast(Call(post.op, args, post.attrs, post.type_args, post.span), _WIDE)
+
+
+def _made(factor: RelayExpr, before: RelayExpr, after: RelayExpr) -> RelayExpr:
+    """What has been made of ``factor``, which is an operand or what its cast reads."""
+    if factor is before:
+        return after
+    assert isinstance(after, Call)
+    return after.args[0]
+
+
+def KeepHalves() -> Pass:
+    """Let tensor cores read what they multiply as it is."""
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
+        target = Target.current()
+        number = architecture(target) if target is not None else 0
+        return _Narrower(number).visit(func) if number else func
+
+    return typed_function_pass(run, "KeepHalves")

@@ -1,0 +1,167 @@
+"""ManifestAlloc: the memory of kernels' results becomes part of the program.
+
+Before, where ``%k`` is a primitive function::
+
+    let %x1 = %k(%x);
+    %x1
+
+after::
+
+    let %storage = memory.alloc_storage(8i64, 64i64, dtype="float32", device_id=0, device_type=1);
+    let %x1 = memory.alloc_tensor(%storage, 0i64, meta[relay.Constant][0], ...);   # shape (2,)
+    let %done = vm.invoke_tvm_op(%k, (%x,), (%x1,));
+    %x1
+
+The program goes to A-normal form first. Calls whose arguments or results have unknown dimensions stay as they are,
+since the shape functions of their kernels check shapes and tell sizes when the program runs; so do those that only
+reshape, which take no memory.
+``MemoryPlan`` then puts what does not live at the same time into the same memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, Var, const
+from tilewright.relay.op import memory, vm
+from tilewright.relay.transform.common import is_closed, open_children
+from tilewright.relay.transform.lambda_lift import CLOSURE
+from tilewright.relay.transform.to_a_normal_form import to_a_normal_form
+from tilewright.relay.type_infer import infer_module
+from tilewright.relay.visitor import ExprMutator
+from tilewright.runtime.device import Device, cpu
+from tilewright.target.target import Target
+
+ALIGNMENT = 64
+
+
+def ManifestAlloc(target_host: Any = None, targets: Any = None) -> Pass:
+    """Make the memory of kernels' results part of a fused program.
+
+    Parameters
+    ----------
+    target_host : taken, as TVM does; shapes are computed on the CPU.
+    targets : the target whose device the memory is of, or a dictionary with it alone; the current target, or the CPU.
+
+    Raises
+    ------
+    ValueError : there are several targets; the machine's programs run on one device.
+    """
+    given = _one_target(targets)
+
+    def run(mod: IRModule, ctx: PassContext) -> IRModule:
+        target = given or Target.current()
+        device = cpu() if target is None else Device(target.device_type, 0)
+        whole = mod.copy()
+        for var, func in mod.functions.items():
+            if isinstance(func, Function) and not is_closed(func):
+                # a lifted function that makes a closure is a function whose body is one
+                whole[var] = (
+                    func.replace(body=to_a_normal_form(func.body))
+                    if func.attrs.get(CLOSURE)
+                    else to_a_normal_form(func)
+                )
+        result = infer_module(whole).copy()
+        changed = False
+        for var, func in result.functions.items():
+            if isinstance(func, Function) and not is_closed(func):
+                body = _Manifester(device).visit(func.body)
+                changed = changed or body is not func.body
+                result[var] = func if body is func.body else func.replace(body=body)
+        if not changed:
+            return mod
+        if not any(v.name_hint == "Storage" for v in result.type_definitions):
+            result.import_from_std("core.rly")
+        return infer_module(result)
+
+    return ModulePass(run, PassInfo(0, "ManifestAlloc"))
+
+
+def _one_target(targets: Any) -> Target | None:
+    if isinstance(targets, Mapping):
+        if len(targets) != 1:
+            raise ValueError(f"a program for the virtual machine runs on one device; got {len(targets)} targets")
+        (targets,) = targets.values()
+    return None if targets is None else Target(targets)
+
+
+def tensor_nbytes(type_: TensorType) -> int:
+    """Size of a tensor of known shape."""
+    return math.prod(type_.concrete_shape) * dt.nbytes(type_.dtype)
+
+
+def _tensors(type_: Type) -> list[TensorType] | None:
+    """The tensors that a value is made of; None where one has unknown dimensions, or is no tensor."""
+    found = memory.flatten_tuple_type(type_)
+    tensors = [t for t in found if isinstance(t, TensorType) and not t.is_dynamic]
+    return tensors if len(tensors) == len(found) else None
+
+
+def only_reshapes(func: RelayExpr) -> bool:
+    """Whether a primitive function gives its argument in another shape."""
+    body = func.body if isinstance(func, Function) else None
+    while isinstance(body, Call) and body.op.get_attr("TReshapeOp"):  # type: ignore[attr-defined]
+        body = body.args[0]
+    return isinstance(body, Var)
+
+
+class _Manifester(ExprMutator):
+    """Rebuilds lets of calls of primitive functions."""
+
+    def __init__(self, device: Device) -> None:
+        super().__init__()
+        self.device = device
+
+    def children(self, expr: RelayExpr) -> Any:
+        return open_children(expr)
+
+    def visit_function(self, expr: Function) -> RelayExpr:
+        return expr if is_closed(expr) else super().visit_function(expr)
+
+    def visit_let(self, expr: Let) -> RelayExpr:
+        post = super().visit_let(expr)
+        assert isinstance(post, Let)
+        call, typed = post.value, expr.value
+        if (
+            not isinstance(call, Call)
+            or not isinstance(typed, Call)
+            or not is_closed(call.op)
+            or only_reshapes(call.op)
+        ):
+            return post
+        if any(_tensors(arg.checked_type) is None for arg in typed.args):  # its shape function checks them
+            return post
+        types = _tensors(typed.checked_type)
+        return post if types is None else self._with_memory(post, call, typed.checked_type, types)
+
+    def _with_memory(self, let: Let, call: Call, type_: Type, types: list[TensorType]) -> RelayExpr:
+        bindings: list[tuple[Var, RelayExpr]] = []
+        single = isinstance(type_, TensorType)
+        outputs: list[RelayExpr] = []
+        for tensor in types:
+            storage, out = Var("storage"), let.var if single else Var("out")
+            size, shape = tensor_nbytes(tensor), const(np.array(tensor.concrete_shape, "int64"))
+            place = memory.alloc_storage(_number(size), _number(ALIGNMENT), self.device, tensor.dtype)
+            bindings.append((storage, place))
+            bindings.append((out, memory.alloc_tensor(storage, _number(0), shape, tensor.dtype)))
+            outputs.append(out)
+        bindings.append((Var("done"), vm.invoke_tvm_op(call.op, Tuple(call.args), Tuple(outputs))))
+        if not single:
+            bindings.append((let.var, memory.to_tuple_type(type_, outputs)))
+        body = let.body
+        for var, value in reversed(bindings):
+            body = Let(var, value, body)
+        return body
+
+
+def _number(value: int) -> Constant:
+    return const(np.array(value, "int64"))

@@ -1,0 +1,211 @@
+"""MemoryPlan: pieces of memory that ManifestAlloc wrote become one, shared by what does not live at the same time.
+
+Before::
+
+    let %storage = memory.alloc_storage(512i64, 64i64, ...);
+    let %x = memory.alloc_tensor(%storage, 0i64, ...);
+    let %storage1 = memory.alloc_storage(256i64, 64i64, ...);
+    let %y = memory.alloc_tensor(%storage1, 0i64, ...);
+    ...
+
+after::
+
+    let %region = memory.alloc_storage(768i64, 64i64, ...);
+    let %x = memory.alloc_tensor(%region, 0i64, ...);
+    let %y = memory.alloc_tensor(%region, 512i64, ...);
+    ...
+
+A piece is planned where nothing but kernels called by the same chain of lets reads and writes its tensors: then it
+lives from where it is made until the last of them. What is given on keeps memory of its own, which ends when its user
+drops it. Regions do not reach across calls of functions, branches and matches: recursion holds no more than before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilewright.relay.adt import Match
+from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, Var, const
+from tilewright.relay.transform.common import call_of, is_closed, open_children, scalar_constant
+from tilewright.relay.type_infer import infer_module
+from tilewright.relay.visitor import ExprMutator, post_order
+
+Binding = tuple[Var, RelayExpr]
+
+
+def MemoryPlan() -> Pass:
+    """Share memory between the results of kernels."""
+
+    def run(mod: IRModule, ctx: PassContext) -> IRModule:
+        result = mod.copy()
+        changed = False
+        for var, func in mod.functions.items():
+            if isinstance(func, Function) and not is_closed(func):
+                body = _Planner().visit(func.body)
+                changed = changed or body is not func.body
+                result[var] = func if body is func.body else func.replace(body=body)
+        return infer_module(result) if changed else mod
+
+    return ModulePass(run, PassInfo(0, "MemoryPlan"))
+
+
+@dataclass(eq=False)
+class _Piece:
+    """A piece of memory: where it is made, how large it is, the last step that uses it, its place in the region."""
+
+    var: Var
+    call: Call
+    first: int
+    nbytes: int
+    alignment: int
+    last: int = -1
+    escapes: bool = False
+    offset: int = 0
+    tensors: list[Var] = field(default_factory=list)
+
+    @property
+    def device(self) -> tuple[int, int]:
+        """Memory of one device is planned together."""
+        attrs = self.call.attrs
+        return attrs.device_type, attrs.device_id  # type: ignore[union-attr]
+
+
+class _Planner(ExprMutator):
+    """Rebuilds each chain of lets as a whole."""
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        if not isinstance(expr, Let):
+            return open_children(expr)
+        bindings, tail = _chain(expr)
+        return [*(value for _, value in bindings), tail]
+
+    def visit_function(self, expr: Function) -> RelayExpr:
+        return expr if is_closed(expr) else super().visit_function(expr)
+
+    def visit_let(self, expr: Let) -> RelayExpr:
+        old, old_tail = _chain(expr)
+        bindings, tail = [(var, self.visit(value)) for var, value in old], self.visit(old_tail)
+        planned = _planned(bindings, tail)
+        same = len(planned) == len(old) and all(a[1] is b[1] for a, b in zip(planned, old, strict=True))
+        if same and tail is old_tail:
+            return expr
+        for var, value in reversed(planned):
+            tail = Let(var, value, tail)
+        return tail
+
+
+def _chain(expr: RelayExpr) -> tuple[list[Binding], RelayExpr]:
+    """What a chain of lets binds, and its body."""
+    bindings = []
+    while isinstance(expr, Let):
+        bindings.append((expr.var, expr.value))
+        expr = expr.body
+    return bindings, expr
+
+
+def _planned(bindings: list[Binding], tail: RelayExpr) -> list[Binding]:
+    """The chain with its regions."""
+    barriers = [step for step, (_, value) in enumerate(bindings) if _runs_other_code(value)]
+    groups: dict[tuple[tuple[int, int], int], list[_Piece]] = {}
+    for piece in _pieces(bindings, tail):
+        before = sum(step < piece.first for step in barriers)
+        if piece.tensors and not piece.escapes and before == sum(step < piece.last for step in barriers):
+            groups.setdefault((piece.device, before), []).append(piece)
+    result: list[list[Binding]] = [[binding] for binding in bindings]
+    for group in groups.values():
+        if len(group) > 1:
+            _share(group, bindings, result)
+    return [binding for step in result for binding in step]
+
+
+def _runs_other_code(value: RelayExpr) -> bool:
+    """Whether a value is worked out by more than kernels."""
+    if isinstance(value, Call):
+        return not isinstance(value.op, Op) and not is_closed(value.op)
+    return isinstance(value, (If, Match))
+
+
+def _pieces(bindings: list[Binding], tail: RelayExpr) -> list[_Piece]:
+    """The pieces of known sizes, with their lives."""
+    pieces: dict[Var, _Piece] = {}
+    owners: dict[RelayExpr, _Piece] = {}
+    for step, (var, value) in enumerate(bindings):
+        if (alloc := call_of(value, "memory.alloc_storage")) and all(isinstance(a, Constant) for a in alloc.args):
+            nbytes, alignment = (int(scalar_constant(arg) or 0) for arg in alloc.args)
+            pieces[var] = owners[var] = _Piece(var, alloc, step, nbytes, alignment, step)
+            continue
+        for used in _uses_by_kernels(value, pieces):
+            if used in owners:
+                owners[used].last = step
+        if call_of(value, "memory.alloc_tensor") and (owner := pieces.get(value.args[0])):  # type: ignore[attr-defined]
+            owners[var] = owner
+            owner.tensors.append(var)
+            owner.last = step
+        for other in _other_uses(value, pieces):
+            if other in owners:
+                owners[other].escapes = True
+    for other in _other_uses(tail, pieces):
+        if other in owners:
+            owners[other].escapes = True
+    return list(pieces.values())
+
+
+def _uses_by_kernels(value: RelayExpr, pieces: dict[Var, _Piece]) -> list[RelayExpr]:
+    """The tensors that a kernel's call reads and writes."""
+    call = call_of(value, "vm.invoke_tvm_op")
+    if call is None:
+        return []
+    return [field for arg in call.args[1:] if isinstance(arg, Tuple) for field in arg.fields]
+
+
+def _other_uses(value: RelayExpr, pieces: dict[Var, _Piece]) -> list[RelayExpr]:
+    """What a value uses in any other way; memory itself only where a tensor does not simply lie in it."""
+    if call_of(value, "vm.invoke_tvm_op"):
+        parts = [a for a in value.args if not isinstance(a, Tuple)]  # type: ignore[attr-defined]
+    elif call_of(value, "memory.alloc_tensor") and isinstance(value.args[1], Constant):  # type: ignore[attr-defined]
+        parts = [value.args[2]]  # type: ignore[attr-defined]
+    else:
+        parts = [value]
+    return [e for part in parts for e in post_order(part, open_children) if isinstance(e, Var)]
+
+
+def _share(group: list[_Piece], bindings: list[Binding], result: list[list[Binding]]) -> None:
+    """Put a group's pieces into one region, and write it down."""
+    alignment = max(piece.alignment for piece in group)
+    _place(group, alignment)
+    region = Var("region")
+    total = max(piece.offset + piece.nbytes for piece in group)
+    first = min(group, key=lambda piece: piece.first)
+    whole = Call(first.call.op, [_number(total), _number(alignment)], first.call.attrs)
+    for piece in group:
+        result[piece.first] = [(region, whole)] if piece is first else []
+    tensors = {var: piece for piece in group for var in piece.tensors}
+    for step, (var, value) in enumerate(bindings):
+        if var in tensors:
+            assert isinstance(value, Call)
+            offset = tensors[var].offset + int(scalar_constant(value.args[1]) or 0)
+            result[step] = [(var, value.replace(args=(region, _number(offset), value.args[2])))]
+
+
+def _place(group: list[_Piece], alignment: int) -> None:
+    """Give each piece, the largest first, the lowest place where nothing lives that lives when it does."""
+    placed: list[_Piece] = []
+    for piece in sorted(group, key=lambda p: (-p.nbytes, p.first)):
+        alive = [p for p in placed if p.first <= piece.last and piece.first <= p.last]
+        for other in sorted(alive, key=lambda p: p.offset):
+            if other.offset - piece.offset >= piece.nbytes:
+                break
+            end = -(-(other.offset + other.nbytes) // alignment) * alignment
+            piece.offset = max(piece.offset, end)
+        placed.append(piece)
+
+
+def _number(value: int) -> Constant:
+    return const(np.array(value, "int64"))

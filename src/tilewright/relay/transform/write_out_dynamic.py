@@ -1,0 +1,71 @@
+"""WriteOutDynamic: operators on computed values that have no kernel become those that have one.
+
+Before::
+
+    dyn.topk(%x, %k, axis=-1, ret_type="values")                  // %x: Tensor[(?, 9), float32]
+    arange(%start, %stop, %step, dtype="int64")
+
+after::
+
+    %0 = topk(%x, k=0, axis=-1, ret_type="values");               // all, in order
+    dyn.strided_slice(%0, [0], %k, [1], axes=[-1])
+    %1 = dyn.iota(...);                                           // as many as there are
+    add(multiply(%1, %step), %start)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem, const
+from tilewright.relay.op.dyn import range_of
+from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
+from tilewright.relay.visitor import ExprMutator
+
+
+class _Writer(ExprMutator):
+    def children(self, expr: RelayExpr) -> Any:
+        """Finished kernels are left alone."""
+        return open_children(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = super().visit_call(expr)
+        if (found := call_of(post, "dyn.topk")) is not None:
+            return _topk(found, len(expr.args[0].checked_type.shape))  # type: ignore[attr-defined]
+        if (found := call_of(post, "arange")) is not None:
+            attrs: Any = found.attrs
+            if None in (attrs.start, attrs.stop, attrs.step):
+                start, stop, step = found.args
+                return range_of(start, stop, step, attrs.dtype)
+        return post
+
+
+def _topk(call: Call, rank: int) -> RelayExpr:
+    """All elements in order, and of them as many as are wanted: all where that is less than 1."""
+    attrs: Any = call.attrs
+    data, axis = call.args[0], attrs.axis % rank
+    wanted = relay_op.reshape(relay_op.cast(call.args[1], "int64"), newshape=(1,))
+    extent = relay_op.strided_slice(relay_op.shape_of(data, "int64"), [axis], [axis + 1])
+    one, zero = (const(np.array([n]), "int64") for n in (1, 0))
+    end = relay_op.where(relay_op.less(wanted, one), extent, wanted)
+    whole = Call(Op.get("topk"), [data], attrs.replace(k=0), span=call.span)
+    if attrs.ret_type != "both":
+        return relay_op.strided_slice(whole, zero, end, one, axes=[axis])
+    parts = (TupleGetItem(whole, i) for i in range(2))
+    return Tuple([relay_op.strided_slice(part, zero, end, one, axes=[axis]) for part in parts])
+
+
+def WriteOutDynamic() -> Pass:
+    """Replace operators on computed values that have no kernel."""
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
+        return _Writer().visit(func)
+
+    return typed_function_pass(run, "WriteOutDynamic", 0)

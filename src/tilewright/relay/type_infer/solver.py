@@ -1,0 +1,83 @@
+"""TypeSolver: types with holes, made to agree, and relations between them, without a program around.
+
+solver = TypeSolver()
+hole = relay.IncompleteType()
+relation = tvm.ir.EnvFunc.get("tvm.relay.type_relation.Broadcast")
+solver.add_constraint(relay.TypeRelation(relation, [a, b, hole], 2))   # (10, 20) and (10, 1)
+solver.solve()                                                         # True: no relation is left
+solver.resolve(hole)                                                   # Tensor[(10, 20), float32]
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir.env_func import EnvFunc
+from tilewright.ir.type import Type, TypeRelation
+from tilewright.relay.type_infer.unify import Unifier, assert_equal_dims
+
+
+class TypeSolver:
+    """What type inference asks of types, for types alone."""
+
+    def __init__(self) -> None:
+        self._unifier = Unifier()
+        self._waiting: list[TypeRelation] = []
+
+    def unify(self, a: Type, b: Type) -> Type:
+        """The type that both are, with what is known so far.
+
+        Raises:
+            TypeInferenceError: they cannot be the same.
+        """
+        return self.resolve(self._unifier.unify(a, b))
+
+    def resolve(self, type_: Type) -> Type:
+        """``type_`` with the holes filled that are known."""
+        return self._unifier.resolve(type_)
+
+    def add_constraint(self, relation: TypeRelation) -> None:
+        """State that a relation holds; its one result is its last argument.
+
+        Raises:
+            ValueError: the relation has another number of results, or its function is no ``EnvFunc``.
+        """
+        if len(relation.args) != relation.num_inputs + 1:
+            raise ValueError(
+                f"a relation has one result; got {relation.num_inputs} inputs of {len(relation.args)} types"
+            )
+        if not isinstance(relation.func, EnvFunc):
+            raise ValueError(f"the function of a relation is an EnvFunc, not a {type(relation.func).__name__}")
+        self._waiting.append(relation)
+
+    def solve(self) -> bool:
+        """Work out what the relations say; whether all of them could be, since enough was known.
+
+        Raises:
+            TypeInferenceError: a relation cannot hold.
+        """
+        while self._waiting:
+            before = len(self._waiting), len(self._unifier.bindings)
+            self._waiting = [relation for relation in self._waiting if not self._holds(relation)]
+            if (len(self._waiting), len(self._unifier.bindings)) == before:
+                return False
+        return True
+
+    def _holds(self, relation: TypeRelation) -> bool:
+        """Whether enough is known for a relation, which then holds."""
+        *inputs, output = relation.args
+        found: Type | None = relation.func.func([self.resolve(t) for t in inputs], relation.attrs, self)
+        if found is None:
+            return False
+        self._unifier.unify(output, found)
+        return True
+
+    # ---- what relations ask ----
+
+    def assign(self, unknown: Type, known: Type) -> None:
+        """State that an input is ``known``."""
+        self._unifier.unify(unknown, known)
+
+    def assert_equal(self, a: Any, b: Any, what: str) -> bool:
+        """State that two dimensions are equal; False while that is undecided."""
+        return assert_equal_dims(a, b, what)

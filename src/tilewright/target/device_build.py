@@ -1,0 +1,129 @@
+"""What a function goes through on its way to a device: which passes, in which order; what a module says of kernels.
+
+    before the split   ThreadSync, InferFragment, LowerThreadAllreduce,
+                       MergeDynamicSharedMemoryAllocations                  (``split_device``)
+    the split          MakePackedAPI, SplitHostDevice
+    each kernel        LowerWarpMemory, Simplify, LowerIntrin, and the device's limits     (``device_part``)
+
+That is TVM 0.8's order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import Pass
+from tilewright.target.gpu import limits_of
+from tilewright.target.target import Target
+from tilewright.tir.expr import IntImm, Var
+from tilewright.tir.function import PrimFunc
+from tilewright.tir.stmt import Allocate, AttrStmt
+from tilewright.tir.transform.infer_fragment import InferFragment
+from tilewright.tir.transform.lower_intrin import lower_intrin
+from tilewright.tir.transform.lower_thread_allreduce import LowerThreadAllreduce
+from tilewright.tir.transform.lower_warp_memory import LowerWarpMemory
+from tilewright.tir.transform.make_packed_api import make_packed_api
+from tilewright.tir.transform.merge_dynamic_shared_memory_allocations import MergeDynamicSharedMemoryAllocations
+from tilewright.tir.transform.simplify import Simplify
+from tilewright.tir.transform.split_host_device import split_host_device
+from tilewright.tir.transform.thread_sync import ThreadSync
+from tilewright.tir.visitor import StmtVisitor
+
+
+def before_split() -> list[Pass]:
+    """The passes over a whole function, host's and device's part."""
+    return [
+        ThreadSync("shared"),
+        ThreadSync("warp"),
+        InferFragment(),
+        LowerThreadAllreduce(),
+        MergeDynamicSharedMemoryAllocations(),
+    ]
+
+
+def split_device(func: PrimFunc, host: Target) -> list[PrimFunc]:
+    """The host's part of ``func``, for ``host``, and the kernels that it launches."""
+    rest, *kernels = split_host_device(make_packed_api(_through(before_split(), func)))
+    for kernel in kernels:
+        check_limits(kernel)
+    return [rest.with_attr("target", host), *kernels]
+
+
+class _Resources(StmtVisitor):
+    """What a block of a kernel takes, as far as that is known: threads along each axis, bytes of shared memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: dict[str, int] = {}
+        self.shared: dict[Var, int] = {}
+
+    def visit_attr(self, s: AttrStmt) -> None:
+        """Note a thread axis."""
+        if s.attr_key == "thread_extent" and s.node.thread_tag.startswith("threadIdx.") and isinstance(s.value, IntImm):
+            self.threads[s.node.thread_tag] = s.value.value
+        super().visit_attr(s)
+
+    def visit_allocate(self, s: Allocate) -> None:
+        """Note shared memory."""
+        sizes = [extent.value for extent in s.extents if isinstance(extent, IntImm)]
+        if getattr(s.buffer_var.type_annotation, "storage_scope", "") == "shared" and len(sizes) == len(s.extents):
+            self.shared[s.buffer_var] = dt.nbytes(s.dtype) * math.prod(sizes)
+        super().visit_allocate(s)
+
+
+def check_limits(kernel: PrimFunc) -> None:
+    """Raise TilewrightError where a block of ``kernel`` takes more than any block of its target's processors can have.
+
+    What an OpenCL device has is known where the kernel is loaded, which says the same.
+    """
+    target = kernel.attrs["target"]
+    if target.kind.name not in ("cuda", "nvptx"):
+        return
+    limits, taken = limits_of(target), _Resources()
+    taken.visit_stmt(kernel.body)
+    name, threads, shared = kernel.attrs["global_symbol"], math.prod(taken.threads.values()), sum(taken.shared.values())
+    if threads > limits.threads_per_block:
+        axes = ", ".join(f"{tag}: {extent}" for tag, extent in taken.threads.items())
+        raise TilewrightError(
+            f"{name} asks for {threads} threads in a block ({axes}), and {target} allows {limits.threads_per_block}; "
+            "split the axes that are bound to threadIdx by smaller factors"
+        )
+    if shared > limits.shared_per_block:
+        parts = ", ".join(f"{buffer.name}: {size}" for buffer, size in taken.shared.items())
+        raise TilewrightError(
+            f"{name} asks for {shared} bytes of shared memory in a block ({parts}), and {target} allows "
+            f"{limits.shared_per_block}; use smaller tiles, or the scope shared.dyn where the processor has more for it"
+        )
+
+
+def device_part(kernel: PrimFunc) -> PrimFunc:
+    """A kernel in the form that device code is made of."""
+    ready = _through([LowerWarpMemory(), Simplify()], kernel)
+    return lower_intrin(ready, has_fma=True, kind=kernel.attrs["target"].kind.name)
+
+
+def _through(steps: Sequence[Pass], func: PrimFunc) -> PrimFunc:
+    name, mod = str(func.attrs["global_symbol"]), IRModule()
+    mod[name] = func
+    for step in steps:
+        mod = step(mod)
+    made = mod[name]
+    assert isinstance(made, PrimFunc)
+    return made
+
+
+def function_table(kernels: Sequence[PrimFunc]) -> dict[str, Any]:
+    """What the runtime launches kernels by: the types of their arguments, and which extents follow them."""
+    table = {}
+    for kernel in kernels:
+        tags = [axis.thread_tag for axis in kernel.attrs.get("tir.device_thread_axis", ())]
+        if kernel.attrs.get("tir.device_use_dyn_shared_memory"):
+            tags.append("tir.use_dyn_shared_memory")
+        types = [param.dtype for param in kernel.params]
+        table[str(kernel.attrs["global_symbol"])] = {"arg_types": types, "launch_param_tags": tags}
+    return table

@@ -1,0 +1,167 @@
+"""SpecializeRests: a partial tile gets a loop nest of its own for each number of rows that it may have.
+
+Before and after::
+
+    for (i: int32, 0, 2) {                              for (i: int32, 0, 2) {
+      for (k: int32, 0, 5) {                              if ((floormod(n, 3) - (i*3)) == 1) {
+        for (j: int32, 0, 3) "unroll" {                     for (k: int32, 0, 5) {
+          if @tir.likely(((i*3) + j) < floormod(n, 3)) {      for (j: int32, 0, 1) "unroll" {
+            B[j] = (B[j] + A[((j*5) + k)])                      B[j] = (B[j] + A[((j*5) + k)])
+          }                                                   }
+        }                                                   }
+      }                                                   } else {
+    }                                                       if ((floormod(n, 3) - (i*3)) >= 2) { ... 2 rows ... }
+                                                          }
+                                                        }
+
+The test is made once for a tile, not for each row in an inner loop, so that sums stay in registers. Only conditions
+marked ``likely`` count, of unrolled loops inside one that is not, over what loops outside leave: what LoopPartition,
+which runs before, made of a tile of an extent that is not known. Where a number of rows beyond the tile's cannot be
+excluded, the last ``else`` has the tests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tilewright.arith.affine import build
+from tilewright.arith.bounds import INDEX_DTYPES
+from tilewright.arith.simplifier import Simplifier
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import LE, LT, Call, FloorDiv, IntImm, PrimExpr, Var
+from tilewright.ir.transform import Pass
+from tilewright.tir.analysis import conjuncts
+from tilewright.tir.stmt import For, ForKind, IfThenElse, Stmt
+from tilewright.tir.transform.common import ScopedMutator, bind_range, body_pass
+from tilewright.tir.transform.loop_partition import Assume
+from tilewright.tir.visitor import StmtExprVisitor, StmtMutator, stmt_vars, with_fresh_vars
+
+_MOST_ROWS = 32  # of a tile: each number of them is code
+
+
+@dataclass
+class _Rest:
+    """How many rows are left: ``count``, the conditions that say so, and their loops, which have ``rows`` at most."""
+
+    count: PrimExpr
+    rows: int = 0
+    conditions: set[PrimExpr] = field(default_factory=set)
+    loops: set[Var] = field(default_factory=set)
+    repeated: bool = False  # whether a loop tests it again and again
+
+
+class _Rests(StmtExprVisitor):
+    """Finds the rests that conditions below a loop over ``outer`` speak of."""
+
+    def __init__(self, outer: Var, simplifier: Simplifier) -> None:
+        super().__init__()
+        self.outer = outer
+        self.simplifier = simplifier
+        self.unrolled: dict[Var, int] = {}
+        self.inside: set[Var] = set()
+        self.serial = 0
+        self.found: dict[PrimExpr, _Rest] = {}
+
+    def visit_for(self, s: For) -> None:
+        self.inside.add(s.loop_var)
+        known = isinstance(s.extent, IntImm) and ops.is_const_int(s.min, 0)
+        unrolled = s.kind == ForKind.UNROLLED and known
+        if unrolled and isinstance(s.extent, IntImm):
+            self.unrolled[s.loop_var] = s.extent.value
+        self.serial += s.kind == ForKind.SERIAL
+        super().visit_for(s)
+        self.serial -= s.kind == ForKind.SERIAL
+
+    def visit_call(self, e: Call) -> None:
+        if isinstance(e.op, Op) and e.op.name == "tir.likely":
+            for condition in conjuncts(e.args[0]):
+                self._add(condition)
+        super().visit_call(e)
+
+    def _add(self, condition: PrimExpr) -> None:
+        if not isinstance(condition, (LT, LE)) or condition.a.dtype not in INDEX_DTYPES:
+            return
+        terms, const = self.simplifier.difference(condition.a, condition.b)
+        rows = [v for v in terms if isinstance(v, Var) and v in self.unrolled and terms[v] == 1]
+        if len(rows) != 1:
+            return
+        rest = {term: -count for term, count in terms.items() if term is not rows[0]}
+        variables = [v for term in rest for v in stmt_vars(term)]
+        if self.outer not in variables or self.inside.intersection(variables):
+            return
+        count = _remainder(rest, -const + isinstance(condition, LE), condition.a.dtype)
+        item = self.found.setdefault(count, _Rest(count))
+        item.rows = max(item.rows, self.unrolled[rows[0]])
+        item.conditions.add(condition)
+        item.loops.add(rows[0])
+        item.repeated |= self.serial > 0
+
+
+def _remainder(terms: dict[PrimExpr, int], const: int, dtype: str) -> PrimExpr:
+    """The sum of ``terms`` and ``const``, where x - x // c * c is x % c: bounds of it are known."""
+    for term in list(terms):
+        divisor = term.b if isinstance(term, FloorDiv) else None
+        if isinstance(term, FloorDiv) and isinstance(divisor, IntImm) and terms.get(term.a) == 1:
+            if terms[term] == -divisor.value:
+                rest = {t: n for t, n in terms.items() if t is not term and t is not term.a}
+                return ops.floormod(term.a, divisor) + build(rest, const, dtype)
+    return build(terms, const, dtype)
+
+
+class _Shorten(StmtMutator):
+    """Ends loops earlier."""
+
+    def __init__(self, loops: set[Var], rows: int) -> None:
+        super().__init__()
+        self.loops, self.rows = loops, rows
+
+    def visit_for(self, s: For) -> Stmt:
+        new = super().visit_for(s)
+        if s.loop_var not in self.loops:
+            return new
+        assert isinstance(new, For) and isinstance(new.extent, IntImm)
+        return new.replace(extent=ops.const(min(self.rows, new.extent.value), new.extent.dtype))
+
+
+class _Specialize(ScopedMutator):
+    def visit_expr(self, expr: PrimExpr) -> PrimExpr:
+        return expr
+
+    def visit_for(self, s: For) -> Stmt:
+        new = super().visit_for(s)
+        assert isinstance(new, For)
+        if s.kind not in (ForKind.SERIAL, ForKind.PARALLEL):
+            return new
+        found = _Rests(s.loop_var, self.analyzer.simplifier)
+        found.visit_stmt(new.body)
+        rests = [r for r in found.found.values() if r.repeated and 1 < r.rows <= _MOST_ROWS]
+        if len(rests) != 1:
+            return new
+        bind_range(self.analyzer, s.loop_var, s.min, s.extent)
+        return new.replace(body=self._choice(new.body, rests[0]))
+
+    def _choice(self, body: Stmt, rest: _Rest) -> Stmt:
+        """One of the bodies for 1, 2, ... rows; that for the most comes last, and is the other branch of the others."""
+        most = next((n for n in range(1, rest.rows + 1) if self.analyzer.can_prove(rest.count <= n)), None)
+        certain = Assume(rest.conditions)
+        bodies = [
+            with_fresh_vars(_Shorten(rest.loops, n).visit_stmt(certain.visit_stmt(body)))
+            for n in range(1, (most or rest.rows - 1) + 1)
+        ]
+        last = body if most is None else bodies.pop()
+        if most is not None and not self.analyzer.can_prove(rest.count >= 1):
+            last = IfThenElse(rest.count >= most, last)
+        for n in range(len(bodies), 0, -1):
+            last = IfThenElse(ops.equal(rest.count, n), bodies[n - 1], last)
+        return last
+
+
+def specialize_rests(stmt: Stmt) -> Stmt:
+    """Write out the partial tiles of ``stmt`` for each number of rows."""
+    return _Specialize().visit_stmt(stmt)
+
+
+def SpecializeRests() -> Pass:
+    """The pass."""
+    return body_pass("SpecializeRests", specialize_rests)

@@ -1,0 +1,219 @@
+"""Convolutions of 1 to 3 spatial dimensions, grouped or not, in either order of axes, as products of matrices.
+
+Output channels of data with channels first are rows, and (batch, positions) columns; with channels last it is the other
+way around, so that threads that follow one another always store neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.autotvm.task.space import ConfigSpace
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.topi.gpu.contraction import BATCH, COLUMNS, ROWS, Axis, Contraction, contract
+from tilewright.topi.nn.conv import inside, output_extent, per_dim
+from tilewright.topi.nn.conv2d_transpose import check_transposed
+from tilewright.topi.nn.deformable_conv2d import deformed_samples
+from tilewright.topi.utils import InvalidShapeError, get_const_int, get_const_tuple, unravel_index
+
+
+def convolution(
+    cfg: ConfigSpace,
+    data: te.Tensor,
+    kernel: te.Tensor,
+    strides: Any,
+    padding: Sequence[Any],
+    dilation: Any,
+    groups: int,
+    data_layout: str,
+    kernel_layout: str,
+    out_dtype: str,
+    name: str,
+    out_block: int = 0,
+) -> te.Tensor:
+    """``topi.nn.conv.conv`` in tiles, of constant shapes; its parameters are that one's.
+
+    With ``out_block`` the result's channels are in blocks of so many, which are its last axis.
+
+    Raises InvalidShapeError when channels, groups and kernel do not fit.
+    """
+    spatial = [letter for letter in data_layout if letter not in "NC"]
+    n = len(spatial)
+    strides, dilation = ([get_const_int(v) for v in per_dim(values, n)] for values in (strides, dilation))
+    before, after = ([get_const_int(p) for p in part] for part in (padding[:n], padding[n:]))
+    sizes = dict(zip(data_layout, get_const_tuple(data.shape), strict=True))
+    kernel_sizes = dict(zip(kernel_layout, get_const_tuple(kernel.shape), strict=True))
+    in_group, outputs = kernel_sizes["I"], kernel_sizes["O"]
+    if sizes["C"] != in_group * groups or outputs % groups:
+        raise InvalidShapeError(
+            f"{name}: data of {sizes['C']} channels, a kernel of {outputs} outputs that each take {in_group}, and "
+            f"{groups} groups do not fit"
+        )
+    window = [kernel_sizes[s] for s in spatial]
+    out = {
+        s: int(output_extent(sizes[s], w, st, d, b, a))
+        for s, w, st, d, b, a in zip(spatial, window, strides, dilation, before, after, strict=True)
+    }
+    first = data_layout.index("C") == 1
+    channels, positions = (ROWS, COLUMNS) if first else (COLUMNS, ROWS)
+    each = outputs // groups // max(out_block, 1)
+    channel = (Axis(groups, BATCH), Axis(each, channels)) if groups > 1 else (Axis(each, channels),)
+    extents = {"N": sizes["N"], **out}
+    axes = tuple(channel if s == "C" else (Axis(extents[s], positions),) for s in data_layout)
+    axes += ((Axis(out_block, channels),),) if out_block else ()
+    order = [s for s in data_layout if s != "C"]  # of the coordinates along the positions
+    channels_inside = kernel_layout.index("I") > max(kernel_layout.index(s) for s in spatial)
+
+    def taps(k: PrimExpr) -> tuple[PrimExpr, list[PrimExpr]]:
+        """Channel and window position of a place in the sum, in the order in which the kernel has them."""
+        if channels_inside:
+            *at, c = unravel_index(k, [*window, in_group])
+            return c, at
+        c, *at = unravel_index(k, [in_group, *window])
+        return c, at
+
+    def image(b: Any, at: Any, k: PrimExpr) -> PrimExpr:
+        c, tap = taps(k)
+        place = dict(zip(order, at, strict=True))
+        positions = [
+            place[s] * st + t * d - pad
+            for s, t, st, d, pad in zip(spatial, tap, strides, dilation, before, strict=True)
+        ]
+        index = {
+            "N": place["N"],
+            "C": b[0] * in_group + c if groups > 1 else c,
+            **dict(zip(spatial, positions, strict=True)),
+        }
+        value = data(*(index[s] for s in data_layout))
+        where = inside(positions, [sizes[s] for s in spatial], before, after)
+        return value if ops.is_const_int(where, 1) else tir.if_then_else(where, value, ops.const(0, data.dtype))
+
+    def weight(b: Any, at: Any, k: PrimExpr) -> PrimExpr:
+        c, tap = taps(k)
+        o = at[0] * out_block + at[1] if out_block else at[0]
+        if groups > 1:
+            o = b[0] * (outputs // groups) + o
+        index = {"O": o, "I": c, **dict(zip(spatial, tap, strict=True))}
+        return kernel(*(index[s] for s in kernel_layout))
+
+    depth = math.prod([in_group, *window])
+    weight_depth_next = kernel_layout.index("O") < kernel_layout.index("I")
+    rows, columns = (weight, image) if first else (image, weight)
+    depth_next = (weight_depth_next, False) if first else (True, weight_depth_next)
+    return contract(cfg, Contraction(axes, depth, rows, columns, data.dtype, out_dtype, *depth_next), name)
+
+
+def transposed_convolution(
+    cfg: ConfigSpace,
+    data: te.Tensor,
+    kernel: te.Tensor,
+    strides: Any,
+    padding: Sequence[Any],
+    output_padding: Any,
+    groups: int,
+    out_dtype: str,
+    name: str,
+) -> te.Tensor:
+    """``topi.nn.conv2d_transpose.conv_transpose`` in tiles, of constant shapes; its parameters are that one's.
+
+    Results whose positions leave the same remainder by the strides see the same taps, every stride-th: each remainder
+    is a product of its own, and nothing is multiplied by the zeros between the input's elements.
+    """
+    n = data.ndim - 2
+    strides, output_padding = ([get_const_int(v) for v in per_dim(x, n)] for x in (strides, output_padding))
+    before, after = ([get_const_int(p) for p in part] for part in (padding[:n], padding[n:]))
+    batch, channels, *sizes = get_const_tuple(data.shape)
+    kernel_channels, per_group, *window = get_const_tuple(kernel.shape)
+    check_transposed(name, channels, kernel_channels, groups, strides, output_padding)
+    in_group = channels // groups
+    shape = [
+        (d - 1) * s + k - b - a + p
+        for d, s, k, b, a, p in zip(sizes, strides, window, before, after, output_padding, strict=True)
+    ]
+    taps = [-(-k // s) for k, s in zip(window, strides, strict=True)]
+    channel = (Axis(groups, BATCH), Axis(per_group, ROWS)) if groups > 1 else (Axis(per_group, ROWS),)
+    positions = tuple(
+        (Axis(-(-o // s), COLUMNS), Axis(s, BATCH)) if s > 1 else (Axis(o, COLUMNS),)
+        for o, s in zip(shape, strides, strict=True)
+    )
+
+    def split_batch(b: Any) -> tuple[PrimExpr, list[Any]]:
+        """The group, and the remainder of each dimension."""
+        rest = list(b)
+        group = rest.pop(0) if groups > 1 else ops.const(0)
+        return group, [rest.pop(0) if s > 1 else ops.const(0) for s in strides]
+
+    def image(b: Any, at: Any, k: PrimExpr) -> PrimExpr:
+        c, *tap = unravel_index(k, [in_group, *taps])
+        group, remainders = split_batch(b)
+        source = [
+            o + tir.indexdiv(r + cut, s) - t
+            for o, r, cut, s, t in zip(at[1:], remainders, before, strides, tap, strict=True)
+        ]
+        where = tir.all(*(tir.all(x >= 0, x < d) for x, d in zip(source, sizes, strict=True)))
+        value = data(at[0], group * in_group + c, *source)
+        return tir.if_then_else(where, value, ops.const(0, data.dtype))
+
+    def weight(b: Any, at: Any, k: PrimExpr) -> PrimExpr:
+        c, *tap = unravel_index(k, [in_group, *taps])
+        group, remainders = split_batch(b)
+        place = [
+            tir.indexmod(r + cut, s) + t * s for r, cut, s, t in zip(remainders, before, strides, tap, strict=True)
+        ]
+        value = kernel(group * in_group + c, at[0], *place)
+        missing = [p < w for p, w, s in zip(place, window, strides, strict=True) if w % s]
+        return tir.if_then_else(tir.all(*missing), value, ops.const(0, kernel.dtype)) if missing else value
+
+    axes = ((Axis(batch, COLUMNS),), channel, *positions)
+    depth = math.prod([in_group, *taps])
+    contraction = Contraction(
+        axes, depth, weight, image, data.dtype, out_dtype, False, False, shape=(batch, per_group * groups, *shape)
+    )
+    return contract(cfg, contraction, name)
+
+
+def deformable_convolution(
+    cfg: ConfigSpace,
+    data: te.Tensor,
+    offset: te.Tensor,
+    kernel: te.Tensor,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    deformable_groups: int,
+    groups: int,
+    out_dtype: str | None,
+    layout: str,
+) -> te.Tensor:
+    """``topi.nn.deformable_conv2d_nchw`` or its NHWC form in tiles: values are interpolated as a tile is loaded."""
+    first = layout == "NCHW"
+    sizes = dict(zip("OIHW" if first else "HWIO", get_const_tuple(kernel.shape), strict=True))
+    window, in_group, per_group = [sizes["H"], sizes["W"]], sizes["I"], sizes["O"] // groups
+    taken = deformed_samples(data, offset, window, strides, padding, dilation, deformable_groups, layout)
+    batch, channels, _, _, *out = get_const_tuple(taken.shape)
+    if channels != in_group * groups or sizes["O"] % groups:
+        raise InvalidShapeError(
+            f"deformable_conv2d: {channels} channels, {sizes['O']} outputs that each take {in_group}, and {groups} "
+            "groups do not fit"
+        )
+
+    def image(b: Any, at: Any, k: PrimExpr) -> PrimExpr:
+        c, *tap = unravel_index(k, [in_group, *window])
+        return taken(at[0], b[0] * in_group + c, *tap, *at[1:])
+
+    def weight(b: Any, at: Any, k: PrimExpr) -> PrimExpr:
+        c, *tap = unravel_index(k, [in_group, *window])
+        o = b[0] * per_group + at[0]
+        return kernel(o, c, *tap) if first else kernel(*tap, c, o)
+
+    channel = (Axis(groups, BATCH), Axis(per_group, ROWS if first else COLUMNS))
+    positions = [(Axis(extent, COLUMNS if first else ROWS),) for extent in (batch, *out)]
+    axes = (positions[0], channel, *positions[1:]) if first else (*positions, channel)
+    factors = (weight, image) if first else (image, weight)
+    depth = math.prod([in_group, *window])
+    contraction = Contraction(axes, depth, *factors, data.dtype, out_dtype or data.dtype, first, False)
+    return contract(cfg, contraction, "deformable_conv2d")

@@ -1,0 +1,129 @@
+"""Rows that are normalised: softmax, layer normalisation, L2 and instance normalisation, in one kernel each.
+
+    blockIdx.x, threadIdx.y: rows
+      maximum, sum, mean, ...: all threads of the row together, the result in each one's registers
+      threadIdx.x, then in steps: the elements of the row
+
+A row is read once for every value that is taken of it, from cache after the first time, and once to be written; no step
+of it goes to memory. Rows that do not lie together in memory (a softmax over channels, say) have a thread each, so that
+neighbouring threads read neighbouring elements.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright import te
+from tilewright.te.operation import producer_loads
+from tilewright.tir.expr import IterVar
+from tilewright.tir.visitor import free_vars
+from tilewright.topi.gpu.common import at_root, block_axis, block_size, constant_extent, extent_of, is_reduction
+from tilewright.topi.gpu.reduction import reduce_by_team, row_team, runs_along_rows
+from tilewright.topi.utils import as_list, operations
+
+ROW_TAGS = ("softmax_output", "fast_softmax_output", "log_softmax_output", "layer_norm", "l2_normalize")
+_SHORT = 32  # elements of a row that one thread goes over
+
+
+def bind_rows(s: te.Schedule, anchor: Any, outs: Any) -> bool:
+    """Schedule ``anchor``, the last step of a normalisation, with all its steps; False where its form is another's."""
+    rows = _row_axes(anchor)
+    columns = [a for a in anchor.axis if a not in rows]
+    steps = [op for op in operations(anchor) if isinstance(op, te.ComputeOp) and op is not anchor and at_root(s[op])]
+    reductions = [op for op in steps if is_reduction(op) and _reads_as_rows(op, len(columns))]
+    if not columns or not reductions or any(op in s.outputs for op in steps) or _is_empty(anchor):
+        return False
+    for op in steps:
+        if not op.reduce_axis:
+            s[op].compute_inline()
+    last = _last(s, anchor, outs)
+    if last is not anchor:
+        places = [anchor.axis.index(a) for a in rows]
+        s[anchor].compute_inline()
+        rows = [last.axis[k] for k in places]
+        columns = [a for a in last.axis if a not in rows]
+    in_order = list(last.axis) == [*rows, *columns] and all(runs_along_rows(op) for op in reductions)
+    size = extent_of(columns)
+    if in_order and (size is None or size > _SHORT):
+        _by_teams(s, last, rows, columns, reductions)
+    else:
+        _by_threads(s, last, rows, columns, reductions)
+    return True
+
+
+def _by_teams(s: te.Schedule, last: Any, rows: list[IterVar], columns: list[IterVar], reductions: list[Any]) -> None:
+    stage = s[last]
+    team = row_team(extent_of(columns), extent_of(rows))
+    thread = te.thread_axis((0, team.lanes), "threadIdx.x")
+    block, row = stage.split(stage.fuse(*rows), factor=team.results)
+    _, lane = stage.split(stage.fuse(*columns), factor=team.lanes)
+    stage.bind(block, block_axis())
+    stage.bind(row, te.thread_axis((0, team.results), "threadIdx.y"))
+    stage.bind(lane, thread)
+    for op in reductions:
+        tensor = op.output(0)
+        reduce_by_team(s, tensor, thread, team.lanes)
+        s[tensor].set_scope("local")
+        s[tensor].compute_at(stage, row)
+
+
+def _by_threads(s: te.Schedule, last: Any, rows: list[IterVar], columns: list[IterVar], reductions: list[Any]) -> None:
+    stage = s[last]
+    stage.reorder(*rows, *columns)
+    block, row = stage.split(stage.fuse(*rows), factor=block_size())
+    stage.bind(block, block_axis())
+    stage.bind(row, te.thread_axis("threadIdx.x"))
+    for op in reductions:
+        s[op].set_scope("local")
+        s[op].compute_at(stage, row)
+
+
+def _row_axes(anchor: Any) -> list[IterVar]:
+    """The axes of ``anchor`` that say which row an element is in: those by which it reads what was reduced."""
+    used = set()
+    for load in producer_loads(anchor.body):
+        if _is_reduced(load.producer.op, len(anchor.axis)):
+            used |= {v for index in load.indices for v in free_vars(index)}
+    return [a for a in anchor.axis if a.var in used]
+
+
+def _is_reduced(op: Any, rank: int) -> bool:
+    """Whether ``op`` has a value for each row: a reduction, or computed of nothing but such ones."""
+    if not isinstance(op, te.ComputeOp) or len(op.axis) >= rank:
+        return False
+    return is_reduction(op) or (bool(op.input_tensors) and any(_is_reduced(t.op, rank) for t in op.input_tensors))
+
+
+def _reads_as_rows(op: Any, rank: int) -> bool:
+    return len(op.reduce_axis) == rank
+
+
+def _last(s: te.Schedule, anchor: Any, outs: Any) -> Any:
+    """The output that follows ``anchor`` element by element, or ``anchor``."""
+    tensors = as_list(outs)
+    if anchor in s.outputs or len(tensors) != 1:
+        return anchor
+    last = tensors[0].op
+    extents = [[constant_extent(a) for a in op.axis] for op in (last, anchor)]
+    return last if extents[0] == extents[1] and not last.reduce_axis and _reads_in_place(s, last, anchor) else anchor
+
+
+def _reads_in_place(s: te.Schedule, last: Any, anchor: Any) -> bool:
+    """Whether each element of ``last`` takes the element of ``anchor`` at its own place, and no other."""
+    pending, seen = [last], {last}
+    for op in pending:
+        for load in producer_loads(op.body):
+            source = load.producer.op
+            if not isinstance(source, te.ComputeOp):
+                continue
+            reaches = source is anchor or any(o is anchor for o in operations(source))
+            if reaches and [*load.indices] != [a.var for a in op.axis]:
+                return False
+            if reaches and source is not anchor and source not in seen:
+                seen.add(source)
+                pending.append(source)
+    return True
+
+
+def _is_empty(op: Any) -> bool:
+    return any(constant_extent(axis) == 0 for axis in op.axis)

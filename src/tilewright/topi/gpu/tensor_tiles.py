@@ -1,0 +1,125 @@
+"""How a product is cut for tensor cores: blocks, warps, and matrices of 16 x 16 that each warp has in its registers."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilewright.ir import dtype as dt
+from tilewright.target.gpu import GpuLimits
+from tilewright.topi.gpu.tensor_intrin import SIDE
+from tilewright.topi.gpu.tiles import Product
+
+_FIRST = {"float16": 70, "int8": 75, "uint8": 75, "bfloat16": 80, "float32": 80}  # architecture that multiplies them
+_LATENCY = 700
+_LAUNCH = 4000
+_WARP = 32
+
+
+@dataclass(frozen=True)
+class TensorTile:
+    """A block of ``rows`` x ``columns`` results in steps of ``depth``, by ``warps_y`` x ``warps_x`` warps."""
+
+    rows: int
+    columns: int
+    depth: int
+    warps_y: int
+    warps_x: int
+
+    @property
+    def fragments(self) -> tuple[int, int]:
+        """Matrices of a warp along the rows and along the columns."""
+        return self.rows // SIDE // self.warps_y, self.columns // SIDE // self.warps_x
+
+    @property
+    def registers(self) -> int:
+        """Of a thread, about."""
+        y, x = self.fragments
+        return 8 * y * x + 8 * (y + x) + 72
+
+    def shared_bytes(self, size: int, buffers: int = 1) -> int:
+        """Shared memory of a block: both tiles, and a matrix of sums for each warp."""
+        tiles = sum(max(self.depth * padded(n, size), n * padded(self.depth, size)) for n in (self.rows, self.columns))
+        tiles *= size * buffers
+        return tiles + self.warps_y * self.warps_x * SIDE * SIDE * 4
+
+
+def padded(extent: int, size: int) -> int:
+    """Elements from one row of ``extent`` elements in shared memory to the next.
+
+    It is an odd number of 16 bytes, so that any 8 rows have their first 16 bytes in different banks.
+    """
+    wide = 16 // size
+    return -(-extent // wide) * wide if -(-extent // wide) % 2 else (-(-extent // wide) + 1) * wide
+
+
+def multiplies(dtype: str, number: int) -> bool:
+    """Whether tensor cores of architecture ``number`` multiply ``dtype``."""
+    return number >= _FIRST.get(dtype, 1 << 16)
+
+
+def supported(product: Product, number: int) -> bool:
+    """Whether tensor cores of architecture ``number`` take these factors, and there is enough to fill matrices with."""
+    full = min(product.rows, product.columns) >= SIDE and product.depth >= SIDE // 2
+    return full and multiplies(product.dtype, number)
+
+
+def candidates(product: Product, limits: GpuLimits) -> Iterator[TensorTile]:
+    """The ways to cut ``product`` that the processor allows."""
+    sides = (16, 32, 64, 128)
+    for rows, columns, depth, y, x in itertools.product(sides, sides, (16, 32, 64), (1, 2, 4), (1, 2, 4)):
+        if rows % (SIDE * y) or columns % (SIDE * x) or y * x > 8:
+            continue
+        if any(block > SIDE and block // 2 >= n for block, n in ((rows, product.rows), (columns, product.columns))):
+            continue
+        if depth > SIDE and depth // 2 >= product.depth:
+            continue
+        tile = TensorTile(rows, columns, depth, y, x)
+        size = dt.nbytes(product.dtype)
+        if tile.shared_bytes(size) <= limits.shared_per_block and tile.registers <= limits.registers_per_thread:
+            yield tile
+
+
+def occupancy(tile: TensorTile, size: int, limits: GpuLimits) -> int:
+    """Blocks that a multiprocessor runs at once."""
+    threads = _WARP * tile.warps_y * tile.warps_x
+    return min(
+        limits.blocks_per_core,
+        limits.threads_per_core // threads,
+        limits.registers_per_core // (threads * tile.registers),
+        limits.shared_per_core // (tile.shared_bytes(size) + 1024),
+    )
+
+
+def clocks(tile: TensorTile, product: Product, limits: GpuLimits) -> float:
+    """About how long ``product`` takes, cut so."""
+    size = dt.nbytes(product.dtype)
+    together = occupancy(tile, size, limits)
+    if not together or not limits.tensor_fp16_per_clock:
+        return math.inf
+    rate = limits.tensor_per_clock(product.dtype)
+    y, x = tile.fragments
+    warps = tile.warps_y * tile.warps_x
+    steps = -(-product.depth // tile.depth)
+    depth = steps * tile.depth
+    blocks = product.batch * -(-product.rows // tile.rows) * -(-product.columns // tile.columns)
+    # wmma reaches about two thirds of what wgmma does on sm_90; warps share four tensor units of a multiprocessor.
+    arithmetic = depth * tile.rows * tile.columns / (rate * 0.66 * min(1.0, warps / 4))
+    shared = depth * warps * (y + x) * SIDE * size * 1.2 / limits.shared_rate
+    fetch = depth * (tile.rows + tile.columns) * size / (limits.memory_rate / limits.cores / limits.clock * 3)
+    on_core = -(-blocks // limits.cores)
+    at_once = min(together, on_core)
+    waves = -(-on_core // at_once)
+    least = product.batch * (product.rows + product.columns) * product.depth * size
+    busy = at_once * (max(arithmetic, shared, fetch) + 0.3 * min(arithmetic, shared))
+    return _LAUNCH + max(waves * max(busy, steps * _LATENCY), least / (limits.memory_rate / limits.clock))
+
+
+@functools.lru_cache(maxsize=1024)
+def ranked(product: Product, limits: GpuLimits) -> tuple[TensorTile, ...]:
+    """The ways to cut, the fastest by the model first."""
+    found = sorted(candidates(product, limits), key=lambda t: (clocks(t, product, limits), t.rows * t.columns, t.depth))
+    return tuple(found)

@@ -1,0 +1,148 @@
+"""How a product of matrices is cut into blocks, threads and registers, and what that costs by a model of the chip.
+
+A block computes ``rows`` x ``columns`` results in steps of ``depth`` of the sum; a thread has ``thread_rows`` x
+``thread_columns`` of them in registers, in pieces of ``row_piece`` x ``column_piece`` neighbours, which are as far
+apart as all threads of the block take for one piece each::
+
+    rows = row_pieces * threads_y * row_piece          row m of a block: piece m // (threads_y * row_piece),
+                                                       thread m // row_piece % threads_y, place m % row_piece
+
+So neighbouring threads read neighbouring pieces of shared memory, 16 bytes each, without bank conflicts.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tilewright.ir import dtype as dt
+from tilewright.target.gpu import GpuLimits
+
+_PIECE_BYTES = 16  # the longest load of a thread
+_LATENCY = 600  # clocks from a load of global memory to its value
+_STAGING = 8  # instructions that bring an element from global to shared memory, with its address
+_LAUNCH = 4000  # clocks of a kernel's start and end
+_OTHER_REGISTERS = 40  # of a thread, for addresses and what is being loaded
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One way to cut; see the head of this file."""
+
+    rows: int
+    columns: int
+    depth: int
+    thread_rows: int
+    thread_columns: int
+    row_piece: int
+    column_piece: int
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """Threads along the rows and along the columns."""
+        return self.rows // self.thread_rows, self.columns // self.thread_columns
+
+    @property
+    def pieces(self) -> tuple[int, int]:
+        """Pieces of a thread along the rows and along the columns."""
+        return self.thread_rows // self.row_piece, self.thread_columns // self.column_piece
+
+    @property
+    def registers(self) -> int:
+        """Of a thread, about."""
+        return self.thread_rows * self.thread_columns + self.thread_rows + self.thread_columns + _OTHER_REGISTERS
+
+    def shared_bytes(self, size: int, buffers: int = 1) -> int:
+        """Shared memory of a block for elements of ``size`` bytes."""
+        return self.depth * (self.rows + self.columns + 8) * size * buffers
+
+
+@dataclass(frozen=True)
+class Product:
+    """``batch`` products of (rows, depth) and (depth, columns) matrices."""
+
+    batch: int
+    rows: int
+    columns: int
+    depth: int
+    dtype: str
+
+    @property
+    def multiply_adds(self) -> int:
+        """Of all."""
+        return self.batch * self.rows * self.columns * self.depth
+
+
+def candidates(product: Product, limits: GpuLimits) -> Iterator[Tile]:
+    """The ways to cut ``product`` that the processor allows."""
+    size = max(1, dt.nbytes(product.dtype))
+    longest = max(1, min(4, _PIECE_BYTES // size))
+    for thread_rows, thread_columns in itertools.product((1, 2, 4, 8), repeat=2):
+        for threads_y, threads_x in itertools.product((1, 2, 4, 8, 16, 32), (1, 2, 4, 8, 16, 32, 64)):
+            rows, columns = thread_rows * threads_y, thread_columns * threads_x
+            if not min(32, product.rows * product.columns) <= threads_y * threads_x <= limits.threads_per_block:
+                continue
+            if _too_much(rows, product.rows) or _too_much(columns, product.columns) or max(rows, columns) > 128:
+                continue
+            for depth in (4, 8, 16, 32):
+                if depth > max(4, 2 * product.depth):
+                    continue
+                tile = Tile(rows, columns, depth, thread_rows, thread_columns, min(thread_rows, longest),
+                            min(thread_columns, longest))  # fmt: skip
+                if tile.shared_bytes(size) <= limits.shared_per_block and tile.registers <= limits.registers_per_thread:
+                    yield tile
+
+
+def _too_much(block: int, extent: int) -> bool:
+    """Whether half of a block's rows would do, too."""
+    return block > 1 and block // 2 >= max(1, extent)
+
+
+def occupancy(tile: Tile, size: int, limits: GpuLimits, buffers: int = 1) -> int:
+    """Blocks that a multiprocessor runs at once; 0 where none fits."""
+    threads = math.prod(tile.threads)
+    warps = -(-threads // limits.warp) * limits.warp
+    return min(
+        limits.blocks_per_core,
+        limits.threads_per_core // warps,
+        limits.registers_per_core // (warps * tile.registers),
+        limits.shared_per_core // (tile.shared_bytes(size, buffers) + 1024),
+    )
+
+
+def clocks(tile: Tile, product: Product, limits: GpuLimits) -> float:
+    """About how long ``product`` takes, cut so: waves of blocks, each the longest of arithmetic and of reading."""
+    size = dt.nbytes(product.dtype)
+    together = occupancy(tile, size, limits)
+    if together == 0:
+        return math.inf
+    threads = math.prod(tile.threads)
+    warps = -(-threads // 32)
+    blocks = product.batch * -(-product.rows // tile.rows) * -(-product.columns // tile.columns)
+    steps = -(-product.depth // tile.depth)
+    depth = steps * tile.depth
+    arithmetic = depth * warps * 32 * tile.thread_rows * tile.thread_columns / limits.fp32_per_clock
+    # A warp's load takes a clock for each 128 bytes of what its threads get, the same word counted once.
+    loads = tile.thread_rows / tile.row_piece + tile.thread_columns / tile.column_piece
+    wide = size * max(tile.row_piece, tile.column_piece) / 4
+    shared = depth * warps * loads * max(1.0, wide / 2)
+    moved = depth * (tile.rows + tile.columns) * size
+    fetch = moved / (limits.memory_rate / limits.cores / limits.clock * 3)  # most of it from the L2
+    on_core = -(-blocks // limits.cores)
+    at_once = min(together, on_core)
+    waves = -(-on_core // at_once)
+    staging = moved / size * _STAGING / (4 * limits.warp)  # four warps start an instruction in a clock
+    busy = at_once * (max(arithmetic, shared, fetch) + 0.3 * min(arithmetic, shared) + staging)
+    waiting = steps * (_LATENCY + 8 * depth / steps)
+    least = (product.batch * (product.rows + product.columns) * product.depth) * size
+    return _LAUNCH + max(waves * max(busy, waiting), least / (limits.memory_rate / limits.clock))
+
+
+@functools.lru_cache(maxsize=4096)
+def ranked(product: Product, limits: GpuLimits) -> tuple[Tile, ...]:
+    """The ways to cut, the fastest by the model first."""
+    found = sorted(candidates(product, limits), key=lambda t: (clocks(t, product, limits), t.rows * t.columns, t.depth))
+    return tuple(found)

@@ -1,0 +1,96 @@
+"""Systems of inequalities: the ranges and relations that are found hold for all solutions, and for nothing else."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from tests.arith.evaluate import evaluate
+
+from tilewright import arith, tir
+from tilewright.ir import assert_structural_equal
+from tilewright.ir.prim_expr import PrimExpr
+
+X, Y, Z = (tir.Var(n) for n in "xyz")
+VARIABLES = (X, Y, Z)
+Point = dict[tir.Var, int]
+
+
+def inside(constraints: arith.IntConstraints, point: Point) -> bool:
+    for var, dom in constraints.ranges.items():
+        low = evaluate(dom.min, point)
+        if not low <= point[var] < low + evaluate(dom.extent, point):
+            return False
+    return all(evaluate(r, point) for r in constraints.relations)
+
+
+def solutions(relations: Sequence[PrimExpr], ranges: dict[tir.Var, tir.Range]) -> list[Point]:
+    spaces = [range(int(r.min), int(r.min) + int(r.extent)) for r in ranges.values()]  # type: ignore[call-overload]
+    points = [dict(zip(ranges, values, strict=True)) for values in itertools.product(*spaces)]
+    return [p for p in points if all(evaluate(r, p) for r in relations)]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_systems(seed: int) -> None:
+    rng = random.Random(seed)
+    variables = VARIABLES[: rng.randint(1, 3)]
+    ranges = {v: tir.Range(-4, rng.randint(-1, 4)) for v in variables}
+    relations: list[PrimExpr] = []
+    for _ in range(rng.randint(1, 3)):
+        left: Any = tir.const(rng.randint(-3, 3))
+        for v in variables:
+            left = left + v * rng.randint(-2, 2)
+        kind = rng.choice([tir.LE, tir.LT, tir.GE, tir.GT])
+        relations.append(kind(left, tir.const(rng.randint(-4, 4))))
+    wanted = solutions(relations, ranges)
+    solved = arith.solve_linear_inequalities(relations, variables, ranges)
+    box = [dict(zip(variables, p, strict=True)) for p in itertools.product(range(-8, 9), repeat=len(variables))]
+    assert [p for p in box if inside(solved, p)] == wanted
+    moved = arith.solve_linear_inequalities(relations, variables, ranges, deskew_range=True)
+    found = []
+    for p in box:
+        new = {v: evaluate(e, p) for v, e in moved.dst_to_src.items()}
+        if inside(moved.dst, new):
+            assert {v: evaluate(e, new) for v, e in moved.src_to_dst.items()} == p
+            found.append(p)
+    assert found == wanted
+
+
+def test_ranges_speak_of_the_variables_after() -> None:
+    ranges = {X: tir.Range(-100, 100), Y: tir.Range(0, 10)}
+    problem = [tir.LE(X + Y, 20), tir.GE(X - Y, 10)]
+    solved = arith.solve_linear_inequalities(problem, [X, Y], ranges)
+    assert_structural_equal(solved.ranges[Y], tir.Range(0, 6))
+    low, extent = solved.ranges[X].min, solved.ranges[X].extent
+    assert [(evaluate(low, {Y: y}), evaluate(extent, {Y: y})) for y in range(6)] == [
+        (y + 10, 11 - 2 * y) for y in range(6)
+    ]
+    moved = arith.solve_linear_inequalities(problem, [X, Y], ranges, deskew_range=True)
+    assert [moved.dst.ranges[v].extent.value for v in moved.dst.variables] == [11, 6]
+    assert len(moved.dst.relations) == 1
+
+
+def test_other_variables_are_constants() -> None:
+    n = tir.SizeVar("n")
+    solved = arith.solve_linear_inequalities([tir.GE(X, n), tir.LE(X * 2, n * 2 + 7)], [X])
+    assert_structural_equal(solved.ranges[X].min, n)
+    assert evaluate(solved.ranges[X].extent, {n: 9}) == 4
+
+
+def test_what_has_one_bound_has_no_range() -> None:
+    solved = arith.solve_linear_inequalities([X >= 3, X * X <= 50], [X])
+    assert not solved.ranges
+    assert [p for p in range(12) if inside(solved, {X: p})] == [3, 4, 5, 6, 7]
+
+
+def test_a_system_without_solutions() -> None:
+    solved = arith.solve_linear_inequalities([X >= 3, X <= 2], [X])
+    assert [r.value for r in solved.relations] == [0]
+
+
+def test_bounds_of_a_range() -> None:
+    bounds: Any = arith.IntGroupBounds.from_range(tir.Range(2, 10))
+    assert [b.value for b in (bounds.coef, *bounds.lower, *bounds.upper)] == [1, 2, 9]

@@ -1,0 +1,62 @@
+"""Libraries with named dimensions on the command line: compile, run, bench."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx.parser
+import pytest
+from tests.driver.command import fails, tilewright
+
+from tilewright import runtime
+
+MODEL = """<ir_version: 8, opset_import: ["": 18]>
+g (float[batch, seq] x, float[batch, 1] w) => (float[batch, seq] y) { y = Mul(x, w) }"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dims")
+    onnx.save(onnx.parser.parse_model(MODEL), folder / "m.onnx")
+    done = tilewright("compile", folder / "m.onnx", "-o", folder / "m.so", "--dim", "batch=1:8", "--dim", "seq=2:64:2")
+    assert "dimensions\tbatch 1:8, seq 2:64:2" in done.stdout
+    return folder / "m.so"
+
+
+def test_run_takes_any_shape_in_range(library: Path, tmp_path: Path) -> None:
+    x, w = np.arange(12, dtype="float32").reshape(3, 4), np.full((3, 1), 2, "float32")
+    np.savez(tmp_path / "in.npz", x=x, w=w)
+    tilewright("run", library, "--inputs", tmp_path / "in.npz", "-o", tmp_path / "out.npz")
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], x * w)
+
+
+def test_made_up_inputs_need_numbers(library: Path) -> None:
+    assert "(3, 4)" in tilewright("run", library, "--fill", "ones", "--dim", "batch=3", "--dim", "seq=4").stdout
+    for options, said in (
+        ([], "give --dim batch=N"),
+        (["--dim", "rows=3"], "its dimensions are batch (from 1 to 8), seq (from 2 to 64, a multiple of 2)"),
+        (["--dim", "batch=9", "--dim", "seq=4"], "batch is 9; the program was compiled for 1 to 8"),
+        (["--dim", "batch=1", "--dim", "seq=5"], "multiples of 2"),
+    ):
+        fails(tilewright("run", library, "--fill", "ones", *options), said)
+
+
+def test_bench_sweeps_shapes(library: Path) -> None:
+    sizes = ("--dim", "batch=1,2", "--dim", "seq=2,64")
+    done = tilewright("bench", library, *sizes, "--repeat", "1", "--seconds", "0.01", "--json")
+    found = [result["dims"] for result in json.loads(done.stdout)["results"]]
+    assert found == [{"batch": b, "seq": s} for b in (1, 2) for s in (2, 64)]
+
+
+def test_info_says_where_to_look(library: Path) -> None:
+    fails(tilewright("info", library), "a program of the virtual machine", "interface")
+
+
+def test_interface_of_a_library_that_was_loaded(library: Path) -> None:
+    lines = runtime.vm.Executable(runtime.load_module(library)).interface.splitlines()
+    assert lines[0] == "input\tfloat32\tbatch,seq\tx"
+    assert "output\tfloat32\tbatch,seq\ty" in lines
+    assert lines[-2:] == ["dim\tbatch\t1\t8\t1", "dim\tseq\t2\t64\t2"]

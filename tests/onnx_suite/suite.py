@@ -1,0 +1,94 @@
+"""Runs cases of the suite through ``tilewright.relay.frontend.onnx.backend``, and says why some fail."""
+
+from __future__ import annotations
+
+import functools
+import unittest
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.relay.frontend.onnx import backend
+
+KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a case: ``passed``, or the kind of error and the first lines of its message."""
+
+    name: str
+    kind: str
+    message: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the outputs were the expected ones."""
+        return self.kind == "passed"
+
+
+class _Backend(backend.TilewrightBackend):
+    opt_level = 3
+
+    @classmethod
+    def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> backend.PreparedModel:
+        return super().prepare(model, device, opt_level=cls.opt_level)
+
+
+@functools.cache
+def cases() -> dict[str, Callable[[], None]]:
+    """Every case for CPUs by its name, without the runner's ``_cpu``."""
+    from onnx.backend.test.loader import load_model_tests
+    from onnx.backend.test.runner import Runner
+
+    class Light(Runner):
+        def __init__(self) -> None:
+            self.backend, self._parent_module, self._test_kwargs = _Backend, __name__, {}
+            self._include_patterns, self._exclude_patterns, self._xfail_patterns = set(), set(), set()
+            self._test_items = {}
+            for kind in KINDS:
+                for case in load_model_tests(kind=kind):
+                    category = "Node" if kind == "node" else "Other" + kind
+                    self._test_items.setdefault(category + "Model", {})
+                    self._add_model_test(case, category)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runner = Light()
+    found = {}
+    for items in runner._test_items.values():
+        for name, item in items.items():
+            if name.endswith("_cpu"):
+                found[name.removesuffix("_cpu")] = functools.partial(item.func, unittest.TestCase())
+    return found
+
+
+def run(name: str, opt_level: int = 3) -> Outcome:
+    """Run one case."""
+    _Backend.opt_level = opt_level
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            cases()[name]()
+        except unittest.SkipTest as error:
+            return Outcome(name, "skipped", str(error))
+        except Exception as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            return Outcome(name, type(error).__name__, " | ".join(lines[:4])[:300])
+    return Outcome(name, "passed")
+
+
+def summary(outcomes: Iterable[Outcome]) -> str:
+    """How many passed, and those that did not, by reason."""
+    outcomes = list(outcomes)
+    reasons: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        if not outcome.passed:
+            reasons.setdefault(outcome.kind, []).append(outcome)
+    lines = []
+    for kind, those in sorted(reasons.items(), key=lambda item: -len(item[1])):
+        lines.append(f"{len(those):5d} {kind}")
+        lines.extend(f"        {outcome.name}: {outcome.message}" for outcome in those)
+    passed = sum(outcome.passed for outcome in outcomes)
+    return "\n".join([*lines, f"{passed} of {len(outcomes)} passed"])

@@ -1,0 +1,43 @@
+"""ONNX's backend suite: every case passes but those that are listed, and these fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.onnx_suite import suite
+from tests.onnx_suite.misses import MISSES, reason
+
+NAMES = list(suite.cases())
+DOCUMENT = Path(__file__).parents[2] / "docs" / "onnx.md"
+
+
+def _check(name: str) -> None:
+    outcome = suite.run(name, opt_level=1)
+    if reason(name) is None:
+        assert outcome.passed, outcome.message
+    else:
+        assert not outcome.passed, f"{name} passes: it is no longer a miss"
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith("_expanded")])
+def test_case(name: str) -> None:
+    _check(name)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("_expanded")])
+def test_case_written_out(name: str) -> None:
+    _check(name)
+
+
+def test_documents_list_what_fails_and_why() -> None:
+    text = " ".join(DOCUMENT.read_text().split())
+    for pattern, why in MISSES.items():
+        assert f"`{pattern}`: {why}" in text, pattern
+
+
+def test_every_listed_miss_is_a_case() -> None:
+    missed = [reason(name) for name in NAMES]
+    assert set(MISSES.values()) <= set(missed)
+    assert f"{sum(why is None for why in missed):,} of {len(NAMES):,}" in DOCUMENT.read_text()

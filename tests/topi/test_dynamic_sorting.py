@@ -1,0 +1,106 @@
+"""Sorting and selection where extents are known when it runs only, on processors and on OpenCL, against numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.runtime.gpu_sources import need_opencl
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.runtime.vm import VirtualMachine
+
+LENGTHS = (0, 1, 5, 512, 513, 1500, 3001)  # 512 are sorted by a block of a GPU; longer ones are merged
+
+
+def unique(x: relay.Expr) -> relay.Expr:
+    found, _, _, number = relay.unique(x, is_sorted=True)
+    return relay.op.strided_slice(found, begin=[0], end=number)
+
+
+def compiled(mod: tvm.IRModule, target: str) -> VirtualMachine:
+    devices = [tvm.cpu()] if target == "llvm" else [tvm.device(target), tvm.cpu()]
+    return VirtualMachine(relay.vm.compile(mod, target), devices)
+
+
+def machine_of(make: Callable[[relay.Expr], relay.Expr], target: str, shape: tuple[Any, ...]) -> VirtualMachine:
+    x = relay.var("x", shape=shape, dtype="int32")
+    return compiled(tvm.IRModule.from_expr(relay.Function([x], make(x))), target)
+
+
+CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "argsort": (lambda x: relay.argsort(x, dtype="int32"), lambda a: np.argsort(a, kind="stable")),
+    "sort": (relay.sort, np.sort),
+    "topk": (lambda x: relay.topk(x, k=0, ret_type="values", is_ascend=False), lambda a: np.sort(a)[::-1]),
+    "unique": (unique, np.unique),
+}
+
+
+@pytest.mark.parametrize("target", ["llvm", "opencl"])
+@pytest.mark.parametrize("name", CASES)
+def test_rows_of_any_length(name: str, target: str) -> None:
+    if target == "opencl":
+        need_opencl()
+    make, expected = CASES[name]
+    machine = machine_of(make, target, (relay.Any(),))
+    for n in LENGTHS:
+        data = np.random.default_rng(n).integers(-n, n + 1, n).astype("int32")  # some of them equal
+        np.testing.assert_array_equal(machine.invoke("main", data).numpy(), expected(data))
+
+
+@pytest.mark.parametrize("target", ["llvm", "opencl"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_matrix_of_any_length_and_width(axis: int, target: str) -> None:
+    if target == "opencl":
+        need_opencl()
+    machine = machine_of(lambda x: relay.argsort(x, axis, dtype="int32"), target, (relay.Any(), relay.Any()))
+    for shape in [(1, 1), (3, 7), (0, 4), (600, 3), (2, 1025)]:
+        data = np.random.default_rng(1).integers(0, 50, shape).astype("int32")
+        np.testing.assert_array_equal(machine.invoke("main", data).numpy(), np.argsort(data, axis, kind="stable"))
+
+
+def test_updates_of_any_number_on_opencl() -> None:
+    need_opencl()
+    x = relay.var("x", shape=(50,))
+    i, u = relay.var("i", shape=(relay.Any(),), dtype="int32"), relay.var("u", shape=(relay.Any(),))
+    machine = compiled(tvm.IRModule.from_expr(relay.Function([x, i, u], relay.scatter_add(x, i, u, 0))), "opencl")
+    for n in (0, 1, 3, 600):
+        rng = np.random.default_rng(n)
+        data, places, updates = rng.random(50, np.float32), rng.integers(0, 50, n), rng.random(n, np.float32)
+        want = data.copy()
+        np.add.at(want, places, updates)
+        found = machine.invoke("main", data, places.astype("int32"), updates).numpy()
+        np.testing.assert_allclose(found, want, rtol=1e-5)
+
+
+def greedy(boxes: np.ndarray, threshold: float) -> list[int]:
+    """Which boxes (score, x, y, u, v) stay: the best, then the best of those that overlap it little, ..."""
+    kept: list[int] = []
+    for i in np.argsort(-boxes[:, 0], kind="stable"):
+        x, y, u, v = boxes[i, 1:]
+        for k in kept:
+            a, b, c, d = boxes[k, 1:]
+            shared = max(0.0, min(u, c) - max(x, a)) * max(0.0, min(v, d) - max(y, b))
+            if shared / ((u - x) * (v - y) + (c - a) * (d - b) - shared) > threshold:
+                break
+        else:
+            kept.append(int(i))
+    return kept
+
+
+def test_boxes_of_any_number_on_opencl() -> None:
+    need_opencl()
+    d = relay.var("d", shape=(1, relay.Any(), 6))
+    count, boxes, places = relay.vision.get_valid_counts(d, 0.3, 0, 1)
+    out = relay.vision.non_max_suppression(boxes, count, places, -1, 0.4, True, return_indices=False)
+    machine = compiled(tvm.IRModule.from_expr(relay.Function([d], out)), "opencl")
+    for n in (0, 1, 5, 300):
+        data = np.random.default_rng(n).random((1, n, 6)).astype("float32")
+        data[..., 4:] = data[..., 2:4] + 0.1 + data[..., 4:]
+        found = machine.invoke("main", data).numpy()[0]
+        enough = data[0][data[0, :, 1] > np.float32(0.3)]
+        want = enough[greedy(enough[:, 1:].astype("float64"), 0.4)] if len(enough) else enough
+        np.testing.assert_allclose(found[found[:, 1] >= 0], want, rtol=1e-6)
