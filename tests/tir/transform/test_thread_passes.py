@@ -404,8 +404,9 @@ def test_warp_memory_that_does_not_fit_is_told() -> None:
 
     with pytest.raises(TilewrightError, match="differs between threads"):
         apply(T.LowerWarpMemory(), kernel(scattered, threads=32, scope="warp"))
-    with pytest.raises(TilewrightError, match=r"whole warps of 32 threads; threadIdx\.x has 48"):
-        apply(T.LowerWarpMemory(), kernel(lambda ib, s, tx, b: s.__setitem__(tx, 0.0), threads=48, scope="warp"))
+    for threads in (24, 48):  # lanes shuffle among a power of two
+        with pytest.raises(TilewrightError, match=rf"whole warps of 32 threads.*; threadIdx\.x has {threads}"):
+            apply(T.LowerWarpMemory(), kernel(lambda ib, s, tx, b: s.__setitem__(tx, 0.0), threads, scope="warp"))
 
 
 # ---- UnifyThreadBinding ----
@@ -430,6 +431,21 @@ def test_loops_and_scopes_of_one_tag_unify() -> None:
     assert "B[((blockIdx.x*4) + threadIdx.x)]" in text and "C[((blockIdx.x*4) + threadIdx.x)]" in text
     with pytest.raises(ValueError, match=r"extent 4 and 5 are bound to threadIdx\.x in one kernel"):
         apply(T.UnifyThreadBinding(), both(5))
+
+
+def test_a_variable_that_is_the_axis_of_two_kernels_is_each_ones_own() -> None:
+    a, b = (tir.Var(n, tvm.ir.PointerType(tvm.ir.PrimType("float32"))) for n in "AB")
+    axis = te.thread_axis("threadIdx.x")
+
+    def launch(extent: int) -> tir.Stmt:
+        store = tir.Store(a, tir.Load("float32", b, axis.var * 4), axis.var)
+        return tir.AttrStmt(axis, "thread_extent", extent, store)
+
+    done = apply(T.UnifyThreadBinding(), tir.PrimFunc([a, b], tir.SeqStmt([launch(128), launch(32)])))
+    for kernel_ in done.body.seq:
+        store = kernel_.body
+        assert store.index is kernel_.node.var
+        assert store.value.index is kernel_.node.var * 4
 
 
 # ---- InferFragment, MergeDynamicSharedMemoryAllocations, LowerDeviceStorageAccessInfo ----

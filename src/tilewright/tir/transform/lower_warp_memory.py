@@ -76,9 +76,10 @@ class _Lower(ScopedMutator):
         extent = self.axes.extent("threadIdx.x")
         if extent is None:
             raise TilewrightError(f"{self.name}: memory of warps needs a constant extent of threadIdx.x")
-        if extent > self.warp and extent % self.warp:
+        if extent % self.warp and self.warp % extent:
             raise TilewrightError(
-                f"{self.name}: memory of warps needs whole warps of {self.warp} threads; threadIdx.x has {extent}"
+                f"{self.name}: memory of warps needs whole warps of {self.warp} threads, or a number that divides it; "
+                f"threadIdx.x has {extent}"
             )
         return min(extent, self.warp)
 

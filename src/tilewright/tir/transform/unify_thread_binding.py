@@ -73,7 +73,7 @@ class _Unify(StmtExprMutator):
             assert axis.dom is not None
             key = "virtual_thread" if tag.startswith("vthread") else "thread_extent"
             body = AttrStmt(axis, key, axis.dom.extent, body)
-        self.axes = {}
+        self.axes, self.memo = {}, {}  # a variable may be the axis of several kernels
         return body
 
 
