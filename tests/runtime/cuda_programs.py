@@ -85,6 +85,19 @@ def arrays() -> None:
     np.testing.assert_array_equal(pinned.copyto(DEVICE).numpy(), values)
 
 
+def peers() -> None:
+    """A copy to another device, which is still busy with the target, and goes on with it."""
+    other = runtime.cuda(1)
+    there, target = nd.array(np.full(1, 5, "int32"), DEVICE), nd.array(np.zeros(1, "int32"), other)
+    runtime.get_global_func("__tvm_set_device")(other.device_type, 1)
+    kernel = module()["count_threads"]
+    for _ in range(2):
+        kernel(target, 1, 1, 1, 1, 1, 0)
+        there.copyto(target)
+    kernel(target, 1, 1, 1, 1, 1, 0)
+    assert target.numpy()[0] == 6
+
+
 def pool() -> None:
     for _ in range(20):
         nd.empty((1 << 18,), "float32", DEVICE)
@@ -232,6 +245,24 @@ def cuda_graph() -> None:
     executor.set_input_zero_copy("x", moved)
     executor.run()
     np.testing.assert_allclose(executor.get_output(0).numpy(), np.full(8, 12))
+
+
+def cuda_graph_on_a_stream() -> None:
+    """A recording begins and ends, and is launched, on the stream of the thread."""
+    make = runtime.get_global_func("tvm.graph_executor_cuda_graph.create")
+    recorder = make(graph_json([("twice", [0])], [2, 2]), host_code(), DEVICE.device_type, 0)
+    x, stream = nd.array(np.arange(8, dtype="float32"), DEVICE), DEVICE.create_raw_stream()
+    recorder["set_input_zero_copy"]("x", x)
+    recorder["run"]()
+    DEVICE.set_raw_stream(stream)
+    assert "no recording has begun" in fails(recorder["end_capture"])
+    recorder["start_capture"]()
+    recorder["run"]()
+    recorder["end_capture"]()
+    recorder["run_cuda_graph"]()
+    np.testing.assert_allclose(recorder["get_output"](0).numpy(), 2 * np.arange(8))
+    DEVICE.set_raw_stream(None)
+    DEVICE.free_raw_stream(stream)
 
 
 def no_cuda_graph() -> None:

@@ -45,6 +45,12 @@ def test_pinned_memory_is_copied_without_the_hosts_help(driver: Path, tmp_path: 
     assert log.count("pin") == 1 and log.count("copy pinned to device") == 1 and log.count("copy to peer") == 1
 
 
+def test_a_copy_to_a_peer_waits_for_both_devices(driver: Path, tmp_path: Path) -> None:
+    log = run(driver, tmp_path / "log", "peers", FAKE_CUDA_DEVICES="2")[1]
+    copies = [i for i, line in enumerate(log) if line.startswith("copy to peer")]
+    assert [log[i : i + 3] for i in copies] == [["copy to peer", "copy on device", "wait"]] * 2
+
+
 def test_streams_keep_their_order(driver: Path, tmp_path: Path) -> None:
     log = run(driver, tmp_path / "log", "streams")[1]
     assert log.count("launch count_threads (1, 1, 1) (1, 1, 1) 0") == 5
@@ -79,6 +85,11 @@ def test_a_network_is_launched_as_one_graph(driver: Path, tmp_path: Path) -> Non
     once = ["launch", "launch", "capture", "capture", "launch"]
     assert kernels == [*once, "launch", "launch", *once]
     assert log.count("launch graph") == 4
+
+
+def test_a_graph_is_launched_where_the_threads_work_goes(driver: Path, tmp_path: Path) -> None:
+    log = run(driver, tmp_path / "log", "cuda_graph_on_a_stream")[1]
+    assert [line for line in log if line.startswith("launch graph")] == ["launch graph on stream 1"]
 
 
 def test_a_compiled_network_launches_its_kernels_in_order(driver: Path, tmp_path: Path) -> None:

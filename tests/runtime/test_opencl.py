@@ -269,6 +269,29 @@ def test_work_on_a_stream_is_waited_for(scaled_add: runtime.Module) -> None:
         DEVICE.free_raw_stream(stream)
 
 
+def test_memory_that_a_new_stream_gets_is_done_with() -> None:
+    """The default queue reads an array that is gone, while a stream made since fills what takes its place."""
+    body = """(__global float* out, __global float* a, int steps) {
+      float x = 0.5f;
+      for (int i = 0; i < steps; ++i) x = sin(x) + 1.0f;
+      out[0] = a[0] + (x > 100.0f ? 1.0f : 0.0f);
+    }"""
+    late = one_kernel("late", ["handle", "handle", "int32"], ["blockIdx.x", "threadIdx.x"], body)["late"]
+    out, a = on_device(np.zeros(1, "float32")), on_device(np.full(1 << 16, 1, "float32"))
+    late(out, a, 1, 1, 1)
+    DEVICE.sync()
+    late(out, a, 1 << 22, 1, 1)
+    del a
+    stream = DEVICE.create_raw_stream()
+    DEVICE.set_raw_stream(stream)
+    try:
+        on_device(np.full(1 << 16, 2, "float32"))
+    finally:
+        DEVICE.set_raw_stream(None)
+    assert out.numpy()[0] == 1
+    DEVICE.free_raw_stream(stream)
+
+
 def test_threads_launch_at_the_same_time(scaled_add: runtime.Module) -> None:
     outs = [on_device(np.zeros(4096, "int32")) for _ in range(4)]
 

@@ -39,12 +39,20 @@ static int release(void* ctx, int id, void* ptr) {
   return d == NULL ? -1 : tw_gpu_pool_give(d->pool, ptr);
 }
 
-static int copy_within(TwCuDevice* d, int to_id, CuAddress from, CuAddress to, size_t nbytes, void* stream) {
+/* Two devices' streams do not wait for each other: what the other one does with the target ends before the copy, and the copy
+ * before what it does next. */
+static int copy_to_peer(const TwCuDevice* d, int to_id, CuAddress from, CuAddress to, size_t nbytes, void* stream) {
   const TwCuda* cu = tw_cuda();
-  if (to_id == d->id) return tw_cuda_check(cu->MemcpyDtoDAsync(to, from, nbytes, stream), "cuMemcpyDtoDAsync");
   const TwCuDevice* other = tw_cuda_device(to_id);
-  if (other == NULL || (d = tw_cuda_device(d->id)) == NULL) return -1;
-  return tw_cuda_check(cu->MemcpyPeerAsync(to, other->context, from, d->context, nbytes, stream), "cuMemcpyPeerAsync");
+  if (other == NULL || tw_cuda_check(cu->StreamSynchronize(tw_cuda_stream(other, NULL)), "the device's work") != 0) return -1;
+  if (tw_cuda_device(d->id) == NULL) return -1;
+  const int rc = tw_cuda_check(cu->MemcpyPeerAsync(to, other->context, from, d->context, nbytes, stream), "cuMemcpyPeerAsync");
+  return rc != 0 ? rc : tw_cuda_check(cu->StreamSynchronize(stream), "the device's work");
+}
+
+static int copy_within(const TwCuDevice* d, int to_id, CuAddress from, CuAddress to, size_t nbytes, void* stream) {
+  if (to_id != d->id) return copy_to_peer(d, to_id, from, to, nbytes, stream);
+  return tw_cuda_check(tw_cuda()->MemcpyDtoDAsync(to, from, nbytes, stream), "cuMemcpyDtoDAsync");
 }
 
 static int copy(void* ctx, const void* from, size_t from_offset, DLDevice from_device, void* to, size_t to_offset,

@@ -10,6 +10,7 @@ typedef struct {
   TilewrightGraph* graph; /* the executor's */
   int device;
   void *stream, *recording;
+  TVMStreamHandle before; /* where the work of the thread that began a recording went */
   uint64_t addresses; /* of the tensors, when they were recorded */
   bool capturing;
 } Recorder;
@@ -93,14 +94,14 @@ static int call_start_capture(TVMValue* args, int* codes, int n, TVMRetValueHand
   Recorder* r = ((TwModule*)resource)->data;
   (void)args, (void)codes, (void)n, (void)ret;
   if (begin_capture(r) != 0) return -1;
-  swap_stream(r, r->stream);
+  r->before = swap_stream(r, r->stream);
   return 0;
 }
 
 static int call_end_capture(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   Recorder* r = ((TwModule*)resource)->data;
   (void)args, (void)codes, (void)n, (void)ret;
-  swap_stream(r, NULL);
+  if (r->capturing) swap_stream(r, r->before);
   return end_capture(r, true);
 }
 
@@ -109,12 +110,13 @@ static int call_record(TVMValue* args, int* codes, int n, TVMRetValueHandle ret,
   return record(((TwModule*)resource)->data);
 }
 
+/* On the thread's stream, where copies of inputs and outputs go too. */
 static int call_run_cuda_graph(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   Recorder* r = ((TwModule*)resource)->data;
   (void)args, (void)codes, (void)n, (void)ret;
   if ((r->recording == NULL || r->addresses != addresses_of(r->graph)) && record(r) != 0) return -1;
-  if (tw_cuda_device(r->device) == NULL) return -1;
-  return tw_cuda_check(tw_cuda()->GraphLaunch(r->recording, r->stream), "cuGraphLaunch");
+  const TwCuDevice* d = tw_cuda_device(r->device);
+  return d == NULL ? -1 : tw_cuda_check(tw_cuda()->GraphLaunch(r->recording, tw_cuda_stream(d, NULL)), "cuGraphLaunch");
 }
 
 static int recorder_function(TwModule* self, const char* name, TwFunc** out) {

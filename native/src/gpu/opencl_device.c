@@ -40,14 +40,12 @@ static int release(void* ctx, int id, void* ptr) {
   return d == NULL ? -1 : tw_gpu_pool_give(d->pool, ptr);
 }
 
-static int copy_between(const TwClDevice* a, const TwClDevice* b, const char* from, char* to, size_t nbytes) {
+static int copy_between(void* from_queue, void* to_queue, const char* from, char* to, size_t nbytes) {
   const TwOpencl* cl = tw_opencl();
   char* host = malloc(nbytes);
   if (host == NULL) return tw_out_of_memory(nbytes);
-  int rc = tw_opencl_check(cl->EnqueueSVMMemcpy(tw_opencl_queue(a, NULL), CL_TRUE, host, from, nbytes, 0, NULL, NULL), "clEnqueueSVMMemcpy");
-  if (rc == 0) {
-    rc = tw_opencl_check(cl->EnqueueSVMMemcpy(tw_opencl_queue(b, NULL), CL_TRUE, to, host, nbytes, 0, NULL, NULL), "clEnqueueSVMMemcpy");
-  }
+  int rc = tw_opencl_check(cl->EnqueueSVMMemcpy(from_queue, CL_TRUE, host, from, nbytes, 0, NULL, NULL), "clEnqueueSVMMemcpy");
+  if (rc == 0) rc = tw_opencl_check(cl->EnqueueSVMMemcpy(to_queue, CL_TRUE, to, host, nbytes, 0, NULL, NULL), "clEnqueueSVMMemcpy");
   free(host);
   return rc;
 }
@@ -61,11 +59,11 @@ static int copy(void* ctx, const void* from, size_t from_offset, DLDevice from_d
   TwClDevice* d = tw_opencl_device(is_source ? from_device.device_id : to_device.device_id);
   if (d == NULL) return -1;
   if (nbytes == 0 || source == target) return 0;
+  void* queue = tw_opencl_queue(d, stream);
   if (is_source && is_target && from_device.device_id != to_device.device_id) {
     const TwClDevice* other = tw_opencl_device(to_device.device_id);
-    return other == NULL ? -1 : copy_between(d, other, source, target, nbytes);
+    return other == NULL ? -1 : copy_between(queue, tw_opencl_queue(other, NULL), source, target, nbytes);
   }
-  void* queue = tw_opencl_queue(d, stream);
   return tw_opencl_check(tw_opencl()->EnqueueSVMMemcpy(queue, CL_FALSE, target, source, nbytes, 0, NULL, NULL), "clEnqueueSVMMemcpy");
 }
 
@@ -88,6 +86,8 @@ static int stream_create(void* ctx, int id, TVMStreamHandle* out) {
   if (grown != NULL) {
     d->streams = grown;
     d->streams[d->num_streams++] = queue;
+    /* while the default queue was alone, it read on in memory that came back (memory.c) */
+    tw_opencl()->Finish(d->queue);
   }
   pthread_mutex_unlock(&d->lock);
   if (grown == NULL) {

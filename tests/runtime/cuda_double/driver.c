@@ -53,6 +53,7 @@ typedef struct {
 typedef struct Stream {
   Queue* capturing;
   bool alive;
+  int number; /* in the order in which they are made */
   struct Stream* next; /* none is ever freed, so that a use after its end is told */
 } Stream;
 
@@ -297,7 +298,10 @@ EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t size, void* s
 }
 EXPORT int cuMemcpyPeerAsync(uint64_t to, void* to_context, uint64_t from, void* from_context, size_t size, void* stream) {
   if (to_context == from_context) return INVALID_VALUE;
-  note("copy to peer");
+  pthread_mutex_lock(&lock);
+  const bool alone = pending.first == NULL;
+  pthread_mutex_unlock(&lock);
+  note(alone ? "copy to peer" : "copy to peer beside other work");
   return cuMemcpyDtoDAsync_v2(to, from, size, stream);
 }
 
@@ -308,6 +312,7 @@ EXPORT int cuStreamCreate(void** out, unsigned flags) {
   s->alive = true;
   pthread_mutex_lock(&lock);
   s->next = streams;
+  s->number = streams == NULL ? 1 : streams->number + 1;
   streams = s;
   pthread_mutex_unlock(&lock);
   *out = s;
@@ -320,6 +325,7 @@ EXPORT int cuStreamSynchronize(void* stream) {
   const bool capturing = (s != NULL && s->capturing != NULL) || (s == NULL && num_capturing != 0);
   if (!capturing) drain();
   pthread_mutex_unlock(&lock);
+  note("wait");
   return capturing ? CAPTURE_UNSUPPORTED : OK;
 }
 EXPORT int cuStreamWaitEvent(void* stream, void* event, unsigned flags) { return (void)stream, (void)event, (void)flags, OK; }
@@ -474,7 +480,9 @@ EXPORT int cuGraphLaunch(void* graph, void* stream) {
     w = next;
   }
   free(copy);
-  note("launch graph");
+  char line[64] = "launch graph";
+  if (stream != NULL) snprintf(line, sizeof line, "launch graph on stream %d", ((Stream*)stream)->number);
+  note(line);
   return rc;
 }
 EXPORT int cuGraphDestroy(void* graph) {
