@@ -55,7 +55,7 @@ KERNELS = {
     "dense, many rows": dense(640, 768, 384),  # seven loops by Strassen's method where there are fused multiply-adds
     "batch_matmul": products(12, 128, 128, 64),
 }
-# Stack accesses that LLVM adds to one of Strassen's seven loops; the kernel takes as long as without (4.2 ms, EPYC Zen 3).
+# Stack accesses that LLVM adds to one of Strassen's seven loops; the kernel takes as long as without (4.2 ms, Zen 3).
 SPILLED = {("dense, many rows", TARGETS["AVX2"]): 8}
 
 
