@@ -44,7 +44,7 @@ class Divisors:
         if isinstance(e, (Add, Sub)):
             return math.gcd(self.of(e.a), self.of(e.b))
         if isinstance(e, Mul):
-            return min(self.of(e.a) * self.of(e.b), _ALIGNED_TO_ANYTHING)
+            return self.of(e.a) * self.of(e.b)
         if isinstance(e, Cast) and dt.is_int(e.value.dtype):
             return self.of(e.value)
         return 1
