@@ -16,7 +16,9 @@ import tilewright as tvm
 from tilewright import auto_scheduler, te
 from tilewright.auto_scheduler import feature
 from tilewright.auto_scheduler.cost_model import PythonBasedModel
+from tilewright.auto_scheduler.loop_nest import VECTORIZE
 from tilewright.auto_scheduler.measure import MeasureErrorNo, ProgramMeasurer
+from tilewright.auto_scheduler.register_tiles import vector_lanes
 from tilewright.auto_scheduler.search_task import SearchTask
 from tilewright.ir.errors import TilewrightError
 
@@ -121,6 +123,23 @@ def test_the_learned_model_ranks_programs_by_their_speed() -> None:
     model.update(inputs[:60], results[:60])
     scores = np.array(model.predict(task, states[60:80]))
     assert np.corrcoef(scores, speeds[60:80])[0, 1] > 0.5
+
+
+def test_programs_whose_code_is_long_are_not_drawn() -> None:
+    task = task_of(matmul_as, 60, 64, 36, cores=2)
+    policy = auto_scheduler.SketchPolicy(task, params={"sample_init_min_population": 64}, seed=1, verbose=0)
+    drawn = policy.sample_initial_population()
+    assert any(stage.auto_unroll_max_step == 512 for state in drawn for stage in state.stages)
+    for state in drawn:
+        for stage in state.stages:
+            written, lanes = 1, 1
+            for it in reversed(stage.iters):
+                if it.annotation == VECTORIZE:
+                    lanes *= it.extent
+                elif (written := written * it.extent) > stage.auto_unroll_max_step:
+                    break
+                else:
+                    assert written * lanes <= 1024 * vector_lanes(task)
 
 
 def test_tuning_ends_in_a_fast_and_right_program(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ WORKLOADS = [
     ("depthwise_conv2d_NCHWc.x86", (tensor(2, 3, 12, 13, 8), tensor(3, 1, 3, 3, 1, 8), *SAME, *ANY_LAYOUT)),
     ("depthwise_conv2d_NCHWc.x86", (tensor(1, 2, 15, 10, 8), tensor(2, 1, 5, 5, 1, 8), *HALVED, *ANY_LAYOUT)),
     ("dense_pack.x86", (tensor(37, 1024), tensor(5, 1024, 16), None, "float32")),
-    ("dense_strassen.x86", (tensor(37, 64), tensor(2, 3, 4, 16, 16))),
+    ("dense_strassen.x86", (tensor(97, 64), tensor(2, 3, 4, 16, 8))),
     ("batch_matmul.x86", (tensor(3, 13, 20), tensor(3, 29, 20), (3, 13, 29), "float32", False, True)),
     ("attention.x86", (tensor(1, 3, 19, 16), tensor(1, 3, 37, 16), tensor(1, 3, 37, 24), tensor(1, 1, 1, 37), 0.25)),
 ]

@@ -92,6 +92,7 @@ def _answer(runtime: Any, model: bytes, inputs: dict[str, Array], outputs: list[
     options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 4
+    options.add_session_config_entry("session.x64quantprecision", "1")  # or sums of products saturate on some
     session = runtime.InferenceSession(model, options, ["CPUExecutionProvider"])
     fed = {name: _ortvalue(runtime, array) for name, array in inputs.items()}
     return [_from_ortvalue(v) for v in session.run_with_ort_values(outputs, fed)]

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from tests.processors.x86 import TARGETS as X86
+from tests.processors.x86 import runs_here
 from tests.target.codegen_helpers import build, elementwise, run_elementwise
 from tests.target.ulp import CHUNK, REFERENCES, erf, every_float, exact_values, sampled_floats, sigmoid, worst_error
 
@@ -16,7 +18,7 @@ from tilewright.target import features
 from tilewright.tir import op as T
 
 # SSE2, SSE4, AVX without and with fused multiply-adds, AVX-512, and this machine
-TARGETS = [*(f"llvm -mcpu={cpu}" for cpu in ("x86-64", "nehalem", "sandybridge", "haswell", "skylake-avx512")), "llvm"]
+TARGETS = [*filter(runs_here, X86.values()), "llvm"]
 
 
 def worst_errors(name: str, chunks: Iterator[np.ndarray], size: int = CHUNK) -> dict[str, float]:

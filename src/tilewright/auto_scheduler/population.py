@@ -16,7 +16,16 @@ from tilewright.auto_scheduler.access_analysis import ALWAYS_UNROLL_INNER
 from tilewright.auto_scheduler.factorization import factors_of, sample_lengths
 from tilewright.auto_scheduler.layout_rewrite import LayoutRewriteOption
 from tilewright.auto_scheduler.loop_bounds import LoopBounds
-from tilewright.auto_scheduler.loop_nest import INLINED, NONE, PLACEHOLDER, REDUCTION, ROOT, Stage, StateObject
+from tilewright.auto_scheduler.loop_nest import (
+    INLINED,
+    NONE,
+    PLACEHOLDER,
+    REDUCTION,
+    ROOT,
+    VECTORIZE,
+    Stage,
+    StateObject,
+)
 from tilewright.auto_scheduler.loop_state import State
 from tilewright.auto_scheduler.register_tiles import fill_register_tiles, vector_lanes
 from tilewright.auto_scheduler.stage_steps import replayed
@@ -33,6 +42,8 @@ _SHORT = 4096  # iterations, in vectors, that take a microsecond
 
 _MOST_REPEATED = 1.3  # times that a stage inside another may be computed, in the mean
 
+_LONGEST_CODE = 1024  # operations on registers that a stage is written out to: LLVM took three minutes for 2,880
+
 UNROLL_STEPS_CPU = (0, 16, 64, 512)
 UNROLL_STEPS_GPU = (0, 16, 64, 512, 1024)
 
@@ -46,7 +57,7 @@ def rebuilt(policy: Any, steps: Sequence[Step]) -> StateObject | None:
     """The state that steps make of the initial one, with all ranges; None where a step cannot be applied."""
     dag = policy.search_task.compute_dag
     try:
-        return bounded(policy, replayed(dag.init_state, steps, dag))
+        return brief(policy, bounded(policy, replayed(dag.init_state, steps, dag)))
     except TilewrightError:
         return None
 
@@ -274,6 +285,28 @@ def _vectorize_part(edited: State, stage_id: int, limit: int, whole: int, rng: r
         edited.vectorize(stage_id, edited.split(stage_id, it, [rng.choice(lanes)])[1])
 
 
+def brief(policy: Any, state: StateObject, rng: random.Random | None = None) -> StateObject | None:
+    """The state, unless a processor's code of one of its stages would be so long that it takes minutes to compile."""
+    if ask.is_gpu(policy.search_task):
+        return state
+    whole = vector_lanes(policy.search_task)
+    return state if all(_code_length(stage, whole) <= _LONGEST_CODE for stage in state.stages) else None
+
+
+def _code_length(stage: Stage, whole: int) -> int:
+    """Operations on vectors of ``whole`` lanes that a stage's automatic unrolling writes out, of one of its stores."""
+    steps = registers = 1
+    for it in reversed(stage.iters):
+        extent = max(1, it.extent)
+        if it.annotation == VECTORIZE:
+            registers *= -(-extent // whole)
+        elif steps * extent > stage.auto_unroll_max_step:
+            break
+        else:
+            steps *= extent
+    return steps * registers
+
+
 CPU_POPULATION: tuple[PopulationRule, ...] = (
-    fill_tile_sizes, reduce_lanes_in_parts, change_compute_location, parallelize, unroll, vectorize
+    fill_tile_sizes, reduce_lanes_in_parts, change_compute_location, parallelize, unroll, vectorize, brief
 )  # fmt: skip

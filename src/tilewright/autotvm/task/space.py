@@ -37,6 +37,11 @@ class TransformSpace:
     def __getitem__(self, index: int) -> Any:
         return self.entities[index]
 
+    def include(self, entity: Any) -> None:
+        """Have ``entity`` among the values."""
+        if repr(entity) not in map(repr, self.entities):
+            self.entities.append(entity)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__} len={len(self)}"
 
@@ -361,7 +366,12 @@ class ConfigSpace:
         self._entity_map[name] = entity
 
     def settle(self, name: str, entity: Any, fits: Callable[[Any], bool] = lambda _: True) -> None:
-        """Fix a choice untuned, and where this configuration does not make it, or makes one that does not fit."""
+        """Fix a choice untuned, and where this configuration does not make it, or makes one that does not fit.
+
+        A space has the untuned choice among its others.
+        """
+        if self._collect and name in self.space_map:
+            self.space_map[name].include(entity)
         if self.is_fallback or name not in self or not fits(self[name]):
             self[name] = entity
 

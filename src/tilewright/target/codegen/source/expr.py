@@ -313,7 +313,13 @@ class ExpressionPrinter(Emitter):
         a, b = self.value(e.args[0]), self.value(e.args[1])
         return f"(({self.type_name(e.dtype)})({a} {_BITWISE[e.op.name]} {b}))"
 
-    _call_bitwise_and = _call_bitwise_or = _call_bitwise_xor = _call_shift_left = _call_shift_right = _bitwise
+    _call_bitwise_and = _call_bitwise_or = _call_bitwise_xor = _call_shift_right = _bitwise
+
+    def _call_shift_left(self, e: Call) -> str:
+        if dt.parse(e.dtype).kind != "int":
+            return self._bitwise(e)
+        unsigned = self.type_name(f"u{e.dtype}")  # of signed integers C defines no bits that are shifted out
+        return f"(({self.type_name(e.dtype)})(({unsigned}){self.value(e.args[0])} << {self.value(e.args[1])}))"
 
     def float_math(self, e: Call) -> str:
         """A function of the language's library; the half types in float32."""
