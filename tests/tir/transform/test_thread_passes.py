@@ -130,6 +130,16 @@ def test_a_loop_that_fills_and_reads_has_two_barriers() -> None:
     assert found[found.index(BARRIER) - 1].startswith("for (k")
 
 
+def test_what_stands_ahead_of_a_barrier_inside_a_name_counts() -> None:
+    def write(ib: Any, s: Any, tx: Any, b: Any) -> None:
+        s[tx * 2 + X] = b[tx]
+        value = ib.let("value", s[tx])
+        s[(tx + 3) % X + X] = value  # others' elements of the first line
+        s[X - 1 - tx] = value  # others' elements of what value was read from
+
+    assert str(synced(write)).count(BARRIER) == 2
+
+
 def test_two_halves_in_turn_need_one_barrier() -> None:
     def write(ib: Any, s: Any, tx: Any, b: Any) -> None:
         s[tx] = 0.0

@@ -272,8 +272,8 @@ class _Planner:
         if not own:
             return _Summary(new, inner.head, inner.tail, inner.cleared)
         if self.conflicts.find(own, inner.head):
-            new = s.replace(body=self._before(body.stmt, own, change))
-            return _Summary(new, own, inner.tail, True)
+            stmt, ahead = self._before(body.stmt, own, change)
+            return _Summary(s.replace(body=stmt), {**own, **ahead}, inner.tail, True)
         return _Summary(
             new, {**own, **inner.head}, inner.tail if inner.cleared else {**own, **inner.tail}, inner.cleared
         )
@@ -319,20 +319,25 @@ class _Planner:
                 leads = ops.logical_and(leads, ops.equal(variables[tag], 0))
         return Evaluate(Call("int32", "tir.tvm_storage_sync", (StringImm("global"), leads, blocks)))
 
-    def _before(self, s: Stmt, earlier: Iterable[Access], change: Callable[[Access], Access] = lambda a: a) -> Stmt:
-        """``s`` with a barrier before the first of its statements that conflicts with what came earlier."""
+    def _before(
+        self, s: Stmt, earlier: Iterable[Access], change: Callable[[Access], Access]
+    ) -> tuple[Stmt, dict[Access, None]]:
+        """``s`` with a barrier before what first conflicts with ``earlier``, and what is touched ahead of it."""
         if isinstance(s, (AttrStmt, Allocate)) or (isinstance(s, LetStmt) and not self._of(s.value)):
-            return s.replace(body=self._before(s.body, earlier, change))
+            body, ahead = self._before(s.body, earlier, change)
+            return s.replace(body=body), ahead
         if isinstance(s, SeqStmt):
+            ahead = {}
             for k, item in enumerate(s.seq):
                 known = self.summaries.get(item)
-                found = None if known is None else self.conflicts.find(earlier, [change(a) for a in known.head])
+                head = dict.fromkeys(change(a) for a in known.head) if known is not None else {}
+                found = self.conflicts.find(earlier, head)
                 if found is not None:
-                    return seq(*s.seq[:k], self._barrier(found), *s.seq[k:])
-        known = self.summaries[s]
-        found = self.conflicts.find(earlier, [change(a) for a in known.head])
+                    return seq(*s.seq[:k], self._barrier(found), *s.seq[k:]), ahead
+                ahead.update(head)
+        found = self.conflicts.find(earlier, [change(a) for a in self.summaries[s].head])
         some = next(iter(earlier))
-        return seq(self._barrier(found or (some, some)), s)
+        return seq(self._barrier(found or (some, some)), s), {}
 
     def _for(self, s: For) -> _Summary:
         divergent = self._is_divergent(s.min) or self._is_divergent(s.extent)
@@ -362,7 +367,7 @@ class _Planner:
             if found is not None:
                 if self.divergent:
                     self._barrier(found)
-                stmt, cleared = self._before(stmt, last, later), True
+                stmt, cleared = self._before(stmt, last, later)[0], True
         if divergent:
             self.divergent.pop()
         new = s if stmt is s.body else s.replace(body=stmt)
