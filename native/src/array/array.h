@@ -13,6 +13,7 @@ typedef struct TwArray {
   DLManagedTensor* borrowed; /* whose memory this wraps */
   TwMapping* mapping;        /* whose memory this is in */
   void* allocation;          /* its own memory, which its device frees, or NULL */
+  struct TwRoom* room;       /* of memory that tensors grow in (vm/append.c), or NULL */
   struct TwPool* pool;       /* whose memory it has, or NULL; then recycle takes it when nobody holds it */
   void (*recycle)(struct TwArray* array);
   int64_t dims[];

@@ -115,6 +115,7 @@ void tw_array_release(TwArray* array) {
   if (array->borrowed != NULL) TVMDLManagedTensorCallDeleter(array->borrowed);
   if (array->mapping != NULL) tw_mapping_release(array->mapping);
   if (array->allocation != NULL) tw_device_free(array->tensor.device, array->allocation);
+  free(array->room);
   free(array);
 }
 

@@ -100,6 +100,11 @@ static int decode_call(const Reader* r, VmInstruction* out) {
       if (strcmp(r->program->packed[out->value], "tilewright.vm.ref_write") == 0) {
         if (out->count != 2) return REFUSE(r, "ref_write takes a reference and a value, not %d arguments", out->count);
         out->op = VM_REF_WRITE;
+      } else if (strcmp(r->program->packed[out->value], "tilewright.vm.append") == 0) {
+        if (out->count != 4) return REFUSE(r, "append takes two tensors, an axis and a result, not %d arguments", out->count);
+        out->op = VM_APPEND;
+      } else if (strcmp(r->program->packed[out->value], "tilewright.vm.takes_room") == 0) {
+        out->op = VM_TAKES_ROOM;
       }
       return registers(r, out);
     case VM_INVOKE:
@@ -211,6 +216,9 @@ static int link_instruction(const VmProgram* p, VmFunction* f, size_t pc) {
     if (!fits) return REFUSE(&r, "%d values for the %zu parameters of \"%s\"", i->count, callee->num_params, callee->name);
   }
   if (i->op == VM_INVOKE || i->op == VM_INVOKE_CLOSURE) i->tail = is_tail(f, pc);
+  for (int k = 0; i->op == VM_TAKES_ROOM && k < i->count; ++k) {
+    if ((uint64_t)i->fields[k] < f->num_params) f->takes_room[i->fields[k]] = true;
+  }
   return 0;
 }
 

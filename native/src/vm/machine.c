@@ -51,6 +51,9 @@ static bool is_usable(const TwArray* a, DLDevice device) {
   return device.device_type != kDLCPU || ((uintptr_t)t->data + t->byte_offset) % TW_ALIGNMENT == 0;
 }
 
+/* Whether an array is a view of memory with room, which is on the host. */
+static bool has_room(const TwArray* a) { return a->parent != NULL && a->parent->room != NULL; }
+
 static int copy_in(const DLTensor* t, DLDevice device, TwSlot* out) {
   TwArray* copy = tw_array_new(t->shape, t->ndim, t->dtype, device);
   if (copy == NULL || tw_copy(t, &copy->tensor) != 0) {
@@ -156,7 +159,13 @@ static int set_inputs(Vm* vm, int function, TVMValue* args, int* codes, int n, i
   if (slots == NULL) return tw_out_of_memory(f->num_params * sizeof(TwSlot));
   for (size_t i = 0; i < f->num_params; ++i) {
     const DLDevice* device = vm_device(vm, f->param_devices[i], NULL);
-    if (device != NULL && take_value(args[at + (int)i], codes[at + (int)i], *device, &slots[i]) == 0) continue;
+    const TVMValue value = args[at + (int)i];
+    const int code = codes[at + (int)i];
+    if (f->takes_room[i] && code == kTVMNDArrayHandle && has_room(value.v_handle)) {
+      slots[i] = (TwSlot){.kind = TW_TENSOR, .array = tw_array_retain(value.v_handle)};
+      continue;
+    }
+    if (device != NULL && take_value(value, code, *device, &slots[i]) == 0) continue;
     char* text = tw_strdup(TVMGetLastError());
     tw_fail("the value of the parameter \"%s\" of \"%s\": %s", f->params[i], f->name, text == NULL ? "" : text);
     free(text);
@@ -362,11 +371,20 @@ static int machine_function(TwModule* self, const char* name, TwFunc** out) {
 
 static const TwModuleClass machine_class = {.get_function = machine_function, .destroy = machine_destroy};
 
+/* What the machine does itself. */
+static bool is_instruction(const char* packed) {
+  static const char* const names[] = {"tilewright.vm.ref_write", "tilewright.vm.append", "tilewright.vm.takes_room"};
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; ++i) {
+    if (strcmp(packed, names[i]) == 0) return true;
+  }
+  return false;
+}
+
 static int find_packed(Vm* vm) {
   const VmProgram* p = vm->program;
   TwModule* lib = vm->executable->num_imports == 0 ? NULL : vm->executable->imports[0];
   for (size_t i = 0; i < p->num_packed; ++i) {
-    if (strcmp(p->packed[i], "tilewright.vm.ref_write") == 0) continue;
+    if (is_instruction(p->packed[i])) continue;
     if (strncmp(p->packed[i], "tilewright.vm.", 14) == 0) {
       vm->packed[i] = tw_find_global(p->packed[i]);
     } else if (lib != NULL && tw_module_find(lib, p->packed[i], true, &vm->packed[i]) != 0) {

@@ -174,6 +174,8 @@ static int read_function(TilewrightStream* s, VmProgram* p) {
   if (f->num_params > (size_t)f->num_registers) {
     return tw_fail("damaged bytecode: function \"%s\" has %zu parameters and %d registers", f->name, f->num_params, f->num_registers);
   }
+  f->takes_room = calloc(f->num_params + 1, sizeof *f->takes_room);
+  if (f->takes_room == NULL) return tw_out_of_memory(f->num_params);
   return read_numbers(s, &f->param_devices, f->num_params, "parameters") != 0 ? -1 : read_code(s, p, f);
 }
 
@@ -212,6 +214,7 @@ void vm_free_program(VmProgram* p) {
     free(f->name);
     tw_free_strings(f->params, f->num_params);
     free(f->param_devices);
+    free(f->takes_room);
     free(f->code);
     free(f->fields);
   }

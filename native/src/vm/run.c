@@ -205,6 +205,18 @@ static int ref_write(const VmInstruction* i, TwSlot* r) {
   return 0;
 }
 
+static int append(const VmInstruction* i, TwSlot* r) {
+  int64_t axis;
+  for (int k = 0; k < 2; ++k) {
+    if (r[i->fields[k]].kind != TW_TENSOR) return wrong("a tensor", &r[i->fields[k]]);
+  }
+  if (load_integer(&r[i->fields[2]], &axis) != 0) return -1;
+  TwArray* whole = vm_append(r[i->fields[0]].array, r[i->fields[1]].array, axis);
+  if (whole == NULL) return -1;
+  put_array(&r[i->fields[3]], whole);
+  return 0;
+}
+
 /* ---- packed functions ---- */
 static int make_room(Vm* vm, size_t count) {
   if (count <= vm->value_room) return 0;
@@ -385,6 +397,8 @@ static int step(Vm* vm, const VmInstruction* i, TwSlot* r) {
     case VM_RESHAPE_TENSOR: return reshape_tensor(vm, i, r);
     case VM_DEVICE_COPY: return device_copy(vm, i, r);
     case VM_REF_WRITE: return ref_write(i, r);
+    case VM_APPEND: return append(i, r);
+    case VM_TAKES_ROOM: return 0;
     default: return tw_fail("the program has come to what cannot be: no clause of a match covers the value");
   }
 }

@@ -12,7 +12,9 @@ typedef enum {
   VM_ALLOC_CLOSURE, VM_GET_FIELD, VM_IF, VM_LOAD_CONST, VM_GOTO, VM_GET_TAG, VM_LOAD_CONSTI, VM_FATAL, VM_ALLOC_STORAGE,
   VM_SHAPE_OF, VM_RESHAPE_TENSOR, VM_DEVICE_COPY,
   VM_NUM_OPCODES,
-  VM_REF_WRITE /* an InvokePacked of "tilewright.vm.ref_write" */
+  VM_REF_WRITE, /* InvokePacked of "tilewright.vm.ref_write", of "tilewright.vm.append" */
+  VM_APPEND,
+  VM_TAKES_ROOM /* and of "tilewright.vm.takes_room", which does nothing: see takes_room of functions */
 } VmOpcode;
 
 /* Registers are checked to be those of the function, and jumps, functions and constants to be there, when it is loaded. */
@@ -32,6 +34,7 @@ typedef struct {
   char** params;
   size_t num_params;
   int64_t* param_devices; /* device types */
+  bool* takes_room;       /* of each parameter: it may be a view of memory with room, whose strides are not those of its shape */
   int num_registers;
   VmInstruction* code;
   size_t size;
@@ -102,6 +105,8 @@ typedef struct {
 
 /* Runs a function on its inputs; what it gives is in vm->result. */
 int vm_run(Vm* vm, int function);
+/* Both tensors one after the other along an axis, where it can in the memory of the first; NULL and an error. */
+TwArray* vm_append(TwArray* past, TwArray* more, int64_t axis);
 /* The machine's device of a type, with its pool; NULL and an error when it has none. */
 const DLDevice* vm_device(const Vm* vm, int64_t type, TwPool** pool);
 /* A module "VirtualMachine". */

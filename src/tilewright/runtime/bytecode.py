@@ -21,7 +21,10 @@ from .error import TVMError
 MAGIC = 0xD225DE2F4214151D
 VERSION = "0.8.0"
 CHECK_INPUTS = "tilewright.vm.check_inputs"  # of the runtime: the inputs of main fit its interface
-REF_WRITE = "tilewright.vm.ref_write"  # a packed function that the machine has itself
+# packed functions that the machine has itself
+REF_WRITE = "tilewright.vm.ref_write"
+APPEND = "tilewright.vm.append"  # past, more, axis, result
+TAKES_ROOM = "tilewright.vm.takes_room"  # parameters that may be views of memory with room
 _MASK = (1 << 64) - 1
 
 

@@ -292,6 +292,20 @@ class VirtualMachine:
         return self.module.time_evaluator("invoke", device, number, repeat, shortest)(func_name)
 
 
+def with_room(data: Any, axis: int, capacity: int) -> NDArray:
+    """A copy of an array in memory in which it can grow to ``capacity`` along ``axis`` without being copied again.
+
+    Of a machine's input, which the program extends and gives back; its results have such memory themselves. The extent
+    along the axis may be 0. The array is a view, with strides, of the larger memory.
+
+    Raises
+    ------
+    TVMError : ``data`` is larger than that, has no such axis, or is not on the host
+    """
+    grown: NDArray = need_global_func("tilewright.vm.with_room")(array(data), axis, capacity)
+    return grown
+
+
 def _type_of(device: Device) -> int:
     """A device's type, where it is on another machine its type there."""
     return int(device.device_type) % 128
@@ -304,4 +318,4 @@ def _allocator(name: str) -> int:
     return kinds[name]
 
 
-__all__ = ["ADT", "Executable", "VirtualMachine", "convert", "make_executable"]
+__all__ = ["ADT", "Executable", "VirtualMachine", "convert", "make_executable", "with_room"]

@@ -20,9 +20,12 @@ from tilewright.autotvm.task.dispatcher import DispatchContext
 from tilewright.autotvm.task.space import ConfigSpace
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.memory import Buffer, decl_buffer
 from tilewright.ir.module import IRModule
 from tilewright.ir.node import Node
 from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import PrimExpr, SizeVar
+from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.prim_ops import const as prim_const
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import FuncType, TensorType, TupleType, Type
@@ -35,12 +38,14 @@ from tilewright.relay.backend.symbolic import (
     is_dynamic_function,
     shape_function,
     symbolic,
+    tensors_of,
 )
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy, generic
 from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.count_weights import NETWORK_WEIGHTS
+from tilewright.relay.transform.grow_in_place import ROOM
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.label_ops import hash_of
 from tilewright.relay.transform.merge_rows import REINTERPRET
@@ -280,7 +285,7 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
         inputs, outputs, schedule, builder = build_schedule(func, target)
         name = names(kernel_name(builder.names, label))
         tensors = [*inputs, *outputs]
-        binds = {t: argument_buffer(t, True) for t in tensors} if unknown else None  # as the machine makes them
+        binds = _argument_buffers(func, tensors) if unknown else None  # as the machine makes them
         prim_func = lower_schedule(schedule, tensors, name, binds)[name]
         config = builder.record or DispatchContext.current.query_of(outputs, target)
     result = func.body.checked_type
@@ -313,9 +318,28 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
     return CachedFunc(target, var, tuple(inputs), tuple(outputs), schedule, IRModule(funcs))
 
 
+def _argument_buffers(func: Function, tensors: Sequence[te.Tensor]) -> dict[te.Tensor, Buffer]:
+    """Compact buffers, and with strides those of parameters that may lie in memory with room."""
+    buffers = {t: argument_buffer(t, True) for t in tensors}
+    for index, axis in func.attrs.get(ROOM, ()):
+        if axis == 0:
+            continue  # compact all the same: the room is behind all of it
+        tensor = tensors[sum(len(list(tensors_of(p.checked_type))) for p in func.params[:index])]
+        strides: list[PrimExpr] = []
+        for i in reversed(range(len(tensor.shape))):
+            if i == axis - 1:
+                strides.insert(0, SizeVar("stride", "int32"))
+            else:
+                strides.insert(0, strides[0] * tensor.shape[i + 1] if strides else as_expr(1))
+        buffers[tensor] = decl_buffer(tensor.shape, tensor.dtype, tensor.name, strides=strides)
+    return buffers
+
+
 def _moves_nothing(func: Function) -> bool:
     """Whether a function gives its first parameter in another shape."""
     body = func.body
+    if func.attrs.get(ROOM):
+        return False
     while is_reshape(body):
         body = body.args[0]
     return body is not func.body and body is func.params[0] and isinstance(body.checked_type, TensorType)

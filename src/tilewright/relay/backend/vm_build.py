@@ -97,7 +97,7 @@ class VMBuild(ExecutorCodegen):
             mod = transform.DynamicToStatic()(transform.RemoveUnusedFunctions()(mod))
             mod = transform.WriteOutDynamic()(mod)
             chosen = passes if is_data_flow(mod, named_dims(mod)) else control_passes()
-            return Sequential(chosen, name="vm.optimize")(mod)
+            return Sequential([*chosen, transform.GrowInPlace()], name="vm.optimize")(mod)
 
         return [ModulePass(run, PassInfo(0, "VMOptimize"))]
 
@@ -108,6 +108,7 @@ class VMBuild(ExecutorCodegen):
             transform.EtaExpand(expand_constructor=True, expand_global_var=False),
             transform.ToANormalForm(),
             transform.InferType(),
+            transform.MarkRoom(),
             transform.LambdaLift(),
             *super().prepare_passes(),
             transform.ManifestAlloc(),

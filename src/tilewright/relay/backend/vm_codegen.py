@@ -51,10 +51,11 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.op.views import tensor_bytes
+from tilewright.relay.transform import grow_in_place
 from tilewright.relay.transform.common import open_children
 from tilewright.relay.transform.lambda_lift import CLOSURE
 from tilewright.relay.visitor import post_order
-from tilewright.runtime.bytecode import CHECK_INPUTS, REF_WRITE, Code, Instruction, Opcode, VMFunction
+from tilewright.runtime.bytecode import CHECK_INPUTS, REF_WRITE, TAKES_ROOM, Code, Instruction, Opcode, VMFunction
 from tilewright.runtime.ndarray import NDArray, array
 from tilewright.tir.function import PrimFunc
 
@@ -124,6 +125,8 @@ class FunctionCompiler:
         self.params = frozenset(params)
         if func.attrs.get(INTERFACE):
             self.check(str(func.attrs[INTERFACE]), [self.vars[param] for param in params])
+        if room := [self.vars[params[index]] for index in func.attrs.get(grow_in_place.TAKES_ROOM, ())]:
+            self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(TAKES_ROOM), len(room), 0, *room)
         names = _unique([param.name_hint for param in params])
         self.emit(Opcode.RET, self.expr(func.body, params))
         devices = [self.program.device] * len(params)

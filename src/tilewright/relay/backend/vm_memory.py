@@ -6,6 +6,7 @@ memory.kill(x)                               nothing: registers are given back a
 vm.invoke_tvm_op(@kernel, inputs, outputs)   invoke_packed
 vm.shape_func(@kernel, inputs, outputs)      invoke_packed of the kernel's shape function
 vm.shape_of(x), vm.reshape_tensor(x, shape)  shape_of, reshape_tensor
+vm.append(past, more)                        invoke_packed of a function that the machine has itself
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tilewright.relay.backend.symbolic import SHAPE_FUNCTION, SHAPE_INPUTS, SHAP
 from tilewright.relay.backend.target_map import CPU
 from tilewright.relay.expr import Call, Constant, Tuple
 from tilewright.relay.transform.common import scalar_constant
-from tilewright.runtime.bytecode import Opcode
+from tilewright.runtime.bytecode import APPEND, Opcode
 from tilewright.runtime.dtype import DataType
 
 TUPLE_TAG = 0
@@ -188,6 +189,15 @@ def _reshape_tensor(compiler: FunctionCompiler, call: Call, temporaries: list[in
     return result
 
 
+def _append(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
+    past, more = compiler.operands(call.args, temporaries)
+    temporaries.append(compiler.integer(call.attrs.axis))  # type: ignore[union-attr]
+    result = compiler.new()
+    index = compiler.program.packed_index(APPEND)
+    compiler.emit(Opcode.INVOKE_PACKED, index, 4, 1, past, more, temporaries[-1], result)
+    return result
+
+
 def dtype_fields(dtype: str) -> tuple[int, int, int]:
     """A data type as instructions have it."""
     found = DataType(dtype)
@@ -202,4 +212,5 @@ _EMITTERS: dict[str, Callable[[FunctionCompiler, Call, list[int]], int | None]] 
     "vm.shape_func": _shape_func,
     "vm.shape_of": _shape_of,
     "vm.reshape_tensor": _reshape_tensor,
+    "vm.append": _append,
 }

@@ -5,6 +5,7 @@
     let %_ = vm.invoke_tvm_op(%kernel, (%x,), (%out,));    the kernel fills %out
     let %s = vm.shape_of(%x, dtype="int64");               a vector, on the host
     let %y = vm.reshape_tensor(%x, %s, newshape=[2, ?]);   the same memory, with another shape
+    let %z = vm.append(%x, %more, axis=0);                 concatenated, in the memory of %x where that has room
 
 ``relay.transform.ManifestAlloc`` writes these operators beside those of ``memory``.
 """
@@ -24,6 +25,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.memory import UNIT, MemoryDef
+from tilewright.relay.op.transform.join import Concatenate, ConcatenateAttrs
 
 
 class ShapeOfAttrs(Attrs):
@@ -42,6 +44,12 @@ class ReshapeTensorAttrs(Attrs):
     """The new shape, as far as it is known."""
 
     newshape: tuple[Any, ...]
+
+
+class AppendAttrs(Attrs):
+    """The dimension that grows."""
+
+    axis: int = 0
 
 
 class ShapeOf(MemoryDef):
@@ -110,6 +118,30 @@ class ReshapeTensor(MemoryDef):
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """The elements in their order."""
         return [inputs[0].reshape(inputs[1])]
+
+
+class Append(MemoryDef):
+    """``more`` behind ``past``, which is not copied where its memory has room (``relay.transform.GrowInPlace``)."""
+
+    name = "vm.append"
+    inputs = ("past", "more")
+    attrs_type = AppendAttrs
+    stateful = False
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """As of ``concatenate``."""
+        return Concatenate.infer_type([TupleType(types)], ConcatenateAttrs(attrs.axis), solver)
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Both joined."""
+        return [np.concatenate(inputs, attrs.axis)]
+
+
+def append(past: RelayExpr, more: RelayExpr, axis: int) -> Call:
+    """Two tensors joined along ``axis``, in the memory of the first where that has room."""
+    return call("vm.append", [past, more], AppendAttrs(axis))
 
 
 def shape_of(expr: RelayExpr) -> Call:

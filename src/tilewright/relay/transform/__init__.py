@@ -46,6 +46,7 @@ from tilewright.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, Fo
 from tilewright.relay.transform.for_each_device import ForEachDevice
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.gradient import FirstOrderGradient, gradient
+from tilewright.relay.transform.grow_in_place import GrowInPlace, MarkRoom
 from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference
 from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
 from tilewright.relay.transform.inline import Inline, InlineExternal, InlineFunctions, RemoveUnusedFunctions
@@ -108,9 +109,10 @@ __all__ = [
     "FastMath", "FirstOrderGradient",
     "FoldConstant", "FoldConstantExpr", "FoldEmpty", "FoldExplicitPadding", "FoldScaleAxis", "ForEachDevice",
     "ForwardFoldScaleAxis", "FunctionPass",
-    "FuseOps", "InferType", "InferTypeLocal", "Inline", "InlineExternal", "InlineFunctions", "IsolateViews",
+    "FuseOps", "GrowInPlace",
+    "InferType", "InferTypeLocal", "Inline", "InlineExternal", "InlineFunctions", "IsolateViews",
     "KeepHalves", "LabelOps", "LambdaLift", "LayoutConfig", "LazyGradientInit", "Legalize", "LiftConv1D", "LiftConv3D",
-    "ManifestAlloc", "MemoryPlan", "MergeCompilerRegions",
+    "ManifestAlloc", "MarkRoom", "MemoryPlan", "MergeCompilerRegions",
     "MergeComposite", "MergeRows", "MergeTransposes", "OperatorFate", "PadChannels", "PartitionGraph", "Pass",
     "PassContext",
     "PassInfo", "PlanDevices", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",

@@ -12,8 +12,8 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.attributes import dtype_of
 from tilewright.relay.frontend.onnx.context import NodeContext
-from tilewright.relay.frontend.onnx.dimensions import is_number
-from tilewright.relay.frontend.onnx.dynamic import counted, filled, integer, runtime_extent
+from tilewright.relay.frontend.onnx.dimensions import difference, is_number
+from tilewright.relay.frontend.onnx.dynamic import counted, filled, integer, low_of, runtime_extent
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.strings import is_text
 from tilewright.relay.op.dyn import range_of
@@ -73,6 +73,12 @@ def _range_at_run_time(ctx: NodeContext) -> RelayExpr:
     first, last, step = (None if e is None else e.reshape(-1)[0] for e in map(ctx.elements, ctx.inputs()))
     if first == 0 and step == 1:
         return relay_op.cast(counted(limit, [last]), ctx.dtype(start))
+    count = difference(last, first)
+    if step == 1 and is_number(count) and count >= 0:  # past, ..., past + tokens - 1
+        return relay_op.add(const(np.arange(count), ctx.dtype(start)), start)
+    if step == 1 and count is not None and low_of(count) > 0:
+        steps = counted(relay_op.subtract(limit, start), [count])
+        return relay_op.add(relay_op.cast(steps, ctx.dtype(start)), start)
     return range_of(start, limit, delta, ctx.dtype(start))
 
 

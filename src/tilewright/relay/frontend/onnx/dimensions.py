@@ -76,6 +76,12 @@ def _subtract(a: Any, b: Any) -> Any:
     return a - b if is_number(a) and is_number(b) else dim_add(a, dim_mul(b, -1))
 
 
+def difference(a: Any, b: Any) -> Any:
+    """``a - b`` of two elements; None where one is not known."""
+    found: Any = _mapped(_subtract)(a, b)
+    return found
+
+
 def _divide(a: Any, b: Any) -> Any:
     if is_number(a) and is_number(b):
         return (
