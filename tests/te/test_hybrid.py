@@ -355,3 +355,11 @@ def test_what_is_no_script_is_an_error_with_its_line(body: str, why: str) -> Non
     source = f"def f(a):\n    b = output_tensor((4,), 'float32')\n    {body}\n    return b\n"
     with pytest.raises(TilewrightError, match=why):
         te.hybrid.source_to_op(source, [te.placeholder((4,), name="a")], {}, {})
+
+
+@pytest.mark.parametrize("divide", [te.truncdiv, te.truncmod])
+def test_a_division_towards_0_has_no_form_in_python(divide: Any) -> None:
+    a = te.placeholder((9,), "int32", name="a")
+    c = te.compute((9,), lambda i: divide(a[i], tvm.tir.const(2, "int32")), name="c")
+    with pytest.raises(TilewrightError, match=r"hybrid_func: .* has no form in a hybrid script"):
+        te.hybrid.build(te.create_schedule(c.op), [a], [c])

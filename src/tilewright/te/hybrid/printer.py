@@ -16,6 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.memory import Buffer, BufferLoad, decl_buffer
@@ -192,7 +193,7 @@ class _Printer:
             return f"(not {self.expr(e.a)})"
         if isinstance(e, (Min, Max)):
             return f"{'min' if isinstance(e, Min) else 'max'}({self.expr(e.a)}, {self.expr(e.b)})"
-        if isinstance(e, BinaryExpr) and type(e) in _INFIX:
+        if isinstance(e, BinaryExpr) and type(e) in _INFIX and not (isinstance(e, Div) and dt.is_int(e.dtype)):
             return f"({self.expr(e.a)} {_INFIX[type(e)]} {self.expr(e.b)})"
         if isinstance(e, Select):
             return self._choice(e.condition, e.true_value, e.false_value)
