@@ -159,8 +159,8 @@ def _unstack(helper: str, tensor: str, element: str, constructor: str) -> tuple[
     return loop, whole
 
 
-class TensorArrayOps:
-    """Functions on tensors of ranks 0 to 6 of a data type, whose dimensions are unknown."""
+class _ArrayOps:
+    """What a prelude's module has for the tensors of a data type, by names that say of which tensors."""
 
     def __init__(self, prelude: Any, dtype: str) -> None:
         self.prelude = prelude
@@ -168,8 +168,8 @@ class TensorArrayOps:
         self.list, self.cons, self.nil = prelude.mod.get_type("List")
 
     def get_name(self, canonical: str) -> str:
-        """The name with the data type."""
-        return dynamic_name(canonical, self.dtype)
+        """The name in the module."""
+        raise NotImplementedError
 
     def get_global_var(self, canonical: str) -> GlobalVar:
         """A function."""
@@ -182,13 +182,26 @@ class TensorArrayOps:
         return found
 
     def get_ctor(self, canonical: str) -> Constructor:
-        """The constructor ``tensor_nil``, or ``tensor0`` to ``tensor6``."""
+        """A constructor: ``tensor_nil``, and ``tensor0`` to ``tensor6`` or, for one shape, ``tensor_constructor``."""
         return _constructor(self.prelude.mod, self.get_name("tensor_t"), self.get_name(canonical))
+
+    def has_type(self) -> bool:
+        """Whether the module has the data type."""
+        name = self.get_name("tensor_t")
+        return any(v.name_hint == name for v in self.prelude.mod.type_definitions)
+
+
+class TensorArrayOps(_ArrayOps):
+    """Functions on tensors of ranks 0 to 6 of a data type, whose dimensions are unknown."""
+
+    def get_name(self, canonical: str) -> str:
+        """The name with the data type."""
+        return dynamic_name(canonical, self.dtype)
 
     def register(self) -> None:
         """Add the type and all functions to the prelude's module, where it has them not."""
         tensor_type = self.get_name("tensor_t")
-        if any(v.name_hint == tensor_type for v in self.prelude.mod.type_definitions):
+        if self.has_type():
             return
         ranks = (self._constructor_of(rank) for rank in range(MAX_RANK + 1))
         cases = ", ".join([self.get_name("tensor_nil"), *ranks])
@@ -242,7 +255,7 @@ class TensorArrayOps:
         return found
 
 
-class StaticTensorArrayOps:
+class StaticTensorArrayOps(_ArrayOps):
     """Functions on tensors of a data type and one shape.
 
     Parameters
@@ -252,29 +265,13 @@ class StaticTensorArrayOps:
     """
 
     def __init__(self, prelude: Any, dtype: str, shape: Dims, batch_dim: int | None = None) -> None:
-        self.prelude = prelude
-        self.dtype = dtype
+        super().__init__(prelude, dtype)
         self.shape = shape
         self.batch_dim = batch_dim
-        self.list, self.cons, self.nil = prelude.mod.get_type("List")
 
     def get_name(self, canonical: str) -> str:
         """The name with data type and shape."""
         return static_name(canonical, self.dtype, self.shape, self.batch_dim)
-
-    def get_global_var(self, canonical: str) -> GlobalVar:
-        """A function."""
-        found: GlobalVar = self.prelude.mod.get_global_var(self.get_name(canonical))
-        return found
-
-    def get_type(self, canonical: str) -> GlobalTypeVar:
-        """The data type ``tensor_t``."""
-        found: GlobalTypeVar = self.prelude.mod.get_global_type_var(self.get_name(canonical))
-        return found
-
-    def get_ctor(self, canonical: str) -> Constructor:
-        """``tensor_constructor`` or ``tensor_nil``."""
-        return _constructor(self.prelude.mod, self.get_name("tensor_t"), self.get_name(canonical))
 
     def is_cached(self, name: str) -> bool:
         """Whether the module has a function of that name."""
@@ -326,10 +323,9 @@ class StaticTensorArrayOps:
 
     def define_tensor_adt(self) -> None:
         """The data type: nothing, or a tensor."""
-        tensor_type = self.get_name("tensor_t")
-        if not any(v.name_hint == tensor_type for v in self.prelude.mod.type_definitions):
+        if not self.has_type():
             tensor = f"{self.get_name('tensor_constructor')}({_tensor(self.shape, self.dtype)})"
-            _add(self.prelude.mod, f"type {tensor_type} {{ {self.get_name('tensor_nil')}, {tensor}, }}")
+            _add(self.prelude.mod, f"type {self.get_name('tensor_t')} {{ {self.get_name('tensor_nil')}, {tensor}, }}")
         self.tensor_type_var = self.get_type("tensor_t")
 
     # ---- tensors ----
