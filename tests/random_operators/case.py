@@ -53,6 +53,10 @@ class Case:
     choices: list[int] = field(default_factory=list)
     undefined: Array | None = None
     """Where the specification leaves the elements of the first output open."""
+    rounds: list[dict[str, Array]] = field(default_factory=list)
+    """Inputs of several runs, of other shapes, of one program; ``inputs`` are then the first of them."""
+    dims: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Least and largest of named dimensions."""
 
     @property
     def nodes(self) -> Sequence[onnx.NodeProto]:
@@ -77,7 +81,10 @@ class Case:
 
     def describe(self) -> str:
         """The model as text, and the shapes of what it is fed."""
-        fed = ", ".join(f"{name} {array.dtype}{list(array.shape)}" for name, array in self.inputs.items())
+        fed = "; then ".join(
+            ", ".join(f"{name} {array.dtype}{list(array.shape)}" for name, array in inputs.items())
+            for inputs in self.rounds or [self.inputs]
+        )
         text = "\n".join(line[:400] for line in onnx.printer.to_text(self.model).splitlines())
         return f"{text}\nfed with {fed or 'nothing'}; {self.target}, {self.opt_levels}"
 
@@ -124,6 +131,9 @@ class Graph:
         self.nodes: list[onnx.NodeProto] = []
         self.outputs: list[str] = []
         self.undefined: Array | None = None
+        self.rounds: list[dict[str, Array]] = []
+        self.names: dict[str, tuple[int, ...]] = {}
+        self._spelled: dict[str, Sequence[int | str]] = {}
 
     def dtype(self, index: int = 0, among: Sequence[str] | None = None) -> str:
         """A data type for input ``index`` of the operator."""
@@ -144,6 +154,15 @@ class Graph:
         """A tensor that is fed."""
         name = f"x{len(self.inputs)}"
         self.inputs[name] = np.asarray(array)
+        return name
+
+    def fed_by_rounds(self, arrays: Sequence[Array], shape: Sequence[int | str]) -> str:
+        """A tensor that is fed another one in each round; its shape as the model spells it."""
+        name = self.fed(arrays[0])
+        self.rounds = self.rounds or [{} for _ in arrays]
+        for inputs, array in zip(self.rounds, arrays, strict=True):
+            inputs[name] = array
+        self._spelled[name] = shape
         return name
 
     def fixed(self, array: Array) -> str:
@@ -174,7 +193,8 @@ class Graph:
     def case(self, tolerance: Tolerance) -> Case:
         """The case, with the outputs typed by ONNX's own inference."""
         given = [
-            helper.make_tensor_value_info(name, onnx_type(str(a.dtype)), a.shape) for name, a in self.inputs.items()
+            helper.make_tensor_value_info(name, onnx_type(str(a.dtype)), self._spelled.get(name, a.shape))
+            for name, a in self.inputs.items()
         ]
         weights = [numpy_helper.from_array(a, name) for name, a in self.constants.items()]
         outputs = [onnx.ValueInfoProto(name=name) for name in self.outputs]
@@ -185,7 +205,11 @@ class Graph:
         for value in model.graph.output:
             if not value.type.tensor_type.elem_type:
                 value.type.tensor_type.elem_type = self._declared_type()
-        return Case(self.operator, model, self.inputs, tolerance, undefined=self.undefined)
+        used = {d for shape in self._spelled.values() for d in shape}
+        dims = {name: (min(1, *extents), max(extents)) for name, extents in self.names.items() if name in used}
+        return Case(
+            self.operator, model, self.inputs, tolerance, undefined=self.undefined, rounds=self.rounds, dims=dims
+        )
 
     def _declared_type(self) -> int:
         """The element type of the first output by the definition, which names it like that of an input."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from tests.random_operators import oracles
 from tests.random_operators.case import GENERATORS, Case, Graph, Tolerance, versions
 from tests.random_operators.compare import complaint
 from tests.random_operators.draw import Array, Discard, Draw, shrink
-from tests.random_operators.families import ALL, chains, graphs
+from tests.random_operators.families import ALL, chains, graphs, live
 from tests.random_operators.known import right_oracle
 from tests.random_operators.onnx_runtime import OracleDiedError
 
@@ -26,10 +26,10 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.relay.frontend.onnx.context import OnnxImportError
 
 assert ALL
-CHAIN, GRAPH = "Chain", "Graph"
-_DRAWN = {CHAIN: chains.chain, GRAPH: graphs.graph}
-# A tenth of the cases are chains, and as many whole graphs.
-OPERATORS = [*sorted(GENERATORS), *[CHAIN] * 14, *[GRAPH] * 14]
+CHAIN, GRAPH, LIVE = "Chain", "Graph", "Live"
+_DRAWN = {CHAIN: chains.chain, GRAPH: graphs.graph, LIVE: live.live}
+# A tenth of the cases are chains, as many whole graphs, and a twentieth graphs over named dimensions.
+OPERATORS = [*sorted(GENERATORS), *[CHAIN] * 14, *[GRAPH] * 14, *[LIVE] * 8]
 # Two kinds of x86 processors where this machine is one, and C.
 MACHINES = ("llvm", *(t for name, t in TARGETS.items() if name in ("SSE2", "AVX2") and runs_here(t)))
 
@@ -80,6 +80,8 @@ def nth_case(seed: int, number: int, operators: Sequence[str]) -> Case:
 
 def run(case: Case) -> Result:
     """Compile the case, run it, and compare."""
+    if case.rounds:
+        return _run_rounds(case)
     answers = Answers(case)
     if not answers.known:
         return _without_oracle(case, answers.trouble)
@@ -94,6 +96,50 @@ def run(case: Case) -> Result:
         if result.failed:
             return Result(result.kind, f"opt level {level}: {result.details}")
     return result
+
+
+def _run_rounds(case: Case) -> Result:
+    """Compile the case once, run it for each round, and compare."""
+    cases = [replace(case, inputs=inputs, rounds=[]) for inputs in case.rounds]
+    answers = [Answers(c) for c in cases]
+    results = []
+    for level in case.opt_levels:
+        try:
+            machine = machine_of(case, level)
+        except (UnsupportedError, OnnxImportError) as error:
+            return Result("refused without need", str(error))
+        except Exception:
+            return Result("crash", traceback.format_exc())
+        for i, (turn, known) in enumerate(zip(cases, answers, strict=True)):
+            result = _run_round(turn, machine, known)
+            if result.failed:
+                return Result(result.kind, f"opt level {level}, round {i}: {result.details}")
+            results.append(result)
+    return max(results, key=lambda r: PASSED.index(r.kind))
+
+
+def _run_round(case: Case, machine: Any, answers: Answers) -> Result:
+    try:
+        found = outputs_of(machine, case.inputs)
+    except tvm.TVMError as error:
+        if not answers.known:
+            return Result("no oracle", answers.trouble)
+        return Result("refused without need", str(error))
+    return _judge(case, found, answers) if answers.known else Result("no oracle", answers.trouble)
+
+
+def machine_of(case: Case, opt_level: int) -> Any:
+    """The virtual machine that runs the case's one program."""
+    module, params = relay.frontend.from_onnx(case.model, dims=case.dims)
+    with tvm.transform.PassContext(opt_level=opt_level):
+        executable = relay.vm.compile(module, case.target, params=params)
+    return tvm.runtime.vm.VirtualMachine(executable, tvm.cpu())
+
+
+def outputs_of(machine: Any, inputs: Mapping[str, Array]) -> list[Array]:
+    """What the program gives for some inputs."""
+    found = machine.run(**inputs)
+    return [v.numpy() for v in found] if isinstance(found, tvm.runtime.container.ADT) else [found.numpy()]
 
 
 class Answers:

@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 from onnx.reference.op_run import OpRun
 from tests.random_operators.draw import FLOATS
+from tests.random_operators.reference_control import Loop, Scan
 from tests.random_operators.reference_pools import POOLS
 
 Array = np.ndarray[Any, Any]
@@ -381,10 +382,15 @@ class LogSoftmax(OpRun):
 
 _ALWAYS = [
     BatchNormalization, ConvTranspose, CumSum, Optional, Erf, GRU, Gelu, GlobalAveragePool, GlobalMaxPool, LRN, LSTM,
-    LpNormalization, OneHot, PRelu, QuantizeLinear, RNN, ReduceLogSumExp, ScatterElements, Slice, *POOLS,
+    Loop, LpNormalization, OneHot, PRelu, QuantizeLinear, RNN, ReduceLogSumExp, ScatterElements, Slice, *POOLS,
 ]  # fmt: skip
 
 
 def operators(opset: int) -> list[type[OpRun]]:
     """What to give the evaluator for a model of an opset."""
-    return [*_ALWAYS, *([Clip] if opset >= 11 else []), *(_FLAT if opset < 13 else [LogSoftmax])]
+    return [
+        *_ALWAYS,
+        *([Clip] if opset >= 11 else []),
+        *([Scan] if opset >= 9 else []),
+        *(_FLAT if opset < 13 else [LogSoftmax]),
+    ]

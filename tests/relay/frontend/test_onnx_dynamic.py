@@ -166,6 +166,14 @@ RUN_TIME_SHAPES = {
         "(float[b, s] x) => (float[b, p] y, float[b, q] z) { y, z = Split<axis=1, num_outputs=2>(x) }",
         [{"x": floats(2, 6)}, {"x": floats(3, 7)}, {"x": floats(3, 1)}],
     ),
+    "Slice backwards": (
+        "(float[n] x, int64[1] a, int64[1] e, int64[1] i) => (float[q] y) { z = Constant<value_ints=[0]>() "
+        "y = Slice(x, a, e, z, i) }",
+        [
+            {"x": floats(n), "a": ints(a), "e": ints(e), "i": ints(i)}
+            for n, a, e, i in ((1, 0, -2, -1), (7, -1, -(2**62), -3), (5, 2**62, 1, -1), (3, 1, 7, 1), (2, 5, -3, -2))
+        ],
+    ),
     "Gather": (
         "(float[a, b] x, int64[n] j) => (float[n, b] y, float[b] z) "
         "{ y = Gather(x, j)  l = Constant<value_int=-1>()  z = Gather(x, l) }",
@@ -314,6 +322,32 @@ def test_loop_without_a_round_collects_nothing() -> None:
     y, z = outputs_of(machine_of(model_of(LOOP)), {"x": x, "n": np.array(0)})
     np.testing.assert_array_equal(y, x)
     assert z.shape == (0, 2)
+
+
+def test_what_no_round_collects_has_the_dimensions_of_the_inputs() -> None:
+    """Zero rounds, known while importing or not: rows as the body's types have them."""
+    loop = """c = Constant<value = bool {1}>()  y, z = Loop(n, c, x) <
+      body = l (int64 i, bool ci, float[p, q] v) => (bool co, float[p, q] w, float[r, s] t) {
+        co = Identity(ci)  w = Tanh(v)  t = Concat<axis=1>(v, x) }>"""
+    for text in (
+        f"(float[b, 3] x, int64 n) => (float[b, 3] y, float[m, r, s] z) {{ {loop} }}",
+        f"(float[b, 3] x) => (float[b, 3] y, float[m, r, s] z) {{ n = Constant<value_int=0>()  {loop} }}",
+    ):
+        model, x = model_of(text), floats(2, 3)
+        inputs = {"x": x, "n": np.array(0)}
+        y, z = outputs_of(machine_of(model), {v.name: inputs[v.name] for v in model.graph.input})
+        np.testing.assert_array_equal(y, x)
+        assert z.shape == (0, 2, 6)
+
+
+def test_control_flow_runs_at_every_opt_level() -> None:
+    x = floats(2, 3)
+    for level in range(4):
+        with tvm.transform.PassContext(opt_level=level):
+            machine = machine_of(model_of(LOOP))
+        y, z = outputs_of(machine, {"x": x, "n": np.array(2)})
+        np.testing.assert_allclose(y, x + 3, rtol=1e-6)
+        np.testing.assert_array_equal(z, [[0, 0], [1, 2]])
 
 
 def test_loop_that_never_ends_meets_the_bound() -> None:

@@ -7,11 +7,12 @@ after fusion it is brought to A-normal form and its functions are lifted. ``vm_c
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import DimVar, IntImm
-from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo, Sequential
+from tilewright.ir.transform import FunctionPass, ModulePass, Pass, PassContext, PassInfo, Sequential
 from tilewright.relay import transform
 from tilewright.relay.adt import Constructor, Match
 from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
@@ -85,6 +86,12 @@ def _on_one_device(mod: IRModule, ctx: PassContext) -> IRModule:
     return made
 
 
+def _at_every_level(needed: Pass) -> Pass:
+    """A pass that programs need to run at all, whatever their ``opt_level``."""
+    assert isinstance(needed, (ModulePass, FunctionPass))
+    return replace(needed, info=PassInfo(0, needed.info.name))
+
+
 class VMBuild(ExecutorCodegen):
     """Makes an ``Executable``."""
 
@@ -105,11 +112,11 @@ class VMBuild(ExecutorCodegen):
         """Constructors become functions, values get names, functions become global, and memory is planned."""
         return [
             ModulePass(_on_one_device, PassInfo(0, "OnOneDevice")),
-            transform.EtaExpand(expand_constructor=True, expand_global_var=False),
-            transform.ToANormalForm(),
+            _at_every_level(transform.EtaExpand(expand_constructor=True, expand_global_var=False)),
+            _at_every_level(transform.ToANormalForm()),
             transform.InferType(),
             transform.MarkRoom(),
-            transform.LambdaLift(),
+            _at_every_level(transform.LambdaLift()),
             *super().prepare_passes(),
             transform.ManifestAlloc(),
             transform.MemoryPlan(),

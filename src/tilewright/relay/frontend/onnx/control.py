@@ -15,7 +15,12 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, ValueNeededError, typed
 from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.run_time_control import branch_at_run_time, loop_at_run_time, scan_at_run_time
+from tilewright.relay.frontend.onnx.run_time_control import (
+    branch_at_run_time,
+    loop_at_run_time,
+    no_rows,
+    scan_at_run_time,
+)
 
 MAX_ITERATIONS = 512
 
@@ -67,7 +72,11 @@ def _loop_written_out(ctx: NodeContext) -> Sequence[Any]:
         for values, value in zip(collected, scanned, strict=True):
             values.append(value)
         step += 1
-    return [*carried, *(_stacked(ctx, body.output[i - len(collected)], v, 0) for i, v in enumerate(collected))]
+    declared = body.output[len(body.output) - len(collected) :]
+    if not step and not all(map(_has_static_shape, declared)):
+        round_zero = ctx.subgraph(body, [const(0, "int64"), const(True, "bool"), *carried])
+        return [*carried, *(no_rows(ctx, ctx.tensor_type(row)) for row in round_zero[1 + len(carried) :])]
+    return [*carried, *(_stacked(ctx, d, v, 0) for d, v in zip(declared, collected, strict=True))]
 
 
 def _holds(ctx: NodeContext, condition: RelayExpr | None, step: int) -> bool:
@@ -82,13 +91,17 @@ def _check_count(ctx: NodeContext, step: int) -> None:
         ctx.unsupported(f"more than {MAX_ITERATIONS} iterations, each of which would be written out")
 
 
+def _has_static_shape(declared: Any) -> bool:
+    kind = declared.type.tensor_type
+    return kind.HasField("shape") and all(d.HasField("dim_value") for d in kind.shape.dim)
+
+
 def _stacked(ctx: NodeContext, declared: Any, values: Sequence[RelayExpr], axis: int) -> RelayExpr:
     if values:
         return relay_op.stack(values, axis=axis)
-    dims = declared.type.tensor_type.shape.dim
-    if not declared.type.tensor_type.HasField("shape") or not all(d.HasField("dim_value") for d in dims):
+    if not _has_static_shape(declared):
         ctx.unsupported(f"no iteration, and so no shape for {declared.name!r}")
-    shape = [d.dim_value for d in dims]
+    shape = [d.dim_value for d in declared.type.tensor_type.shape.dim]
     return relay_op.zeros((*shape[:axis], 0, *shape[axis:]), ctx.onnx_dtype(declared.type.tensor_type.elem_type))
 
 

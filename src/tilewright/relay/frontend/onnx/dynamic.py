@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.ir.expr import RelayExpr
-from tilewright.ir.prim_expr import DimVar
+from tilewright.ir.prim_expr import Add, ArithExpr, DimVar, FloorDiv, FloorMod, IntImm, Max, Min, Mul, PrimExpr, Sub
+from tilewright.ir.type import TensorType
+from tilewright.ir.walk import post_order
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import const
+from tilewright.relay.expr import Var, const
 from tilewright.relay.frontend.onnx.dimensions import as_dim, element, is_number, relay_shape
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.dyn import iota, with_dims
@@ -45,6 +47,29 @@ def runtime_extent(data: RelayExpr, axis: int, dtype: str = "int64") -> RelayExp
     axis %= len(infer_expr(data).checked_type.shape)  # type: ignore[attr-defined]
     extent = relay_op.take(runtime_shape(data), integer(axis, "int32"))
     return extent if dtype == "int64" else relay_op.cast(extent, dtype)
+
+
+_ARITHMETIC: dict[type, Callable[..., RelayExpr]] = {
+    Add: relay_op.add, Sub: relay_op.subtract, Mul: relay_op.multiply, FloorDiv: relay_op.floor_divide,
+    FloorMod: relay_op.floor_mod, Max: relay_op.maximum, Min: relay_op.minimum,
+}  # fmt: skip
+
+
+def runtime_dim(inputs: Iterable[Var], dim: PrimExpr) -> RelayExpr | None:
+    """An expression over the inputs' named dimensions as a scalar, in int64; None for what these do not tell."""
+    known: dict[PrimExpr, RelayExpr | None] = {}
+    for var in inputs:
+        assert isinstance(var.checked_type, TensorType)
+        for axis, own in enumerate(var.checked_type.shape):
+            if isinstance(own, DimVar) and own not in known:
+                known[own] = runtime_extent(var, axis)
+    for part in post_order([dim], lambda e: (e.a, e.b) if isinstance(e, ArithExpr) else ()):
+        if isinstance(part, IntImm):
+            known[part] = integer(part.value)
+        elif isinstance(part, ArithExpr) and type(part) in _ARITHMETIC:
+            a, b = known.get(part.a), known.get(part.b)
+            known[part] = None if a is None or b is None else _ARITHMETIC[type(part)](a, b)
+    return known.get(dim)
 
 
 def same_dims(found: Sequence[Any], wanted: Sequence[Any]) -> bool:

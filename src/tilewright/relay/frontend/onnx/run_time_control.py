@@ -17,7 +17,8 @@ from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, If, Tuple, TupleGetItem, Var, const
 from tilewright.relay.frontend.onnx.context import NodeContext, TensorSequence, typed
-from tilewright.relay.frontend.onnx.dynamic import integer, runtime_extent
+from tilewright.relay.frontend.onnx.dimensions import element
+from tilewright.relay.frontend.onnx.dynamic import filled, integer, runtime_dim, runtime_extent
 from tilewright.relay.loops import while_loop
 from tilewright.relay.op.dyn import any_dims
 
@@ -145,7 +146,7 @@ def _rounds(
 
     loop = while_loop(condition, names, round_of)
     start = [_as_type(v, t) for v, t in zip(first_values, types, strict=True)]
-    empty = [_as_type(_no_rows(ctx, row), t) for row, t in zip(rows, grown, strict=True)]
+    empty = [_as_type(no_rows(ctx, row), t) for row, t in zip(rows, grown, strict=True)]
     done = typed(Call(loop, [integer(0), first, *start, *empty]))
     found = [typed(TupleGetItem(done, 2 + i)) for i in range(len(types) + len(rows))]
     return found[: len(types)], found[len(types) :]
@@ -165,9 +166,12 @@ def _settled(ctx: NodeContext, body: Body, types: list[TensorType]) -> tuple[lis
         types = after
 
 
-def _no_rows(ctx: NodeContext, row: TensorType) -> RelayExpr:
-    if row.is_dynamic:
-        ctx.unsupported(
-            f"it collects tensors of the type {row}, of which no round gives none; their shape must be known"
-        )
-    return const(np.zeros((0, *row.concrete_shape), row.dtype), row.dtype)
+def no_rows(ctx: NodeContext, row: TensorType) -> RelayExpr:
+    """What no round collects. A dimension that is known after a round only is 0, as in ONNX Runtime."""
+    if not row.is_dynamic:
+        return const(np.zeros((0, *row.concrete_shape), row.dtype), row.dtype)
+    extents = [runtime_dim(ctx.importer.inputs.values(), d) for d in row.shape]
+    shape = [integer(0), *(integer(0) if e is None else e for e in extents)]
+    dims = [0, *(None if e is None else element(d) for e, d in zip(extents, row.shape, strict=True))]
+    vector = relay_op.stack(shape, axis=0)
+    return typed(filled(const(np.zeros((), row.dtype), row.dtype), dims, vector, row.dtype))

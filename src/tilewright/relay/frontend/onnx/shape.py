@@ -214,9 +214,31 @@ def convert_slice(ctx: NodeContext) -> RelayExpr:
         if is_number(step) and step == 0:
             ctx.fail(f"the step of axis {axis} is 0")
         result[axis] = slice_length(start, stop, step, dims[axis])
-    first, last = (relay_op.cast(ctx.input(i), "int64") for i in (1, 2))
+    first, last = (_int64(ctx.input(i)) for i in (1, 2))
     stride = relay_op.cast(ctx.input(4), "int64") if ctx.has_input(4) else vector([1] * len(chosen))
+    if any(not is_number(step) or step < 0 for step in steps):
+        first, last = _backward_bounds(data, first, last, stride, chosen)
     return known_dims(relay_op.strided_slice(data, first, last, stride, axes=chosen), result)
+
+
+def _int64(value: RelayExpr) -> RelayExpr:
+    return relay_op.cast(value, "int64")
+
+
+def _backward_bounds(
+    data: RelayExpr, first: RelayExpr, last: RelayExpr, stride: RelayExpr, axes: Sequence[int]
+) -> tuple[RelayExpr, RelayExpr]:
+    """Bounds by the rules of ``_bounds`` where ``stride`` is negative; extents are known when the model runs."""
+    extents = relay_op.take(runtime_shape(data), vector(axes), axis=0)
+    zero, one = vector([0] * len(axes)), vector([1] * len(axes))
+    end = relay_op.subtract(extents, one)
+    begin, stop = (relay_op.where(relay_op.less(v, zero), relay_op.add(v, extents), v) for v in (first, last))
+    begin = relay_op.maximum(relay_op.minimum(begin, end), zero)
+    stop = relay_op.minimum(stop, end)
+    # In front of the first element: less than any number that counts from the end.
+    stop = relay_op.where(relay_op.less(stop, zero), relay_op.subtract(relay_op.negative(extents), one), stop)
+    backward = relay_op.less(stride, zero)
+    return relay_op.where(backward, begin, first), relay_op.where(backward, stop, last)
 
 
 def _slice(
