@@ -11,6 +11,8 @@ import pytest
 from tilewright import relay, runtime
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.prim_expr import DimVar
+from tilewright.runtime.bytecode import Opcode
 from tilewright.runtime.vm import Executable, VirtualMachine
 
 Array = np.ndarray[Any, Any]
@@ -216,3 +218,27 @@ def test_topk_of_a_number_that_the_program_computes(k: int) -> None:
     order = np.argsort(-data, axis=1)[:, : k or 9]  # 0 takes all
     np.testing.assert_array_equal(found[0].numpy(), np.take_along_axis(data, order, 1))
     np.testing.assert_array_equal(found[1].numpy(), order)
+
+
+def test_shapes_over_names_are_worked_out_once() -> None:
+    rows = DimVar("rows", 0, 50)
+    x, y = (relay.var(name, relay.TensorType((rows, 4), F32)) for name in "xy")
+    body: Any = x
+    for _ in range(3):
+        body = relay.add(relay.nn.softmax(body), y)
+    flag = relay.var("flag", relay.TensorType((), "bool"))
+    for params, result in (([x, y], body), ([x, y, flag], relay.If(flag, body, relay.nn.softmax(relay.exp(body))))):
+        exe = relay.vm.compile(IRModule.from_expr(relay.Function(params, result)), "llvm")
+        code = exe.code
+        kernels = [code.packed[i.fields[0]] for i in code.functions[0].instructions if i.opcode == Opcode.INVOKE_PACKED]
+        assert sum(name.startswith("shape_func_") for name in kernels) <= len(params) - 1 < len(kernels)
+        for count in (0, 1, 7, 50):
+            given, more = floats(count, 4), floats(count, 4)
+            wanted = given
+            for _ in range(3):
+                wanted = (softmax(wanted) + more) if count else wanted
+            for taken in (True, False)[: len(params) - 1]:
+                inputs = [given, more, np.array(taken)][: len(params)]
+                expected = wanted if taken or not count else softmax(np.exp(wanted))
+                found = VirtualMachine(exe, runtime.cpu()).run(*inputs).numpy()
+                np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)

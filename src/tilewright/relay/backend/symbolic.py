@@ -47,6 +47,7 @@ from tilewright.tir.visitor import substitute as substitute_dims
 
 SHAPE_FUNCTION = "shape_function"
 SHAPE_INPUTS = "shape_inputs"
+SHAPE_CHECKS = "shape_checks"  # of a kernel whose shape function checks what its operators take for granted
 MOVES_NOTHING = "moves_nothing"  # a kernel whose result is its first argument in another shape
 SHAPE_VALUES = "shape_values"  # arguments that the shape function reads, of operators whose shape depends on data
 
@@ -82,7 +83,7 @@ class _Namer:
         return TensorType([self._dim(d) for d in type_.shape], type_.dtype)
 
     def _dim(self, dim: PrimExpr) -> PrimExpr:
-        if isinstance(dim, IntImm) or (not isinstance(dim, AnyDim) and self.named.issuperset(_variables(dim))):
+        if isinstance(dim, IntImm) or (not isinstance(dim, AnyDim) and self.named.issuperset(variables_of(dim))):
             return dim
         if dim not in self.known or isinstance(dim, AnyDim):
             self.known[dim] = SizeVar(f"d{self.count}", "int32")
@@ -226,7 +227,7 @@ def shape_function(
     checks = dict.fromkeys([*map(_condition, conditions), *_loop_bounds(outputs)])
     schedule = te.create_schedule([t.op for t in given])
     func = lower(schedule, [*shapes, *contents.values(), *given], name=name)[name]
-    func = _checked(func, name, [c for c in checks if all(v in places for v in _variables(c))], places)
+    func = _checked(func, name, [c for c in checks if all(v in places for v in variables_of(c))], places)
     return func.with_attr(
         {"global_symbol": name, "target": target, "implementation": "", "schedule": "", "layouts": ()}
     )
@@ -256,13 +257,14 @@ def _as_int64(name: str, dim: PrimExpr, values: dict[PrimVar, PrimExpr]) -> Prim
             f"the shape that {name} gives depends on data, or is not known over the arguments' shapes"
         )
     narrow = {var: ops.cast("int32", value) for var, value in values.items()}
-    free = [e for e in _variables(dim) if e not in values]
+    free = [e for e in variables_of(dim) if e not in values]
     if free:
         raise UnsupportedError(f"the shape that {name} gives depends on {free[0]}, which no argument's shape has")
     return ops.cast("int64", substitute_dims(dim, narrow))
 
 
-def _variables(expr: PrimExpr) -> list[PrimVar]:
+def variables_of(expr: PrimExpr) -> list[PrimVar]:
+    """The variables in an expression."""
     found: list[PrimVar] = []
     post_order_visit(expr, lambda e: found.append(e) if isinstance(e, PrimVar) else None)
     return found

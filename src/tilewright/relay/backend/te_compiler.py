@@ -31,6 +31,7 @@ from tilewright.ir.transform import PassContext
 from tilewright.ir.type import FuncType, TensorType, TupleType, Type
 from tilewright.relay.backend.symbolic import (
     MOVES_NOTHING,
+    SHAPE_CHECKS,
     SHAPE_FUNCTION,
     SHAPE_INPUTS,
     SHAPE_VALUES,
@@ -58,6 +59,7 @@ from tilewright.target.target import Target
 from tilewright.te.lower import argument_buffer
 from tilewright.te.lower import lower as lower_schedule
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.stmt import AssertStmt
 from tilewright.topi.utils import get_const_tuple
 
 _MAX_NAME_LENGTH = 80
@@ -309,6 +311,7 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
         funcs[GlobalVar(shapes.attrs["global_symbol"])] = shapes
         attrs |= {
             SHAPE_FUNCTION: shapes.attrs["global_symbol"],
+            SHAPE_CHECKS: isinstance(shapes.body, AssertStmt),
             SHAPE_INPUTS: tuple(inputs_with_variables(inputs)),
             SHAPE_VALUES: unknown.values,
         }

@@ -18,10 +18,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
+from tilewright.ir.prim_expr import Any as AnyDim
+from tilewright.ir.prim_expr import DimVar, PrimExpr
 from tilewright.ir.prim_functor import ensure_room
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.adt import (
@@ -34,7 +37,15 @@ from tilewright.relay.adt import (
 )
 from tilewright.relay.backend.interface import INTERFACE, interface_array
 from tilewright.relay.backend.lowered import is_external
-from tilewright.relay.backend.symbolic import MOVES_NOTHING, SHAPE_FUNCTION, SHAPE_INPUTS, SHAPE_VALUES, tensors_of
+from tilewright.relay.backend.symbolic import (
+    MOVES_NOTHING,
+    SHAPE_CHECKS,
+    SHAPE_FUNCTION,
+    SHAPE_INPUTS,
+    SHAPE_VALUES,
+    tensors_of,
+    variables_of,
+)
 from tilewright.relay.backend.target_map import CPU
 from tilewright.relay.backend.vm_memory import TUPLE_TAG, dtype_fields, emit_memory_op
 from tilewright.relay.expr import (
@@ -112,6 +123,8 @@ class FunctionCompiler:
         self.free: list[int] = []
         self.vars: dict[Var, int] = {}
         self.params: frozenset[Var] = frozenset()
+        self.names: frozenset[DimVar] = frozenset()  # that mean one number wherever they stand
+        self.shapes: dict[_Shape, tuple[int, int]] = {}  # over names: the registers of the extents and the size
 
     def compile(self, name: str, func: Function) -> VMFunction:
         """The function's instructions and registers."""
@@ -125,6 +138,8 @@ class FunctionCompiler:
         self.params = frozenset(params)
         if func.attrs.get(INTERFACE):
             self.check(str(func.attrs[INTERFACE]), [self.vars[param] for param in params])
+            dims = (d for param in params for t in tensors_of(param.checked_type) for d in t.shape)
+            self.names = frozenset(d for d in dims if isinstance(d, DimVar))
         if room := [self.vars[params[index]] for index in func.attrs.get(grow_in_place.TAKES_ROOM, ())]:
             self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(TAKES_ROOM), len(room), 0, *room)
         names = _unique([param.name_hint for param in params])
@@ -291,13 +306,13 @@ class FunctionCompiler:
         self.jump_here(end)
         return result
 
-    def _mark(self) -> tuple[dict[Var, int], list[int], int]:
-        return dict(self.vars), list(self.free), self.registers
+    def _mark(self) -> _Mark:
+        return dict(self.vars), dict(self.shapes), list(self.free), self.registers
 
-    def _back_to(self, mark: tuple[dict[Var, int], list[int], int]) -> None:
+    def _back_to(self, mark: _Mark) -> None:
         """Forget what has been bound since then: its registers are free."""
-        known, free, count = mark
-        self.vars = dict(known)
+        known, shapes, free, count = mark
+        self.vars, self.shapes = dict(known), dict(shapes)
         self.free = [*range(count, self.registers), *free]
 
     def match(self, expr: Match) -> int:
@@ -409,10 +424,16 @@ class FunctionCompiler:
     def _shapes(
         self, func: BaseFunc, args: Sequence[int], type_: Type, temporaries: list[int]
     ) -> Iterator[tuple[int, int]]:
-        """The registers of each result's shape and size, which the shape function gives; nothing for known shapes."""
+        """The registers of each result's shape and size, which the shape function gives; nothing for known shapes.
+
+        What is over names alone is worked out once.
+        """
         name = func.get_attrs().get(SHAPE_FUNCTION)
         if name is None:
             return iter(())
+        keys = [self._key(tensor) for tensor in tensors_of(type_)]
+        if not func.get_attrs()[SHAPE_CHECKS] and all(key in self.shapes for key in keys):
+            return iter([self.shapes[key] for key in keys if key is not None])
         shapes = []
         for index in func.get_attrs()[SHAPE_INPUTS]:
             shapes.append(self.new())
@@ -428,8 +449,19 @@ class FunctionCompiler:
         registers = [*shapes, *values, *(register for pair in given for register in pair)]
         index = self.program.packed_index(name)
         self.emit(Opcode.INVOKE_PACKED, index, len(registers), 2 * len(given), *registers)
-        temporaries += [*shapes, *(register for pair in given for register in pair)]
+        temporaries += shapes
+        for key, pair in zip(keys, given, strict=True):
+            if key is None or key in self.shapes:
+                temporaries += pair
+            else:
+                self.shapes[key] = pair
         return iter(given)
+
+    def _key(self, tensor: TensorType) -> _Shape | None:
+        """What tells the shape and the size in bytes of a tensor; None where names do not."""
+        variables = (e for d in tensor.shape for e in variables_of(d))
+        fixed = not any(isinstance(d, AnyDim) for d in tensor.shape) and self.names.issuperset(variables)
+        return (tensor.shape, dt.nbytes(tensor.dtype)) if fixed else None
 
     def _results(self, type_: Type, outputs: list[int], given: Iterator[tuple[int, int]]) -> _Nested:
         if isinstance(type_, TupleType):
@@ -482,6 +514,8 @@ class FunctionCompiler:
 
 
 _Nested = int | list["_Nested"]
+_Shape = tuple[Sequence[PrimExpr], int]
+_Mark = tuple[dict[Var, int], dict[_Shape, tuple[int, int]], list[int], int]
 
 
 def _unique(names: Sequence[str]) -> list[str]:
