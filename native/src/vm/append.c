@@ -114,7 +114,7 @@ static int check(const DLTensor* past, const DLTensor* more, int64_t axis) {
   bool fits = past->ndim == more->ndim && axis >= 0 && axis < past->ndim && tw_same_type(past->dtype, more->dtype);
   for (int i = 0; fits && i < past->ndim; ++i) fits = i == axis || past->shape[i] == more->shape[i];
   if (fits && tw_is_host(past->device) && tw_is_host(more->device)) return 0;
-  return tw_fail("cannot append a tensor of shape %s to one of shape %s along axis %lld", tw_shape_text(more, b, sizeof b),
+  return tw_fail("cannot append a tensor of shape %s to one of shape %s along axis %lld: types and all other dimensions must be equal", tw_shape_text(more, b, sizeof b),
                  tw_shape_text(past, a, sizeof a), (long long)axis);
 }
 
