@@ -265,6 +265,14 @@ def cuda_graph_on_a_stream() -> None:
     DEVICE.free_raw_stream(stream)
 
 
+def no_executor_of_ours() -> None:
+    """What records needs the executor that it knows."""
+    create = "tvm.graph_executor.create"
+    runtime.register_func(create, lambda *args: host_code(), override=True)
+    message = fails(runtime.get_global_func("tvm.graph_executor_cuda_graph.create"), "{}", host_code(), 2, 0)
+    assert f"{create} gives another executor than this runtime's" in message, message
+
+
 def no_cuda_graph() -> None:
     """An operator on the CPU between two on the GPU: no recording, right all the same."""
     from tilewright.contrib.cuda_graph import cuda_graph_executor

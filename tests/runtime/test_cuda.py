@@ -30,7 +30,9 @@ def run(driver: Path, log: Path, program: str, *args: str, **settings: str) -> t
     return done.stdout, log.read_text().splitlines() if log.exists() else []
 
 
-@pytest.mark.parametrize("program", ["attributes", "compute", "limits", "no_image", "threads", "timing"])
+@pytest.mark.parametrize(
+    "program", ["attributes", "compute", "limits", "no_executor_of_ours", "no_image", "threads", "timing"]
+)
 def test_a_device_of_cuda(driver: Path, tmp_path: Path, program: str) -> None:
     run(driver, tmp_path / "log", program)
 

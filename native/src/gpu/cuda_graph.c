@@ -168,13 +168,14 @@ static int create(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void
   const int rc = TVMFuncCall(inner, args, codes, n, &made, &code);
   tw_func_release(inner);
   if (rc != 0) return -1;
-  Recorder* r = calloc(1, sizeof *r);
+  TilewrightGraph* graph = code == kTVMModuleHandle ? tw_module_graph(made.v_handle) : NULL;
+  Recorder* r = graph == NULL ? NULL : calloc(1, sizeof *r);
   if (r == NULL) {
     tw_drop_value(made, code);
-    return tw_out_of_memory(sizeof *r);
+    return graph != NULL ? tw_out_of_memory(sizeof *r) : tw_fail("tvm.graph_executor.create gives another executor than this runtime's");
   }
   r->executor = made.v_handle;
-  r->graph = tw_module_graph(r->executor);
+  r->graph = graph;
   TwModule* m = find_gpu(r->graph, &r->device) == 0 ? tw_module_new(&recorder_class, "CudaGraphExecutor", r) : NULL;
   if (m == NULL) {
     free_recorder(r);
