@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.random_operators import onnx_runtime, oracles
 from tests.random_operators.case import Case, Graph, formal_dtypes, schema, versions
-from tests.random_operators.check import GENERATORS, GRAPH, OPERATORS, draw_case, nth_case, run, smallest
+from tests.random_operators.check import GENERATORS, GRAPH, LIVE, OPERATORS, draw_case, nth_case, run, smallest
 from tests.random_operators.compare import complaint
 from tests.random_operators.draw import Draw, shrink
 from tests.random_operators.known import DISAGREEMENTS
@@ -24,6 +24,7 @@ from tilewright.relay.frontend.onnx.registry import supported_operators
 
 CASES, PART = 240, 10
 NEW, NEW_PART = 100, 20
+LIVE_CASES, LIVE_PART = 16, 4
 SOAK, SOAK_PART = 20_000, 500
 SOAK_SEED = int(os.environ.get("TILEWRIGHT_TEST_SEED", "1"))
 
@@ -43,6 +44,12 @@ def check(seed: int, numbers: range, folder: Path, operators: Sequence[str] = OP
 @pytest.mark.parametrize("start", range(0, CASES, PART))
 def test_random_cases(start: int, tmp_path: Path) -> None:
     check(0, range(start, start + PART), tmp_path)
+
+
+@pytest.mark.parametrize("start", range(0, LIVE_CASES, LIVE_PART))
+def test_random_graphs_over_named_dimensions(start: int, tmp_path: Path) -> None:
+    """One program of each, run at three shapes."""
+    check(0, range(start, start + LIVE_PART), tmp_path, [LIVE])
 
 
 @pytest.mark.parametrize("part", range(NEW // NEW_PART))

@@ -296,6 +296,10 @@ def test_tensors_without_elements_import_and_give_empty_results() -> None:
         ("Softmax", [(2, 3)], {"axis": 5}),
         ("Einsum", [(2, 3), (4, 5)], {"equation": "ij,jk->ik"}),
         ("Einsum", [(2, 3)], {"equation": "ijk->i"}),
+        ("Einsum", [(2, 3)], {"equation": "ij->k"}),
+        ("Einsum", [(2, 3)], {"equation": "ij->ii"}),
+        ("MaxPool", [(1, 3, 8, 8)], {"kernel_shape": [3, 3], "strides": [0, 0]}),
+        ("Conv", [(1, 3, 8, 8), (4, 3, 3, 3)], {"dilations": [1, 0]}),
         ("DepthToSpace", [(1, 3, 2, 2)], {"blocksize": 2}),
         ("LRN", [(1, 3, 2, 2)], {"size": 0}),
     ],
@@ -305,6 +309,22 @@ def test_shapes_and_attributes_that_do_not_fit_name_the_node(operator: str, shap
     node = helper.make_node(operator, names, ["y"], name="culprit", **attributes)
     message = import_message(make_model([node], dict(zip(names, shapes, strict=True)), ["y"]))
     assert f"'culprit' ({operator})" in message or ("checker" in message and operator in message)
+
+
+def test_constant_index_out_of_bounds_names_the_node_and_the_extent() -> None:
+    for index in (2, -3):
+        node = helper.make_node("Gather", ["x", "i"], ["y"], name="culprit")
+        model = make_model([node], {"x": (2, 3)}, ["y"], {"i": np.array([0, index])})
+        message = import_message(model)
+        assert f"'culprit' (Gather): index {index} is out of range for axis 0, whose extent is 2" in message
+
+
+@pytest.mark.parametrize("sizes", [[9, 1], [1, 1], [4, -1], [1, 1, 1]])
+def test_sizes_that_do_not_split_an_extent_name_the_node_and_both(sizes: list[int]) -> None:
+    node = helper.make_node("Split", ["x", "s"], ["y", "z"], name="culprit", axis=1)
+    message = import_message(make_model([node], {"x": (2, 3)}, ["y", "z"], {"s": np.array(sizes)}))
+    if "checker" not in message:
+        assert f"'culprit' (Split): the sizes {sizes} are not those of 2 parts of the extent 3" in message
 
 
 def test_rank_that_is_not_known_is_explained() -> None:

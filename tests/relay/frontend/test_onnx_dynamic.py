@@ -340,6 +340,12 @@ def test_what_no_round_collects_has_the_dimensions_of_the_inputs() -> None:
         assert z.shape == (0, 2, 6)
 
 
+def test_extents_shorter_than_a_vector_have_kernels() -> None:
+    text = """(float[m, m, m] x) => (float[m, m, m] y) {
+      a = Tanh(x)  b = Transpose<perm=[0, 2, 1]>(a)  c = MatMul(a, b)  y = Relu(c) }"""
+    check(text, *({"x": floats(m, m, m)} for m in (1, 2, 3)), dims={"m": (1, 3)})
+
+
 def test_control_flow_runs_at_every_opt_level() -> None:
     x = floats(2, 3)
     for level in range(4):

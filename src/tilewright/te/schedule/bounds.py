@@ -213,6 +213,12 @@ def _consumed_bound(stage: Stage, readers: dict[Tensor, list[Stage]], bounds: Bo
         sets = _consumer_sets(stage, consumer, bounds)
         _regions_read(consumer.op, sets, regions, bounds.analyzer, _LeafIndices(stage, consumer, bounds))
     _gather(stage.op, regions, bounds)
+    for iv, attr in stage.iter_var_attrs.items():
+        # A vector has a number of lanes: rather all of a literal extent than the part that is read.
+        found = bounds.ranges.get(iv)
+        if attr.iter_type is IterVarType.Vectorized and iv.dom is not None and found is not None:
+            if isinstance(iv.dom.extent, IntImm) and not isinstance(found.extent, IntImm):
+                bounds.ranges[iv] = iv.dom
 
 
 class _LeafIndices:
@@ -410,9 +416,14 @@ def _scan_regions(op: ScanOp, sets: dict[Var, IntSet], regions: Regions) -> None
 
 
 def _clip(region: IntSet, extent: PrimExpr, analyzer: Analyzer) -> IntSet:
-    """The whole dimension when the region covers it; both ends change together, so that they stay comparable."""
+    """The whole dimension when the region covers it; both ends change together, so that they stay comparable.
+
+    A literal region stays when the dimension is none: loops that are unrolled or vectorized need literal extents.
+    """
     low, high = region.low, region.high
     if low is None or high is None or region.is_single_point():
+        return region
+    if isinstance(low, IntImm) and isinstance(high, IntImm) and not isinstance(extent, IntImm):
         return region
     last = extent - 1
     if isinstance(low, IntImm) and isinstance(high, IntImm) and isinstance(last, IntImm):

@@ -154,7 +154,10 @@ def _split_set(
     relation: Split, ranges: Mapping[IterVar, Range], state: Mapping[IterVar, IntSet], analyzer: Analyzer
 ) -> IntSet:
     outer, inner, whole = state[relation.outer], state[relation.inner], ranges[relation.parent]
-    if _covers(outer, ranges[relation.outer]) and _covers(inner, ranges[relation.inner]):
+    # One block that is longer than the axis may be: what is computed for it stays of literal length.
+    padded = isinstance(ranges[relation.inner].extent, IntImm) and not isinstance(whole.extent, IntImm)
+    padded = padded and ops.is_const_int(ranges[relation.outer].extent, 1)
+    if not padded and _covers(outer, ranges[relation.outer]) and _covers(inner, ranges[relation.inner]):
         return IntSet.from_range(whole)
     factor = ranges[relation.inner].extent
     low = analyzer.simplify(outer.min_value * factor + inner.min_value + whole.min)

@@ -13,10 +13,12 @@ _LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
 
 
 def spatial(ctx: NodeContext, name: str, rank: int, default: int = 1) -> tuple[int, ...]:
-    """An attribute with one integer for each spatial dimension."""
+    """An attribute with one integer for each spatial dimension, each ``default`` or more."""
     values = ctx.attr(name) or (default,) * rank
     if len(values) != rank:
         ctx.fail(f"attribute {name!r} has {len(values)} values for {rank} spatial dimensions")
+    if any(v < default for v in values):
+        ctx.fail(f"attribute {name!r} is {list(values)}; its values must be {default} or more")
     return tuple(values)
 
 

@@ -195,7 +195,12 @@ def _einsum_terms(ctx: NodeContext, equation: str) -> tuple[list[str], str]:
     if not arrow:
         found = "".join(terms)
         right = "..." + "".join(sorted(c for c in set(found) - set(widest) if found.count(c) == 1))
-    return terms, right.replace("...", widest)
+    right = right.replace("...", widest)
+    unknown = [c for c in right if c not in "".join(terms)]
+    if unknown or len(set(right)) != len(right):
+        what = f"{unknown[0]!r}, which no operand has" if unknown else "an index twice"
+        ctx.fail(f"the result of the equation {equation!r} has {what}")
+    return terms, right
 
 
 def _diagonal(ctx: NodeContext, data: RelayExpr, term: str) -> tuple[RelayExpr, str]:

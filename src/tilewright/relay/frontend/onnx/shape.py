@@ -162,6 +162,9 @@ def convert_split(ctx: NodeContext) -> Any:
         extent = ctx.extent(data, axis)
         each = -(-extent // parts)
         sizes = [min(each, max(extent - each * i, 0)) for i in range(parts)]
+    elif sum(sizes) != ctx.extent(data, axis) or min(sizes, default=0) < 0 or len(sizes) != ctx.num_outputs:
+        wanted = f"{ctx.num_outputs} parts of the extent {ctx.extent(data, axis)} of axis {axis}"
+        ctx.fail(f"the sizes {[int(v) for v in sizes]} are not those of {wanted}")
     if len(sizes) == 1:
         return [data]
     return relay_op.split(data, tuple(int(v) for v in np.cumsum(sizes)[:-1]), axis=axis)
@@ -293,6 +296,10 @@ def _wrapped(ctx: NodeContext, indices: RelayExpr, data: RelayExpr, axis: int) -
     """Indices into an axis of ``data`` with the negative ones counted from the end."""
     dtype, extent = ctx.dtype(indices), ctx.dims(data)[axis]
     value = ctx.constant_or_none(indices)
+    if value is not None and is_number(extent):
+        outside = value[(value < -extent) | (value >= extent)]
+        if outside.size:
+            ctx.fail(f"index {outside[0]} is out of range for axis {axis}, whose extent is {extent}")
     if value is not None and (is_number(extent) or not (value < 0).any()):
         return const(np.where(value < 0, value + (extent if is_number(extent) else 0), value).astype(dtype), dtype)
     limit = const(np.array(extent, dtype), dtype) if is_number(extent) else runtime_extent(data, axis, dtype)
