@@ -122,6 +122,8 @@ def _placed(mod: IRModule, targets: TargetMap) -> IRModule:
     if targets.single and not names_devices(mod):
         return mod
     plan = [transform.RemoveUnusedFunctions(), transform.PlanDevices(targets.default_device)]
+    if targets.places_operators:
+        plan[1:1] = [transform.ToGraphNormalForm(), transform.PlaceOperators(targets.default_device)]
     data_flow = [transform.InlineFunctions(), transform.ToGraphNormalForm()]
     return Sequential([*plan, *data_flow], name="relay.plan_devices")(mod)
 
@@ -165,7 +167,8 @@ def build(
     ir_mod : the module; its ``main`` is compiled.
     target : ``"llvm"`` (this machine's CPU), ``"c"``, a ``Target``, or a mapping of devices to targets: what
         ``relay.annotation.on_device`` marks runs on the device that it names, all else on the CPU or on the device of
-        the option ``relay.fallback_device_type``.
+        the option ``relay.fallback_device_type``. With ``{"cpu": ..., "gpu": ...}`` all else runs on the GPU, save
+        operators that a GPU does badly.
     target_host : the target of the code that launches kernels; the CPU's.
     params : arrays for parameters of ``main`` by name; they become constants of the library. Names
         that main has no parameter for are warned of, once.

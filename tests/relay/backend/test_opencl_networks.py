@@ -196,3 +196,21 @@ def test_shapes_that_are_not_known_are_computed_on_the_host() -> None:
     for rows in (1, 5, 64):
         a, b = (np.random.default_rng(rows).random((rows, 3), np.float32) for _ in range(2))
         np.testing.assert_allclose(machine.invoke("main", a, b).numpy(), np.tanh(a + b), rtol=1e-5)
+
+
+def test_operators_that_a_gpu_does_badly_run_on_the_cpu() -> None:
+    boxes = relay.var("boxes", shape=(1, 37, 6))
+    counts, valid, indices = relay.vision.get_valid_counts(relay.nn.relu(boxes), 0.2, 0, 1)
+    kept = relay.vision.non_max_suppression(valid, counts, indices, -1, 0.4, return_indices=False)
+    mod = tvm.IRModule.from_expr(relay.Function([boxes], kept))
+    data = np.abs(np.random.default_rng(5).standard_normal((1, 37, 6))).astype("float32")
+    results = []
+    for target, devices in (("llvm", [CPU]), ({"cpu": "llvm", "gpu": "opencl"}, [CPU, GPU])):
+        lib = relay.build(mod, target)
+        executor = graph_executor.GraphModule(lib["default"](*devices))
+        executor.run(boxes=data)
+        results.append(executor.get_output(0))
+    assert results[1].device == CPU
+    np.testing.assert_allclose(results[1].numpy(), results[0].numpy(), rtol=1e-6)
+    kernels = lib.get_lib().imported_modules[0].get_source()
+    assert "relu" in kernels and "max_suppression" not in kernels

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.ir.errors import TilewrightError
@@ -24,6 +24,7 @@ class TargetMap:
 
     targets: dict[int, Target]
     default_device: int
+    places_operators: bool = False  # whether what the default device does badly goes to the CPU unasked
 
     @classmethod
     def of(cls, target: Any = None, target_host: Any = None) -> TargetMap:
@@ -33,7 +34,8 @@ class TargetMap:
         ----------
         target : a target or its text, for all devices; or a mapping to targets from devices, each a Device, its name
             or its type number; None is the current target. In a mapping to several, what runs on the CPU is for
-            ``llvm`` unless the mapping says otherwise.
+            ``llvm`` unless the mapping says otherwise. The device "gpu" is that of its target, and all runs there that
+            no mark puts elsewhere and that a GPU does well (``relay.transform.PlaceOperators``).
         target_host : the target of the code that launches kernels
 
         Raises
@@ -41,7 +43,9 @@ class TargetMap:
         TilewrightError when there is no target, or two for one device.
         """
         if isinstance(target, TargetMap):
-            return target if target_host is None else cls.of(target.targets, target_host)
+            if target_host is None:
+                return target
+            return replace(target, targets={d: t.with_host(target_host) for d, t in target.targets.items()})
         if target is None:
             target = Target.current()
             if target is None:
@@ -49,11 +53,13 @@ class TargetMap:
         if not isinstance(target, Mapping) or "kind" in target:
             chosen = Target(target).with_host(target_host)
             return cls({chosen.device_type: chosen}, chosen.device_type)
+        places = "gpu" in target
         targets = _by_device(target)
         if len(targets) == 1:
             ((device, only),) = targets.items()
             return cls({device: only.with_host(target_host)}, device)
-        default = PassContext.current().option("relay.fallback_device_type") or CPU
+        usual = Target(target["gpu"]).device_type if places else CPU
+        default = PassContext.current().option("relay.fallback_device_type") or usual
         if default not in targets:
             if default != CPU:
                 raise TilewrightError(
@@ -62,7 +68,7 @@ class TargetMap:
                 )
             targets[CPU] = Target("llvm")
         host = Target(target_host) if target_host is not None else targets.get(CPU)
-        return cls({device: t if t.host else t.with_host(host) for device, t in targets.items()}, default)
+        return cls({device: t if t.host else t.with_host(host) for device, t in targets.items()}, default, places)
 
     @property
     def default(self) -> Target:
@@ -99,6 +105,8 @@ def _by_device(targets: Mapping[Any, Any]) -> dict[int, Target]:
         raise TilewrightError('relay.build was given an empty mapping of targets; give for example {"cpu": "llvm"}')
     found: dict[int, Target] = {}
     for device, target in targets.items():
+        if isinstance(device, str) and device == "gpu":
+            device = Target(target).device_type
         kind = device_type_of(device.value if isinstance(device, IntImm) else device)
         if kind in found:
             raise TilewrightError(f"two targets are given for {device_name(kind)}: {found[kind]} and {Target(target)}")

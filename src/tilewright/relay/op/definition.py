@@ -94,6 +94,7 @@ class OpDef:
     in_float32: ClassVar[Any] = False  # of float16 and bfloat16 too, see ComputeInFloat32; or a function of attrs
     takes_injective: ClassVar[bool] = False  # its kernel may work out transposed or sliced operands as it reads them
     reshapes: ClassVar[bool] = False  # gives the elements of its first argument, in their order, in another shape
+    sequential: ClassVar[bool] = False  # one step after the other, which a GPU does badly: see PlaceOperators
     op: ClassVar[Op]
 
     @staticmethod
@@ -115,6 +116,7 @@ class OpDef:
         op.set_attr("TInFloat32", cls.in_float32)
         op.set_attr("TTakesInjective", cls.takes_injective)
         op.set_attr("TReshapeOp", cls.reshapes)
+        op.set_attr("TSequential", cls.sequential)
         for method, key in HOOKS.items():
             if hasattr(cls, method):
                 op.set_attr(key, getattr(cls, method))

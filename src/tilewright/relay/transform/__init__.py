@@ -64,6 +64,7 @@ from tilewright.relay.transform.merge_rows import MergeRows
 from tilewright.relay.transform.merge_transposes import MergeTransposes
 from tilewright.relay.transform.pad_channels import PadChannels
 from tilewright.relay.transform.partition_graph import PartitionGraph, RegionCost
+from tilewright.relay.transform.place_operators import PlaceOperators
 from tilewright.relay.transform.plan_devices import PlanDevices
 from tilewright.relay.transform.plan_memory import MemoryPlan
 from tilewright.relay.transform.recast import recast
@@ -114,8 +115,8 @@ __all__ = [
     "KeepHalves", "LabelOps", "LambdaLift", "LayoutConfig", "LazyGradientInit", "Legalize", "LiftConv1D", "LiftConv3D",
     "ManifestAlloc", "MarkRoom", "MemoryPlan", "MergeCompilerRegions",
     "MergeComposite", "MergeRows", "MergeTransposes", "OperatorFate", "PadChannels", "PartitionGraph", "Pass",
-    "PassContext",
-    "PassInfo", "PlanDevices", "PrintIR", "RecognizeActivations", "RecognizeAttention", "RecognizeLayerNorm",
+    "PassContext", "PassInfo", "PlaceOperators", "PlanDevices", "PrintIR", "RecognizeActivations",
+    "RecognizeAttention", "RecognizeLayerNorm",
     "RegionCost", "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyFCTranspose",
     "SimplifyInference",
     "SinkReshape", "SplitArgs", "ToANormalForm", "ToANormalFormExpr", "ToBasicBlockNormalForm", "ToGraphNormalForm",

@@ -43,6 +43,7 @@ class AllClassNonMaximumSuppression(OpDef):
     """Of overlapping boxes the one of highest score, for every class."""
 
     name = "vision.all_class_non_max_suppression"
+    sequential = True
     inputs = ("boxes", "scores", "max_output_boxes_per_class", "iou_threshold", "score_threshold")
     attrs_type = AllClassNonMaximumSuppressionAttrs
     pattern = OpPattern.OPAQUE

@@ -103,6 +103,7 @@ class NonMaximumSuppression(OpDef):
     """Of overlapping boxes the one of highest score."""
 
     name = "vision.non_max_suppression"
+    sequential = True
     inputs = ("data", "valid_count", "indices", "max_output_size", "iou_threshold")
     attrs_type = NonMaximumSuppressionAttrs
     pattern = OpPattern.OPAQUE

@@ -76,6 +76,7 @@ class Proposal(OpDef):
     """Anchors moved by predictions; of those that overlap, the best."""
 
     name = "vision.proposal"
+    sequential = True
     inputs = ("cls_prob", "bbox_pred", "im_info")
     attrs_type = ProposalAttrs
     pattern = OpPattern.OPAQUE

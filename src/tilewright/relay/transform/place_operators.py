@@ -1,0 +1,141 @@
+"""PlaceOperators: mark what an accelerator does badly for the CPU.
+
+Before, for a GPU of type 4::
+
+    %0 = nn.relu(%boxes);
+    %1 = vision.non_max_suppression(%0, %count, %indices, -1, 0.5f, return_indices=False);
+    multiply(%1, 2f)
+
+after::
+
+    %0 = nn.relu(%boxes);
+    %1 = on_device(%0, device_type=4);
+    %2 = on_device(%count, device_type=4);
+    %3 = on_device(%indices, device_type=4);
+    %4 = vision.non_max_suppression(%1, %2, %3, -1, 0.5f, return_indices=False);
+    %5 = multiply(%4, 2f);
+    on_device(%5, device_type=1)
+
+Operators whose declaration says ``sequential`` take one step after the other: of a GPU's processors one would work.
+They go to the CPU, and injective operators of nothing but their results stay there with them. ``PlanDevices`` makes
+copies of the marks. Marks that the program has stay as they are, and what they are on is not moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.op import Op
+from tilewright.ir.transform import Pass, PassContext
+from tilewright.ir.type import TensorType
+from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.op.annotation.devices import device_type_of, on_device
+from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.transform.common import call_of, open_children, typed_function_pass
+from tilewright.relay.visitor import ExprMutator, post_order
+
+_CPU = 1
+_DATA_FLOW = (Call, Constant, Function, GlobalVar, Op, Tuple, TupleGetItem, Var)
+
+
+class _Placer(ExprMutator):
+    """Puts marks around operands that are not where their user is."""
+
+    def __init__(self, body: RelayExpr, device: int, kept: set[RelayExpr]) -> None:
+        super().__init__()
+        self.body, self.device, self.kept = body, device, kept
+        self.moved: set[RelayExpr] = set()  # expressions as they were given, on the CPU
+
+    def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
+        return open_children(expr)
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        post = super().visit_call(expr)
+        assert isinstance(post, Call)
+        if _is_mark(expr):
+            return post
+        if self._goes(expr):
+            self.moved.add(expr)
+        args = [self._operand(*pair, expr in self.moved) for pair in zip(expr.args, post.args, strict=True)]
+        return post if args == list(post.args) else post.replace(args=tuple(args))
+
+    def visit_tuple_getitem(self, expr: TupleGetItem) -> RelayExpr:
+        post = super().visit_tuple_getitem(expr)
+        if expr.tuple_value in self.moved:
+            self.moved.add(expr)
+        return post
+
+    def visit_tuple(self, expr: Tuple) -> RelayExpr:
+        post = super().visit_tuple(expr)
+        assert isinstance(post, Tuple)
+        if expr is self.body and expr.fields and all(self._is_there(field) for field in expr.fields):
+            self.moved.add(expr)  # results stay where they were computed
+            return post
+        fields = [self._operand(*pair, False) for pair in zip(expr.fields, post.fields, strict=True)]
+        return post if fields == list(post.fields) else post.replace(fields=tuple(fields))
+
+    def _goes(self, call: Call) -> bool:
+        """Whether a call is better off on the CPU."""
+        if (
+            call in self.kept
+            or not isinstance(call.op, Op)
+            or not all(isinstance(a.checked_type, TensorType) for a in call.args)
+        ):
+            return False
+        if call.op.get_attr("TSequential", False):
+            return True
+        pattern: Any = call.op.get_attr("TOpPattern", OpPattern.OPAQUE)
+        data = [arg for arg in call.args if not isinstance(arg, Constant)]
+        return pattern <= OpPattern.INJECTIVE and bool(data) and all(arg in self.moved for arg in data)
+
+    def _is_there(self, expr: RelayExpr) -> bool:
+        return isinstance(expr, Constant) or expr in self.moved
+
+    def _operand(self, given: RelayExpr, post: RelayExpr, on_cpu: bool) -> RelayExpr:
+        """An operand for a user on the CPU, or on the device."""
+        if isinstance(given, Constant) or _is_mark(given) or (given in self.moved) == on_cpu:
+            return post
+        if on_cpu:
+            return on_device(post, self.device)
+        return _marked_fields(given, post)
+
+
+def _marked_fields(given: RelayExpr, post: RelayExpr) -> RelayExpr:
+    """``post`` on the CPU; of a tuple, each field."""
+    if isinstance(given.checked_type, TensorType):
+        return on_device(post, _CPU)
+    count = len(given.checked_type.fields)  # type: ignore[attr-defined]
+    return Tuple([on_device(TupleGetItem(post, k), _CPU) for k in range(count)])
+
+
+def _is_mark(expr: RelayExpr) -> bool:
+    return call_of(expr, "on_device") is not None or call_of(expr, "device_copy") is not None
+
+
+def PlaceOperators(device: Any) -> Pass:
+    """Mark operators that ``device`` does badly (attribute ``TSequential``) for the CPU, with what only follows them.
+
+    Parameters
+    ----------
+    device : a Device, its name or its type number: where everything else is. Nothing is done for the CPU.
+
+    Functions with lets, branches or references stay as they are (``ToGraphNormalForm`` takes lets away).
+    """
+    place = device_type_of(device)
+
+    def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
+        found = list(post_order(func, open_children))
+        if place == _CPU or not all(isinstance(expr, _DATA_FLOW) for expr in found):
+            return func
+        kept = {expr.args[0] for expr in found if isinstance(expr, Call) and _is_mark(expr)}
+        placer = _Placer(func.body, place, kept)
+        post = placer.visit(func)
+        if func.body in placer.moved:
+            assert isinstance(post, Function)
+            return post.replace(body=on_device(post.body, _CPU))
+        return post
+
+    return typed_function_pass(run, "PlaceOperators")
