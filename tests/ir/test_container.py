@@ -105,3 +105,11 @@ def test_attributes_are_made_by_name_and_refused_by_field() -> None:
 def test_compiled_code_takes_what_packed_functions_give() -> None:
     assert tvm.testing.echo("a") == "a"
     assert tvm.get_global_func("tir.const_true")("int8", None).dtype == "int8"
+
+
+def test_type_definitions_of_a_module_are_counted() -> None:
+    mod = tvm.IRModule()
+    kind = tvm.relay.GlobalTypeVar("Kind")
+    data = tvm.relay.TypeData(kind, [], [])
+    mod[kind] = data
+    assert mod.type_definitions.items()[0] == (kind, data)

@@ -30,7 +30,7 @@ class IRModule:
         attrs: DictAttrs | Mapping[str, Any] | None = None,
     ) -> None:
         self.functions: dict[GlobalVar, BaseFunc] = Map()
-        self.type_definitions: dict[GlobalTypeVar, Any] = {}
+        self.type_definitions: dict[GlobalTypeVar, Any] = Map()
         self.attrs = attrs if isinstance(attrs, DictAttrs) else DictAttrs(attrs)
         self._global_vars: dict[str, GlobalVar] = {}
         self._global_type_vars: dict[str, GlobalTypeVar] = {}
