@@ -50,7 +50,7 @@ def test_elementwise(dtype: str, target: str) -> None:
         cases.add(name, [a, b], outs=["bool"] if name[0] in "LGE" else [])
     cases.add("Mod", [a, b], fmod=1)
     cases.add("Max", [a, b, np.flip(a)])
-    for low, high in ((-1, 1), (0, INF), (-INF, 0.5), (NAN, 1), (0, NAN)):
+    for low, high in ((-1, 1), (1, -1), (0, INF), (-INF, 0.5), (NAN, 1), (0, NAN)):
         limits = [np.array(v, dtype) for v in (low, high)]
         cases.add("Clip", [x, *limits], weights=(1, 2))
         cases.add("Clip", [x, *limits])

@@ -273,7 +273,12 @@ def convert_gelu(ctx: NodeContext) -> RelayExpr:
 @converter("Clip")
 def convert_clip_attributes(ctx: NodeContext) -> RelayExpr:
     """Clip with limits as attributes (before opset 11)."""
-    return relay_op.clip(ctx.input(0), ctx.attr("min", -3.4028234e38), ctx.attr("max", 3.4028234e38))
+    return _clipped(ctx.input(0), ctx.attr("min", -3.4028234e38), ctx.attr("max", 3.4028234e38))
+
+
+def _clipped(data: RelayExpr, low: float, high: float) -> RelayExpr:
+    """Clip whose upper limit wins where it is below the lower one, as ONNX has it."""
+    return relay_op.clip(data, min(low, high), high)
 
 
 @converter("Clip", since=11)
@@ -287,7 +292,8 @@ def convert_clip(ctx: NodeContext) -> RelayExpr:
         limits = [const(d, dtype) if v is None else v for v, d in zip(limits, (-largest, largest), strict=True)]
         values = [ctx.constant_or_none(limit) for limit in limits if limit is not None]
         if all(v is not None for v in values):
-            return relay_op.clip(data, *(float(v.item()) for v in values if v is not None))
+            low, high = (float(v.item()) for v in values if v is not None)
+            return _clipped(data, low, high)
     if limits[0] is not None:
         data = relay_op.maximum(data, limits[0])
     if limits[1] is not None:
