@@ -160,17 +160,35 @@ def test_numbers_reach_a_kernel_in_its_types(dtype: str, c_type: str, value: flo
     assert out.numpy()[0] == expected
 
 
-HALVES = [0.0, 1.0, -1.5, 65504.0, 65520.0, 65519.9, 6e-8, 3e-8, 2.9e-8, 6.1e-5, 1e-5, 0.1, 1 / 3, -7e4, float("inf")]
+HALVES = [
+    0.0,
+    1.0,
+    -1.5,
+    65504.0,
+    65520.0,
+    65519.9,
+    6e-8,
+    3e-8,
+    2.9e-8,
+    6.1e-5,
+    1e-5,
+    0.1,
+    1 / 3,
+    -7e4,
+    float("inf"),
+    1 + 2**-11 + 2**-30,
+    -1 - 3 * 2**-11 + 2**-40,
+]
 
 
 @pytest.mark.parametrize("value", HALVES)
 def test_halves_are_rounded_to_the_nearest(value: float) -> None:
-    """As numpy rounds a float32 to a float16, bit by bit; the kernel sees the bits."""
+    """As numpy rounds a float64 to a float16, bit by bit, once; the kernel sees the bits."""
     body = "(__global ushort* out, ushort x) { out[0] = x; }"
     out = on_device(np.zeros(1, "uint16"))
     one_kernel("bits", ["handle", "float16"], ["blockIdx.x"], body)["bits"](out, value, 1)
     with np.errstate(over="ignore"):
-        assert out.numpy().view("float16")[0] == np.float32(value).astype("float16")
+        assert out.numpy().view("float16")[0] == np.float64(value).astype("float16")
 
 
 def test_dynamic_shared_memory_is_the_last_argument() -> None:

@@ -158,11 +158,20 @@ int tw_kernels_write(TilewrightStream* s, const TwKernels* kernels) {
 }
 
 /* ---- launches ---- */
-/* The nearest float of 16 bits, ties to even. */
-static uint16_t half_of(double value) {
+/* The bits of a float next to a number, odd where it is not the number itself: rounded again, to fewer digits, it gives
+   the nearest of those to the number. */
+static uint32_t odd_float_of(double value) {
   const float single = (float)value;
   uint32_t bits;
   memcpy(&bits, &single, sizeof bits);
+  if (single == value || value != value) return bits;
+  const bool outwards = value > 0 ? single > value : single < value;
+  return (bits - outwards) | 1;
+}
+
+/* The nearest float of 16 bits, ties to even. */
+static uint16_t half_of(double value) {
+  const uint32_t bits = odd_float_of(value);
   const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
   const uint32_t magnitude = bits & 0x7fffffff;
   if (magnitude > 0x7f800000) return sign | 0x7e00;  /* no number */
@@ -177,9 +186,7 @@ static uint16_t half_of(double value) {
 }
 
 static uint16_t bfloat_of(double value) {
-  const float single = (float)value;
-  uint32_t bits;
-  memcpy(&bits, &single, sizeof bits);
+  const uint32_t bits = odd_float_of(value);
   if (value != value) return (uint16_t)(bits >> 16 | 0x40);
   return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }

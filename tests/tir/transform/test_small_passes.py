@@ -293,10 +293,10 @@ def test_memory_that_a_function_fills_with_what_differs_has_a_part_for_each_inde
     assert "own, 4, 4, 2, dtype=handle), @tir.tvm_access_ptr(0f32, A, 4, 4, 1" in done
 
 
-def double_buffered() -> tir.Stmt:
+def double_buffered(extent: int | tir.Var = 8) -> tir.Stmt:
     ib = ir_builder.create()
     a, out = ib.pointer("float32", "A"), ib.pointer("float32", "C")
-    with ib.for_range(0, 8, "x") as x:
+    with ib.for_range(0, extent, "x") as x:
         b = ib.allocate("float32", 4, name="B")
         c = tir.Var("c")
         fill = tir.For(c, 0, 4, 0, tir.Store(b.asobject(), a[x * 4 + c], c))
@@ -304,6 +304,11 @@ def double_buffered() -> tir.Stmt:
         with ib.for_range(0, 4, "d") as d:
             out[x * 4 + d] = b[d]
     return ib.get()
+
+
+def test_nothing_is_fetched_ahead_of_a_loop_that_may_have_no_iterations() -> None:
+    done = str(inject_double_buffer(double_buffered(tir.Var("n", "int32"))))
+    assert done.index("if (n > 0)") < done.index("B[c] = (float32*)A[c]") < done.index("for (x: int32, 0, n)")
 
 
 def test_inject_double_buffer() -> None:

@@ -200,6 +200,8 @@ class _Inject(StmtMutator):
         for var, entry in self.marked.items():
             if entry.loop is s and entry.fill is not None:
                 first = with_fresh_vars(substitute(entry.fill, {s.loop_var: s.min}))
+                if not isinstance(s.extent, IntImm):  # what a loop of no iterations would read may not be there
+                    first = IfThenElse(s.extent > 0, first)
                 extents = [ops.const(2, "int32"), *entry.alloc.extents]
                 new = Allocate(
                     var, entry.alloc.dtype, extents, entry.alloc.condition, seq(entry.ahead_of_loop(first), new)
