@@ -110,6 +110,14 @@ CASES = [
         FIRST,
     ),
     case(
+        "the boxes that stay need no indices",
+        lambda x, n: relay.vision.non_max_suppression(
+            x, n, x, iou_threshold=0.3, return_indices=False, invalid_to_bottom=True
+        ),
+        [ROWS, COUNTS],
+        FIRST,
+    ),
+    case(
         "roi_align",
         lambda x, r: relay.vision.roi_align(x, r, (3, 2), 0.5, 2),
         [IMAGE, ROIS],

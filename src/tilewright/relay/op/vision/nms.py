@@ -135,7 +135,8 @@ class NonMaximumSuppression(OpDef):
             rows = data[b][order]
             kept = _suppress(rows, attrs, limit, threshold)
             number[b] = len(kept)
-            indices[b, : len(kept)] = places[b][order[kept]]
+            if attrs.return_indices:
+                indices[b, : len(kept)] = places[b][order[kept]]
             if attrs.invalid_to_bottom:
                 boxes[b, : len(kept)] = rows[kept]
                 continue
