@@ -318,8 +318,8 @@ class ExpressionPrinter(Emitter):
     def _call_shift_left(self, e: Call) -> str:
         if dt.parse(e.dtype).kind != "int":
             return self._bitwise(e)
-        unsigned = self.type_name(f"u{e.dtype}")  # of signed integers C defines no bits that are shifted out
-        return f"(({self.type_name(e.dtype)})(({unsigned}){self.value(e.args[0])} << {self.value(e.args[1])}))"
+        a, b = self.value(e.args[0]), self.value(e.args[1])
+        return self.wrapping(e.dtype, "<<", a, b)  # of signed integers C defines no bits that are shifted out
 
     def float_math(self, e: Call) -> str:
         """A function of the language's library; the half types in float32."""
