@@ -136,7 +136,9 @@ def test_a_task_of_which_nothing_builds_stops_and_others_go_on(tmp_path: Path) -
     records = tuner.run(100)
     tuner.close()
     bad, good = tuner.states
+    assert 0 in [r.error_no for _, r in bad.trials]  # the untuned choice, which is no finalist: it would meet itself
     assert bad.note.startswith("stopped: all of the first 32 trials failed")
+    assert tuner._finalists(bad) == []
     assert bad.record is None
     assert {i.config.index for i, _ in good.trials} == set(range(6))
     assert all(inp.task is good.task for inp, _ in records)

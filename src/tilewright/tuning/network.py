@@ -17,7 +17,7 @@ from tilewright.autotvm.lines import encode, load_from_buffer, measure_str_key
 from tilewright.autotvm.measure.measure import MeasureInput, MeasureResult
 from tilewright.autotvm.measure.measure_methods import LocalBuilder, LocalRunner
 from tilewright.autotvm.store import is_current
-from tilewright.autotvm.task.task import Task
+from tilewright.autotvm.task.task import Task, untuned_config
 from tilewright.autotvm.tuner.failures import NothingWorks
 from tilewright.autotvm.tuner.model_based_tuner import ModelBasedTuner
 from tilewright.autotvm.tuner.tuner import Tuner
@@ -262,8 +262,11 @@ class NetworkTuner:
         return records
 
     def _finalists(self, state: TaskState) -> list[MeasureInput]:
+        """The fastest choices. The untuned one is none: noise alone would have it win against itself."""
         good = sorted((r for r in state.trials if r[1].error_no == 0), key=lambda r: mean(r[1].costs))
-        return list({i.config.index: i for i, _ in good[: 4 * _FINALISTS]}.values())[:_FINALISTS]
+        fastest = {i.config.index: i for i, _ in good[: 4 * _FINALISTS]}
+        fastest.pop(untuned_config(state.task).index, None)
+        return list(fastest.values())[:_FINALISTS]
 
     def _final(self, state: TaskState) -> Record | None:
         inputs = self._finalists(state)
