@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.auto_scheduler.workloads import matmul_as, matmul_relu_as
@@ -122,3 +123,20 @@ def test_flops_count_arithmetic_of_the_results_kind_only() -> None:
     x = te.placeholder((8,), name="x")
     shifted = te.compute((8,), lambda i: x[(i + 3) % 8] * 2.0, name="shifted")
     assert ComputeDAG([x, shifted]).flop_ct == 8
+
+
+def test_functions_of_one_name_inside_of_different_functions_are_two_workloads() -> None:
+    def square() -> Any:
+        def made() -> Any:
+            return list(matmul_as(4, 4, 4))
+
+        return auto_scheduler.register_workload(made, override=True)
+
+    def tall() -> Any:
+        def made() -> Any:
+            return list(matmul_as(8, 4, 4))
+
+        return auto_scheduler.register_workload(made, override=True)
+
+    tasks = [auto_scheduler.SearchTask(func=func, target="llvm") for func in (square(), tall())]
+    assert [int(t.compute_dag.tensors[-1].shape[0]) for t in tasks] == [4, 8]

@@ -78,8 +78,8 @@ def register_by_name(registry: dict[str, Any], what: str, func_name: Any, f: Any
 
 
 def get_func_name(func: Callable[..., Any]) -> str:
-    """The name that a function is known by."""
-    return getattr(func, "__name__", None) or type(func).__qualname__
+    """The name that a function is known by; one inside another function is called after both."""
+    return getattr(func, "__qualname__", None) or type(func).__qualname__
 
 
 def serialize_args(args: Sequence[Any]) -> tuple[Any, ...]:

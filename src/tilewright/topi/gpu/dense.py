@@ -60,8 +60,8 @@ def dense_tiles(cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor, bias: te.T
     return _with_bias(_matmul(cfg, data, weight, out_dtype, False, True), bias)
 
 
-dense_small_batch, schedule_dense_small_batch = template("dense_small_batch.cuda", dense_tiles)
-dense_large_batch, schedule_dense_large_batch = template("dense_large_batch.cuda", dense_tiles)
+dense_small_batch, schedule_dense_small_batch = template("dense_small_batch.gpu", dense_tiles)
+dense_large_batch, schedule_dense_large_batch = template("dense_large_batch.gpu", dense_tiles)
 
 
 def _matmul_with_bias(

@@ -7,6 +7,7 @@ from typing import Any
 
 from tilewright import topi
 from tilewright.relay.op.attributes import ints
+from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic
 from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import (
@@ -14,6 +15,7 @@ from tilewright.relay.op.strategy.wrappers import (
     conv2d_form,
     flat_rows,
     in_any_layout,
+    output_dtype,
     transposed_in_any_layout,
     ungrouped,
     wrap_compute_attention,
@@ -26,7 +28,7 @@ from tilewright.relay.op.strategy.wrappers import (
     wrap_topi_schedule,
 )
 from tilewright.target.generic_func import GenericFunc
-from tilewright.topi.gpu import conv, dense, direct, winograd
+from tilewright.topi.gpu import conv, dense, direct, int8, winograd
 from tilewright.topi.gpu.attention import attention, schedule_attention
 from tilewright.topi.gpu.kernels import schedule_kernels
 from tilewright.topi.gpu.templates import constant_shapes
@@ -65,16 +67,34 @@ def conv2d_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target
     compute, schedule = _CONV2D[form]
     strategy = one_implementation(wrap_conv2d_form(form, compute), wrap_topi_schedule(schedule), f"{form}.cuda")
     window, places = "OIHW" if form == "conv2d_nchw" else "HWIO", inputs[1].shape
-    known = constant_shapes(*inputs[:2])
+    constant = constant_shapes(*inputs[:2])
     if (
         form in _WINOGRAD
-        and known
+        and constant
         and winograd.fits([int(places[window.index(s)]) for s in "HW"], ints(attrs.strides), ints(attrs.dilation))
     ):  # chosen where a record says so: what is summed has larger rounding errors
         compute, schedule = _WINOGRAD[form]
         name = f"{form}_winograd.cuda"
         strategy.add_implementation(wrap_compute_conv2d(compute), wrap_topi_schedule(schedule), name, plevel=5)
     return strategy
+
+
+_SMALL_BATCH = 32  # rows from which on TVM's tasks of dense layers are called those of a large batch
+
+
+@generic.dense_strategy.register("gpu")
+def dense_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+    """nn.dense: one schedule, whose tasks have TVM's names, by dtype and rows."""
+    rows = known(inputs[0].shape[0])
+    integers = [t.dtype for t in inputs[:2]] == ["int8", "int8"] and output_dtype(attrs, inputs) == "int32"
+    if target.kind.name == "cuda" and integers:
+        name, template = "dense_int8.cuda", (int8.dense_int8, int8.schedule_dense_int8)
+    elif rows is not None and rows < _SMALL_BATCH:
+        name, template = "dense_small_batch.gpu", (dense.dense_small_batch, dense.schedule_dense_small_batch)
+    else:
+        name, template = "dense_large_batch.gpu", (dense.dense_large_batch, dense.schedule_dense_large_batch)
+    compute, schedule = template
+    return one_implementation(wrap_compute_dense(compute), wrap_topi_schedule(schedule), name)
 
 
 def _register(strategy: GenericFunc, name: str, compute: Compute, schedule: Any) -> None:
@@ -108,8 +128,6 @@ def _register_all() -> None:
          transposed_in_any_layout(conv.conv2d_transpose_nchw, 2), conv.schedule_conv2d_transpose_nchw),
         (generic.conv3d_transpose_strategy, "conv3d_transpose_ncdhw",
          transposed_in_any_layout(ungrouped(conv.conv3d_transpose_ncdhw), 3), conv.schedule_conv3d_transpose_ncdhw),
-        (generic.dense_strategy, "dense_large_batch", wrap_compute_dense(dense.dense_large_batch),
-         dense.schedule_dense_large_batch),
         (generic.matmul_strategy, "matmul", flat_rows(wrap_compute_matmul(dense.matmul)), dense.schedule_matmul),
         (generic.dense_pack_strategy, "dense_pack", wrap_compute_dense_pack(topi.nn.dense_pack), schedule_kernels),
         (generic.batch_matmul_strategy, "batch_matmul",
