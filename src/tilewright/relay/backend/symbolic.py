@@ -34,10 +34,11 @@ from tilewright.ir.prim_expr import Var as PrimVar
 from tilewright.ir.prim_functor import ExprVisitor
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Function, Var
-from tilewright.relay.op.dyn import elements
+from tilewright.relay.op.dyn import elements, with_dims
+from tilewright.relay.op.tensor.creation import InitOpAttrs
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.type_infer.dimensions import Equal, noted
-from tilewright.relay.visitor import substitute
+from tilewright.relay.type_infer.dimensions import AtLeast, Condition, Equal, noted
+from tilewright.relay.visitor import ExprRewriter, substitute
 from tilewright.target.target import Target
 from tilewright.te.lower import lower
 from tilewright.tir.function import PrimFunc
@@ -109,7 +110,7 @@ class Symbolic:
     """A primitive function whose unknown dimensions are variables, and what must hold of them."""
 
     func: Function
-    conditions: tuple[Equal, ...]
+    conditions: tuple[Condition, ...]
 
     @property
     def declared(self) -> Any | None:
@@ -133,6 +134,22 @@ def _shape_rule(body: RelayExpr) -> Any | None:
     return None
 
 
+class _WithoutForeignNames(ExprRewriter):
+    """Forgets what ``dyn.with_dims`` tells over names that no parameter has; the data's own dimension is known then."""
+
+    def __init__(self, named: frozenset[PrimVar]) -> None:
+        super().__init__()
+        self.named = named
+
+    def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
+        """``post``, with unknown dimensions for those over foreign names."""
+        if post.op is not Op.get("dyn.with_dims"):
+            return post
+        assert isinstance(post.attrs, InitOpAttrs) and post.attrs.shape is not None
+        shape = tuple(d if self.named.issuperset(variables_of(ops.as_expr(d))) else AnyDim() for d in post.attrs.shape)
+        return with_dims(post.args[0], shape)
+
+
 def symbolic(func: Function) -> Symbolic:
     """``func`` with variables for unknown dimensions; those that must be equal are one variable, or a number.
 
@@ -143,10 +160,11 @@ def symbolic(func: Function) -> Symbolic:
     given = [t for p in func.params for t in tensors_of(p.checked_type)]
     namer = _Namer(frozenset(d for t in given for d in t.shape if isinstance(d, PrimVar)))
     types = [namer.type(p.checked_type) for p in func.params]
+    told = _WithoutForeignNames(namer.named).visit(func.body)
     while True:
         params = [Var(p.name_hint, t) for p, t in zip(func.params, types, strict=True)]
         binds: dict[Var, RelayExpr] = dict(zip(func.params, params, strict=True))
-        body = substitute(func.body, binds)
+        body = substitute(told, binds)
         if body is func.body:
             body = substitute(func.body, {})
         with noted() as conditions:
@@ -160,17 +178,22 @@ def symbolic(func: Function) -> Symbolic:
                     namer.type(made.body.checked_type)
                 )
                 made = Function(made.params, fresh, None, (), made.attrs)
-            return Symbolic(made, tuple(dict.fromkeys(c for c in conditions if not _same(c.a, c.b))))
+            return Symbolic(made, tuple(dict.fromkeys(c for c in conditions if not _holds(c))))
         types = [_with_dims(t, solved) for t in types]
 
 
-def _same(a: PrimExpr, b: PrimExpr) -> bool:
-    return ops.as_expr(a) is ops.as_expr(b)
+def _holds(condition: Condition) -> bool:
+    """Whether a condition says nothing."""
+    if isinstance(condition, AtLeast):
+        return isinstance(condition.dim, IntImm)  # type inference has compared it
+    return ops.as_expr(condition.a) is ops.as_expr(condition.b)
 
 
-def _solved(conditions: Sequence[Equal]) -> dict[PrimVar, PrimExpr]:
+def _solved(conditions: Sequence[Condition]) -> dict[PrimVar, PrimExpr]:
     """The first variable that must be a number or another variable."""
     for condition in conditions:
+        if isinstance(condition, AtLeast):
+            continue
         for one, other in ((condition.a, condition.b), (condition.b, condition.a)):
             simple = isinstance(other, (int, IntImm, PrimVar))
             if isinstance(one, PrimVar) and simple and not condition.or_one and one is not other:
@@ -221,7 +244,7 @@ def shape_function(
         given.append(_scalar(_product(dims, dt.nbytes(output.dtype)), f"bytes_of_{number}"))
     typed = [d for t in tensors_of(unknown.func.body.checked_type) for d in t.shape]
     agree = [Equal(a, b) for a, b in zip(typed, (d for t in outputs for d in t.shape), strict=True) if a is not b]
-    conditions = [*unknown.conditions, *(c for c in agree if not isinstance(c.a, AnyDim))]
+    conditions: list[Condition] = [*unknown.conditions, *(c for c in agree if not isinstance(c.a, AnyDim))]
     if unknown.declared is not None:
         conditions = []
     checks = dict.fromkeys([*map(_condition, conditions), *_loop_bounds(outputs)])
@@ -332,7 +355,9 @@ def _loop_bounds(outputs: Sequence[te.Tensor]) -> list[PrimExpr]:
     return list(found)
 
 
-def _condition(item: Equal) -> PrimExpr:
+def _condition(item: Condition) -> PrimExpr:
+    if isinstance(item, AtLeast):
+        return item.dim >= item.least
     a, b = ops.as_expr(item.a), ops.as_expr(item.b)
     equal = ops.equal(a, b)
     return ops.logical_or(equal, ops.logical_or(ops.equal(a, 1), ops.equal(b, 1))) if item.or_one else equal

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any as AnyType
 
-from tilewright.ir.prim_expr import Any, IntImm, PrimExpr
+from tilewright.ir.prim_expr import Any, DimVar, IntImm, PrimExpr
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,23 @@ class Equal:
     or_one: bool = False
 
 
-_noted: ContextVar[list[Equal] | None] = ContextVar("noted dimensions", default=None)
+@dataclass(frozen=True)
+class AtLeast:
+    """A dimension is no less than a number."""
+
+    dim: PrimExpr
+    least: int
+
+
+Condition = Equal | AtLeast
+
+_noted: ContextVar[list[Condition] | None] = ContextVar("noted dimensions", default=None)
 
 
 @contextmanager
-def noted() -> Iterator[list[Equal]]:
+def noted() -> Iterator[list[Condition]]:
     """What is taken for granted inside of the block."""
-    found: list[Equal] = []
+    found: list[Condition] = []
     token = _noted.set(found)
     try:
         yield found
@@ -53,3 +63,10 @@ def note_equal(a: AnyType, b: AnyType, or_one: bool = False) -> bool:
         return not or_one
     found.append(Equal(a, b, or_one))
     return True
+
+
+def note_at_least(dim: PrimExpr, least: int) -> None:
+    """Note that a dimension must be ``least`` or more, where it is a variable that may be less."""
+    found = _noted.get()
+    if found is not None and not isinstance(dim, (Any, IntImm)) and not (isinstance(dim, DimVar) and dim.low >= least):
+        found.append(AtLeast(dim, least))

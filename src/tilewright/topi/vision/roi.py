@@ -50,9 +50,9 @@ class _Planes:
 def _bilinear(data: Any, base: PrimExpr, planes: _Planes, y: PrimExpr, x: PrimExpr) -> PrimExpr:
     """The interpolated value of one channel plane at (y, x); 0 more than one pixel outside."""
     height, width = planes.height, planes.width
-    outside = tir.any(y < -1.0, y > float(height), x < -1.0, x > float(width))
-    y = ops.minimum(ops.maximum(y, ops.const(0, y.dtype)), float(height - 1))
-    x = ops.minimum(ops.maximum(x, ops.const(0, x.dtype)), float(width - 1))
+    outside = tir.any(y < -1.0, y > ops.cast(y.dtype, height), x < -1.0, x > ops.cast(x.dtype, width))
+    y = ops.minimum(ops.maximum(y, ops.const(0, y.dtype)), ops.cast(y.dtype, height - 1))
+    x = ops.minimum(ops.maximum(x, ops.const(0, x.dtype)), ops.cast(x.dtype, width - 1))
     top, left = _int(tir.floor(y)), _int(tir.floor(x))
     bottom, right = ops.minimum(top + 1, height - 1), ops.minimum(left + 1, width - 1)
     dy, dx = y - ops.cast(y.dtype, top), x - ops.cast(x.dtype, left)

@@ -219,6 +219,10 @@ class NodeContext:
 
     def reshaped(self, data: RelayExpr, like: RelayExpr, replaced: int, first: int, last: int) -> RelayExpr:
         """``data`` with its first ``replaced`` dimensions replaced by those ``first`` to ``last`` of ``like``."""
+        own, other = self.tensor_type(data), self.tensor_type(like)
+        if not own.is_dynamic and not other.is_dynamic and 0 not in (*own.concrete_shape, *other.concrete_shape):
+            shape = (*other.concrete_shape[first:last], *own.concrete_shape[replaced:])
+            return relay_op.reshape(data, newshape=shape)
         return relay_op.reshape_like(data, like, lhs_begin=0, lhs_end=replaced, rhs_begin=first, rhs_end=last)
 
     def rank(self, expr: RelayExpr) -> int:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.dimensions import element, is_number
+from tilewright.relay.frontend.onnx.dynamic import integer, known_dims, runtime_extent
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.op.relations import dim_add, dim_floordiv
 
 _LAYOUTS = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
 
@@ -37,15 +42,53 @@ def padding(
         return (0,) * (2 * rank)
     if auto not in ("SAME_UPPER", "SAME_LOWER"):
         ctx.fail(f"attribute 'auto_pad' is {auto!r}; expected NOTSET, VALID, SAME_UPPER or SAME_LOWER")
-    extents = ctx.shape(data)[2:]
     before, after = [], []
-    for extent, k, stride, dilation in zip(extents, kernel, strides, dilations, strict=True):
-        out = -(-extent // stride)
-        total = max((out - 1) * stride + (k - 1) * dilation + 1 - extent, 0)
+    for axis, (k, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True), 2):
+        total = (k - 1) * dilation  # whatever the extent is, at stride 1
+        if stride != 1:
+            extent = ctx.extent(data, axis)
+            total = max((-(-extent // stride) - 1) * stride + total + 1 - extent, 0)
         small, large = total // 2, total - total // 2
         before.append(small if auto == "SAME_UPPER" else large)
         after.append(large if auto == "SAME_UPPER" else small)
     return (*before, *after)
+
+
+def padded(
+    ctx: NodeContext,
+    data: RelayExpr,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    build: Callable[[RelayExpr, tuple[int, ...]], RelayExpr],
+    value: float = 0.0,
+) -> RelayExpr:
+    """``build`` of the data and the padding, or of data that are padded with ``value`` when the model runs.
+
+    What ``auto_pad`` asks for depends on extents at strides above 1.
+    """
+    extents = ctx.dims(data)[2:]
+    same = ctx.attr("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
+    if not same or all(is_number(e) or s == 1 for e, s in zip(extents, strides, strict=True)):
+        return build(data, padding(ctx, data, kernel, strides, dilations))
+    widths = [integer(0)] * 4
+    for axis, (k, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True), 2):
+        extent = runtime_extent(data, axis)
+        count = relay_op.floor_divide(relay_op.add(extent, integer(stride - 1)), integer(stride))
+        reach = relay_op.add(relay_op.multiply(count, integer(stride)), integer((k - 1) * dilation + 1 - stride))
+        total = relay_op.maximum(relay_op.subtract(reach, extent), integer(0))
+        small = relay_op.floor_divide(total, integer(2))
+        both = [small, relay_op.subtract(total, small)]
+        widths += both if ctx.attr("auto_pad") == "SAME_UPPER" else both[::-1]
+    pairs = relay_op.reshape(relay_op.stack(widths, axis=0), newshape=(-1, 2))
+    out = typed(build(typed(relay_op.nn.pad(data, pairs, const(value, ctx.dtype(data)))), (0,) * (2 * len(kernel))))
+    counts = [None if e is None else _windows(e, stride) for e, stride in zip(extents, strides, strict=True)]
+    return typed(known_dims(out, [*ctx.dims(out)[:2], *counts]))
+
+
+def _windows(extent: Any, stride: int) -> Any:
+    """How many windows ``auto_pad`` makes room for, as an element."""
+    return -(-extent // stride) if is_number(extent) else element(dim_floordiv(dim_add(extent, stride - 1), stride))
 
 
 def add_bias(ctx: NodeContext, out: RelayExpr, index: int) -> RelayExpr:
@@ -80,18 +123,22 @@ def convolution(ctx: NodeContext, data: RelayExpr, weight: RelayExpr) -> RelayEx
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     build = {1: relay_op.nn.conv1d, 2: relay_op.nn.conv2d, 3: relay_op.nn.conv3d}[rank]
     data_layout, kernel_layout = _LAYOUTS[rank]
-    return build(
-        data,
-        weight,
-        strides=strides,
-        padding=padding(ctx, data, kernel, strides, dilations),
-        dilation=dilations,
-        groups=groups,
-        channels=weight_shape[0],
-        kernel_size=kernel,
-        data_layout=data_layout,
-        kernel_layout=kernel_layout,
-    )
+
+    def convolve(data: RelayExpr, pads: tuple[int, ...]) -> RelayExpr:
+        return build(
+            data,
+            weight,
+            strides=strides,
+            padding=pads,
+            dilation=dilations,
+            groups=groups,
+            channels=weight_shape[0],
+            kernel_size=kernel,
+            data_layout=data_layout,
+            kernel_layout=kernel_layout,
+        )
+
+    return padded(ctx, data, kernel, strides, dilations, convolve)
 
 
 @converter("ConvTranspose", in_float32=True, weights=(1,))

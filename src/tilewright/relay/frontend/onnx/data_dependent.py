@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.dynamic import counted, integer, runtime_extent, vector
+from tilewright.relay.frontend.onnx.dynamic import FAR, counted, integer, runtime_extent, vector
 from tilewright.relay.type_infer import infer_expr
 
 if TYPE_CHECKING:
@@ -45,3 +45,30 @@ def non_zero(ctx: NodeContext, data: RelayExpr) -> RelayExpr:
         rows.append(relay_op.floor_mod(rest, extent) if axis else rest)
         rest = relay_op.floor_divide(rest, extent)
     return relay_op.stack(rows[::-1], axis=0)
+
+
+def suppressed(ctx: NodeContext, boxes: RelayExpr, scores: RelayExpr) -> RelayExpr:
+    """NonMaxSuppression: rows (batch, class, box) of the boxes that stay, as (n, 3) int64, n unknown."""
+    dtype = ctx.dtype(scores)
+    limit = ctx.input(2) if ctx.has_input(2) else integer(0)
+    # More than there can be is as good; a negative limit is none at all, where Relay takes it for no limit.
+    limit = relay_op.cast(relay_op.clip(relay_op.cast(limit, "int64"), 0, float(FAR)), "int32")
+    share = relay_op.cast(ctx.input(3), ctx.dtype(boxes)) if ctx.has_input(3) else const(0.0, ctx.dtype(boxes))
+    least = relay_op.cast(ctx.input(4), dtype) if ctx.has_input(4) else const(-np.inf, dtype)
+    if ctx.attr("center_point_box", 0):
+        centre, size = relay_op.split(boxes, 2, axis=2)
+        half = relay_op.multiply(size, const(0.5, ctx.dtype(boxes)))
+        boxes = relay_op.concatenate([relay_op.subtract(centre, half), relay_op.add(centre, half)], axis=2)
+    one = [infer_expr(relay_op.reshape(v, newshape=(1,))) for v in (limit, share, least)]
+    rows, count = relay_op.vision.all_class_non_max_suppression(boxes, scores, one[0], one[1], one[2])
+    return relay_op.strided_slice(rows, vector([0]), count, vector([1]), axes=[0])
+
+
+def different(ctx: NodeContext, data: RelayExpr) -> list[RelayExpr]:
+    """Unique of all elements: those that differ (n,), where each is first, where all are among them, and how often."""
+    flat = relay_op.reshape(data, newshape=(-1,))
+    values, first, inverse, count, counts = relay_op.unique(flat, bool(ctx.attr("sorted", 1)), return_counts=True)
+    number = relay_op.cast(count, "int64")
+    kept = [relay_op.strided_slice(x, vector([0]), number, vector([1]), axes=[0]) for x in (values, first, counts)]
+    places: list[RelayExpr] = [relay_op.cast(x, "int64") for x in (kept[1], inverse, kept[2])]
+    return [kept[0], *places][: ctx.num_outputs]

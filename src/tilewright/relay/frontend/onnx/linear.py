@@ -12,7 +12,14 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.dimensions import is_number
-from tilewright.relay.frontend.onnx.dynamic import FAR, broadcast_elements, expand_to, reshape_to, runtime_shape
+from tilewright.relay.frontend.onnx.dynamic import (
+    FAR,
+    broadcast_elements,
+    expand_to,
+    reshape_to,
+    runtime_extent,
+    runtime_shape,
+)
 from tilewright.relay.frontend.onnx.registry import converter
 
 # Stand for the axes of an ellipsis, the last axes last.
@@ -234,13 +241,14 @@ def _without_ones(
     ctx: NodeContext, data: RelayExpr, term: str, other: RelayExpr, other_term: str
 ) -> tuple[RelayExpr, str]:
     """``data`` without the axes that are broadcast to those of ``other``: of one element, where ``other`` has more."""
-    extents = dict(zip(other_term, ctx.shape(typed(other)), strict=True))
+    extents = dict(zip(other_term, ctx.dims(typed(other)), strict=True))
     ones = []
-    for i, (letter, extent) in enumerate(zip(term, ctx.shape(typed(data)), strict=True)):
+    for i, (letter, extent) in enumerate(zip(term, ctx.dims(typed(data)), strict=True)):
         wanted = extents.get(letter, extent)
-        if 1 not in (extent, wanted) and extent != wanted:
+        known = is_number(extent) and is_number(wanted)
+        if known and 1 not in (extent, wanted) and extent != wanted:
             ctx.fail(f"index {letter!r} stands for the extents {extent} and {wanted}")
-        if extent == 1 != wanted:
+        if is_number(extent) and extent == 1 and not (known and wanted == 1):
             ones.append(i)
     if not ones:
         return data, term
@@ -263,23 +271,36 @@ def _einsum_two(ctx: NodeContext, a: RelayExpr, a_term: str, b: RelayExpr, b_ter
     summed_letters = [c for c in a_term if c in b_term and c not in out]
     free_a = [c for c in a_term if c not in b_term]
     free_b = [c for c in b_term if c not in a_term]
-    size = dict(zip(a_term, ctx.shape(typed(a)), strict=True)) | dict(zip(b_term, ctx.shape(typed(b)), strict=True))
-
-    if 0 in size.values():  # the result has no elements, or each is a sum of none
+    size = dict(zip(b_term, ctx.dims(typed(b)), strict=True))
+    size |= {c: d for c, d in zip(a_term, ctx.dims(typed(a)), strict=True) if not is_number(size.get(c))}
+    if all(map(is_number, size.values())) and 0 in size.values():  # no elements, or each is a sum of none
         return relay_op.zeros([size[c] for c in out], ctx.dtype(a))
-
-    def count(letters: Sequence[str]) -> int:
-        return int(np.prod([size[c] for c in letters], dtype=np.int64))
 
     def arrange(x: RelayExpr, term: str, free: Sequence[str]) -> RelayExpr:
         order = [term.index(c) for c in (*batch, *free, *summed_letters)]
-        moved = relay_op.transpose(x, axes=order)
-        return relay_op.reshape(moved, newshape=(count(batch), count(free), count(summed_letters)))
+        return _joined(relay_op.transpose(x, axes=order), [len(batch), len(free), len(summed_letters)])
 
     product = relay_op.nn.batch_matmul(arrange(a, a_term, free_a), arrange(b, b_term, free_b))
     letters = [*batch, *free_a, *free_b]
-    shaped = relay_op.reshape(product, newshape=tuple(size[c] for c in letters))
+    shape = None
+    if not all(is_number(size[c]) for c in letters):
+        places = {c: (b, i) for i, c in enumerate(b_term)} | {c: (a, i) for i, c in enumerate(a_term)}
+        shape = relay_op.stack([runtime_extent(*places[c]) for c in letters], axis=0)
+    shaped = reshape_to(ctx, typed(product), [size[c] for c in letters], shape)
     return relay_op.transpose(shaped, axes=[letters.index(c) for c in out]) if letters else shaped
+
+
+def _joined(x: RelayExpr, counts: Sequence[int]) -> RelayExpr:
+    """Each group of ``counts`` neighbouring axes as one axis, an empty one as an axis of 1."""
+    left = list(counts)
+    for place, count in enumerate(counts):
+        if count == 0:
+            x = relay_op.expand_dims(x, axis=sum(left[:place]))
+            left[place] = 1
+        for _ in range(count - 1):  # -3 joins two axes, 0 keeps one, -2 all that follow
+            x = relay_op.reshape(x, newshape=(*([0] * sum(left[:place])), -3, -2))
+            left[place] -= 1
+    return x
 
 
 # Elimination is written out, column by column.

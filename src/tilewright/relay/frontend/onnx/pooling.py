@@ -12,7 +12,8 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
-from tilewright.relay.frontend.onnx.conv import padding, spatial
+from tilewright.relay.frontend.onnx.conv import padded, padding, spatial
+from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.registry import converter
 
 _LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -27,21 +28,30 @@ def _pool(ctx: NodeContext, kind: str, **extra: Any) -> RelayExpr:
     kernel = spatial(ctx, "kernel_shape", rank)
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     build = getattr(relay_op.nn, f"{kind}_pool{rank}d")
-    pads = padding(ctx, data, kernel, strides, dilations)
-    ceil_mode = bool(ctx.attr("ceil_mode", 0))
-    if ceil_mode:
-        data, pads, ceil_mode = _without_windows_in_padding(ctx, data, kernel, strides, dilations, pads)
-    result: RelayExpr = build(
-        data,
-        pool_size=kernel,
-        strides=strides,
-        dilation=dilations,
-        padding=pads,
-        layout=_LAYOUTS[rank],
-        ceil_mode=ceil_mode,
-        **extra,
-    )
-    return result
+
+    def pool(data: RelayExpr, pads: tuple[int, ...]) -> RelayExpr:
+        ceil_mode = bool(ctx.attr("ceil_mode", 0))
+        if ceil_mode:
+            data, pads, ceil_mode = _without_windows_in_padding(ctx, data, kernel, strides, dilations, pads)
+        result: RelayExpr = build(
+            data,
+            pool_size=kernel,
+            strides=strides,
+            dilation=dilations,
+            padding=pads,
+            layout=_LAYOUTS[rank],
+            ceil_mode=ceil_mode,
+            **extra,
+        )
+        return result
+
+    if kind == "max":
+        return padded(ctx, data, kernel, strides, dilations, pool, _lowest(ctx.dtype(data)))
+    return pool(data, padding(ctx, data, kernel, strides, dilations))
+
+
+def _lowest(dtype: str) -> float:
+    return dt.int_range(dtype)[0] if dt.is_int(dtype) else -np.inf
 
 
 def _count(extent: int, window: int, stride: int, before: int, after: int, ceil_mode: bool) -> int:
@@ -64,20 +74,34 @@ def _without_windows_in_padding(
 
     Where it would, the padding at the end shrinks to what the other windows need, or the data do.
     """
-    extents = ctx.shape(data)[2:]
+    extents = ctx.dims(data)[2:]
     rank = len(extents)
     after, end = list(pads[rank:]), list(extents)
     ceil_mode = False
     for i in range(rank):
         window = (kernel[i] - 1) * dilations[i] + 1
+        if not is_number(extents[i]):
+            _require_windows_in_data(ctx, window, strides[i], after[i])
+            ceil_mode = True
+            continue
         reach = (_count(extents[i], window, strides[i], pads[i], after[i], True) - 1) * strides[i] + window - pads[i]
         if reach > extents[i] + after[i]:
             ceil_mode = True
         else:
             after[i], end[i] = max(reach - extents[i], 0), min(reach, extents[i])
-    if end != list(extents):
-        data = relay_op.strided_slice(data, [0] * rank, end, axes=list(range(2, rank + 2)))
+    cut = [i for i in range(rank) if is_number(extents[i]) and end[i] != extents[i]]
+    if cut:
+        data = relay_op.strided_slice(data, [0] * len(cut), [end[i] for i in cut], axes=[i + 2 for i in cut])
     return data, (*pads[:rank], *after), ceil_mode
+
+
+def _require_windows_in_data(ctx: NodeContext, window: int, stride: int, after: int) -> None:
+    """With ceil_mode no window may start in the padding at the end, whatever an extent is."""
+    if after + stride > window:
+        ctx.unsupported(
+            f"ceil_mode with a window of {window}, stride {stride} and padding {after}, over dimensions that are known "
+            "when the model runs; give numbers for the model's inputs (--input-shape)"
+        )
 
 
 @converter("MaxPool")
@@ -109,12 +133,11 @@ def _indices_of_maxima(ctx: NodeContext, counts: Sequence[int]) -> RelayExpr:
     if not ctx.attr("storage_order", 0):
         named = place
     dtype = ctx.dtype(data)
-    lowest = dt.int_range(dtype)[0] if dt.is_int(dtype) else -np.inf
     flat = relay_op.reshape(data, (batch, channels, size))
     windows = relay_op.reshape(
         relay_op.take(flat, int_const(place.reshape(-1).tolist()), axis=2), (batch, channels, *place.shape)
     )
-    first = relay_op.argmax(relay_op.where(const(inside), windows, const(lowest, dtype)), axis=3)
+    first = relay_op.argmax(relay_op.where(const(inside), windows, const(_lowest(dtype), dtype)), axis=3)
     start = np.arange(len(place)) * place.shape[1]
     found = relay_op.take(const(named.reshape(-1)), relay_op.add(relay_op.cast(first, "int64"), const(start)), axis=0)
     planes = np.arange(batch * channels).reshape(batch, channels, 1) * size
@@ -162,8 +185,13 @@ def convert_lp_pool(ctx: NodeContext) -> RelayExpr:
     powers = relay_op.power(relay_op.abs(data), const(p, dtype))
     pads = padding(ctx, data, kernel, strides, dilations)
     before, after, ceil_mode = pads[:rank], list(pads[rank:]), bool(ctx.attr("ceil_mode", 0))
-    for i, extent in enumerate(ctx.shape(data)[2:]):  # so much padding that all of each window counts
+    for i, extent in enumerate(ctx.dims(data)[2:]):  # so much padding that all of each window counts
         window = (kernel[i] - 1) * dilations[i] + 1
+        if not is_number(extent):
+            if ceil_mode:
+                _require_windows_in_data(ctx, window, strides[i], after[i])
+                after[i] += strides[i] - 1
+            continue
         count = _count(extent, window, strides[i], before[i], after[i], ceil_mode)
         after[i] = max((count - 1) * strides[i] + window - before[i] - extent, 0)
     mean = getattr(relay_op.nn, f"avg_pool{rank}d")(

@@ -1,4 +1,4 @@
-"""Recurrent networks: LSTM, GRU, RNN, unrolled over time."""
+"""Recurrent networks: LSTM, GRU, RNN, unrolled over time, or a loop where it is known at run time how many steps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.dimensions import is_number
+from tilewright.relay.frontend.onnx.dynamic import filled, integer, known_dims, runtime_extent
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.run_time_control import rounds
 
 Activation = Callable[[RelayExpr], RelayExpr]
 _ACTIVATIONS: dict[str, Activation] = {
@@ -44,33 +47,30 @@ def _batch_first(ctx: NodeContext, outputs: Sequence[RelayExpr]) -> list[RelayEx
     return [relay_op.transpose(sequence, axes=(2, 0, 1, 3)), *(relay_op.transpose(s, axes=(1, 0, 2)) for s in states)]
 
 
-def _ends(ctx: NodeContext, steps: int) -> RelayExpr | None:
+def _ends(ctx: NodeContext, steps: Any) -> RelayExpr | None:
     """The lengths of the sequences as a column; None where all are as long as the data."""
     if not ctx.has_input(4):
         return None
     known = ctx.constant_or_none(ctx.input(4))
-    if known is not None and all(int(v) >= steps for v in known.reshape(-1)):
+    if known is not None and is_number(steps) and all(int(v) >= steps for v in known.reshape(-1)):
         return None
     return typed(relay_op.expand_dims(relay_op.cast(ctx.input(4), "int32"), axis=1))
 
 
 def _until(
-    ends: RelayExpr | None, t: int, states: Sequence[RelayExpr], before: Sequence[RelayExpr], dtype: str
+    ends: RelayExpr | None, t: RelayExpr, states: Sequence[RelayExpr], before: Sequence[RelayExpr], dtype: str
 ) -> tuple[RelayExpr, list[RelayExpr]]:
     """The output of step ``t`` and the states after it: beyond a sequence's end 0, and the states before it."""
     if ends is None:
         return states[0], list(states)
-    lives = relay_op.less(const(t, "int32"), ends)
+    lives = relay_op.less(t, ends)
     kept: list[RelayExpr] = [relay_op.where(lives, new, old) for new, old in zip(states, before, strict=True)]
     return relay_op.where(lives, states[0], const(0.0, dtype)), kept
 
 
 def _direction_slice(ctx: NodeContext, expr: RelayExpr, direction: int) -> RelayExpr:
     """Entry ``direction`` of the leading axis."""
-    shape = ctx.shape(expr)
-    begin = [direction] + [0] * (len(shape) - 1)
-    end = [direction + 1, *shape[1:]]
-    return typed(relay_op.squeeze(relay_op.strided_slice(expr, begin, end), axis=[0]))
+    return typed(relay_op.squeeze(relay_op.strided_slice(expr, [direction], [direction + 1], axes=[0]), axis=[0]))
 
 
 def _split_bias(ctx: NodeContext, direction: int, size: int, dtype: str) -> list[RelayExpr]:
@@ -83,9 +83,14 @@ def _split_bias(ctx: NodeContext, direction: int, size: int, dtype: str) -> list
     return [parts[0], parts[1]]
 
 
-def _initial(ctx: NodeContext, index: int, direction: int, shape: Sequence[int], dtype: str) -> RelayExpr:
+def _initial(ctx: NodeContext, index: int, direction: int, data: RelayExpr, hidden: int) -> RelayExpr:
+    """The first states (batch, hidden) of a direction: zeros when none are given."""
     if not ctx.has_input(index):
-        return relay_op.zeros(tuple(shape), dtype)
+        batch, dtype = ctx.dims(data)[1], ctx.dtype(data)
+        if is_number(batch):
+            return relay_op.zeros((batch, hidden), dtype)
+        shape = relay_op.stack([runtime_extent(data, 1), integer(hidden)], axis=0)
+        return typed(filled(const(0.0, dtype), (batch, hidden), shape, dtype))
     states = ctx.input(index)
     if ctx.attr("layout", 0):
         states = relay_op.transpose(states, axes=(1, 0, 2))
@@ -105,7 +110,7 @@ def _unroll(
     data = ctx.input(0)
     if ctx.attr("layout", 0):
         data = typed(relay_op.transpose(data, axes=(1, 0, 2)))
-    steps, batch, input_size = ctx.shape(data)
+    steps = ctx.dims(data)[0]
     hidden = ctx.required("hidden_size")
     dtype = ctx.dtype(data)
     directions = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}[
@@ -114,26 +119,63 @@ def _unroll(
     ends = _ends(ctx, steps)
     outputs: list[RelayExpr] = []
     finals: list[list[RelayExpr]] = []
-    rows = relay_op.reshape(data, newshape=(steps * batch, input_size))
+    rows = typed(relay_op.reshape(data, newshape=(-3, 0)))
     for index, backwards in enumerate(directions):
         weight = _direction_slice(ctx, ctx.input(1), index)
         recurrence = _direction_slice(ctx, ctx.input(2), index)
         bias, bias_recurrence = _split_bias(ctx, index, gates * hidden, dtype)
         if add_biases:
             bias = relay_op.add(bias, bias_recurrence)
-        projected = relay_op.nn.dense(rows, weight, units=gates * hidden)
-        projected = relay_op.reshape(relay_op.nn.bias_add(projected, bias), (steps, batch, gates * hidden))
-        sequence = relay_op.split(projected, steps, axis=0) if steps > 1 else [projected]
-        states = [_initial(ctx, 5 + s, index, (batch, hidden), dtype) for s in range(num_states)]
+        added = relay_op.nn.bias_add(relay_op.nn.dense(rows, weight, units=gates * hidden), bias)
+        projected = typed(ctx.reshaped(added, data, 1, 0, 2))
+        states = [_initial(ctx, 5 + s, index, data, hidden) for s in range(num_states)]
         step = make_step(ctx, index, recurrence, None if add_biases else bias_recurrence, hidden)
-        collected: list[RelayExpr] = [data] * steps
-        for t in reversed(range(steps)) if backwards else range(steps):
-            found = step(relay_op.squeeze(sequence[t], axis=[0]), states)
-            collected[t], states = _until(ends, t, found, states, dtype)
-        outputs.append(relay_op.stack(collected, axis=0))
+        run = _unrolled if is_number(steps) else _loop
+        output, states = run(ctx, step, projected, states, ends, backwards)
+        outputs.append(output)
         finals.append(states)
     states = [relay_op.stack([f[s] for f in finals], axis=0) for s in range(num_states)]
     return _batch_first(ctx, [relay_op.stack(outputs, axis=1), *states])
+
+
+def _unrolled(
+    ctx: NodeContext,
+    step: Step,
+    projected: RelayExpr,
+    states: list[RelayExpr],
+    ends: RelayExpr | None,
+    backwards: bool,
+) -> tuple[RelayExpr, list[RelayExpr]]:
+    """All steps one after another: the outputs (steps, batch, hidden), and the last states."""
+    steps, dtype = ctx.extent(projected, 0), ctx.dtype(projected)
+    sequence = relay_op.split(projected, steps, axis=0) if steps > 1 else [projected]
+    collected: list[RelayExpr] = [projected] * steps
+    for t in reversed(range(steps)) if backwards else range(steps):
+        found = step(relay_op.squeeze(sequence[t], axis=[0]), states)
+        collected[t], states = _until(ends, const(t, "int32"), found, states, dtype)
+    return relay_op.stack(collected, axis=0), states
+
+
+def _loop(
+    ctx: NodeContext,
+    step: Step,
+    projected: RelayExpr,
+    states: list[RelayExpr],
+    ends: RelayExpr | None,
+    backwards: bool,
+) -> tuple[RelayExpr, list[RelayExpr]]:
+    """As ``_unrolled``, of as many steps as the data have when the model runs."""
+    dtype, length = ctx.dtype(projected), runtime_extent(projected, 0)
+
+    def body(number: RelayExpr, values: Sequence[RelayExpr]) -> tuple[None, list[RelayExpr], list[RelayExpr]]:
+        t = relay_op.subtract(length, relay_op.add(number, integer(1))) if backwards else number
+        found = step(typed(relay_op.take(projected, t, axis=0)), list(values))
+        output, kept = _until(ends, relay_op.cast(t, "int32"), found, values, dtype)
+        return None, [typed(k) for k in kept], [typed(output)]
+
+    final, (rows,) = rounds(ctx, body, [typed(s) for s in states], length, const(True, "bool"), [backwards])
+    batch, hidden = ctx.dims(final[0])
+    return known_dims(rows, (ctx.dims(projected)[0], batch, hidden)), final
 
 
 @converter("LSTM", in_float32=True, weights=(1, 2))

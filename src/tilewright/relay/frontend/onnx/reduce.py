@@ -8,9 +8,9 @@ from typing import Any
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
-from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext
-from tilewright.relay.frontend.onnx.dynamic import vector
+from tilewright.relay.frontend.onnx.dimensions import is_number
+from tilewright.relay.frontend.onnx.dynamic import integer, runtime_extent, vector
 from tilewright.relay.frontend.onnx.registry import converter
 
 Build = Callable[..., RelayExpr]
@@ -102,16 +102,16 @@ def _arg(ctx: NodeContext, build: Any) -> RelayExpr:
     data = ctx.input(0)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
     keepdims = bool(ctx.attr("keepdims", 1))
-    shape = ctx.shape(data)
-    if shape and shape[axis] == 0:
-        others = [1 if i == axis else extent for i, extent in enumerate(shape) if keepdims or i != axis]
+    dims = ctx.dims(data)
+    if dims and is_number(dims[axis]) and dims[axis] == 0:
+        others = [1 if i == axis else extent for i, extent in enumerate(ctx.shape(data)) if keepdims or i != axis]
         if 0 in others:
             return relay_op.zeros(others, "int64")
-        ctx.fail(f"axis {axis} of {shape} has no elements, of which none is the extreme one")
-    if ctx.attr("select_last_index", 0):
-        extent = shape[axis]
+        ctx.fail(f"axis {axis} of {ctx.tensor_type(data)} has no elements, of which none is the extreme one")
+    if dims and ctx.attr("select_last_index", 0):
+        extent = integer(dims[axis]) if is_number(dims[axis]) else runtime_extent(data, axis)
         found = build(relay_op.reverse(data, axis=axis), axis=(axis,), keepdims=keepdims)
-        return relay_op.cast(const(extent - 1, "int32") - found, "int64")
+        return relay_op.subtract(relay_op.subtract(extent, integer(1)), relay_op.cast(found, "int64"))
     return relay_op.cast(build(data, axis=(axis,), keepdims=keepdims), "int64")
 
 
@@ -158,8 +158,8 @@ def convert_topk(ctx: NodeContext) -> Any:
     if ctx.attr("k") is None and ctx.constant_if_known(1, "k") is None:
         return _topk_of_computed(ctx, data, axis, smallest)
     k = int(ctx.attr("k")) if ctx.attr("k") is not None else int(ctx.scalar(1))
-    extent = ctx.extent(data, axis)
-    if not 0 <= k <= extent:
+    extent = ctx.dims(data)[axis]
+    if k < 0 or (is_number(extent) and k > extent):
         ctx.fail(f"k is {k}, but axis {axis} has {extent} elements")
     if k == 0:  # of which Relay's topk takes all
         nothing = relay_op.strided_slice(data, [0], [0], axes=[axis])
@@ -170,5 +170,5 @@ def convert_topk(ctx: NodeContext) -> Any:
 def _topk_of_computed(ctx: NodeContext, data: RelayExpr, axis: int, smallest: bool) -> Any:
     """All elements in order, and as many of them as the model says."""
     count = relay_op.reshape(relay_op.cast(ctx.input(1), "int64"), newshape=(1,))
-    whole = relay_op.topk(data, k=ctx.extent(data, axis), axis=axis, is_ascend=smallest, dtype="int64")
+    whole = relay_op.topk(data, k=0, axis=axis, is_ascend=smallest, dtype="int64")
     return [relay_op.strided_slice(whole[i], vector([0]), count, vector([1]), axes=[axis]) for i in range(2)]

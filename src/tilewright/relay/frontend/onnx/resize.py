@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -13,8 +14,10 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
+from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.resampling import COORDINATES, ROUNDING, Axis, nearest_indices, weights
+from tilewright.relay.frontend.onnx.resize_at_run_time import RunTimeAxis, axes_by_scales, axes_by_sizes, resized
 
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 _RELAY_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
@@ -41,14 +44,14 @@ def convert_upsample(ctx: NodeContext) -> RelayExpr:
     """Upsample (before opset 10): like Resize with asymmetric coordinates."""
     scales = ctx.attr("scales")
     if scales is None:
-        scales = ctx.constant(1, "the scales").reshape(-1)
+        return _resize_by_scales(ctx, 1, _old_settings(ctx))
     return _resize(ctx, _axes_of_scales(ctx, scales), _old_settings(ctx))
 
 
 @converter("Resize", since=10)
 def convert_resize_10(ctx: NodeContext) -> RelayExpr:
     """Resize of opset 10: scales only, asymmetric."""
-    return _resize(ctx, _axes_of_scales(ctx, ctx.constant(1, "the scales").reshape(-1)), _old_settings(ctx))
+    return _resize_by_scales(ctx, 1, _old_settings(ctx))
 
 
 def _old_settings(ctx: NodeContext) -> _Settings:
@@ -71,9 +74,48 @@ def convert_resize(ctx: NodeContext) -> RelayExpr:
         ctx.unsupported(f"coordinate_transformation_mode {settings.coordinates!r}; supported are {sorted(COORDINATES)}")
     if settings.rounding not in ROUNDING:
         ctx.unsupported(f"nearest_mode {settings.rounding!r}; supported are {sorted(ROUNDING)}")
-    scales = ctx.constant(2, "the scales").reshape(-1) if ctx.has_input(2) else np.zeros(0)
-    axes = _axes_of_scales(ctx, scales) if scales.size else _axes_of_sizes(ctx, ctx.ints(3, "the sizes"))
-    return _resize(ctx, axes, settings)
+    if ctx.has_input(2) and _count(ctx, 2):
+        return _resize_by_scales(ctx, 2, settings)
+    if _at_run_time(ctx, 3):
+        axes = _chosen_axes(ctx, _count(ctx, 3))
+        policy = _policy(ctx)
+        return _resize_at_run_time(ctx, axes_by_sizes(ctx, axes, policy, _regions(ctx, len(axes))), settings)
+    return _resize(ctx, _axes_of_sizes(ctx, ctx.ints(3, "the sizes")), settings)
+
+
+def _count(ctx: NodeContext, index: int) -> int:
+    """How many scales or sizes input ``index`` has."""
+    given = ctx.input(index)
+    return ctx.extent(given, 0) if ctx.rank(given) else 1
+
+
+def _at_run_time(ctx: NodeContext, index: int) -> bool:
+    """Whether the data's dimensions, or input ``index``, are known only when the model runs."""
+    if ctx.importer.static:
+        return False
+    return ctx.is_dynamic(ctx.input(0)) or ctx.constant_or_none(ctx.input(index)) is None
+
+
+def _resize_by_scales(ctx: NodeContext, index: int, settings: _Settings) -> RelayExpr:
+    if _at_run_time(ctx, index):
+        axes = _chosen_axes(ctx, _count(ctx, index))
+        return _resize_at_run_time(ctx, axes_by_scales(ctx, index, axes, _regions(ctx, len(axes))), settings)
+    return _resize(ctx, _axes_of_scales(ctx, ctx.constant(index, "the scales").reshape(-1)), settings)
+
+
+def _resize_at_run_time(ctx: NodeContext, axes: Sequence[RunTimeAxis], settings: _Settings) -> RelayExpr:
+    """Relay's resize where only axes that keep their extents are unknown, else axis by axis."""
+    _check_mode(ctx, settings)
+    dims = ctx.dims(ctx.input(0))
+    known = {a.index: Axis(*a.dims, a.dims[1] / a.dims[0]) for a in axes if all(map(is_number, a.dims)) and a.dims[0]}
+    if len(known) == len(axes) and all(map(is_number, dims[2:])) and _suits_relay(ctx, dims, known, settings):
+        return _relay_resize(ctx.input(0), dims, known, settings)
+    return resized(ctx, axes, settings)
+
+
+def _check_mode(ctx: NodeContext, settings: _Settings) -> None:
+    if settings.mode not in _METHODS:
+        ctx.unsupported(f"mode {settings.mode!r}; supported are {sorted(_METHODS)}")
 
 
 def _chosen_axes(ctx: NodeContext, given: int) -> list[int]:
@@ -94,12 +136,17 @@ def _regions(ctx: NodeContext, count: int) -> list[tuple[float, float]]:
     return [(float(roi[i]), float(roi[i + count])) for i in range(count)]
 
 
+def _policy(ctx: NodeContext) -> str:
+    policy = str(ctx.attr("keep_aspect_ratio_policy", "stretch"))
+    if policy not in _POLICIES:
+        ctx.unsupported(f"keep_aspect_ratio_policy {policy!r}; supported are {sorted(_POLICIES)}")
+    return policy
+
+
 def _axes_of_sizes(ctx: NodeContext, sizes: Sequence[int]) -> dict[int, Axis]:
     shape = ctx.shape(ctx.input(0))
     axes = _chosen_axes(ctx, len(sizes))
-    policy = ctx.attr("keep_aspect_ratio_policy", "stretch")
-    if policy not in _POLICIES:
-        ctx.unsupported(f"keep_aspect_ratio_policy {policy!r}; supported are {sorted(_POLICIES)}")
+    policy = _policy(ctx)
     if any(shape[axis] == 0 != size for axis, size in zip(axes, sizes, strict=True)):
         ctx.fail(f"there is nothing to resize from {shape} to the sizes {list(sizes)}")
     ratios = [size / shape[axis] if size else 0.0 for axis, size in zip(axes, sizes, strict=True)]
@@ -128,8 +175,7 @@ def _axes_of_scales(ctx: NodeContext, scales: Sequence[float] | np.ndarray) -> d
 def _resize(ctx: NodeContext, axes: dict[int, Axis], settings: _Settings) -> RelayExpr:
     data = ctx.input(0)
     shape = ctx.shape(data)
-    if settings.mode not in _METHODS:
-        ctx.unsupported(f"mode {settings.mode!r}; supported are {sorted(_METHODS)}")
+    _check_mode(ctx, settings)
     if any(axis.size == 0 for axis in axes.values()):
         dtype = ctx.dtype(data)
         return relay_op.zeros([axes[i].size if i in axes else extent for i, extent in enumerate(shape)], dtype)
@@ -141,7 +187,7 @@ def _resize(ctx: NodeContext, axes: dict[int, Axis], settings: _Settings) -> Rel
     return data
 
 
-def _suits_relay(ctx: NodeContext, shape: Sequence[int], axes: dict[int, Axis], settings: _Settings) -> bool:
+def _suits_relay(ctx: NodeContext, shape: Sequence[Any], axes: dict[int, Axis], settings: _Settings) -> bool:
     """Whether Relay's resize does the same: spatial axes, whose scale is the ratio of the sizes."""
     if len(shape) not in (3, 4, 5) or settings.antialias or settings.exclude_outside:
         return False
@@ -153,7 +199,7 @@ def _suits_relay(ctx: NodeContext, shape: Sequence[int], axes: dict[int, Axis], 
     return unchanged and all(math.isclose(a.scale * a.extent, a.size, rel_tol=1e-6) for a in axes.values())
 
 
-def _relay_resize(data: RelayExpr, shape: Sequence[int], axes: dict[int, Axis], settings: _Settings) -> RelayExpr:
+def _relay_resize(data: RelayExpr, shape: Sequence[Any], axes: dict[int, Axis], settings: _Settings) -> RelayExpr:
     build = {3: relay_op.image.resize1d, 4: relay_op.image.resize2d, 5: relay_op.image.resize3d}[len(shape)]
     return build(
         data,

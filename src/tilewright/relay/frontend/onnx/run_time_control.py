@@ -84,7 +84,7 @@ def loop_at_run_time(ctx: NodeContext) -> Sequence[RelayExpr]:
         tensors = _tensors(ctx, results, "a result of the body")
         return _scalar_bool(go_on), tensors[: len(values)], tensors[len(values) :]
 
-    final, collected = _rounds(ctx, body, carried, limit, first, [False] * (len(graph.output) - 1 - len(carried)))
+    final, collected = rounds(ctx, body, carried, limit, first, [False] * (len(graph.output) - 1 - len(carried)))
     return [*final, *collected]
 
 
@@ -107,7 +107,7 @@ def scan_at_run_time(
 
     count = len(graph.output) - len(states)
     reverse = [bool(v) for v in ctx.attr("scan_output_directions", (0,) * count)]
-    final, collected = _rounds(ctx, body, _tensors(ctx, states, "a state"), length, const(True, "bool"), reverse)
+    final, collected = rounds(ctx, body, _tensors(ctx, states, "a state"), length, const(True, "bool"), reverse)
     outputs = list(final)
     for value, axis in zip(collected, ctx.attr("scan_output_axes", (0,) * count), strict=True):
         rank = len(_tensor_type(value).shape)
@@ -117,7 +117,7 @@ def scan_at_run_time(
     return outputs
 
 
-def _rounds(
+def rounds(
     ctx: NodeContext,
     body: Body,
     first_values: Sequence[RelayExpr],

@@ -10,7 +10,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import DataNeededError, NodeContext, int_const, typed
-from tilewright.relay.frontend.onnx.data_dependent import non_zero, places_of
+from tilewright.relay.frontend.onnx.data_dependent import different, non_zero, places_of, suppressed
 from tilewright.relay.frontend.onnx.host import run_on_host
 from tilewright.relay.frontend.onnx.registry import converter
 
@@ -23,7 +23,25 @@ def convert_non_zero(ctx: NodeContext) -> Any:
     return non_zero(ctx, ctx.input(0))
 
 
-@converter("NonMaxSuppression", "Unique")
+@converter("NonMaxSuppression", since=10)
+def convert_non_max_suppression(ctx: NodeContext) -> Any:
+    """Of overlapping boxes the best; of boxes that are not constant, on the virtual machine."""
+    given = [ctx.input(i) for i in range(2)]
+    if ctx.importer.static or all(ctx.constant_or_none(x) is not None for x in given):
+        return convert_selection(ctx)
+    return suppressed(ctx, *given)
+
+
+@converter("Unique", since=11)
+def convert_unique(ctx: NodeContext) -> Any:
+    """The different elements; of data that are not constant, along no axis, on the virtual machine."""
+    data, axis = ctx.input(0), ctx.attr("axis")
+    flat = axis is None or ctx.rank(data) == 1
+    if ctx.importer.static or not flat or ctx.constant_or_none(data) is not None:
+        return convert_selection(ctx)
+    return different(ctx, data)
+
+
 def convert_selection(ctx: NodeContext) -> Any:
     """The result for constant inputs; with others the operator runs on the host, between compiled parts."""
     values = [ctx.constant_or_none(ctx.input(i)) if ctx.has_input(i) else None for i in range(ctx.num_inputs)]

@@ -18,6 +18,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
+from tilewright.relay.type_infer.dimensions import note_at_least
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.target.generic_func import GenericFunc
 
@@ -127,6 +128,7 @@ class Topk(OpDef):
         elif attrs.k >= 1:
             extent = known(shape[axis])
             relations.require(extent is None or attrs.k <= extent, f"k is {attrs.k}, but dimension {axis} is {extent}")
+            note_at_least(shape[axis], attrs.k)
             shape[axis] = relations.dim_map(lambda k: k, attrs.k)
         values, indices = TensorType(shape, data.dtype), TensorType(shape, attrs.dtype)
         if attrs.ret_type == "both":

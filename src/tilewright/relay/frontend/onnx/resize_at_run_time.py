@@ -1,0 +1,226 @@
+"""Resize over dimensions, or by scales and to sizes, that are known when the model runs.
+
+An axis at a time: where its elements come from is computed as vectors (``resampling.py`` says the same of numbers), and
+the result is gathered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.dimensions import element, is_number
+from tilewright.relay.frontend.onnx.dynamic import counted, integer, known_dims, runtime_extent
+from tilewright.relay.op.relations import dim_floordiv, dim_mul
+
+_WIDE = "float64"  # as the numbers of resampling.py
+
+
+def _number(value: float) -> RelayExpr:
+    return const(np.array(value, _WIDE), _WIDE)
+
+
+@dataclass(frozen=True)
+class RunTimeAxis:
+    """An axis to resize: its extent and size as elements and as scalars (int64), the scale as a scalar (float64)."""
+
+    index: int
+    dims: tuple[Any, Any]
+    extent: RelayExpr
+    size: RelayExpr
+    scale: RelayExpr
+    region: tuple[float, float] = (0.0, 1.0)
+
+    def coordinates(self, mode: str) -> RelayExpr:
+        """The place in the input of every element of the output, as a vector of float64."""
+        x = relay_op.cast(counted(self.size), _WIDE)
+        extent, size = relay_op.cast(self.extent, _WIDE), relay_op.cast(self.size, _WIDE)
+        one, half, zero = _number(1.0), _number(0.5), _number(0.0)
+        centred = relay_op.subtract(relay_op.divide(relay_op.add(x, half), self.scale), half)
+        last = relay_op.subtract(extent, one)
+        match mode:
+            case "half_pixel":
+                return centred
+            case "half_pixel_symmetric":
+                share = relay_op.divide(size, relay_op.multiply(self.scale, extent))
+                moved = relay_op.multiply(relay_op.multiply(extent, half), relay_op.subtract(one, share))
+                return relay_op.add(moved, centred)
+            case "pytorch_half_pixel":
+                return relay_op.where(relay_op.greater(size, one), centred, zero)
+            case "align_corners":
+                length = relay_op.multiply(self.scale, extent)
+                step = relay_op.divide(last, relay_op.subtract(length, one))
+                return relay_op.where(relay_op.greater(length, one), relay_op.multiply(x, step), zero)
+            case "tf_crop_and_resize":
+                start, end = self.region
+                step = relay_op.divide(relay_op.multiply(_number(end - start), last), relay_op.subtract(size, one))
+                spread = relay_op.add(relay_op.multiply(_number(start), last), relay_op.multiply(x, step))
+                middle = relay_op.multiply(_number(0.5 * (start + end)), last)
+                return relay_op.where(relay_op.greater(size, one), spread, middle)
+            case _:
+                return relay_op.divide(x, self.scale)
+
+
+def axes_by_scales(
+    ctx: NodeContext, place: int, axes: Sequence[int], regions: Sequence[tuple[float, float]]
+) -> list[RunTimeAxis]:
+    """The axes whose scales are input ``place``, those at the scale 1 left out."""
+    data = ctx.input(0)
+    known = ctx.constant_or_none(ctx.input(place))
+    found = []
+    for k, (axis, (start, end)) in enumerate(zip(axes, regions, strict=True)):
+        number = None if known is None else float(known.reshape(-1)[k])
+        if number == 1.0 and (start, end) == (0.0, 1.0):
+            continue
+        given = relay_op.take(ctx.input(place), integer(k, "int32")) if number is None else _number(number)
+        scale, extent = relay_op.cast(given, _WIDE), runtime_extent(data, axis)
+        share = relay_op.multiply(relay_op.multiply(relay_op.cast(extent, _WIDE), scale), _number(end - start))
+        size = relay_op.cast(relay_op.floor(share), "int64")
+        own = ctx.dims(data)[axis]
+        wide = None if number is None else _scaled(own, number * (end - start))
+        found.append(RunTimeAxis(axis, (own, wide), extent, size, scale, (start, end)))
+    return found
+
+
+def _scaled(extent: Any, factor: float) -> Any:
+    """``floor(extent * factor)`` as an element; None where that is no expression."""
+    if extent is None:
+        return None
+    if is_number(extent):
+        return math.floor(extent * factor)
+    if factor >= 1 and factor.is_integer():
+        return element(dim_mul(extent, int(factor)))
+    return element(dim_floordiv(extent, int(1 / factor))) if factor and (1 / factor).is_integer() else None
+
+
+def axes_by_sizes(
+    ctx: NodeContext, axes: Sequence[int], policy: str, regions: Sequence[tuple[float, float]]
+) -> list[RunTimeAxis]:
+    """The axes whose sizes are input 3, those that keep their extents left out."""
+    data, wanted = ctx.input(0), ctx.shape_elements(3)
+    told = wanted if wanted is not None and policy == "stretch" else [None] * len(axes)
+    extents = [runtime_extent(data, axis) for axis in axes]
+    sizes = [relay_op.cast(relay_op.take(ctx.input(3), integer(k, "int32")), "int64") for k in range(len(axes))]
+    ratios: list[RelayExpr] = [
+        relay_op.divide(relay_op.cast(size, _WIDE), relay_op.cast(extent, _WIDE))
+        for size, extent in zip(sizes, extents, strict=True)
+    ]
+    if policy != "stretch":
+        ratio = reduce(relay_op.minimum if policy == "not_larger" else relay_op.maximum, ratios)
+        ratios = [ratio] * len(axes)
+        sizes = [
+            relay_op.cast(relay_op.floor(relay_op.multiply(relay_op.cast(e, _WIDE), ratio) + _number(0.5)), "int64")
+            for e in extents
+        ]
+    dims = ctx.dims(data)
+    return [
+        RunTimeAxis(axis, (dims[axis], told[k]), extents[k], sizes[k], ratios[k], regions[k])
+        for k, axis in enumerate(axes)
+        if not (dims[axis] is not None and told[k] is not None and _same(dims[axis], told[k]))
+        or regions[k] != (0.0, 1.0)
+    ]
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b or (is_number(a) and is_number(b) and a == b)
+
+
+def resized(ctx: NodeContext, axes: Sequence[RunTimeAxis], settings: Any) -> RelayExpr:
+    """The data with ``axes`` resized as ``settings`` (of ``resize.py``) say."""
+    if settings.antialias:
+        ctx.unsupported("antialias over dimensions that are known when the model runs")
+    data = ctx.input(0)
+    dtype, dims = ctx.dtype(data), ctx.dims(data)
+    whole = settings.mode == "nearest" or dt.is_float(dtype)
+    out = data if whole else relay_op.cast(data, "float32")
+    for axis in axes:
+        dims[axis.index] = axis.dims[1]
+        out = typed(known_dims(_resized_axis(out, axis, settings, len(dims)), dims))
+    return out if whole else relay_op.cast(out, dtype)
+
+
+def _resized_axis(data: RelayExpr, axis: RunTimeAxis, settings: Any, rank: int) -> RelayExpr:
+    dtype = typed(data).checked_type.dtype  # type: ignore[attr-defined]
+    places = axis.coordinates(settings.coordinates)
+    last = relay_op.subtract(relay_op.cast(axis.extent, _WIDE), _number(1.0))
+
+    def along(vector: RelayExpr) -> RelayExpr:
+        """A vector along the axis."""
+        after = rank - 1 - axis.index
+        return relay_op.expand_dims(vector, axis=1, num_newaxis=after) if after else vector
+
+    def gathered(taps: RelayExpr) -> RelayExpr:
+        inside = relay_op.minimum(relay_op.maximum(taps, _number(0.0)), last)
+        return relay_op.take(data, relay_op.cast(inside, "int64"), axis=axis.index)
+
+    if settings.mode == "nearest":
+        out = gathered(_rounded(places, settings.rounding))
+    else:
+        out = reduce(
+            relay_op.add,
+            [
+                relay_op.multiply(gathered(taps), along(relay_op.cast(share, dtype)))
+                for taps, share in _taps(places, last, settings)
+            ],
+        )
+    if settings.coordinates != "tf_crop_and_resize":
+        return out
+    outside = relay_op.logical_or(relay_op.less(places, _number(0.0)), relay_op.greater(places, last))
+    return relay_op.where(along(outside), const(settings.extrapolation, dtype), out)
+
+
+def _rounded(places: RelayExpr, rounding: str) -> RelayExpr:
+    half = _number(0.5)
+    match rounding:
+        case "round_prefer_floor":
+            return relay_op.ceil(relay_op.subtract(places, half))
+        case "round_prefer_ceil":
+            return relay_op.floor(relay_op.add(places, half))
+        case "floor":
+            return relay_op.floor(places)
+        case _:
+            return relay_op.ceil(places)
+
+
+def _taps(places: RelayExpr, last: RelayExpr, settings: Any) -> list[tuple[RelayExpr, RelayExpr]]:
+    """The elements that each element of the output is made of, and their shares."""
+    first = relay_op.floor(places)
+    steps = (0, 1) if settings.mode == "linear" else (-1, 0, 1, 2)
+    taps = [relay_op.add(first, _number(float(step))) for step in steps]
+    shares = [_kernel(relay_op.abs(relay_op.subtract(tap, places)), settings.mode, settings.cubic_a) for tap in taps]
+    if settings.exclude_outside:
+        zero = _number(0.0)
+        shares = [
+            relay_op.where(relay_op.logical_or(relay_op.less(tap, zero), relay_op.greater(tap, last)), zero, share)
+            for tap, share in zip(taps, shares, strict=True)
+        ]
+        total = reduce(relay_op.add, shares)
+        total = relay_op.where(relay_op.equal(total, zero), _number(1.0), total)
+        shares = [relay_op.divide(share, total) for share in shares]
+    return list(zip(taps, shares, strict=True))
+
+
+def _kernel(x: RelayExpr, mode: str, a: float) -> RelayExpr:
+    """The share of an element at the distance ``x``: linear, or cubic with the parameter ``a`` (Keys 1981)."""
+    zero, one = _number(0.0), _number(1.0)
+    if mode == "linear":
+        return relay_op.maximum(relay_op.subtract(one, x), zero)
+
+    def polynomial(*factors: float) -> RelayExpr:
+        return reduce(
+            lambda sum_, f: relay_op.add(relay_op.multiply(sum_, x), _number(f)), factors[1:], _number(factors[0])
+        )
+
+    near, far = polynomial(a + 2, -(a + 3), 0.0, 1.0), polynomial(a, -5 * a, 8 * a, -4 * a)
+    beyond = relay_op.where(relay_op.less(x, _number(2.0)), far, zero)
+    return relay_op.where(relay_op.less_equal(x, one), near, beyond)
