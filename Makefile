@@ -23,6 +23,10 @@ CHOICES    := $(addprefix tests/topi/cpu/test_,tiling.py conv2d_cost.py strides.
 ONEDNN := tests/relay/backend/contrib/test_dnnl_operators.py tests/relay/backend/contrib/test_dnnl_networks.py \
   tests/runtime/test_dnnl_graphs.py tests/examples/test_byoc.py tests/relay/test_byoc_docs.py
 
+# Python keeps what it compiles, whatever the caller's environment says: each process that a test starts would compile the
+# package again (2 s).
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
 
 help:

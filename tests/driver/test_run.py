@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,15 @@ def same(found: dict[str, np.ndarray]) -> None:
     for name, array in EXPECTED.items():
         np.testing.assert_array_equal(found[name], array)
         assert found[name].dtype == array.dtype
+
+
+def test_running_a_library_does_not_load_the_compiler(two_inputs: Path) -> None:
+    program = (
+        "import sys; from tilewright.driver import main; import atexit; atexit.register(lambda: print(sorted(m for m in"
+    )
+    program += " sys.modules if m.split('.')[:2] in (['tilewright', 'relay'], ['tilewright', 'te'])))); main()"
+    command = [sys.executable, "-c", program, "run", str(two_inputs), "--fill", "random"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.endswith("\n[]\n")
 
 
 @pytest.mark.parametrize("content", [npz(x=X, k=K), as_json(x=X.tolist(), k=K.tolist())], ids=["npz", "json"])

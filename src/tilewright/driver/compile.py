@@ -14,14 +14,8 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from tilewright.autotvm.history import ApplyHistoryBest
 from tilewright.driver.dims import parse_dim_limits
-from tilewright.driver.options import (
-    check_is_file,
-    check_writable,
-    format_bytes,
-    parse_input_shapes,
-    parse_pass_config,
-    runtime_config,
-)
+from tilewright.driver.options import check_is_file, check_writable, format_bytes, parse_input_shapes
+from tilewright.driver.pass_options import parse_pass_config, runtime_config
 from tilewright.driver.report import print_json, print_rows
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule

@@ -12,7 +12,8 @@ from typing import Any
 
 import typer
 
-from tilewright.driver.options import check_is_file, parse_input_shapes, parse_pass_config
+from tilewright.driver.options import check_is_file, parse_input_shapes
+from tilewright.driver.pass_options import parse_pass_config
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.json import load_json
 from tilewright.ir.module import IRModule

@@ -22,7 +22,8 @@ from tilewright.autotvm.task.task import Task
 from tilewright.autotvm.tuner import GATuner, GridSearchTuner, RandomTuner, Tuner
 from tilewright.autotvm.utils import mean
 from tilewright.driver.board import Board
-from tilewright.driver.options import check_writable, parse_input_shapes, parse_pass_config
+from tilewright.driver.options import check_writable, parse_input_shapes
+from tilewright.driver.pass_options import parse_pass_config
 from tilewright.driver.report import print_json, print_rows
 from tilewright.ir.transform import PassContext
 from tilewright.relay.frontend.onnx.importer import from_onnx
