@@ -211,7 +211,7 @@ def _picture(shape: LiveShape, least: int = 1) -> bool:
 
 
 def convolve(g: Graph, x: str, shape: LiveShape, values: Values) -> tuple[str, LiveShape] | None:
-    if not _picture(shape) or (len(shape) == 3 and _live(shape)):
+    if not _picture(shape):
         return None
     rank, outputs, extent, step = len(shape) - 2, g.draw.of(1, 3, 8, 16), g.draw.of(1, 3), g.draw.of(1, 2)
     weight = constant(g, (outputs, shape[1], *[extent] * rank))
@@ -234,7 +234,7 @@ def pooled(g: Graph, x: str, shape: LiveShape, values: Values) -> tuple[str, Liv
 
 
 def resized(g: Graph, x: str, shape: LiveShape, values: Values) -> tuple[str, LiveShape] | None:
-    if not _picture(shape) or _live(shape):
+    if not _picture(shape):
         return None
     scales = [g.draw.of(2.0, 1.0, 3.0) for _ in shape[2:]]
     out = (each(lambda e, s=s: int(e[0] * s), d) for d, s in zip(shape[2:], scales, strict=True))
@@ -307,7 +307,7 @@ def summed(g: Graph, x: str, shape: LiveShape, values: Values) -> tuple[str, Liv
 
 
 def largest(g: Graph, x: str, shape: LiveShape, values: Values) -> tuple[str, LiveShape] | None:
-    axes = [i for i in _static(shape) if shape[i]]
+    axes = [i for i, d in enumerate(shape) if min(sizes(d))]
     if not axes:
         return None
     axis = g.draw.of(*axes)
