@@ -167,6 +167,12 @@ def test_einsum(equation: str) -> None:
     check(text, *runs, engine=onnx_runtime)
 
 
+@pytest.mark.parametrize("axis", [0, 1, 2, 3, 4, -1])
+def test_flatten_of_many_names(axis: int) -> None:
+    text = f"(float[a, b, c, d] x) => (float[p, q] y) {{ y = Flatten<axis={axis}>(x) }}"
+    check(text, {"x": floats(2, 3, 4, 5)}, {"x": floats(1, 1, 1, 1)}, engine=onnx_runtime)
+
+
 def test_pooled_regions_of_pictures_of_any_size() -> None:
     text = """(float[n, 2, h, w] x, float[k, 4] r, int64[k] b) => (float[k, 2, 3, 3] y) {
       y = RoiAlign<output_height=3, output_width=3>(x, r, b) }"""

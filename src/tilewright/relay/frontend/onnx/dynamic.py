@@ -174,3 +174,16 @@ def slice_length(start: Any, stop: Any, step: Any, extent: Any) -> Any:
     if not inside or (low_of(stop) < start and not (stop is extent and low_of(extent) >= start)):
         return None
     return stop if start == 0 else element(dim_add(stop, -int(start)))
+
+
+def joined(x: RelayExpr, counts: Sequence[int]) -> RelayExpr:
+    """Each group of ``counts`` neighbouring axes as one axis, an empty one as an axis of 1."""
+    left = list(counts)
+    for place, count in enumerate(counts):
+        if count == 0:
+            x = relay_op.expand_dims(x, axis=sum(left[:place]))
+            left[place] = 1
+        for _ in range(count - 1):  # -3 joins two axes, 0 keeps one, -2 all that follow
+            x = relay_op.reshape(x, newshape=(*([0] * sum(left[:place])), -3, -2))
+            left[place] -= 1
+    return x

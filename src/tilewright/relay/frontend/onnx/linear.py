@@ -16,6 +16,7 @@ from tilewright.relay.frontend.onnx.dynamic import (
     FAR,
     broadcast_elements,
     expand_to,
+    joined,
     reshape_to,
     runtime_extent,
     runtime_shape,
@@ -278,7 +279,7 @@ def _einsum_two(ctx: NodeContext, a: RelayExpr, a_term: str, b: RelayExpr, b_ter
 
     def arrange(x: RelayExpr, term: str, free: Sequence[str]) -> RelayExpr:
         order = [term.index(c) for c in (*batch, *free, *summed_letters)]
-        return _joined(relay_op.transpose(x, axes=order), [len(batch), len(free), len(summed_letters)])
+        return joined(relay_op.transpose(x, axes=order), [len(batch), len(free), len(summed_letters)])
 
     product = relay_op.nn.batch_matmul(arrange(a, a_term, free_a), arrange(b, b_term, free_b))
     letters = [*batch, *free_a, *free_b]
@@ -288,19 +289,6 @@ def _einsum_two(ctx: NodeContext, a: RelayExpr, a_term: str, b: RelayExpr, b_ter
         shape = relay_op.stack([runtime_extent(*places[c]) for c in letters], axis=0)
     shaped = reshape_to(ctx, typed(product), [size[c] for c in letters], shape)
     return relay_op.transpose(shaped, axes=[letters.index(c) for c in out]) if letters else shaped
-
-
-def _joined(x: RelayExpr, counts: Sequence[int]) -> RelayExpr:
-    """Each group of ``counts`` neighbouring axes as one axis, an empty one as an axis of 1."""
-    left = list(counts)
-    for place, count in enumerate(counts):
-        if count == 0:
-            x = relay_op.expand_dims(x, axis=sum(left[:place]))
-            left[place] = 1
-        for _ in range(count - 1):  # -3 joins two axes, 0 keeps one, -2 all that follow
-            x = relay_op.reshape(x, newshape=(*([0] * sum(left[:place])), -3, -2))
-            left[place] -= 1
-    return x
 
 
 # Elimination is written out, column by column.

@@ -15,6 +15,7 @@ from tilewright.relay.frontend.onnx.dimensions import as_elements, element, is_n
 from tilewright.relay.frontend.onnx.dynamic import (
     counted,
     expand_to,
+    joined,
     known_dims,
     reshape_to,
     runtime_extent,
@@ -98,8 +99,7 @@ def convert_flatten(ctx: NodeContext) -> RelayExpr:
     if axis == 1 and len(shape) > 1:
         return relay_op.nn.batch_flatten(data)
     if ctx.is_dynamic(data):
-        rows, columns = (None if None in part else element(dim_mul(*part)) for part in (shape[:axis], shape[axis:]))
-        return reshape_to(ctx, data, [rows, columns] if is_number(rows) or is_number(columns) else [rows, None])
+        return joined(data, [axis, len(shape) - axis])
     rows = int(np.prod(shape[:axis], dtype=np.int64))
     columns = int(np.prod(shape[axis:], dtype=np.int64))
     return _reshaped(ctx, data, (rows, columns))
