@@ -60,3 +60,25 @@ def test_interface_of_a_library_that_was_loaded(library: Path) -> None:
     assert lines[0] == "input\tfloat32\tbatch,seq\tx"
     assert "output\tfloat32\tbatch,seq\ty" in lines
     assert lines[-2:] == ["dim\tbatch\t1\t8\t1", "dim\tseq\t2\t64\t2"]
+
+
+def test_versions_for_some_numbers(tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
+    dims = ("--dim", "batch=1:8", "--specialize", "batch=2,seq=4", "--specialize", "seq=5:6")
+    tilewright("compile", tmp_path / "m.onnx", "-o", tmp_path / "m.so", *dims)
+    names = runtime.vm.Executable(runtime.load_module(tmp_path / "m.so")).globals
+    assert names == ["main", "main$batch=2,seq=4", "main$seq=5:6"]
+    for batch, seq in ((2, 4), (2, 5), (3, 4)):
+        x, w = np.arange(batch * seq, dtype="float32").reshape(batch, seq), np.full((batch, 1), 2, "float32")
+        np.savez(tmp_path / "in.npz", x=x, w=w)
+        tilewright("run", tmp_path / "m.so", "--inputs", tmp_path / "in.npz", "-o", tmp_path / "out.npz")
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], x * w)
+
+
+def test_versions_for_what_is_no_dimension_are_refused(tmp_path: Path) -> None:
+    onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
+    compile_it = ("compile", tmp_path / "m.onnx", "-o", tmp_path / "m.so")
+    fails(tilewright(*compile_it, "--specialize", "rows=2"), "main has no dimension 'rows'")
+    fails(tilewright(*compile_it, "--dim", "seq=1:8", "--specialize", "seq=9"), "seq=9 is not within 1:8")
+    fixed = ("--dim", "seq=4", "--dim", "batch=2")
+    fails(tilewright(*compile_it, *fixed, "--specialize", "seq=4"), "its named dimensions are none")

@@ -6,7 +6,11 @@
  *   input <tab> dtype <tab> batch,seq,768 <tab> name      the inputs, in order; a dimension is a number, a name, or ?
  *   dim <tab> batch <tab> 1 <tab> 8 <tab> 1               the least and the largest (-1: none) of a name, and its multiple
  *
- * Other lines are for other readers. A name means one number in all inputs. */
+ * Other lines are for other readers. A name means one number in all inputs.
+ *
+ * tilewright.vm.dims_are(limits, input ..., flag): flag, an int32, becomes whether the inputs have the dimensions that a
+ * specialised version of main is for. A row of limits, int64[n, 5], is the number of an input, its axis, the least and the
+ * largest number (-1: none) that the dimension may be, and what it is a multiple of. */
 #include "vm.h"
 
 #include <limits.h>
@@ -118,10 +122,12 @@ static int check_range(Text line, const Names* names) {
   return 0;
 }
 
+static bool is_tensor(int code) { return code == kTVMDLTensorHandle || code == kTVMNDArrayHandle; }
+
 static int check_inputs(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   (void)ret, (void)resource;
   for (int i = 0; i < n; ++i) {
-    if (codes[i] != kTVMDLTensorHandle && codes[i] != kTVMNDArrayHandle) return tw_fail("argument %d is no tensor", i);
+    if (!is_tensor(codes[i])) return tw_fail("argument %d is no tensor", i);
   }
   const DLTensor* t = n == 0 ? NULL : args[0].v_handle;
   if (t == NULL || t->ndim != 1 || t->dtype.code != kDLUInt || t->dtype.bits != 8 || t->dtype.lanes != 1 || !tw_is_host(t->device)) {
@@ -144,4 +150,34 @@ static int check_inputs(TVMValue* args, int* codes, int n, TVMRetValueHandle ret
   return 0;
 }
 
-TW_GLOBAL_FUNCTIONS({"tilewright.vm.check_inputs", check_inputs})
+static bool within(int64_t found, const int64_t* row) {
+  return found >= row[2] && (row[3] < 0 || found <= row[3]) && found % row[4] == 0;
+}
+
+static int dims_are(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  (void)ret, (void)resource;
+  for (int i = 0; i < n; ++i) {
+    if (!is_tensor(codes[i])) return tw_fail("argument %d is no tensor", i);
+  }
+  const DLTensor* limits = n < 2 ? NULL : args[0].v_handle;
+  const DLTensor* flag = n < 2 ? NULL : args[n - 1].v_handle;
+  if (limits == NULL || limits->ndim != 2 || limits->shape[1] != 5 || limits->dtype.code != kDLInt || limits->dtype.bits != 64 ||
+      limits->dtype.lanes != 1 || !tw_is_host(limits->device)) {
+    return tw_fail("damaged guard: its limits are no int64[n, 5]");
+  }
+  if (flag->ndim != 0 || flag->dtype.code != kDLInt || flag->dtype.bits != 32 || flag->dtype.lanes != 1 || !tw_is_host(flag->device)) {
+    return tw_fail("damaged guard: its result is no int32");
+  }
+  const int64_t* row = (const int64_t*)((const char*)limits->data + limits->byte_offset);
+  bool fits = true;
+  for (int64_t i = 0; i < limits->shape[0]; ++i, row += 5) {
+    if (row[0] < 0 || row[0] >= n - 2 || row[4] < 1) return tw_fail("damaged guard: row %lld", (long long)i);
+    const DLTensor* input = args[1 + row[0]].v_handle;
+    if (row[1] < 0 || row[1] >= input->ndim) return tw_fail("damaged guard: row %lld", (long long)i);
+    fits = fits && within(input->shape[row[1]], row);
+  }
+  *(int32_t*)((char*)flag->data + flag->byte_offset) = fits;
+  return 0;
+}
+
+TW_GLOBAL_FUNCTIONS({"tilewright.vm.check_inputs", check_inputs}, {"tilewright.vm.dims_are", dims_are})

@@ -120,6 +120,14 @@ def compile(
     opt_level: Annotated[int, typer.Option(min=0, max=4, help="How much to optimize.")] = 3,
     input_shape: InputShape = None,
     dim: DimLimits = None,
+    specialize: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=1,NAME=1:16",
+            help="Make a version for these numbers, or narrower limits, of named dimensions as well; the first that "
+            "fits the inputs runs. Repeat for several.",
+        ),
+    ] = None,
     dump_ir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the IR after each stage here.")] = None,
     pass_config: PassConfig = None,
     cc: Annotated[str | None, typer.Option(help="Compiler driver that links the library.")] = None,
@@ -138,7 +146,7 @@ def compile(
     from tilewright.driver.compile import CompileOptions, compile_model
 
     options = CompileOptions(
-        model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim
+        model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize
     )
     compile_model(options, quiet, verbose, as_json)
 

@@ -24,6 +24,7 @@ from tilewright.relay import build_module
 from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
 from tilewright.relay.backend.symbolic import is_dynamic_function
 from tilewright.relay.backend.vm_build import NAME as VM
+from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.frontend.onnx.importer import from_onnx, open_model
 from tilewright.relay.frontend.onnx.quantization import dequantized_operators
 from tilewright.relay.type_infer import infer_module
@@ -74,6 +75,7 @@ class CompileOptions:
     records: Path | None = None
     runtime: str | None = None
     dims: list[str] | None = None
+    specialize: list[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     start = time.perf_counter()
     shapes = parse_input_shapes(options.input_shape)
     config = runtime_config(options.runtime) | parse_pass_config(options.pass_config)
+    if options.specialize:
+        config = config | {SPECIALIZE: ";".join(options.specialize)}
     check_writable(options.output)
     target = Target(options.target)
     dump = DumpIR(options.dump_ir) if options.dump_ir is not None else None
@@ -109,7 +113,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
             dump.write("import", str(mod))
         instruments = [dump] if dump else None
         with _records(options), PassContext(opt_level=options.opt_level, instruments=instruments, config=config):
-            executor = VM if is_dynamic_function(infer_module(mod)["main"]) else None
+            dynamic = options.specialize or is_dynamic_function(infer_module(mod)["main"])
+            executor = VM if dynamic else None
             factory = build_module.build(mod, target=target, params=params, executor=executor)
         if dump:
             _dump_code(dump, factory)

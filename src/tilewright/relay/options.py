@@ -13,6 +13,13 @@ PassContext.register_option(
     "the CPU",
 )
 PassContext.register_option(
+    "relay.vm.specialize",
+    str,
+    "",
+    'versions of a program of the virtual machine for some shapes, beside the one for all: "batch=1,seq=128;seq=1:16" '
+    "makes two, tried in that order; a named dimension is a number there, or has narrower limits",
+)
+PassContext.register_option(
     "relay.graph.storage_offset",
     bool,
     True,

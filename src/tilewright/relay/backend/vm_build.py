@@ -21,6 +21,7 @@ from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.symbolic import is_dynamic, tensors_of
 from tilewright.relay.backend.vm_codegen import Program
+from tilewright.relay.backend.vm_specialize import OPTION, versions_of, with_versions
 from tilewright.relay.expr import Call, Function, If, Let, RefCreate
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.transform.common import call_of, is_closed, open_children
@@ -92,19 +93,31 @@ def _at_every_level(needed: Pass) -> Pass:
     return replace(needed, info=PassInfo(0, needed.info.name))
 
 
+def _optimized(mod: IRModule, passes: list[Pass], named: bool = False) -> IRModule:
+    """The module after ``passes`` where it is data flow; else after those that leave control flow as it is.
+
+    Of a version of a program that is ``named``, main's parameters may be known, and yet not all that it computes.
+    """
+    mod = transform.DynamicToStatic()(transform.RemoveUnusedFunctions()(mod))
+    mod = transform.WriteOutDynamic()(mod)
+    chosen = passes if is_data_flow(mod, named or named_dims(mod)) else control_passes()
+    return Sequential([*chosen, transform.GrowInPlace()], name="vm.optimize")(mod)
+
+
 class VMBuild(ExecutorCodegen):
     """Makes an ``Executable``."""
 
     kernel_prefix = ""  # as TVM's machine has them
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
-        """All of ``passes`` for data flow; else those that leave control flow as it is."""
+        """All of ``passes`` for data flow; else those that leave control flow as it is; for each version by itself."""
 
         def run(mod: IRModule, ctx: PassContext) -> IRModule:
-            mod = transform.DynamicToStatic()(transform.RemoveUnusedFunctions()(mod))
-            mod = transform.WriteOutDynamic()(mod)
-            chosen = passes if is_data_flow(mod, named_dims(mod)) else control_passes()
-            return Sequential([*chosen, transform.GrowInPlace()], name="vm.optimize")(mod)
+            versions = versions_of(mod, ctx.option(OPTION)) if ctx.option(OPTION) else []
+            named = bool(versions) and named_dims(transform.InferType()(mod))
+            done = [replace(version, mod=_optimized(version.mod, passes, named)) for version in versions]
+            general = _optimized(mod, passes)
+            return with_versions(general, done) if done else general
 
         return [ModulePass(run, PassInfo(0, "VMOptimize"))]
 

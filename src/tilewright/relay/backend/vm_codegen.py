@@ -13,6 +13,7 @@ again, so that what they held goes back to the pool early.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -48,6 +49,7 @@ from tilewright.relay.backend.symbolic import (
 )
 from tilewright.relay.backend.target_map import CPU
 from tilewright.relay.backend.vm_memory import TUPLE_TAG, dtype_fields, emit_memory_op
+from tilewright.relay.backend.vm_specialize import SPECIALISED, VERSION
 from tilewright.relay.expr import (
     Call,
     Constant,
@@ -66,7 +68,16 @@ from tilewright.relay.transform import grow_in_place
 from tilewright.relay.transform.common import open_children
 from tilewright.relay.transform.lambda_lift import CLOSURE
 from tilewright.relay.visitor import post_order
-from tilewright.runtime.bytecode import CHECK_INPUTS, REF_WRITE, TAKES_ROOM, Code, Instruction, Opcode, VMFunction
+from tilewright.runtime.bytecode import (
+    CHECK_INPUTS,
+    DIMS_ARE,
+    REF_WRITE,
+    TAKES_ROOM,
+    Code,
+    Instruction,
+    Opcode,
+    VMFunction,
+)
 from tilewright.runtime.ndarray import NDArray, array
 from tilewright.tir.function import PrimFunc
 
@@ -138,6 +149,9 @@ class FunctionCompiler:
         self.params = frozenset(params)
         if func.attrs.get(INTERFACE):
             self.check(str(func.attrs[INTERFACE]), [self.vars[param] for param in params])
+        for version, guard in json.loads(str(func.attrs.get(SPECIALISED, "[]"))):
+            self.prefer(version, guard, [self.vars[param] for param in params])
+        if func.attrs.get(INTERFACE) or func.attrs.get(VERSION):
             dims = (d for param in params for t in tensors_of(param.checked_type) for d in t.shape)
             self.names = frozenset(d for d in dims if isinstance(d, DimVar))
         if room := [self.vars[params[index]] for index in func.attrs.get(grow_in_place.TAKES_ROOM, ())]:
@@ -149,9 +163,22 @@ class FunctionCompiler:
 
     def check(self, interface: str, params: Sequence[int]) -> None:
         """That the parameters fit the interface."""
-        text = self.constant(interface_array(interface))
+        text = self.constant(interface_array(interface), CPU)
         self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(CHECK_INPUTS), 1 + len(params), 0, text, *params)
         self.release(text)
+
+    def prefer(self, version: str, guard: Sequence[Sequence[int]], params: Sequence[int]) -> None:
+        """Give what a version of the function gives, where the parameters are what its guard says."""
+        limits = self.constant(array(np.array(guard, "int64")), CPU)
+        fits, one = self.tensor(TensorType((), "int32"), CPU), self.integer(1)
+        registers = [limits, *params, fits]
+        self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(DIMS_ARE), len(registers), 1, *registers)
+        jump = self.emit(Opcode.IF, fits, one, 1, 0)
+        index = next(i for var, i in self.program.indices.items() if var.name_hint == version)
+        result = self._invoke(Opcode.INVOKE, index, params)
+        self.emit(Opcode.RET, result)
+        self.jump_here(jump, 3)
+        self.release(limits, fits, one, result)
 
     # ---- registers and instructions ----
 
@@ -405,7 +432,7 @@ class FunctionCompiler:
             shape = found[0]
         else:
             assert isinstance(type_, TensorType)
-            shape = self.constant(array(np.array(type_.concrete_shape, "int64")))
+            shape = self.constant(array(np.array(type_.concrete_shape, "int64")), CPU)
             temporaries.append(shape)
         result = self.new()
         self.emit(Opcode.RESHAPE_TENSOR, args[0], shape, result)

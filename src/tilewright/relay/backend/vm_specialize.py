@@ -1,0 +1,242 @@
+"""Versions of a program for some of its shapes, beside the one for all.
+
+Before, with ``PassContext(config={"relay.vm.specialize": "batch=1,seq=128;batch=1,seq=1:16"})``::
+
+    def @main(%ids: Tensor[(batch, seq), int64]) { ... }
+
+after::
+
+    def @main(%ids: Tensor[(batch, seq), int64], specialised="[...]") { ... }
+    def @main$batch=1,seq=128(%ids: Tensor[(1, 128), int64], version=1) { ... }
+    def @main$batch=1,seq=1:16(%ids: Tensor[(1, seq), int64], version=1) { ... }
+
+Each version has taken the passes by itself: what is known of its shapes, they know. ``vm_codegen.py`` makes main begin
+by looking at its inputs, and give what the first version gives that is for them. Constants that are equal are one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TilewrightError, did_you_mean
+from tilewright.ir.expr import GlobalVar, RelayExpr
+from tilewright.ir.module import IRModule
+from tilewright.ir.prim_expr import DimVar, IntImm, PrimExpr
+from tilewright.ir.prim_expr import Var as PrimVar
+from tilewright.ir.type import TensorType, Type
+from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.transform.common import TypedMutator, call_of, open_children
+from tilewright.relay.type_functor import TypeMutator
+from tilewright.relay.type_infer import infer_module
+from tilewright.relay.visitor import ExprMutator, post_order, substitute
+from tilewright.runtime.ndarray import NDArray
+from tilewright.tir.visitor import substitute as substitute_dims
+
+OPTION = "relay.vm.specialize"
+SPECIALISED = "specialised"  # of main: JSON, pairs of a version's name and its guard
+VERSION = "version"  # of a version of main
+
+Guard = list[tuple[int, int, int, int, int]]
+"""What inputs a version is for: an input's number, axis, least and largest (-1: none) extent, and its divisor."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a program: its name, the program, and what its inputs are."""
+
+    name: str
+    mod: IRModule
+    guard: Guard
+
+
+def versions_of(mod: IRModule, text: str) -> list[Version]:
+    """The versions of a program that the option asks for, before any pass.
+
+    Parameters
+    ----------
+    text : ``batch=1,seq=128;batch=1,seq=1:16``: for each version numbers, or the least and the largest, by name
+
+    Raises
+    ------
+    TilewrightError : ``text`` has another form, a parameter of main is no tensor, main has no dimension of a name, or
+        the dimension cannot be so
+    """
+    mod = infer_module(mod)
+    main = mod["main"]
+    assert isinstance(main, Function)
+    places: dict[DimVar, tuple[int, int]] = {}
+    for index, param in enumerate(main.params):
+        type_ = param.checked_type
+        if not isinstance(type_, TensorType):
+            raise TilewrightError(f"{OPTION}: the parameter %{param.name_hint} of main is no tensor")
+        for axis, dim in enumerate(type_.shape):
+            if isinstance(dim, DimVar):
+                places.setdefault(dim, (index, axis))
+    found = {}
+    for part in filter(None, (part.strip() for part in text.split(";"))):
+        dims = _parse(part, list(places))
+        guard = [
+            (*places[old], *((new.value, new.value, 1) if isinstance(new, IntImm) else _limits(new)))
+            for old, new in dims.items()
+        ]
+        name = f"main${','.join(part.split())}"
+        found[name] = Version(name, _bound(mod, dims), guard)
+    return list(found.values())
+
+
+def _limits(dim: DimVar) -> tuple[int, int, int]:
+    return dim.low, -1 if dim.high is None else dim.high, dim.multiple
+
+
+def _parse(text: str, known: Sequence[DimVar]) -> dict[DimVar, IntImm | DimVar]:
+    """What named dimensions are in a version, of ``batch=1,seq=1:16``."""
+    by_name = {dim.name: dim for dim in known}
+    found: dict[DimVar, IntImm | DimVar] = {}
+    for item in text.split(","):
+        name, equals, value = (part.strip() for part in item.partition("="))
+        if not name or not equals:
+            raise TilewrightError(f"{OPTION}: {item!r} is not of the form seq=128 or seq=1:16")
+        if name not in by_name:
+            names = ", ".join(f"{dim.name} ({dim.limits})" for dim in known) or "none"
+            hint = did_you_mean(name, list(by_name))
+            raise TilewrightError(f"{OPTION}: main has no dimension {name!r}{hint}; its named dimensions are {names}")
+        if by_name[name] in found:
+            raise TilewrightError(f"{OPTION}: {text!r} says twice what {name} is")
+        found[by_name[name]] = _narrowed(by_name[name], value)
+    return found
+
+
+def _narrowed(dim: DimVar, value: str) -> IntImm | DimVar:
+    """A number that a dimension may be, or a dimension with narrower limits."""
+    low, colon, high = value.partition(":")
+    try:
+        least = int(low) if low or not colon else dim.low
+        most = least if not colon else int(high) if high else dim.high
+    except ValueError:
+        raise TilewrightError(f"{OPTION}: {dim.name}={value} is not of the form seq=128 or seq=1:16") from None
+    beyond = dim.high is not None and (most is None or most > dim.high)
+    if least < dim.low or beyond or (most is not None and most < least):
+        raise TilewrightError(f"{OPTION}: {dim.name}={value} is not within {dim.limits}, which {dim.name} may be")
+    if least != most:
+        return DimVar(dim.name, least, most, dim.multiple)
+    if least % dim.multiple:
+        raise TilewrightError(f"{OPTION}: {dim.name} is a multiple of {dim.multiple}, which {least} is not")
+    return IntImm("int32", least)
+
+
+class _TypesBound(TypeMutator):
+    def __init__(self, dims: Mapping[PrimVar, PrimExpr]) -> None:
+        super().__init__()
+        self.dims = dims
+
+    def visit_tensor_type(self, typ: TensorType) -> Type:
+        shape = [substitute_dims(d, self.dims) for d in typ.shape]
+        same = all(a is b for a, b in zip(shape, typ.shape, strict=True))
+        return typ if same else TensorType(shape, typ.dtype)
+
+
+class _Binder(ExprMutator):
+    """Puts numbers, or other dimensions, for named dimensions in types and attributes."""
+
+    def __init__(self, dims: Mapping[PrimVar, PrimExpr]) -> None:
+        super().__init__()
+        self.dims = dims
+        self.types = _TypesBound(dims)
+
+    def visit_var(self, expr: Var) -> RelayExpr:
+        type_ = None if expr.type_annotation is None else self.types.visit(expr.type_annotation)
+        return expr if type_ is expr.type_annotation else Var(expr.name_hint, type_)
+
+    def visit_function(self, expr: Function) -> RelayExpr:
+        made = super().visit_function(expr)
+        assert isinstance(made, Function)
+        return made if made.ret_type is None else made.replace(ret_type=self.types.visit(made.ret_type))
+
+    def visit_call(self, expr: Call) -> RelayExpr:
+        made = super().visit_call(expr)
+        assert isinstance(made, Call)
+        attrs = self._attrs(made.attrs) if isinstance(made.attrs, Attrs) else made.attrs
+        return made if made is expr and attrs is made.attrs else Call(made.op, made.args, attrs, (), made.span)
+
+    def _attrs(self, attrs: Attrs) -> Attrs:
+        given = {name: getattr(attrs, name) for name in type(attrs)._fields}
+        changed = {name: made for name, value in given.items() if (made := self._value(value)) is not value}
+        return attrs.replace(**changed) if changed else attrs
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, PrimExpr):
+            return substitute_dims(value, self.dims)
+        if isinstance(value, (tuple, list)):
+            made = type(value)([self._value(item) for item in value])
+            return value if all(a is b for a, b in zip(made, value, strict=True)) else made
+        return value
+
+
+def _bound(mod: IRModule, dims: Mapping[DimVar, IntImm | DimVar]) -> IRModule:
+    known: dict[PrimVar, PrimExpr] = {old: new for old, new in dims.items()}
+    binder = _Binder(known)
+    made = mod.copy()
+    for var, func in mod.items():
+        if isinstance(func, Function):
+            made[var] = binder.visit(func)
+    return infer_module(made)
+
+
+class _Sharer(TypedMutator):
+    """Makes equal constants one."""
+
+    def __init__(self, known: dict[tuple[Any, ...], NDArray]) -> None:
+        super().__init__()
+        self.known = known
+
+    def visit_constant(self, expr: Constant) -> RelayExpr:
+        data = self.known.setdefault(_content(expr.data), expr.data)
+        return expr if data is expr.data else expr.replace(data=data)
+
+
+def _content(data: NDArray) -> tuple[Any, ...]:
+    return data.dtype, tuple(data.shape), str(data.device), hashlib.sha256(data.numpy().tobytes()).digest()
+
+
+def with_versions(mod: IRModule, versions: Sequence[Version]) -> IRModule:
+    """``mod`` with functions for its versions; all have taken the passes before fusion.
+
+    Raises
+    ------
+    TilewrightError : an input of the program grows in place
+    """
+    for program in (mod, *(version.mod for version in versions)):
+        main = program["main"]
+        assert isinstance(main, Function)
+        if any(call_of(e, "vm.append") for e in post_order(main.body, open_children)):
+            raise TilewrightError(
+                f"{OPTION}: a program with a cache that grows in place (docs/dynamic.md) has no versions"
+            )
+    known: dict[tuple[Any, ...], NDArray] = {}
+    merged = mod.copy()
+    for var, func in mod.items():
+        if isinstance(func, Function):
+            merged[var] = _Sharer(known).visit(func)
+    for version in versions:
+        for var, renamed in _renamed(version).items():
+            shared = _Sharer(known).visit(renamed)
+            assert isinstance(shared, Function)
+            merged[var] = shared.with_attr(VERSION, 1) if var.name_hint == version.name else shared
+    guards = json.dumps([(version.name, version.guard) for version in versions])
+    main = merged["main"]
+    assert isinstance(main, Function)
+    merged["main"] = main.with_attr(SPECIALISED, guards)
+    return infer_module(merged)
+
+
+def _renamed(version: Version) -> dict[GlobalVar, RelayExpr]:
+    """The functions of a version by names of their own."""
+    suffix = version.name.removeprefix("main")
+    functions = {var: func for var, func in version.mod.items() if isinstance(func, Function)}
+    names = {var: GlobalVar(f"{var.name_hint}{suffix}") for var in functions}
+    return {names[var]: substitute(func, names) for var, func in functions.items()}  # type: ignore[arg-type]
