@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 import tilewright.relay.backend.conv2d_task
+import tilewright.relay.backend.dense_task
 import tilewright.relay.backend.graph_executor
 import tilewright.relay.backend.kernel_task
 import tilewright.relay.backend.vm_build  # noqa: F401  (all register themselves)

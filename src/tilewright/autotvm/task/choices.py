@@ -1,9 +1,9 @@
 """Choices that stay open wherever they are met: ``choose("sum_registers", [1, 2, 4], 4)``.
 
 Untuned, a choice is its default. While a kernel is tuned as a whole (``relay.backend.kernel_task``), every choice that
-its schedules meet becomes a knob of the kernel's config space, under its name. Of a convolution as a task
-(``relay.backend.conv2d_task``), what AlterOpLayout and MergeRows choose are knobs too: the configuration goes with the
-operator, as the text of an attribute (``choices_of``), to where its schedule chooses.
+its schedules meet becomes a knob of the kernel's config space, under its name. Of a convolution or a dense layer as a
+task (``relay.backend.open_task``), what AlterOpLayout and MergeRows choose are knobs too: the configuration goes with
+the operator, as the text of an attribute (``choices_of``), to where its schedule chooses.
 """
 
 from __future__ import annotations
@@ -73,8 +73,9 @@ def choose(name: str, candidates: Sequence[T], default: T) -> T:
     return value if value in ordered else default
 
 
-def choose_part(name: str, extent: int, candidates: Sequence[int], default: int) -> int:
-    """The innermost part of a split of ``extent``: ``default``, or what the configuration says where that divides it.
+def choose_part(name: str, extent: int, candidates: Sequence[int], default: int, whole: bool = True) -> int:
+    """The innermost part of a split of ``extent``: ``default``, or what the configuration says where that divides it,
+    or where parts need not be ``whole``.
 
     ``candidates`` are what is tried.
     """
@@ -89,4 +90,4 @@ def choose_part(name: str, extent: int, candidates: Sequence[int], default: int)
     if name not in config:
         return default
     part = int(config[name].size[-1])
-    return part if part > 0 and extent % part == 0 else default
+    return part if part > 0 and (extent % part == 0 or not whole) else default

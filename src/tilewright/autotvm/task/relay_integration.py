@@ -16,6 +16,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import PassContext, Sequential
 from tilewright.relay.backend.conv2d_task import is_plain
+from tilewright.relay.backend.dense_task import is_open, workload_of
 from tilewright.relay.backend.executors import DEFAULT_EXECUTOR, codegen_for
 from tilewright.relay.backend.kernel_task import TEMPLATE, kernel_text
 from tilewright.relay.backend.te_compiler import build_schedule
@@ -36,7 +37,7 @@ _ALTERED = {
     "nn.contrib_depthwise_conv2d_NCHWc": "nn.conv2d",
     "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform": "nn.conv2d",
     "nn.contrib_dense_pack": "nn.dense",
-    "nn.contrib_dense_strassen": "nn.dense",
+    "nn.contrib_dense_strassen_without_weight_transform": "nn.dense",
 }
 
 
@@ -109,18 +110,20 @@ def kernel_tasks(
 def network_tasks(
     mod: IRModule | Function, params: Mapping[str, Any] | None, target: Any, target_host: Any = None
 ) -> list[tuple[Task, int]]:
-    """What of a network is worth tuning, and how often each is used: its convolutions whose layouts are open, and all
-    other kernels as ``kernel_tasks`` gives them.
+    """What of a network is worth tuning, and how often each is used: its convolutions and dense layers whose layouts
+    are open, and all other kernels as ``kernel_tasks`` gives them.
     """
     target, target_host = Target.check_and_update_host_consist(Target(target), target_host)
     prepared, plain = _prepared(mod, params, target)
     found = []
-    for (name, args), count in Counter(plain).items():
+    for (name, args), count in Counter([*plain.convolutions, *plain.dense_layers]).items():
         try:
             found.append((create(name, args, target, target_host), count))
         except (TilewrightError, RuntimeError) as error:
             logger.warning("%s of %s is no task: %s", name, args, error)
-    others = [func for func in _kernels(prepared) if not plain or not _has_plain_task(func)]
+    others = [
+        func for func in _kernels(prepared) if not plain.has_convolution(func) and plain.dense_layer(func) is None
+    ]
     return [*found, *_kernel_tasks(others, target, target_host)]
 
 
@@ -149,19 +152,45 @@ def _kernel_tasks(kernels: Iterable[Function], target: Target, target_host: Any)
     return tasks
 
 
-def _prepared(
-    mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target
-) -> tuple[IRModule, list[tuple[str, tuple[Any, ...]]]]:
-    """A network as a build makes kernels of it, untuned; and (template, arguments) of convolutions whose layouts it
-    chose, in their order.
-    """
+_Key = tuple[str, tuple[Any, ...]]  # template, arguments
+
+
+class _Plain:
+    """Tasks of a network whose layouts are open, each as often as it is used, in the order of its operators."""
+
+    def __init__(self, traced: Sequence[_Key]) -> None:
+        self.convolutions = [(name, args) for name, args in traced if is_plain((name, *args))]
+        self.dense_layers = [(name, args) for name, args in traced if is_open((name, *args))]
+
+    def has_convolution(self, func: Function) -> bool:
+        """Whether a kernel has a convolution of these."""
+        return bool(self.convolutions) and _has_plain_task(func)
+
+    def dense_layer(self, func: Function) -> _Key | None:
+        """The dense layer that a kernel has, of these."""
+        found = [workload_of(e) for e in post_order(func.body) if isinstance(e, Call)]
+        keys = [(w[0], w[1:]) for w in found if w is not None]
+        return next((key for key in keys if key in self.dense_layers), None)
+
+    def take(self, func: Function) -> _Key | None:
+        """The task of a kernel, which is not given again; None where the kernel has none."""
+        if self.has_convolution(func):
+            return self.convolutions.pop(0)
+        key = self.dense_layer(func)
+        if key is not None:
+            self.dense_layers.remove(key)
+        return key
+
+
+def _prepared(mod: IRModule | Function, params: Mapping[str, Any] | None, target: Target) -> tuple[IRModule, _Plain]:
+    """A network as a build makes kernels of it, untuned; and the tasks of what it chose the layouts of."""
     module = IRModule.from_expr(mod) if isinstance(mod, Function) else mod
     config = {**PassContext.current().config}
     env = TaskExtractEnv.get(allow_duplicate=True)
     with FallbackContext(), PassContext(opt_level=3, config=config):
         with env:
             optimized, _ = optimize(module, target, params)
-        plain = [(name, args) for name, args in env.get_tasks() if is_plain((name, *args))]
+        plain = _Plain(env.get_tasks())
         with target:  # what a build for graphs does to kernels before it lowers them
             prepared: IRModule = Sequential(codegen_for(DEFAULT_EXECUTOR).prepare_passes())(optimized)
     return prepared, plain
@@ -175,17 +204,18 @@ def _calls(
     with FallbackContext(), PassContext(opt_level=3, config={**PassContext.current().config}):
         env = TaskExtractEnv.get(allow_duplicate=True)
         for func in _kernels(prepared):
+            key = plain.take(func)
             if wanted is not None and not wanted & _operators(func):
                 continue
-            if plain and _has_plain_task(func):
-                yield plain.pop(0)
+            if key is not None:
+                yield key
                 continue
             with env, target:
                 build_schedule(func, target)
             found = dict.fromkeys(env.get_tasks())
             yield from found or ([(TEMPLATE, (kernel_text(func),))] if _is_heavy(func) else [])
     if wanted is None or "nn.conv2d" in wanted:
-        yield from plain  # several that became one kernel
+        yield from plain.convolutions  # several that became one kernel
 
 
 def _kernels(module: IRModule) -> list[Function]:

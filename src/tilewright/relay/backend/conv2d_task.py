@@ -11,14 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.autotvm.task.choices import ALGORITHM, choosing
-from tilewright.autotvm.task.dispatcher import DispatchContext, Workload
-from tilewright.autotvm.task.space import ConfigSpace, extent_of
-from tilewright.autotvm.task.task import template_called
+from tilewright.autotvm.task.dispatcher import Workload
+from tilewright.autotvm.task.space import extent_of
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType
-from tilewright.relay.backend import te_compiler
+from tilewright.relay.backend.open_task import given_dtype, register_open
 from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.op.nn.conv2d import Conv2DAttrs
 from tilewright.relay.op.nn.winograd import Conv2DWinogradAttrs
@@ -42,7 +40,9 @@ def plain_kernel(
     """The kernel of a convolution by the choices in force: a primitive function of data and weights in its layouts."""
     x, w = (Var(name, TensorType(t.shape, t.dtype)) for name, t in (("data", data), ("weight", weight)))
     n_channels, each = (extent_of(t.shape[1]) for t in (data, weight))
-    attrs = Conv2DAttrs(strides, padding, dilation, groups=n_channels // each, out_dtype=_given(out_dtype, data.dtype))
+    attrs = Conv2DAttrs(
+        strides, padding, dilation, groups=n_channels // each, out_dtype=given_dtype(out_dtype, data.dtype)
+    )
     types = [p.type_annotation for p in (x, w)]
     with target:
         packed = pack_conv2d(attrs, [x, w], types, constant=True)
@@ -68,44 +68,10 @@ def _converted(value: Var, given: str, wanted: str) -> RelayExpr:
     return value if given == wanted else layout_transform(value, given, wanted)
 
 
-def _given(out_dtype: str, dtype: str) -> str:
-    return "" if out_dtype == dtype else out_dtype
-
-
-def _schedule(arguments: Sequence[Any], target: Target) -> tuple[te.Schedule, list[te.Tensor]]:
+def _kernel(arguments: Sequence[Any], target: Target) -> Function:
     data, weight, strides, padding, dilation, _, _, out_dtype = arguments
-    func = plain_kernel(data, weight, strides, padding, dilation, out_dtype, target)
-    inputs, outputs, schedule, _ = te_compiler.schedule_of(func, target)
-    return schedule, [*inputs, *outputs]
-
-
-def _register(name: str) -> None:
-    template = template_called(name)
-
-    def convolution(*arguments: Any) -> tuple[te.Schedule, list[te.Tensor]]:
-        """Schedule and arguments: data, weight, result. Packed tensors go to topi's template."""
-        if arguments[0].ndim != 4:
-            return template.from_parts(arguments)
-        target = Target.current(allow_none=False)
-        assert target is not None
-        config = DispatchContext.current.query(target, (name,))
-        with choosing(config):
-            made = _schedule(arguments, target)
-            if type(config) is ConfigSpace and ALGORITHM in config:
-                _collect(config, arguments, target)
-        return made
-
-    template.fcustomized = convolution
-
-
-def _collect(config: ConfigSpace, arguments: Sequence[Any], target: Target) -> None:
-    """Let the schedules of all other algorithms add their choices to a space."""
-    first, *others = config.space_map[ALGORITHM].entities
-    for entity in others:
-        config[ALGORITHM] = entity
-        _schedule(arguments, target)
-    config[ALGORITHM] = first
+    return plain_kernel(data, weight, strides, padding, dilation, out_dtype, target)
 
 
 for _name in TEMPLATES:
-    _register(_name)
+    register_open(_name, lambda arguments: arguments[0].ndim == 4, _kernel)

@@ -13,8 +13,12 @@ from tilewright.topi.cpu.model.conv2d import Conv2dLayouts, accumulator_bits, ch
 from tilewright.topi.nn.conv import output_extent, per_dim
 from tilewright.topi.utils import get_pad_tuple
 
-DIRECT, WINOGRAD, PLAIN = "direct", "winograd", "plain"
-DATA_BLOCK, OUT_BLOCK = "tile_ic", "tile_oc"  # TVM's names, of splits whose last part is the block
+DIRECT, WINOGRAD, PLAIN, STRASSEN = "direct", "winograd", "plain", "strassen"
+DATA_BLOCK, OUT_BLOCK, COLUMN_BLOCK = (
+    "tile_ic",
+    "tile_oc",
+    "tile_x",
+)  # TVM's names, of splits whose last part is the block
 
 
 def choose_layouts(in_channels: int, out_channels: int, groups: int, dtype: str, window: int) -> Conv2dLayouts | None:

@@ -121,6 +121,20 @@ def _other_time(cpu: CpuFeatures) -> float:
     return 0.5 if cpu.halves_vectors else 1.0
 
 
+def strassen_layouts(rows: int, columns: int, inner: int, dtype: str, target: Target | None) -> list[tuple[int, int]]:
+    """Blocks and chunks of the weight that the method can have, the fastest by the model first; none where it cannot.
+
+    Of each block the chunk that the model takes, and half of it and twice as much where these divide the sum.
+    """
+    if dtype != "float32" or rows < 2:
+        return []
+    found = dict.fromkeys((w.block, w.chunk) for w in strassen_blockings(features(target), rows, columns, inner))
+    chunks = [
+        (block, part) for block, chunk in found for part in (chunk // 2, 2 * chunk) if part and inner // 2 % part == 0
+    ]
+    return list(dict.fromkeys([*found, *chunks]))
+
+
 def choose_strassen(rows: int, columns: int, inner: int, dtype: str, target: Target | None) -> tuple[int, int] | None:
     """The block and the chunk of the weight's layout; None where the direct product is as fast by the model.
 
@@ -150,8 +164,7 @@ def dense_strassen(cfg: ConfigSpace, data: te.Tensor, weight: te.Tensor) -> te.T
     ways = strassen_blockings(features(), rows, column_pairs * 2 * block, inner, (block, chunk))
     loops = list(dict.fromkeys(way.loops for way in ways)) or [(min(rows, 8), 1)]
     cfg.define_knob("loops", loops[:TUNING_CANDIDATES])
-    if cfg.is_fallback:
-        cfg["loops"] = OtherOptionEntity(loops[0])
+    cfg.settle("loops", OtherOptionEntity(loops[0]), lambda entity: tuple(entity.val) in loops)
     return out
 
 

@@ -45,11 +45,14 @@ class MatmulAttrs(Attrs):
 
 
 class DensePackAttrs(Attrs):
-    """As DenseAttrs, and the layout of the packed weight, such as NC16n."""
+    """As DenseAttrs, the layout of the packed weight, such as NC16n, and what a record chose (``choices_of``)."""
 
     units: int | None
     out_dtype: str = ""
     weight_layout: str = "NC"
+    tuned: str = ""
+
+    internal = ("tuned",)
 
 
 class BatchMatmulAttrs(Attrs):

@@ -36,6 +36,14 @@ class StrassenAttrs(Attrs):
     chunk: int = 64
 
 
+class DenseStrassenAttrs(Attrs):
+    """What a record chose (``choices_of``); nothing untuned."""
+
+    tuned: str = ""
+
+    internal = ("tuned",)
+
+
 class ContribDenseStrassenWeightTransform(OpDef):
     """Weight (n, k) as ``nn.contrib_dense_strassen_without_weight_transform`` takes it."""
 
@@ -79,6 +87,7 @@ class ContribDenseStrassen(OpDef):
 
     name = "nn.contrib_dense_strassen_without_weight_transform"
     inputs = ("data", "weight")
+    attrs_type = DenseStrassenAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
 
     @staticmethod
@@ -118,16 +127,16 @@ def contrib_dense_strassen_weight_transform(weight: RelayExpr, block: int, chunk
     return call(ContribDenseStrassenWeightTransform.name, [weight], StrassenAttrs(block=block, chunk=chunk))
 
 
-def contrib_dense_strassen_without_weight_transform(data: RelayExpr, weight: RelayExpr) -> Call:
+def contrib_dense_strassen_without_weight_transform(data: RelayExpr, weight: RelayExpr, tuned: str = "") -> Call:
     """``data`` (m, k) times a weight that ``contrib_dense_strassen_weight_transform`` made: (m, n)."""
-    return call(ContribDenseStrassen.name, [data, weight])
+    return call(ContribDenseStrassen.name, [data, weight], DenseStrassenAttrs(tuned))
 
 
-def strassen_call(inputs: Sequence[RelayExpr], block: int, chunk: int) -> Call:
+def strassen_call(inputs: Sequence[RelayExpr], block: int, chunk: int, tuned: str = "") -> Call:
     """The form of a dense layer that Strassen's method takes."""
     transformed = contrib_dense_strassen_weight_transform(inputs[1], block, chunk)
-    return contrib_dense_strassen_without_weight_transform(inputs[0], transformed)
+    return contrib_dense_strassen_without_weight_transform(inputs[0], transformed, tuned)
 
 
-__all__ = ["StrassenAttrs", "contrib_dense_strassen_weight_transform",
+__all__ = ["DenseStrassenAttrs", "StrassenAttrs", "contrib_dense_strassen_weight_transform",
            "contrib_dense_strassen_without_weight_transform", "strassen_call"]  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import topi
-from tilewright.autotvm.task.choices import ALGORITHM, choose, choosing_as, text_of
+from tilewright.autotvm.task.choices import ALGORITHM, choose, choose_part, choosing_as, text_of
 from tilewright.autotvm.task.dispatcher import DispatchContext
 from tilewright.autotvm.task.space import ConfigEntity, OtherOptionEntity
 from tilewright.autotvm.task.topi_integration import TaskExtractEnv
@@ -33,6 +33,7 @@ from tilewright.relay.op.strategy.wrappers import (
     compute_bitserial_dense,
     conv2d_form,
     conv2d_task,
+    dense_task,
     flat_rows,
     in_any_layout,
     is_depthwise,
@@ -54,10 +55,10 @@ from tilewright.relay.op.strategy.wrappers import (
 from tilewright.target.generic_func import GenericFunc
 from tilewright.target.target import Target
 from tilewright.topi import cpu
-from tilewright.topi.cpu.common import typical_extent
-from tilewright.topi.cpu.layouts import DIRECT, OUT_BLOCK, PLAIN, WINOGRAD
+from tilewright.topi.cpu.common import typical_extent, vector_lanes
+from tilewright.topi.cpu.layouts import COLUMN_BLOCK, DIRECT, OUT_BLOCK, PLAIN, STRASSEN, WINOGRAD
 from tilewright.topi.cpu.model.conv2d_cost import choose_winograd_tile, winograd_tile_sizes
-from tilewright.topi.cpu.strassen import choose_strassen
+from tilewright.topi.cpu.strassen import choose_strassen, strassen_layouts
 from tilewright.topi.cpu.winograd import schedule_winograd_weight_transform
 
 # Schedules
@@ -187,13 +188,8 @@ def conv2d_alter_layout_cpu(
     convolution (``conv2d_task``), else as the model does.
     """
     task = conv2d_task(attrs, *tinfos[:2])
-    constant = isinstance(inputs[1], Constant) and not is_whole(inputs[1])
-    if task is None:
-        return pack_conv2d(attrs, inputs, tinfos, constant)
-    tracing = TaskExtractEnv.current
-    if tracing is not None and tracing.tracing:
-        tracing.add_task(task[0], task[1:])
-    chosen = _recorded(task)
+    constant = _is_known(inputs[1])
+    chosen = _recorded(task) if task is not None else ""
     if not chosen:
         return pack_conv2d(attrs, inputs, tinfos, constant)
     tuned = attrs.replace(tuned=chosen)
@@ -201,13 +197,22 @@ def conv2d_alter_layout_cpu(
         return pack_conv2d(tuned, inputs, tinfos, constant) or call("nn.conv2d", inputs, tuned)
 
 
+def _is_known(weight: RelayExpr) -> bool:
+    """Whether a weight is known when the library is loaded."""
+    return isinstance(weight, Constant) and not is_whole(weight)
+
+
 def _recorded(task: tuple[Any, ...]) -> str:
-    """What a record in force says of a convolution; nothing where none is."""
+    """What a record in force says of a task, which is noted where tasks are extracted; nothing where none is."""
+    tracing = TaskExtractEnv.current
+    if tracing is not None and tracing.tracing:
+        tracing.add_task(task[0], task[1:])
     context = DispatchContext.current
     config = context.query(_target(), task) if not context.is_fallback() else None
     if not isinstance(config, ConfigEntity):
         return ""
-    if config.code_hash is None and OUT_BLOCK in config and ALGORITHM not in config:  # TVM's
+    of_tvm = config.code_hash is None and any(name in config for name in (OUT_BLOCK, COLUMN_BLOCK))
+    if of_tvm and ALGORITHM not in config:
         config[ALGORITHM] = OtherOptionEntity(DIRECT)
     return text_of(config)
 
@@ -272,7 +277,8 @@ def _winograd_tile(attrs: Any, shape: Sequence[Any], dtype: str) -> int | None:
 def dense_alter_layout_cpu(
     attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], out_type: Any
 ) -> RelayExpr | None:
-    """Strassen's method where it is faster, else a weight packed by the vector width: NC to NC{b}n.
+    """Strassen's method where it is faster, else a weight packed by the vector width, NC to NC{b}n: as a record says of
+    the layer (``dense_task``), else as the model does.
 
     A matrix that is read only once, since the other operand is a vector, is read as it is.
     """
@@ -286,20 +292,48 @@ def dense_alter_layout_cpu(
     block = None if once else cpu.dense_block(rows, units, int(data.shape[1]), data.dtype, target)
     if block is None:
         return _vector_product(attrs, inputs, rows) if 1 in (rows, units) else None
-    fits = attrs.out_dtype in ("", data.dtype) and not data.is_dynamic
-    blocking = _strassen_blocking(inputs[1], rows, data.dtype, target) if fits else None
-    if blocking is not None:
-        return strassen.strassen_call(inputs, *blocking)
-    packed = DensePackAttrs(units, attrs.out_dtype, f"NC{block}n")
-    return call("nn.contrib_dense_pack", inputs, packed)
+    task = dense_task(attrs, data, weight)
+    chosen = _recorded(task) if task is not None else ""
+    with choosing_as(chosen):
+        return pack_dense(attrs, inputs, tinfos, block, _is_known(inputs[1]), chosen)
 
 
-def _strassen_blocking(weight: RelayExpr, rows: int, dtype: str, target: Target) -> tuple[int, int] | None:
-    """Block and chunk of the weight for a dense layer of ``rows`` rows; None where another way is faster."""
-    if not PassContext.current().option(strassen.OPTION) or not isinstance(weight, Constant) or is_whole(weight):
+def pack_dense(
+    attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], block: int, constant: bool, tuned: str = ""
+) -> Call:
+    """The form of a dense layer, of choices that are in force (``autotvm.task.choices``).
+
+    Parameters
+    ----------
+    tinfos : types of data (m, k) and weight (n, k)
+    block : columns of a block of a packed weight, by the model
+    constant : whether the weight is known when the library is loaded
+    tuned : the choices in force, as text
+    """
+    data, weight = tinfos[:2]
+    units = int(weight.shape[0])
+    alike = data.dtype == weight.dtype and attrs.out_dtype in ("", data.dtype)
+    if constant and alike and not data.is_dynamic and PassContext.current().option(strassen.OPTION):
+        rows, inner = (int(d) for d in data.shape)
+        layout = _strassen_layout(rows, inner, units, data.dtype)
+        if layout is not None:
+            return strassen.strassen_call(inputs, *layout, tuned)
+    lanes = vector_lanes(attrs.out_dtype or data.dtype)
+    block = choose_part(COLUMN_BLOCK, units, [lanes, 2 * lanes, 3 * lanes], block, whole=False)
+    return call("nn.contrib_dense_pack", inputs, DensePackAttrs(units, attrs.out_dtype, f"NC{block}n", tuned))
+
+
+def _strassen_layout(rows: int, inner: int, units: int, dtype: str) -> tuple[int, int] | None:
+    """Block and chunk of the weight of a dense layer by Strassen's method; None where another way is chosen."""
+    arguments = rows, units, inner, dtype, _target()
+    layouts = strassen_layouts(*arguments)
+    best = choose_strassen(*arguments) if layouts else None
+    if not layouts or choose(ALGORITHM, [DIRECT, STRASSEN], STRASSEN if best else DIRECT) == DIRECT:
         return None
-    units, inner = (int(d) for d in weight.data.shape)
-    return choose_strassen(rows, units, inner, dtype, target) if str(weight.data.dtype) == dtype else None
+    block, chunk = best or layouts[0]
+    block = choose("strassen_block", [b for b, _ in layouts], block)
+    fitting = [c for b, c in layouts if b == block]
+    return block, choose("strassen_chunk", fitting, chunk if chunk in fitting else fitting[0])
 
 
 def _vector_product(attrs: Any, inputs: Sequence[RelayExpr], rows: int) -> RelayExpr | None:

@@ -220,6 +220,17 @@ def conv2d_task(attrs: Any, data: Any, kernel: Any) -> tuple[Any, ...] | None:
     return (f"{kind}_NCHWc.x86", *tensors, *window, attrs.data_layout, out_layout, output_dtype(attrs, [data]))
 
 
+def dense_task(attrs: Any, data: Any, weight: Any) -> tuple[Any, ...] | None:
+    """AutoTVM's workload of a matrix times a weight (n, k) of these types; None of other shapes, and of vectors."""
+    if (
+        any(len(t.shape) != 2 or not all(known(d) for d in t.shape) for t in (data, weight))
+        or known(data.shape[0]) == 1
+    ):
+        return None
+    tensors = [("TENSOR", tuple(int(d) for d in t.shape), t.dtype) for t in (data, weight)]
+    return ("dense_pack.x86", *tensors, None, output_dtype(attrs, [data]))
+
+
 def conv2d_form(attrs: Any, data: Sequence[Any], kernel: Sequence[Any]) -> str:
     """topi's name of the 2-D convolution of these shapes, by layouts and groups.
 

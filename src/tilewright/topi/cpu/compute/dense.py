@@ -20,7 +20,7 @@ from tilewright.topi.cpu.model.tiling import row_tile
 from tilewright.topi.utils import get_const_tuple
 
 
-@autotvm.register_topi_compute("dense_pack.x86", version="1")
+@autotvm.register_topi_compute("dense_pack.x86", version="2")
 def dense_pack(
     cfg: ConfigSpace,
     data: te.Tensor,
@@ -42,15 +42,14 @@ def dense_pack(
     cfg.define_knob("columns_outer", [True, False])
     cfg.define_knob("row_groups", sorted({1, machine().cores}))
     cfg.define_knob("tile_k", sorted({inner, *(n for n in (256, 512, 768, 1024) if inner % n == 0 and inner > n)}))
-    if cfg.is_fallback:
-        registers = max(1, block // machine().lanes(max(8, dt.bits(out.dtype))))
-        groups, tile_m = row_groups(machine(), max(rows, 1), registers, inner * dt.nbytes(data.dtype))
-        groups = groups if known else 1
-        cfg["tile_m"] = SplitEntity([-1, tile_m])
-        cfg["columns_outer"] = OtherOptionEntity(True)
-        cfg["row_groups"] = OtherOptionEntity(groups)
-        chunk = _chunk(-(-rows // groups), tile_m, inner, block, dt.nbytes(data.dtype))
-        cfg["tile_k"] = OtherOptionEntity(chunk)
+    registers = max(1, block // machine().lanes(max(8, dt.bits(out.dtype))))
+    groups, tile_m = row_groups(machine(), max(rows, 1), registers, inner * dt.nbytes(data.dtype))
+    groups = groups if known else 1
+    cfg.settle("tile_m", SplitEntity([-1, tile_m]))
+    cfg.settle("columns_outer", OtherOptionEntity(True))
+    cfg.settle("row_groups", OtherOptionEntity(groups))
+    chunk = _chunk(-(-rows // groups), tile_m, inner, block, dt.nbytes(data.dtype))
+    cfg.settle("tile_k", OtherOptionEntity(chunk), lambda entity: isinstance(entity, OtherOptionEntity))
     return out if columns is None else _cut_columns(out, columns, bias)
 
 
@@ -119,14 +118,13 @@ def batch_matmul(
     likely_rows = typical_extent(rows)
     cfg.define_split("tile_m", max(likely_rows, 1), num_outputs=2, max_factor=32, policy="verbose", no_tail=False)
     cfg.define_knob("block", [lanes, 2 * lanes, 3 * lanes])
-    if cfg.is_fallback:
-        registers = 2 if typical_extent(columns) > lanes else 1
-        cfg["block"] = OtherOptionEntity(registers * lanes)
-        last = 1 if transpose_a else get_const_tuple(tensor_a.shape)[-1]
-        stride = last if isinstance(last, int) else 1
-        cfg["tile_m"] = SplitEntity(
-            [-1, row_tile(machine(), likely_rows, registers, stride * dt.nbytes(tensor_a.dtype))]
-        )
+    registers = 2 if typical_extent(columns) > lanes else 1
+    cfg.settle("block", OtherOptionEntity(registers * lanes))
+    last = 1 if transpose_a else get_const_tuple(tensor_a.shape)[-1]
+    stride = last if isinstance(last, int) else 1
+    cfg.settle(
+        "tile_m", SplitEntity([-1, row_tile(machine(), likely_rows, registers, stride * dt.nbytes(tensor_a.dtype))])
+    )
     block = cfg["block"].val
     packed = _pack_columns(tensor_b, block, transpose_b)
     inner = packed.shape[2]

@@ -1,0 +1,77 @@
+"""Dense layers as tasks: the method, the layout of the weight, and the schedule, chosen together.
+
+The template is TVM's, ``dense_pack.x86`` of a weight (n, k). What is measured is the kernel that AlterOpLayout makes of
+a layer whose weight is known, of the weight in its layout. Weights that are not known are multiplied directly whatever
+a record says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright.autotvm.task.dispatcher import Workload
+from tilewright.autotvm.task.space import extent_of
+from tilewright.ir.op import Op
+from tilewright.ir.type import TensorType
+from tilewright.relay.backend.open_task import given_dtype, register_open
+from tilewright.relay.expr import Call, Function, Var
+from tilewright.relay.op.nn.dense import DenseAttrs
+from tilewright.relay.op.strategy.cpu import pack_dense
+from tilewright.relay.op.strategy.wrappers import output_dtype
+from tilewright.relay.op.transform.layout import layout_transform
+from tilewright.relay.transform.infer_type import infer_type
+from tilewright.target.target import Target
+from tilewright.topi import cpu
+from tilewright.topi.cpu.common import vector_lanes
+
+TEMPLATE = "dense_pack.x86"
+
+
+def is_open(workload: Workload) -> bool:
+    """Whether a workload is of a dense layer whose weight may have any layout."""
+    return workload[0] == TEMPLATE and _is_open(workload[1:])
+
+
+def _is_open(arguments: Sequence[Any]) -> bool:
+    """Of tensors, or of what workloads have of them."""
+    data, weight, bias, *_ = arguments
+    shapes = [t[1] if isinstance(t, tuple) else t.shape for t in (data, weight)]
+    return bias is None and all(len(shape) == 2 for shape in shapes)
+
+
+def workload_of(call: Call) -> Workload | None:
+    """The workload of a dense layer that AlterOpLayout gave a layout; None of other operators, and of vectors."""
+    name = call.op.name if isinstance(call.op, Op) else ""
+    if name not in ("nn.contrib_dense_pack", "nn.contrib_dense_strassen_without_weight_transform"):
+        return None
+    types: list[Any] = [e.checked_type for e in (*call.args, call)]
+    data, weight, out = types
+    if data.is_dynamic or int(data.shape[0]) == 1:
+        return None
+    (rows, inner), units = data.concrete_shape, int(out.shape[1])
+    dtype = output_dtype(call.attrs, [data]) if name == "nn.contrib_dense_pack" else data.dtype
+    return (TEMPLATE, ("TENSOR", (rows, inner), data.dtype), ("TENSOR", (units, inner), weight.dtype), None, dtype)
+
+
+def _kernel(arguments: Sequence[Any], target: Target) -> Function:
+    """The kernel of a dense layer by the choices in force: a primitive function of data and weight in its layout."""
+    data, weight, _, out_dtype = arguments
+    x, w = (Var(name, TensorType(t.shape, t.dtype)) for name, t in (("data", data), ("weight", weight)))
+    (rows, inner), units = (extent_of(d) for d in data.shape), extent_of(weight.shape[0])
+    attrs = DenseAttrs(None, given_dtype(out_dtype or data.dtype, data.dtype))
+    with target:
+        block = cpu.dense_block(rows, units, inner, data.dtype, target) or vector_lanes(out_dtype or data.dtype)
+        packed = pack_dense(attrs, [x, w], [x.type_annotation, w.type_annotation], block, constant=True)
+    taken: Any = packed.args[1]
+    if taken is w:
+        layout: Any = packed.attrs
+        taken = layout_transform(w, "NC", layout.weight_layout)
+    typed: Any = infer_type(Function([w], taken))
+    params = [Var("p0", x.type_annotation), Var("p1", typed.body.checked_type)]
+    func = infer_type(Function(params, Call(packed.op, params, packed.attrs), attrs={"Primitive": 1}))
+    assert isinstance(func, Function)
+    return func
+
+
+register_open(TEMPLATE, _is_open, _kernel)
