@@ -42,7 +42,7 @@ def analyzer() -> Analyzer:
     return made
 
 
-@pytest.mark.parametrize(("expr", "bound"), BOUNDS, ids=[str(e) for e, _ in BOUNDS])
+@pytest.mark.parametrize(("expr", "bound"), BOUNDS, ids=[repr(e) for e, _ in BOUNDS])
 def test_bounds(expr: tir.PrimExpr, bound: tuple[int, int]) -> None:
     assert analyzer().const_int_bound(expr) == ConstIntBound(*bound)
 
@@ -59,7 +59,7 @@ MODULAR = [
 ]
 
 
-@pytest.mark.parametrize(("expr", "expected"), MODULAR, ids=[str(e) for e, _ in MODULAR])
+@pytest.mark.parametrize(("expr", "expected"), MODULAR, ids=[repr(e) for e, _ in MODULAR])
 def test_modular_sets(expr: tir.PrimExpr, expected: tuple[int, int]) -> None:
     assert Analyzer().modular_set(expr) == ModularSet(*expected)
 

@@ -43,15 +43,15 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(("expr", "text"), EXAMPLES, ids=[str(e) for e, _ in EXAMPLES])
+@pytest.mark.parametrize(("expr", "text"), EXAMPLES, ids=[repr(e) for e, _ in EXAMPLES])
 def test_values_of_an_expression(expr: tir.PrimExpr, text: str) -> None:
-    assert str(eval_set(expr, DOMAINS)) == text
+    assert repr(eval_set(expr, DOMAINS)) == text
 
 
 def test_union_and_intersection() -> None:
     a, b = IntSet.interval(0, 4), IntSet.interval(3, 9)
-    assert str(union([a, b])) == "IntervalSet[0, 9]"
-    assert str(intersect([a, b])) == "IntervalSet[3, 4]"
+    assert repr(union([a, b])) == "IntervalSet[0, 9]"
+    assert repr(intersect([a, b])) == "IntervalSet[3, 4]"
     assert union([]).is_nothing()
     assert union([a, IntSet.everything()]).is_everything()
 
@@ -67,24 +67,24 @@ def test_covering_ranges() -> None:
 
 
 def test_linear_equations() -> None:
-    assert [str(c) for c in detect_linear_equation(IV * 4 + J * N + 3, [IV, J])] == ["4", "n", "3"]
-    assert [str(c) for c in detect_linear_equation((IV + J) * N, [IV, J])] == ["n", "n", "0"]
+    assert [repr(c) for c in detect_linear_equation(IV * 4 + J * N + 3, [IV, J])] == ["4", "n", "3"]
+    assert [repr(c) for c in detect_linear_equation((IV + J) * N, [IV, J])] == ["n", "n", "0"]
     assert detect_linear_equation(IV * J, [IV, J]) == []
     assert detect_linear_equation(IV // 2, [IV]) == []
 
 
 def test_clip_bounds() -> None:
     bounds = detect_clip_bound(tir.all(IV < N, IV >= 2, J < 5), [IV, J])
-    assert [None if b is None else str(b) for b in bounds] == ["2", "(n - 1)", None, "4"]
+    assert [None if b is None else repr(b) for b in bounds] == ["2", "(n - 1)", None, "4"]
     assert detect_clip_bound(IV * IV < 4, [IV]) == []
 
 
 def test_deduced_bounds() -> None:
-    assert str(deduce_bound(IV, IV * 8 + J < N, {}, {J: tir.Range(0, 8)})) == "IntervalSet[-inf, (floordiv(n, 8) - 1)]"
-    assert str(deduce_bound(IV, IV >= J, {}, {J: tir.Range(0, 8)})) == "IntervalSet[7, +inf]"
+    assert repr(deduce_bound(IV, IV * 8 + J < N, {}, {J: tir.Range(0, 8)})) == "IntervalSet[-inf, (floordiv(n, 8) - 1)]"
+    assert repr(deduce_bound(IV, IV >= J, {}, {J: tir.Range(0, 8)})) == "IntervalSet[7, +inf]"
     assert deduce_bound(IV, IV * J < N, {}, {}).is_nothing()
     assert deduce_bound(IV, IV + J, {}, {}).is_nothing()
-    assert str(deduce_bound(IV, N + 3 == IV, {}, {})) == "IntervalSet[(n + 3), (n + 3)]"
+    assert repr(deduce_bound(IV, N + 3 == IV, {}, {})) == "IntervalSet[(n + 3), (n + 3)]"
     assert deduce_bound(IV, IV == J, {}, {J: tir.Range(0, 8)}).is_nothing()
     assert deduce_bound(IV, IV * 4 == N, {}, {}).is_nothing()
 
@@ -93,15 +93,15 @@ def test_ends_that_there_are_not() -> None:
     low, high = int_set.neg_inf(), int_set.pos_inf()
     half = IntervalSet(low, 3)
     assert half.min_value is low and int(half.max_value) == 3
-    assert not half.is_nothing() and str(half) == "IntervalSet[-inf, 3]"
+    assert not half.is_nothing() and repr(half) == "IntervalSet[-inf, 3]"
     assert IntervalSet(low, high).is_everything()
     assert IntervalSet(high, low).is_nothing() and IntSet.nothing().is_nothing()
-    assert str(eval_set(IV * 2 + 1, {IV: IntervalSet(2, 5)})) == "IntervalSet[5, 11]"
+    assert repr(eval_set(IV * 2 + 1, {IV: IntervalSet(2, 5)})) == "IntervalSet[5, 11]"
 
 
 def test_unions_that_are_intervals() -> None:
     def lower_bound(*ends: tuple[object, object]) -> str:
-        return str(union_lower_bound([IntervalSet(*pair) for pair in ends]))
+        return repr(union_lower_bound([IntervalSet(*pair) for pair in ends]))
 
     assert lower_bound((0, 4), (5, 9)) == "IntervalSet[0, 9]"
     assert lower_bound((5, 9), (0, 4)) == "IntervalSet[0, 9]"

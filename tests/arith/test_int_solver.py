@@ -86,7 +86,7 @@ def test_no_solution() -> None:
 
 def test_what_is_constant_must_fit() -> None:
     solved = arith.solve_linear_equations([tir.EQ(X * 2, P), tir.EQ(X + Y, P), tir.EQ(X + Y, Z)], [X, Y])
-    relations = {str(relation) for relation in solved.dst.relations}
+    relations = {repr(relation) for relation in solved.dst.relations}
     assert any("floormod(p, 2)" in relation for relation in relations) and len(relations) == 2
     assert solved.dst.variables == ()
 
@@ -97,7 +97,7 @@ def test_ranges_of_new_variables() -> None:
     (new,) = solved.dst.variables
     assert (int(solved.dst.ranges[new].min), int(solved.dst.ranges[new].extent)) == (-9, 10)
     assert solved.src_to_dst[X] is new
-    assert [str(relation) for relation in solved.dst.relations] == ["(-5 <= n0)"]
+    assert [repr(relation) for relation in solved.dst.relations] == ["(-5 <= n0)"]
 
 
 def test_nothing_to_solve_for() -> None:

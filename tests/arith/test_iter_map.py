@@ -68,7 +68,7 @@ FOUND: list[tuple[list[PrimExpr], Domains, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("indices", "domains", "predicate"), FOUND, ids=[str(f[0]) for f in FOUND])
+@pytest.mark.parametrize(("indices", "domains", "predicate"), FOUND, ids=[repr(f[0]) for f in FOUND])
 def test_what_is_found_is_so(indices: list[PrimExpr], domains: Domains, predicate: Any) -> None:
     check(indices, domains, predicate)
 
@@ -119,7 +119,7 @@ def test_random_indices() -> None:
 def test_symbolic_extents() -> None:
     n, m = tir.SizeVar("n"), tir.SizeVar("m")
     (fused,) = arith.detect_iter_map([(Y + 1) * n + X], {X: tir.Range(0, n), Y: tir.Range(0, 4)})
-    assert str(fused.base) == "n" and str(fused.args[0].extent) in ("(n*4)", "(4*n)")
+    assert repr(fused.base) == "n" and repr(fused.args[0].extent) in ("(n*4)", "(4*n)")
     outer, inner = arith.detect_iter_map([X // n, X % n], {X: tir.Range(0, m * n)})
     assert outer.args[0].extent is m and inner.args[0].extent is n
 

@@ -78,7 +78,7 @@ def test_facts_choose_the_combination() -> None:
     analyzer = Analyzer()
     with analyzer.constraint_scope(N < -1):
         found = analyzer.canonical_simplify(CHOSEN(K.var, K))
-    assert str(found.combiner.result[0]) == "(lhs + rhs)"
+    assert repr(found.combiner.result[0]) == "(lhs + rhs)"
 
 
 def test_a_source_that_does_more_than_give_a_value_stays() -> None:

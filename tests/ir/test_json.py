@@ -189,7 +189,7 @@ def test_documents_of_tvm_06_are_read() -> None:
     loaded = load_json(document("0.6.0", pair, {"type_key": "relay.GlobalVar", "attrs": name}))
     assert loaded["b"].name_hint == "g"
     total = {"type_key": "Max", "attrs": {"a": "2", "b": "2", "dtype": "int32"}}
-    assert str(load_json(document("0.6.0", total, variable))) == "max(n, n)"
+    assert repr(load_json(document("0.6.0", total, variable))) == "max(n, n)"
 
 
 def test_tensors_and_what_computes_them() -> None:

@@ -87,7 +87,7 @@ def test_effects() -> None:
 
 def test_all_and_any_take_at_least_one_condition() -> None:
     assert tir.all(IV < 3) is tir.LT(IV, tir.const(3))
-    assert str(tir.any(IV < 3, IV > 5)) == "((i < 3) || (i > 5))"
+    assert repr(tir.any(IV < 3, IV > 5)) == "((i < 3) || (i > 5))"
     with pytest.raises(ValueError, match="at least one"):
         tir.all()
 

@@ -37,12 +37,21 @@ EXPRESSIONS = [
 
 @pytest.mark.parametrize(("expr", "text"), EXPRESSIONS, ids=[t for _, t in EXPRESSIONS])
 def test_expressions(expr: tir.PrimExpr, text: str) -> None:
-    assert str(expr) == text
+    assert repr(expr) == f"{expr}" == text
+
+
+def test_text_of_an_expression_shows_the_types_of_its_variables_once() -> None:
+    x, half = tir.Var("x"), tir.Var("half", "float16")
+    assert str(x * x + 1) == "((x: int32*x) + 1)"
+    assert str(tir.any(x < 3, x > tir.Var("x") + 1)) == "((x: int32 < 3) || (x > (x_1: int32 + 1)))"
+    assert str(x << 2) == "@tir.shift_left(x: int32, 2, dtype=int32)"
+    assert str(tir.exp(tir.Cast("float32", half))) == "@tir.exp(cast(float32, half: float16), dtype=float32)"
+    assert f"{x * x + 1:>14}" == "   ((x*x) + 1)"
 
 
 def test_a_reduction() -> None:
     k = tir.reduce_axis((0, 10), "k")
-    assert str(tir.sum(k.var * 2, axis=k)) == (
+    assert repr(tir.sum(k.var * 2, axis=k)) == (
         "reduce(combiner=comm_reducer(result=[(lhs + rhs)], lhs=[lhs], rhs=[rhs], identity_element=[0]), "
         "source=[(k*2)], init=[], axis=[iter_var(k, range(min=0, ext=10))], where=(bool)1, value_index=0)"
     )

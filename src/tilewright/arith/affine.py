@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilewright.ir.prim_expr import Add, FloorDiv, FloorMod, IntImm, Mul, PrimExpr, Sub
+from tilewright.ir.prim_expr import Add, Div, FloorDiv, FloorMod, IntImm, Mod, Mul, PrimExpr, Sub
 
 Terms = dict[PrimExpr, int]
 Affine = tuple[Terms, int]
@@ -160,35 +160,58 @@ def as_split(atom: PrimExpr) -> Split:
     return atom, 1, None
 
 
+def _any_split(atom: PrimExpr) -> tuple[PrimExpr, int, int | None, bool]:
+    """``as_split``, or the same of truncating division and remainder; at the end, which of the two."""
+    cls = type(atom)
+    if cls is Mod and _by_positive(atom):
+        return (*_truncated_split(atom.a, atom.b.value), True)  # type: ignore[attr-defined]
+    if cls is Div and _by_positive(atom):
+        inner, lower = atom.a, atom.b.value  # type: ignore[attr-defined]
+        if type(inner) is Mod and _by_positive(inner) and inner.b.value % lower == 0:  # type: ignore[attr-defined]
+            return inner.a, lower, inner.b.value, True  # type: ignore[attr-defined]
+        return inner, lower, None, True
+    return (*as_split(atom), False)
+
+
+def _by_positive(e: PrimExpr) -> bool:
+    return type(e.b) is IntImm and e.b.value > 0  # type: ignore[attr-defined]
+
+
+def _truncated_split(x: PrimExpr, modulus: int) -> tuple[PrimExpr, int, int]:
+    if type(x) is Div and _by_positive(x):
+        return x.a, x.b.value, modulus * x.b.value  # type: ignore[attr-defined]
+    return x, 1, modulus
+
+
 def join_splits(terms: Terms, memo: dict[PrimExpr, Affine]) -> tuple[Terms, int]:
     """Put quotients and remainders of one value together again: ``(x//4)*4 + x%4`` is ``x``.
 
     Returns the new terms and a constant to add.
     """
-    splits = [(a, as_split(a)) for a in terms]
+    splits = [(a, _any_split(a)) for a in terms]
     if sum(1 for a, s in splits if s[0] is not a) == 0:
         return terms, 0
     const = 0
     changed = True
     while changed:
         changed = False
-        for low_atom, (x, lower, upper) in splits:
+        for low_atom, (x, lower, upper, truncates) in splits:
             if upper is None:
                 continue
             scale = terms[low_atom]
-            for high_atom, (y, high_lower, high_upper) in splits:
-                if high_lower != upper or terms[high_atom] * lower != scale * upper:
+            for high_atom, (y, high_lower, high_upper, high_truncates) in splits:
+                if high_lower != upper or high_truncates != truncates or terms[high_atom] * lower != scale * upper:
                     continue
                 # either may have lost multiples of the divisor: (16*o + i) % 7 is (2*o + i) % 7
-                if y is x or (lower == 1 and _congruent(x, y, upper, memo)):
-                    joined, extra = _joined(y, lower, high_upper, memo)
+                if y is x or (lower == 1 and not truncates and _congruent(x, y, upper, memo)):
+                    joined, extra = _joined(y, lower, high_upper, truncates, memo)
                     terms = {a: c for a, c in terms.items() if a is not low_atom and a is not high_atom}
                     add_affine(terms, joined, scale)
                     const += extra * scale
                     changed = True
                     break
             if changed:
-                splits = [(a, as_split(a)) for a in terms]
+                splits = [(a, _any_split(a)) for a in terms]
                 break
     return terms, const
 
@@ -234,9 +257,9 @@ def drop_multiples(terms: Terms, const: int, divisor: int, memo: dict[PrimExpr, 
     return drop_multiples(rest, const, divisor, memo) if again else (rest, const)
 
 
-def _joined(x: PrimExpr, lower: int, upper: int | None, memo: dict[PrimExpr, Affine]) -> Affine:
+def _joined(x: PrimExpr, lower: int, upper: int | None, truncates: bool, memo: dict[PrimExpr, Affine]) -> Affine:
     if upper is not None:
-        x = FloorMod(x, IntImm(x.dtype, upper))
+        x = (Mod if truncates else FloorMod)(x, IntImm(x.dtype, upper))
     if lower != 1:
-        x = FloorDiv(x, IntImm(x.dtype, lower))
+        x = (Div if truncates else FloorDiv)(x, IntImm(x.dtype, lower))
     return affine(x, memo)

@@ -133,7 +133,7 @@ class IntSet(Node):
         return Range.from_min_extent(self.low, self.high - self.low + 1)
 
     def __str__(self) -> str:
-        show = [("-inf", "+inf")[i] if v is None else str(v) for i, v in enumerate((self.low, self.high))]
+        show = [("-inf", "+inf")[i] if v is None else repr(v) for i, v in enumerate((self.low, self.high))]
         return f"IntervalSet[{show[0]}, {show[1]}]"
 
 

@@ -22,7 +22,7 @@ from tilewright.arith.affine import (
     merge,
     remainders,
 )
-from tilewright.arith.bounds import INDEX_DTYPES, NEG_INF, POS_INF, BoundAnalyzer
+from tilewright.arith.bounds import INDEX_DTYPES, NEG_INF, POS_INF, BoundAnalyzer, dtype_bound
 from tilewright.arith.context import Context
 from tilewright.arith.division import Divider
 from tilewright.arith.modular import ModularAnalyzer
@@ -166,6 +166,8 @@ class Simplifier(ExprMutator):
             terms, extra = join_splits(terms, self.context.affine_memo)
             terms, const = cancel_products(terms, const + extra, e.dtype, self.context.affine_memo)
             terms, const = remainders(terms, const, self.context.affine_memo)
+            if any([type(t) is Cast for t in terms]):
+                terms, const = self._cancel_casts(terms, const, e.dtype)
         result = self._build(terms, const, e.dtype)
         if len(terms) == 2:  # the tables speak of sums of two
             better = self.rules.apply(result if const == 0 else self._build(terms, 0, e.dtype))
@@ -174,6 +176,29 @@ class Simplifier(ExprMutator):
         return result
 
     visit_sub = visit_add
+
+    def _cancel_casts(self, terms: Terms, const: int, dtype: str) -> Affine:
+        """Convert the terms of sums one by one where that makes some cancel: ``int64(i + 1) - int64(i)`` is 1."""
+        expanded: Terms = {}
+        total = const
+        for atom, coef in terms.items():
+            inner = self._cast_terms(atom, dtype)
+            add_affine(expanded, {atom: 1} if inner is None else inner[0], coef)
+            total += 0 if inner is None else inner[1] * coef
+        return (expanded, total) if len(expanded) < len(terms) else (terms, const)
+
+    def _cast_terms(self, atom: PrimExpr, dtype: str) -> Affine | None:
+        """A conversion of a sum as the sum of conversions; None where a part may not fit."""
+        if type(atom) is not Cast or atom.value.dtype not in INDEX_DTYPES:
+            return None
+        inner, const = affine(atom.value, self.context.affine_memo)
+        low, high = dtype_bound(dtype)
+        parts = [self.bounds.of_affine({t: c}, 0) for t, c in inner.items()]
+        parts += [self.bounds.bound(t) for t in inner]
+        parts.append(self.bounds.bound(atom.value))
+        if atom.value.dtype != "int32" and any([a < low or b > high for a, b in parts]):
+            return None
+        return {Cast(dtype, t): c for t, c in inner.items()}, const
 
     def visit_mul(self, e: Any) -> PrimExpr:
         """A product: by a literal it is affine."""

@@ -268,7 +268,7 @@ def _meaning(body: Any, index: int, simple_mode: bool) -> str:
             return f" {sign} {body.source[0]}"
     if isinstance(combined, Select):
         chosen = f"select({combined.condition}, {combined.true_value}, {combined.false_value})"
-        return f" {chosen}= ({','.join(str(s) for s in body.source)})"
+        return f" {chosen}= ({','.join(repr(s) for s in body.source)})"
     return f"reduce{combined}"
 
 

@@ -98,7 +98,7 @@ def _text(value: Any) -> str:
     """A value as JSON has it; a node by its own text."""
     if isinstance(value, (tuple, list)):
         return f"[{', '.join([_text(v) for v in value])}]"
-    return json.dumps(value) if value is None or isinstance(value, (str, bool, int, float)) else str(value)
+    return json.dumps(value) if value is None or isinstance(value, (str, bool, int, float)) else f"{value}"
 
 
 def _read(value: Any) -> Any:

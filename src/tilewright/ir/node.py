@@ -86,9 +86,19 @@ class NodeMeta(type):
 _PRINTERS: dict[type, Callable[[Any], str]] = {}
 
 
-def register_printer(cls: type, printer: Callable[[Any], str]) -> None:
-    """Make ``str(node)`` of ``cls`` and its subclasses the text that ``printer`` gives."""
+_SHORT_PRINTERS: dict[type, Callable[[Any], str]] = {}
+
+
+def register_printer(
+    cls: type, printer: Callable[[Any], str], short_printer: Callable[[Any], str] | None = None
+) -> None:
+    """Make ``str(node)`` of ``cls`` and its subclasses the text that ``printer`` gives.
+
+    ``repr(node)`` and ``f"{node}"`` are what ``short_printer`` gives, where there is one: messages stay short.
+    """
     _PRINTERS[cls] = printer
+    if short_printer is not None:
+        _SHORT_PRINTERS[cls] = short_printer
 
 
 class Node(metaclass=NodeMeta):
@@ -132,7 +142,13 @@ class Node(metaclass=NodeMeta):
         return f"{type(self).__name__}({inner})"
 
     def __repr__(self) -> str:
+        for cls in type(self).__mro__:
+            if printer := _SHORT_PRINTERS.get(cls):
+                return printer(self)
         return str(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
 
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None) -> str:
         """The node as text; kinds of nodes whose text may have metadata or notes say so with the same parameters."""

@@ -44,7 +44,7 @@ def _broadcast_dim(x: PrimExpr, y: PrimExpr, a: Sequence[Any], b: Sequence[Any])
         return y
     if isinstance(x, IntImm) and isinstance(y, IntImm):
         if int(x) != int(y):
-            shapes = " and ".join(f"({', '.join(str(d) for d in s)})" for s in (a, b))
+            shapes = " and ".join(f"({', '.join(repr(d) for d in s)})" for s in (a, b))
             raise InvalidShapeError(f"cannot broadcast shapes {shapes}: {x} and {y} differ and neither is 1")
         return x
     if isinstance(x, IntImm):

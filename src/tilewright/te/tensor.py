@@ -125,7 +125,7 @@ class Tensor(Node):
         raise TypeError(f"tensor {self.name} is symbolic and cannot be iterated over")
 
     def __str__(self) -> str:
-        return f"Tensor(shape=[{', '.join(map(str, self.shape))}], op.name={self.op.name})"
+        return f"Tensor(shape=[{', '.join(map(repr, self.shape))}], op.name={self.op.name})"
 
     def __add__(self, other: Any) -> Any:
         return _apply("add", self, other)

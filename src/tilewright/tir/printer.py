@@ -4,7 +4,8 @@
 
     C_2[ramp((i*16), 1, 16)] = (float32x16*)C.local[ramp((i*16), 1, 16)]
 
-``str(expr)`` gives the second: ``C.local[ramp((i*16), 1, 16)]``.
+``str(expr)`` gives the first as well, where variables show their types: ``(i: int32 + 1)``. ``repr(expr)``, and an
+expression in a message (``f"{expr}"``), give the second: ``(i + 1)``.
 """
 
 from __future__ import annotations
@@ -410,7 +411,7 @@ def _attr_value(value: Any) -> str:
         return "{" + ", ".join(f"{_quoted(k)}: {_attr_value(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(_attr_value(v) for v in value)}]"
-    return str(value)
+    return repr(value) if isinstance(value, Node) else str(value)
 
 
 def type_text(t: Any) -> str:
@@ -439,6 +440,10 @@ def module_text(mod: IRModule) -> str:
 
 
 def _expr_text(expr: e.PrimExpr) -> str:
+    return FunctionPrinter().visit_expr(expr)
+
+
+def _short_text(expr: e.PrimExpr) -> str:
     return ExprPrinter().visit_expr(expr)
 
 
@@ -451,7 +456,7 @@ def _node_text(node: Node) -> str:
     return printer.combiner(node) if isinstance(node, e.CommReducer) else f"buffer({getattr(node, 'name', '')})"
 
 
-register_printer(e.PrimExpr, _expr_text)
+register_printer(e.PrimExpr, _expr_text, _short_text)
 register_printer(s.Stmt, stmt_text)
 register_printer(PrimFunc, lambda func: FunctionPrinter().function(func))
 for _cls in (e.Range, e.IterVar, e.CommReducer):

@@ -96,9 +96,9 @@ def test_a_kernel_has_what_it_uses_as_parameters(simt: Target) -> None:
     assert kernel.attrs["tir.is_global_func"]
     assert host.attrs["target"] == Target("c")
     call = host.body.value
-    assert (call.op.name, str(call.args[0])) == ("tir.tvm_call_packed", '"f_kernel0"')
+    assert (call.op.name, repr(call.args[0])) == ("tir.tvm_call_packed", '"f_kernel0"')
     assert list(call.args[1:-2]) == list(kernel.params)
-    assert [str(e) for e in call.args[-2:]] == ["floordiv((n + 3), 4)", "4"]
+    assert [repr(e) for e in call.args[-2:]] == ["floordiv((n + 3), 4)", "4"]
 
 
 def test_a_host_that_is_not_known_leaves_no_target(simt: Target) -> None:
@@ -143,7 +143,7 @@ def test_shared_memory_of_a_size_known_at_launch_is_its_last_argument(simt: Targ
     func = tir.PrimFunc([n], body, attrs={"global_symbol": "f", "target": simt})
     mod = T.SplitHostDevice()(IRModule({tvm.ir.GlobalVar("f"): func}))
     assert mod["f_kernel0"].attrs["tir.device_use_dyn_shared_memory"]
-    assert [str(e) for e in mod["f"].body.value.args[1:]] == ["n", "n", "((4*n)*3)"]
+    assert [repr(e) for e in mod["f"].body.value.args[1:]] == ["n", "n", "((4*n)*3)"]
 
 
 def test_what_is_missing_and_what_disagrees_is_told(simt: Target) -> None:

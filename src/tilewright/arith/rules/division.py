@@ -14,6 +14,7 @@ RULES: list[tuple[str, ...]] = [
     ("(x % y) // y", "0", "lower(y) > 0"),  # a remainder is below the divisor
     ("(x // y)*y + x % y", "x", "lower(y) > 0"),  # quotient and remainder
     ("truncdiv(truncdiv(x, c1), c2)", "truncdiv(x, c1*c2)", "c1 > 0 and c2 > 0"),  # divide once
+    ("truncdiv(truncdiv(x, c1)*c1, c2)", "truncdiv(x, c2)", "c1 > 0 and c2 > 0 and c2 % c1 == 0"),  # rounded before
     ("truncdiv(x*c1, c2)", "x*(c1 // c2)", "c2 > 0 and c1 % c2 == 0"),  # exact
     ("truncdiv(x, c1)*c1 + truncmod(x, c1)", "x", "c1 != 0"),  # quotient and remainder
     ("x - truncdiv(x, c1)*c1", "truncmod(x, c1)", "c1 != 0"),  # definition

@@ -139,7 +139,7 @@ def select_implementation(
     """The implementation to use and its outputs: the best tuned one if a record covers it, else the highest plevel."""
     candidates = get_valid_implementations(op, attrs, inputs, out_type, target)
     if not candidates:
-        shapes = ", ".join(f"{tuple(str(d) for d in t.shape)} {t.dtype}" for t in inputs)
+        shapes = ", ".join(f"{tuple(repr(d) for d in t.shape)} {t.dtype}" for t in inputs)
         raise UnsupportedError(f"no implementation of {op.name} for {target} fits the inputs {shapes}")
     best_plevel = max(candidates, key=lambda impl: impl.plevel)
     if use_autotvm and not DispatchContext.current.is_fallback():

@@ -418,7 +418,7 @@ def _annotation(pattern: TypePattern | DataTypePattern | ShapePattern) -> str:
             return str(pattern.type)
         case DataTypePattern():
             return pattern.dtype
-    return f"({', '.join(map(str, pattern.shape))})"
+    return f"({', '.join(map(repr, pattern.shape))})"
 
 
 register_printer(DFPattern, lambda pattern: run(_text(pattern, {})))

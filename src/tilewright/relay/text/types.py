@@ -129,7 +129,7 @@ def dimension(value: PrimExpr, meta: MetaTable, exact: bool) -> str:
         return "?"
     if exact or isinstance(value, (IntImm, FloatImm)):
         return meta.reference(value)
-    return str(value)
+    return repr(value)
 
 
 def comma_separated(parts: Iterable[str], count: int = 0) -> str:

@@ -46,7 +46,7 @@ def _check_param(param: Any, array: NDArray) -> None:
     expected = param.type_annotation
     if expected is None or not hasattr(expected, "shape"):
         return
-    shape = tuple(str(d) for d in expected.shape)
+    shape = tuple(repr(d) for d in expected.shape)
     if (len(shape) != len(array.shape)) or any(a not in ("?", str(b)) for a, b in zip(shape, array.shape, strict=True)):
         raise TilewrightError(
             f"parameter {param.name_hint!r}: expected shape ({', '.join(shape)}), got {tuple(array.shape)}"

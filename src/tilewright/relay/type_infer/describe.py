@@ -20,7 +20,7 @@ def describe_dim(dim: PrimExpr) -> str:
     """A dimension: its number, ``?`` when it is not known, else the expression."""
     if isinstance(dim, IntImm):
         return str(dim.value)
-    return "?" if isinstance(dim, Any) else str(dim)
+    return "?" if isinstance(dim, Any) else repr(dim)
 
 
 def describe_shape(shape: tuple[PrimExpr, ...]) -> str:

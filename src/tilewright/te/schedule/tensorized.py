@@ -205,8 +205,8 @@ def _verify(
     ):
         lead = len(axes) - len(declared)
         if lead < 0 or any(not ops.is_const_int(r.extent, 1) for r in ranges[:lead]):
-            extents = [str(r.extent) for r in ranges]
-            wanted = [str(iv.dom.extent) for iv in declared if iv.dom is not None]
+            extents = [repr(r.extent) for r in ranges]
+            wanted = [repr(iv.dom.extent) for iv in declared if iv.dom is not None]
             raise _mismatch(op, intrin, f"the block has extents {extents}, the intrinsic {wanted}")
         for iv, r in zip(axes[:lead], ranges[:lead], strict=True):
             values[iv.var] = r.min

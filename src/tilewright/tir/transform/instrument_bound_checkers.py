@@ -106,7 +106,7 @@ class _Instrument(ScopedMutator):
             if isinstance(inside, IntImm) and inside.value:
                 continue
             self.checked = True
-            size = " x ".join(str(r.extent) for r in self._region(buffer)) or "1"
+            size = " x ".join(repr(r.extent) for r in self._region(buffer)) or "1"
             stmt = AssertStmt(inside, f"{buffer.name} is {what} outside of its {size} elements", stmt)
         return stmt
 

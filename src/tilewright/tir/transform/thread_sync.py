@@ -465,7 +465,7 @@ class _Planner:
 
 
 def _show(a: Access) -> str:
-    return "any element" if a.index is None else str(a.index)
+    return "any element" if a.index is None else repr(a.index)
 
 
 class _Written(StmtVisitor):

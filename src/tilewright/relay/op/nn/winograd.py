@@ -89,7 +89,7 @@ class ContribConv2DWinogradWeightTransform(OpDef):
         if attrs.tile_size not in TILE_SIZES or len(window) != 2 or min(window) < 1 or window == (1, 1):
             raise TypeInferenceError(
                 f"Winograd's weights are (O, I, kh, kw, ...) with windows of several elements and its tiles of 2, 4 or "
-                f"6, found shape {tuple(str(d) for d in weight.shape)} and tile_size {attrs.tile_size}"
+                f"6, found shape {tuple(repr(d) for d in weight.shape)} and tile_size {attrs.tile_size}"
             )
         form = winograd_form((window[0], window[1]), int(attrs.tile_size))
         channels = relations.dim_mul(as_expr(form.groups), weight.shape[1])
@@ -141,8 +141,8 @@ class ContribConv2DWinogradNCHWc(OpDef):
             fits = all(known(a) is None or known(b) is None or known(a) == known(b) for a, b in pairs)
         if not fits:
             raise TypeInferenceError(
-                f"data {tuple(str(d) for d in data.shape)} and transformed weights "
-                f"{tuple(str(d) for d in weight.shape)} do not fit for tile_size {attrs.tile_size} and a window of "
+                f"data {tuple(repr(d) for d in data.shape)} and transformed weights "
+                f"{tuple(repr(d) for d in weight.shape)} do not fit for tile_size {attrs.tile_size} and a window of "
                 f"{window[0]} x {window[1]}; expected (n, C, h, w, c) and (O, {form.inputs[0]}, {form.inputs[1]}, "
                 f"{form.groups} * C / {attrs.groups}, c, o)"
             )
