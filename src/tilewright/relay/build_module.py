@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, overload
 
 import tilewright.relay.backend.conv2d_task
@@ -19,7 +20,7 @@ from tilewright.autotvm.store import records_in_force
 from tilewright.ir.errors import TilewrightError, did_you_mean
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import Sequential
+from tilewright.ir.transform import ModulePass, PassContext, PassInfo, Sequential
 from tilewright.relay import transform
 from tilewright.relay.backend.executors import DEFAULT_EXECUTOR, LoweredProgram, codegen_for
 from tilewright.relay.backend.external import compile_external
@@ -32,6 +33,7 @@ from tilewright.relay.expr import Call, Function
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.transform.bind_params import bind_params_by_name as bind_params_by_name
 from tilewright.relay.transform.bind_params import with_params
+from tilewright.relay.transform.common import is_closed
 from tilewright.relay.transform.for_each_device import names_devices
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
@@ -118,13 +120,26 @@ def optimize(
         return targets.run(passes, _placed(module, targets), "relay.optimize"), {}
 
 
+def _marked_inline(mod: IRModule, ctx: PassContext) -> IRModule:
+    """The module with marks at what main calls, to become a part of main."""
+    marked = mod.copy()
+    for var, func in mod.items():
+        if var.name_hint != "main" and isinstance(func, Function) and not is_closed(func):
+            marked[var] = func.with_attr("Inline", 1)
+    return marked
+
+
 def _placed(mod: IRModule, targets: TargetMap) -> IRModule:
     """The module with devices planned, and main as data flow, where there are several or the program names some."""
     if targets.single and not names_devices(mod):
         return mod
-    plan = [transform.RemoveUnusedFunctions(), transform.PlanDevices(targets.default_device)]
+    inline = transform.Inline()
+    assert isinstance(inline, ModulePass)
+    plan = [transform.RemoveUnusedFunctions(), ModulePass(_marked_inline, PassInfo(0, "MarkInline"))]
+    plan.append(replace(inline, info=PassInfo(0, inline.info.name)))
     if targets.places_operators:
-        plan[1:1] = [transform.ToGraphNormalForm(), transform.PlaceOperators(targets.default_device)]
+        plan += [transform.ToGraphNormalForm(), transform.PlaceOperators(targets.default_device)]
+    plan.append(transform.PlanDevices(targets.default_device))
     data_flow = [transform.InlineFunctions(), transform.ToGraphNormalForm()]
     return Sequential([*plan, *data_flow], name="relay.plan_devices")(mod)
 

@@ -61,6 +61,34 @@ def test_random_placements_give_the_same_answer(seed: int, offsets: bool) -> Non
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("opt_level", [0, 3])
+def test_random_placements_in_the_virtual_machine(seed: int, opt_level: int) -> None:
+    network = random_network(seed, [1, 3])
+    with tvm.transform.PassContext(opt_level=opt_level):
+        executable = relay.vm.compile(network.mod, TARGETS)
+    machine = tvm.runtime.vm.VirtualMachine(executable, [tvm.cpu(), tvm.device("cuda_host")])
+    found = machine.run(**network.inputs)
+    values = list(found) if isinstance(found, tvm.runtime.container.ADT) else [found]
+    for value, expected in zip(values, network.expected, strict=True):
+        np.testing.assert_allclose(value.numpy(), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_what_main_calls_is_planned_with_it() -> None:
+    x, y = relay.var("x", shape=(3,)), relay.var("y", shape=(3,))
+    mod = IRModule({relay.GlobalVar("g"): relay.Function([y], relay.annotation.on_device(relay.exp(y), 3))})
+    mod["main"] = relay.Function([x], relay.negative(mod.get_global_var("g")(x)))
+    inputs = {"x": np.array([0, 1, 2], "float32")}
+    np.testing.assert_allclose(run(relay.build(mod, TARGETS), inputs)[0], -np.exp(inputs["x"]), rtol=1e-6)
+
+
+def test_control_flow_on_several_devices_is_refused() -> None:
+    x, c = relay.var("x", shape=(3,)), relay.var("c", shape=(), dtype="bool")
+    body = relay.If(c, relay.annotation.on_device(relay.exp(x), 3), x)
+    with pytest.raises(TilewrightError, match=r"a program on several devices is data flow.*found an If"):
+        relay.vm.compile(IRModule.from_expr(relay.Function([c, x], body)), TARGETS)
+
+
 def three_convolutions(device: int) -> tuple[IRModule, dict[str, Array]]:
     """Three convolutions with a way around the second one, which is on ``device``."""
     rng = np.random.default_rng(0)

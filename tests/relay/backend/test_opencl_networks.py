@@ -16,7 +16,7 @@ import tilewright as tvm
 from tilewright import relay, rpc, te
 from tilewright.contrib import graph_executor
 from tilewright.contrib.debugger import debug_executor
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.prim_expr import DimVar
 from tilewright.relay.op.annotation import on_device
 
 CPU, GPU = tvm.cpu(), tvm.opencl(0)
@@ -98,9 +98,53 @@ def test_the_virtual_machine_runs_on_the_device() -> None:
     np.testing.assert_allclose(machine.invoke("main", DATA).numpy(), EXPECTED, rtol=1e-5, atol=1e-5)
 
 
-def test_the_virtual_machine_says_that_it_has_one_device() -> None:
-    with pytest.raises(TilewrightError, match="virtual machine's programs run on one device; several are not"):
-        relay.vm.compile(network(on_device), {"cpu": "llvm", "opencl": "opencl"})
+def machine_of(mod: tvm.IRModule, targets: dict[str, str], folder: Path) -> Any:
+    """A machine for both devices of a program that was saved and loaded."""
+    code, library = relay.vm.compile(mod, targets).save()
+    library.export_library(folder / "lib.so")
+    loaded = tvm.runtime.vm.Executable.load_exec(code, tvm.runtime.load_module(folder / "lib.so"))
+    return tvm.runtime.vm.VirtualMachine(loaded, [GPU, CPU])
+
+
+def test_the_virtual_machine_runs_on_both_devices(tmp_path: Path) -> None:
+    machine = machine_of(network(on_device), {"cpu": "llvm", "opencl": "opencl"}, tmp_path)
+    np.testing.assert_allclose(machine.invoke("main", DATA).numpy(), EXPECTED, rtol=1e-5, atol=1e-5)
+
+
+def test_the_virtual_machine_runs_any_number_of_rows_on_both_devices(tmp_path: Path) -> None:
+    x = relay.var("x", relay.TensorType((DimVar("rows", 1, 100), 6), "float32"))
+    left, right = relay.split(on_device(relay.exp(x), "opencl"), 2, axis=1)
+    body = relay.concatenate([relay.tanh(left), on_device(relay.sqrt(right), "cpu")], axis=1)
+    machine = machine_of(
+        tvm.IRModule.from_expr(relay.Function([x], body)), {"cpu": "llvm", "opencl": "opencl"}, tmp_path
+    )
+    for rows in (1, 13, 100):
+        data = np.random.default_rng(rows).random((rows, 6), "float32")
+        expected = np.concatenate([np.tanh(np.exp(data[:, :3])), np.sqrt(np.exp(data[:, 3:]))], axis=1)
+        np.testing.assert_allclose(machine.invoke("main", data).numpy(), expected, rtol=1e-5)
+
+
+def test_values_that_decide_a_shape_are_read_on_the_host() -> None:
+    x, shape = relay.var("x", shape=(4, 6)), relay.var("shape", shape=(2,), dtype="int64")
+    body = on_device(relay.reshape(relay.exp(x), shape), "opencl")
+    exe = relay.vm.compile(
+        tvm.IRModule.from_expr(relay.Function([x, shape], body)), {"cpu": "llvm", "opencl": "opencl"}
+    )
+    data = np.random.default_rng(0).random((4, 6), "float32")
+    found = tvm.runtime.vm.VirtualMachine(exe, [GPU, CPU]).invoke("main", data, np.array([8, 3], "int64"))
+    np.testing.assert_allclose(found.numpy(), np.exp(data).reshape(8, 3), rtol=1e-5)
+
+
+def test_the_virtual_machine_does_on_the_cpu_what_a_gpu_does_badly(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    boxes, scores = rng.random((1, 9, 4), "float32"), rng.random((1, 2, 9), "float32")
+    boxes[..., 2:] += boxes[..., :2]
+    b, s = relay.var("b", shape=(1, 9, 4)), relay.var("s", shape=(1, 2, 9))
+    rows = relay.vision.all_class_non_max_suppression(b, s, 3, 0.5, 0.1)[0]
+    mod = tvm.IRModule.from_expr(relay.Function([b, s], relay.add(relay.cast(rows, "float32"), relay.const(1.0))))
+    expected = relay.create_executor("debug", mod).evaluate()(boxes, scores).numpy()
+    machine = machine_of(mod, {"cpu": "llvm", "gpu": "opencl"}, tmp_path)
+    np.testing.assert_array_equal(machine.invoke("main", boxes, scores).numpy(), expected)
 
 
 def test_the_virtual_machine_takes_marks_of_its_own_device() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import DimVar, IntImm
 from tilewright.ir.transform import FunctionPass, ModulePass, Pass, PassContext, PassInfo, Sequential
@@ -20,11 +19,11 @@ from tilewright.relay.backend.interface import INTERFACE, interface_of
 from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.symbolic import is_dynamic, tensors_of
-from tilewright.relay.backend.vm_codegen import Program
+from tilewright.relay.backend.vm_codegen import PARAM_DEVICES, Program
 from tilewright.relay.backend.vm_specialize import OPTION, versions_of, with_versions
-from tilewright.relay.expr import Call, Function, If, Let, RefCreate
+from tilewright.relay.expr import Function, If, Let, RefCreate
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
-from tilewright.relay.transform.common import call_of, is_closed, open_children
+from tilewright.relay.transform.common import is_closed, open_children
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.bytecode import Opcode
 from tilewright.runtime.module import Module
@@ -72,18 +71,17 @@ def is_data_flow(mod: IRModule, dynamic: bool = False) -> bool:
     return not any(isinstance(e, beyond) and not is_closed(e) for e in body)
 
 
-_SEVERAL = "the virtual machine's programs run on one device; several are not supported yet"
+def _plan_of_devices(mod: IRModule, ctx: PassContext) -> IRModule:
+    """The module with its plan of devices as the bytecode's compiler takes it.
 
-
-def _on_one_device(mod: IRModule, ctx: PassContext) -> IRModule:
-    """The module without its plan of devices, where all is on one; raises TilewrightError where it is not."""
+    What kernels run on, and the copies between, tell the devices of all but main's parameters.
+    """
     main = mod["main"]
     if not isinstance(main, Function) or "result_device_type" not in main.attrs:
         return mod
-    if any(isinstance(e, Call) and call_of(e, "device_copy") for e in post_order(main.body, open_children)):
-        raise TilewrightError(_SEVERAL)
     made = mod.copy()
-    made["main"] = main.without_attr("result_device_type").without_attr("param_device_types")
+    planned = main.without_attr("result_device_type").without_attr("param_device_types")
+    made["main"] = planned.with_attr(PARAM_DEVICES, main.attrs["param_device_types"])
     return made
 
 
@@ -124,7 +122,7 @@ class VMBuild(ExecutorCodegen):
     def prepare_passes(self) -> list[Pass]:
         """Constructors become functions, values get names, functions become global, and memory is planned."""
         return [
-            ModulePass(_on_one_device, PassInfo(0, "OnOneDevice")),
+            ModulePass(_plan_of_devices, PassInfo(0, "PlanOfDevices")),
             _at_every_level(transform.EtaExpand(expand_constructor=True, expand_global_var=False)),
             _at_every_level(transform.ToANormalForm()),
             transform.InferType(),
@@ -137,14 +135,12 @@ class VMBuild(ExecutorCodegen):
 
     def generate(self, program: LoweredProgram) -> Callable[[Module], Executable]:
         """The bytecode; of the library, the executable."""
-        if not program.targets.single:
-            raise TilewrightError(_SEVERAL)
         lowered = program.lowered
         interface = interface_of(program.fused)
         if interface:
             lowered = lowered.copy()
             lowered["main"] = lowered["main"].with_attr(INTERFACE, interface)
-        made = Program(lowered, program.targets.default_device)
+        made = Program(lowered, program.targets.default_device, not program.targets.single)
         code = made.compile()
         _fill_report(program.report, program, made)
 

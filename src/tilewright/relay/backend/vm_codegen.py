@@ -65,7 +65,8 @@ from tilewright.relay.expr import (
 )
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform import grow_in_place
-from tilewright.relay.transform.common import open_children
+from tilewright.relay.transform.common import call_of, open_children
+from tilewright.relay.transform.for_each_device import device_of
 from tilewright.relay.transform.lambda_lift import CLOSURE
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.bytecode import (
@@ -82,6 +83,7 @@ from tilewright.runtime.ndarray import NDArray, array
 from tilewright.tir.function import PrimFunc
 
 ALIGNMENT = 64
+PARAM_DEVICES = "vm.param_devices"  # of main: the devices of its parameters, in a program for several
 
 
 @dataclass
@@ -90,11 +92,12 @@ class Program:
 
     mod: IRModule
     device: int
+    several: bool = False  # whether kernels run on other devices too
     indices: dict[GlobalVar, int] = field(default_factory=dict)
     packed: dict[str, int] = field(default_factory=dict)
     constants: list[NDArray] = field(default_factory=list)
     constant_devices: list[int] = field(default_factory=list)
-    known: dict[int, int] = field(default_factory=dict)
+    known: dict[tuple[int, int], int] = field(default_factory=dict)
     functions: list[VMFunction] = field(default_factory=list)
 
     def compile(self) -> Code:
@@ -111,12 +114,17 @@ class Program:
         return self.packed.setdefault(name, len(self.packed))
 
     def constant_index(self, data: NDArray, device: int) -> int:
-        """The number of a constant, which has one for each array."""
-        if id(data) not in self.known:
-            self.known[id(data)] = len(self.constants)
+        """The number of a constant, which has one for each array and device."""
+        key = id(data), device
+        if key not in self.known:
+            self.known[key] = len(self.constants)
             self.constants.append(data)
             self.constant_devices.append(device)
-        return self.known[id(data)]
+        return self.known[key]
+
+    def device_of(self, func: BaseFunc) -> int:
+        """Where the tensors of a kernel are."""
+        return device_of(func, self.device) if self.several else self.device
 
 
 def is_kernel(func: BaseFunc) -> bool:
@@ -134,6 +142,7 @@ class FunctionCompiler:
         self.free: list[int] = []
         self.vars: dict[Var, int] = {}
         self.params: frozenset[Var] = frozenset()
+        self.places: dict[Constant, int] = {}  # devices of constants
         self.names: frozenset[DimVar] = frozenset()  # that mean one number wherever they stand
         self.shapes: dict[_Shape, tuple[int, int]] = {}  # over names: the registers of the extents and the size
 
@@ -147,6 +156,7 @@ class FunctionCompiler:
         for param in params:
             self.vars[param] = self.new()
         self.params = frozenset(params)
+        self._place_constants(func.body)
         if func.attrs.get(INTERFACE):
             self.check(str(func.attrs[INTERFACE]), [self.vars[param] for param in params])
         for version, guard in json.loads(str(func.attrs.get(SPECIALISED, "[]"))):
@@ -158,8 +168,24 @@ class FunctionCompiler:
             self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(TAKES_ROOM), len(room), 0, *room)
         names = _unique([param.name_hint for param in params])
         self.emit(Opcode.RET, self.expr(func.body, params))
-        devices = [self.program.device] * len(params)
+        devices = [int(d) for d in func.attrs.get(PARAM_DEVICES, [self.program.device] * len(params))]
         return VMFunction(name, names, devices, max(self.registers, 1), self.code)
+
+    def _place_constants(self, body: RelayExpr) -> None:
+        """A constant is where the kernel runs that takes it."""
+        for expr in post_order(body, open_children):
+            if not isinstance(expr, Call):
+                continue
+            args, kernel = list(expr.args), expr.op
+            if call_of(expr, "vm.invoke_tvm_op"):
+                kernel, *args = args
+            if isinstance(kernel, GlobalVar) and is_kernel(self.program.mod[kernel]):
+                device = self.program.device_of(self.program.mod[kernel])
+                while args:
+                    arg = args.pop()
+                    if isinstance(arg, Constant):
+                        self.places[arg] = device
+                    args += arg.fields if isinstance(arg, Tuple) else ()
 
     def check(self, interface: str, params: Sequence[int]) -> None:
         """That the parameters fit the interface."""
@@ -264,7 +290,7 @@ class FunctionCompiler:
             case Let():
                 return self.expr(expr)
             case Constant():
-                return self.constant(expr.data)
+                return self.constant(expr.data, self.places.get(expr))
             case Tuple():
                 return self.data(TUPLE_TAG, [self.value(item) for item in expr.fields])
             case TupleGetItem():
@@ -415,7 +441,7 @@ class FunctionCompiler:
         if func.get_attrs().get(MOVES_NOTHING) and not self._is_parameter(expr.args[0]):
             return self.reshaped(func, args, expr.checked_type, temporaries)
         given = self._shapes(func, args, expr.checked_type, temporaries)
-        results = self._results(expr.checked_type, outputs, given)
+        results = self._results(expr.checked_type, outputs, given, self.program.device_of(func))
         registers = [*args, *outputs]
         self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(name), len(registers), len(outputs), *registers)
         self.release(*temporaries)
@@ -470,8 +496,9 @@ class FunctionCompiler:
             vector, size = TensorType((len(tensor.shape),), "int64"), TensorType((), "int64")
             given.append((self.tensor(vector, CPU), self.tensor(size, CPU)))
         values = [args[index] for index in func.get_attrs()[SHAPE_VALUES]]
-        if self.program.device != CPU:  # shapes are computed on the host
-            values = [self.device_copy(value, CPU) for value in values]
+        device = self.program.device_of(func)
+        if device != CPU:  # shapes are computed on the host
+            values = [self.device_copy(value, device, CPU) for value in values]
             temporaries += values
         registers = [*shapes, *values, *(register for pair in given for register in pair)]
         index = self.program.packed_index(name)
@@ -490,20 +517,21 @@ class FunctionCompiler:
         fixed = not any(isinstance(d, AnyDim) for d in tensor.shape) and self.names.issuperset(variables)
         return (tensor.shape, dt.nbytes(tensor.dtype)) if fixed else None
 
-    def _results(self, type_: Type, outputs: list[int], given: Iterator[tuple[int, int]]) -> _Nested:
+    def _results(self, type_: Type, outputs: list[int], given: Iterator[tuple[int, int]], device: int) -> _Nested:
         if isinstance(type_, TupleType):
-            return [self._results(item, outputs, given) for item in type_.fields]
+            return [self._results(item, outputs, given, device) for item in type_.fields]
         if not isinstance(type_, TensorType):
             raise UnsupportedError(f"a kernel gives tensors, not {type_}")
         found = next(given, None)
-        outputs.append(self.tensor(type_) if found is None else self.tensor_of_shape(type_.dtype, *found))
+        memory = self.tensor(type_, device) if found is None else self.tensor_of_shape(type_.dtype, *found, device)
+        outputs.append(memory)
         return outputs[-1]
 
-    def tensor_of_shape(self, dtype: str, shape: int, size: int) -> int:
+    def tensor_of_shape(self, dtype: str, shape: int, size: int, device: int) -> int:
         """A new register with a tensor whose shape and size in bytes are in registers."""
         storage, offset = self.new(), self.integer(0)
         fields = dtype_fields(dtype)
-        self.emit(Opcode.ALLOC_STORAGE, size, ALIGNMENT, *fields, self.program.device, storage)
+        self.emit(Opcode.ALLOC_STORAGE, size, ALIGNMENT, *fields, device, storage)
         result = self.new()
         self.emit(Opcode.ALLOC_TENSOR_REG, storage, offset, shape, *fields, result)
         self.release(storage, offset)
@@ -517,10 +545,10 @@ class FunctionCompiler:
         self.release(*fields)
         return result
 
-    def device_copy(self, register: int, device: int) -> int:
-        """A new register with a copy of a tensor on a device."""
+    def device_copy(self, register: int, source: int, device: int) -> int:
+        """A new register with a copy on ``device`` of a tensor on ``source``."""
         result = self.new()
-        self.emit(Opcode.DEVICE_COPY, register, self.program.device, device, result)
+        self.emit(Opcode.DEVICE_COPY, register, source, device, result)
         return result
 
     def tensor(self, type_: TensorType, device: int | None = None) -> int:

@@ -6,6 +6,7 @@ memory.kill(x)                               nothing: registers are given back a
 vm.invoke_tvm_op(@kernel, inputs, outputs)   invoke_packed
 vm.shape_func(@kernel, inputs, outputs)      invoke_packed of the kernel's shape function
 vm.shape_of(x), vm.reshape_tensor(x, shape)  shape_of, reshape_tensor
+device_copy(x)                               device_copy
 vm.append(past, more)                        invoke_packed of a function that the machine has itself
 """
 
@@ -52,6 +53,8 @@ class FunctionCompiler(Protocol):
     def data(self, tag: int, fields: Sequence[int]) -> int: ...
 
     def tensor(self, type_: TensorType, device: int | None = None) -> int: ...
+
+    def device_copy(self, register: int, source: int, device: int) -> int: ...
 
     def operands(self, exprs: Sequence[RelayExpr], temporaries: list[int]) -> list[int]: ...
 
@@ -198,6 +201,11 @@ def _append(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> i
     return result
 
 
+def _device_copy(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> int:
+    (value,) = compiler.operands(call.args, temporaries)
+    return compiler.device_copy(value, call.attrs.src_dev_type, call.attrs.dst_dev_type)  # type: ignore[union-attr]
+
+
 def dtype_fields(dtype: str) -> tuple[int, int, int]:
     """A data type as instructions have it."""
     found = DataType(dtype)
@@ -213,4 +221,5 @@ _EMITTERS: dict[str, Callable[[FunctionCompiler, Call, list[int]], int | None]] 
     "vm.shape_of": _shape_of,
     "vm.reshape_tensor": _reshape_tensor,
     "vm.append": _append,
+    "device_copy": _device_copy,
 }

@@ -272,6 +272,14 @@ def names_devices(mod: IRModule) -> bool:
     )
 
 
+def device_of(func: Any, default: int) -> int:
+    """Where the tensors of a primitive function or kernel of a program for several devices are: its marks tell."""
+    attrs = func.attrs if isinstance(func, Function) else func.get_attrs()
+    if "device_type" in attrs:
+        return int(attrs["device_type"])
+    return Target(attrs["target"]).device_type if "target" in attrs else default
+
+
 def target_of(targets: Mapping[int, Target], device: int) -> Target:
     """The target of a device; raises TilewrightError when there is none."""
     if device not in targets:

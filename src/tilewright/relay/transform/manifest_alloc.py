@@ -34,6 +34,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, Var, const
 from tilewright.relay.op import memory, vm
 from tilewright.relay.transform.common import is_closed, open_children
+from tilewright.relay.transform.for_each_device import device_of
 from tilewright.relay.transform.lambda_lift import CLOSURE
 from tilewright.relay.transform.to_a_normal_form import to_a_normal_form
 from tilewright.relay.type_infer import infer_module
@@ -147,10 +148,11 @@ class _Manifester(ExprMutator):
         bindings: list[tuple[Var, RelayExpr]] = []
         single = isinstance(type_, TensorType)
         outputs: list[RelayExpr] = []
+        device = Device(device_of(call.op, self.device.device_type), 0)
         for tensor in types:
             storage, out = Var("storage"), let.var if single else Var("out")
             size, shape = tensor_nbytes(tensor), const(np.array(tensor.concrete_shape, "int64"))
-            place = memory.alloc_storage(_number(size), _number(ALIGNMENT), self.device, tensor.dtype)
+            place = memory.alloc_storage(_number(size), _number(ALIGNMENT), device, tensor.dtype)
             bindings.append((storage, place))
             bindings.append((out, memory.alloc_tensor(storage, _number(0), shape, tensor.dtype)))
             outputs.append(out)
