@@ -142,3 +142,14 @@ def test_a_task_of_which_nothing_builds_stops_and_others_go_on(tmp_path: Path) -
     assert bad.record is None
     assert {i.config.index for i, _ in good.trials} == set(range(6))
     assert all(inp.task is good.task for inp, _ in records)
+
+
+def test_untuned_choices_that_take_all_the_time_leave_some_to_the_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tuner = network_tuner(tmp_path / "trials.jsonl", RandomTuner(sample_task(8, "")))
+    begin = tuner._begin
+    monkeypatch.setattr(tuner, "_begin", lambda: (begin(), time.sleep(0.3)))
+    tuner.run(100, minutes=0.3 / 60)
+    tuner.close()
+    assert tuner.trials_done

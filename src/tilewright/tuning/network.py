@@ -31,6 +31,7 @@ DONE_AT = 0.97  # of the roofline
 _SLICE = 16  # trials of a task before another may have its turn
 _FINALISTS = 3
 _TURNS = 5  # measurements of every finalist
+_LEAST_SEARCHED = 0.25  # of the minutes
 _WORTH = 0.98  # of the untuned time, which a record has to stay under
 
 Record = tuple[MeasureInput, MeasureResult]
@@ -104,18 +105,23 @@ class NetworkTuner:
     def run(self, trials: int, minutes: float | None = None) -> list[Record]:
         """Measure up to ``trials`` configurations in all, for ``minutes`` at most; the records that are worth it.
 
+        The untuned choices come first. However long they take, a quarter of the minutes is for the search.
         Ctrl-C ends the search; what was found stays, and goes to the finals.
         """
-        deadline = None if minutes is None else self.began + 60 * minutes
         try:
             self._begin()
-            self._search(trials, deadline)
+            self._search(trials, self._deadline(minutes))
         except KeyboardInterrupt:
             self.interrupted = True
         for state in self.states:
             if hasattr(state.tuner, "measure"):
                 state.tuner.measure.cancel()
         return self._finals()
+
+    def _deadline(self, minutes: float | None) -> float | None:
+        if minutes is None:
+            return None
+        return max(self.began + 60 * minutes, time.monotonic() + _LEAST_SEARCHED * 60 * minutes)
 
     def _begin(self) -> None:
         """The untuned choices, and what the log knows."""
