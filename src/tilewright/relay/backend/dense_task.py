@@ -11,19 +11,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.autotvm.task.dispatcher import Workload
-from tilewright.autotvm.task.space import extent_of
 from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType
 from tilewright.relay.backend.open_task import given_dtype, register_open
 from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.op.nn.dense import DenseAttrs
-from tilewright.relay.op.strategy.cpu import pack_dense
+from tilewright.relay.op.strategy.cpu import pack_dense_of_task
 from tilewright.relay.op.strategy.wrappers import output_dtype
 from tilewright.relay.op.transform.layout import layout_transform
 from tilewright.relay.transform.infer_type import infer_type
 from tilewright.target.target import Target
-from tilewright.topi import cpu
-from tilewright.topi.cpu.common import vector_lanes
 
 TEMPLATE = "dense_pack.x86"
 
@@ -58,11 +55,9 @@ def _kernel(arguments: Sequence[Any], target: Target) -> Function:
     """The kernel of a dense layer by the choices in force: a primitive function of data and weight in its layout."""
     data, weight, _, out_dtype = arguments
     x, w = (Var(name, TensorType(t.shape, t.dtype)) for name, t in (("data", data), ("weight", weight)))
-    (rows, inner), units = (extent_of(d) for d in data.shape), extent_of(weight.shape[0])
     attrs = DenseAttrs(None, given_dtype(out_dtype or data.dtype, data.dtype))
     with target:
-        block = cpu.dense_block(rows, units, inner, data.dtype, target) or vector_lanes(out_dtype or data.dtype)
-        packed = pack_dense(attrs, [x, w], [x.type_annotation, w.type_annotation], block, constant=True)
+        packed = pack_dense_of_task(attrs, [x, w], [x.type_annotation, w.type_annotation], target)
     taken: Any = packed.args[1]
     if taken is w:
         layout: Any = packed.attrs

@@ -127,15 +127,15 @@ def contrib_dense_strassen_weight_transform(weight: RelayExpr, block: int, chunk
     return call(ContribDenseStrassenWeightTransform.name, [weight], StrassenAttrs(block=block, chunk=chunk))
 
 
-def contrib_dense_strassen_without_weight_transform(data: RelayExpr, weight: RelayExpr, tuned: str = "") -> Call:
+def contrib_dense_strassen_without_weight_transform(data: RelayExpr, weight: RelayExpr) -> Call:
     """``data`` (m, k) times a weight that ``contrib_dense_strassen_weight_transform`` made: (m, n)."""
-    return call(ContribDenseStrassen.name, [data, weight], DenseStrassenAttrs(tuned))
+    return call(ContribDenseStrassen.name, [data, weight], DenseStrassenAttrs())
 
 
 def strassen_call(inputs: Sequence[RelayExpr], block: int, chunk: int, tuned: str = "") -> Call:
     """The form of a dense layer that Strassen's method takes."""
     transformed = contrib_dense_strassen_weight_transform(inputs[1], block, chunk)
-    return contrib_dense_strassen_without_weight_transform(inputs[0], transformed, tuned)
+    return call(ContribDenseStrassen.name, [inputs[0], transformed], DenseStrassenAttrs(tuned))
 
 
 __all__ = ["DenseStrassenAttrs", "StrassenAttrs", "contrib_dense_strassen_weight_transform",

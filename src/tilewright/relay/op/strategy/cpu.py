@@ -323,6 +323,14 @@ def pack_dense(
     return call("nn.contrib_dense_pack", inputs, DensePackAttrs(units, attrs.out_dtype, f"NC{block}n", tuned))
 
 
+def pack_dense_of_task(attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], target: Target) -> Call:
+    """``pack_dense`` of a task's layer, whose weight is known: it is packed even where the model would not."""
+    (rows, inner), units = (int(d) for d in tinfos[0].shape), int(tinfos[1].shape[0])
+    dtype = tinfos[0].dtype
+    block = cpu.dense_block(rows, units, inner, dtype, target) or vector_lanes(attrs.out_dtype or dtype)
+    return pack_dense(attrs, inputs, tinfos, block, constant=True)
+
+
 def _strassen_layout(rows: int, inner: int, units: int, dtype: str) -> tuple[int, int] | None:
     """Block and chunk of the weight of a dense layer by Strassen's method; None where another way is chosen."""
     arguments = rows, units, inner, dtype, _target()
