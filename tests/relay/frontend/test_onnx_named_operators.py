@@ -173,6 +173,21 @@ def test_flatten_of_many_names(axis: int) -> None:
     check(text, {"x": floats(2, 3, 4, 5)}, {"x": floats(1, 1, 1, 1)}, engine=onnx_runtime)
 
 
+def test_a_triangle_of_known_extents_in_named_batches() -> None:
+    text = "(float[n, 3, 4] x) => (float[n, 3, 4] y) { y = Trilu<upper=0>(x) }"
+    check(text, {"x": floats(2, 3, 4)}, {"x": floats(1, 3, 4)}, engine=onnx_runtime)
+
+
+def test_a_loop_collects_rows_whose_extents_only_a_round_tells() -> None:
+    text = """(float[3, 3] x, int64[1] e, int64 n) => (float[a, b] y, float[c, p, q] z) <int64[1] s = {0}> {
+      first = Slice(x, s, e, s)
+      y, z = Loop(n, "", first)<body = b (int64 step, bool go, float[u, v] old)
+                                       => (bool on, float[u, v] next, float[u, v] kept) {
+        on = Identity(go)  small = Tanh(old)  next = Add(small, first)  kept = Neg(small) }> }"""
+    runs = [{"x": floats(3, 3), "e": np.array([e]), "n": np.array(n)} for e, n in ((2, 2), (3, 1), (1, 4))]
+    check(text, *runs, engine=onnx_runtime)
+
+
 def test_pooled_regions_of_pictures_of_any_size() -> None:
     text = """(float[n, 2, h, w] x, float[k, 4] r, int64[k] b) => (float[k, 2, 3, 3] y) {
       y = RoiAlign<output_height=3, output_width=3>(x, r, b) }"""

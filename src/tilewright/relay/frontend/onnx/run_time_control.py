@@ -18,7 +18,14 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, If, Tuple, TupleGetItem, Var, const
 from tilewright.relay.frontend.onnx.context import NodeContext, TensorSequence, typed
 from tilewright.relay.frontend.onnx.dimensions import element
-from tilewright.relay.frontend.onnx.dynamic import filled, integer, runtime_dim, runtime_extent
+from tilewright.relay.frontend.onnx.dynamic import (
+    filled,
+    integer,
+    reshape_to,
+    runtime_dim,
+    runtime_extent,
+    runtime_shape,
+)
 from tilewright.relay.loops import while_loop
 from tilewright.relay.op.dyn import any_dims
 
@@ -140,7 +147,7 @@ def rounds(
         held = [_as_type(v, t) for v, t in zip(results, types, strict=True)]
         joined = []
         for old, row, back in zip(collected, new, reverse, strict=True):
-            parts = [old, relay_op.expand_dims(row, axis=0)]
+            parts = [_shaped_like(ctx, old, row), relay_op.expand_dims(row, axis=0)]
             joined.append(relay_op.concatenate(parts[::-1] if back else parts, axis=0))
         return [relay_op.add(step, integer(1)), const(True, "bool") if more is None else more, *held, *joined]
 
@@ -150,6 +157,15 @@ def rounds(
     done = typed(Call(loop, [integer(0), first, *start, *empty]))
     found = [typed(TupleGetItem(done, 2 + i)) for i in range(len(types) + len(rows))]
     return found[: len(types)], found[len(types) :]
+
+
+def _shaped_like(ctx: NodeContext, rows: RelayExpr, row: RelayExpr) -> RelayExpr:
+    """What was collected, for one more row: of none, the dimensions that only a round tells are 0 (``no_rows``)."""
+    dims = ctx.dims(row)
+    if None not in dims:
+        return rows
+    shape = relay_op.concatenate([relay_op.strided_slice(runtime_shape(rows), [0], [1]), runtime_shape(row)], axis=0)
+    return reshape_to(ctx, rows, [None, *dims], shape, allowzero=True)
 
 
 def _settled(ctx: NodeContext, body: Body, types: list[TensorType]) -> tuple[list[TensorType], list[TensorType]]:

@@ -472,7 +472,7 @@ def convert_trilu(ctx: NodeContext) -> RelayExpr:
             relay_op.reshape(ctx.input(1), newshape=()) if ctx.has_input(1) else const(np.array(0, "int64"), "int64")
         )
         return _trilu_by_places(ctx, data, k_value)
-    rows, columns = ctx.shape(data)[-2:]
+    rows, columns = (int(d) for d in ctx.dims(data)[-2:])
     k = int(ctx.scalar(1, 0))
     keep = np.tri(rows, columns, k - 1, dtype=bool) if ctx.attr("upper", 1) else ~np.tri(rows, columns, k, dtype=bool)
     dtype = ctx.dtype(data)
