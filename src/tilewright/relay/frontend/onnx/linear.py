@@ -115,7 +115,7 @@ def _matmul_of_any_shape(
                 wide = relay_op.strided_slice(runtime_shape(leader), [0], [len(batch)])
             tail = relay_op.strided_slice(runtime_shape(x), [-2], [FAR])
             x = expand_to(ctx, x, [*batch, *shape[-2:]], relay_op.concatenate([wide, tail], axis=0))
-        flat.append(_three_dimensions(ctx, typed(x)))
+        flat.append(joined(x, [ctx.rank(x) - 2, 1, 1]))
     out = relay_op.nn.batch_matmul(flat[0], relay_op.transpose(flat[1], axes=(0, 2, 1)))
     if len(batch) == 1:
         return out
@@ -132,18 +132,6 @@ def _same(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
 
 def _listed(dims: Sequence[Any]) -> str:
     return ", ".join("?" if d is None else str(d) for d in dims)
-
-
-def _three_dimensions(ctx: NodeContext, x: RelayExpr) -> RelayExpr:
-    """All but the last two dimensions as one."""
-    shape = ctx.dims(x)
-    if len(shape) == 3:
-        return x
-    if len(shape) == 2:
-        return relay_op.expand_dims(x, axis=0)
-    for _ in range(len(shape) - 3):
-        x = relay_op.reshape(x, newshape=(-3, -2))
-    return x
 
 
 def _batch_matmul(
