@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tilewright.ir.expr import RelayExpr
@@ -130,52 +131,49 @@ def _unroll(
         projected = typed(ctx.reshaped(added, data, 1, 0, 2))
         states = [_initial(ctx, 5 + s, index, data, hidden) for s in range(num_states)]
         step = make_step(ctx, index, recurrence, None if add_biases else bias_recurrence, hidden)
-        run = _unrolled if is_number(steps) else _loop
-        output, states = run(ctx, step, projected, states, ends, backwards)
+        direction = _Direction(ctx, step, projected, ends, backwards)
+        output, states = direction.unrolled(states) if is_number(steps) else direction.loop(states)
         outputs.append(output)
         finals.append(states)
     states = [relay_op.stack([f[s] for f in finals], axis=0) for s in range(num_states)]
     return _batch_first(ctx, [relay_op.stack(outputs, axis=1), *states])
 
 
-def _unrolled(
-    ctx: NodeContext,
-    step: Step,
-    projected: RelayExpr,
-    states: list[RelayExpr],
-    ends: RelayExpr | None,
-    backwards: bool,
-) -> tuple[RelayExpr, list[RelayExpr]]:
-    """All steps one after another: the outputs (steps, batch, hidden), and the last states."""
-    steps, dtype = ctx.extent(projected, 0), ctx.dtype(projected)
-    sequence = relay_op.split(projected, steps, axis=0) if steps > 1 else [projected]
-    collected: list[RelayExpr] = [projected] * steps
-    for t in reversed(range(steps)) if backwards else range(steps):
-        found = step(relay_op.squeeze(sequence[t], axis=[0]), states)
-        collected[t], states = _until(ends, const(t, "int32"), found, states, dtype)
-    return relay_op.stack(collected, axis=0), states
+@dataclass(frozen=True)
+class _Direction:
+    """A direction of a network: its step, what the input adds to the gates in all steps, and the sequences' ends."""
 
+    ctx: NodeContext
+    step: Step
+    projected: RelayExpr
+    ends: RelayExpr | None
+    backwards: bool
 
-def _loop(
-    ctx: NodeContext,
-    step: Step,
-    projected: RelayExpr,
-    states: list[RelayExpr],
-    ends: RelayExpr | None,
-    backwards: bool,
-) -> tuple[RelayExpr, list[RelayExpr]]:
-    """As ``_unrolled``, of as many steps as the data have when the model runs."""
-    dtype, length = ctx.dtype(projected), runtime_extent(projected, 0)
+    def unrolled(self, states: list[RelayExpr]) -> tuple[RelayExpr, list[RelayExpr]]:
+        """All steps one after another: the outputs (steps, batch, hidden), and the last states."""
+        steps, dtype = self.ctx.extent(self.projected, 0), self.ctx.dtype(self.projected)
+        sequence = relay_op.split(self.projected, steps, axis=0) if steps > 1 else [self.projected]
+        collected: list[RelayExpr] = [self.projected] * steps
+        for t in reversed(range(steps)) if self.backwards else range(steps):
+            found = self.step(relay_op.squeeze(sequence[t], axis=[0]), states)
+            collected[t], states = _until(self.ends, const(t, "int32"), found, states, dtype)
+        return relay_op.stack(collected, axis=0), states
 
-    def body(number: RelayExpr, values: Sequence[RelayExpr]) -> tuple[None, list[RelayExpr], list[RelayExpr]]:
-        t = relay_op.subtract(length, relay_op.add(number, integer(1))) if backwards else number
-        found = step(typed(relay_op.take(projected, t, axis=0)), list(values))
-        output, kept = _until(ends, relay_op.cast(t, "int32"), found, values, dtype)
-        return None, [typed(k) for k in kept], [typed(output)]
+    def loop(self, states: list[RelayExpr]) -> tuple[RelayExpr, list[RelayExpr]]:
+        """As ``unrolled``, of as many steps as the data have when the model runs."""
+        ctx, projected = self.ctx, self.projected
+        dtype, length = ctx.dtype(projected), runtime_extent(projected, 0)
 
-    final, (rows,) = rounds(ctx, body, [typed(s) for s in states], length, const(True, "bool"), [backwards])
-    batch, hidden = ctx.dims(final[0])
-    return known_dims(rows, (ctx.dims(projected)[0], batch, hidden)), final
+        def body(number: RelayExpr, values: Sequence[RelayExpr]) -> tuple[None, list[RelayExpr], list[RelayExpr]]:
+            t = relay_op.subtract(length, relay_op.add(number, integer(1))) if self.backwards else number
+            found = self.step(typed(relay_op.take(projected, t, axis=0)), list(values))
+            output, kept = _until(self.ends, relay_op.cast(t, "int32"), found, values, dtype)
+            return None, [typed(k) for k in kept], [typed(output)]
+
+        first = [typed(s) for s in states]
+        final, (rows,) = rounds(ctx, body, first, length, const(True, "bool"), [self.backwards])
+        batch, hidden = ctx.dims(final[0])
+        return known_dims(rows, (ctx.dims(projected)[0], batch, hidden)), final
 
 
 @converter("LSTM", in_float32=True, weights=(1, 2))
