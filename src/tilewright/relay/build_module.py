@@ -121,11 +121,11 @@ def optimize(
 
 
 def _marked_inline(mod: IRModule, ctx: PassContext) -> IRModule:
-    """The module with marks at what main calls, to become a part of main."""
+    """The module with marks at what main calls, to become a part of main; functions of other compilers stay apart."""
     marked = mod.copy()
     for var, func in mod.items():
-        if var.name_hint != "main" and isinstance(func, Function) and not is_closed(func):
-            marked[var] = func.with_attr("Inline", 1)
+        if var.name_hint != "main" and isinstance(func, Function):
+            marked[var] = func.with_attr("Inline", int(not is_closed(func)))
     return marked
 
 
