@@ -13,6 +13,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests.driver.command import fails, tilewright
 
+import tilewright as tvm
+from tilewright import relay
 from tilewright.autotvm.record import load_from_file
 from tilewright.autotvm.task.space import ConfigEntity
 
@@ -87,6 +89,22 @@ def test_files_of_records_are_merged_thinned_out_and_shown(tmp_path: Path) -> No
     assert [r.costs for _, r in load_from_file(out)] == [(0.125,)]
     shown = tilewright("records", "show", first).stdout.splitlines()
     assert shown[1].split("\t")[:6] == ["t", "8x8", "250.0000", "2", "0", "tile 4"]
+
+
+def test_records_of_kernels_are_shown_by_their_operators(tmp_path: Path) -> None:
+    from tilewright.relay.backend.kernel_task import kernel_workload
+
+    x = relay.var("p0", shape=(3, 5))
+    func = relay.Function([x], relay.nn.relu(relay.exp(x))).with_attr("Primitive", 1)
+    template, text = kernel_workload(relay.transform.InferType()(tvm.IRModule.from_expr(func))["main"])
+    line = {
+        "input": ["llvm", template, [text], {}],
+        "config": {"index": 0, "code_hash": None, "entity": [["threads", "ot", False]]},
+        "result": [[0.25], 0, 0.5, 1], "version": 0.2, "tvm_version": "0.8.0",
+    }  # fmt: skip
+    (tmp_path / "a.jsonl").write_text(json.dumps(line) + "\n")
+    shown = tilewright("records", "show", tmp_path / "a.jsonl").stdout.splitlines()
+    assert shown[1].split("\t")[:2] == ["kernel.cpu", "exp relu 3x5"]
 
 
 def test_wrong_use_is_said(network: Path, tmp_path: Path) -> None:

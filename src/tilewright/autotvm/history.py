@@ -14,6 +14,7 @@ from tilewright.autotvm.env import GLOBAL_SCOPE
 from tilewright.autotvm.lines import load_from_buffer, load_from_file
 from tilewright.autotvm.task.dispatcher import DispatchContext, Workload
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace
+from tilewright.autotvm.task.task import task_in_words
 from tilewright.autotvm.utils import mean
 from tilewright.target.target import Target
 
@@ -24,10 +25,12 @@ class ApplyHistoryBest(DispatchContext):
     """The fastest recorded configuration of each workload.
 
     ``records`` is a file name, an open file, or (MeasureInput, MeasureResult) pairs. A record applies to targets with
-    one of its target's keys, and, where the target names a ``-model``, best to that model.
+    one of its target's keys, and, where the target names a ``-model``, best to that model. ``silent`` says nothing of
+    workloads without a record.
     """
 
-    def __init__(self, records: Any) -> None:
+    def __init__(self, records: Any, silent: bool = False) -> None:
+        self.silent = silent
         self.best_by_targetkey: dict[tuple[str, Workload], tuple[Any, Any]] = {}
         self.best_by_model: dict[tuple[str, Workload], tuple[Any, Any]] = {}
         self._best_user_defined: dict[tuple[str, Workload], ConfigSpace] = {}
@@ -78,14 +81,16 @@ class ApplyHistoryBest(DispatchContext):
 
     def _warn(self, target: Target, workload: Workload) -> None:
         """Tell once that workloads have no record, of templates that there are records of; at level DEBUG of which."""
-        if not workload or workload[0] not in self._templates or workload in self._missed or GLOBAL_SCOPE.silent:
+        if not workload or workload[0] not in self._templates or workload in self._missed:
+            return
+        if self.silent or GLOBAL_SCOPE.silent:
             return
         if not self._missed:
             logger.warning(
-                "there is no record of some operators, the first %s for %s: their untuned schedules are used. Tune the "
-                "model again; level DEBUG of the logger autotvm tells of all",
-                str(workload)[:300],
-                target,
+                "no record of some operators, the first %s (%s): they are as untuned, which is right where tuning "
+                "found nothing faster. Level DEBUG of the logger autotvm tells of all",
+                task_in_words(str(workload[0]), workload[1:]),
+                workload[0],
             )
         self._missed[workload] = None
         logger.debug("no record of %s for %s", str(workload)[:300], target)

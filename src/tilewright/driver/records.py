@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tilewright.autotvm.lines import load_from_file
 from tilewright.autotvm.record import Record, best_records, save_records
+from tilewright.autotvm.task.task import task_in_words
 from tilewright.autotvm.utils import mean
 from tilewright.driver.options import check_is_file, check_writable
 from tilewright.driver.report import print_table
@@ -31,16 +32,18 @@ def keep_best(files: list[Path], output: Path) -> None:
 
 def show_records(files: list[Path]) -> None:
     """Print each workload: its trials, the fastest, and what it chose."""
+    import tilewright.relay.backend.kernel_task  # noqa: F401  kernels are named by their operators
+
     records = _read(files)
     trials = Counter((str(i.target), i.task.workload) for i, _ in records)
     failed = Counter((str(i.target), i.task.workload) for i, r in records if r.error_no != 0)
     rows = []
     for inp, result in best_records(records):
         key = str(inp.target), inp.task.workload
-        shapes = ["x".join(map(str, a[1])) for a in inp.task.args if isinstance(a, tuple) and a and a[0] == "TENSOR"]
-        cells = [inp.task.name, " ".join(shapes), f"{mean(result.costs) * 1e3:.4f}", str(trials[key]), str(failed[key])]
+        words = task_in_words(inp.task.name, inp.task.args)
+        cells = [inp.task.name, words, f"{mean(result.costs) * 1e3:.4f}", str(trials[key]), str(failed[key])]
         rows.append([*cells, inp.config.summary(), str(inp.target)])
-    print_table(["template", "tensors", "best (ms)", "trials", "failed", "choices", "target"], rows)
+    print_table(["template", "of", "best (ms)", "trials", "failed", "choices", "target"], rows)
 
 
 def _read(files: list[Path]) -> list[Record]:

@@ -71,7 +71,7 @@ def compare(
 
 def _built(mod: IRModule, params: Mapping[str, Any], target: Target, records: Sequence[Record]) -> Any:
     """A network that is built with some records."""
-    with ApplyHistoryBest(list(records)), PassContext(opt_level=3):
+    with ApplyHistoryBest(list(records), silent=True), PassContext(opt_level=3):
         return build(mod, target=target, params=params)
 
 

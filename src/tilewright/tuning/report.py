@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import html
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from tilewright.autotvm.task.task import task_in_words
 from tilewright.autotvm.utils import mean
-from tilewright.relay.backend.kernel_task import TEMPLATE, operators_of
+from tilewright.relay.backend.kernel_task import TEMPLATE
 from tilewright.tuning.compare import Comparison
 from tilewright.tuning.network import TaskState, own_share
 
@@ -37,13 +37,9 @@ def write_report(path: Path, title: str, states: Sequence[TaskState], comparison
 
 
 def name_of(state: TaskState) -> str:
-    """A task in a few words: its template, and the shapes of its tensors."""
-    if state.task.name == TEMPLATE:
-        text = str(state.task.args[0])
-        shapes_of = re.findall(r"%p\d+: Tensor\[\(([\d, ]+)\)", text)
-        return " ".join([operators_of(text), *(s.replace(", ", "x") for s in shapes_of[:2])])
-    shapes = [a[1] for a in state.task.args if isinstance(a, tuple) and a and a[0] == "TENSOR"]
-    return " ".join([state.task.name.removesuffix(".x86"), *("x".join(map(str, shape)) for shape in shapes[:2])])
+    """A task in a few words: its template, or the operators of a kernel, and the shapes of its tensors."""
+    words = task_in_words(state.task.name, state.task.args)
+    return words if state.task.name == TEMPLATE else f"{state.task.name.removesuffix('.x86')} {words}"
 
 
 def _summary(states: Sequence[TaskState], comparison: Comparison | None) -> str:

@@ -56,13 +56,20 @@ def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> Workl
     return (task_name, *plain) if task_name is not None else plain
 
 
+def shapes_in_words(args: Sequence[Any]) -> str:
+    """The shapes of the first two tensors among a task's arguments."""
+    shapes = [a[1] for a in args if isinstance(a, tuple) and a and a[0] == "TENSOR"]
+    return " ".join("x".join(map(str, shape)) for shape in shapes[:2])
+
+
 class TaskTemplate:
-    """A template: what to call to get a schedule and its arguments."""
+    """A template: what to call to get a schedule and its arguments, and how people are told what a task is of."""
 
     def __init__(self) -> None:
         self.fcompute: Callable[..., Any] | None = None
         self.fschedule: Callable[..., Any] | None = None
         self.fcustomized: Callable[..., Any] | None = None
+        self.words: Callable[[Sequence[Any]], str] = shapes_in_words
         self.version: str | None = None  # raised when equal choices come to mean something else
 
     def __call__(self, *args: Any) -> tuple[te.Schedule, list[te.Tensor]]:
@@ -92,6 +99,11 @@ def template_called(name: str) -> TaskTemplate:
 def template_version(name: str) -> str | None:
     """The version of a template, which records of it carry; None where it tells none."""
     return TASK_TABLE[name].version if name in TASK_TABLE else None
+
+
+def task_in_words(name: str, args: Sequence[Any]) -> str:
+    """What a task is of, for people."""
+    return TASK_TABLE[name].words(args) if name in TASK_TABLE else shapes_in_words(args)
 
 
 class Task:

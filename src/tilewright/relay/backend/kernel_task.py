@@ -7,6 +7,7 @@ measures it as it runs: with all that is fused into it.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from tilewright import autotvm, te
@@ -39,10 +40,13 @@ def kernel_workload(func: Function) -> Workload:
     return (TEMPLATE, kernel_text(func))
 
 
-def operators_of(text: str) -> str:
-    """The operators of a kernel's text, in a few words."""
+def _in_words(args: Sequence[Any]) -> str:
+    """The operators of a kernel's text, and the shapes of its first two arguments."""
+    text = str(args[0])
     names = re.findall(r"([a-z_][\w.]*)\((?:%|\()", text.split("{", 1)[-1])
-    return " ".join(dict.fromkeys(name.removeprefix("nn.").removeprefix("contrib_") for name in names))
+    operators = dict.fromkeys(name.removeprefix("nn.").removeprefix("contrib_") for name in names)
+    shapes = re.findall(r"%p\d+: Tensor\[\(([\d, ]+)\)", text)
+    return " ".join([*operators, *(shape.replace(", ", "x") for shape in shapes[:2])])
 
 
 def kernel_of_text(text: str) -> Function:
@@ -68,6 +72,7 @@ def kernel(text: str) -> tuple[te.Schedule, list[te.Tensor]]:
 
 
 template_called(TEMPLATE).version = "1"
+template_called(TEMPLATE).words = _in_words
 
 
 def _elements(tensor: te.Tensor) -> int:
