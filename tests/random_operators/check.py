@@ -28,8 +28,10 @@ from tilewright.relay.frontend.onnx.context import OnnxImportError
 assert ALL
 CHAIN, GRAPH, LIVE = "Chain", "Graph", "Live"
 _DRAWN = {CHAIN: chains.chain, GRAPH: graphs.graph, LIVE: live.live}
-# A tenth of the cases are chains, and as many whole graphs; those over named dimensions are drawn when asked for.
+# A tenth of the cases are chains, and as many whole graphs.
 OPERATORS = [*sorted(GENERATORS), *[CHAIN] * 14, *[GRAPH] * 14]
+# Of whole graphs every fourth is over named dimensions.
+GRAPHS = [GRAPH] * 3 + [LIVE]
 # Two kinds of x86 processors where this machine is one, and C.
 MACHINES = ("llvm", *(t for name, t in TARGETS.items() if name in ("SSE2", "AVX2") and runs_here(t)))
 
@@ -58,7 +60,7 @@ PASSED = ("ok", "ok by one oracle", "ok, an oracle died", "no oracle")
 
 
 def draw_case(draw: Draw, operator: str) -> Case:
-    """A case of an operator, of ``CHAIN`` or of ``GRAPH``. Raises ``Discard`` where the choices make none."""
+    """A case of an operator, of ``CHAIN``, ``GRAPH`` or ``LIVE``. Raises ``Discard`` where the choices make none."""
     graph = Graph(draw, operator, chains.OPSET if operator in _DRAWN else draw.of(*versions(operator)))
     target = draw.of(*(t for t in MACHINES for _ in range(4)), "c")
     opt_levels = draw.of((3,), (0,), (3,))
@@ -233,4 +235,7 @@ def smallest(case: Case, kind: str) -> Case:
     return draw_case(Draw(replay=shrink(case.choices, fails)), case.operator)
 
 
-__all__ = ["GENERATORS", "OPERATORS", "Case", "Result", "compiled", "draw_case", "nth_case", "onnx", "run", "smallest"]
+__all__ = [
+    "GENERATORS", "GRAPHS", "OPERATORS", "Case", "Result", "compiled", "draw_case", "nth_case", "onnx", "run",
+    "smallest",
+]  # fmt: skip

@@ -9,7 +9,7 @@ import onnx
 from tests.random_operators.case import Case
 from tests.random_operators.check import Result
 
-_SCRIPT = '''"""Runs the case beside this file: {what}"""
+_HEAD = '''"""Runs the case beside this file: {what}"""
 
 from pathlib import Path
 
@@ -22,18 +22,31 @@ from tilewright import relay
 from tilewright.contrib import graph_executor
 
 HERE = Path(__file__).parent
-stored = np.load(HERE / "inputs.npz")
-inputs = {{name: stored[name].view(ml_dtypes.bfloat16) if name in {halves!r} else stored[name] for name in stored}}
-module, params = relay.frontend.from_onnx(onnx.load(HERE / "model.onnx"))
+
+
+def inputs_of(name):
+    stored = np.load(HERE / name)
+    return {{name: stored[name].view(ml_dtypes.bfloat16) if name in {halves!r} else stored[name] for name in stored}}
+
+
+'''
+_GRAPH = """module, params = relay.frontend.from_onnx(onnx.load(HERE / "model.onnx"))
 with tvm.transform.PassContext(opt_level={level}):
     factory = relay.build(module, {target!r}, params=params)
 executor = graph_executor.GraphModule(factory["default"](tvm.cpu(0)))
-for name, value in inputs.items():
+for name, value in inputs_of("inputs.npz").items():
     executor.set_input(name, value)
 executor.run()
 for i in range(executor.get_num_outputs()):
     print(executor.get_output(i))
-'''
+"""
+_MACHINE = """module, params = relay.frontend.from_onnx(onnx.load(HERE / "model.onnx"), dims={dims!r})
+with tvm.transform.PassContext(opt_level={level}):
+    executable = relay.vm.compile(module, {target!r}, params=params)
+machine = tvm.runtime.vm.VirtualMachine(executable, tvm.cpu())
+for name in {files!r}:
+    print(name, machine.run(**inputs_of(name)))
+"""
 
 
 def report(seed: int, number: int, case: Case, result: Result, folder: Path | None = None) -> str:
@@ -43,7 +56,9 @@ def report(seed: int, number: int, case: Case, result: Result, folder: Path | No
         result.details.rstrip(),
         case.describe(),
     ]
-    lines += [f"{name} = {array!r}" for name, array in case.inputs.items() if array.size <= 64]
+    for i, inputs in enumerate(case.rounds or [case.inputs]):
+        lines += [f"round {i}"] if case.rounds else []
+        lines += [f"{name} = {array!r}" for name, array in inputs.items() if array.size <= 64]
     if folder is not None:
         lines.append(f"saved in {save(folder / f'{case.operator}_{seed}_{number}', case, result)}")
     return "\n".join(lines)
@@ -54,8 +69,13 @@ def save(folder: Path, case: Case, result: Result) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(case.model, folder / "model.onnx")
     halves = [name for name, array in case.inputs.items() if array.dtype.name == "bfloat16"]
-    np.savez(folder / "inputs.npz", **{n: a.view("uint16") if n in halves else a for n, a in case.inputs.items()})
+    files = [f"inputs_{i}.npz" for i in range(len(case.rounds))] or ["inputs.npz"]
+    for name, inputs in zip(files, case.rounds or [case.inputs], strict=True):
+        np.savez(folder / name, **{n: a.view("uint16") if n in halves else a for n, a in inputs.items()})
     what = result.details.strip().splitlines()[-1] if result.details.strip() else result.kind
-    level = case.opt_levels[0]
-    (folder / "run.py").write_text(_SCRIPT.format(what=what, level=level, target=case.target, halves=halves))
+    level = next((n for n in case.opt_levels if f"opt level {n}" in result.details), case.opt_levels[0])
+    script = (_HEAD + (_MACHINE if case.rounds else _GRAPH)).format(
+        what=what, level=level, target=case.target, halves=halves, dims=case.dims, files=files
+    )
+    (folder / "run.py").write_text(script)
     return folder

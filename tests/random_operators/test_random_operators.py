@@ -7,6 +7,7 @@ A failure prints the seed, the smallest case that fails alike, and where its mod
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.random_operators import onnx_runtime, oracles
 from tests.random_operators.case import Case, Graph, formal_dtypes, schema, versions
-from tests.random_operators.check import GENERATORS, GRAPH, LIVE, OPERATORS, draw_case, nth_case, run, smallest
+from tests.random_operators.check import GENERATORS, GRAPHS, LIVE, OPERATORS, draw_case, nth_case, run, smallest
 from tests.random_operators.compare import complaint
 from tests.random_operators.draw import Draw, shrink
 from tests.random_operators.known import DISAGREEMENTS
@@ -25,7 +26,7 @@ from tilewright.relay.frontend.onnx.registry import supported_operators
 CASES, PART = 240, 10
 NEW, NEW_PART = 100, 20
 LIVE_CASES, LIVE_PART = 16, 4
-SOAK, SOAK_PART = 20_000, 500
+SOAK, SOAK_PART = 10_000, 500
 SOAK_SEED = int(os.environ.get("TILEWRIGHT_TEST_SEED", "1"))
 
 
@@ -56,8 +57,10 @@ def test_random_graphs_over_named_dimensions(start: int, tmp_path: Path) -> None
 def test_new_random_graphs(part: int, tmp_path: Path) -> None:
     """Graphs that no run had before; a failure's report has the seed, and the smallest graph that fails alike."""
     seed = int.from_bytes(os.urandom(4), "little")
-    print(f"seed {seed}: python -m tests.random_operators --seed {seed} --cases {NEW_PART} --operator {GRAPH}")
-    check(seed, range(NEW_PART), tmp_path, [GRAPH])
+    print(
+        f"seed {seed}: python -m tests.random_operators --seed {seed} --cases {NEW_PART} --operator {' '.join(GRAPHS)}"
+    )
+    check(seed, range(NEW_PART), tmp_path, GRAPHS)
 
 
 @pytest.mark.soak
@@ -65,6 +68,13 @@ def test_new_random_graphs(part: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("start", range(0, SOAK, SOAK_PART))
 def test_many_random_cases(start: int, tmp_path: Path) -> None:
     check(SOAK_SEED, range(start, start + SOAK_PART), tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("start", range(0, SOAK, SOAK_PART))
+def test_many_random_graphs(start: int, tmp_path: Path) -> None:
+    check(SOAK_SEED, range(start, start + SOAK_PART), tmp_path, GRAPHS)
 
 
 def test_every_converter_has_a_generator() -> None:
@@ -109,6 +119,28 @@ def test_a_wrong_answer_is_found_shrunk_and_saved(tmp_path: Path, monkeypatch: p
     assert "seed 0, case 0" in text and "Add" in text
     (folder,) = tmp_path.iterdir()
     assert sorted(p.name for p in folder.iterdir()) == ["inputs.npz", "model.onnx", "run.py"]
+
+
+def test_a_wrong_graph_over_named_dimensions_is_shrunk_and_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wrong where a round's input has more than two elements; the script beside the model runs it in each round."""
+    from tests.random_operators import check as checker
+
+    def wrong(machine: object, inputs: dict) -> list:
+        found = honest(machine, inputs)
+        return [v + 1 for v in found] if max((a.size for a in inputs.values()), default=0) > 2 else found
+
+    honest = checker.outputs_of
+    monkeypatch.setattr(checker, "outputs_of", wrong)
+    case = next(c for c in (nth_case(0, n, [LIVE]) for n in range(20)) if c.rounds and run(c).kind == "wrong")
+    small = smallest(case, "wrong")
+    assert max(a.size for inputs in small.rounds for a in inputs.values()) == 3 and len(small.nodes) == 1
+    report(0, 0, small, run(small), tmp_path)
+    (folder,) = tmp_path.iterdir()
+    assert sorted(p.name for p in folder.iterdir()) == [*(f"inputs_{i}.npz" for i in range(3)), "model.onnx", "run.py"]
+    done = subprocess.run([sys.executable, folder / "run.py"], capture_output=True, text=True, check=True)
+    assert [f"inputs_{i}.npz" in done.stdout for i in range(3)] == [True] * 3
 
 
 def test_an_oracle_that_dies_is_no_oracle_for_that_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,6 +231,19 @@ def test_a_dimension_may_be_an_expression_of_another(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
+def test_two_dimensions_of_a_tensor_may_have_one_name(target: str) -> None:
+    n = SizeVar("n", "int32")
+    i = Var("i", "int32")
+    a = decl_buffer((n, n), "float32", "A")
+    store = Store(a.data, Load("float32", a.data, i) + 1.0, i)
+    square = build(target, function("square", [a], For(i, 0, n * n, 0, store)))
+    x = array(3, 3)
+    square(x)
+    np.testing.assert_array_equal(x.numpy(), np.full((3, 3), CANARY + 1, "float32"))
+    assert "square: argument A: expected shape (3, 3), found (3, 2)" in refused(square, array(3, 2))
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
 def test_a_scalar_argument_may_name_a_dimension(target: str) -> None:
     n = te.var("n")
     a = te.placeholder((n,), name="A")

@@ -346,13 +346,13 @@ STEPS: tuple[Step, ...] = (
 def _inputs(g: Graph) -> Iterator[tuple[str, LiveShape]]:
     """Tensors over two or three names; a name is another number in each round."""
     names: dict[str, Extent] = {}
-    for name in ("n", "m", "k")[: g.draw.of(2, 1, 3)]:
+    for name in ("n", "m", "k")[: g.draw.of(1, 2, 3)]:
         extents = pick(g, (2, 3, 1, 5, 4, 8, 7, 13, 0) if g.draw.chance(4) else (2, 3, 1, 5, 4, 8, 7, 13))
         if extents not in names.values() and len(set(extents)) > 1:
             names[name] = extents
     g.names = names
     for _ in range(g.draw.of(1, 2, 3)):
-        rank = g.draw.of(2, 3, 1, 4, 0)
+        rank = g.draw.of(1, 2, 3, 4, 0)
         spelled = tuple(g.draw.of(*names, 3, 4, 2, 1, 8) if names else g.draw.of(3, 4, 2, 1, 8) for _ in range(rank))
         shape = tuple(names.get(d, d) for d in spelled)
         if not fits(shape):
@@ -363,7 +363,7 @@ def _inputs(g: Graph) -> Iterator[tuple[str, LiveShape]]:
 
 def live(g: Graph) -> Tolerance:
     values: Values = list(_inputs(g))
-    for _ in range(g.draw.between(2, 9)):
+    for _ in range(g.draw.between(1, 9)):
         x, shape = any_of(g, values)
         made = g.draw.of(*STEPS)(g, x, shape, values)
         if made is not None and fits(made[1]):

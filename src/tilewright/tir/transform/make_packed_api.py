@@ -136,6 +136,8 @@ class _Binder:
         for i in unknown:
             dim = buffer.shape[i]
             found = ops.cast(dim.dtype, Load("int64", shape, ops.const(i, "int32")))
+            if dim in self.defined:  # by an axis before: a square
+                continue
             if isinstance(dim, Var):
                 # the check has seen that it is not negative; the maximum tells the simplification of indices so
                 self.define(dim, ops.maximum(found, ops.const(0, dim.dtype)))
