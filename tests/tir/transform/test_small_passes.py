@@ -5,7 +5,8 @@ import pytest
 from tests.tir.interpret import run
 from tests.tir.transform.texts import check
 
-from tilewright import te, tir
+from tilewright import arith, te, tir
+from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.tir import ir_builder
@@ -14,11 +15,12 @@ from tilewright.tir.transform.bf16_legalize import bf16_legalize
 from tilewright.tir.transform.combine_context_call import combine_context_call
 from tilewright.tir.transform.hoist_if_then_else import hoist_if_then_else
 from tilewright.tir.transform.inject_double_buffer import inject_double_buffer
-from tilewright.tir.transform.inject_prefetch import inject_prefetch
+from tilewright.tir.transform.inject_prefetch import inject_prefetch, shared_prefetch
 from tilewright.tir.transform.inject_virtual_thread import inject_virtual_thread
 from tilewright.tir.transform.narrow_data_type import narrow_data_type
 from tilewright.tir.transform.rewrite_unsafe_select import rewrite_unsafe_select
 from tilewright.tir.transform.storage_flatten import storage_flatten
+from tilewright.tir.visitor import substitute
 
 
 def test_hoist_if_then_else() -> None:
@@ -435,6 +437,27 @@ def test_inject_prefetch_shares_the_next_row_out_over_the_turns() -> None:
 @pytest.mark.parametrize(("row", "turns", "expected"), [(64, 8, "min(j, 3)"), (128, 2, "((j*4) + prefetch.A.line)")])
 def test_inject_prefetch_with_more_turns_than_lines_and_fewer(row: int, turns: int, expected: str) -> None:
     assert expected in str(inject_prefetch(_shared(row, turns)))
+
+
+@pytest.mark.parametrize("turns", [1, 2, 3, 5, 16, 17, 40])
+def test_inject_prefetch_shares_out_over_turns_that_are_counted_at_run_time(turns: int) -> None:
+    lines, n, i, j = 16, tir.Var("n"), tir.Var("i"), tir.Var("j")
+    a = tir.decl_buffer((8, lines * 16), name="A")
+    k = tir.Var("k")
+    read = tir.For(k, 0, lines * 16, 0, tir.Evaluate(tir.BufferLoad(a, [i, k])))
+    loops = [tir.For(i, 0, 8, 0, read), tir.For(j, 0, n, 0, read)]
+    fetch = shared_prefetch(a, loops, i, ops.const(1, "int32"))
+    assert isinstance(fetch, tir.For) and fetch.kind == tir.ForKind.SERIAL
+    address = fetch.body.value.args[0].args[0].indices[-1]
+    share = _number(fetch.extent, {n: turns})
+    assert share == -(-lines // turns)
+    every = [{n: turns, j: turn, fetch.loop_var: line} for turn in range(turns) for line in range(share)]
+    assert {_number(address, values) for values in every} == {line * 16 for line in range(lines)}
+
+
+def _number(expr: tir.PrimExpr, values: dict[tir.Var, int]) -> int:
+    constants = {var: ops.const(value, "int32") for var, value in values.items()}
+    return int(arith.Analyzer().simplify(substitute(expr, constants)))
 
 
 def test_inject_prefetch_goes_on_in_the_next_iteration_of_the_loop_around() -> None:

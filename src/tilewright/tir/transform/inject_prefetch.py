@@ -22,6 +22,7 @@ What a later iteration of an outer loop reads can be shared out over an inner on
     }                                                 }
 
 Where the part read depends on the loop around ``i`` too, the last iteration fetches what the first will read after it.
+Where the number of iterations of ``j`` is not known, each share is as large as that turns out to need: a loop.
 """
 
 from __future__ import annotations
@@ -91,21 +92,22 @@ def shared_prefetch(buffer: Buffer, loops: Sequence[For], var: PrimExpr, offset:
     around, inner = loops[at], loops[at + 1 :]
     region = domain_touched(around.body, buffer)
     extents, shape = _constants([r.extent for r in region]), _constants(buffer.shape)
-    counts = _constants([loop.extent for loop in inner])
-    if extents is None or shape is None or counts is None or 0 in (*extents, *counts):
+    counts = [loop.extent for loop in inner]
+    if extents is None or shape is None or 0 in extents or any(ops.is_const_int(n, 0) for n in counts):
         return None
     first = next((i for i, n in enumerate(extents) if n != 1), len(extents) - 1)
     if extents[first + 1 :] != shape[first + 1 :]:
         return None
     step = max(1, _LINE_BYTES // dt.nbytes(buffer.dtype))
-    lines, turns = -(-math.prod(extents) // step), math.prod(counts)
-    share = -(-lines // turns)
-    turn: PrimExpr = ops.const(0, "int32")
+    lines = -(-math.prod(extents) // step)
+    turn, turns = ops.const(0, "int32"), ops.const(1, "int32")
     for loop, count in zip(inner, counts, strict=True):
-        turn = turn * count + (loop.loop_var - loop.min)
+        turn, turns = turn * count + (loop.loop_var - loop.min), turns * count
+    share = ops.floordiv(turns + (lines - 1), turns)
     line = Var(f"prefetch.{buffer.name}.line", "int32")
-    number = turn if share == 1 else turn * share + line
-    if share * turns > lines:
+    alone = ops.is_const_int(share, 1)
+    number = turn if alone else turn * share + line
+    if not ops.is_const_int(share * turns, lines):
         number = ops.minimum(number, ops.const(lines - 1, "int32"))
     reads = {v for r in region for v in stmt_vars(r.min)}
     outer = loops[at - 1] if at and loops[at - 1].loop_var in reads else None
@@ -114,7 +116,9 @@ def shared_prefetch(buffer: Buffer, loops: Sequence[For], var: PrimExpr, offset:
     # The last index runs over the whole region: it is contiguous, and only the address counts.
     address = Call("handle", "tir.address_of", (BufferLoad(buffer, [*start[:-1], start[-1] + number * step]),))
     fetch: Stmt = Evaluate(Call("handle", "tir.prefetch", (address, 0, _SECOND_LEVEL, 1)))
-    return fetch if share == 1 else For(line, 0, share, ForKind.UNROLLED, fetch)
+    if alone:
+        return fetch
+    return For(line, 0, share, ForKind.UNROLLED if isinstance(share, IntImm) else ForKind.SERIAL, fetch)
 
 
 def _later(loop: For, outer: For | None, offset: PrimExpr) -> dict[Var, PrimExpr]:

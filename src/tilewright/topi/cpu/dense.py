@@ -35,6 +35,7 @@ from tilewright.topi.cpu.reduction import schedule_row_reduction
 from tilewright.topi.utils import get_const_tuple, largest_divisor
 
 _LINE_BYTES = 64  # of a cache line
+_STEPS_OF_ANY_ROWS = 4  # between prefetches where the rows, and so the lines for each, are counted at run time
 
 
 @autotvm.register_topi_schedule("dense_pack.x86")
@@ -68,20 +69,22 @@ def _prefetch_next_block(
     Weights come from memory once each run. Without this, the first tile of every block waits for them and memory idles
     during the others: 93 instead of 98 % of the multiply-adds that the processor can do.
 
-    A few rows, which wait for weights, fetch their own a little ahead.
+    A few rows, which wait for weights, fetch their own a little ahead. Of 24 rows that are counted at run time, times
+    768 by 3072, 68 GFLOP/s become 90 by this; the kernel for 24 has 89 (one thread of Zen 3).
     """
     axis, extent = steps
-    size = dt.nbytes(weight.dtype)
-    rows = constant_extent(stage.op.axis[-2]) or 1
-    tiles = -(-rows // chosen.tile_m) // chosen.row_groups
-    if tiles == 1 and rows <= measured().dense.few_rows:
-        _prefetch_ahead(stage, weight, axis, chosen.block)
-        return
-    lines = -(-chosen.block * size // _LINE_BYTES)
-    if tiles < lines:  # few rows: the processor's own prefetching of one stream of weights does as well
-        return
+    rows, most = constant_extent(stage.op.axis[-2]), _STEPS_OF_ANY_ROWS
+    if rows is not None:
+        tiles = -(-rows // chosen.tile_m) // chosen.row_groups
+        if tiles == 1 and rows <= measured().dense.few_rows:
+            _prefetch_ahead(stage, weight, axis, chosen.block)
+            return
+        lines = -(-chosen.block * dt.nbytes(weight.dtype) // _LINE_BYTES)
+        if tiles < lines:  # few rows: the processor's own prefetching of one stream of weights does as well
+            return
+        most = min(8, tiles // lines)
     registers = max(1, chosen.block // vector_lanes(stage.op.output(0).dtype))
-    unrolled = steps_to_unroll(machine(), RegisterTile(chosen.tile_m, registers), extent, min(8, tiles // lines))
+    unrolled = steps_to_unroll(machine(), RegisterTile(chosen.tile_m, registers), extent, most)
     outer, inner = stage.split(axis, factor=unrolled)
     stage.unroll(inner)
     stage.prefetch(weight, outer, 1, ahead=loop)
