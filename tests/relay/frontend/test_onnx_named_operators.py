@@ -173,6 +173,42 @@ def test_flatten_of_many_names(axis: int) -> None:
     check(text, {"x": floats(2, 3, 4, 5)}, {"x": floats(1, 1, 1, 1)}, engine=onnx_runtime)
 
 
+BATCHES = [  # named, and of extents that only the data tell
+    ("float[n, 1, 3, 4] x, float[1, m, 4, 5] z", [((2, 1, 3, 4), (1, 7, 4, 5)), ((1, 1, 3, 4), (1, 1, 4, 5))]),
+    ("float[n, 1, 3, 4] x, float[m, 4, 5] z", [((2, 1, 3, 4), (7, 4, 5))]),
+    ("float[1, m, 3, 4] x, float[n, m, 4, 5] z", [((1, 2, 3, 4), (3, 2, 4, 5))]),
+    ("float[n, k, 3, 4] x, float[m, k, 4, 5] z", [((2, 3, 3, 4), (2, 3, 4, 5)), ((1, 3, 3, 4), (5, 3, 4, 5))]),
+    ("float[n, 3, 4] x, float[m, k, 4, 5] z", [((3, 3, 4), (2, 3, 4, 5)), ((1, 3, 4), (5, 2, 4, 5))]),
+]
+
+
+@pytest.mark.parametrize(("given", "shapes"), BATCHES, ids=[b[0] for b in BATCHES])
+def test_products_whose_batches_broadcast(given: str, shapes: Sequence[tuple[tuple[int, ...], ...]]) -> None:
+    text = f"({given}) => (float[a, b, 3, 5] y) {{ y = MatMul(x, z) }}"
+    check(text, *({"x": floats(*x), "z": floats(*z)} for x, z in shapes), engine=onnx_runtime)
+
+
+def test_batches_that_do_not_broadcast_are_an_error() -> None:
+    text = "(float[n, k, 3, 4] x, float[m, k, 4, 5] z) => (float[a, b, 3, 5] y) { y = MatMul(x, z) }"
+    machine = machine_of(model_of(text))
+    with pytest.raises(tvm.TVMError, match="shape must not be negative"):
+        machine.run(x=floats(2, 3, 3, 4), z=floats(3, 3, 4, 5))
+
+
+def test_products_of_batches_that_data_cut() -> None:
+    text = """(float[n, n, n, n] x, int64[1] e) => (float[p, q, r, r] y) <int64[1] s = {0}> {
+      c = Slice(x, s, e, s)  t = Transpose<perm=[0, 1, 3, 2]>(c)  y = MatMul(c, t) }"""
+    runs = [{"x": floats(*[n] * 4), "e": np.array([e])} for n, e in ((2, 1), (3, 3), (4, 2))]
+    check(text, *runs, engine=onnx_runtime)
+
+
+def test_a_slice_with_steps_of_one_of_several_named_axes() -> None:
+    text = """(float[n, n, m] x) => (float[p, n, m] y, float[p, q, m] z)
+      <int64[1] a = {1}, int64[1] e = {9}, int64[1] zero = {0}, int64[1] two = {2}> {
+      y = Slice(x, a, e, zero, two)  z = Slice(y, zero, zero, a, two) }"""
+    check(text, {"x": floats(5, 5, 2)}, {"x": floats(1, 1, 3)}, engine=onnx_runtime)
+
+
 def test_a_triangle_of_known_extents_in_named_batches() -> None:
     text = "(float[n, 3, 4] x) => (float[n, 3, 4] y) { y = Trilu<upper=0>(x) }"
     check(text, {"x": floats(2, 3, 4)}, {"x": floats(1, 3, 4)}, engine=onnx_runtime)

@@ -331,8 +331,10 @@ class WithDims(OpDef):
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
-        """The same elements."""
-        return [topi.reshape(inputs[0], out_type.shape)]
+        """The same elements; a dimension that stays unknown is the data's, over which the kernel may know more."""
+        data = inputs[0]
+        dims = [own if isinstance(d, AnyDim) else d for own, d in zip(data.shape, out_type.shape, strict=True)]
+        return [topi.reshape(data, dims)]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:

@@ -49,6 +49,11 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
+def same_element(a: Any, b: Any) -> bool:
+    """Whether two elements are known to be one number, or one expression; nothing is known of None."""
+    return a is not None and (a is b or (is_number(a) and is_number(b) and bool(a == b)))
+
+
 def numbers(elements: Elements) -> np.ndarray[Any, Any] | None:
     """Elements that are all numbers."""
     return elements.astype(np.int64) if all(map(is_number, elements.reshape(-1))) else None

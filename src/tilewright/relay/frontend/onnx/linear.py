@@ -11,7 +11,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.dimensions import is_number
+from tilewright.relay.frontend.onnx.dimensions import is_number, same_element
 from tilewright.relay.frontend.onnx.dynamic import (
     FAR,
     broadcast_elements,
@@ -20,6 +20,7 @@ from tilewright.relay.frontend.onnx.dynamic import (
     reshape_to,
     runtime_extent,
     runtime_shape,
+    vector,
 )
 from tilewright.relay.frontend.onnx.registry import converter
 
@@ -101,37 +102,47 @@ def _matmul_of_any_shape(
         rows = reshape_to(ctx, a, [None, inner])
         return ctx.reshaped(relay_op.nn.dense(rows, right, units=units), a, 1, 0, len(shape_a) - 1)
     batch = broadcast_elements(shape_a[:-2], shape_b[:-2])
-    if None in batch:
-        ctx.unsupported(
-            f"the batches ({_listed(shape_a[:-2])}) and ({_listed(shape_b[:-2])}) may broadcast or not; "
-            "give their dimensions one name, or numbers (--input-shape)"
-        )
-    leader = a if _same(shape_a[:-2], batch) else b
+    whole = _leads(shape_a[:-2], shape_b[:-2]), _leads(shape_b[:-2], shape_a[:-2])
+    leader = a if whole[0] else b if whole[1] else None
     wide = None
     flat = []
-    for x, shape in ((a, shape_a), (b, shape_b)):
-        if not _same(shape[:-2], batch) and not all(is_number(d) and d == 1 for d in shape[:-2]):
+    for x, shape, leads in ((a, shape_a, whole[0]), (b, shape_b, whole[1])):
+        if not leads and not all(is_number(d) and d == 1 for d in shape[:-2]):
             if wide is None:
-                wide = relay_op.strided_slice(runtime_shape(leader), [0], [len(batch)])
+                wide = _broadcast_batch(a, b) if leader is None else _batch_of(leader)
             tail = relay_op.strided_slice(runtime_shape(x), [-2], [FAR])
-            x = expand_to(ctx, x, [*batch, *shape[-2:]], relay_op.concatenate([wide, tail], axis=0))
+            x = typed(expand_to(ctx, x, [*batch, *shape[-2:]], relay_op.concatenate([wide, tail], axis=0)))
+            leader = x if leader is None else leader
         flat.append(joined(x, [ctx.rank(x) - 2, 1, 1]))
     out = relay_op.nn.batch_matmul(flat[0], relay_op.transpose(flat[1], axes=(0, 2, 1)))
     if len(batch) == 1:
         return out
     if len(batch) == 2 and is_number(batch[1]):
         return relay_op.reshape(out, newshape=(-4, -1, batch[1], -2))
+    assert leader is not None  # one of them has the batch, or was given it
     return ctx.reshaped(out, leader, 1, 0, len(batch))
 
 
-def _same(found: Sequence[Any], wanted: Sequence[Any]) -> bool:
-    return len(found) == len(wanted) and all(
-        a is b or (is_number(a) and a == b) for a, b in zip(found, wanted, strict=True)
+def _leads(own: Sequence[Any], other: Sequence[Any]) -> bool:
+    """Whether dimensions are known to be those of both when broadcast."""
+    pairs = zip(own[::-1], other[::-1], strict=False)
+    return len(own) >= len(other) and all(same_element(a, b) or same_element(b, 1) for a, b in pairs)
+
+
+def _batch_of(x: RelayExpr) -> RelayExpr:
+    """The dimensions in front of the last two."""
+    return relay_op.strided_slice(runtime_shape(x), [0], [-2])
+
+
+def _broadcast_batch(a: RelayExpr, b: RelayExpr) -> RelayExpr:
+    """The batch of a product when neither side is known to have it: 1 gives way, others must be equal."""
+    batches = [_batch_of(a), _batch_of(b)]
+    ranks = [len(typed(x).checked_type.shape) - 2 for x in (a, b)]  # type: ignore[attr-defined]
+    first, second = (
+        relay_op.concatenate([vector([1] * (max(ranks) - rank)), batch], axis=0) if rank < max(ranks) else batch
+        for rank, batch in zip(ranks, batches, strict=True)
     )
-
-
-def _listed(dims: Sequence[Any]) -> str:
-    return ", ".join("?" if d is None else str(d) for d in dims)
+    return relay_op.where(relay_op.equal(first, vector([1])), second, first)
 
 
 def _batch_matmul(

@@ -19,7 +19,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
-from tilewright.relay.frontend.onnx.dimensions import element, is_number
+from tilewright.relay.frontend.onnx.dimensions import element, is_number, same_element
 from tilewright.relay.frontend.onnx.dynamic import counted, integer, known_dims, runtime_extent
 from tilewright.relay.op.relations import dim_floordiv, dim_mul
 
@@ -126,13 +126,8 @@ def axes_by_sizes(
     return [
         RunTimeAxis(axis, (dims[axis], told[k]), extents[k], sizes[k], ratios[k], regions[k])
         for k, axis in enumerate(axes)
-        if not (dims[axis] is not None and told[k] is not None and _same(dims[axis], told[k]))
-        or regions[k] != (0.0, 1.0)
+        if not same_element(dims[axis], told[k]) or regions[k] != (0.0, 1.0)
     ]
-
-
-def _same(a: Any, b: Any) -> bool:
-    return a is b or (is_number(a) and is_number(b) and a == b)
 
 
 def resized(ctx: NodeContext, axes: Sequence[RunTimeAxis], settings: Any) -> RelayExpr:
