@@ -18,7 +18,7 @@ typedef struct TwRoom {
   size_t row; /* bytes */
 } TwRoom;
 
-enum { LEAST_CAPACITY = 16 };
+enum { LEAST_CAPACITY = 16, LEAST_BYTES = 1 << 16 };
 
 /* How a tensor lies in runs of rows. */
 typedef struct {
@@ -104,6 +104,12 @@ static TwArray* copy_with_room(const DLTensor* t, int axis, const Runs* r, int64
   return view;
 }
 
+/* Room for as many rows again, and not for a few rows alone unless rows are large. */
+static int64_t capacity_for(int64_t twice, const Runs* r) {
+  const bool small = twice < LEAST_CAPACITY && (r->row == 0 || r->outer <= (int64_t)(LEAST_BYTES / LEAST_CAPACITY / r->row));
+  return small ? LEAST_CAPACITY : twice;
+}
+
 static int check(const DLTensor* past, const DLTensor* more, int64_t axis) {
   char a[64], b[64];
   size_t unused;
@@ -140,7 +146,7 @@ TwArray* vm_append(TwArray* past, TwArray* more, int64_t axis) {
   TwRoom* room = room_behind(past, &old);
   TwArray *copy = NULL, *source = past;
   if (room == NULL || !take_rows(room, old.rows, new.rows)) {
-    source = copy = copy_with_room(&past->tensor, (int)axis, &old, twice < LEAST_CAPACITY ? LEAST_CAPACITY : twice);
+    source = copy = copy_with_room(&past->tensor, (int)axis, &old, capacity_for(twice, &old));
     if (copy == NULL) return NULL;
     room = copy->parent->room;
     take_rows(room, old.rows, new.rows);

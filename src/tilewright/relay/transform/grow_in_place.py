@@ -1,6 +1,7 @@
-"""GrowInPlace and MarkRoom: what a program appends to one of its parameters and gives back grows in its memory.
+"""GrowInPlace and MarkRoom: what a program appends to one of its parameters and gives back, or carries around a loop,
+grows in its memory.
 
-Before, where ``%past`` is a parameter of main::
+Before, where ``%past`` is a parameter of main, or of a function that calls itself with ``%1`` in its place::
 
     %0 = (%past, %new);                        // (1, 12, past, 64) and (1, 12, 1, 64)
     %1 = concatenate(%0, axis=2);
@@ -14,25 +15,30 @@ after GrowInPlace::
     (%2, %1)
 
 The virtual machine appends without copying ``%past`` where its memory has room behind it, as that of an earlier result
-has (``native/src/vm/append.c``). Tensors in such memory have the strides of the whole: once kernels are fused, MarkRoom
-notes on each, as the attribute ``room``, which of its parameters may have them, and on main, as ``takes_room``, which
-inputs; code generation gives their buffers strides.
+has (``native/src/vm/append.c``). Unless all dimensions before the axis are 1, tensors in such memory have the strides
+of the whole. They may be wherever ``TensorFlow`` finds that they go; what would go where strides are not known stays a
+concatenation, and what a loop ends with is made compact before main gives it. Once kernels are fused, MarkRoom notes on
+each, as the attribute ``room``, which of its parameters may have strides, and code generation gives their buffers
+strides; main says in ``takes_room`` which inputs may have them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
-from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
-from tilewright.ir.type import TensorType
-from tilewright.relay.expr import Call, Function, Let, Tuple, Var
+from tilewright.ir.type import TensorType, TupleType
+from tilewright.relay.expr import Call, Function, Let, Tuple, TupleGetItem
+from tilewright.relay.op.tensor.unary import copy
+from tilewright.relay.op.transform.join import concatenate
 from tilewright.relay.op.vm import append
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, open_children
+from tilewright.relay.transform.tensor_flow import Atom, TensorFlow
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.runtime.device import cpu
@@ -41,76 +47,152 @@ from tilewright.target.target import Target
 ROOM = "room"  # of a primitive function: pairs of a parameter's index and the axis along which it has room
 TAKES_ROOM = "takes_room"  # of main: the indices of parameters
 
-_Axes = dict[RelayExpr, int]
+
+@dataclass(frozen=True)
+class _Join:
+    """What grows: its first part, the axis, and whether what lies in memory with room is compact all the same."""
+
+    past: RelayExpr
+    axis: int
+    compact: bool
+
+
+_Joins = dict[RelayExpr, _Join]
 
 
 def GrowInPlace() -> Pass:
-    """Turn concatenations that extend a parameter of main into ``vm.append``, on the CPU."""
+    """Turn concatenations that extend a parameter of main, or of a loop, into ``vm.append``, on the CPU."""
 
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
-        main = mod["main"]
         target = Target.current()
-        if not isinstance(main, Function) or (target is not None and target.device_type != cpu().device_type):
+        if not isinstance(mod["main"], Function) or (target is not None and target.device_type != cpu().device_type):
             return mod
-        found = _growing(main)
-        if not found:
-            return mod
-        changed = mod.copy()
-        changed["main"] = _Appender(found).visit(main)
-        return infer_module(changed)
+        joins = {e: j for f in mod.functions.values() if isinstance(f, Function) for e, j in _concatenations(f).items()}
+        return _grown(mod, joins) if joins else mod
 
     return ModulePass(run, PassInfo(0, "GrowInPlace"))
 
 
-def _growing(main: Function) -> _Axes:
-    """The concatenations that are an output and begin with a parameter, with their axes."""
-    results = set(main.body.fields if isinstance(main.body, Tuple) else (main.body,))
-    nodes = [e for e in post_order(main.body, open_children)]
-    found: _Axes = {}
-    for node in nodes:
+def _concatenations(func: Function) -> _Joins:
+    """The concatenations of a function that may grow."""
+    found = {}
+    for node in () if is_closed(func) else post_order(func.body, open_children):
         call = call_of(node, "concatenate")
-        if call is None or node not in results or not isinstance(parts := call.args[0], Tuple):
+        if call is None or not isinstance(parts := call.args[0], Tuple) or len(parts.fields) < 2:
             continue
-        type_ = node.checked_type
-        if len(parts.fields) != 2 or parts.fields[0] not in main.params or not isinstance(type_, TensorType):
-            continue
+        type_, past = node.checked_type, parts.fields[0].checked_type
+        assert isinstance(type_, TensorType) and isinstance(past, TensorType)
         axis = int(call.attrs.axis) % len(type_.shape)  # type: ignore[union-attr]
-        past = parts.fields[0].checked_type
-        assert isinstance(past, TensorType)
         if not isinstance(past.shape[axis], IntImm) and dt.nbytes(type_.dtype) * 8 == dt.bits(type_.dtype):
-            found[node] = axis
-    for node in nodes:
-        if node is not main.body:
-            _drop_unfit(node, found)
+            found[node] = _join_of(parts.fields[0], axis)
     return found
 
 
-def _drop_unfit(node: RelayExpr, found: _Axes) -> None:
-    """Leave out what ``node`` reads that must be compact there: operators alone become kernels that take strides."""
-    if isinstance(node, Call) and isinstance(node.op, Op) and not node.op.get_attr("TNonComputational"):
-        return
-    children = open_children(node)
-    for concatenation in list(found):
-        call = call_of(concatenation, "concatenate")
-        assert call is not None
-        parts = call.args[0]
-        assert isinstance(parts, Tuple)
-        if node is not parts and any(value in children for value in (concatenation, parts.fields[0])):
-            del found[concatenation]
+def _join_of(past: RelayExpr, axis: int) -> _Join:
+    type_ = past.checked_type
+    assert isinstance(type_, TensorType)
+    return _Join(past, axis, all(isinstance(d, IntImm) and d.value == 1 for d in type_.shape[:axis]))
+
+
+class _Growth:
+    """Which of the joins grow in place, and where tensors with strides go then."""
+
+    def __init__(self, mod: IRModule, joins: _Joins) -> None:
+        main = mod["main"]
+        assert isinstance(main, Function)
+        self.joins = joins
+        self.flow = TensorFlow(mod, {expr: join.past for expr, join in joins.items()})
+        self.results = self.flow.atoms(main.body)
+        self.inputs: list[Atom] = [(param, ()) for param in main.params]
+        self.becomes = {expr: self.flow.reach([(expr, ())], continued=True) for expr in joins}
+        self.continued = {atom: self.flow.reach([atom], continued=True) for atom in self.inputs}
+
+    def of_inputs(self, expr: RelayExpr) -> set[Atom]:
+        """The inputs that a join continues, where main gives on what becomes of it."""
+        if self.results.isdisjoint(self.becomes[expr]):
+            return set()
+        return {atom for atom in self.inputs if (expr, ()) in self.continued[atom]}
+
+    def in_loop(self, expr: RelayExpr) -> bool:
+        """Whether a join continues what it becomes."""
+        return not self.becomes[expr].isdisjoint(self.flow.atoms(self.joins[expr].past))
+
+    def strides(self, chosen: Iterable[RelayExpr]) -> dict[Atom, set[int]]:
+        """The axes along which parameters and joins may have room, where that shows in their strides."""
+        found: dict[Atom, set[int]] = {}
+        for expr in chosen:
+            if not self.joins[expr].compact:
+                for atom in self._shown(expr):
+                    found.setdefault(atom, set()).add(self.joins[expr].axis)
+        return found
+
+    def _shown(self, expr: RelayExpr) -> set[Atom]:
+        return self.flow.reach([(expr, ()), *self.of_inputs(expr)])
+
+    def fitting(self) -> list[RelayExpr]:
+        """The joins that grow, and whose strides do not go where nothing knows of them."""
+        chosen = [expr for expr in self.joins if self.in_loop(expr) or self.of_inputs(expr)]
+        strides = self.strides(chosen)
+        bad = {atom for atom, axes in strides.items() if len(axes) > 1} | self._hidden(chosen)
+        return [e for e in chosen if self.joins[e].compact or bad.isdisjoint(self._shown(e))]
+
+    def _hidden(self, chosen: Sequence[RelayExpr]) -> set[Atom]:
+        parts = {e: e.args[0] for e in chosen if isinstance(e, Call)}
+        hidden = set(self.flow.out_of_sight(lambda call, arg: parts.get(call) is arg))
+        for tuple_ in parts.values():
+            assert isinstance(tuple_, Tuple)
+            hidden |= {atom for part in tuple_.fields[1:] for atom in self.flow.atoms(part)}
+        return hidden
+
+    def own(self, chosen: Sequence[RelayExpr]) -> set[Atom]:
+        """What has strides and continues no input: main makes it compact."""
+        return self.strides(e for e in chosen if not self.of_inputs(e)).keys() | set()
+
+
+def _grown(mod: IRModule, joins: _Joins) -> IRModule:
+    growth = _Growth(mod, joins)
+    while len(chosen := growth.fitting()) != len(growth.joins):
+        growth = _Growth(mod, {expr: joins[expr] for expr in chosen})
+    if not chosen:
+        return mod
+    appender = _Appender({expr: joins[expr].axis for expr in chosen})
+    changed = mod.copy()
+    for var, func in mod.functions.items():
+        if isinstance(func, Function) and not is_closed(func):
+            if var.name_hint == "main" and (own := growth.own(chosen)):
+                func = func.replace(body=_compact(func.body, growth.flow, own))
+            changed[var] = appender.visit(func)
+    return infer_module(changed)
+
+
+def _compact(result: RelayExpr, flow: TensorFlow, own: set[Atom]) -> RelayExpr:
+    """What main gives, without the strides of its loops."""
+    if isinstance(result, Let):
+        return Let(result.var, result.value, _compact(result.body, flow, own), result.span)
+    if own.isdisjoint(flow.atoms(result)):
+        return result
+    if isinstance(type_ := result.checked_type, TupleType):
+        fields = result.fields if isinstance(result, Tuple) else _fields(result, type_)
+        return Tuple([_compact(field, flow, own) for field in fields])
+    return copy(result)
+
+
+def _fields(value: RelayExpr, type_: TupleType) -> list[RelayExpr]:
+    return [TupleGetItem(value, i).with_checked_type(t) for i, t in enumerate(type_.fields)]
 
 
 class _Appender(TypedMutator):
-    def __init__(self, found: Mapping[RelayExpr, int]) -> None:
+    def __init__(self, axes: Mapping[RelayExpr, int]) -> None:
         super().__init__()
-        self.found = found
+        self.axes = axes
 
     def visit_call(self, expr: Call) -> RelayExpr:
-        if expr not in self.found:
+        if expr not in self.axes:
             return super().visit_call(expr)
         parts = expr.args[0]
         assert isinstance(parts, Tuple)
-        past, more = (self.visit(part) for part in parts.fields)
-        return append(past, more, self.found[expr])
+        past, *more = (self.visit(part) for part in parts.fields)
+        return append(past, more[0] if len(more) == 1 else concatenate(more, self.axes[expr]), self.axes[expr])
 
 
 def MarkRoom() -> Pass:
@@ -119,32 +201,33 @@ def MarkRoom() -> Pass:
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
         main = mod["main"]
         assert isinstance(main, Function)
-        axes: dict[Var, int] = {}
-        lets = []
-        body = main.body
-        while isinstance(body, Let):
-            lets.append(body)
-            body = body.body
-        for let in lets:
-            call = call_of(let.value, "vm.append")
-            if call is not None and isinstance(past := call.args[0], Var):
-                axes[past] = axes[let.var] = int(call.attrs.axis)  # type: ignore[union-attr]
-        if not axes:
+        joins: _Joins = {}
+        for func in mod.functions.values():
+            for node in post_order(func, open_children) if isinstance(func, Function) else ():
+                if call := call_of(node, "vm.append"):
+                    joins[node] = _join_of(call.args[0], int(call.attrs.axis))  # type: ignore[union-attr]
+        if not joins:
             return mod
+        growth = _Growth(mod, joins)
+        inputs = set().union(*(growth.of_inputs(expr) for expr in joins))
+        marker = _Marker(growth.flow, growth.strides(joins))
         changed = mod.copy()
-        marked = _Marker(axes).visit(main)
-        assert isinstance(marked, Function)
-        taken = tuple(i for i, param in enumerate(main.params) if param in axes)
-        changed["main"] = marked.with_attr(TAKES_ROOM, taken)
+        for var, func in mod.functions.items():
+            if isinstance(func, Function) and not is_closed(func):
+                changed[var] = marker.visit(func)
+        taken = tuple(i for i, param in enumerate(main.params) if (param, ()) in inputs)
+        if taken:
+            changed["main"] = changed["main"].with_attr(TAKES_ROOM, taken)
         return infer_module(changed)
 
     return ModulePass(run, PassInfo(0, "MarkRoom"))
 
 
 class _Marker(ExprMutator):
-    def __init__(self, axes: Mapping[Var, int]) -> None:
+    def __init__(self, flow: TensorFlow, strides: Mapping[Atom, set[int]]) -> None:
         super().__init__()
-        self.axes = axes
+        self.flow = flow
+        self.strides = strides
 
     def visit_function(self, expr: Function) -> RelayExpr:
         return expr if is_closed(expr) else super().visit_function(expr)
@@ -155,5 +238,8 @@ class _Marker(ExprMutator):
         if not is_closed(post.op):
             return post
         assert isinstance(post.op, Function)
-        room = tuple((i, self.axes[a]) for i, a in enumerate(expr.args) if isinstance(a, Var) and a in self.axes)
+        room = tuple((i, axis) for i, arg in enumerate(expr.args) for axis in sorted(self._axes(arg)))
         return post.replace(op=post.op.with_attr(ROOM, room)) if room else post
+
+    def _axes(self, arg: RelayExpr) -> set[int]:
+        return {axis for atom in self.flow.atoms(arg) for axis in self.strides.get(atom, ())}
