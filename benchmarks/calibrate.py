@@ -136,8 +136,9 @@ def findings(found: Measurements) -> Iterator[Finding]:
     plain = found.prefetches[None]
     rates = f"GB/s from memory: {past:.1f} past the caches, {into:.1f} into them, {plain:.1f} without"
     yield Finding("memory.streams_past_caches", past > into * CLEAR, "", rates)
-    if into > plain:
-        yield Finding("memory.row_bytes_ahead", ahead, "bytes", f"{into:.1f} GB/s, without {plain:.1f}")
+    if into > plain or plain > max(into, past) * CLEAR:
+        best = ahead if into > plain else 0
+        yield Finding("memory.row_bytes_ahead", best, "bytes", f"{into:.1f} GB/s, without {plain:.1f}")
     for name, gbps in (("cache_bytes", found.held(3)), ("memory_bytes", max(plain, into))):
         value = round(found.per_multiply_add(gbps), 2)
         how = f"{gbps:.1f} GB/s beside {found.gflops:.0f} GFLOP/s"

@@ -67,10 +67,11 @@ def test_of_distances_that_are_as_good_the_least_is_taken() -> None:
     assert record("x", DEFAULT, XEON_LIKE).memory.row_bytes_ahead == 3072
 
 
-def test_prefetches_that_do_not_help_leave_the_distance() -> None:
-    found = made_up(300, 120, 60, 20, past=8, into=19)
+@pytest.mark.parametrize(("into", "ahead"), [(19.9, 1234), (16, 0)])
+def test_prefetches_that_do_not_help_leave_the_distance_and_those_that_harm_end(into: float, ahead: int) -> None:
+    found = made_up(300, 120, 60, 20, past=8, into=into)
     base = replace(DEFAULT, memory=Memory(row_bytes_ahead=1234))
-    assert record("x", base, found).memory.row_bytes_ahead == 1234
+    assert record("x", base, found).memory.row_bytes_ahead == ahead
 
 
 def test_bytes_of_a_multiply_add_are_the_bandwidth_over_the_peak() -> None:

@@ -11,9 +11,11 @@ DEFAULT = Processor("default")
 
 _ZEN_MEMORY = Memory(streams_past_caches=True)
 
-# Measured on Zen 5 and Zen 4; older members take over what holds for those.
-_ZEN = Processor("Zen, Zen 2", memory=_ZEN_MEMORY)
-_ZEN3 = Processor("Zen 3", memory=_ZEN_MEMORY)
+_OLD_ZEN_MEMORY = Memory(row_bytes_ahead=0)
+
+# Measured on Zen 5, Zen 4 and Zen 3; older members take over what holds for that.
+_ZEN = Processor("Zen, Zen 2", memory=_OLD_ZEN_MEMORY)
+_ZEN3 = Processor("Zen 3", memory=_OLD_ZEN_MEMORY)
 _ZEN4 = Processor("Zen 4", Caches(32 << 10, 1 << 20, 32 << 20), _ZEN_MEMORY)
 _ZEN5 = Processor("Zen 5", Caches(48 << 10, 1 << 20, 32 << 20), _ZEN_MEMORY)
 
