@@ -33,6 +33,11 @@ def stored(compute: Compute, shape: tuple[int, ...], target: str = PROCESSOR) ->
         return [op.name for op in worth_storing(compute(turned(rows, shape)).op)]
 
 
+def views(compute: Compute, shape: tuple[int, ...], target: str = PROCESSOR) -> list[str]:
+    """Of what is stored, the views."""
+    return [name for name in stored(compute, shape, target) if name.startswith("T_")]
+
+
 def resized(method: str, factor: float) -> Compute:
     def compute(image: te.Tensor) -> te.Tensor:
         size = [int(int(extent) * factor) for extent in image.shape[2:]]
@@ -85,7 +90,28 @@ def test_a_scalar_that_is_read_too_changes_nothing() -> None:
 
 @pytest.mark.parametrize("name", FAR_OR_OFTEN)
 def test_a_view_is_stored_where_its_elements_are_read_from_far_apart(name: str) -> None:
-    assert stored(FAR_OR_OFTEN[name], LARGE) in (["T_transpose"], ["T_reshape"])
+    assert views(FAR_OR_OFTEN[name], LARGE) in (["T_transpose"], ["T_reshape"])
+
+
+def test_images_are_interpolated_along_their_rows_first_where_that_takes_less() -> None:
+    def rows_first(before: tuple[int, ...], after: tuple[int, ...], method: str) -> bool:
+        with tvm.target.Target(PROCESSOR):
+            image = te.placeholder(before, name="image")
+            return bool(worth_storing(topi.image.resize2d(image, after, "NCHW", method).op))
+
+    assert rows_first((1, 32, 64, 64), (128, 128), "linear")
+    assert rows_first((1, 32, 64, 64), (64, 64), "cubic")
+    assert not rows_first((1, 3, 480, 640), (112, 112), "linear")  # most rows are in no window
+    assert not rows_first((1, 32, 64, 64), (128, 128), "nearest_neighbor")
+
+
+def test_what_was_transposed_is_interpolated_while_its_channels_are_neighbours() -> None:
+    with tvm.target.Target(PROCESSOR):
+        image = te.placeholder((1, 64, 64, 32), name="image")
+        out = topi.image.resize2d(topi.transpose(image, (0, 3, 1, 2)), (128, 128))
+        turned, along_rows = worth_storing(out.op)
+    assert [int(extent) for extent in turned.output(0).shape] == [1, 32, 64, 128]
+    assert [int(extent) for extent in along_rows.output(0).shape] == [1, 64, 128, 32]
 
 
 @pytest.mark.parametrize("name", ONCE_AND_IN_SQUARES)
@@ -95,13 +121,13 @@ def test_a_view_is_no_tensor_where_squares_are_turned_or_little_is_read(name: st
 
 @pytest.mark.parametrize("name", ["bilinear, twice", "columns picked", "depth to space", "tiled"])
 def test_what_a_cache_holds_is_read_in_any_order(name: str) -> None:
-    assert stored(FAR_OR_OFTEN[name], SMALL) == []
+    assert views(FAR_OR_OFTEN[name], SMALL) == []
 
 
 def test_the_size_of_the_cache_decides() -> None:
     shape = (1, 40, 40, 96)  # 600 KiB
-    assert stored(resized("linear", 2), shape, "llvm -mcpu=skylake-avx512") != []
-    assert stored(resized("linear", 2), shape, "llvm -mcpu=sapphirerapids") == []
+    assert views(resized("linear", 2), shape, "llvm -mcpu=skylake-avx512") != []
+    assert views(resized("linear", 2), shape, "llvm -mcpu=sapphirerapids") == []
 
 
 def test_both_views_are_stored() -> None:
@@ -109,7 +135,7 @@ def test_both_views_are_stored() -> None:
         other = turned(te.placeholder((1, 56 * 56, 256), name="other"), LARGE)
         return topi.add(resized("linear", 2)(image), resized("linear", 2)(other))
 
-    assert len(stored(compute, LARGE)) == 2
+    assert len(views(compute, LARGE)) == 2
 
 
 def test_the_kernel_has_a_loop_over_the_view_of_its_own() -> None:
@@ -159,6 +185,19 @@ def test_resized_views(shape: tuple[int, ...], method: str) -> None:
     found = compiled(lambda x: resized(method, 1.5)(turned(x, shape)), rows, target="llvm -mcpu=x86-64-v3")
     image = rows.reshape(shape).transpose(0, 3, 1, 2)
     np.testing.assert_allclose(found, interpolated(image, method), rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("method", ["linear", "cubic"])
+@pytest.mark.parametrize("shape", [(1, 64, 67, 32), (2, 41, 37, 33), (9, 40, 40, 3), (1, 1, 1, 1), (0, 4, 4, 8)])
+def test_resized_images(shape: tuple[int, ...], method: str) -> None:
+    pixels = random(*shape)
+    compute = resized(method, 1.5)
+    expected = interpolated(pixels.transpose(0, 3, 1, 2), method)
+
+    found = compiled(lambda x: compute(topi.transpose(x, (0, 3, 1, 2))), pixels, target="llvm -mcpu=x86-64-v3")
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
+    found = compiled(compute, pixels.transpose(0, 3, 1, 2).copy(), target="llvm -mcpu=x86-64-v3")
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=2e-5)
 
 
 def interpolated(image: np.ndarray, method: str) -> np.ndarray:

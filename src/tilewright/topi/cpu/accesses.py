@@ -228,12 +228,12 @@ def worth_storing(op: Any) -> list[Any]:
 
 
 def _time(op: Any, kept: Collection[Any]) -> tuple[float, list[Any]]:
-    """Time of computing ``kept`` and then ``op``, in elements that are copied in order, and what ``op`` inlines."""
+    """Time of computing ``kept`` and then ``op``, in elements that are copied in order, and what they inline."""
     time, inlined = 0.0, list[Any]()
     for each in (*kept, op):
         reads = Reads.of(each, kept)
         time += (element_count(each.output(0)) or 0) * max(1.0, sum(_read_times(each, reads)))
-        inlined = reads.inlined
+        inlined += reads.inlined
     return time, inlined
 
 

@@ -10,13 +10,14 @@ from tilewright import te
 from tilewright.autotvm.task.choices import choose
 from tilewright.ir import dtype as dt
 from tilewright.ir.prim_expr import Var
-from tilewright.te.schedule.stage import AttachType
+from tilewright.te.schedule.stage import AttachType, Fuse
 from tilewright.tir.expr import IterVar
 from tilewright.tir.transform.transpose_loads import TILE_BYTES
 from tilewright.topi.cpu.accesses import Reads, fusable_suffix, in_order, repeats, turned_loop, turns, worth_storing
 from tilewright.topi.cpu.common import (
     constant_extent,
     create_schedule,
+    element_count,
     evaluates_functions,
     inline_injective,
     machine,
@@ -146,7 +147,7 @@ def _schedule_strided(stage: te.Stage, reads: Reads, dtype: str, parallel: bool)
     return False
 
 
-def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor) -> te.Schedule:
+def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor, parallel: bool = True) -> te.Schedule:
     """Fuse, parallelise and vectorise the loops of ``out`` in the schedule ``sch``.
 
     Trailing axes that all inputs share in full become one contiguous loop, which is vectorised; the axes before
@@ -164,7 +165,7 @@ def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor) -> te.Sch
     if (
         work is not None
         and work >= movement.square_work
-        and _schedule_strided(stage, reads, out.dtype, work >= threads.least_work)
+        and _schedule_strided(stage, reads, out.dtype, parallel and work >= threads.least_work)
     ):
         return sch
     count = fusable_suffix(stage.op)
@@ -186,11 +187,11 @@ def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor) -> te.Sch
     else:
         blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype))
     _partition_border(stage, reads.bordered, inner, outer, blocks)
-    if not choose("threads", [True, False], work is None or work >= threads.least_work):
+    if not parallel or not choose("threads", [True, False], work is None or work >= threads.least_work):
         return sch
-    parallel = _parallel_axis(stage, outer, outer_extent, blocks, vector)
-    if parallel is not None:
-        stage.parallel(parallel)
+    shared = _parallel_axis(stage, outer, outer_extent, blocks, vector)
+    if shared is not None:
+        stage.parallel(shared)
     return sch
 
 
@@ -227,9 +228,51 @@ def schedule_injective(outs: Any) -> te.Schedule:
     computes = [op for op in dict.fromkeys(t.op for t in tensors) if isinstance(op, te.ComputeOp)]
     kept = worth_storing(computes[0]) if len(computes) == 1 else []
     inline_injective(s, tensors, kept)
-    for op in [*kept, *computes]:
+    for op in computes:
         schedule_injective_from_existing(s, op.output(0))
+    for op in kept:
+        inside = _store_inside(s, op, computes[0], kept)
+        schedule_injective_from_existing(s, op.output(0), parallel=not inside)
     return s
+
+
+def _store_inside(s: te.Schedule, op: Any, reader: Any, kept: Sequence[Any]) -> bool:
+    """Compute what ``reader`` finds in memory in its outermost loop, piece by piece, and say whether that was done.
+
+    So it is where every round reads a piece of its own, which stays in the second-level cache: resizing, where each
+    plane is interpolated along its rows first.
+    """
+    nest = Reads.of(op, set(kept)).nest()
+    if nest is not None and turns(nest):  # squares reach over pieces
+        return False
+    loop = s[reader].leaf_iter_vars[0]
+    lead = _leading_axes(s[reader], loop)
+    own = [tuple(indices[: len(lead)]) for tensor, indices in Reads.of(reader, set(kept)).reads if tensor.op is op]
+    rounds = math.prod(constant_extent(axis) or 0 for axis in lead)
+    tensor = op.output(0)
+    size = (element_count(tensor) or 0) * dt.nbytes(tensor.dtype)
+    if not lead or not own or any(each != tuple(axis.var for axis in lead) for each in own):
+        return False
+    fits = measured().movement.least_rows <= rounds and size <= rounds * machine().l2_bytes // 2
+    if not choose("store_inside", [True, False], fits):
+        return False
+    s[op].compute_at(s[reader], loop)
+    return True
+
+
+def _leading_axes(stage: te.Stage, loop: IterVar) -> list[IterVar]:
+    """The first axes of a stage that ``loop`` runs over and that are nothing but joined in it; none if there are
+    others.
+    """
+    joined = {each.fused: (each.outer, each.inner) for each in stage.relations if isinstance(each, Fuse)}
+    pending, found = [loop], list[IterVar]()
+    while pending:
+        each = pending.pop()
+        if each in joined:
+            pending += reversed(joined[each])
+        else:
+            found.append(each)
+    return found if found == list(stage.op.axis[: len(found)]) else []
 
 
 schedule_elemwise = schedule_injective

@@ -6,15 +6,16 @@ and the weights of the dimensions multiply. The modes are those of ONNX's Resize
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from tilewright import te, tir
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
+from tilewright.tir.expr import ProducerLoad
 from tilewright.topi import tag
 from tilewright.topi.utils import InvalidShapeError, as_list
 
@@ -156,27 +157,78 @@ def _resize(data: te.Tensor, size: Any, layout: str, names: str, method: str, mo
     for axis, extent in zip(axes, as_list(size), strict=True):
         shape[axis] = extent
     shape = list(output_shape) if output_shape is not None else shape
-    out_dtype = out_dtype or data.dtype
     crop = mode == "tf_crop_and_resize"
 
-    def body(*i: PrimExpr) -> PrimExpr:
-        per_axis, inside = [], []
-        for k, axis in enumerate(axes):
-            bounds = (roi[k], roi[k + n]) if roi is not None and crop else None
-            at = input_coordinate(i[axis], data.shape[axis], shape[axis], mode, bounds)
-            inside += [at >= 0.0, at <= _float(data.shape[axis]) - 1.0] if crop else []
-            if method == "nearest_neighbor":
-                per_axis.append([_nearest_tap(i[axis], at, data.shape[axis], shape[axis], mode, rounding)])
-            else:
-                per_axis.append(_taps(at, data.shape[axis], method, alpha, bool(exclude)))
-        value = _interpolate(data, list(i), axes, per_axis)
-        if crop:
-            value = tir.if_then_else(tir.all(*inside), value, ops.const(extrapolation_value, value.dtype))
-        if method != "nearest_neighbor" and not dt.is_float(out_dtype):
-            value = tir.round(value)
-        return ops.cast(out_dtype, value)
+    def place(k: int, x: PrimExpr) -> PrimExpr:
+        bounds = (roi[k], roi[k + n]) if roi is not None and crop else None
+        return input_coordinate(x, data.shape[axes[k]], shape[axes[k]], mode, bounds)
 
-    return te.compute(shape, body, name="resize", tag=tag.INJECTIVE)
+    def taps(k: int, x: PrimExpr) -> list[Tap]:
+        at, extent = place(k, x), data.shape[axes[k]]
+        if method == "nearest_neighbor":
+            return [_nearest_tap(x, at, extent, shape[axes[k]], mode, rounding)]
+        return _taps(at, extent, method, alpha, bool(exclude))
+
+    def finish(i: Sequence[PrimExpr], value: PrimExpr) -> PrimExpr:
+        if crop:
+            positions = [(place(k, i[axis]), data.shape[axis]) for k, axis in enumerate(axes)]
+            inside = [test for at, extent in positions for test in (at >= 0.0, at <= _float(extent) - 1.0)]
+            value = tir.if_then_else(tir.all(*inside), value, ops.const(extrapolation_value, value.dtype))
+        if method != "nearest_neighbor" and not dt.is_float(wanted):
+            value = tir.round(value)
+        return ops.cast(wanted, value)
+
+    wanted = out_dtype or data.dtype
+    together = n if method == "nearest_neighbor" else 1  # axes of a step
+    value = data
+    for first in reversed(range(0, n, together)):
+        step = range(first, first + together)
+        value = _step(value, [(axes[k], shape[axes[k]], partial(taps, k)) for k in step], None if first else finish)
+    return value
+
+
+def _step(
+    data: te.Tensor,
+    resized: Sequence[tuple[int, Any, Callable[[PrimExpr], list[Tap]]]],
+    finish: Callable[[Sequence[PrimExpr], PrimExpr], PrimExpr] | None,
+) -> te.Tensor:
+    """``data`` with some axes resized: (axis, extent, taps of an output index). The last step has a ``finish``.
+
+    What was transposed is resized before where its last axis is, along which neighbours then lie together and every
+    one has taps of its own.
+    """
+    shape = list(data.shape)
+    for axis, extent, _ in resized:
+        shape[axis] = extent
+    found = _transposed(data)
+    axis, extent, taps = resized[-1]
+    name = "resize" if finish is not None else "resize_step"
+    if found is not None and len(resized) == 1 and axis == len(shape) - 1 != found[1][-1]:
+        source, order = found
+        before = _step(source, [(order.index(axis), extent, taps)], None)
+
+        def turned(*i: PrimExpr) -> PrimExpr:
+            value = before(*(i[k] for k in order))
+            return finish(i, value) if finish is not None else value
+
+        return te.compute(shape, turned, name=name, tag=tag.INJECTIVE)
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        found = [taps(i[axis]) for axis, _, taps in resized]
+        value = _interpolate(data, list(i), [axis for axis, *_ in resized], found)
+        return finish(i, value) if finish is not None else value
+
+    return te.compute(shape, body, name=name, tag=tag.INJECTIVE)
+
+
+def _transposed(data: te.Tensor) -> tuple[te.Tensor, list[int]] | None:
+    """The tensor, and for each of its axes the number of the one of ``data``, where ``data`` is it transposed."""
+    if not isinstance(data.op, te.ComputeOp) or not isinstance(data.op.body[0], ProducerLoad):
+        return None
+    places: dict[Any, int] = {axis.var: k for k, axis in enumerate(data.op.axis)}
+    load = data.op.body[0]
+    order = [places[index] for index in load.indices if index in places]
+    return (load.producer, order) if sorted(order) == list(range(len(load.indices))) == [*places.values()] else None
 
 
 def _interpolate(data: te.Tensor, i: list[Any], axes: Sequence[int], per_axis: Sequence[Sequence[Tap]]) -> PrimExpr:
