@@ -294,6 +294,9 @@ class Movement:
     turned_near_time: float = 1.25
     """Likewise, where a core's cache holds what is read."""
 
+    again_time: float = 0.25
+    """Likewise of vectors near where the same tensor was read before: resized images of 256 channels."""
+
     near_time: float = 4.5
     """Likewise of an element that is found by an index of its own, its neighbour or a cache being near."""
 

@@ -241,13 +241,16 @@ def _read_times(op: Any, reads: Reads) -> Iterator[float]:
     """The time of each read for an element of ``op``, over that of one in order."""
     movement, different = measured().movement, list(dict.fromkeys(reads.reads))
     nest = strided_loops(op.axis, different)
+    lanes = vector_lanes(op.output(0).dtype)
     regular = nest is not None and bool(different) and (turns(nest) or (in_order(nest) and not repeats(nest, op)))
     for number, (tensor, indices) in enumerate(different):
         size = dt.nbytes(tensor.dtype)
         near = (element_count(tensor) or 0) * size <= machine().l2_bytes // 2
         if regular and nest is not None:
             turned = movement.turned_near_time if near else movement.turned_time
-            yield 1.0 if nest.loops[-1].strides[number] in (0, 1) else turned
+            again = nest.loops[-1].extent >= lanes and any(tensor is other for other, _ in different[:number])
+            in_order_time = movement.again_time if again else 1.0
+            yield in_order_time if nest.loops[-1].strides[number] in (0, 1) else turned
         else:
             step = _step(op, tensor, indices) * size
             yield 1.0 if not step else movement.near_time if near or step < _LINE_BYTES else movement.far_time
