@@ -154,11 +154,12 @@ g (float[1, 1, 32] x, float[1, 4, past, 8] keys, float[1, 4, past, 8] values)
 }"""
 
 
-def test_a_decoder_of_onnx_generates() -> None:
+@pytest.mark.parametrize("versions", ["", "past=5;past=16:24"])
+def test_a_decoder_of_onnx_generates(versions: str) -> None:
     """Attention over a growing cache, 40 steps, beside ONNX's reference, to 1e-4."""
     model = onnx.parser.parse_model(DECODER)
     mod, params = relay.frontend.from_onnx(model, dims={"past": (0, 100)})
-    with tvm.transform.PassContext(opt_level=3):
+    with tvm.transform.PassContext(opt_level=3, config={"relay.vm.specialize": versions}):
         exe = relay.vm.compile(mod, "llvm", params=params)
     assert any("nn_attention" in name for name in exe.primitive_ops)
     assert "dyn" not in " ".join(exe.primitive_ops)  # the length of Range is known over the names

@@ -17,7 +17,7 @@ from tilewright import relay, runtime
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.prim_expr import DimVar
 from tilewright.runtime.bytecode import Opcode
-from tilewright.runtime.vm import Executable, VirtualMachine
+from tilewright.runtime.vm import Executable, VirtualMachine, with_room
 
 Array = np.ndarray[Any, Any]
 F32 = "float32"
@@ -205,8 +205,51 @@ def test_versions_run_on_a_device() -> None:
         np.testing.assert_allclose(machine.run(x, y).numpy(), layer_of(x, y), rtol=1e-4, atol=1e-6)
 
 
-def test_a_program_whose_cache_grows_is_refused() -> None:
-    past = relay.var("past", relay.TensorType((1, DimVar("length", 0, 64), 4), F32))
-    new = relay.var("new", relay.TensorType((1, 1, 4), F32))
-    with pytest.raises(TilewrightError, match="a cache that grows in place"):
-        compiled(relay.Function([past, new], relay.concatenate((past, new), axis=1)), "length=3")
+@pytest.mark.parametrize(("axis", "dims"), [(1, (2, 4)), (2, (1, 3, 4)), (0, (4,))])
+def test_caches_grow_in_place_from_version_to_version(axis: int, dims: tuple[int, ...]) -> None:
+    """Memory that one version's result lies in, the next version and the general program continue."""
+    rows = (*dims[:axis], DimVar("length", 0, 64), *dims[axis:])
+    past = relay.var("past", relay.TensorType(rows, F32))
+    new = relay.var("new", relay.TensorType((*dims[:axis], 1, *dims[axis:]), F32))
+    whole = relay.concatenate((past, new), axis=axis)
+    sums = relay.sum(relay.exp(past), axis=-1)
+    exe = compiled(relay.Function([past, new], relay.Tuple([whole, relay.tanh(whole), sums])), "length=3;length=7:12")
+    machine = VirtualMachine(Executable.load_exec(*exe.save()), tvm.cpu())
+    made = np.zeros((*dims[:axis], 0, *dims[axis:]), F32)
+    cache = with_room(made, axis, 20)
+    place = int(cache._tensor.data)
+    for _ in range(20):
+        row = floats(*dims[:axis], 1, *dims[axis:])
+        before, (cache, curved, totals) = made, machine.run(cache, row)
+        made = np.concatenate([before, row], axis)
+        np.testing.assert_array_equal(cache.numpy(), made)
+        np.testing.assert_allclose(curved.numpy(), np.tanh(made), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(totals.numpy(), np.exp(before).sum(-1), rtol=1e-5)
+        assert int(cache._tensor.data) == place
+
+
+def test_a_cache_has_strides_in_some_versions() -> None:
+    """Of one batch, memory with room is compact; of more it is strided."""
+    batch, length = DimVar("batch", 1, 8), DimVar("length", 0, 64)
+    past = relay.var("past", relay.TensorType((batch, length, 4), F32))
+    new = relay.var("new", relay.TensorType((batch, 1, 4), F32))
+    whole = relay.concatenate((past, new), axis=1)
+    exe = compiled(relay.Function([past, new], relay.Tuple([whole, relay.exp(whole)])), "batch=1;batch=2,length=5")
+    machine = VirtualMachine(Executable.load_exec(*exe.save()), tvm.cpu())
+    for count in (1, 2, 3):
+        cache: Any = with_room(floats(count, 4, 4), 1, 6)
+        for _ in range(4):
+            before, row = cache.numpy(), floats(count, 1, 4)
+            cache, grown = machine.run(cache, row)
+            np.testing.assert_array_equal(cache.numpy(), np.concatenate([before, row], 1))
+            np.testing.assert_allclose(grown.numpy(), np.exp(cache.numpy()), rtol=1e-5)
+
+
+def test_what_does_not_grow_in_the_general_program_grows_in_no_version() -> None:
+    """Extents are known in a version: every join there would have one that may grow."""
+    x = relay.var("x", relay.TensorType((DimVar("n", 1, 9), 3), F32))
+    exe = compiled(relay.Function([x], relay.concatenate((x, relay.exp(x)), axis=1)), "n=3")
+    assert "tilewright.vm.append" not in exe.primitive_ops
+    found = VirtualMachine(exe, tvm.cpu()).run(floats(3, 3))
+    np.testing.assert_allclose(found.numpy(), np.concatenate([floats(3, 3), np.exp(floats(3, 3))], 1), rtol=1e-5)
+    assert found.is_contiguous

@@ -287,7 +287,7 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
         inputs, outputs, schedule, builder = build_schedule(func, target)
         name = names(kernel_name(builder.names, label))
         tensors = [*inputs, *outputs]
-        binds = _argument_buffers(func, tensors) if unknown else None  # as the machine makes them
+        binds = _argument_buffers(func, tensors) if unknown or ROOM in func.attrs else None  # as the machine makes them
         prim_func = lower_schedule(schedule, tensors, name, binds)[name]
         config = builder.record or DispatchContext.current.query_of(outputs, target)
     result = func.body.checked_type

@@ -99,7 +99,7 @@ def _optimized(mod: IRModule, passes: list[Pass], named: bool = False) -> IRModu
     mod = transform.DynamicToStatic()(transform.RemoveUnusedFunctions()(mod))
     mod = transform.WriteOutDynamic()(mod)
     chosen = passes if is_data_flow(mod, named or named_dims(mod)) else control_passes()
-    return Sequential([*chosen, transform.GrowInPlace()], name="vm.optimize")(mod)
+    return Sequential(chosen, name="vm.optimize")(mod)
 
 
 class VMBuild(ExecutorCodegen):
@@ -115,7 +115,7 @@ class VMBuild(ExecutorCodegen):
             named = bool(versions) and named_dims(transform.InferType()(mod))
             done = [replace(version, mod=_optimized(version.mod, passes, named)) for version in versions]
             general = _optimized(mod, passes)
-            return with_versions(general, done) if done else general
+            return transform.GrowInPlace()(with_versions(general, done) if done else general)
 
         return [ModulePass(run, PassInfo(0, "VMOptimize"))]
 

@@ -49,7 +49,7 @@ from tilewright.relay.backend.symbolic import (
 )
 from tilewright.relay.backend.target_map import CPU
 from tilewright.relay.backend.vm_memory import TUPLE_TAG, dtype_fields, emit_memory_op
-from tilewright.relay.backend.vm_specialize import SPECIALISED, VERSION
+from tilewright.relay.backend.vm_specialize import SPECIALISED
 from tilewright.relay.expr import (
     Call,
     Constant,
@@ -161,7 +161,7 @@ class FunctionCompiler:
             self.check(str(func.attrs[INTERFACE]), [self.vars[param] for param in params])
         for version, guard in json.loads(str(func.attrs.get(SPECIALISED, "[]"))):
             self.prefer(version, guard, [self.vars[param] for param in params])
-        if func.attrs.get(INTERFACE) or func.attrs.get(VERSION):
+        if func.attrs.get(INTERFACE) or func.attrs.get(grow_in_place.VERSION):
             dims = (d for param in params for t in tensors_of(param.checked_type) for d in t.shape)
             self.names = frozenset(d for d in dims if isinstance(d, DimVar))
         if room := [self.vars[params[index]] for index in func.attrs.get(grow_in_place.TAKES_ROOM, ())]:

@@ -30,16 +30,16 @@ from tilewright.ir.prim_expr import DimVar, IntImm, PrimExpr
 from tilewright.ir.prim_expr import Var as PrimVar
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, Constant, Function, Var
-from tilewright.relay.transform.common import TypedMutator, call_of, open_children
+from tilewright.relay.transform.common import TypedMutator
+from tilewright.relay.transform.grow_in_place import VERSION
 from tilewright.relay.type_functor import TypeMutator
 from tilewright.relay.type_infer import infer_module
-from tilewright.relay.visitor import ExprMutator, post_order, substitute
+from tilewright.relay.visitor import ExprMutator, substitute
 from tilewright.runtime.ndarray import NDArray
 from tilewright.tir.visitor import substitute as substitute_dims
 
 OPTION = "relay.vm.specialize"
 SPECIALISED = "specialised"  # of main: JSON, pairs of a version's name and its guard
-VERSION = "version"  # of a version of main
 
 Guard = list[tuple[int, int, int, int, int]]
 """What inputs a version is for: an input's number, axis, least and largest (-1: none) extent, and its divisor."""
@@ -150,7 +150,7 @@ class _Binder(ExprMutator):
 
     def visit_var(self, expr: Var) -> RelayExpr:
         type_ = None if expr.type_annotation is None else self.types.visit(expr.type_annotation)
-        return expr if type_ is expr.type_annotation else Var(expr.name_hint, type_)
+        return Var(expr.name_hint, type_)  # a version's own: functions share no variables
 
     def visit_function(self, expr: Function) -> RelayExpr:
         made = super().visit_function(expr)
@@ -204,19 +204,7 @@ def _content(data: NDArray) -> tuple[Any, ...]:
 
 
 def with_versions(mod: IRModule, versions: Sequence[Version]) -> IRModule:
-    """``mod`` with functions for its versions; all have taken the passes before fusion.
-
-    Raises
-    ------
-    TilewrightError : an input of the program grows in place
-    """
-    for program in (mod, *(version.mod for version in versions)):
-        main = program["main"]
-        assert isinstance(main, Function)
-        if any(call_of(e, "vm.append") for e in post_order(main.body, open_children)):
-            raise TilewrightError(
-                f"{OPTION}: a program with a cache that grows in place (docs/dynamic.md) has no versions"
-            )
+    """``mod`` with functions for its versions; all have taken the passes before fusion."""
     known: dict[tuple[Any, ...], NDArray] = {}
     merged = mod.copy()
     for var, func in mod.items():

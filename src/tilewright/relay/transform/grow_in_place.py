@@ -19,7 +19,8 @@ has (``native/src/vm/append.c``). Unless all dimensions before the axis are 1, t
 of the whole. They may be wherever ``TensorFlow`` finds that they go; what would go where strides are not known stays a
 concatenation, and what a loop ends with is made compact before main gives it. Once kernels are fused, MarkRoom notes on
 each, as the attribute ``room``, which of its parameters may have strides, and code generation gives their buffers
-strides; main says in ``takes_room`` which inputs may have them.
+strides; main says in ``takes_room`` which inputs may have them. A version of a program is given main's inputs as they
+are: only what all versions continue may have strides.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from tilewright.runtime.device import cpu
 from tilewright.target.target import Target
 
 ROOM = "room"  # of a primitive function: pairs of a parameter's index and the axis along which it has room
+VERSION = "version"  # of a version of main
 TAKES_ROOM = "takes_room"  # of main: the indices of parameters
 
 
@@ -67,7 +69,8 @@ def GrowInPlace() -> Pass:
         target = Target.current()
         if not isinstance(mod["main"], Function) or (target is not None and target.device_type != cpu().device_type):
             return mod
-        joins = {e: j for f in mod.functions.values() if isinstance(f, Function) for e, j in _concatenations(f).items()}
+        functions = [f for f in mod.functions.values() if isinstance(f, Function)]
+        joins = {e: j for f in functions for e, j in _concatenations(f).items()}
         return _grown(mod, joins) if joins else mod
 
     return ModulePass(run, PassInfo(0, "GrowInPlace"))
@@ -83,7 +86,8 @@ def _concatenations(func: Function) -> _Joins:
         type_, past = node.checked_type, parts.fields[0].checked_type
         assert isinstance(type_, TensorType) and isinstance(past, TensorType)
         axis = int(call.attrs.axis) % len(type_.shape)  # type: ignore[union-attr]
-        if not isinstance(past.shape[axis], IntImm) and dt.nbytes(type_.dtype) * 8 == dt.bits(type_.dtype):
+        unknown = not isinstance(past.shape[axis], IntImm) or func.attrs.get(VERSION)
+        if unknown and dt.nbytes(type_.dtype) * 8 == dt.bits(type_.dtype):
             found[node] = _join_of(parts.fields[0], axis)
     return found
 
@@ -98,12 +102,11 @@ class _Growth:
     """Which of the joins grow in place, and where tensors with strides go then."""
 
     def __init__(self, mod: IRModule, joins: _Joins) -> None:
-        main = mod["main"]
-        assert isinstance(main, Function)
+        self.entries = _entries(mod)
         self.joins = joins
         self.flow = TensorFlow(mod, {expr: join.past for expr, join in joins.items()})
-        self.results = self.flow.atoms(main.body)
-        self.inputs: list[Atom] = [(param, ()) for param in main.params]
+        self.results = {atom for entry in self.entries for atom in self.flow.atoms(entry.body)}
+        self.inputs: list[Atom] = [(param, ()) for entry in self.entries for param in entry.params]
         self.becomes = {expr: self.flow.reach([(expr, ())], continued=True) for expr in joins}
         self.continued = {atom: self.flow.reach([atom], continued=True) for atom in self.inputs}
 
@@ -112,6 +115,17 @@ class _Growth:
         if self.results.isdisjoint(self.becomes[expr]):
             return set()
         return {atom for atom in self.inputs if (expr, ()) in self.continued[atom]}
+
+    def continues(self, entry: Function, expr: RelayExpr) -> set[tuple[int, int]]:
+        """The numbers of the inputs of ``entry`` that a join continues, with its axis."""
+        atoms = self.of_inputs(expr)
+        return {(i, self.joins[expr].axis) for i, param in enumerate(entry.params) if (param, ()) in atoms}
+
+    def taken(self) -> tuple[int, ...]:
+        """The numbers of the inputs that main and all of its versions continue, along one axis."""
+        found = [set().union(*(self.continues(entry, e) for e in self.joins)) for entry in self.entries]
+        common = [i for i, _ in sorted(set.intersection(*found))]
+        return tuple(i for i in common if all(sum(i == j for j, _ in pairs) == 1 for pairs in found))
 
     def in_loop(self, expr: RelayExpr) -> bool:
         """Whether a join continues what it becomes."""
@@ -131,7 +145,10 @@ class _Growth:
 
     def fitting(self) -> list[RelayExpr]:
         """The joins that grow, and whose strides do not go where nothing knows of them."""
-        chosen = [expr for expr in self.joins if self.in_loop(expr) or self.of_inputs(expr)]
+        main, *versions = self.entries
+        general = set().union(*(self.continues(main, e) for e in self.joins))
+        useless = {e for entry in versions for e in self.joins if self.continues(entry, e) - general}
+        chosen = [e for e in self.joins if self.in_loop(e) or (self.of_inputs(e) and e not in useless)]
         strides = self.strides(chosen)
         bad = {atom for atom, axes in strides.items() if len(axes) > 1} | self._hidden(chosen)
         return [e for e in chosen if self.joins[e].compact or bad.isdisjoint(self._shown(e))]
@@ -149,6 +166,14 @@ class _Growth:
         return self.strides(e for e in chosen if not self.of_inputs(e)).keys() | set()
 
 
+def _entries(mod: IRModule) -> list[Function]:
+    """Main, and the versions that it calls with its own inputs."""
+    functions = [f for f in mod.functions.values() if isinstance(f, Function)]
+    main = mod["main"]
+    assert isinstance(main, Function)
+    return [main, *(f for f in functions if f.attrs.get(VERSION))]
+
+
 def _grown(mod: IRModule, joins: _Joins) -> IRModule:
     growth = _Growth(mod, joins)
     while len(chosen := growth.fitting()) != len(growth.joins):
@@ -159,7 +184,7 @@ def _grown(mod: IRModule, joins: _Joins) -> IRModule:
     changed = mod.copy()
     for var, func in mod.functions.items():
         if isinstance(func, Function) and not is_closed(func):
-            if var.name_hint == "main" and (own := growth.own(chosen)):
+            if func in growth.entries and (own := growth.own(chosen)):
                 func = func.replace(body=_compact(func.body, growth.flow, own))
             changed[var] = appender.visit(func)
     return infer_module(changed)
@@ -199,8 +224,6 @@ def MarkRoom() -> Pass:
     """Note which parameters of fused functions, and of main, may lie in memory with room."""
 
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
-        main = mod["main"]
-        assert isinstance(main, Function)
         joins: _Joins = {}
         for func in mod.functions.values():
             for node in post_order(func, open_children) if isinstance(func, Function) else ():
@@ -209,14 +232,12 @@ def MarkRoom() -> Pass:
         if not joins:
             return mod
         growth = _Growth(mod, joins)
-        inputs = set().union(*(growth.of_inputs(expr) for expr in joins))
         marker = _Marker(growth.flow, growth.strides(joins))
         changed = mod.copy()
         for var, func in mod.functions.items():
             if isinstance(func, Function) and not is_closed(func):
                 changed[var] = marker.visit(func)
-        taken = tuple(i for i, param in enumerate(main.params) if (param, ()) in inputs)
-        if taken:
+        if taken := growth.taken():
             changed["main"] = changed["main"].with_attr(TAKES_ROOM, taken)
         return infer_module(changed)
 
