@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te, tir
+from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.prim_expr import IntImm, PrimExpr
 from tilewright.ir.type import as_shape
@@ -244,7 +245,10 @@ def slice_parameters(
 
 
 def _symbolic_slice(extent: PrimExpr, first: int | None, last: int | None, step: int) -> tuple[Any, Any, int]:
+    lowest, highest = dt.int_range(extent.dtype)
+
     def position(value: int) -> PrimExpr:
+        value = min(max(value, lowest), highest)  # the index keeps the extent's type, however far the bound is
         return ops.minimum(extent, value) if value >= 0 else ops.maximum(extent + value, 0)
 
     if step > 0:

@@ -228,7 +228,9 @@ def pooled(g: Graph, x: str, shape: LiveShape, values: Values) -> tuple[str, Liv
     operator = g.draw.of("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool")
     if operator.startswith("Global"):
         return node(g, operator, [x]), (*shape[:2], *[1] * rank)
-    attributes = {"kernel_shape": [2] * rank, "strides": [2] * rank, "ceil_mode": up}
+    attributes: dict[str, Any] = {"kernel_shape": [2] * rank, "strides": [2] * rank, "ceil_mode": up}
+    if g.draw.chance(3):
+        attributes["auto_pad"], up = g.draw.of("SAME_UPPER", "SAME_LOWER"), 1
     out = (each(lambda e: -(-e[0] // 2) if up else e[0] // 2, d) for d in shape[2:])
     return node(g, operator, [x], **attributes), (*shape[:2], *out)
 
@@ -236,10 +238,12 @@ def pooled(g: Graph, x: str, shape: LiveShape, values: Values) -> tuple[str, Liv
 def resized(g: Graph, x: str, shape: LiveShape, values: Values) -> tuple[str, LiveShape] | None:
     if not _picture(shape):
         return None
-    scales = [g.draw.of(2.0, 1.0, 3.0) for _ in shape[2:]]
+    finer = g.draw.chance(3)
+    scales = [g.draw.of(0.5, 1.0, 2.0) if finer else g.draw.of(2.0, 1.0, 3.0) for _ in shape[2:]]
     out = (each(lambda e, s=s: int(e[0] * s), d) for d, s in zip(shape[2:], scales, strict=True))
     factors = g.fixed(np.array([1, 1, *scales], "float32"))
-    name = node(g, "Resize", [x, "", factors], mode=g.draw.of("nearest", "linear"))
+    mode = "linear" if finer else g.draw.of("nearest", "linear")
+    name = node(g, "Resize", [x, "", factors], mode=mode, **({"antialias": 1} if finer else {}))
     return name, (*shape[:2], *out)
 
 

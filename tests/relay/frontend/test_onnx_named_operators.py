@@ -54,6 +54,19 @@ def test_scales_that_names_can_tell_and_others(scales: str) -> None:
     check(resize('mode="linear"', scales), *pictures((2, 3, 5, 8), (1, 2, 4, 4)), engine=onnx_runtime)
 
 
+@pytest.mark.parametrize("attributes", ['mode="linear"', 'mode="cubic"', 'mode="cubic", exclude_outside=1'])
+@pytest.mark.parametrize("scales", ["1, 1, 0.5, 0.3", "1, 1, 0.2, 2.5"])
+def test_antialiased_resize(attributes: str, scales: str) -> None:
+    text, runs = resize(f"{attributes}, antialias=1", scales), pictures((2, 3, 5, 8), (1, 2, 11, 4))
+    check(text, *runs, engine=reference, opset=19)
+
+
+def test_antialiased_resize_to_a_computed_size() -> None:
+    text = """(float[n, h] x, int64[2] s) => (float[n, p] y) { y = Resize<mode="linear", antialias=1>(x, , , s) }"""
+    runs = [{"x": floats(n, h), "s": np.array([n, p])} for n, h, p in ((2, 9, 4), (1, 7, 7), (3, 2, 5), (2, 13, 1))]
+    check(text, *runs, engine=reference, opset=19)
+
+
 def test_resize_of_named_batches_is_relays() -> None:
     text = """(float[n, 3, 6, 5] x) => (float[n, 3, 12, 10] y) <float[4] s = {1, 1, 2, 2}> {
       y = Resize<mode="linear">(x, , s) }"""
@@ -209,6 +222,13 @@ def test_a_slice_with_steps_of_one_of_several_named_axes() -> None:
     check(text, {"x": floats(5, 5, 2)}, {"x": floats(1, 1, 3)}, engine=onnx_runtime)
 
 
+def test_a_slice_from_far_in_front_of_one_of_several_named_axes() -> None:
+    text = """(float[n, n, n] x) => (float[p, n, n] y)
+      <int64[1] a = {-1099511627776}, int64[1] e = {-1}, int64[1] zero = {0}, int64[1] one = {1}> {
+      twice = Concat<axis=0>(x, x)  y = Slice(twice, a, e, zero, one) }"""
+    check(text, {"x": floats(3, 3, 3)}, {"x": floats(1, 1, 1)}, engine=onnx_runtime)
+
+
 def test_a_triangle_of_known_extents_in_named_batches() -> None:
     text = "(float[n, 3, 4] x) => (float[n, 3, 4] y) { y = Trilu<upper=0>(x) }"
     check(text, {"x": floats(2, 3, 4)}, {"x": floats(1, 3, 4)}, engine=onnx_runtime)
@@ -241,7 +261,12 @@ POOLS = [
     'MaxPool<kernel_shape=[3, 2], strides=[1, 2], auto_pad="SAME_LOWER">(x)',
     "AveragePool<kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1>(x)",
     'AveragePool<kernel_shape=[3, 3], auto_pad="SAME_UPPER">(x)',
+    'AveragePool<kernel_shape=[3, 3], strides=[2, 3], auto_pad="SAME_UPPER">(x)',
+    'AveragePool<kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_LOWER", count_include_pad=1>(x)',
+    'AveragePool<kernel_shape=[1, 2], strides=[3, 2], auto_pad="SAME_LOWER", ceil_mode=1>(x)',
+    'MaxPool<kernel_shape=[3, 2], strides=[3, 2], auto_pad="SAME_UPPER", ceil_mode=1>(x)',
     "LpPool<kernel_shape=[2, 2], strides=[2, 1]>(x)",
+    'LpPool<kernel_shape=[3, 2], strides=[2, 3], auto_pad="SAME_UPPER">(x)',
     "LpPool<kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1], ceil_mode=1>(x)",
     'Conv<strides=[2, 2], auto_pad="SAME_UPPER">(x, k)',
     'Conv<strides=[3, 1], auto_pad="SAME_LOWER">(x, k)',

@@ -68,8 +68,7 @@ def padded(
     What ``auto_pad`` asks for depends on extents at strides above 1.
     """
     extents = ctx.dims(data)[2:]
-    same = ctx.attr("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
-    if not same or all(is_number(e) or s == 1 for e, s in zip(extents, strides, strict=True)):
+    if not pads_at_run_time(ctx, data, strides):
         return build(data, padding(ctx, data, kernel, strides, dilations))
     widths = [integer(0)] * 4
     for axis, (k, stride, dilation) in enumerate(zip(kernel, strides, dilations, strict=True), 2):
@@ -84,6 +83,12 @@ def padded(
     out = typed(build(typed(relay_op.nn.pad(data, pairs, const(value, ctx.dtype(data)))), (0,) * (2 * len(kernel))))
     counts = [None if e is None else _windows(e, stride) for e, stride in zip(extents, strides, strict=True)]
     return typed(known_dims(out, [*ctx.dims(out)[:2], *counts]))
+
+
+def pads_at_run_time(ctx: NodeContext, data: RelayExpr, strides: Sequence[int]) -> bool:
+    """Whether ``auto_pad`` asks for what only the extents tell, when the model runs."""
+    same = ctx.attr("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER")
+    return same and not all(is_number(e) or s == 1 for e, s in zip(ctx.dims(data)[2:], strides, strict=True))
 
 
 def _windows(extent: Any, stride: int) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.dynamic import FAR, counted, integer, runtime_extent, vector
+from tilewright.relay.frontend.onnx.dynamic import FAR, counted, first, integer, runtime_extent, vector
 from tilewright.relay.type_infer import infer_expr
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def places_of(chosen: RelayExpr) -> RelayExpr:
     target = relay_op.where(relay_op.greater(chosen, integer(0)), relay_op.subtract(ends, integer(1)), size)
     room = relay_op.zeros(relay_op.reshape(relay_op.add(size, integer(1)), newshape=(1,)), "int64")
     moved = relay_op.scatter(room, target, counted(size), axis=0)
-    return relay_op.strided_slice(moved, vector([0]), count, vector([1]))
+    return first(moved, count)
 
 
 def non_zero(ctx: NodeContext, data: RelayExpr) -> RelayExpr:
@@ -36,9 +36,7 @@ def non_zero(ctx: NodeContext, data: RelayExpr) -> RelayExpr:
     flat = relay_op.reshape(relay_op.not_equal(data, zero), newshape=(-1,))
     rest = places_of(flat)
     if not rank:
-        return relay_op.strided_slice(
-            relay_op.expand_dims(rest, axis=0), vector([0]), vector([0]), vector([1]), axes=[0]
-        )
+        return first(relay_op.expand_dims(rest, axis=0), vector([0]))
     rows = []
     for axis in reversed(range(rank)):
         extent = runtime_extent(data, axis)
@@ -61,14 +59,14 @@ def suppressed(ctx: NodeContext, boxes: RelayExpr, scores: RelayExpr) -> RelayEx
         boxes = relay_op.concatenate([relay_op.subtract(centre, half), relay_op.add(centre, half)], axis=2)
     one = [infer_expr(relay_op.reshape(v, newshape=(1,))) for v in (limit, share, least)]
     rows, count = relay_op.vision.all_class_non_max_suppression(boxes, scores, one[0], one[1], one[2])
-    return relay_op.strided_slice(rows, vector([0]), count, vector([1]), axes=[0])
+    return first(rows, count)
 
 
 def different(ctx: NodeContext, data: RelayExpr) -> list[RelayExpr]:
     """Unique of all elements: those that differ (n,), where each is first, where all are among them, and how often."""
     flat = relay_op.reshape(data, newshape=(-1,))
-    values, first, inverse, count, counts = relay_op.unique(flat, bool(ctx.attr("sorted", 1)), return_counts=True)
+    values, places, inverse, count, counts = relay_op.unique(flat, bool(ctx.attr("sorted", 1)), return_counts=True)
     number = relay_op.cast(count, "int64")
-    kept = [relay_op.strided_slice(x, vector([0]), number, vector([1]), axes=[0]) for x in (values, first, counts)]
-    places: list[RelayExpr] = [relay_op.cast(x, "int64") for x in (kept[1], inverse, kept[2])]
-    return [kept[0], *places][: ctx.num_outputs]
+    kept = [first(x, number) for x in (values, places, counts)]
+    whole: list[RelayExpr] = [relay_op.cast(x, "int64") for x in (kept[1], inverse, kept[2])]
+    return [kept[0], *whole][: ctx.num_outputs]

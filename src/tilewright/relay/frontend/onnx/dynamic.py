@@ -135,6 +135,11 @@ def known_dims(data: RelayExpr, dims: Sequence[Any]) -> RelayExpr:
     return with_dims(data, [as_dim(d) for d in dims])
 
 
+def first(data: RelayExpr, count: RelayExpr, axis: int = 0) -> RelayExpr:
+    """As many entries of an axis as the vector ``count`` of one int64 says, from the front."""
+    return relay_op.strided_slice(data, vector([0]), count, vector([1]), axes=[axis])
+
+
 def filled(value: RelayExpr, dims: Sequence[Any], shape: RelayExpr, dtype: str) -> RelayExpr:
     """A tensor of one value, of the shape that the vector ``shape`` has."""
     return call("dyn.full", [value, relay_op.cast(shape, "int64")], InitOpAttrs(tuple(map(as_dim, dims)), dtype))

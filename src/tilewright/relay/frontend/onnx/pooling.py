@@ -12,7 +12,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
-from tilewright.relay.frontend.onnx.conv import padded, padding, spatial
+from tilewright.relay.frontend.onnx.conv import padded, padding, pads_at_run_time, spatial
 from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.registry import converter
 
@@ -29,10 +29,12 @@ def _pool(ctx: NodeContext, kind: str, **extra: Any) -> RelayExpr:
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     build = getattr(relay_op.nn, f"{kind}_pool{rank}d")
 
-    def pool(data: RelayExpr, pads: tuple[int, ...]) -> RelayExpr:
+    def pool(data: RelayExpr, pads: tuple[int, ...], **extra: Any) -> RelayExpr:
         ceil_mode = bool(ctx.attr("ceil_mode", 0))
-        if ceil_mode:
+        if ceil_mode and not _pads_by_itself(ctx):  # what auto_pad makes room for is rounded up either way
             data, pads, ceil_mode = _without_windows_in_padding(ctx, data, kernel, strides, dilations, pads)
+        else:
+            ceil_mode = False
         result: RelayExpr = build(
             data,
             pool_size=kernel,
@@ -47,7 +49,19 @@ def _pool(ctx: NodeContext, kind: str, **extra: Any) -> RelayExpr:
 
     if kind == "max":
         return padded(ctx, data, kernel, strides, dilations, pool, _lowest(ctx.dtype(data)))
-    return pool(data, padding(ctx, data, kernel, strides, dilations))
+    if not pads_at_run_time(ctx, data, strides):
+        return pool(data, padding(ctx, data, kernel, strides, dilations), **extra)
+    # The padding becomes part of the data; what share of each window it is, a picture of ones tells.
+    whole = lambda data, pads: pool(data, pads, count_include_pad=True)  # noqa: E731
+    mean = padded(ctx, data, kernel, strides, dilations, whole)
+    if extra["count_include_pad"]:
+        return mean
+    picture = relay_op.strided_slice(data, [0, 0], [1, 1], axes=[0, 1])
+    return relay_op.divide(mean, padded(ctx, typed(relay_op.ones_like(picture)), kernel, strides, dilations, whole))
+
+
+def _pads_by_itself(ctx: NodeContext) -> bool:
+    return str(ctx.attr("auto_pad", "NOTSET")).startswith("SAME")
 
 
 def _lowest(dtype: str) -> float:
@@ -183,9 +197,37 @@ def convert_lp_pool(ctx: NodeContext) -> RelayExpr:
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     dtype = ctx.dtype(data)
     powers = relay_op.power(relay_op.abs(data), const(p, dtype))
-    pads = padding(ctx, data, kernel, strides, dilations)
-    before, after, ceil_mode = pads[:rank], list(pads[rank:]), bool(ctx.attr("ceil_mode", 0))
-    for i, extent in enumerate(ctx.dims(data)[2:]):  # so much padding that all of each window counts
+    build = getattr(relay_op.nn, f"avg_pool{rank}d")
+
+    def pool(data: RelayExpr, pads: tuple[int, ...]) -> RelayExpr:
+        mean: RelayExpr = build(
+            data,
+            pool_size=kernel,
+            strides=strides,
+            dilation=dilations,
+            padding=_padding_that_counts(ctx, data, kernel, strides, dilations, pads),
+            layout=_LAYOUTS[rank],
+            count_include_pad=True,
+        )
+        return mean
+
+    mean = padded(ctx, typed(powers), kernel, strides, dilations, pool)
+    return relay_op.power(mean * const(float(size), dtype), const(1.0 / p, dtype))
+
+
+def _padding_that_counts(
+    ctx: NodeContext,
+    data: RelayExpr,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: tuple[int, ...],
+) -> tuple[int, ...]:
+    """So much padding that all of each window counts."""
+    rank = len(kernel)
+    before, after = pads[:rank], list(pads[rank:])
+    ceil_mode = bool(ctx.attr("ceil_mode", 0)) and not _pads_by_itself(ctx)
+    for i, extent in enumerate(ctx.dims(data)[2:]):
         window = (kernel[i] - 1) * dilations[i] + 1
         if not is_number(extent):
             if ceil_mode:
@@ -194,13 +236,4 @@ def convert_lp_pool(ctx: NodeContext) -> RelayExpr:
             continue
         count = _count(extent, window, strides[i], before[i], after[i], ceil_mode)
         after[i] = max((count - 1) * strides[i] + window - before[i] - extent, 0)
-    mean = getattr(relay_op.nn, f"avg_pool{rank}d")(
-        powers,
-        pool_size=kernel,
-        strides=strides,
-        dilation=dilations,
-        padding=(*before, *after),
-        layout=_LAYOUTS[rank],
-        count_include_pad=True,
-    )
-    return relay_op.power(mean * const(float(size), dtype), const(1.0 / p, dtype))
+    return (*before, *after)

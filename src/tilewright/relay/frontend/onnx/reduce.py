@@ -10,7 +10,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.frontend.onnx.context import NodeContext
 from tilewright.relay.frontend.onnx.dimensions import is_number
-from tilewright.relay.frontend.onnx.dynamic import integer, runtime_extent, vector
+from tilewright.relay.frontend.onnx.dynamic import first, integer, runtime_extent
 from tilewright.relay.frontend.onnx.registry import converter
 
 Build = Callable[..., RelayExpr]
@@ -171,4 +171,4 @@ def _topk_of_computed(ctx: NodeContext, data: RelayExpr, axis: int, smallest: bo
     """All elements in order, and as many of them as the model says."""
     count = relay_op.reshape(relay_op.cast(ctx.input(1), "int64"), newshape=(1,))
     whole = relay_op.topk(data, k=0, axis=axis, is_ascend=smallest, dtype="int64")
-    return [relay_op.strided_slice(whole[i], vector([0]), count, vector([1]), axes=[axis]) for i in range(2)]
+    return [first(whole[i], count, axis) for i in range(2)]

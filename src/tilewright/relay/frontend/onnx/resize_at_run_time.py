@@ -20,7 +20,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.dimensions import element, is_number, same_element
-from tilewright.relay.frontend.onnx.dynamic import counted, integer, known_dims, runtime_extent
+from tilewright.relay.frontend.onnx.dynamic import counted, integer, joined, known_dims, runtime_extent
 from tilewright.relay.op.relations import dim_floordiv, dim_mul
 
 _WIDE = "float64"  # as the numbers of resampling.py
@@ -132,19 +132,17 @@ def axes_by_sizes(
 
 def resized(ctx: NodeContext, axes: Sequence[RunTimeAxis], settings: Any) -> RelayExpr:
     """The data with ``axes`` resized as ``settings`` (of ``resize.py``) say."""
-    if settings.antialias:
-        ctx.unsupported("antialias over dimensions that are known when the model runs")
     data = ctx.input(0)
     dtype, dims = ctx.dtype(data), ctx.dims(data)
     whole = settings.mode == "nearest" or dt.is_float(dtype)
     out = data if whole else relay_op.cast(data, "float32")
     for axis in axes:
         dims[axis.index] = axis.dims[1]
-        out = typed(known_dims(_resized_axis(out, axis, settings, len(dims)), dims))
+        out = typed(known_dims(_resized_axis(ctx, out, axis, settings, len(dims)), dims))
     return out if whole else relay_op.cast(out, dtype)
 
 
-def _resized_axis(data: RelayExpr, axis: RunTimeAxis, settings: Any, rank: int) -> RelayExpr:
+def _resized_axis(ctx: NodeContext, data: RelayExpr, axis: RunTimeAxis, settings: Any, rank: int) -> RelayExpr:
     dtype = typed(data).checked_type.dtype  # type: ignore[attr-defined]
     places = axis.coordinates(settings.coordinates)
     last = relay_op.subtract(relay_op.cast(axis.extent, _WIDE), _number(1.0))
@@ -160,6 +158,9 @@ def _resized_axis(data: RelayExpr, axis: RunTimeAxis, settings: Any, rank: int) 
 
     if settings.mode == "nearest":
         out = gathered(_rounded(places, settings.rounding))
+    elif settings.antialias:
+        taps, shares = _wide_taps(places, axis, last, settings)
+        out = _weighted(ctx, gathered(taps), relay_op.cast(shares, dtype), axis.index, rank)
     else:
         out = reduce(
             relay_op.add,
@@ -203,6 +204,37 @@ def _taps(places: RelayExpr, last: RelayExpr, settings: Any) -> list[tuple[Relay
         total = relay_op.where(relay_op.equal(total, zero), _number(1.0), total)
         shares = [relay_op.divide(share, total) for share in shares]
     return list(zip(taps, shares, strict=True))
+
+
+def _wide_taps(places: RelayExpr, axis: RunTimeAxis, last: RelayExpr, settings: Any) -> tuple[RelayExpr, RelayExpr]:
+    """A vector of elements, the edges repeated, and the matrix of what each gives to each element of the output.
+
+    The kernel widens when the axis shrinks: by how much is known when the model runs, so every element has a share.
+    """
+    zero, one = _number(0.0), _number(1.0)
+    stretch = relay_op.minimum(axis.scale, one)
+    # The kernel's reach, and what rounding a size may move a place beyond the edge.
+    reach = relay_op.ceil(relay_op.divide(_number(2.0 if settings.mode == "linear" else 3.0), stretch))
+    margin = relay_op.add(relay_op.cast(reach, "int64"), integer(2))
+    count = relay_op.add(axis.extent, relay_op.multiply(margin, integer(2)))
+    taps = relay_op.cast(relay_op.subtract(counted(count), margin), _WIDE)
+    apart = relay_op.subtract(relay_op.expand_dims(taps, axis=0), relay_op.expand_dims(places, axis=1))
+    shares = _kernel(relay_op.abs(relay_op.multiply(apart, stretch)), settings.mode, settings.cubic_a)
+    if settings.exclude_outside:
+        shares = relay_op.where(
+            relay_op.logical_or(relay_op.less(taps, zero), relay_op.greater(taps, last)), zero, shares
+        )
+    total = relay_op.sum(shares, axis=[1], keepdims=True)
+    return taps, relay_op.divide(shares, relay_op.where(relay_op.equal(total, zero), one, total))
+
+
+def _weighted(ctx: NodeContext, data: RelayExpr, shares: RelayExpr, axis: int, rank: int) -> RelayExpr:
+    """Sums along an axis by the rows of the matrix ``shares``."""
+    order = [*(i for i in range(rank) if i != axis), axis]
+    moved = typed(relay_op.transpose(data, axes=order))
+    rows = relay_op.nn.dense(joined(moved, [rank - 1, 1]), shares, units=None)
+    shaped = ctx.reshaped(typed(rows), moved, 1, 0, rank - 1) if rank != 2 else rows
+    return relay_op.transpose(shaped, axes=[order.index(i) for i in range(rank)])
 
 
 def _kernel(x: RelayExpr, mode: str, a: float) -> RelayExpr:
