@@ -262,6 +262,53 @@ def test_what_does_not_fit_is_told(build: object, message: str) -> None:
         infer_expr(build(relay.var("x", shape=(2, 8, 6, 4))))
 
 
+@pytest.mark.parametrize("last_channels", [False, True])
+@pytest.mark.parametrize(
+    ("image", "weight", "groups", "offset_groups"),
+    [
+        ((1, 1, 1, 1), (1, 1, 1, 1), 1, 1),
+        ((2, 6, 7, 5), (37, 6, 3, 3), 1, 2),
+        ((1, 33, 9, 31), (17, 33, 3, 2), 1, 3),
+        ((1, 24, 13, 29), (48, 8, 3, 3), 3, 1),
+        ((1, 16, 6, 7), (32, 16, 1, 3), 1, 1),
+        ((0, 4, 5, 6), (3, 4, 3, 3), 1, 1),
+    ],
+)  # fmt: skip
+def test_deformable_convolutions_of_odd_shapes(
+    image: tuple[int, ...], weight: tuple[int, ...], groups: int, offset_groups: int, last_channels: bool
+) -> None:
+    n, _, height, width = image
+    taps = offset_groups * weight[2] * weight[3]
+    kernel, moves = random(*weight), random(n, 2 * taps, height - weight[2] + 1, width - weight[3] + 1, seed=4)
+    attributes = {
+        "groups": groups,
+        "deformable_groups": offset_groups,
+        "channels": weight[0],
+        "kernel_size": weight[2:],
+    }
+    arrays = [random(*image), 3 * moves, kernel]
+    if last_channels:
+        attributes |= {"data_layout": "NHWC", "kernel_layout": "HWIO"}
+        arrays = [last(arrays[0]), last(arrays[1]), kernel.transpose(2, 3, 1, 0)]
+    inputs = [relay.var(name, shape=a.shape) for name, a in zip("xow", arrays, strict=True)]
+    mod = tvm.IRModule.from_expr(relay.nn.deformable_conv2d(*inputs, **attributes))
+    values = dict(zip("xow", arrays, strict=True))
+    found = relay.create_executor("graph", mod, tvm.cpu(), "llvm").evaluate()(**values).numpy()
+    typed = relay.transform.InferType()(mod)
+    np.testing.assert_allclose(found, interpret(typed, values), rtol=1e-4, atol=1e-5)
+
+
+def test_deformable_convolutions_take_zeros_from_beyond_the_border() -> None:
+    x, o, w = (relay.var(n, shape=s) for n, s in (("x", (1, 8, 3, 3)), ("o", (1, 2, 3, 3)), ("w", (8, 8, 1, 1))))
+    mod = tvm.IRModule.from_expr(relay.nn.deformable_conv2d(x, o, w))
+    moves = np.zeros((1, 2, 3, 3), "float32")
+    moves[0, 0, 0] = [-1e30, np.inf, 1e9]
+    everywhere = np.full((1, 8, 3, 3), np.inf, "float32")
+    run = relay.create_executor("graph", mod, tvm.cpu(), "llvm").evaluate()
+    found = run(x=everywhere, o=moves, w=np.eye(8, dtype="float32")[..., None, None]).numpy()
+    np.testing.assert_array_equal(found[:, :, 0], 0)
+
+
 def test_deformable_convolutions_change_their_layout() -> None:
     x, o, w = (relay.var(n, shape=s) for n, s in zip("xow", (PLANES.shape, WHOLE.shape, PLAIN.shape), strict=True))
     conv = DEFORMED[1].build(x, o, w)

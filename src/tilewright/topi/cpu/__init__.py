@@ -35,6 +35,7 @@ from tilewright.topi.cpu.bitserial import (
     schedule_bitserial_dense,
 )  # fmt: skip
 from tilewright.topi.cpu.compute.attention import attention
+from tilewright.topi.cpu.compute.deformable_conv2d import deformable_conv2d_packed
 from tilewright.topi.cpu.compute.dense import batch_matmul, dense_nopack, dense_pack
 from tilewright.topi.cpu.conv2d import conv2d_NCHWc, schedule_conv2d_NCHWc
 from tilewright.topi.cpu.conv2d_plain import (
@@ -92,6 +93,7 @@ __all__ = [
     "conv2d_layouts",
     "conv2d_nchw",
     "conv2d_transpose_nchw",
+    "deformable_conv2d_packed",
     "dense_block",
     "dense_nopack",
     "dense_pack",

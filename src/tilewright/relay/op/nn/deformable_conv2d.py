@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import topi
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_ops import as_expr
@@ -60,7 +59,7 @@ class DeformableConv2D(OpDef):
     attrs_type = DeformableConv2DAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
-    schedule = strategies.schedule_deformable_conv2d
+    strategy = strategies.deformable_conv2d_strategy
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
@@ -88,20 +87,6 @@ class DeformableConv2D(OpDef):
             for expected, found in zip(shape, offset.shape, strict=True):
                 solver.assert_equal(expected, found, "shape of the offset")
         return result
-
-    @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """topi's kernel."""
-        first = attrs.data_layout == "NCHW"
-        relations.require(
-            (attrs.data_layout, attrs.kernel_layout) in (("NCHW", "OIHW"), ("NHWC", "HWIO")),
-            f"there is no kernel for the layouts {attrs.data_layout} and {attrs.kernel_layout}; "
-            "NCHW with OIHW or NHWC with HWIO have one",
-        )
-        kernel = topi.nn.deformable_conv2d_nchw if first else topi.nn.deformable_conv2d_nhwc
-        places = (attrs.strides, attrs.padding, attrs.dilation, attrs.deformable_groups, attrs.groups)
-        data, offset, weight = inputs
-        return [kernel(data, offset, weight, *places, out_type.dtype)]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from tilewright import topi
@@ -42,6 +43,7 @@ from tilewright.relay.op.strategy.wrappers import (
     wrap_compute_attention,
     wrap_compute_batch_matmul,
     wrap_compute_conv2d,
+    wrap_compute_deformable_conv2d,
     wrap_compute_dense,
     wrap_compute_dense_pack,
     wrap_compute_layer_norm,
@@ -68,7 +70,6 @@ for _generic, _schedule in (
     (generic.schedule_reduce, cpu.schedule_reduce),
     (generic.schedule_extern, cpu.schedule_extern),
     (generic.schedule_lrn, cpu.schedule_reduce),
-    (generic.schedule_deformable_conv2d, cpu.schedule_deformable_conv2d),
     (generic.schedule_bitpack, cpu.schedule_bitpack),
     (generic.schedule_conv2d_winograd_weight_transform, schedule_winograd_weight_transform),
 ):
@@ -136,6 +137,11 @@ def _register_all() -> None:
     transposed1d = transposed_in_any_layout(ungrouped(topi.nn.conv1d_transpose_ncw), 1)
     transposed2d = transposed_in_any_layout(cpu.conv2d_transpose_nchw, 2)
     transposed3d = transposed_in_any_layout(ungrouped(topi.nn.conv3d_transpose_ncdhw), 3)
+
+    def deformable(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        kernel = partial(cpu.deformable_conv2d_packed, layout=attrs.data_layout)
+        return wrap_compute_deformable_conv2d(kernel)(attrs, inputs, out_type)
+
     dense, matmul = wrap_compute_dense(cpu.dense_nopack), wrap_compute_matmul(topi.nn.matmul)
     batch_matmul = wrap_compute_batch_matmul(cpu.batch_matmul, need_out_dtype=True)
     softmax, fast_softmax, log_softmax = (
@@ -152,6 +158,7 @@ def _register_all() -> None:
         (generic.conv1d_transpose_strategy, "conv1d_transpose", transposed1d, cpu.schedule_conv_direct),
         (generic.conv2d_transpose_strategy, "conv2d_transpose", transposed2d, cpu.schedule_conv2d_transpose_nchw),
         (generic.conv3d_transpose_strategy, "conv3d_transpose", transposed3d, cpu.schedule_conv_direct),
+        (generic.deformable_conv2d_strategy, "deformable_conv2d", deformable, cpu.schedule_deformable_conv2d),
         (generic.dense_strategy, "dense_nopack", flat_rows(dense), cpu.schedule_dense),
         (generic.matmul_strategy, "matmul", flat_rows(matmul), cpu.schedule_matmul),
         (generic.dense_pack_strategy, "dense_pack", wrap_compute_dense_pack(cpu.dense_pack), cpu.schedule_dense_pack),

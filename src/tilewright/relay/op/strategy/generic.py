@@ -33,6 +33,7 @@ from tilewright.relay.op.strategy.wrappers import (
     wrap_compute_attention,
     wrap_compute_batch_matmul,
     wrap_compute_conv2d,
+    wrap_compute_deformable_conv2d,
     wrap_compute_dense,
     wrap_compute_dense_pack,
     wrap_compute_get_valid_counts,
@@ -108,12 +109,6 @@ def schedule_adaptive_pool(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
     """Schedule of pooling to a given size."""
     with target:
         return topi.generic.schedule_adaptive_pool(outs, attrs.layout)
-
-
-@generic_func
-def schedule_deformable_conv2d(attrs: Any, outs: Sequence[Any], target: Any) -> Any:
-    """Schedule of deformable convolution."""
-    return schedule_extern(attrs, outs, target)
 
 
 @generic_func
@@ -232,6 +227,14 @@ conv3d_transpose_strategy = _strategy(
     transposed_in_any_layout(ungrouped(topi.nn.conv3d_transpose_ncdhw), 3),
     "nn.conv3d_transpose",
 )
+
+
+def _deformable(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    kernel = topi.nn.deformable_conv2d_nhwc if attrs.data_layout == "NHWC" else topi.nn.deformable_conv2d_nchw
+    return wrap_compute_deformable_conv2d(kernel)(attrs, inputs, out_type)
+
+
+deformable_conv2d_strategy = _strategy("deformable_conv2d_strategy", _deformable, "nn.deformable_conv2d")
 
 bitserial_conv2d_strategy = _strategy("bitserial_conv2d_strategy", compute_bitserial_conv2d, "nn.bitserial_conv2d")
 bitserial_dense_strategy = _strategy("bitserial_dense_strategy", compute_bitserial_dense, "nn.bitserial_dense")

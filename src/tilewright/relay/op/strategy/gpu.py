@@ -20,7 +20,7 @@ schedule_kernels = wrap_topi_schedule(gpu.schedule_kernels)
 
 for _schedule in (
     generic.schedule_injective, generic.schedule_reduce, generic.schedule_extern, generic.schedule_pool,
-    generic.schedule_adaptive_pool, generic.schedule_deformable_conv2d, generic.schedule_lrn,
+    generic.schedule_adaptive_pool, generic.schedule_lrn,
     generic.schedule_roi_pool, generic.schedule_conv2d_winograd_weight_transform, generic.schedule_bitpack,
 ):  # fmt: skip
     _schedule.register("gpu", schedule_kernels)
@@ -45,7 +45,8 @@ def _in_kernels(strategy: GenericFunc) -> None:
 for _strategy in (
     generic.argsort_strategy, generic.bitserial_conv2d_strategy,
     generic.bitserial_dense_strategy, generic.conv2d_winograd_NCHWc_without_weight_transform_strategy,
-    generic.cumprod_strategy, generic.cumsum_strategy, generic.dense_strassen_strategy,
+    generic.cumprod_strategy, generic.cumsum_strategy, generic.deformable_conv2d_strategy,
+    generic.dense_strassen_strategy,
     generic.fast_softmax_strategy, generic.get_valid_counts_strategy, generic.layer_norm_strategy,
     generic.log_softmax_strategy, generic.nms_strategy, generic.roi_align_strategy, generic.scatter_add_strategy,
     generic.scatter_nd_strategy, generic.scatter_strategy, generic.softmax_strategy, generic.sort_strategy,

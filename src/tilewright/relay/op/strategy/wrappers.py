@@ -46,6 +46,21 @@ def output_dtype(attrs: Any, inputs: Sequence[Any]) -> str:
     return inputs[0].dtype if dtype == "same" else dtype
 
 
+def wrap_compute_deformable_conv2d(topi_compute: Callable[..., Any]) -> Compute:
+    """A compute of a topi function with the parameters of ``deformable_conv2d_nchw``."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        relations.require(
+            (attrs.data_layout, attrs.kernel_layout) in (("NCHW", "OIHW"), ("NHWC", "HWIO")),
+            f"there is no kernel for the layouts {attrs.data_layout} and {attrs.kernel_layout}; "
+            "NCHW with OIHW or NHWC with HWIO have one",
+        )
+        places = attrs.strides, attrs.padding, attrs.dilation, attrs.deformable_groups, attrs.groups
+        return [topi_compute(*inputs, *places, out_type.dtype)]
+
+    return compute
+
+
 def wrap_compute_conv2d(
     topi_compute: Callable[..., Any],
     need_data_layout: bool = False,
