@@ -394,3 +394,20 @@ def test_extents_with_names_are_scaled() -> None:
     assert tvm.ir.structural_equal(
         found.shape[2], tvm.tir.Cast("int32", tvm.te.round(h * tvm.tir.const(2.5, "float64")))
     )
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "groups"),
+    [((1, 64, 9, 7), 1, 8), ((2, 6, 1, 1), 1, 3), ((2, 5, 7, 6), 3, 2), ((3, 8), 1, 4), ((1, 7, 13), 1, 7)],
+)  # fmt: skip
+def test_group_norms_of_parameters_and_of_what_is_computed(shape: tuple[int, ...], axis: int, groups: int) -> None:
+    x, gamma, beta = random(*shape), random(shape[axis], seed=1), random(shape[axis], seed=2)
+    x += 100  # far from zero: no difference of large squares
+    first, *scales = (torch.from_numpy(a.copy()).double() for a in (np.moveaxis(x, axis, 1), gamma, beta))
+    wanted = F.group_norm(first, groups, *scales)
+    expected = np.moveaxis(wanted.numpy(), 1, axis)
+    data, *affine = (relay.var(n, shape=a.shape) for n, a in (("x", x), ("g", gamma), ("b", beta)))
+    for given in (data, relay.nn.relu(data)):
+        mod = tvm.IRModule.from_expr(relay.Function([data, *affine], relay.nn.group_norm(given, *affine, groups, axis)))
+        found = relay.create_executor("graph", mod, tvm.cpu(), "llvm").evaluate()(x, gamma, beta).numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)

@@ -16,7 +16,7 @@ from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.type import TensorType, TupleType, Type
-from tilewright.relay.expr import Call, TupleWrapper, const
+from tilewright.relay.expr import Call, TupleWrapper, Var, const
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.definition import OpDef, OpPattern
@@ -27,6 +27,7 @@ from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.tensor.binary import add, divide, maximum, multiply, subtract
 from tilewright.relay.op.tensor.unary import negative, sqrt
+from tilewright.relay.op.transform.replicate import broadcast_to
 from tilewright.relay.op.transform.reshape import reshape
 from tilewright.relay.type_infer.dimensions import note_equal
 
@@ -250,6 +251,15 @@ def _grouped(shape: Sequence[int], attrs: Any) -> tuple[list[int], tuple[int, ..
     return grouped, tuple(i for i in range(1, len(grouped)) if i != axis)
 
 
+def _of_groups(means: RelayExpr, shape: Sequence[int], attrs: Any) -> RelayExpr:
+    """The means of groups, for each of their channels, from ``means`` of channels of data of ``shape``."""
+    axis = attrs.axis % len(shape)
+    each = [extent if i in (0, axis) else 1 for i, extent in enumerate(shape)]
+    grouped, _ = _grouped(each, attrs)
+    found = mean(reshape(means, grouped), (axis + 1,), True)
+    return reshape(broadcast_to(found, grouped), each)
+
+
 class GroupNorm(OpDef):
     """Normalise each group of channels of each batch item, then scale and shift."""
 
@@ -279,9 +289,19 @@ class GroupNorm(OpDef):
 
     @staticmethod
     def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
-        """Basic operators on the data with channels split into groups."""
+        """Basic operators on the data with channels split into groups.
+
+        Of a parameter, whose memory is the caller's, another shape would be a copy: there channels are reduced as they
+        are, and then groups of them.
+        """
         shape = typed.args[0].checked_type.concrete_shape  # type: ignore[attr-defined]
         grouped, axes = _grouped(shape, attrs)
+        inner = tuple(i for i in range(1, len(shape)) if i != attrs.axis % len(shape))
+        if isinstance(args[0], Var) and inner:
+            center = _of_groups(mean(args[0], inner, True), shape, attrs)
+            spread = _of_groups(variance(args[0], inner, True, with_mean=center), shape, attrs)
+            out = divide(subtract(args[0], center), sqrt(add(spread, _scalar(attrs.epsilon, typed))))
+            return _scale_and_shift(out, args[1], args[2], attrs, len(shape))
         out = reshape(_normalize(reshape(args[0], grouped), axes, attrs.epsilon, typed), shape)
         return _scale_and_shift(out, args[1], args[2], attrs, len(shape))
 
