@@ -10,7 +10,10 @@
  *
  * tilewright.vm.dims_are(limits, input ..., flag): flag, an int32, becomes whether the inputs have the dimensions that a
  * specialised version of main is for. A row of limits, int64[n, 5], is the number of an input, its axis, the least and the
- * largest number (-1: none) that the dimension may be, and what it is a multiple of. */
+ * largest number (-1: none) that the dimension may be, and what it is a multiple of.
+ *
+ * tilewright.vm.sizes(rows, input ..., size ...): each size, a scalar int64, becomes the number that its row begins with, times
+ * the dimensions of inputs that the row names: pairs of an input and its axis (-1: no more). */
 #include "vm.h"
 
 #include <limits.h>
@@ -180,4 +183,39 @@ static int dims_are(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, vo
   return 0;
 }
 
-TW_GLOBAL_FUNCTIONS({"tilewright.vm.check_inputs", check_inputs}, {"tilewright.vm.dims_are", dims_are})
+static bool is_numbers(const DLTensor* t, int ndim) {
+  return t->ndim == ndim && t->dtype.code == kDLInt && t->dtype.bits == 64 && t->dtype.lanes == 1 && tw_is_host(t->device);
+}
+
+static int size_of(const int64_t* row, int64_t width, const TVMValue* inputs, int64_t count, int64_t* out) {
+  *out = row[0];
+  for (int64_t i = 1; i + 1 < width && row[i] >= 0; i += 2) {
+    const DLTensor* input = row[i] < count ? inputs[row[i]].v_handle : NULL;
+    if (input == NULL || row[i + 1] < 0 || row[i + 1] >= input->ndim) {
+      return tw_fail("damaged sizes: dimension %lld of input %lld", (long long)row[i + 1], (long long)row[i]);
+    }
+    if (__builtin_mul_overflow(*out, input->shape[row[i + 1]], out)) return tw_out_of_memory(SIZE_MAX);
+  }
+  return 0;
+}
+
+static int sizes(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
+  (void)ret, (void)resource;
+  for (int i = 0; i < n; ++i) {
+    if (!is_tensor(codes[i])) return tw_fail("argument %d is no tensor", i);
+  }
+  const DLTensor* rows = n == 0 ? NULL : args[0].v_handle;
+  if (rows == NULL || !is_numbers(rows, 2) || rows->shape[1] < 1 || rows->shape[0] > n - 1) {
+    return tw_fail("damaged sizes: their rows are no int64[n, m]");
+  }
+  const int64_t inputs = n - 1 - rows->shape[0], width = rows->shape[1];
+  const int64_t* row = (const int64_t*)((const char*)rows->data + rows->byte_offset);
+  for (int64_t i = 0; i < rows->shape[0]; ++i, row += width) {
+    const DLTensor* size = args[1 + inputs + i].v_handle;
+    if (!is_numbers(size, 0)) return tw_fail("damaged sizes: a result is no int64");
+    if (size_of(row, width, args + 1, inputs, (int64_t*)((char*)size->data + size->byte_offset)) != 0) return -1;
+  }
+  return 0;
+}
+
+TW_GLOBAL_FUNCTIONS({"tilewright.vm.check_inputs", check_inputs}, {"tilewright.vm.dims_are", dims_are}, {"tilewright.vm.sizes", sizes})

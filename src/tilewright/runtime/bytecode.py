@@ -22,6 +22,7 @@ MAGIC = 0xD225DE2F4214151D
 VERSION = "0.8.0"
 CHECK_INPUTS = "tilewright.vm.check_inputs"  # of the runtime: the inputs of main fit its interface
 DIMS_ARE = "tilewright.vm.dims_are"  # of the runtime: the inputs have the dimensions of a version of main
+SIZES = "tilewright.vm.sizes"  # of the runtime: bytes that are products of the inputs' dimensions
 # packed functions that the machine has itself
 REF_WRITE = "tilewright.vm.ref_write"
 APPEND = "tilewright.vm.append"  # past, more, axis, result

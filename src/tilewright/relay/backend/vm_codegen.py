@@ -49,6 +49,7 @@ from tilewright.relay.backend.symbolic import (
 )
 from tilewright.relay.backend.target_map import CPU
 from tilewright.relay.backend.vm_memory import TUPLE_TAG, dtype_fields, emit_memory_op
+from tilewright.relay.backend.vm_regions import Placed, emit_regions
 from tilewright.relay.backend.vm_specialize import SPECIALISED
 from tilewright.relay.expr import (
     Call,
@@ -144,6 +145,7 @@ class FunctionCompiler:
         self.params: frozenset[Var] = frozenset()
         self.places: dict[Constant, int] = {}  # devices of constants
         self.names: frozenset[DimVar] = frozenset()  # that mean one number wherever they stand
+        self.placed: Placed = {}
         self.shapes: dict[_Shape, tuple[int, int]] = {}  # over names: the registers of the extents and the size
 
     def compile(self, name: str, func: Function) -> VMFunction:
@@ -164,6 +166,7 @@ class FunctionCompiler:
         if func.attrs.get(INTERFACE) or func.attrs.get(grow_in_place.VERSION):
             dims = (d for param in params for t in tensors_of(param.checked_type) for d in t.shape)
             self.names = frozenset(d for d in dims if isinstance(d, DimVar))
+            self.placed = emit_regions(self, func.body, params)
         if room := [self.vars[params[index]] for index in func.attrs.get(grow_in_place.TAKES_ROOM, ())]:
             self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(TAKES_ROOM), len(room), 0, *room)
         names = _unique([param.name_hint for param in params])
@@ -401,8 +404,6 @@ class FunctionCompiler:
                 if isinstance(inner, (PatternVar, PatternConstructor, PatternTuple)):
                     self._test(inner, self.field(register, index), misses)
 
-    # ---- calls ----
-
     def call(self, expr: Call) -> int:
         """A new register with what a call gives."""
         temporaries: list[int] = []
@@ -438,18 +439,26 @@ class FunctionCompiler:
         for arg, register in zip(expr.args, self.operands(expr.args, temporaries), strict=True):
             self.flatten(register, arg.checked_type, args, temporaries)
         outputs: list[int] = []
-        if func.get_attrs().get(MOVES_NOTHING) and not self._is_parameter(expr.args[0]):
+        if self.moves_nothing(expr):
             return self.reshaped(func, args, expr.checked_type, temporaries)
         given = self._shapes(func, args, expr.checked_type, temporaries)
-        results = self._results(expr.checked_type, outputs, given, self.program.device_of(func))
+        homes = iter(self.placed.get(expr, ()))
+        results = self._results(expr.checked_type, outputs, given, self.program.device_of(func), homes)
         registers = [*args, *outputs]
         self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(name), len(registers), len(outputs), *registers)
         self.release(*temporaries)
         return self._tuple(results)
 
-    def _is_parameter(self, expr: RelayExpr) -> bool:
-        """Whether a value is the caller's memory, which no result may share."""
-        return not isinstance(expr, Var) or expr in self.params
+    def moves_nothing(self, expr: Call) -> bool:
+        """Whether a kernel gives its first argument in another shape; the caller's memory no result may share."""
+        assert isinstance(expr.op, GlobalVar)
+        moves = bool(self.program.mod[expr.op].get_attrs().get(MOVES_NOTHING))
+        return moves and isinstance(expr.args[0], Var) and expr.args[0] not in self.params
+
+    def device_of_call(self, expr: Call) -> int | None:
+        """The device of the kernel that a call is of; None for a call of anything else."""
+        kernel = self.program.mod[expr.op] if isinstance(expr.op, GlobalVar) else None
+        return self.program.device_of(kernel) if kernel is not None and is_kernel(kernel) else None
 
     def reshaped(self, func: BaseFunc, args: Sequence[int], type_: Type, temporaries: list[int]) -> int:
         """A new register with the first argument's memory in the result's shape."""
@@ -517,24 +526,29 @@ class FunctionCompiler:
         fixed = not any(isinstance(d, AnyDim) for d in tensor.shape) and self.names.issuperset(variables)
         return (tensor.shape, dt.nbytes(tensor.dtype)) if fixed else None
 
-    def _results(self, type_: Type, outputs: list[int], given: Iterator[tuple[int, int]], device: int) -> _Nested:
+    def _results(
+        self, type_: Type, outputs: list[int], given: Iterator[tuple[int, int]], device: int, homes: Iterator[_Home]
+    ) -> _Nested:
         if isinstance(type_, TupleType):
-            return [self._results(item, outputs, given, device) for item in type_.fields]
+            return [self._results(item, outputs, given, device, homes) for item in type_.fields]
         if not isinstance(type_, TensorType):
             raise UnsupportedError(f"a kernel gives tensors, not {type_}")
-        found = next(given, None)
-        memory = self.tensor(type_, device) if found is None else self.tensor_of_shape(type_.dtype, *found, device)
-        outputs.append(memory)
+        found, home = next(given, None), next(homes, None)
+        if found is None:
+            outputs.append(self.tensor(type_, device))
+        else:
+            outputs.append(self.tensor_of_shape(type_.dtype, *found, device, home))
         return outputs[-1]
 
-    def tensor_of_shape(self, dtype: str, shape: int, size: int, device: int) -> int:
-        """A new register with a tensor whose shape and size in bytes are in registers."""
-        storage, offset = self.new(), self.integer(0)
+    def tensor_of_shape(self, dtype: str, shape: int, size: int, device: int, home: _Home) -> int:
+        """A new register with a tensor whose shape and size in bytes are in registers; ``home``: where it lies."""
         fields = dtype_fields(dtype)
-        self.emit(Opcode.ALLOC_STORAGE, size, ALIGNMENT, *fields, device, storage)
+        storage, offset = home or (self.new(), self.integer(0))
+        if home is None:
+            self.emit(Opcode.ALLOC_STORAGE, size, ALIGNMENT, *fields, device, storage)
         result = self.new()
         self.emit(Opcode.ALLOC_TENSOR_REG, storage, offset, shape, *fields, result)
-        self.release(storage, offset)
+        self.release(*(() if home else (storage, offset)))
         return result
 
     def _tuple(self, nested: _Nested) -> int:
@@ -569,6 +583,7 @@ class FunctionCompiler:
 
 
 _Nested = int | list["_Nested"]
+_Home = tuple[int, int] | None
 _Shape = tuple[Sequence[PrimExpr], int]
 _Mark = tuple[dict[Var, int], dict[_Shape, tuple[int, int]], list[int], int]
 

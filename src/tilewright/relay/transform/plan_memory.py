@@ -57,17 +57,23 @@ def MemoryPlan() -> Pass:
 
 
 @dataclass(eq=False)
-class _Piece:
-    """A piece of memory: where it is made, how large it is, the last step that uses it, its place in the region."""
+class Life:
+    """Memory: the step that makes it, how large it is, the last step that uses it, its place in a region."""
+
+    first: int
+    nbytes: int
+    last: int
+    offset: int = field(default=0, kw_only=True)
+
+
+@dataclass(eq=False)
+class _Piece(Life):
+    """A piece of memory that a program allocates."""
 
     var: Var
     call: Call
-    first: int
-    nbytes: int
     alignment: int
-    last: int = -1
     escapes: bool = False
-    offset: int = 0
     tensors: list[Var] = field(default_factory=list)
 
     @property
@@ -139,7 +145,7 @@ def _pieces(bindings: list[Binding], tail: RelayExpr) -> list[_Piece]:
     for step, (var, value) in enumerate(bindings):
         if (alloc := call_of(value, "memory.alloc_storage")) and all(isinstance(a, Constant) for a in alloc.args):
             nbytes, alignment = (int(scalar_constant(arg) or 0) for arg in alloc.args)
-            pieces[var] = owners[var] = _Piece(var, alloc, step, nbytes, alignment, step)
+            pieces[var] = owners[var] = _Piece(step, nbytes, step, var, alloc, alignment)
             continue
         for used in _uses_by_kernels(value, pieces):
             if used in owners:
@@ -179,7 +185,7 @@ def _other_uses(value: RelayExpr, pieces: dict[Var, _Piece]) -> list[RelayExpr]:
 def _share(group: list[_Piece], bindings: list[Binding], result: list[list[Binding]]) -> None:
     """Put a group's pieces into one region, and write it down."""
     alignment = max(piece.alignment for piece in group)
-    _place(group, alignment)
+    place(group, alignment)
     region = Var("region")
     total = max(piece.offset + piece.nbytes for piece in group)
     first = min(group, key=lambda piece: piece.first)
@@ -194,9 +200,9 @@ def _share(group: list[_Piece], bindings: list[Binding], result: list[list[Bindi
             result[step] = [(var, value.replace(args=(region, _number(offset), value.args[2])))]
 
 
-def _place(group: list[_Piece], alignment: int) -> None:
+def place(group: Sequence[Life], alignment: int, around: Sequence[Life] = ()) -> None:
     """Give each piece, the largest first, the lowest place where nothing lives that lives when it does."""
-    placed: list[_Piece] = []
+    placed = list(around)
     for piece in sorted(group, key=lambda p: (-p.nbytes, p.first)):
         alive = [p for p in placed if p.first <= piece.last and piece.first <= p.last]
         for other in sorted(alive, key=lambda p: p.offset):
