@@ -24,7 +24,7 @@ from tilewright.topi.cpu.common import (
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
 from tilewright.topi.cpu.loops import fuse_all, schedule_padding, split_vector, unroll_and_vectorize
-from tilewright.topi.cpu.model.tiling import choose_tile
+from tilewright.topi.cpu.model.tiling import choose_tile, even_tile
 from tilewright.topi.nn.conv import output_extent, pad_spatial, per_dim
 from tilewright.topi.nn.conv2d import dilated_padding
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple
@@ -179,9 +179,12 @@ def _column_tile(extent: int) -> int:
     return choose("tile_columns", candidates, choose_tile(machine(), extent, [1]).spatial)
 
 
+_CHANNELS_LAST = ("conv2d_nhwc", "group_conv2d_nhwc", "conv1d_nwc", "group_conv1d_nwc", "conv3d_ndhwc")
+
+
 def schedule_conv2d_nhwc(outs: Any) -> te.Schedule:
     """Schedule a convolution of layout NHWC (or DHWC, WC): a register tile of columns times channels."""
-    return _schedule_channels_last(outs, ("conv2d_nhwc", "group_conv2d_nhwc", "conv1d_nwc", "conv3d_ndhwc"))
+    return _schedule_channels_last(outs, _CHANNELS_LAST)
 
 
 def _schedule_channels_last(outs: Any, tags: tuple[str, ...]) -> te.Schedule:
@@ -232,29 +235,55 @@ _DIRECT = (
 
 
 def schedule_conv_direct(outs: Any) -> te.Schedule:
-    """Schedule any convolution plainly: planes in parallel, the reduction outside a vector along the last dimension."""
+    """Schedule any convolution plainly: register tiles of vectors along the last dimension and of the one before it.
+
+    Channels last are what tiles are made for (``schedule_conv2d_nhwc``), so they are done as there.
+    """
     tensors = output_tensors(outs)
-    s = create_schedule(tensors)
     anchor = find_anchor(tensors, lambda op: op.tag in _DIRECT)
     assert anchor is not None
+    if anchor.tag in _CHANNELS_LAST:
+        return schedule_conv2d_nhwc(outs)
+    s = create_schedule(tensors)
     pad = padding_of(anchor)
     inline_injective(s, tensors, keep=[pad] if pad is not None else [])
     if any(constant_extent(a) == 0 for a in anchor.axis):
         return s
     if pad is not None:
         schedule_padding(s, pad)
-    stage = s[anchor]
-    axes: list[IterVar] = list(anchor.axis)
-    blocks, vector = split_vector(stage, axes[-1], constant_extent(axes[-1]), vector_lanes(anchor.output(0).dtype))
-    if vector is not None:
-        outer = [*axes[:-1], *([] if blocks is vector else [blocks])]
-        stage.reorder(*outer, *anchor.reduce_axis, vector)
-    fused = fuse_all(stage, axes[:-1])
-    if fused is not None and worth_threads(anchor):
-        stage.parallel(fused)
     if tensors[0].op is not anchor:
         schedule_injective_from_existing(s, tensors[0])
+    _schedule_tiles(s, anchor, worth_threads(anchor))
     return s
+
+
+def _schedule_tiles(s: te.Schedule, anchor: Any, parallel: bool) -> None:
+    """Vectors along the last dimension, for a tile of the one before it, accumulate in registers."""
+    conv = anchor.output(0)
+    extent, columns = (constant_extent(a) for a in anchor.axis[-2:])
+    most = machine().vector_registers // 2
+    tile = choose("tile_before", [n for n in (1, 2, 3, 4, 6, 8, 12, 16) if n <= most], even_tile(extent or 1, most))
+    sums = s[s.cache_write(conv, "local")]
+    stage = s[conv]
+    *outer, before, last = stage.op.axis
+    blocks, vector = split_vector(stage, last, columns, vector_lanes(conv.dtype))
+    tiles, within = stage.split(before, factor=tile)
+    if extent is None or extent % tile:
+        stage.pragma(tiles, "loop_partition_hint", 1)
+    loops = [*outer, tiles, *([] if blocks is vector else [blocks])]
+    stage.reorder(*loops, within, *([] if vector is None else [vector]))
+    if vector is None:
+        stage.reorder(*outer, tiles, blocks, within)
+    stage.unroll(within)
+    sums.compute_at(stage, loops[-1])
+    *inner, tile_axis, row = sums.op.axis
+    sums.reorder(*inner, *sums.op.reduce_axis, tile_axis, row)
+    sums.unroll(tile_axis)
+    if vector is not None:
+        sums.vectorize(row)
+    fused = fuse_all(stage, outer)
+    if fused is not None and parallel:
+        stage.parallel(fused)
 
 
 schedule_conv1d_ncw = schedule_conv_direct

@@ -30,6 +30,7 @@ from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic
 from tilewright.relay.op.strategy.implementation import Compute, OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import (
+    channels_last,
     compute_bitserial_conv2d,
     compute_bitserial_dense,
     conv2d_form,
@@ -133,7 +134,8 @@ def _register_all() -> None:
     def packed(compute: Any) -> Compute:
         return wrap_compute_conv2d(compute, need_data_layout=True, need_out_layout=True)
 
-    conv1d, conv3d = in_any_layout(topi.nn.group_conv1d_ncw, 1), in_any_layout(topi.nn.conv3d_ncdhw, 3)
+    conv1d = channels_last(topi.nn.group_conv1d_nwc, 1, in_any_layout(topi.nn.group_conv1d_ncw, 1))
+    conv3d = channels_last(topi.nn.conv3d_ndhwc, 3, in_any_layout(topi.nn.conv3d_ncdhw, 3))
     transposed1d = transposed_in_any_layout(ungrouped(topi.nn.conv1d_transpose_ncw), 1)
     transposed2d = transposed_in_any_layout(cpu.conv2d_transpose_nchw, 2)
     transposed3d = transposed_in_any_layout(ungrouped(topi.nn.conv3d_transpose_ncdhw), 3)
