@@ -23,8 +23,14 @@ from tilewright.topi.cpu.common import (
     worth_threads,
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.loops import fuse_all, schedule_padding, split_vector, unroll_and_vectorize
-from tilewright.topi.cpu.model.tiling import choose_tile, even_tile
+from tilewright.topi.cpu.loops import (
+    fuse_all,
+    schedule_padding,
+    schedule_register_tiles,
+    split_vector,
+    unroll_and_vectorize,
+)
+from tilewright.topi.cpu.model.tiling import choose_tile
 from tilewright.topi.nn.conv import output_extent, pad_spatial, per_dim
 from tilewright.topi.nn.conv2d import dilated_padding
 from tilewright.topi.utils import InvalidShapeError, get_const_tuple
@@ -253,37 +259,8 @@ def schedule_conv_direct(outs: Any) -> te.Schedule:
         schedule_padding(s, pad)
     if tensors[0].op is not anchor:
         schedule_injective_from_existing(s, tensors[0])
-    _schedule_tiles(s, anchor, worth_threads(anchor))
+    schedule_register_tiles(s, anchor, worth_threads(anchor))
     return s
-
-
-def _schedule_tiles(s: te.Schedule, anchor: Any, parallel: bool) -> None:
-    """Vectors along the last dimension, for a tile of the one before it, accumulate in registers."""
-    conv = anchor.output(0)
-    extent, columns = (constant_extent(a) for a in anchor.axis[-2:])
-    most = machine().vector_registers // 2
-    tile = choose("tile_before", [n for n in (1, 2, 3, 4, 6, 8, 12, 16) if n <= most], even_tile(extent or 1, most))
-    sums = s[s.cache_write(conv, "local")]
-    stage = s[conv]
-    *outer, before, last = stage.op.axis
-    blocks, vector = split_vector(stage, last, columns, vector_lanes(conv.dtype))
-    tiles, within = stage.split(before, factor=tile)
-    if extent is None or extent % tile:
-        stage.pragma(tiles, "loop_partition_hint", 1)
-    loops = [*outer, tiles, *([] if blocks is vector else [blocks])]
-    stage.reorder(*loops, within, *([] if vector is None else [vector]))
-    if vector is None:
-        stage.reorder(*outer, tiles, blocks, within)
-    stage.unroll(within)
-    sums.compute_at(stage, loops[-1])
-    *inner, tile_axis, row = sums.op.axis
-    sums.reorder(*inner, *sums.op.reduce_axis, tile_axis, row)
-    sums.unroll(tile_axis)
-    if vector is not None:
-        sums.vectorize(row)
-    fused = fuse_all(stage, outer)
-    if fused is not None and parallel:
-        stage.parallel(fused)
 
 
 schedule_conv1d_ncw = schedule_conv_direct

@@ -29,7 +29,7 @@ from tilewright.topi.cpu.common import (
     worth_threads,
 )
 from tilewright.topi.cpu.injective import schedule_injective_from_existing
-from tilewright.topi.cpu.loops import fuse_all, unroll_and_vectorize
+from tilewright.topi.cpu.loops import fuse_all, schedule_register_tiles, unroll_and_vectorize
 from tilewright.topi.cpu.model.tiling import RegisterTile, even_tile, steps_to_unroll
 from tilewright.topi.cpu.reduction import schedule_row_reduction
 from tilewright.topi.utils import get_const_tuple, largest_divisor
@@ -208,24 +208,15 @@ def schedule_dense_nopack(outs: Any) -> te.Schedule:
     if 1 in [constant_extent(a) for a in anchor.axis[-2:]]:
         _schedule_vector_product(s, tensors, anchor)
         return s
-    stage = s[anchor]
-    if anchor.tag == "dense":
+    if anchor.tag == "matmul":
+        schedule_register_tiles(s, anchor, worth_threads(anchor))
+    else:
         summed = schedule_row_reduction(s, anchor.output(0)) is not None
         stage = s[anchor.output(0)]
         tasks = list(stage.op.axis)
         outer = _parallel_axis(tasks) if summed else fuse_all(stage, tasks)
-    else:
-        *rows, columns = anchor.axis
-        lanes = vector_lanes(anchor.output(0).dtype)
-        if (constant_extent(columns) or 1) % lanes == 0:
-            blocks, vector = stage.split(columns, factor=lanes)
-            stage.reorder(*rows, blocks, *anchor.reduce_axis, vector)
-            stage.vectorize(vector)
-            outer = fuse_all(stage, [*rows, blocks])
-        else:
-            outer = fuse_all(stage, list(anchor.axis))
-    if outer is not None and worth_threads(anchor):
-        stage.parallel(outer)
+        if outer is not None and worth_threads(anchor):
+            stage.parallel(outer)
     if tensors[0].op is not anchor:
         schedule_injective_from_existing(s, tensors[0])
     return s

@@ -186,7 +186,8 @@ def schedule_injective_from_existing(sch: te.Schedule, out: te.Tensor, parallel:
         blocks, vector = inner, None  # rows without their border are for LLVM: it copies them, at any alignment
     else:
         blocks, vector = split_vector(stage, inner, inner_extent, vector_lanes(out.dtype))
-    _partition_border(stage, reads.bordered, inner, outer, blocks)
+    if not reads.bordered or choose("cut_border", [True, False], True):
+        _partition_border(stage, reads.bordered, inner, outer, blocks)
     if not parallel or not choose("threads", [True, False], work is None or work >= threads.least_work):
         return sch
     shared = _parallel_axis(stage, outer, outer_extent, blocks, vector)

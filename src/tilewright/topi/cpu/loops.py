@@ -18,6 +18,7 @@ from tilewright.topi.cpu.common import (
     vector_lanes,
     worth_threads,
 )
+from tilewright.topi.cpu.model.tiling import even_tile
 from tilewright.topi.utils import get_const_tuple
 
 
@@ -169,6 +170,35 @@ def unroll_and_vectorize(stage: te.Stage, unrolled: list[IterVar], vector: IterV
     for axis in unrolled:
         stage.unroll(axis)
     stage.vectorize(vector)
+
+
+def schedule_register_tiles(s: te.Schedule, anchor: Any, parallel: bool) -> None:
+    """Vectors along the last dimension of a reduction, for a tile of the one before it, accumulate in registers."""
+    result = anchor.output(0)
+    extent, columns = (constant_extent(a) for a in anchor.axis[-2:])
+    most = machine().vector_registers // 2
+    tile = choose("tile_before", [n for n in (1, 2, 3, 4, 6, 8, 12, 16) if n <= most], even_tile(extent or 1, most))
+    sums = s[s.cache_write(result, "local")]
+    stage = s[result]
+    *outer, before, last = stage.op.axis
+    blocks, vector = split_vector(stage, last, columns, vector_lanes(result.dtype))
+    tiles, within = stage.split(before, factor=tile)
+    if extent is None or extent % tile:
+        stage.pragma(tiles, "loop_partition_hint", 1)
+    loops = [*outer, tiles, *([] if blocks is vector else [blocks])]
+    stage.reorder(*loops, within, *([] if vector is None else [vector]))
+    if vector is None:
+        stage.reorder(*outer, tiles, blocks, within)
+    stage.unroll(within)
+    sums.compute_at(stage, loops[-1])
+    *inner, tile_axis, row = sums.op.axis
+    sums.reorder(*inner, *sums.op.reduce_axis, tile_axis, row)
+    sums.unroll(tile_axis)
+    if vector is not None:
+        sums.vectorize(row)
+    fused = fuse_all(stage, outer or [tiles])
+    if fused is not None and parallel:
+        stage.parallel(fused)
 
 
 def schedule_windows(out: te.Stage, accumulators: te.Stage, tile: tuple[int, int], parallel: bool) -> None:

@@ -7,6 +7,7 @@ from math import prod
 from typing import Any
 
 from tilewright import te
+from tilewright.autotvm.task.choices import choose
 from tilewright.te.operation import producer_loads
 from tilewright.tir.expr import IterVar
 from tilewright.tir.visitor import free_vars
@@ -254,7 +255,12 @@ def _split_row(stage: te.Stage, axis: IterVar, dtype: str) -> tuple[IterVar, Ite
 
 
 def _schedule_windows(stage: te.Stage, axes: list[IterVar], dtype: str, leading: int) -> None:
-    """Vectorise the innermost output axis inside the loops over the window."""
+    """Vectorise the innermost output axis inside the loops over the window, which tuning may write out."""
+    taps = [constant_extent(axis) for axis in stage.op.reduce_axis]
+    small = None not in taps and prod(tap or 1 for tap in taps) <= measured().convolution.most_taps
+    if small and choose("write_out_windows", [False, True], False):
+        for axis in stage.op.reduce_axis:
+            stage.unroll(axis)
     if len(axes) <= leading:
         return
     blocks, vector = _split_row(stage, axes[-1], dtype)
