@@ -34,6 +34,7 @@ from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.transform.bind_params import bind_params_by_name as bind_params_by_name
 from tilewright.relay.transform.bind_params import with_params
 from tilewright.relay.transform.common import is_closed
+from tilewright.relay.transform.control_on_devices import PlainControlFlow, has_control_flow
 from tilewright.relay.transform.for_each_device import names_devices
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
@@ -129,8 +130,11 @@ def _marked_inline(mod: IRModule, ctx: PassContext) -> IRModule:
     return marked
 
 
-def _placed(mod: IRModule, targets: TargetMap) -> IRModule:
-    """The module with devices planned, and main as data flow, where there are several or the program names some."""
+def _placed(mod: IRModule, targets: TargetMap, control_flow: bool = False) -> IRModule:
+    """The module with devices planned, where there are several or the program names some.
+
+    Main is data flow then, unless its executor runs ``control_flow`` and it has some.
+    """
     if targets.single and not names_devices(mod):
         return mod
     inline = transform.Inline()
@@ -140,8 +144,11 @@ def _placed(mod: IRModule, targets: TargetMap) -> IRModule:
     if targets.places_operators:
         plan += [transform.ToGraphNormalForm(), transform.PlaceOperators(targets.default_device)]
     plan.append(transform.PlanDevices(targets.default_device))
+    planned = Sequential(plan, name="relay.plan_devices")(mod)
+    if control_flow and has_control_flow(planned):
+        return PlainControlFlow()(planned)
     data_flow = [transform.InlineFunctions(), transform.ToGraphNormalForm()]
-    return Sequential([*plan, *data_flow], name="relay.plan_devices")(mod)
+    return Sequential(data_flow, name="relay.plan_devices")(planned)
 
 
 @overload
@@ -209,10 +216,10 @@ def build(
     with targets.default, records_in_force(targets.default):
         with report.stage("optimize"):
             passes = codegen.optimization_passes(optimization_passes())
-            module = targets.run(passes, _placed(module, targets), "relay.optimize")
+            module = targets.run(passes, _placed(module, targets, codegen.control_flow), "relay.optimize")
         report.operators = _count_operators(module["main"])
         with report.stage("fuse"):
-            module = targets.run(fusion_passes(), module, "relay.fuse")
+            module = targets.fused(fusion_passes(), module)
         with report.stage("lower"):
             builder = ModuleBuilder(targets.default, targets.host)
             module = Sequential(codegen.prepare_passes(), name="relay.prepare")(module)

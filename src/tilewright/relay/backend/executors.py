@@ -84,6 +84,9 @@ class ExecutorCodegen:
     kernel_prefix: str | None = None
     """What the kernels' names begin with; None for ``tvmgen_`` and the network's name."""
 
+    control_flow = False
+    """Whether it runs branches, loops and closures."""
+
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:
         """The passes before fusion, from those of the graph executor."""
         return passes

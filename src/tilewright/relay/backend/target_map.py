@@ -11,6 +11,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay.op.annotation.devices import device_type_of
+from tilewright.relay.transform.control_on_devices import OnDevices, has_control_flow
 from tilewright.relay.transform.device_domains import device_name
 from tilewright.relay.transform.for_each_device import ForEachDevice, target_of
 from tilewright.target.target import Target
@@ -85,9 +86,15 @@ class TargetMap:
         return target_of(self.targets, device)
 
     def run(self, passes: Sequence[Pass], mod: IRModule, name: str) -> IRModule:
-        """What passes make of main, or of each device's part of it where main was planned for several."""
-        planned = "main" in mod and "result_device_type" in mod["main"].attrs
-        return (ForEachDevice(self.targets, passes, name) if planned else Sequential(passes, name=name))(mod)
+        """What passes make of main, or of each device's part of it where main is data flow planned for several."""
+        parts = _is_planned(mod) and not has_control_flow(mod)
+        return (ForEachDevice(self.targets, passes, name) if parts else Sequential(passes, name=name))(mod)
+
+    def fused(self, passes: Sequence[Pass], mod: IRModule) -> IRModule:
+        """What the passes of fusion make; kernels know their devices where main was planned for several."""
+        made = self.run(passes, mod, "relay.fuse")
+        whole = _is_planned(made) and has_control_flow(made)
+        return OnDevices(self.targets, self.default_device)(made) if whole else made
 
     @property
     def single(self) -> bool:
@@ -98,6 +105,10 @@ class TargetMap:
         if self.single:
             return str(self.default)
         return ", ".join(f"{device_name(device)}: {target}" for device, target in self.targets.items())
+
+
+def _is_planned(mod: IRModule) -> bool:
+    return "main" in mod and "result_device_type" in mod["main"].attrs
 
 
 def _by_device(targets: Mapping[Any, Any]) -> dict[int, Target]:

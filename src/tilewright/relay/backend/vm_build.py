@@ -105,6 +105,7 @@ def _optimized(mod: IRModule, passes: list[Pass], named: bool = False) -> IRModu
 class VMBuild(ExecutorCodegen):
     """Makes an ``Executable``."""
 
+    control_flow = True
     kernel_prefix = ""  # as TVM's machine has them
 
     def optimization_passes(self, passes: list[Pass]) -> list[Pass]:

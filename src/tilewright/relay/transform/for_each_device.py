@@ -60,7 +60,7 @@ def field_of(value: RelayExpr, index: int) -> RelayExpr:
     return TupleGetItem(value, index).with_checked_type(type_.fields[index])
 
 
-class _PlainCopies(TypedMutator):
+class PlainCopies(TypedMutator):
     """Leaves, of marks and copies, one copy for each tensor and device it goes to."""
 
     def __init__(self) -> None:
@@ -234,7 +234,7 @@ def ForEachDevice(targets: Mapping[int, Target], passes: Sequence[Pass], name: s
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
         typed = infer_module(mod)
         main: Function = typed["main"]
-        body = _PlainCopies().visit(main.body)
+        body = PlainCopies().visit(main.body)
         parts = _split(main.replace(body=body))
         _outward(parts, body)
         for part in dict.fromkeys(parts.values()):

@@ -67,7 +67,12 @@ def GrowInPlace() -> Pass:
 
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
         target = Target.current()
-        if not isinstance(mod["main"], Function) or (target is not None and target.device_type != cpu().device_type):
+        several = "result_device_type" in mod["main"].attrs
+        if (
+            several
+            or not isinstance(mod["main"], Function)
+            or (target is not None and target.device_type != cpu().device_type)
+        ):
             return mod
         functions = [f for f in mod.functions.values() if isinstance(f, Function)]
         joins = {e: j for f in functions for e, j in _concatenations(f).items()}

@@ -17,7 +17,8 @@ after::
 
 A piece is planned where nothing but kernels called by the same chain of lets reads and writes its tensors: then it
 lives from where it is made until the last of them. What is given on keeps memory of its own, which ends when its user
-drops it. Regions do not reach across calls of functions, branches and matches: recursion holds no more than before.
+drops it; so does what is on another device than the CPU, whose kernels take no offsets. Regions do not reach across
+calls of functions, branches and matches: recursion holds no more than before.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, Var,
 from tilewright.relay.transform.common import call_of, is_closed, open_children, scalar_constant
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, post_order
+from tilewright.runtime.device import cpu
 
 Binding = tuple[Var, RelayExpr]
 
@@ -122,7 +124,8 @@ def _planned(bindings: list[Binding], tail: RelayExpr) -> list[Binding]:
     groups: dict[tuple[tuple[int, int], int], list[_Piece]] = {}
     for piece in _pieces(bindings, tail):
         before = sum(step < piece.first for step in barriers)
-        if piece.tensors and not piece.escapes and before == sum(step < piece.last for step in barriers):
+        shared = piece.tensors and not piece.escapes and piece.device[0] == cpu().device_type
+        if shared and before == sum(step < piece.last for step in barriers):
             groups.setdefault((piece.device, before), []).append(piece)
     result: list[list[Binding]] = [[binding] for binding in bindings]
     for group in groups.values():
