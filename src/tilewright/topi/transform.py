@@ -393,7 +393,7 @@ def layout_transform(array: te.Tensor, src_layout: str, dst_layout: str) -> te.T
         return array
     mapping = bijective_layout(src_layout, dst_layout)
     shape = get_const_tuple(mapping.forward_shape(array.shape))
-    exact = get_const_int(prod(shape)) == get_const_int(prod(get_const_tuple(array.shape)))
+    exact = ops.is_const_int(simplify(ops.as_expr(prod(shape)) - prod(get_const_tuple(array.shape))), 0)
 
     def body(*i: PrimExpr) -> PrimExpr:
         source = [simplify(index) for index in mapping.backward_index(i)]

@@ -229,6 +229,23 @@ def test_a_slice_from_far_in_front_of_one_of_several_named_axes() -> None:
     check(text, {"x": floats(3, 3, 3)}, {"x": floats(1, 1, 1)}, engine=onnx_runtime)
 
 
+def test_an_input_is_continued_by_two_values() -> None:
+    text = "(float[n] x) => (float[p] y) { t = Tanh(x)  u = Neg(x)  y = Concat<axis=0>(x, t, u) }"
+    check(text, {"x": floats(3)}, {"x": floats(1)}, engine=onnx_runtime)
+
+
+def test_a_convolution_by_blocks_of_channels_of_named_batches() -> None:
+    text = f"""(float[n, 4, 3, 3] x) => (float[n, 1, 3, 3] y) <float[1, 4, 1, 1] k = {{{numbers(4)}}}> {{
+      y = Conv<strides=[1, 1]>(x, k) }}"""
+    check(text, {"x": floats(2, 4, 3, 3)}, {"x": floats(1, 4, 3, 3)}, engine=onnx_runtime)
+
+
+def test_products_in_an_empty_batch() -> None:
+    text = """(float[n, n, n, n] x) => (float[n, p, n, n] y) <int64[1] zero = {0}, int64[1] one = {1}> {
+      c = Slice(x, zero, zero, one)  t = Transpose<perm=[0, 1, 3, 2]>(c)  y = MatMul(c, t) }"""
+    check(text, {"x": floats(2, 2, 2, 2)}, {"x": floats(1, 1, 1, 1)}, engine=reference)
+
+
 def test_a_triangle_of_known_extents_in_named_batches() -> None:
     text = "(float[n, 3, 4] x) => (float[n, 3, 4] y) { y = Trilu<upper=0>(x) }"
     check(text, {"x": floats(2, 3, 4)}, {"x": floats(1, 3, 4)}, engine=onnx_runtime)

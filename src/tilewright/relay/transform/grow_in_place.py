@@ -40,7 +40,7 @@ from tilewright.relay.op.transform.join import concatenate
 from tilewright.relay.op.vm import append
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, open_children
 from tilewright.relay.transform.tensor_flow import Atom, TensorFlow
-from tilewright.relay.type_infer import infer_module
+from tilewright.relay.type_infer import infer_expr, infer_module
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.runtime.device import cpu
 from tilewright.target.target import Target
@@ -222,7 +222,8 @@ class _Appender(TypedMutator):
         parts = expr.args[0]
         assert isinstance(parts, Tuple)
         past, *more = (self.visit(part) for part in parts.fields)
-        return append(past, more[0] if len(more) == 1 else concatenate(more, self.axes[expr]), self.axes[expr])
+        rest = more[0] if len(more) == 1 else infer_expr(concatenate(more, self.axes[expr]))
+        return append(past, rest, self.axes[expr])
 
 
 def MarkRoom() -> Pass:

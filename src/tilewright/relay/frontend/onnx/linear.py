@@ -117,7 +117,7 @@ def _matmul_of_any_shape(
     out = relay_op.nn.batch_matmul(flat[0], relay_op.transpose(flat[1], axes=(0, 2, 1)))
     if len(batch) == 1:
         return out
-    if len(batch) == 2 and is_number(batch[1]):
+    if len(batch) == 2 and is_number(batch[1]) and batch[1] > 0:
         return relay_op.reshape(out, newshape=(-4, -1, batch[1], -2))
     assert leader is not None  # one of them has the batch, or was given it
     return ctx.reshaped(out, leader, 1, 0, len(batch))

@@ -85,13 +85,19 @@ def resolve_shape(shape: Sequence[Dim], newshape: Sequence[Any], allowzero: bool
             first, second = values[position + 1 : position + 3]
             if first == -1 and second == -1:
                 raise TypeInferenceError(f"newshape {tuple(values)}: after -4 only one value may be -1")
-            result.append(relations.dim_floordiv(whole, second) if first == -1 else first)
-            result.append(relations.dim_floordiv(whole, first) if second == -1 else second)
+            result.append(_quotient(whole, second, values) if first == -1 else first)
+            result.append(_quotient(whole, first, values) if second == -1 else second)
             position += 2
         else:
             raise TypeInferenceError(f"newshape {tuple(values)}: {value} has no meaning")
         position += 1
     return _infer_rest(shape, result, infer_at, values)
+
+
+def _quotient(whole: Any, part: Any, values: Sequence[Any]) -> Any:
+    if part == 0:
+        raise TypeInferenceError(f"newshape {tuple(values)}: -1 beside 0 may be any number")
+    return relations.dim_floordiv(whole, part)
 
 
 def _infer_rest(shape: Sequence[Dim], result: list[Dim], infer_at: int, newshape: Sequence[Any]) -> list[Dim]:
