@@ -125,15 +125,20 @@ static int check_range(Text line, const Names* names) {
   return 0;
 }
 
-static bool is_tensor(int code) { return code == kTVMDLTensorHandle || code == kTVMNDArrayHandle; }
+static bool is_tensor(TVMValue value, int code) {
+  return (code == kTVMDLTensorHandle || code == kTVMNDArrayHandle) && value.v_handle != NULL;
+}
+
+static bool has_data(const DLTensor* t) { return t->data != NULL || (t->ndim > 0 && t->shape[0] == 0); }
 
 static int check_inputs(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   (void)ret, (void)resource;
   for (int i = 0; i < n; ++i) {
-    if (!is_tensor(codes[i])) return tw_fail("argument %d is no tensor", i);
+    if (!is_tensor(args[i], codes[i])) return tw_fail("argument %d is no tensor", i);
   }
   const DLTensor* t = n == 0 ? NULL : args[0].v_handle;
-  if (t == NULL || t->ndim != 1 || t->dtype.code != kDLUInt || t->dtype.bits != 8 || t->dtype.lanes != 1 || !tw_is_host(t->device)) {
+  if (t == NULL || t->ndim != 1 || t->dtype.code != kDLUInt || t->dtype.bits != 8 || t->dtype.lanes != 1 || !tw_is_host(t->device) ||
+      t->shape[0] < 0 || !has_data(t)) {
     return tw_fail("damaged interface: its text is no vector of bytes");
   }
   const char* data = (const char*)t->data + t->byte_offset;
@@ -160,15 +165,16 @@ static bool within(int64_t found, const int64_t* row) {
 static int dims_are(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   (void)ret, (void)resource;
   for (int i = 0; i < n; ++i) {
-    if (!is_tensor(codes[i])) return tw_fail("argument %d is no tensor", i);
+    if (!is_tensor(args[i], codes[i])) return tw_fail("argument %d is no tensor", i);
   }
   const DLTensor* limits = n < 2 ? NULL : args[0].v_handle;
   const DLTensor* flag = n < 2 ? NULL : args[n - 1].v_handle;
   if (limits == NULL || limits->ndim != 2 || limits->shape[1] != 5 || limits->dtype.code != kDLInt || limits->dtype.bits != 64 ||
-      limits->dtype.lanes != 1 || !tw_is_host(limits->device)) {
+      limits->dtype.lanes != 1 || !tw_is_host(limits->device) || limits->shape[0] < 0 || !has_data(limits)) {
     return tw_fail("damaged guard: its limits are no int64[n, 5]");
   }
-  if (flag->ndim != 0 || flag->dtype.code != kDLInt || flag->dtype.bits != 32 || flag->dtype.lanes != 1 || !tw_is_host(flag->device)) {
+  if (flag->ndim != 0 || flag->dtype.code != kDLInt || flag->dtype.bits != 32 || flag->dtype.lanes != 1 || !tw_is_host(flag->device) ||
+      !has_data(flag)) {
     return tw_fail("damaged guard: its result is no int32");
   }
   const int64_t* row = (const int64_t*)((const char*)limits->data + limits->byte_offset);
@@ -202,7 +208,7 @@ static int size_of(const int64_t* row, int64_t width, const TVMValue* inputs, in
 static int sizes(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   (void)ret, (void)resource;
   for (int i = 0; i < n; ++i) {
-    if (!is_tensor(codes[i])) return tw_fail("argument %d is no tensor", i);
+    if (!is_tensor(args[i], codes[i])) return tw_fail("argument %d is no tensor", i);
   }
   const DLTensor* rows = n == 0 ? NULL : args[0].v_handle;
   if (rows == NULL || !is_numbers(rows, 2) || rows->shape[1] < 1 || rows->shape[0] > n - 1) {
