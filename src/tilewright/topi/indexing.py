@@ -52,9 +52,13 @@ def take(
     ----------
     batch_dims : leading dimensions that ``a`` and ``indices`` share
     mode : indices outside are clamped ("clip"), taken modulo the extent ("wrap"), or must not occur ("fast")
+
+    Where there are no elements to take from, 0 is taken.
     """
     if axis is None:
         size = simplify(ops.as_expr(prod(a.shape)))
+        if ops.is_const_int(size, 0):
+            return te.compute(indices.shape, lambda *_: ops.const(0, a.dtype), name="T_take", tag=tag.INJECTIVE)
 
         def flat(*i: PrimExpr) -> PrimExpr:
             return a(*unravel_expr(_bounded(_index(indices(*i)), size, mode), a.shape))
@@ -64,6 +68,8 @@ def take(
     batch = batch_dims + indices.ndim if batch_dims < 0 else batch_dims
     width = indices.ndim - batch
     shape = (*a.shape[:axis], *indices.shape[batch:], *a.shape[axis + 1 :])
+    if ops.is_const_int(a.shape[axis], 0):
+        return te.compute(shape, lambda *_: ops.const(0, a.dtype), name="T_take", tag=tag.INJECTIVE)
 
     def body(*i: PrimExpr) -> PrimExpr:
         index = indices(*i[:batch], *i[axis : axis + width])

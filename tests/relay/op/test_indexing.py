@@ -5,6 +5,7 @@ import pytest
 import torch
 from tests.relay.op.harness import Case, case, check_kernels, check_meaning, check_type, integers, random
 
+import tilewright as tvm
 from tilewright import relay
 
 X = random(3, 4, 5)
@@ -162,3 +163,18 @@ def test_meaning(item: Case) -> None:
 
 def test_kernels() -> None:
     check_kernels(CASES)
+
+
+@pytest.mark.parametrize("mode", ["clip", "wrap", "fast"])
+@pytest.mark.parametrize(("shape", "axis"), [((2, 0, 3), 1), ((0,), 0), ((2, 0), None)])
+def test_taking_where_there_is_nothing_gives_zeros(shape: tuple[int, ...], axis: int | None, mode: str) -> None:
+    """By kernels, and by numpy where constants are folded; memory that is not there is not read."""
+    x, indices = np.zeros(shape, "float32"), np.array([0, 3], "int32")
+    data, places = relay.var("x", shape=shape), relay.var("i", shape=(2,), dtype="int32")
+    want = np.zeros((2,) if axis is None else (*shape[:axis], 2, *shape[axis + 1 :]), "float32")
+    func = relay.Function([data, places], relay.take(data, places, axis=axis, mode=mode))
+    found = relay.create_executor("graph", tvm.IRModule.from_expr(func)).evaluate()(x, indices)
+    np.testing.assert_array_equal(found.numpy(), want)
+    folded = relay.take(relay.const(x), relay.const(indices), axis=axis, mode=mode)
+    (value,) = folded.op.get_attr("FEvaluate")(folded.attrs, [x, indices])
+    np.testing.assert_array_equal(value, want)

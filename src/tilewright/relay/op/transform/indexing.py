@@ -70,10 +70,14 @@ class Take(OpDef):
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """numpy.take, for each batch item."""
         data, indices = inputs
+        if attrs.axis is None and not data.size:
+            return [np.zeros(indices.shape, data.dtype)]
         if attrs.axis is None:
             return [data.reshape(-1)[bounded(indices, data.size, attrs.mode)]]
         axis = attrs.axis % data.ndim
         batch = attrs.batch_dims + (indices.ndim if attrs.batch_dims < 0 else 0)
+        if not data.shape[axis]:
+            return [np.zeros((*data.shape[:axis], *indices.shape[batch:], *data.shape[axis + 1 :]), data.dtype)]
         places = bounded(indices, data.shape[axis], attrs.mode)
         if batch == 0:
             return [np.take(data, places, axis)]
