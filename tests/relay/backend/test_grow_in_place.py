@@ -93,6 +93,16 @@ def test_two_continuations_of_one_past_do_not_see_each_other() -> None:
     check(machine, other, floats(*more), 1)
 
 
+def test_an_input_and_several_others_are_no_cache() -> None:
+    past, new = (relay.var(n, relay.TensorType((DimVar(n, 0, 9), 3), "float32")) for n in ("past", "new"))
+    whole = relay.concatenate((past, new, relay.exp(new)), axis=0)
+    with tvm.transform.PassContext(opt_level=3):
+        exe = relay.vm.compile(IRModule.from_expr(relay.Function([past, new], whole)), "llvm")
+    assert "tilewright.vm.append" not in exe.primitive_ops
+    a, b = floats(2, 3), floats(4, 3)
+    np.testing.assert_allclose(machine_of(exe).run(a, b).numpy(), np.concatenate([a, b, np.exp(b)]), rtol=1e-5)
+
+
 def test_several_rows_and_none_at_a_time() -> None:
     rows, count = DimVar("past", 0, 100), DimVar("new", 0, 100)
     machine = machine_of(grower((2, rows, 3), (2, count, 3), 1))

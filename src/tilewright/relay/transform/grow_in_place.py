@@ -74,6 +74,7 @@ def GrowInPlace() -> Pass:
             or (target is not None and target.device_type != cpu().device_type)
         ):
             return mod
+        mod = infer_module(mod)
         functions = [f for f in mod.functions.values() if isinstance(f, Function)]
         joins = {e: j for f in functions for e, j in _concatenations(f).items()}
         return _grown(mod, joins) if joins else mod
@@ -153,6 +154,7 @@ class _Growth:
         main, *versions = self.entries
         general = set().union(*(self.continues(main, e) for e in self.joins))
         useless = {e for entry in versions for e in self.joins if self.continues(entry, e) - general}
+        useless |= {e for e in self.joins if len(e.args[0].fields) > 2}  # type: ignore[attr-defined]  # no cache
         chosen = [e for e in self.joins if self.in_loop(e) or (self.of_inputs(e) and e not in useless)]
         strides = self.strides(chosen)
         bad = {atom for atom, axes in strides.items() if len(axes) > 1} | self._hidden(chosen)
