@@ -240,6 +240,16 @@ def test_a_convolution_by_blocks_of_channels_of_named_batches() -> None:
     check(text, {"x": floats(2, 4, 3, 3)}, {"x": floats(1, 4, 3, 3)}, engine=onnx_runtime)
 
 
+def test_sums_along_what_a_loop_grows() -> None:
+    """Scans read memory without strides: what grows beside its rows is no cache with room then."""
+    text = """(float[n, m] x, int64 k) => (float[n, p] y) <int64 zero = {0}> {
+      grown = Loop(k, "", x)<body = b (int64 step, bool go, float[u, v] old) => (bool on, float[u, w] next) {
+        on = Identity(go)  next = Concat<axis=1>(old, x) }>
+      y = CumSum(grown, zero) }"""
+    runs = [{"x": floats(n, m), "k": np.array(k)} for n, m, k in ((2, 3, 2), (3, 1, 4), (1, 2, 0))]
+    check(text, *runs, engine=onnx_runtime)
+
+
 def test_products_in_an_empty_batch() -> None:
     text = """(float[n, n, n, n] x) => (float[n, p, n, n] y) <int64[1] zero = {0}, int64[1] one = {1}> {
       c = Slice(x, zero, zero, one)  t = Transpose<perm=[0, 1, 3, 2]>(c)  y = MatMul(c, t) }"""

@@ -15,6 +15,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Function, If, Let, RefCreate, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import is_closed, open_children
 
 Atom = tuple[RelayExpr, tuple[int, ...]]
@@ -92,7 +93,7 @@ class TensorFlow:
 
     def _hidden_args(self, call: Call) -> Sequence[RelayExpr]:
         op = call.op
-        if isinstance(op, Op) and op.get_attr("TNonComputational"):
+        if isinstance(op, Op) and (op.get_attr("TNonComputational") or _reads_flat(op)):
             return call.args
         if isinstance(op, Op) or (is_closed(op) and not op.attrs.get("Compiler")):  # type: ignore[attr-defined]
             return [a for a in call.args if isinstance(self.values.get(a, NOTHING), tuple)]
@@ -199,3 +200,9 @@ def _flat(value: Value) -> Iterator[Atom]:
             yield from _flat(field)
     else:
         yield from value
+
+
+def _reads_flat(op: Op) -> bool:
+    """Whether an operator's kernel may be loops of its own over memory (scans, sorts), which know of no strides."""
+    opaque = op.get_attr("TOpPattern", OpPattern.OPAQUE) == OpPattern.OPAQUE
+    return opaque and not op.name.startswith("dyn.") and op.name not in ("shape_of", "ndarray_size")
