@@ -104,3 +104,12 @@ def test_boxes_of_any_number_on_opencl() -> None:
         enough = data[0][data[0, :, 1] > np.float32(0.3)]
         want = enough[greedy(enough[:, 1:].astype("float64"), 0.4)] if len(enough) else enough
         np.testing.assert_allclose(found[found[:, 1] >= 0], want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize(("make", "expected"), [(relay.cumsum, np.cumsum), (relay.sort, np.sort)])
+def test_a_tensor_without_elements_beside_axes_of_any_length(make: Any, expected: Any, axis: int) -> None:
+    machine = machine_of(lambda x: make(x, axis=axis), "llvm", (relay.Any(), 0, relay.Any()))
+    for n in (0, 1, 3):
+        data = np.zeros((n, 0, n), "int32")
+        assert machine.invoke("main", data).shape == expected(data, axis=axis).shape

@@ -20,7 +20,7 @@ from tilewright.target.features import features
 from tilewright.target.generic_func import generic_func
 from tilewright.tir import ir_builder
 from tilewright.topi.transform import normalize_axis, transpose
-from tilewright.topi.utils import InvalidShapeError, at_least_one, get_const_int, get_const_tuple, prod
+from tilewright.topi.utils import InvalidShapeError, at_least_one, get_const_int, get_const_tuple, prod, simplify
 
 _DIGIT_BITS = 8
 _LANES = 16  # of a block of comparisons: a multiple of every processor's 32-bit lanes
@@ -38,7 +38,9 @@ def row_kind(rows: Any, elements: Any) -> str:
 def split_shape(shape: Any, axis: int) -> tuple[Any, Any, Any]:
     """Number of elements before, along and after ``axis``."""
     dims = get_const_tuple(shape)
-    return prod(dims[:axis]), dims[axis], prod(dims[axis + 1 :])
+    parts = prod(dims[:axis]), dims[axis], prod(dims[axis + 1 :])
+    before, along, after = get_const_tuple([simplify(ops.as_expr(n)) for n in parts])
+    return before, along, after
 
 
 def key_dtype(dtype: str) -> str:
