@@ -120,7 +120,7 @@ def test_what_was_not_tuned_is_said_once(caplog: pytest.LogCaptureFixture) -> No
             best.query(tuner.task.target, workload)
     said = [r.getMessage() for r in caplog.records if "no record" in r.getMessage()]
     assert len(said) == 1
-    assert "('tests/matmul', 7, '')" in said[0]
+    assert "the first 7, '' (tests/matmul)" in said[0]
 
 
 def test_the_progress_bar_tells_of_speed_and_trials(capsys: pytest.CaptureFixture[str]) -> None:

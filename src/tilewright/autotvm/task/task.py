@@ -57,9 +57,9 @@ def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> Workl
 
 
 def shapes_in_words(args: Sequence[Any]) -> str:
-    """The shapes of the first two tensors among a task's arguments."""
+    """The shapes of the first two tensors among a task's arguments; all arguments where none is a tensor."""
     shapes = [a[1] for a in args if isinstance(a, tuple) and a and a[0] == "TENSOR"]
-    return " ".join("x".join(map(str, shape)) for shape in shapes[:2])
+    return " ".join("x".join(map(str, shape)) for shape in shapes[:2]) if shapes else ", ".join(map(repr, args))
 
 
 class TaskTemplate:
