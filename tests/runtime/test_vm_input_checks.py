@@ -130,3 +130,16 @@ def test_a_damaged_interface() -> None:
     for bad in (b"dim\tn\tx\t4\t1\n", b"dim\tn\t1\t4\t0\n", b"dim\tn\n", b"dim\n"):
         line = np.frombuffer(bad, "uint8").copy()
         assert "damaged interface" in call_raw(name, Raw(line, (len(line),), 1, 8))
+
+
+def test_damaged_sizes() -> None:
+    name, rows, size = "tilewright.vm.sizes", np.array([[12, 0, 1]]), np.array(0, "int64")
+    x, plan, result = Raw(np.zeros(6, "float32"), (2, 3), 2, 32), Raw(rows, (1, 3), 0, 64), Raw(size, (), 0, 64)
+    assert call_raw(name, plan, x, result) == "" and int(size) == 36
+    for damaged in (Raw(rows, (1, 3), 0, 64, null=True), Raw(rows, (-1, 3), 0, 64), Raw(rows, (1, 3), 0, 32)):
+        assert "no int64[n, m]" in call_raw(name, damaged, x, result)
+    assert "no int64[n, m]" in call_raw(name)
+    assert "a result is no int64" in call_raw(name, plan, x, Raw(size, (), 0, 64, null=True))
+    assert "argument 1 is no tensor" in call_raw(name, plan, None, result)
+    for row in ([12, 1, 0], [12, 0, 2], [12, 0, -1]):
+        assert "damaged sizes: dimension" in call_raw(name, Raw(np.array([row]), (1, 3), 0, 64), x, result)

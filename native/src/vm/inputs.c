@@ -125,22 +125,26 @@ static int check_range(Text line, const Names* names) {
   return 0;
 }
 
-static bool is_tensor(TVMValue value, int code) {
-  return (code == kTVMDLTensorHandle || code == kTVMNDArrayHandle) && value.v_handle != NULL;
+static int check_tensors(const TVMValue* args, const int* codes, int n) {
+  for (int i = 0; i < n; ++i) {
+    const bool is_tensor = codes[i] == kTVMDLTensorHandle || codes[i] == kTVMNDArrayHandle;
+    if (!is_tensor || args[i].v_handle == NULL) return tw_fail("argument %d is no tensor", i);
+  }
+  return 0;
 }
 
-static bool has_data(const DLTensor* t) { return t->data != NULL || (t->ndim > 0 && t->shape[0] == 0); }
+/* Whether the elements of a tensor are of this type and here to be read. */
+static bool is_readable(const DLTensor* t, int ndim, int code, int bits) {
+  if (t->ndim != ndim || t->dtype.code != code || t->dtype.bits != bits || t->dtype.lanes != 1) return false;
+  if (!tw_is_host(t->device) || (ndim > 0 && t->shape[0] < 0)) return false;
+  return t->data != NULL || (ndim > 0 && t->shape[0] == 0);
+}
 
 static int check_inputs(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   (void)ret, (void)resource;
-  for (int i = 0; i < n; ++i) {
-    if (!is_tensor(args[i], codes[i])) return tw_fail("argument %d is no tensor", i);
-  }
+  if (check_tensors(args, codes, n) != 0) return -1;
   const DLTensor* t = n == 0 ? NULL : args[0].v_handle;
-  if (t == NULL || t->ndim != 1 || t->dtype.code != kDLUInt || t->dtype.bits != 8 || t->dtype.lanes != 1 || !tw_is_host(t->device) ||
-      t->shape[0] < 0 || !has_data(t)) {
-    return tw_fail("damaged interface: its text is no vector of bytes");
-  }
+  if (t == NULL || !is_readable(t, 1, kDLUInt, 8)) return tw_fail("damaged interface: its text is no vector of bytes");
   const char* data = (const char*)t->data + t->byte_offset;
   const Text whole = {data, data + t->shape[0]};
   Names names = {.count = 0};
@@ -164,19 +168,13 @@ static bool within(int64_t found, const int64_t* row) {
 
 static int dims_are(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   (void)ret, (void)resource;
-  for (int i = 0; i < n; ++i) {
-    if (!is_tensor(args[i], codes[i])) return tw_fail("argument %d is no tensor", i);
-  }
+  if (check_tensors(args, codes, n) != 0) return -1;
   const DLTensor* limits = n < 2 ? NULL : args[0].v_handle;
   const DLTensor* flag = n < 2 ? NULL : args[n - 1].v_handle;
-  if (limits == NULL || limits->ndim != 2 || limits->shape[1] != 5 || limits->dtype.code != kDLInt || limits->dtype.bits != 64 ||
-      limits->dtype.lanes != 1 || !tw_is_host(limits->device) || limits->shape[0] < 0 || !has_data(limits)) {
+  if (limits == NULL || !is_readable(limits, 2, kDLInt, 64) || limits->shape[1] != 5) {
     return tw_fail("damaged guard: its limits are no int64[n, 5]");
   }
-  if (flag->ndim != 0 || flag->dtype.code != kDLInt || flag->dtype.bits != 32 || flag->dtype.lanes != 1 || !tw_is_host(flag->device) ||
-      !has_data(flag)) {
-    return tw_fail("damaged guard: its result is no int32");
-  }
+  if (!is_readable(flag, 0, kDLInt, 32)) return tw_fail("damaged guard: its result is no int32");
   const int64_t* row = (const int64_t*)((const char*)limits->data + limits->byte_offset);
   bool fits = true;
   for (int64_t i = 0; i < limits->shape[0]; ++i, row += 5) {
@@ -187,10 +185,6 @@ static int dims_are(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, vo
   }
   *(int32_t*)((char*)flag->data + flag->byte_offset) = fits;
   return 0;
-}
-
-static bool is_numbers(const DLTensor* t, int ndim) {
-  return t->ndim == ndim && t->dtype.code == kDLInt && t->dtype.bits == 64 && t->dtype.lanes == 1 && tw_is_host(t->device);
 }
 
 static int size_of(const int64_t* row, int64_t width, const TVMValue* inputs, int64_t count, int64_t* out) {
@@ -207,18 +201,16 @@ static int size_of(const int64_t* row, int64_t width, const TVMValue* inputs, in
 
 static int sizes(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   (void)ret, (void)resource;
-  for (int i = 0; i < n; ++i) {
-    if (!is_tensor(args[i], codes[i])) return tw_fail("argument %d is no tensor", i);
-  }
+  if (check_tensors(args, codes, n) != 0) return -1;
   const DLTensor* rows = n == 0 ? NULL : args[0].v_handle;
-  if (rows == NULL || !is_numbers(rows, 2) || rows->shape[1] < 1 || rows->shape[0] > n - 1) {
+  if (rows == NULL || !is_readable(rows, 2, kDLInt, 64) || rows->shape[1] < 1 || rows->shape[0] > n - 1) {
     return tw_fail("damaged sizes: their rows are no int64[n, m]");
   }
   const int64_t inputs = n - 1 - rows->shape[0], width = rows->shape[1];
   const int64_t* row = (const int64_t*)((const char*)rows->data + rows->byte_offset);
   for (int64_t i = 0; i < rows->shape[0]; ++i, row += width) {
     const DLTensor* size = args[1 + inputs + i].v_handle;
-    if (!is_numbers(size, 0)) return tw_fail("damaged sizes: a result is no int64");
+    if (!is_readable(size, 0, kDLInt, 64)) return tw_fail("damaged sizes: a result is no int64");
     if (size_of(row, width, args + 1, inputs, (int64_t*)((char*)size->data + size->byte_offset)) != 0) return -1;
   }
   return 0;

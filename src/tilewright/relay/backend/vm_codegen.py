@@ -64,7 +64,7 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
-from tilewright.relay.op.views import tensor_bytes
+from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
 from tilewright.relay.transform import grow_in_place
 from tilewright.relay.transform.common import call_of, open_children
 from tilewright.relay.transform.for_each_device import device_of
@@ -83,7 +83,6 @@ from tilewright.runtime.bytecode import (
 from tilewright.runtime.ndarray import NDArray, array
 from tilewright.tir.function import PrimFunc
 
-ALIGNMENT = 64
 PARAM_DEVICES = "vm.param_devices"  # of main: the devices of its parameters, in a program for several
 
 

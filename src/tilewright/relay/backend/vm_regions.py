@@ -27,6 +27,7 @@ from tilewright.relay.backend.symbolic import tensors_of
 from tilewright.relay.backend.target_map import CPU
 from tilewright.relay.backend.vm_memory import dtype_fields
 from tilewright.relay.expr import Call, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.op.views import ALIGNMENT
 from tilewright.relay.transform.common import open_children
 from tilewright.relay.transform.plan_memory import Life, place
 from tilewright.relay.visitor import post_order
@@ -35,8 +36,6 @@ from tilewright.runtime.ndarray import array
 
 if TYPE_CHECKING:
     from tilewright.relay.backend.vm_codegen import FunctionCompiler
-
-ALIGNMENT = 64
 
 Product = tuple[DimVar, ...]
 Places = Mapping[DimVar, tuple[int, int]]

@@ -14,7 +14,6 @@ that look at operators, and fusion, see such a program as a whole: values go fro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
@@ -25,7 +24,7 @@ from tilewright.relay.expr import Call, Constant, Function, If, Let, RefCreate, 
 from tilewright.relay.op.annotation.devices import device_copy
 from tilewright.relay.transform.common import TypedMutator, is_closed, open_children
 from tilewright.relay.transform.device_domains import DeviceDomains, result_of
-from tilewright.relay.transform.for_each_device import PlainCopies, target_of
+from tilewright.relay.transform.for_each_device import PlainCopies, device_marks, target_of
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.device import cpu
@@ -115,12 +114,10 @@ class _Writer(TypedMutator):
             args = [self._operand(a, device) for a, device in zip(expr.args, params, strict=True)]
             return Call(self.visit(expr.op), args, expr.attrs, expr.type_args, expr.span)
         assert isinstance(expr.op, Function)
-        target = target_of(self.targets, result)
-        marks: dict[str, Any] = {"target": str(target)}
-        if result != target.device_type:
-            marks["device_type"] = result
         args = [self.visit(a) for a in expr.args]
-        op = expr.op.with_attr(marks).with_checked_type(expr.op.checked_type)
+        op = expr.op.with_attr(device_marks(target_of(self.targets, result), result)).with_checked_type(
+            expr.op.checked_type
+        )
         return Call(op, args, expr.attrs, expr.type_args, expr.span)
 
     def visit_if(self, expr: If) -> RelayExpr:

@@ -252,11 +252,14 @@ def ForEachDevice(targets: Mapping[int, Target], passes: Sequence[Pass], name: s
     return ModulePass(run, PassInfo(0, name))
 
 
+def device_marks(target: Target, device: int) -> dict[str, Any]:
+    """The attributes that tell a primitive function what it is to be lowered for, and where its tensors are."""
+    return {"target": str(target)} | ({"device_type": device} if device != target.device_type else {})
+
+
 def _with_target(func: Function, device: int, target: Target) -> Function:
     """``func``, whose primitive functions know what they are to be lowered for."""
-    marks: dict[str, Any] = {"target": str(target)}
-    if device != target.device_type:
-        marks["device_type"] = device
+    marks = device_marks(target, device)
     result = map_primitives(func, lambda f: f if "target" in f.attrs else f.with_attr(marks))
     assert isinstance(result, Function)
     return result

@@ -34,11 +34,12 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType, TupleType
-from tilewright.relay.expr import Call, Function, Let, Tuple, TupleGetItem
+from tilewright.relay.expr import Call, Function, Let, Tuple
 from tilewright.relay.op.tensor.unary import copy
 from tilewright.relay.op.transform.join import concatenate
 from tilewright.relay.op.vm import append
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, open_children
+from tilewright.relay.transform.for_each_device import field_of
 from tilewright.relay.transform.tensor_flow import Atom, TensorFlow
 from tilewright.relay.type_infer import infer_expr, infer_module
 from tilewright.relay.visitor import ExprMutator, post_order
@@ -204,13 +205,8 @@ def _compact(result: RelayExpr, flow: TensorFlow, own: set[Atom]) -> RelayExpr:
     if own.isdisjoint(flow.atoms(result)):
         return result
     if isinstance(type_ := result.checked_type, TupleType):
-        fields = result.fields if isinstance(result, Tuple) else _fields(result, type_)
-        return Tuple([_compact(field, flow, own) for field in fields])
+        return Tuple([_compact(field_of(result, i), flow, own) for i in range(len(type_.fields))])
     return copy(result)
-
-
-def _fields(value: RelayExpr, type_: TupleType) -> list[RelayExpr]:
-    return [TupleGetItem(value, i).with_checked_type(t) for i, t in enumerate(type_.fields)]
 
 
 class _Appender(TypedMutator):

@@ -33,6 +33,7 @@ from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, Var, const
 from tilewright.relay.op import memory, vm
+from tilewright.relay.op.views import ALIGNMENT
 from tilewright.relay.transform.common import is_closed, open_children
 from tilewright.relay.transform.for_each_device import device_of
 from tilewright.relay.transform.lambda_lift import CLOSURE
@@ -41,8 +42,6 @@ from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator
 from tilewright.runtime.device import Device, cpu
 from tilewright.target.target import Target
-
-ALIGNMENT = 64
 
 
 def ManifestAlloc(target_host: Any = None, targets: Any = None) -> Pass:

@@ -108,6 +108,16 @@ def broadcast_elements(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
     return found
 
 
+def broadcast_shape(a: RelayExpr, rank_a: int, b: RelayExpr, rank_b: int) -> RelayExpr:
+    """The vector of the dimensions of two broadcast shapes, vectors of so many int64, when the model runs."""
+    rank = max(rank_a, rank_b)
+    a, b = (
+        relay_op.concatenate([vector([1] * (rank - own)), shape], axis=0) if own < rank else shape
+        for shape, own in ((a, rank_a), (b, rank_b))
+    )
+    return relay_op.where(relay_op.equal(a, vector([1])), b, a)
+
+
 def expand_to(ctx: NodeContext, data: RelayExpr, wanted: Sequence[Any], shape: RelayExpr) -> RelayExpr:
     """``data`` broadcast with the shape that the vector ``shape`` has, both ways."""
     own = ctx.dims(data)
@@ -116,13 +126,7 @@ def expand_to(ctx: NodeContext, data: RelayExpr, wanted: Sequence[Any], shape: R
         return relay_op.broadcast_to(data, dims)
     if len(dims) == len(own) and all(d is not None and (d is o or d == o) for d, o in zip(dims, own, strict=True)):
         return data
-    padded = runtime_shape(data)
-    if len(own) < len(dims):
-        padded = relay_op.concatenate([vector([1] * (len(dims) - len(own))), padded], axis=0)
-    shape = relay_op.cast(shape, "int64")
-    if len(wanted) < len(dims):
-        shape = relay_op.concatenate([vector([1] * (len(dims) - len(wanted))), shape], axis=0)
-    full = relay_op.where(relay_op.equal(shape, vector([1])), padded, shape)
+    full = broadcast_shape(relay_op.cast(shape, "int64"), len(wanted), runtime_shape(data), len(own))
     return call("dyn.broadcast_to", [data, full], InitOpAttrs(tuple(as_dim(d) for d in dims)))
 
 

@@ -15,12 +15,12 @@ from tilewright.relay.frontend.onnx.dimensions import is_number, same_element
 from tilewright.relay.frontend.onnx.dynamic import (
     FAR,
     broadcast_elements,
+    broadcast_shape,
     expand_to,
     joined,
     reshape_to,
     runtime_extent,
     runtime_shape,
-    vector,
 )
 from tilewright.relay.frontend.onnx.registry import converter
 
@@ -109,7 +109,11 @@ def _matmul_of_any_shape(
     for x, shape, leads in ((a, shape_a, whole[0]), (b, shape_b, whole[1])):
         if not leads and not all(is_number(d) and d == 1 for d in shape[:-2]):
             if wide is None:
-                wide = _broadcast_batch(a, b) if leader is None else _batch_of(leader)
+                wide = (
+                    broadcast_shape(_batch_of(a), len(shape_a) - 2, _batch_of(b), len(shape_b) - 2)
+                    if leader is None
+                    else _batch_of(leader)
+                )
             tail = relay_op.strided_slice(runtime_shape(x), [-2], [FAR])
             x = typed(expand_to(ctx, x, [*batch, *shape[-2:]], relay_op.concatenate([wide, tail], axis=0)))
             leader = x if leader is None else leader
@@ -132,17 +136,6 @@ def _leads(own: Sequence[Any], other: Sequence[Any]) -> bool:
 def _batch_of(x: RelayExpr) -> RelayExpr:
     """The dimensions in front of the last two."""
     return relay_op.strided_slice(runtime_shape(x), [0], [-2])
-
-
-def _broadcast_batch(a: RelayExpr, b: RelayExpr) -> RelayExpr:
-    """The batch of a product when neither side is known to have it: 1 gives way, others must be equal."""
-    batches = [_batch_of(a), _batch_of(b)]
-    ranks = [len(typed(x).checked_type.shape) - 2 for x in (a, b)]  # type: ignore[attr-defined]
-    first, second = (
-        relay_op.concatenate([vector([1] * (max(ranks) - rank)), batch], axis=0) if rank < max(ranks) else batch
-        for rank, batch in zip(ranks, batches, strict=True)
-    )
-    return relay_op.where(relay_op.equal(first, vector([1])), second, first)
 
 
 def _batch_matmul(
