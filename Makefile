@@ -27,10 +27,11 @@ ONEDNN := tests/relay/backend/contrib/test_dnnl_operators.py tests/relay/backend
 # package again (2 s).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
+.PHONY: demo check test lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
+	@echo "make check   run the tests closest to what differs from HEAD, for under a minute (SINCE=main: from another revision)"
 	@echo "make test    run the tests"
 	@echo "make lint    ruff and mypy"
 	@echo "make format  rewrite the sources in the house format"
@@ -83,12 +84,15 @@ system-packages:
 	echo "make:$$missing not installed; the tests that need them are skipped." >&2; \
 	echo "      On Debian: sudo apt install $(PACKAGES)" >&2
 
+check: $(VENV)/.plugin
+	$(BIN)/python -m tests.selection $(if $(SINCE),--since $(SINCE)) -n $(JOBS)
+
 test: system-packages $(VENV)/.plugin
 	@for cpu in $(PROCESSORS); do echo "==> choices for $$cpu"; \
 	  TILEWRIGHT_CPU=$$cpu $(BIN)/python -m pytest -q -n $(JOBS) $(CHOICES) || exit 1; done
 	@echo "==> oneDNN, in processes where nothing else has loaded OpenCL"
 	$(BIN)/python -m pytest -q -n $(JOBS) $(ONEDNN)
-	$(BIN)/python -m pytest -q -n $(JOBS) $(addprefix --ignore=,$(ONEDNN)) tests $(PLUGIN)/tests
+	$(BIN)/python -m pytest -q -n $(JOBS) -p tests.selection.plugin $(addprefix --ignore=,$(ONEDNN)) tests $(PLUGIN)/tests
 
 lint: $(VENV)/.develop
 	$(BIN)/ruff check src tests examples benchmarks plugins
