@@ -14,11 +14,6 @@ TOOLS    := qemu-aarch64 aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc riscv64-l
 PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross \
             gcc-riscv64-linux-gnu libc6-dev-riscv64-cross valgrind cmake pkg-config clang libclang-rt-dev iproute2 pocl-opencl-icd ocl-icd-libopencl1
 
-# Processors for which the tests that look at what schedules choose run once more; this machine may lack the features of
-# some, and they are skipped then.
-PROCESSORS := haswell skylake-avx512 znver4 sapphirerapids
-CHOICES    := $(addprefix tests/topi/cpu/test_,tiling.py conv2d_cost.py strides.py)
-
 # oneDNN takes the OpenCL loader that its process has. Debian's, which OpenCL devices use, does not know Intel's processors.
 ONEDNN := tests/relay/backend/contrib/test_dnnl_operators.py tests/relay/backend/contrib/test_dnnl_networks.py \
   tests/runtime/test_dnnl_graphs.py tests/examples/test_byoc.py tests/relay/test_byoc_docs.py
@@ -27,12 +22,13 @@ ONEDNN := tests/relay/backend/contrib/test_dnnl_operators.py tests/relay/backend
 # package again (2 s).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
+.PHONY: demo check test test-full lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
 	@echo "make check   run the tests closest to what differs from HEAD, for under a minute (SINCE=main: from another revision)"
-	@echo "make test    run the tests"
+	@echo "make test    run the tests, as continuous integration does"
+	@echo "make test-full  the tests with large networks, full products of parameters, all sanitizers and long fuzzers"
 	@echo "make lint    ruff and mypy"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make bench   latency beside ONNX Runtime and OpenVINO"
@@ -87,12 +83,18 @@ system-packages:
 check: $(VENV)/.plugin
 	$(BIN)/python -m tests.selection $(if $(SINCE),--since $(SINCE)) -n $(JOBS)
 
+# Tests are dealt to JOBS processes; one that is done takes over half of what another has left.
+PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
+TESTS  := tests $(PLUGIN)/tests
+
 test: system-packages $(VENV)/.plugin
-	@for cpu in $(PROCESSORS); do echo "==> choices for $$cpu"; \
-	  TILEWRIGHT_CPU=$$cpu $(BIN)/python -m pytest -q -n $(JOBS) $(CHOICES) || exit 1; done
 	@echo "==> oneDNN, in processes where nothing else has loaded OpenCL"
-	$(BIN)/python -m pytest -q -n $(JOBS) $(ONEDNN)
-	$(BIN)/python -m pytest -q -n $(JOBS) -p tests.selection.plugin $(addprefix --ignore=,$(ONEDNN)) tests $(PLUGIN)/tests
+	$(PYTEST) $(ONEDNN)
+	$(PYTEST) -p tests.selection.plugin $(addprefix --ignore=,$(ONEDNN)) $(TESTS)
+
+test-full: system-packages $(VENV)/.plugin
+	$(PYTEST) -m "not soak" --verify all $(ONEDNN)
+	$(PYTEST) -m "not soak" --verify all $(addprefix --ignore=,$(ONEDNN)) $(TESTS)
 
 lint: $(VENV)/.develop
 	$(BIN)/ruff check src tests examples benchmarks plugins
@@ -113,7 +115,7 @@ tune-zoo: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.tune_zoo
 
 soak: system-packages $(VENV)/.plugin
-	$(BIN)/python -m pytest -q -n $(JOBS) -m soak tests $(PLUGIN)/tests
+	$(PYTEST) -m soak $(TESTS)
 
 fuzz: system-packages $(VENV)/.develop
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)

@@ -1,8 +1,6 @@
-"""These tests run for the processor that ``TILEWRIGHT_CPU`` names; where that cannot be, they are skipped."""
+"""Processors that a plain ``llvm`` stands for while a test runs."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 
@@ -10,13 +8,16 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.runtime.environment import CPU
 from tilewright.target import features
 
+PROCESSORS = ["this machine", "haswell", "skylake-avx512", "znver4", "sapphirerapids"]
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    features(f"llvm -mcpu={CPU.read() or 'native'}")  # a name that nobody knows is an error
+
+@pytest.fixture(params=PROCESSORS)
+def processor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A processor that ``llvm`` without ``-mcpu`` means; those are skipped whose features this machine lacks."""
+    if request.param != PROCESSORS[0]:
+        monkeypatch.setenv(CPU.name, request.param)
     try:
         features("llvm")
     except TilewrightError as error:
-        here = Path(__file__).parent
-        for item in items:
-            if here in item.path.parents:
-                item.add_marker(pytest.mark.skip(reason=str(error)))
+        pytest.skip(str(error))
+    return request.param

@@ -8,6 +8,8 @@ from tilewright.topi.cpu.model import conv2d_cost
 from tilewright.topi.nn.conv import share_inside
 from tilewright.topi.nn.winograd_forms import winograd_form
 
+pytestmark = pytest.mark.usefixtures("processor")
+
 TARGETS = ["llvm", "llvm -mcpu=core-avx2", "llvm -mcpu=x86-64", "llvm -mcpu=core-avx2 -num-cores=64"]
 
 

@@ -8,6 +8,8 @@ from tilewright import te, topi
 from tilewright.topi.cpu.accesses import Reads
 from tilewright.topi.cpu.strides import Nest, strided_loops
 
+pytestmark = pytest.mark.usefixtures("processor")
+
 
 def _nest(out: te.Tensor) -> Nest:
     nest = strided_loops(list(out.op.axis), Reads.of(out.op).reads)

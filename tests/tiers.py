@@ -1,0 +1,113 @@
+"""Which tests run where, and what all of them share; docs/testing.md describes the tiers.
+
+A pytest plug-in. Tests that are marked ``full`` wait for ``make test-full``, and so do the cases that ``covering``
+leaves out of a product of parameters.
+"""
+
+from __future__ import annotations
+
+import gc
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import combinations
+
+import pytest
+
+from tilewright.ir.transform import PassContext
+from tilewright.relay.verify import VerifyIR
+
+# A choice of one value for each of some parameters: (parameter, index of its value), ...
+Choices = frozenset[tuple[int, int]]
+
+_VERIFIED_SHARE = 10  # one test in so many is verified where --verify says "sample"
+_YOUNG_OBJECTS = 50_000  # allocations between two looks of the garbage collector; Python's default is 700
+_DEFAULT_STRENGTH = 2
+_FROM_PARAMETERS = 3  # a product of so many parameters is covered without a mark
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--verify``."""
+    parser.addoption(
+        "--verify",
+        choices=["sample", "all"],
+        default="sample",
+        help="verify the IR after every pass in a tenth of the tests, always the same, or in all of them",
+    )
+
+
+@pytest.fixture(autouse=True)
+def verified_passes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Verify the result of every pass in the tests that ``--verify`` chooses, not where ``unverified`` is marked."""
+    everything = request.config.getoption("--verify") == "all"
+    chosen = everything or zlib.crc32(request.node.nodeid.encode()) % _VERIFIED_SHARE == 0
+    if not chosen or request.node.get_closest_marker("unverified"):
+        yield
+        return
+    PassContext.everywhere.append(VerifyIR())
+    try:
+        yield
+    finally:
+        PassContext.everywhere.pop()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the cases that ``covering`` leaves out as ``full``."""
+    functions: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if hasattr(item, "callspec"):
+            functions[item.nodeid.split("[")[0]].append(item)
+    for cases in functions.values():
+        rows = parameters_of([case.callspec.indices for case in cases])  # type: ignore[attr-defined]
+        strength = _strength(cases[0], len(rows[0]))
+        if strength is None:
+            continue
+        kept = covering(rows, strength)
+        for k, case in enumerate(cases):
+            if k not in kept:
+                case.add_marker(pytest.mark.full)
+
+
+def _strength(item: pytest.Item, parameters: int) -> int | None:
+    mark = item.get_closest_marker("covering")
+    if mark is not None:
+        return int(mark.args[0]) if mark.args else _DEFAULT_STRENGTH
+    return _DEFAULT_STRENGTH if parameters >= _FROM_PARAMETERS else None
+
+
+def parameters_of(indices: list[dict[str, int]]) -> list[tuple[int, ...]]:
+    """Return which value of each parameter a case has, by index; names that one mark sets together are one."""
+    columns = {tuple(case[name] for case in indices): None for name in indices[0]}
+    varying = [column for column in columns if len(set(column)) > 1]
+    return list(zip(*varying, strict=True)) if varying else [() for _ in indices]
+
+
+def covering(rows: list[tuple[int, ...]], strength: int) -> set[int]:
+    """Choose few of ``rows`` in which every ``strength`` values of different parameters that occur together still do.
+
+    Greedy: the row that has most of what is still missing comes next, the first of equals. With ``strength`` 1 every
+    value occurs once, with 2 every pair of values (Cohen et al., "The AETG System", 1997).
+
+    Returns:
+        The numbers of the rows chosen.
+    """
+    tuples = [_choices(row, min(strength, len(row))) for row in rows]
+    missing: set[Choices] = set().union(*tuples)
+    chosen: set[int] = set()
+    while missing:
+        best = max(range(len(rows)), key=lambda k: len(tuples[k] & missing))
+        chosen.add(best)
+        missing -= tuples[best]
+    return chosen or {0}
+
+
+def _choices(row: tuple[int, ...], strength: int) -> set[Choices]:
+    return {frozenset(chosen) for chosen in combinations(enumerate(row), strength)}
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector away from modules, and let it look for cycles less often; it took an eighth."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
