@@ -14,10 +14,6 @@ TOOLS    := qemu-aarch64 aarch64-linux-gnu-gcc arm-linux-gnueabihf-gcc riscv64-l
 PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf libc6-dev-armhf-cross \
             gcc-riscv64-linux-gnu libc6-dev-riscv64-cross valgrind cmake pkg-config clang libclang-rt-dev iproute2 pocl-opencl-icd ocl-icd-libopencl1
 
-# oneDNN takes the OpenCL loader that its process has. Debian's, which OpenCL devices use, does not know Intel's processors.
-ONEDNN := tests/relay/backend/contrib/test_dnnl_operators.py tests/relay/backend/contrib/test_dnnl_networks.py \
-  tests/runtime/test_dnnl_graphs.py tests/examples/test_byoc.py tests/relay/test_byoc_docs.py
-
 # Python keeps what it compiles, whatever the caller's environment says: each process that a test starts would compile the
 # package again (2 s).
 export PYTHONDONTWRITEBYTECODE :=
@@ -88,13 +84,10 @@ PYTEST := $(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal
 TESTS  := tests $(PLUGIN)/tests
 
 test: system-packages $(VENV)/.plugin
-	@echo "==> oneDNN, in processes where nothing else has loaded OpenCL"
-	$(PYTEST) $(ONEDNN)
-	$(PYTEST) -p tests.selection.plugin $(addprefix --ignore=,$(ONEDNN)) $(TESTS)
+	$(PYTEST) -p tests.selection.plugin $(TESTS)
 
 test-full: system-packages $(VENV)/.plugin
-	$(PYTEST) -m "not soak" --verify all $(ONEDNN)
-	$(PYTEST) -m "not soak" --verify all $(addprefix --ignore=,$(ONEDNN)) $(TESTS)
+	$(PYTEST) -m "not soak" --verify all $(TESTS)
 
 lint: $(VENV)/.develop
 	$(BIN)/ruff check src tests examples benchmarks plugins

@@ -15,6 +15,11 @@ const Onednn* tw_onednn(void);
 /* Has oneDNN use as many threads as kernels do; called before it works. */
 void tw_dnnl_use_threads(void);
 
+/* ---- what PyPI's oneDNN runs on (sycl.c) ---- */
+/* Between the two, oneDNN finds SYCL's OpenCL loader and Intel's OpenCL for processors in its folder. */
+void tw_sycl_begin(const char* folder);
+void tw_sycl_end(void);
+
 /* ---- the graph (graph.c) ---- */
 typedef struct {
   int ndim;

@@ -3,8 +3,7 @@
  * Finds oneDNN, once in a process: the file that TILEWRIGHT_DNNL names, what the global function
  * "runtime.dnnl.find_library" gives (Python's looks for the package onednn), or libdnnl.so.3 on the system's path.
  *
- * PyPI's libdnnl.so names the libraries beside it without saying where they are, and reaches processors through SYCL and
- * OpenCL, whose loader finds Intel's implementation by an environment variable. Both are set right here. */
+ * PyPI's libdnnl.so names the libraries beside it without saying where they are; they are opened from there. */
 #include "dnnl.h"
 
 #include <dlfcn.h>
@@ -46,17 +45,6 @@ static void* open_with_neighbours(const char* path, int* budget) {
   }
 }
 
-/* OpenCL's loader looks for implementations in /etc; pip installs Intel's beside libdnnl. */
-static void show_opencl(const char* path) {
-  const char* slash = strrchr(path, '/');
-  char file[4096];
-  if (slash == NULL || snprintf(file, sizeof file, "%.*s/libintelocl.so", (int)(slash - path), path) >= (int)sizeof file) return;
-  FILE* f = fopen(file, "rb");
-  if (f == NULL) return;
-  fclose(f);
-  setenv("OCL_ICD_FILENAMES", file, 0);
-}
-
 /* The path from Python's side, in the thread's result buffer, or NULL. */
 static int ask_for_path(const char** out) {
   TVMValue ret = {0}, unused = {0};
@@ -77,9 +65,13 @@ static int open_library(void) {
   if (snprintf(copy, sizeof copy, "%s", path == NULL ? "libdnnl.so.3" : path) >= (int)sizeof copy) {
     return tw_fail("oneDNN cannot be loaded: its path is too long");
   }
-  show_opencl(copy);
   handle = open_with_neighbours(copy, &budget);
-  return handle == NULL ? -1 : 0;
+  if (handle == NULL) return -1;
+  char* slash = strrchr(copy, '/');
+  if (slash == NULL) return 0;
+  *slash = '\0';
+  tw_sycl_begin(copy);
+  return 0;
 }
 
 static int find_functions(Onednn* found) {
@@ -144,8 +136,7 @@ static int make_engine(Onednn* found) {
   if (major != 3) return tw_fail("oneDNN %d was found, and version 3 is needed: " REMEDY, major);
   if (found->engine_get_count(ONEDNN_CPU) == 0) {
     return tw_fail("oneDNN finds no processor to run on: it needs Intel's OpenCL for processors (package intel-opencl-rt), "
-                   "named in OCL_ICD_FILENAMES. Where it is there, this process had opened another OpenCL loader before (tvm.opencl): "
-                   "use oneDNN first, or in a process of its own; else " REMEDY);
+                   "beside libdnnl or named in OCL_ICD_FILENAMES; " REMEDY);
   }
   int status = found->engine_create(&found->engine, ONEDNN_CPU, 0);
   return status == ONEDNN_SUCCESS ? 0 : tw_fail("oneDNN cannot use this processor (status %d)", status);
@@ -158,6 +149,7 @@ const Onednn* tw_onednn(void) {
     if (handle == NULL) rc = open_library();
     if (rc == 0) rc = find_functions(&onednn);
     if (rc == 0) rc = make_engine(&onednn);
+    tw_sycl_end();
   }
   pthread_mutex_unlock(&lock);
   return rc == 0 ? &onednn : NULL;

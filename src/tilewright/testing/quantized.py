@@ -10,6 +10,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,18 @@ import numpy as np
 import onnx
 
 from tilewright.testing.zoo.export import export, reference
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Let the root logger, which ONNX Runtime's quantizer warns by, pass on errors alone."""
+    root = logging.getLogger()
+    level = root.level
+    root.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
 
 
 def quantize_model(model: Path, output: Path, inputs: dict[str, np.ndarray], activations: str = "uint8") -> Path:
@@ -36,19 +49,19 @@ def quantize_model(model: Path, output: Path, inputs: dict[str, np.ndarray], act
         def get_next(self) -> Any:
             return next(self.samples, None)
 
-    logging.getLogger().setLevel(logging.ERROR)
     signed = activations == "int8"
     kind = quantization.QuantType.QInt8 if signed else quantization.QuantType.QUInt8
-    quantization.quantize_static(
-        str(model),
-        str(output),
-        Reader(),
-        quant_format=quantization.QuantFormat.QDQ,
-        per_channel=True,
-        activation_type=kind,
-        weight_type=quantization.QuantType.QInt8,
-        extra_options={"ActivationSymmetric": signed},
-    )
+    with _errors_only():  # it advises to simplify the network first
+        quantization.quantize_static(
+            str(model),
+            str(output),
+            Reader(),
+            quant_format=quantization.QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=kind,
+            weight_type=quantization.QuantType.QInt8,
+            extra_options={"ActivationSymmetric": signed},
+        )
     onnx.checker.check_model(str(output))
     return output
 
