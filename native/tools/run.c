@@ -79,11 +79,21 @@ static const char* type_name(DLDataType type) {
   return type.code < sizeof names / sizeof *names ? names[type.code] : "type";
 }
 
+/* A name is a file's: control characters would drive the terminal. */
+static void print_name(const char* name) {
+  for (const unsigned char* p = (const unsigned char*)name; *p != 0; ++p) {
+    const bool wide = p[0] == 0xc2 && p[1] < 0xa0; /* U+0080 to U+009F in UTF-8 */
+    if (wide) ++p;
+    printf(wide || *p < 0x20 || *p == 0x7f ? "\\x%02x" : "%c", *p);
+  }
+}
+
 static void show_output(TilewrightGraph* graph, int index, const char* prefix) {
   TVMArrayHandle array;
   check(TilewrightGraphGetOutput(graph, index, &array));
   const size_t size = byte_count(array);
-  printf("%s: %s%d (", TilewrightGraphOutputName(graph, index), type_name(array->dtype), array->dtype.bits);
+  print_name(TilewrightGraphOutputName(graph, index));
+  printf(": %s%d (", type_name(array->dtype), array->dtype.bits);
   for (int i = 0; i < array->ndim; ++i) printf("%s%" PRId64, i == 0 ? "" : ", ", array->shape[i]);
   printf(")");
   if (array->dtype.code == kDLFloat && array->dtype.bits == 32) {

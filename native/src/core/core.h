@@ -41,6 +41,9 @@ void tw_clear_error(void);
 
 /* ---- strings and maps (util.c) ---- */
 char* tw_strdup(const char* text);
+/* Writes text with control characters escaped, but line feeds and tabs, which names from files could drive a terminal by:
+ * ESC becomes \x1b. Gives the length; `to` may be NULL. */
+size_t tw_escape(const char* text, char* to);
 /* Memory of a huge page and more lies in huge pages where the system has them. */
 #define TW_HUGE_PAGE ((size_t)2 << 20)
 void* tw_aligned_alloc(size_t nbytes, size_t alignment);

@@ -36,9 +36,8 @@ const char* TVMGetLastError(void) {
   return text == NULL ? "" : text;
 }
 
-void TVMAPISetLastError(const char* msg) {
+static void set_error(const char* msg, size_t size) {
   TwThread* t = tw_thread();
-  size_t size = strlen(msg) + 1;
   if (size > t->error_capacity) {
     /* msg may lie inside the old buffer, so that one is freed last */
     char* grown = malloc(size);
@@ -50,6 +49,14 @@ void TVMAPISetLastError(const char* msg) {
   } else {
     memmove(t->error, msg, size);
   }
+}
+
+void TVMAPISetLastError(const char* msg) {
+  const size_t size = strlen(msg), escaped = tw_escape(msg, NULL);
+  char* text = escaped == size ? NULL : malloc(escaped + 1);
+  if (text != NULL) tw_escape(msg, text);
+  set_error(text == NULL ? msg : text, (text == NULL ? size : escaped) + 1);
+  free(text);
 }
 
 void tw_clear_error(void) {

@@ -162,5 +162,8 @@ void graph_warn_unset(TilewrightGraph* g) {
   char names[GRAPH_NAMES_SIZE];
   graph_unset_inputs(g, names);
   g->warned = true;
-  if (names[0] != '\0') fprintf(stderr, "tilewright: warning: the graph runs with inputs that nobody has set: %s\n", names);
+  if (names[0] == '\0') return;
+  char text[4 * GRAPH_NAMES_SIZE];
+  tw_escape(names, text);
+  fprintf(stderr, "tilewright: warning: the graph runs with inputs that nobody has set: %s\n", text);
 }

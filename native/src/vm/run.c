@@ -354,13 +354,19 @@ static int callee_of(const Vm* vm, const VmInstruction* i, const TwSlot* r, cons
   return tw_fail("%zu values for the %zu parameters of \"%s\"", slot->object->size + (size_t)i->count, (*f)->num_params, (*f)->name);
 }
 
+static int count_step(Vm* vm) {
+  if (vm->most_calls == 0 || --vm->calls_left >= 0) return 0;
+  return tw_fail("the program makes more than %lld calls and jumps back in a run (set_limits of the machine, or --max-steps, bounds them)",
+                 (long long)vm->most_calls);
+}
+
 /* Puts the values of a call into the registers of the frame on top, which was pushed for it. */
 static int enter(Vm* vm, const VmInstruction* i) {
   const VmFrame* caller = &vm->frames[vm->num_frames - 1];
   const VmFunction* f = NULL;
   const TwObject* closure;
   const size_t base = caller->base;
-  if (vm->most_calls != 0 && --vm->most_calls == 0) return tw_fail("the program makes more calls than it may (most_calls)");
+  if (count_step(vm) != 0) return -1;
   if (callee_of(vm, i, &vm->registers[base], &f, &closure) != 0) return -1;
   VmFrame* frame = push_frame(vm, f);
   if (frame == NULL) return -1;
@@ -406,9 +412,7 @@ static int step(Vm* vm, const VmInstruction* i, TwSlot* r) {
 static int branch(Vm* vm, const VmInstruction* i, const TwSlot* r, size_t* pc) {
   int64_t test, target;
   if (i->op == VM_GOTO) {
-    if (i->jump[0] <= (int)*pc && vm->most_calls != 0 && --vm->most_calls == 0) {
-      return tw_fail("the program makes more calls than it may (most_calls)");
-    }
+    if (i->jump[0] <= (int)*pc && count_step(vm) != 0) return -1;
     *pc = (size_t)i->jump[0];
     return 0;
   }
@@ -459,8 +463,8 @@ static int run_loop(Vm* vm, size_t* at) {
 
 int vm_run(Vm* vm, int function) {
   const VmFunction* f = &vm->program->functions[function];
-  const int64_t most_calls = vm->most_calls;
   size_t at = 0;
+  vm->calls_left = vm->most_calls;
   tw_slot_clear(&vm->result);
   VmFrame* frame = push_frame(vm, f);
   if (frame == NULL) return -1;
@@ -473,6 +477,5 @@ int vm_run(Vm* vm, int function) {
     free(text);
   }
   while (vm->num_frames != 0) pop_frame(vm);
-  vm->most_calls = most_calls;
   return rc;
 }

@@ -99,6 +99,7 @@ typedef struct {
   size_t value_room;
   size_t most_registers; /* that may be in use: what bounds recursion */
   int64_t most_calls;    /* of one invocation, jumps back included; 0: no bound */
+  int64_t calls_left;
   VmTiming* timings;     /* of packed functions while profiling, or NULL */
   atomic_flag busy;
 } Vm;

@@ -14,7 +14,7 @@ from tilewright.driver.dims import combinations, parse_dim_numbers
 from tilewright.driver.images import ImageOptions
 from tilewright.driver.inputs import make_inputs
 from tilewright.driver.library import Library, Machine, open_library, timer
-from tilewright.driver.report import print_json, print_table
+from tilewright.driver.report import print_json, print_table, print_text
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.executor.graph import GraphModule
 
@@ -44,6 +44,7 @@ class BenchOptions:
     input_shape: list[str] | None
     board: Board | None
     dims: list[str] | None = None
+    max_steps: int | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bo
     """Measure and print the latency, and with ``profile`` the time of each operator."""
     with open_library(options.file, options.compile_first, options.input_shape, options.board) as library:
         results, profiles = [], []
+        library.limit_steps(options.max_steps)
         for numbers in combinations(parse_dim_numbers(options.dims)):
             at = library.at(numbers)
             # made-up values for the inputs that no file gives: a model's speed hardly depends on them
@@ -86,7 +88,7 @@ def bench_library(options: BenchOptions, quiet: bool, verbose: bool, as_json: bo
         print_json(_json_report(options, results, profiles))
     elif quiet:
         for result in results:
-            print(f"{result.milliseconds['median']:.3f}")
+            print_text(f"{result.milliseconds['median']:.3f}")
     else:
         _print_results(results, verbose or len(options.threads) > 1)
         for result, profile in zip(results, profiles, strict=False):
@@ -133,7 +135,7 @@ def _print_results(results: list[Latency], detailed: bool) -> None:
 
 
 def _print_profile(threads: int, nodes: list[NodeTime]) -> None:
-    print(f"\noperators of a run with {threads} threads")
+    print_text(f"\noperators of a run with {threads} threads")
     rows = [[f"{n.milliseconds:.4f}", f"{n.share:.1%}", n.operator] for n in nodes]
     print_table(["mean (ms)", "share", "operator"], rows)
 

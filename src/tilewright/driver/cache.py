@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright.driver.options import format_bytes
-from tilewright.driver.report import print_json, print_rows
+from tilewright.driver.report import print_json, print_rows, print_text
 from tilewright.runtime import environment
 from tilewright.runtime.error import TVMError
 from tilewright.target.cache import KernelCache, cache_directory
@@ -38,4 +38,4 @@ def clear_cache(quiet: bool) -> None:
     if left:
         raise TVMError(f"cannot remove {left} of {entries} kernels in {cache.directory}; are they another user's?")
     if not quiet:
-        print(f"removed {entries} kernels, {format_bytes(size)}, from {cache.directory}")
+        print_text(f"removed {entries} kernels, {format_bytes(size)}, from {cache.directory}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from tilewright.driver.cli_rpc import add_commands
 from tilewright.runtime.environment import TRACEBACK, check_environment
 from tilewright.runtime.error import TVMError
 from tilewright.runtime.interrupt import heard_interrupts
+from tilewright.runtime.text import printable
 
 app = typer.Typer(
     help="Compile neural networks to small, fast libraries, and run them.",
@@ -88,6 +90,11 @@ BoardKey = Annotated[str | None, typer.Option("--rpc-key", help="The kind of boa
 CompileFirst = Annotated[
     bool, typer.Option("--compile", help="The file is an ONNX model: compile it first, for this run alone.")
 ]
+Timeout = Annotated[float | None, typer.Option(min=0.001, metavar="SECONDS", help="Give up after so long.")]
+MaxSteps = Annotated[
+    int | None,
+    typer.Option(min=1, help="Most calls and jumps back in one run of a program of the virtual machine."),
+]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Print nothing but errors.")]
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Print more.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -97,7 +104,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         import tilewright
 
-        print(tilewright.__version__)
+        typer.echo(tilewright.__version__)
         raise typer.Exit
 
 
@@ -109,7 +116,7 @@ def before(
 ) -> None:
     """Compile neural networks to small, fast libraries, and run them."""
     for line in check_environment():
-        errors.print(f"[bold yellow]warning:[/] {escape(line)}")
+        errors.print(f"[bold yellow]warning:[/] {escape(printable(line))}")
 
 
 @app.command()
@@ -137,18 +144,30 @@ def compile(
     runtime: Annotated[
         str | None, typer.Option("--for", metavar="RUNTIME", help="What will load it, if not Tilewright: tvm-0.8.")
     ] = None,
+    max_nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Most nodes that the model may have with functions and loops written out; 262144."),
+    ] = None,
+    max_memory: Annotated[
+        str | None, typer.Option(metavar="4GiB", help="Most memory that compiling may take; the machine's by default.")
+    ] = None,
+    timeout: Timeout = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Compile an ONNX model to a shared library."""
     _check_verbosity(quiet, verbose, as_json)
-    from tilewright.driver.compile import CompileOptions, compile_model
+    from tilewright.driver.limits import Limits, time_limit
 
-    options = CompileOptions(
-        model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize
-    )
-    compile_model(options, quiet, verbose, as_json)
+    with time_limit(timeout, f"compiling {model}"):
+        from tilewright.driver.compile import CompileOptions, compile_model
+
+        options = CompileOptions(
+            model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
+            Limits(max_nodes, max_memory, timeout),
+        )  # fmt: skip
+        compile_model(options, quiet, verbose, as_json)
 
 
 @app.command()
@@ -175,6 +194,8 @@ def run(
     server: Server = None,
     tracker: Tracker = None,
     board_key: BoardKey = None,
+    timeout: Timeout = None,
+    max_steps: MaxSteps = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -183,11 +204,15 @@ def run(
     _check_verbosity(quiet, verbose, as_json)
     from tilewright.driver.board import Board
     from tilewright.driver.images import parse_image_options
+    from tilewright.driver.limits import time_limit
     from tilewright.driver.run import RunOptions, run_library
 
     pictures, board = parse_image_options(image), Board.of(server, tracker, board_key)
-    options = RunOptions(library, inputs, fill, pictures, output, threads or 0, compile_first, input_shape, board, dim)
-    run_library(options, quiet, verbose, as_json)
+    options = RunOptions(
+        library, inputs, fill, pictures, output, threads or 0, compile_first, input_shape, board, dim, max_steps
+    )
+    with time_limit(timeout, f"running {library}"):
+        run_library(options, quiet, verbose, as_json)
 
 
 @app.command()
@@ -211,6 +236,8 @@ def bench(
     server: Server = None,
     tracker: Tracker = None,
     board_key: BoardKey = None,
+    timeout: Timeout = None,
+    max_steps: MaxSteps = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Print the median alone, in ms.")] = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -220,6 +247,7 @@ def bench(
     from tilewright.driver.bench import BenchOptions, bench_library
     from tilewright.driver.board import Board
     from tilewright.driver.images import parse_image_options
+    from tilewright.driver.limits import time_limit
     from tilewright.driver.options import parse_percentiles, parse_threads
 
     pictures, counts, wanted = parse_image_options(image), parse_threads(threads), parse_percentiles(percentiles)
@@ -238,8 +266,10 @@ def bench(
         input_shape,
         board,
         dim,
+        max_steps,
     )
-    bench_library(options, quiet, verbose, as_json)
+    with time_limit(timeout, f"measuring {library}"):
+        bench_library(options, quiet, verbose, as_json)
 
 
 @app.command()
@@ -392,6 +422,7 @@ def _check_verbosity(quiet: bool, verbose: bool, as_json: bool) -> None:
 
 def main() -> None:
     """Run the command; turn every error into one message and exit status 1 (2 for wrong usage, 130 for Ctrl-C)."""
+    warnings.formatwarning = _format_warning
     try:
         try:
             with heard_interrupts():
@@ -409,8 +440,15 @@ def main() -> None:
         _quit(1)
 
 
+def _format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning of Python as it is printed: its line of the program tells users of the command nothing."""
+    return f"warning: {printable(str(message))}\n"
+
+
 def _tell(error: Exception) -> None:
-    errors.print(f"[bold red]error:[/] {escape(_message(error))}")
+    errors.print(f"[bold red]error:[/] {escape(printable(_message(error)))}")
     if not isinstance(error, (TVMError, OSError, MemoryError)):
         errors.print(f"This is a defect of Tilewright. Set {TRACEBACK.name}=1 to see where it arose.")
 

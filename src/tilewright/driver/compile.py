@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from tilewright.autotvm.history import ApplyHistoryBest
 from tilewright.driver.dims import parse_dim_limits
+from tilewright.driver.limits import Limits
 from tilewright.driver.options import check_is_file, check_writable, format_bytes, parse_input_shapes
 from tilewright.driver.pass_options import parse_pass_config, runtime_config
 from tilewright.driver.report import print_json, print_rows
@@ -25,9 +26,11 @@ from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
 from tilewright.relay.backend.symbolic import is_dynamic_function
 from tilewright.relay.backend.vm_build import NAME as VM
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
+from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend.onnx.importer import from_onnx, open_model
 from tilewright.relay.frontend.onnx.quantization import dequantized_operators
 from tilewright.relay.type_infer import infer_module
+from tilewright.runtime.text import printable
 from tilewright.runtime.vm import Executable
 from tilewright.target.target import Target
 
@@ -76,6 +79,7 @@ class CompileOptions:
     runtime: str | None = None
     dims: list[str] | None = None
     specialize: list[str] | None = None
+    limits: Limits = field(default_factory=Limits)
 
 
 @dataclass(frozen=True)
@@ -96,23 +100,23 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     """Compile a model to a library; without ``quiet``, a terminal shows how far it is."""
     start = time.perf_counter()
     shapes = parse_input_shapes(options.input_shape)
-    config = runtime_config(options.runtime) | parse_pass_config(options.pass_config)
+    config = runtime_config(options.runtime) | parse_pass_config(options.pass_config) | options.limits.config()
     if options.specialize:
         config = config | {SPECIALIZE: ";".join(options.specialize)}
     check_writable(options.output)
     target = Target(options.target)
     dump = DumpIR(options.dump_ir) if options.dump_ir is not None else None
     with _progress(Console(quiet=quiet, stderr=True)):
-        report = BuildReport()
-        with report.stage("import"):
-            model = open_model(options.model)
-            mod, params = from_onnx(model, shapes, dims=parse_dim_limits(options.dims))
-            dequantized = dequantized_operators(model.proto)
-            del model  # it may hold the weights once more
-        if dump:
-            dump.write("import", str(mod))
-        instruments = [dump] if dump else None
-        with _records(options), PassContext(opt_level=options.opt_level, instruments=instruments, config=config):
+        report, instruments = BuildReport(), [dump] if dump else None
+        context = PassContext(opt_level=options.opt_level, instruments=instruments, config=config)
+        with _records(options), context, in_budget():
+            with report.stage("import"):
+                model = open_model(options.model)
+                mod, params = from_onnx(model, shapes, dims=parse_dim_limits(options.dims))
+                dequantized = dequantized_operators(model.proto)
+                del model  # it may hold the weights once more
+            if dump:
+                dump.write("import", str(mod))
             dynamic = options.specialize or is_dynamic_function(infer_module(mod)["main"])
             executor = VM if dynamic else None
             factory = build_module.build(mod, target=target, params=params, executor=executor)
@@ -228,7 +232,7 @@ def _progress(console: Console) -> Iterator[None]:
         def update(event: ProgressEvent) -> None:
             if event.stage not in tasks:
                 tasks[event.stage] = bars.add_task(_STAGES.get(event.stage, event.stage), total=event.total, item="")
-            item = event.item.removeprefix("tvmgen_default_")[:48]
+            item = printable(event.item.removeprefix("tvmgen_default_")[:48], spared="")
             bars.update(tasks[event.stage], completed=event.done, total=event.total, item=item)
 
         with watch(update):

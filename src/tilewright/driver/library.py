@@ -44,6 +44,11 @@ class Library:
             return self
         return replace(self, inputs=self.interface.at(numbers))
 
+    def limit_steps(self, most: int | None) -> None:
+        """Bound the calls and jumps back of a run; graphs have none, and always end."""
+        if most is not None and isinstance(self.executor, Machine):
+            self.executor.machine.set_limits(calls=most)
+
     def describe_inputs(self) -> str:
         """The inputs in a line."""
         return ", ".join(f"{name} ({i.dtype} {i.shape})" for name, i in self.inputs.items()) or "none"

@@ -14,6 +14,7 @@ import typer
 
 from tilewright.driver.options import check_is_file, parse_input_shapes
 from tilewright.driver.pass_options import parse_pass_config
+from tilewright.driver.report import print_text
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.json import load_json
 from tilewright.ir.module import IRModule
@@ -60,11 +61,11 @@ def optimize_file(options: OptOptions, verbose: bool = False) -> None:
         for item in passes:
             mod = item(mod)
             if verbose:
-                print(f"# after {item.info.name}\n{mod.astext(show_meta_data=False)}\n")
+                print_text(f"# after {item.info.name}\n{mod.astext(show_meta_data=False)}\n")
     if options.output is not None:
         options.output.write_text(mod.astext())
     elif not verbose:
-        print(mod.astext(show_meta_data=False))
+        print_text(mod.astext(show_meta_data=False))
 
 
 def read_module(path: Path, input_shape: list[str] | None = None) -> IRModule:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 from tilewright.ir.transform import PassContext
@@ -10,9 +12,9 @@ from tilewright.relay.options import RUNTIMES
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
-def parse_pass_config(values: list[str] | None) -> dict[str, bool | int | str]:
+def parse_pass_config(values: list[str] | None) -> dict[str, Any]:
     """``name=value`` (repeatable) to a mapping for ``PassContext``, which says what an option takes."""
-    config: dict[str, bool | int | str] = {}
+    config: dict[str, Any] = {}
     for item in values or ():
         name, equals, value = item.partition("=")
         if not equals or not name:
@@ -25,7 +27,7 @@ def parse_pass_config(values: list[str] | None) -> dict[str, bool | int | str]:
     return config
 
 
-def runtime_config(runtime: str | None) -> dict[str, bool | int | str]:
+def runtime_config(runtime: str | None) -> dict[str, Any]:
     """Options of ``PassContext`` for the libraries of ``--for``; none for this package's own runtime."""
     if runtime is None:
         return {}

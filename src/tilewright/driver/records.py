@@ -10,7 +10,7 @@ from tilewright.autotvm.record import Record, best_records, save_records
 from tilewright.autotvm.task.task import task_in_words
 from tilewright.autotvm.utils import mean
 from tilewright.driver.options import check_is_file, check_writable
-from tilewright.driver.report import print_table
+from tilewright.driver.report import print_table, print_text
 
 
 def merge_records(files: list[Path], output: Path) -> None:
@@ -19,7 +19,7 @@ def merge_records(files: list[Path], output: Path) -> None:
     records = _read(files)
     seen = {(str(i.target), i.task.workload, str(i.config), r.costs, r.timestamp): (i, r) for i, r in records}
     save_records(output, list(seen.values()))
-    print(f"{len(seen)} records of {len(files)} files in {output}")
+    print_text(f"{len(seen)} records of {len(files)} files in {output}")
 
 
 def keep_best(files: list[Path], output: Path) -> None:
@@ -27,7 +27,7 @@ def keep_best(files: list[Path], output: Path) -> None:
     check_writable(output)
     best = best_records(_read(files))
     save_records(output, best)
-    print(f"{len(best)} records in {output}")
+    print_text(f"{len(best)} records in {output}")
 
 
 def show_records(files: list[Path]) -> None:

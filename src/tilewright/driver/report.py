@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
+
+from tilewright.runtime.text import printable, printable_json
+
+
+def print_text(text: str, end: str = "\n", file: TextIO | None = None) -> None:
+    """Print lines, in which names from files are harmless to a terminal."""
+    print(printable(text), end=end, file=file, flush=file is sys.stderr)
 
 
 def print_rows(rows: Sequence[tuple[str, str]]) -> None:
@@ -22,6 +29,7 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def _print(headings: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> None:
+    rows = [[printable(cell, spared="") for cell in row] for row in rows]
     if not sys.stdout.isatty():
         for row in ([headings] if headings else []) + list(rows):
             print("\t".join(row))
@@ -37,4 +45,4 @@ def _print(headings: Sequence[str] | None, rows: Sequence[Sequence[str]]) -> Non
 
 def print_json(report: dict[str, Any]) -> None:
     """Print one JSON object."""
-    print(json.dumps(report, indent=2, ensure_ascii=False))
+    print(printable_json(json.dumps(report, indent=2, ensure_ascii=False)))

@@ -6,20 +6,34 @@ import asyncio
 import contextlib
 import importlib
 import logging
+import sys
 from typing import Any
 
 from tilewright import rpc
 from tilewright.driver.board import Address
+from tilewright.driver.report import print_text
 from tilewright.rpc import pairing
 from tilewright.rpc.server import needs_pairing
+from tilewright.runtime.text import printable
+
+
+class _Printable(logging.Formatter):
+    """Lines of a log, in which names that peers tell are harmless to a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return printable(super().format(record))
 
 
 def _run(kind: str, config: dict[str, Any], text: str) -> None:
     """Run a service in the foreground until it is interrupted."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Printable("%(asctime)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
     def report(ready: dict[str, Any]) -> None:
-        print(text.format(**ready), flush=True)
+        print_text(text.format(**ready))
+        sys.stdout.flush()
 
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(importlib.import_module(f"tilewright.rpc.{kind}").run(config, report))
@@ -41,10 +55,10 @@ def pair(address: str | None, code: str | None, forget: bool) -> None:
     """Remember, or forget, a server."""
     if forget:
         found = pairing.forget(address or "")
-        print(f"{address} is forgotten" if found else f"{address} was not paired with this machine")
+        print_text(f"{address} is forgotten" if found else f"{address} was not paired with this machine")
         return
     fingerprint = pairing.pair(code or "", address).fingerprint
-    print(f"paired with {address or 'a server'}, whose certificate is {fingerprint}")
+    print_text(f"paired with {address or 'a server'}, whose certificate is {fingerprint}")
 
 
 def track(host: str, port: int, port_end: int) -> None:
@@ -60,4 +74,4 @@ def pass_on(host: str, port: int, port_end: int, tracker: Address | None, custom
 
 def query(tracker: Address) -> None:
     """Print what a tracker knows."""
-    print(rpc.connect_tracker(*tracker).text_summary(), end="")
+    print_text(rpc.connect_tracker(*tracker).text_summary(), end="")

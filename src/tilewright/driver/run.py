@@ -15,7 +15,7 @@ from tilewright.driver.images import ImageOptions
 from tilewright.driver.inputs import make_inputs
 from tilewright.driver.library import Library, open_library
 from tilewright.driver.outputs import check_output, to_lists, write_outputs
-from tilewright.driver.report import print_json
+from tilewright.driver.report import print_json, print_text
 
 _SHOWN_VALUES = 6
 
@@ -34,6 +34,7 @@ class RunOptions:
     input_shape: list[str] | None
     board: Board | None
     dims: list[str] | None = None
+    max_steps: int | None = None
 
 
 def run_library(options: RunOptions, quiet: bool, verbose: bool, as_json: bool) -> None:
@@ -41,12 +42,13 @@ def run_library(options: RunOptions, quiet: bool, verbose: bool, as_json: bool) 
     with open_library(options.file, options.compile_first, options.input_shape, options.board) as opened:
         library = opened.at(next(combinations(parse_dim_numbers(options.dims))))
         library.place.function("runtime.config_threadpool")(0, options.threads)
+        library.limit_steps(options.max_steps)
         if options.output is not None:
             check_output(options.output, len(library.outputs))
         inputs = make_inputs(library, options.sources, options.fill, options.image)
         if verbose:
             for name, array in inputs.items():
-                print(_line(name, array))
+                print_text(_line(name, array))
         seconds, results = _run(library, inputs)
         if options.output is not None:
             write_outputs(options.output, results)
@@ -54,9 +56,9 @@ def run_library(options: RunOptions, quiet: bool, verbose: bool, as_json: bool) 
         print_json({"library": str(options.file), "seconds": seconds, "outputs": _json_outputs(results)})
     elif not quiet:
         for name, array in results.items():
-            print(_line(name, array))
+            print_text(_line(name, array))
     if verbose:
-        print(f"time: {seconds * 1e3:.3f} ms, the first run")
+        print_text(f"time: {seconds * 1e3:.3f} ms, the first run")
 
 
 def _run(library: Library, inputs: dict[str, np.ndarray[Any, Any]]) -> tuple[float, dict[str, np.ndarray[Any, Any]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tilewright.driver.options import parse_input_shapes
-from tilewright.driver.report import print_table
+from tilewright.driver.report import print_table, print_text
 from tilewright.ir.transform import PassContext
 from tilewright.relay import build_module
 from tilewright.relay.frontend.onnx.importer import from_onnx
@@ -19,11 +19,11 @@ def show_model(model: Path, input_shape: list[str] | None, opt_level: int | None
     """Print the model's Relay text, imported or optimized."""
     mod, params = from_onnx(model, parse_input_shapes(input_shape))
     if opt_level is None:
-        print(InferType()(mod).astext(show_meta_data=False))
+        print_text(InferType()(mod).astext(show_meta_data=False))
         return
     with PassContext(opt_level=opt_level):
         mod, _ = build_module.optimize(mod, target, params, fuse=False)
-    print(mod.astext(show_meta_data=False))
+    print_text(mod.astext(show_meta_data=False))
 
 
 def show_partition(model: Path, input_shape: list[str] | None, compiler: str) -> None:
@@ -41,4 +41,4 @@ def show_partition(model: Path, input_shape: list[str] | None, compiler: str) ->
         [(fate.operator, fate.type, fate.region or "host", fate.reason) for fate in fates],
     )
     taken = [fate.region for fate in fates if fate.region]
-    print(f"{compiler} takes {len(taken)} of {len(fates)} operators, in {len(set(taken))} regions")
+    print_text(f"{compiler} takes {len(taken)} of {len(fates)} operators, in {len(set(taken))} regions")

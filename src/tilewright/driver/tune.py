@@ -24,7 +24,7 @@ from tilewright.autotvm.utils import mean
 from tilewright.driver.board import Board
 from tilewright.driver.options import check_writable, parse_input_shapes
 from tilewright.driver.pass_options import parse_pass_config
-from tilewright.driver.report import print_json, print_rows
+from tilewright.driver.report import print_json, print_rows, print_text
 from tilewright.ir.transform import PassContext
 from tilewright.relay.frontend.onnx.importer import from_onnx
 from tilewright.target.target import Target
@@ -105,7 +105,7 @@ def tune_model(options: TuneOptions, quiet: bool, as_json: bool) -> None:
                 tuner.run(options.trials, options.minutes)
             comparison = _compared(mod, params, target, tuner, place_of(option["runner"]))
         except KeyboardInterrupt:
-            print(f"interrupted: all trials are in {log}; the same command goes on from there", file=sys.stderr)
+            print_text(f"interrupted: all trials are in {log}; the same command goes on from there", file=sys.stderr)
             raise
         finally:
             tuner.close()
@@ -203,7 +203,7 @@ class _LiveTable:
                 self._told[number] = state.best
                 gain = state.untuned / state.best
                 text = f"{name_of(state)}\t{state.best * 1e3:.4f} ms\t{gain:.2f}x\t{len(state.trials)} trials"
-                print(text, file=sys.stderr)
+                print_text(text, file=sys.stderr)
 
     def _table(self, tuner: NetworkTuner) -> Table:
         elapsed = time.monotonic() - tuner.began

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
+from tilewright.ir.budget import check_budget
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import BaseFunc
 from tilewright.ir.instrument import PassInstrument
@@ -130,6 +131,8 @@ class PassContext:
         option = cls.declared(name)
         if option.type is bool and value in (0, 1):
             return bool(value)
+        if option.type is float and type(value) is int:
+            return float(value)
         if not isinstance(value, option.type):
             raise OptionError(
                 f"config option {name!r} takes {option.type.__name__}, got {type(value).__name__} {value!r}"
@@ -269,6 +272,7 @@ class Pass:
             self._tell(ctx, "run_before_pass", mod)
         with reported_as_tvm_error(f"pass {self.info.name}"):
             result = self.transform(mod, ctx)
+        check_budget(f"pass {self.info.name}")
         if watched:
             self._tell(ctx, "run_after_pass", result)
         return result

@@ -29,6 +29,7 @@ from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.backend.te_compiler import auto_scheduled
+from tilewright.relay.budget import in_budget
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.transform.bind_params import bind_params_by_name as bind_params_by_name
@@ -175,6 +176,7 @@ def build(
 
 
 @heard_interrupts()
+@in_budget()
 def build(
     ir_mod: IRModule | Function,
     target: TargetLike | None = None,
@@ -207,7 +209,7 @@ def build(
     Raises
     ------
     TilewrightError for a module that does not type-check or uses what the target cannot run; UnsupportedError for an
-    executor that there is none of.
+    executor that there is none of; BudgetError where it takes more than ``relay.budget.*`` of the PassContext allows.
     """
     targets = TargetMap.of(target, target_host)
     codegen = codegen_for(executor or _executor_of(targets.default))

@@ -6,6 +6,21 @@ PassContext.register_option(
     "relay.FuseOps.max_depth", int, 256, "largest number of operators that one fused function may hold"
 )
 PassContext.register_option(
+    "relay.budget.nodes",
+    int,
+    1 << 18,
+    "most nodes that a model may have with functions, loops and recurrent layers written out; then a BudgetError",
+)
+PassContext.register_option(
+    "relay.budget.memory",
+    int,
+    0,
+    "most bytes that importing and building may take beside what the process holds before; 0: the machine's memory",
+)
+PassContext.register_option(
+    "relay.budget.seconds", float, 14400.0, "most seconds that importing, and building, may take"
+)
+PassContext.register_option(
     "relay.fallback_device_type",
     int,
     0,

@@ -1,8 +1,13 @@
 """Errors that the runtime raises."""
 
+from .text import printable
+
 
 class TVMError(RuntimeError):
-    """An error reported by the runtime or by a compiled function."""
+    """An error reported by the runtime or by a compiled function; its text holds no control characters of names."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class ExportError(TVMError):

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
+from tilewright.ir.budget import check_budget
+
 
 @dataclass(frozen=True)
 class ProgressEvent:
@@ -38,7 +40,8 @@ def watch(watcher: Watcher) -> Iterator[None]:
 
 
 def report_progress(stage: str, done: int, total: int, item: str = "") -> None:
-    """Tell the watcher, if there is one."""
+    """Tell the watcher, if there is one; BudgetError where the build's time or memory are used up."""
+    check_budget(f"stage {stage}, {item}" if item else f"stage {stage}")
     if watcher := _watcher.get():
         watcher(ProgressEvent(stage, done, total, item))
 

@@ -17,11 +17,14 @@ option ``relay.graph.run_once`` off they are evaluated too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from tilewright.ir import dtype as dt
+from tilewright.ir.budget import check_budget
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
@@ -135,6 +138,8 @@ class _ConstantFolder(ExprMutator):
         arguments = [constant_value(_unmarked(a)) for a in post.args]
         if any(a is None for a in arguments) or _is_dynamic(expr.checked_type_or_none):
             return post
+        if (size := _bytes_of(expr.checked_type)) > _SHARED_BYTES:
+            check_budget(f"the constant result {expr.checked_type} of {_name_of(expr)}", size)
         results = evaluate_call(post, arguments, expr.checked_type)
         return as_constant(results if isinstance(expr.checked_type, TupleType) else results[0], expr.checked_type)
 
@@ -143,6 +148,19 @@ def _is_dynamic(type_: Any) -> bool:
     if isinstance(type_, TensorType):
         return type_.is_dynamic
     return not isinstance(type_, TupleType) or any(_is_dynamic(f) for f in type_.fields)
+
+
+def _bytes_of(type_: Any) -> int:
+    """The bytes of a tensor, or of all of a tuple; shapes are known."""
+    if isinstance(type_, TupleType):
+        return sum(map(_bytes_of, type_.fields))
+    return math.prod(type_.concrete_shape) * dt.nbytes(type_.dtype)
+
+
+def _name_of(call: Call) -> str:
+    """The operator, and where it is from."""
+    name = call.op.name  # type: ignore[attr-defined]
+    return f"{name} ({call.span.source_name.name})" if call.span else name
 
 
 def _fold_shape(call: Call, typed: Call) -> RelayExpr | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tilewright.ir.budget import count_nodes
 from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
@@ -56,7 +57,7 @@ class _Inliner(ExprMutator):
         callee = self._callee(post.op)
         if callee is None:
             return post
-        return _Copy(dict(zip(callee.params, post.args, strict=True))).visit(callee.body)
+        return _copied(callee, post.args, post.op)
 
     def _callee(self, op: RelayExpr) -> Function | None:
         if isinstance(op, Function) and _is_open(op):
@@ -92,6 +93,15 @@ class _Copy(ExprMutator):
         if expr in self.bound:
             return Var(expr.name_hint, expr.type_annotation, expr.span)
         return expr
+
+
+def _copied(callee: Function, args: Sequence[RelayExpr], name: RelayExpr) -> RelayExpr:
+    """The body of a function over its arguments; what calls others twice, many deep, ends at the budget."""
+    copy = _Copy(dict(zip(callee.params, args, strict=True)))
+    result = copy.visit(callee.body)
+    hint = getattr(name, "name_hint", "")
+    count_nodes(len(copy.memo_map), f"calls of the function {hint}" if hint else "calls of a local function")
+    return result
 
 
 def _mentions(root: RelayExpr, name: RelayExpr) -> bool:
@@ -133,7 +143,7 @@ class _GlobalInliner(ExprMutator):
         callee = self.inlined.get(expr.op.name_hint) if isinstance(expr.op, GlobalVar) else None
         if callee is None or not _is_open(callee) or not isinstance(post, Call):
             return post
-        return _Copy(dict(zip(callee.params, post.args, strict=True))).visit(callee.body)
+        return _copied(callee, post.args, expr.op)
 
 
 def Inline() -> Pass:

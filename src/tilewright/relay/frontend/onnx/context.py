@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 from tilewright.ir import dtype as dt
+from tilewright.ir.budget import BudgetError, check_budget, count_nodes
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import IntImm
@@ -300,6 +301,11 @@ class NodeContext:
         size = math.prod(shape) * dt.nbytes(dtype)
         if size > MAX_CONSTANT_BYTES or any(extent < 0 for extent in shape):
             self.fail(f"its result of shape {tuple(shape)} has {size / 2**30:.3g} GiB; refusing")
+        check_budget(lambda: f"{describe(self.node)}: its result of shape {tuple(shape)}", size)
+
+    def write_out(self, nodes: int, what: str) -> None:
+        """Count what the node is about to be written out to; BudgetError where that is too much."""
+        count_nodes(nodes, lambda: f"{describe(self.node)}: {what}")
 
     def normalize_axis(self, axis: int, rank: int) -> int:
         """``axis`` counted from the front; out of range is an error."""
@@ -322,6 +328,12 @@ def describe(node: onnx.NodeProto) -> str:
         return f"ONNX node {node.name!r} ({node.op_type})"
     output = next((o for o in node.output if o), "")
     return f"ONNX node giving {output!r} ({node.op_type})"
+
+
+def budget_error_in(node: onnx.NodeProto, error: BudgetError) -> BudgetError:
+    """The error, which names the node where it arose in its subgraphs: the loop that goes on and on."""
+    inside = any(a.HasField("g") for a in node.attribute) and not str(error).startswith(describe(node))
+    return BudgetError(f"{describe(node)}: {error}") if inside else error
 
 
 def is_static(type_: Type) -> bool:

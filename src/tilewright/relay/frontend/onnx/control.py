@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tilewright.ir.budget import made_nodes
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
@@ -23,6 +24,8 @@ from tilewright.relay.frontend.onnx.run_time_control import (
 )
 
 MAX_ITERATIONS = 512
+# Nodes of a loop that is written out; of more it stays a loop, where it can.
+_MOST_WRITTEN_OUT = 1 << 15
 
 
 @converter("If")
@@ -43,10 +46,14 @@ def convert_loop(ctx: NodeContext) -> Sequence[Any]:
     values = dict(ctx.importer.values)
     if _may_be_written_out(ctx):
         try:
-            return _loop_written_out(ctx)
-        except ValueNeededError:
+            return _loop_written_out(ctx, _MOST_WRITTEN_OUT)
+        except (ValueNeededError, _TooLongError):
             ctx.importer.values = values
     return loop_at_run_time(ctx)
+
+
+class _TooLongError(Exception):
+    """A loop takes many nodes when written out."""
 
 
 def _may_be_written_out(ctx: NodeContext) -> bool:
@@ -57,7 +64,8 @@ def _may_be_written_out(ctx: NodeContext) -> bool:
     return not ctx.has_input(1) or ctx.constant_or_none(ctx.input(1)) is not None
 
 
-def _loop_written_out(ctx: NodeContext) -> Sequence[Any]:
+def _loop_written_out(ctx: NodeContext, most: int | None = None) -> Sequence[Any]:
+    """The body once for each iteration; _TooLongError where they take more than ``most`` nodes."""
     body = ctx.required("body")
     count = int(ctx.scalar(0)) if ctx.has_input(0) else None
     go_on: RelayExpr | None = ctx.optional(1)
@@ -66,12 +74,14 @@ def _loop_written_out(ctx: NodeContext) -> Sequence[Any]:
     step = 0
     while (count is None or step < count) and _holds(ctx, go_on, step):
         _check_count(ctx, step)
+        before = made_nodes()
         condition = go_on if go_on is not None else const(True, "bool")
         go_on, *results = ctx.subgraph(body, [const(step, "int64"), condition, *carried])
         carried, scanned = results[: len(carried)], results[len(carried) :]
         for values, value in zip(collected, scanned, strict=True):
             values.append(value)
         step += 1
+        _check_rest(ctx, made_nodes() - before, step, count, most)
     declared = body.output[len(body.output) - len(collected) :]
     if not step and not all(map(_has_static_shape, declared)):
         round_zero = ctx.subgraph(body, [const(0, "int64"), const(True, "bool"), *carried])
@@ -84,6 +94,16 @@ def _holds(ctx: NodeContext, condition: RelayExpr | None, step: int) -> bool:
         return True
     known = ctx.known(condition, f"the condition before iteration {step} must be a constant")
     return bool(known.reshape(-1)[0])
+
+
+def _check_rest(ctx: NodeContext, nodes: int, step: int, count: int | None, most: int | None) -> None:
+    """Give up early on loops in loops: the iterations to come take as many nodes as this one did."""
+    rest = nodes * ((count if count is not None else step + 1) - step)
+    if most is not None and nodes * step + rest > most:
+        raise _TooLongError
+    what = f"its {count} iterations, written out"
+    ctx.write_out(rest, what)
+    ctx.write_out(-rest, what)
 
 
 def _check_count(ctx: NodeContext, step: int) -> None:

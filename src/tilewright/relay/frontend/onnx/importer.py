@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 
 from tilewright.ir import dtype as dt
+from tilewright.ir.budget import BudgetError, check_budget, count_nodes
 from tilewright.ir.errors import TilewrightError, UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
@@ -21,6 +22,7 @@ from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.span import SourceName, Span
 from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import free_vars
+from tilewright.relay.budget import in_budget
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleWrapper, Var, const
 from tilewright.relay.frontend.onnx.attributes import dtype_of, to_array
 from tilewright.relay.frontend.onnx.context import (
@@ -28,11 +30,13 @@ from tilewright.relay.frontend.onnx.context import (
     NodeContext,
     OnnxImportError,
     TensorSequence,
+    budget_error_in,
     describe,
     typed,
 )
 from tilewright.relay.frontend.onnx.dimensions import MOST_ELEMENTS, Elements, elements_of, numbers
 from tilewright.relay.frontend.onnx.early import NUMPY_BROADCASTING, aligned
+from tilewright.relay.frontend.onnx.functions import with_subgraphs
 from tilewright.relay.frontend.onnx.host import host_operators
 from tilewright.relay.frontend.onnx.loading import (
     ModelFile,
@@ -41,6 +45,7 @@ from tilewright.relay.frontend.onnx.loading import (
     first_line,
     load_model,
     model_opset,
+    no_model,
     open_model,
 )
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
@@ -59,6 +64,7 @@ _MAX_TENSOR_BYTES = 1 << 40
 _TYPE_ONLY_INPUTS = {"CastLike": (1,)}
 
 
+@in_budget()
 def from_onnx(
     model: onnx.ModelProto | ModelFile | str | os.PathLike[str],
     shape: Mapping[str, Sequence[Any]] | None = None,
@@ -89,7 +95,7 @@ def from_onnx(
     Raises
     ------
     OnnxImportError for a model that is not valid; UnsupportedError naming every operator and node that has no
-    converter.
+    converter; BudgetError for a model that takes more than ``relay.budget.*`` of the ``PassContext`` allows.
     """
     shapes = _checked_shapes(shape)
     if isinstance(model, (str, os.PathLike)):
@@ -98,7 +104,7 @@ def from_onnx(
     if isinstance(model, ModelFile):
         model, weights = model.proto, model.weights
     elif not isinstance(model, onnx.ModelProto):
-        raise OnnxImportError(_no_model(model))
+        raise OnnxImportError(no_model(model))
     elif not model.HasField("graph"):
         raise OnnxImportError("the model holds no graph")
     try:
@@ -147,6 +153,7 @@ def _elements(name: str, values: Sequence[Any]) -> dict[str, Any]:
     return {f"{name}.{i}": value for i, value in enumerate(values)}
 
 
+@in_budget()
 def import_graph(
     model: onnx.ModelProto, given: Mapping[str, Any], bound: Mapping[str, Any], strings: StringTable
 ) -> Imported:
@@ -160,21 +167,6 @@ def import_graph(
     importer.examples, importer.bound, importer.strings = given, bound, strings
     module, params = importer.import_model(False)
     return Imported(module, params, tuple(importer.inputs), tuple(importer.structure))
-
-
-def _no_model(given: Any) -> str:
-    """Why ``given`` cannot be imported, and what to do with it."""
-    kind = type(given)
-    remedies = {
-        "bytes": "onnx.load_model_from_string(...) makes a model of it",
-        "GraphProto": "onnx.helper.make_model(graph) makes a model of it",
-        "InferenceSession": "give the path of the file that the session was made of",
-    }
-    remedy = remedies.get(kind.__name__, "")
-    if any(base.__module__.startswith("torch.") for base in kind.__mro__):
-        remedy = 'export it first: torch.onnx.export(module, example_inputs, "model.onnx")'
-    text = f"from_onnx takes an onnx.ModelProto or the path of a file, not {kind.__module__}.{kind.__name__}"
-    return f"{text}; {remedy}" if remedy else text
 
 
 def _checked_shapes(shape: Any) -> dict[str, list[Any]]:
@@ -296,7 +288,7 @@ class GraphImporter:
 
     def _check_operators(self) -> None:
         missing: dict[str, list[str]] = {}
-        for node in _with_subgraphs(self.nodes):
+        for node in with_subgraphs(self.nodes):
             if self._find(node) is None:
                 name = f"{node.domain}.{node.op_type}" if node.domain not in DEFAULT_DOMAINS else node.op_type
                 missing.setdefault(name, []).append(node.name or (node.output[0] if node.output else "?"))
@@ -314,6 +306,7 @@ class GraphImporter:
 
     def _add_initializer(self, tensor: onnx.TensorProto) -> None:
         where = f"initializer {tensor.name!r}"
+        check_budget(where, math.prod(tensor.dims) if tensor.name in self.weights else 0)
         if self.strings is None or tensor.data_type != onnx.TensorProto.STRING:
             dtype_of(tensor.data_type, where)
         try:
@@ -435,6 +428,7 @@ class GraphImporter:
         return expr in self._constant_exprs or isinstance(expr, Constant)
 
     def _convert_node(self, node: onnx.NodeProto) -> None:
+        count_nodes(1, lambda: describe(node))
         inputs: list[RelayExpr | TensorSequence | None] = []
         for name in node.input:
             if name and name not in self.values:
@@ -507,6 +501,8 @@ class GraphImporter:
             if context.told is not None:
                 self.known_elements[outputs[0]] = context.told
             return outputs
+        except BudgetError as error:
+            raise budget_error_in(node, error) from None
         except (OnnxImportError, UnsupportedError):
             raise
         except TilewrightError as error:
@@ -581,16 +577,6 @@ def _typed(value: RelayExpr | TensorSequence) -> RelayExpr | TensorSequence:
 def _rank(value: RelayExpr | TensorSequence | None) -> int:
     found = value.checked_type if isinstance(value, RelayExpr) else None
     return len(found.shape) if isinstance(found, TensorType) else 0
-
-
-def _with_subgraphs(nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto]:
-    """The nodes, and those of the graphs in their attributes."""
-    found, pending = [], list(reversed(nodes))
-    while pending:
-        node = pending.pop()
-        found.append(node)
-        pending.extend(n for a in reversed(node.attribute) for n in reversed(a.g.node))
-    return found
 
 
 def _with_span(expr: RelayExpr, span: Span) -> RelayExpr:

@@ -18,6 +18,7 @@ import onnx.shape_inference
 from tilewright.ir.errors import UnsupportedError
 from tilewright.relay.frontend.onnx.attributes import has_plain_elements
 from tilewright.relay.frontend.onnx.context import OnnxImportError
+from tilewright.relay.frontend.onnx.functions import check_functions
 from tilewright.relay.frontend.onnx.inline_weights import read_light_model
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, find_converter
 from tilewright.runtime.ndarray import NDArray, empty, numpy_view
@@ -89,6 +90,21 @@ def open_model(path: str | os.PathLike[str]) -> ModelFile:
         file, offset = (folder / entries["location"]).resolve(), int(entries.get("offset", "0"))
         weights[tensor.name] = Weight(file, offset, int(entries.get("length", file.stat().st_size - offset)))
     return ModelFile(model, weights)
+
+
+def no_model(given: Any) -> str:
+    """Why ``given`` cannot be imported, and what to do with it."""
+    kind = type(given)
+    remedies = {
+        "bytes": "onnx.load_model_from_string(...) makes a model of it",
+        "GraphProto": "onnx.helper.make_model(graph) makes a model of it",
+        "InferenceSession": "give the path of the file that the session was made of",
+    }
+    remedy = remedies.get(kind.__name__, "")
+    if any(base.__module__.startswith("torch.") for base in kind.__mro__):
+        remedy = 'export it first: torch.onnx.export(module, example_inputs, "model.onnx")'
+    text = f"from_onnx takes an onnx.ModelProto or the path of a file, not {kind.__module__}.{kind.__name__}"
+    return f"{text}; {remedy}" if remedy else text
 
 
 def _read_model(path: str | os.PathLike[str]) -> tuple[onnx.ModelProto, Path]:
@@ -191,6 +207,7 @@ def checked_nodes(model: onnx.ModelProto, opset: int) -> list[onnx.NodeProto]:
     ``Mul(x, Sigmoid(x))``. Raises ``OnnxImportError`` for a model that the checker rejects.
     """
     light = _without_large_weights(model)
+    check_functions(light)
     _name_domains(light)
     if light.ByteSize() > _PROTOBUF_LIMIT_BYTES:
         raise UnsupportedError("the model holds over 2 GiB beside its initializers, which ONNX's checker cannot read")

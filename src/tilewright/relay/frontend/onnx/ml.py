@@ -135,7 +135,7 @@ def _occurrences(ctx: NodeContext, rows: RelayExpr, grams: Array) -> RelayExpr |
     if not count:
         return None
     batch, extent = ctx.shape(rows)
-    steps = range(1, ctx.required("max_skip_count") + 2) if length > 1 else range(1, 2)
+    steps = range(1, min(ctx.required("max_skip_count") + 1, max(extent, 1)) + 1) if length > 1 else range(1, 2)
     windows = [
         [start + step * i for i in range(length)]
         for step in steps

@@ -125,6 +125,7 @@ def convert_lrn(ctx: NodeContext) -> RelayExpr:
     if size % 2:
         return relay_op.nn.lrn(data, size=size, axis=1, bias=bias, alpha=alpha, beta=beta)
     # Relay's lrn is symmetric; of an even size, one more channel counts above than below.
+    ctx.write_out(size, f"sums of {size} channels, written out")
     shape, dtype = ctx.shape(data), ctx.dtype(data)
     width = [(0, 0)] * len(shape)
     width[1] = ((size - 1) // 2, size // 2)

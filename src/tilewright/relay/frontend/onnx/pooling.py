@@ -133,6 +133,7 @@ def _indices_of_maxima(ctx: NodeContext, counts: Sequence[int]) -> RelayExpr:
     kernel, strides = spatial(ctx, "kernel_shape", rank), spatial(ctx, "strides", rank)
     dilations = spatial(ctx, "dilations", rank)
     pads = padding(ctx, data, kernel, strides, dilations)
+    ctx.check_constant((*counts, *kernel), "int64")
     inside, place, named = np.ones((1, 1), bool), np.zeros((1, 1), int), np.zeros((1, 1), int)
     step = 1
     for i in range(rank):

@@ -21,6 +21,7 @@ _ACTIVATIONS: dict[str, Activation] = {
     "tanh": relay_op.tanh,
     "relu": relay_op.nn.relu,
 }
+_NODES_OF_A_STEP = 4
 # One step: (gates of the input, states) -> states; the first state is the output.
 Step = Callable[[RelayExpr, list[RelayExpr]], list[RelayExpr]]
 
@@ -152,6 +153,7 @@ class _Direction:
     def unrolled(self, states: list[RelayExpr]) -> tuple[RelayExpr, list[RelayExpr]]:
         """All steps one after another: the outputs (steps, batch, hidden), and the last states."""
         steps, dtype = self.ctx.extent(self.projected, 0), self.ctx.dtype(self.projected)
+        self.ctx.write_out(_NODES_OF_A_STEP * steps, f"its {steps} steps, written out")
         sequence = relay_op.split(self.projected, steps, axis=0) if steps > 1 else [self.projected]
         collected: list[RelayExpr] = [self.projected] * steps
         for t in reversed(range(steps)) if self.backwards else range(steps):

@@ -87,6 +87,7 @@ def convert_split_to_sequence(ctx: NodeContext) -> TensorSequence:
     extent = ctx.shape(data)[axis]
     keeps = bool(ctx.attr("keepdims", 1))
     if not ctx.has_input(1):
+        ctx.write_out(extent, f"a sequence of {extent} parts")
         sizes = [1] * extent
     else:
         keeps, given = True, ctx.constant(1, "the sizes of the parts")
@@ -94,6 +95,7 @@ def convert_split_to_sequence(ctx: NodeContext) -> TensorSequence:
             size = int(given)
             if size <= 0:
                 ctx.fail(f"parts of {size} entries")
+            ctx.write_out(extent // size, f"a sequence of {extent // size} parts")
             sizes = [min(size, extent - start) for start in range(0, extent, size)]
         else:
             sizes = [int(v) for v in given]

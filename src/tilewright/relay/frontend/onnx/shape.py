@@ -153,6 +153,8 @@ def convert_split(ctx: NodeContext) -> Any:
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
     sizes = ctx.attr("split")
     parts = ctx.attr("num_outputs", ctx.num_outputs)
+    if parts != ctx.num_outputs:
+        ctx.fail(f"attribute 'num_outputs' is {parts}, and {ctx.num_outputs} outputs have names")
     given = sizes is None and ctx.has_input(1)
     if given and ctx.constant_if_known(1, "the sizes") is not None:
         sizes, given = ctx.ints(1, "the sizes"), False
@@ -449,6 +451,7 @@ def _wrap_pad(ctx: NodeContext, data: RelayExpr, width: Sequence[tuple[int, int]
     for axis, (before, after) in enumerate(width):
         if before or after:
             extent = ctx.shape(data)[axis]
+            ctx.check_constant((max(before + extent + after, 0),), "int64")
             data = relay_op.take(data, int_const([i % extent for i in range(-before, extent + after)]), axis=axis)
     return data
 

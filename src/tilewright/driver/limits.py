@@ -1,0 +1,89 @@
+"""Limits that commands are given: of what compiling may make, and of their time."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import FrameType
+from typing import NoReturn
+
+import typer
+
+from tilewright.runtime.error import TVMError
+from tilewright.runtime.text import printable
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+# Native code hears no signal: when it has not ended so long after its time, the process does.
+_GRACE_SECONDS = 0.5
+_LAST_SECONDS = 10.0
+
+
+class TimeLimitError(TVMError):
+    """A command takes longer than its ``--timeout``."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What compiling may make; None where the default of ``PassContext`` holds."""
+
+    nodes: int | None = None
+    memory: str | None = None
+    seconds: float | None = None
+
+    def config(self) -> dict[str, int | float]:
+        """The options of ``PassContext``."""
+        given = {"nodes": self.nodes, "memory": parse_bytes(self.memory), "seconds": self.seconds}
+        return {f"relay.budget.{name}": value for name, value in given.items() if value is not None}
+
+
+def parse_bytes(text: str | None) -> int | None:
+    """``4GiB``, ``500M`` or ``1000000`` as a number of bytes; units are powers of 1024."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9.]+)\s*([kmgt]?)(i?b)?", text.strip().lower())
+    try:
+        if found is None or (size := int(float(found[1]) * _UNITS[found[2]])) <= 0:
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise typer.BadParameter(f"--max-memory {text}: takes a size, such as 4GiB or 500MiB") from None
+    return size
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float | None, what: str) -> Iterator[None]:
+    """Raise TimeLimitError in the main thread after so many seconds; end the process where native code goes on."""
+    if seconds is None:
+        yield
+        return
+    message = f"{what} takes longer than --timeout allows: {seconds:g} seconds"
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        raise TimeLimitError(message)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    end = threading.Timer(seconds + _GRACE_SECONDS, _end, [message])
+    end.daemon = True
+    end.start()
+    faulthandler.dump_traceback_later(seconds + _LAST_SECONDS, exit=True)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        end.cancel()
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _end(message: str) -> NoReturn:
+    with contextlib.suppress(OSError):
+        sys.stderr.write(f"error: {printable(message)}\n")
+        sys.stderr.flush()
+    os._exit(1)
