@@ -1,3 +1,7 @@
-"""Load what all tests share: the tiers, the verification of passes and the garbage collector (``tests/tiers.py``)."""
+"""Load what all tests share.
 
-pytest_plugins = ["tests.tiers"]
+The tiers, the verification of passes and the garbage collector (``tests/tiers.py``), and that other packages' plug-ins
+are hidden (``tests/surroundings.py``).
+"""
+
+pytest_plugins = ["tests.surroundings", "tests.tiers"]

@@ -26,7 +26,7 @@ def tracker() -> Iterator[Tracker]:
     """A tracker that knows one board."""
     running = Tracker(silent=True)
     board = rpc.Server("127.0.0.1", key="board", tracker_addr=("127.0.0.1", running.port), silent=True)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     client = rpc.connect_tracker("127.0.0.1", running.port)
     while not client.summary()["server_info"] and time.monotonic() < end:
         time.sleep(0.05)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,9 +21,7 @@ class Fleet:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.processes: list[subprocess.Popen[bytes]] = []
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.address = f"tcp://127.0.0.1:{self.port}"
         self.environment = {
             **os.environ, "XDG_CACHE_HOME": str(folder), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1",
@@ -53,7 +51,7 @@ class Fleet:
     def end(self, process: subprocess.Popen[bytes]) -> None:
         """Kill a process."""
         os.kill(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
 
     def close(self) -> None:
         """Kill all."""

@@ -30,7 +30,7 @@ def test_a_worker_survives_errors_and_is_replaced_after_deaths() -> None:
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=r"no result within 0\.2 s"):
         worker.recv()
-    assert time.monotonic() - began < 5 and not worker.is_alive()
+    assert time.monotonic() - began < 30 and not worker.is_alive()
     with pytest.raises(TypeError, match="initializer is a function, not int"):
         PopenWorker(3)  # type: ignore[arg-type]
 

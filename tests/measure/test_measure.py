@@ -35,7 +35,7 @@ def misbehave(request: Any) -> Any:
 
 
 def test_what_fails_costs_one_request() -> None:
-    pool = Pool(lambda: fork_worker(misbehave), 2, timeout=1.0)
+    pool = Pool(lambda: fork_worker(misbehave), 2, timeout=2.0)
     came: list[int] = []
     requests: list[Any] = [1, "die", 2, "leave", "raise", 3, "hang", 4]
     outcomes = pool.map(requests, lambda i, _: came.append(i))
@@ -47,11 +47,11 @@ def test_what_fails_costs_one_request() -> None:
     assert outcomes[4].kind == "KeyError"
     assert "misbehave" in outcomes[4].traceback
     assert sorted(came) == list(range(8))
-    assert 1.0 <= outcomes[6].seconds < 5
+    assert 2.0 <= outcomes[6].seconds < 30
 
 
 def test_processes_stay_between_batches() -> None:
-    pool = Pool(lambda: fork_worker(lambda _: os.getpid()), 1, timeout=5.0)
+    pool = Pool(lambda: fork_worker(lambda _: os.getpid()), 1, timeout=60.0)
     first, second = (pool.map([0, 0])[0].value for _ in range(2))
     assert first == second != os.getpid()
     pool.close()
@@ -60,7 +60,7 @@ def test_processes_stay_between_batches() -> None:
 
 
 def test_a_long_answer_arrives_whole() -> None:
-    pool = Pool(lambda: fork_worker(lambda n: "x" * n), 1, timeout=20.0)
+    pool = Pool(lambda: fork_worker(lambda n: "x" * n), 1, timeout=60.0)
     assert pool.map([3_000_000])[0].value == "x" * 3_000_000
     pool.close()
 

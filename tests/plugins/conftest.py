@@ -9,6 +9,8 @@ import pytest
 
 from tilewright import runtime
 
+# In front of a program that is to find no package that plugs in.
+NOTHING_INSTALLED = "import importlib.metadata as m; m.entry_points = lambda **_: m.EntryPoints()\n"
 PLUGINS = Path(__file__).parents[2] / "examples" / "plugins"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.plugins.conftest import PLUGINS, compile_plugin
+from tests.plugins.conftest import NOTHING_INSTALLED, PLUGINS, compile_plugin
 
 import tilewright as tvm
 from tilewright import runtime
@@ -150,7 +150,7 @@ print(result.numpy())
 """
     found = python(program, tmp_path)
     assert found.stdout == "guarded(0) True [0 1 2]\n[0. 2. 4.]\n", found.stderr
-    assert "unknown device type 'guarded'" in python(program).stderr
+    assert "unknown device type 'guarded'" in python(NOTHING_INSTALLED + program).stderr
 
 
 def test_a_package_that_does_not_load_is_named(tmp_path: Path) -> None:

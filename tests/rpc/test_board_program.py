@@ -52,7 +52,7 @@ def serving(command: Sequence[str | Path], *options: str) -> Iterator[int]:
         yield int(found.group(1))
     finally:
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 def run_network(port: int, target: str, folder: Path, options: dict[str, object]) -> None:
@@ -235,7 +235,7 @@ def test_sessions_end(program: Path, tmp_path: Path) -> None:
             start = time.monotonic()
             with pytest.raises(error):
                 bad()
-            assert time.monotonic() - start < 5
+            assert time.monotonic() - start < 30
             del session, bad
         session = rpc.connect(HOST, port, "k")
         with pytest.raises(tvm.TVMError, match="memory"):

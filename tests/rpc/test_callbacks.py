@@ -209,7 +209,7 @@ def test_a_client_that_goes_in_its_function_ends_the_session(back_server: rpc.Se
     os.waitpid(child, 0)
     start = time.monotonic()
     assert rpc.connect(HOST, back_server.port, "back").get_function("testing.echo")(1) == 1
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30
 
 
 def test_servers_that_do_not_call_back_are_told(back_server: rpc.Server) -> None:

@@ -7,7 +7,6 @@ under an emulator.
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 from tests.driver.command import ROOT
 from tests.driver.transcript import add_command, commands, environment, labels
+from tests.ports import free_port
 from tests.processors.tools import need
 
 DOC = ROOT / "docs" / "rpc.md"
@@ -31,13 +31,6 @@ def test_examples_of_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     namespace: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, DOC.name, "exec"), namespace)
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-    return port
 
 
 class Machines:
@@ -94,7 +87,7 @@ def machines(folder: Path) -> Iterator[Machines]:
     finally:
         for process in made.running:
             process.terminate()
-            process.wait(10)
+            process.wait(60)
 
 
 def test_transcripts_from_a_fresh_board_to_a_measured_model(tmp_path: Path) -> None:

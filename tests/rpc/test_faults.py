@@ -45,7 +45,7 @@ def test_fifty_clients_queue_for_two_boards_while_the_tracker_restarts() -> None
         thread.join(100)
     assert not failed and sorted(done) == list(range(1, 51))
     client = rpc.connect_tracker(HOST, tracker.port)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while client.summary()["queue_info"]["kind"] != {"free": 2, "pending": 0}:
         assert time.monotonic() < end
         time.sleep(0.1)
@@ -61,12 +61,14 @@ def test_a_tracker_that_stays_away_is_an_error() -> None:
     start = time.monotonic()
     with pytest.raises(RPCError, match="is gone"):
         client.summary()
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 40
 
 
 # ---- networks ----
 
-SPACE, OUTER, INNER = "tilewright-test", "10.231.7.1", "10.231.7.2"
+# Of this process alone: addresses of the block for tests (RFC 2544), four for each.
+SPACE, LINKS = f"tilewright-test-{os.getpid()}", (f"twouter{os.getpid()}", f"twinner{os.getpid()}")
+OUTER, INNER = (f"198.18.{os.getpid() // 64 % 256}.{os.getpid() % 64 * 4 + host}" for host in (1, 2))
 
 
 def ip(*words: str) -> None:
@@ -79,14 +81,13 @@ def board_elsewhere() -> Iterator[int]:
     need("ip")
     if os.geteuid() != 0:
         pytest.skip("only root makes networks")
-    subprocess.run(["ip", "netns", "del", SPACE], capture_output=True, check=False)
     ip("netns", "add", SPACE)
     try:
-        ip("link", "add", "tw-outer", "type", "veth", "peer", "name", "tw-inner", "netns", SPACE)
-        ip("addr", "add", f"{OUTER}/24", "dev", "tw-outer")
-        ip("link", "set", "tw-outer", "up")
-        ip("-n", SPACE, "addr", "add", f"{INNER}/24", "dev", "tw-inner")
-        ip("-n", SPACE, "link", "set", "tw-inner", "up")
+        ip("link", "add", LINKS[0], "type", "veth", "peer", "name", LINKS[1], "netns", SPACE)
+        ip("addr", "add", f"{OUTER}/30", "dev", LINKS[0])
+        ip("link", "set", LINKS[0], "up")
+        ip("-n", SPACE, "addr", "add", f"{INNER}/30", "dev", LINKS[1])
+        ip("-n", SPACE, "link", "set", LINKS[1], "up")
         command = [sys.executable, "-m", "tilewright", "rpc-server", "--host", INNER, "--port", "0", "--key", "b"]
         process = subprocess.Popen(
             ["ip", "netns", "exec", SPACE, *command, "--insecure"], stdout=subprocess.PIPE, text=True
@@ -96,7 +97,7 @@ def board_elsewhere() -> Iterator[int]:
         assert found
         yield int(found.group(1))
         process.terminate()
-        process.wait(10)
+        process.wait(60)
     finally:
         ip("netns", "del", SPACE)
 
@@ -115,11 +116,11 @@ def test_a_network_that_is_cut_ends_calls_and_frees_the_board(board_elsewhere: i
     thread.start()
     time.sleep(0.5)
     cut = time.monotonic()
-    ip("link", "set", "tw-outer", "down")  # neither side hears that the other is gone
-    thread.join(20)
-    assert told[0] - cut < 8
+    ip("link", "set", LINKS[0], "down")  # neither side hears that the other is gone
+    thread.join(50)
+    assert told[0] - cut < 30  # it sleeps for 60
     time.sleep(max(cut + 5 - time.monotonic(), 0))
-    ip("link", "set", "tw-outer", "up")
+    ip("link", "set", LINKS[0], "up")
     start = time.monotonic()
     assert rpc.connect(INNER, board_elsewhere, "b").get_function("testing.echo")(3) == 3
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 30

@@ -19,7 +19,7 @@ from tilewright.rpc import client as rpc_client
 from tilewright.rpc.tracker import Tracker
 from tilewright.runtime.error import RPCError, RPCSessionTimeoutError
 
-BOUND = 5.0  # seconds, for what is found out by itself
+BOUND = 9.0  # seconds, for what is found out by itself: less than any time after which the client gives up
 FILE = np.random.default_rng(0).bytes(150_001)
 VALUES = np.arange(20_011, dtype="int32")
 
@@ -85,7 +85,7 @@ def test_200_ms(tls: Far) -> None:
     start = time.monotonic()
     converse(server, between.port)
     # 0.2 s for each of some packets; those of a large file or array follow each other without waiting
-    assert 1.0 < time.monotonic() - start < 10
+    assert 1.0 < time.monotonic() - start < 20
 
 
 @pytest.mark.parametrize("how", ["close", "reset"])

@@ -78,7 +78,7 @@ def test_what_is_sent_cannot_be_read_along(paired: rpc.Server) -> None:
     session = rpc.connect(HOST, listening.getsockname()[1], "b", pairing=paired.pairing)
     session.upload(b"nobody else may read this", "file")
     del session
-    thread.join(10)
+    thread.join(60)
     assert b"client:b -secure=tls1" in seen
     assert b"nobody else" not in seen and b"tvm.rpc.server" not in seen
     assert bytes.fromhex(Pairing.parse(paired.pairing).token) not in seen
@@ -214,6 +214,6 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         use(rpc.connect(HOST, int(port), "b"))
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(60)
     wrong = subprocess.run([*tilewright, "rpc-pair", "no code"], capture_output=True, text=True)
     assert wrong.returncode != 0 and "begins with tw1." in wrong.stderr and "Traceback" not in wrong.stderr

@@ -22,9 +22,10 @@ from tilewright.rpc.tracker import Tracker
 from tilewright.runtime.error import RPCError, RPCSessionTimeoutError
 
 HOST = "127.0.0.1"
+PATIENCE = 30.0  # seconds, with a loaded machine; what hangs here takes 60
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -100,7 +101,7 @@ def test_a_board_that_was_given_away_and_not_used_is_offered_again(tracker: Trac
     assert eventually(lambda: free_boards(client, "kind") == 1)
     client._ask(base.TrackerCode.REQUEST, "kind", "", 1)  # and no connection follows
     assert free_boards(client, "kind") == 0
-    assert eventually(lambda: free_boards(client, "kind") == 1, 15)
+    assert eventually(lambda: free_boards(client, "kind") == 1)
     board.terminate()
 
 
@@ -199,7 +200,7 @@ def test_a_session_that_crashes_is_an_error_and_the_next_works(faulty: rpc.Serve
         session.get_function(function)()
     with pytest.raises(RPCError):
         session.get_function("testing.echo")
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < PATIENCE
     assert rpc.connect(HOST, faulty.port, "faulty").get_function("testing.echo")(2) == 2
 
 
@@ -209,7 +210,7 @@ def test_a_session_ends_when_its_time_is_over(faulty: rpc.Server) -> None:
     start = time.monotonic()
     with pytest.raises(RPCSessionTimeoutError):
         sleep(60)
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < PATIENCE
     del session, sleep
     assert rpc.connect(HOST, faulty.port, "faulty").get_function("testing.echo")(2) == 2
 
@@ -224,7 +225,7 @@ def test_a_client_that_vanishes_frees_the_board(faulty: rpc.Server) -> None:
     os.waitpid(child, 0)
     start = time.monotonic()
     assert rpc.connect(HOST, faulty.port, "faulty").get_function("testing.echo")(2) == 2
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < PATIENCE
 
 
 def test_connections_that_say_nonsense_or_nothing_do_no_harm(faulty: rpc.Server) -> None:

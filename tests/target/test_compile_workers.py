@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
+import sys
+import termios
 import time
 from collections.abc import Iterator
+from typing import IO
 
 import pytest
 
@@ -47,6 +51,12 @@ def test_wrong_ir_is_an_error_with_the_kernels_name(pool: CompilePool) -> None:
         workers.compile_here(job(3, "nonsense"))
 
 
+def _waiting_bytes(pipe: IO[bytes] | None) -> int:
+    """How many bytes in a pipe are not read yet."""
+    assert pipe is not None
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
 def test_a_worker_that_dies_is_an_error_with_the_kernels_name_and_is_replaced() -> None:
     pool = CompilePool(1)
     try:
@@ -54,9 +64,8 @@ def test_a_worker_that_dies_is_an_error_with_the_kernels_name_and_is_replaced() 
         (worker,) = pool._workers
         os.kill(worker.process.pid, signal.SIGSTOP)  # so that it dies at work
         future = pool.submit(job(1))
-        while not pool._jobs.empty():
+        while not _waiting_bytes(worker.process.stdin):
             time.sleep(0.01)
-        time.sleep(0.1)
         os.kill(worker.process.pid, signal.SIGKILL)
         message = "compiling kernel kernel1 failed: the compiler process was ended by SIGKILL"
         with pytest.raises(TilewrightError, match=message):

@@ -58,11 +58,14 @@ def left_behind(mark: str) -> list[int]:
 @pytest.mark.parametrize("when", ["loading", "searching"])
 def test_an_interrupt_keeps_all_trials_and_leaves_no_process(model: Path, tmp_path: Path, when: str) -> None:
     mark, log = uuid.uuid4().hex, tmp_path / "r.trials.jsonl"
-    command = [sys.executable, "-c", "from tilewright.driver import main; main()", "tune", str(model)]
+    program = "import sys; from tilewright.driver import main; sys.stderr.write('ready\\n'); sys.stderr.flush(); main()"
+    command = [sys.executable, "-c", program, "tune", str(model)]
     command += ["-o", str(tmp_path / "r.jsonl"), "--tuner", "random", "--trials", "100000"]
     environment = {**os.environ, "TILEWRIGHT_TEST_MARK": mark}
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
-        end = time.monotonic() + 120
+        assert process.stderr is not None
+        assert process.stderr.readline() == b"ready\n"
+        end = time.monotonic() + 240
         while when == "searching" and not (log.exists() and log.read_text().count("\n") > 3):
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -76,7 +79,7 @@ def test_an_interrupt_keeps_all_trials_and_leaves_no_process(model: Path, tmp_pa
         assert (tmp_path / "r.jsonl").exists()
     else:
         assert process.returncode == 130 or log.exists()  # a fast machine has loaded it, and searches
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while left_behind(mark) and time.monotonic() < end:
         time.sleep(0.1)
     assert not left_behind(mark)
