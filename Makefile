@@ -7,6 +7,8 @@ NATIVE := CMakeLists.txt $(wildcard native/src/*/* native/include/* native/inclu
 JOBS   ?= auto
 # Of fuzzing, for each loader.
 SECONDS ?= 60
+# Of mutants.
+COUNT ?= 400
 
 # Programs that tests of other processors, of instruction counts, of C projects and of damaged files run, and the Debian
 # packages that have them. PoCL, for tests of OpenCL, is no program but a file among OpenCL's vendors.
@@ -18,13 +20,15 @@ PACKAGES := qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-
 # package again (2 s).
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo check test test-full lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
+.PHONY: demo check test test-full coverage mutants lint format bench bench-gpu tune-zoo soak fuzz system-packages clean help
 
 help:
 	@echo "make demo    compile a digit classifier from ONNX and classify pictures with it"
 	@echo "make check   run the tests closest to what differs from HEAD, for under a minute (SINCE=main: from another revision)"
 	@echo "make test    run the tests, as continuous integration does"
 	@echo "make test-full  the tests with large networks, full products of parameters, all sanitizers and long fuzzers"
+	@echo "make coverage  which share of branches (Python) and lines (C) make test runs, for each package"
+	@echo "make mutants  which of COUNT=400 random mistakes in the compiler the tests notice (hours)"
 	@echo "make lint    ruff and mypy"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make bench   latency beside ONNX Runtime and OpenVINO"
@@ -88,6 +92,14 @@ test: system-packages $(VENV)/.plugin
 
 test-full: system-packages $(VENV)/.plugin
 	$(PYTEST) -m "not soak" --verify all $(TESTS)
+
+coverage: system-packages $(VENV)/.plugin
+	$(BIN)/python -m tests.coverage -n $(JOBS) $(TESTS)
+
+mutants: system-packages $(VENV)/.plugin
+	$(BIN)/python -m tests.mutation --count $(COUNT)
+	$(BIN)/python -m tests.mutation --count $(COUNT) --tier full
+	$(BIN)/python -m tests.mutation --report
 
 lint: $(VENV)/.develop
 	$(BIN)/ruff check src tests examples benchmarks plugins
