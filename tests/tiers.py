@@ -11,6 +11,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import combinations
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if hasattr(item, "callspec"):
             functions[item.nodeid.split("[")[0]].append(item)
     for cases in functions.values():
-        rows = parameters_of([case.callspec.indices for case in cases])  # type: ignore[attr-defined]
+        rows = parameters_of([case.callspec.params for case in cases], _names(cases[0]))  # type: ignore[attr-defined]
         strength = _strength(cases[0], len(rows[0]))
         if strength is None:
             continue
@@ -76,11 +77,26 @@ def _strength(item: pytest.Item, parameters: int) -> int | None:
     return _DEFAULT_STRENGTH if parameters >= _FROM_PARAMETERS else None
 
 
-def parameters_of(indices: list[dict[str, int]]) -> list[tuple[int, ...]]:
-    """Return which value of each parameter a case has, by index; names that one mark sets together are one."""
-    columns = {tuple(case[name] for case in indices): None for name in indices[0]}
-    varying = [column for column in columns if len(set(column)) > 1]
-    return list(zip(*varying, strict=True)) if varying else [() for _ in indices]
+def _names(item: pytest.Item) -> list[list[str]]:
+    """Return the names of the arguments that each ``parametrize`` sets."""
+    marks = [mark.args[0] for mark in item.iter_markers("parametrize")]
+    return [mark.replace(",", " ").split() if isinstance(mark, str) else list(mark) for mark in marks]
+
+
+def parameters_of(cases: list[dict[str, Any]], together: list[list[str]]) -> list[tuple[int, ...]]:
+    """Return for each case which value of each parameter it has, as numbers.
+
+    Args:
+        cases: the arguments of each case, by name.
+        together: names of arguments that are set together, and so are one parameter; each other argument is its own.
+    """
+    alone = [[name] for name in cases[0] if not any(name in names for names in together)]
+    columns = []
+    for names in [*together, *alone]:
+        values: dict[tuple[int, ...], int] = {}
+        columns.append([values.setdefault(tuple(id(case[n]) for n in names), len(values)) for case in cases])
+    varying = [column for column in columns if any(column)]
+    return list(zip(*varying, strict=True)) if varying else [() for _ in cases]
 
 
 def covering(rows: list[tuple[int, ...]], strength: int) -> set[int]:

@@ -1,9 +1,11 @@
 """The tests' own plug-in: which cases of a product of parameters ``make test`` runs."""
 
+from collections.abc import Iterator
 from itertools import combinations, product
+from types import SimpleNamespace
 
 import pytest
-from tests.tiers import covering, parameters_of
+from tests.tiers import covering, parameters_of, pytest_collection_modifyitems
 
 
 def together(rows: list[tuple[int, ...]], strength: int) -> set[tuple[tuple[int, int], ...]]:
@@ -30,5 +32,45 @@ def test_products_with_holes_are_covered() -> None:
 
 
 def test_names_that_are_set_together_are_one_parameter() -> None:
-    cases = [{"rows": i, "columns": i, "dtype": j, "constant": 0} for i in range(2) for j in range(2)]
-    assert parameters_of(cases) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    shapes = [(1, 2), (3, 2)]
+    cases = [{"rows": r, "columns": c, "dtype": d, "constant": 0} for r, c in shapes for d in ("int8", "bool")]
+    assert parameters_of(cases, [["rows", "columns"]]) == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+class Case:
+    """As much of a pytest.Item as the plug-in looks at."""
+
+    def __init__(self, marks: list[pytest.Mark], **arguments: object):
+        self.nodeid = f"test_file.py::test[{arguments}]"
+        self.marks, self.callspec = marks, SimpleNamespace(params=arguments)
+
+    def iter_markers(self, name: str) -> Iterator[pytest.Mark]:
+        return (mark for mark in self.marks if mark.name == name)
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return next(self.iter_markers(name), None)
+
+    def add_marker(self, mark: pytest.MarkDecorator) -> None:
+        self.marks = [*self.marks, mark.mark]
+
+
+def kept_of(parameters: str, *marks: pytest.MarkDecorator) -> int:
+    """How many cases ``make test`` has of a test whose ``parameters`` have four values each."""
+    set_by = [pytest.mark.parametrize(name, "0123") for name in parameters]
+    cases = [
+        Case([m.mark for m in (*set_by, *marks)], **dict(zip(parameters, values, strict=True)))
+        for values in product("0123", repeat=len(parameters))
+    ]
+    pytest_collection_modifyitems(cases)  # type: ignore[arg-type]
+    return sum(case.get_closest_marker("full") is None for case in cases)
+
+
+def test_products_of_three_parameters_are_covered_by_pairs() -> None:
+    assert kept_of("a") == 4
+    assert kept_of("ab") == 16
+    assert 16 <= kept_of("abc") < 32
+
+
+def test_a_mark_says_how_much_is_covered() -> None:
+    assert kept_of("ab", pytest.mark.covering(1)) == 4
+    assert kept_of("abc", pytest.mark.covering(3)) == 64

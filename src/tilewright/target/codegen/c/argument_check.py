@@ -23,7 +23,7 @@ class _CheckPrinter(FunctionPrinter):
         name = exported_name(func)
         types = _TYPES if name == checks.CHECK else [self.type_name(p.dtype) for p in func.params]
         params = [f"{kind} {self.names.of(p)}" for kind, p in zip(types, func.params, strict=True)]
-        return f"static inline int32_t {name}({', '.join(params)})"
+        return f"{'TW_CHECK' if name in checks.HOT else 'TW_MESSAGE'} int32_t {name}({', '.join(params)})"
 
     def finish(self, head: str) -> None:
         """Add the function to the source."""
