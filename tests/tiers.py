@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the cases that ``covering`` leaves out as ``full``."""
     functions: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if hasattr(item, "callspec"):
+        if hasattr(item, "callspec") and not any(item.get_closest_marker(tier) for tier in ("full", "soak")):
             functions[item.nodeid.split("[")[0]].append(item)
     for cases in functions.values():
         rows = parameters_of([case.callspec.params for case in cases], _names(cases[0]))  # type: ignore[attr-defined]
@@ -127,3 +127,8 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+
+
+def full(*values: Any) -> list[Any]:
+    """Return parameters whose cases wait for ``make test-full``."""
+    return [pytest.param(value, marks=pytest.mark.full) for value in values]

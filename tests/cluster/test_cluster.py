@@ -69,6 +69,7 @@ def test_two_workers_tune_and_one_is_killed_in_the_middle(fleet: Fleet) -> None:
     assert set(journaled(fleet).values()) == {1}
 
 
+@pytest.mark.full
 def test_a_scheduler_that_is_restarted_gets_what_is_left(fleet: Fleet) -> None:
     worker = fleet.start_worker()
 
@@ -154,6 +155,7 @@ def test_of_a_mixed_fleet_those_that_fit_measure(fleet: Fleet, caplog: pytest.Lo
     assert len(list((fleet.folder / "tilewright" / "measured").glob("*.jsonl"))) == 1
 
 
+@pytest.mark.full
 def test_a_model_is_tuned_on_a_cluster_and_resumed(fleet: Fleet, tmp_path: Path) -> None:
     worker = fleet.start_worker()
     model = product(tmp_path / "net.onnx")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +12,8 @@ from pathlib import Path
 
 import onnx
 from onnx import TensorProto, helper
+
+from tilewright.driver import main
 
 ROOT = Path(__file__).parents[2]
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
@@ -20,10 +25,35 @@ def tilewright(
     limit: Callable[[], None] | None = None,
     given: bytes | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command, with ``given`` on its standard input."""
+    """Run the command, with ``given`` on its standard input.
+
+    It runs in a process of its own where the environment, limits or standard input matter, else in this one: starting
+    an interpreter and importing the compiler takes longer than most commands.
+    """
     command = [sys.executable, "-c", "from tilewright.driver import main; main()", *map(str, args)]
+    if env is None and limit is None and given is None:
+        return _in_this_process(command, ["tilewright", *map(str, args)])
     result = subprocess.run(command, input=given, capture_output=True, timeout=240, env=env, preexec_fn=limit)
     return subprocess.CompletedProcess(command, result.returncode, result.stdout.decode(), result.stderr.decode())
+
+
+def _in_this_process(command: list[str], argv: list[str]) -> subprocess.CompletedProcess[str]:
+    outputs = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before, sys.argv = sys.argv, argv
+    status: object = 0
+    try:
+        with contextlib.redirect_stdout(outputs[0]), contextlib.redirect_stderr(outputs[1]):
+            main()
+    except SystemExit as end:
+        status = end.code or 0
+    finally:
+        sys.argv = before
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    texts = [stream.buffer.getvalue().decode() for stream in outputs]  # type: ignore[attr-defined]
+    assert isinstance(status, int)
+    return subprocess.CompletedProcess(command, status, *texts)
 
 
 def fails(result: subprocess.CompletedProcess[str], *words: str) -> None:

@@ -24,6 +24,7 @@ def test_a_loader_answers_what_is_damaged_with_an_error(loader: Loader) -> None:
     assert search(loader, SECONDS / len(LOADERS)) > 0
 
 
+@pytest.mark.full
 def test_loaders_in_c_stay_within_their_input(tmp_path: Path) -> None:
     """One test for all of them: each process that runs tests would compile the runtime."""
     if shutil.which("clang") is None:

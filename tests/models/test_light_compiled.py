@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import ModelProto
+from tests.tiers import full
 
 from tilewright.testing import light
 from tilewright.testing.compiled import assert_close, compile_model, run
@@ -25,14 +26,17 @@ def onnx_runtime(model: ModelProto, inputs: dict[str, np.ndarray]) -> list[np.nd
     return list(session.run(None, inputs))
 
 
-@pytest.mark.parametrize("name", ["inception_v1", "shufflenet", "squeezenet"])
+@pytest.mark.parametrize("name", ["shufflenet", *full("inception_v1", "squeezenet")])
 def test_graph_gives_the_stored_output(name: str) -> None:
     model = light.load(name)
     compiled = compile_model(model, {light.input_name(model): light.stored_input(model)})
     assert_close(run(compiled, threads=2), [light.stored_output(name)])
 
 
-@pytest.mark.parametrize("name", light.names())
+SMALLEST = "squeezenet"
+
+
+@pytest.mark.parametrize("name", [SMALLEST, *full(*(name for name in light.names() if name != SMALLEST))])
 def test_graph_with_random_weights_agrees_with_onnx_runtime(name: str) -> None:
     model = light.with_random_weights(name)
     inputs = {light.input_name(model): light.random_input(model)}
@@ -42,14 +46,15 @@ def test_graph_with_random_weights_agrees_with_onnx_runtime(name: str) -> None:
         assert_close(run(compiled, threads), expected)
 
 
-@pytest.mark.parametrize("opt_level", [0, 1, 2])
-@pytest.mark.parametrize("name", ["shufflenet", "squeezenet"])
+@pytest.mark.parametrize("opt_level", [1, *full(0, 2)])
+@pytest.mark.parametrize("name", [SMALLEST, *full("shufflenet")])
 def test_graph_is_right_at_lower_opt_levels(name: str, opt_level: int) -> None:
     model = light.with_random_weights(name)
     inputs = {light.input_name(model): light.random_input(model)}
     assert_close(run(compile_model(model, inputs, opt_level=opt_level), threads=2), onnx_runtime(model, inputs))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "opt_level"), [("squeezenet", 0), ("shufflenet", 3)])
 def test_graph_through_c_is_right(name: str, opt_level: int, tmp_path: Path) -> None:
     model = light.with_random_weights(name)

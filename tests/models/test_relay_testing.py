@@ -60,11 +60,13 @@ def test_small_network_agrees_with_pytorch(name: str) -> None:
     check(SMALL[name](), "llvm", 3, threads=2)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", LARGE)
 def test_large_network_agrees_with_pytorch(name: str) -> None:
     check(LARGE[name](), "llvm", 3, threads=2)
 
 
+@pytest.mark.full
 def test_network_through_c_agrees_with_pytorch(tmp_path: Path) -> None:
     check(SMALL["squeezenet1.1"](), "c", 2, threads=1, library=tmp_path / "net.so")
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay
@@ -69,11 +70,15 @@ def check(name: str, opt_level: int) -> None:
         assert_close(run(compiled, threads), [expected])
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+SMALL = ("mlp", "dcgan")
+
+
+@pytest.mark.parametrize("name", [*SMALL, *full(*(name for name in WORKLOADS if name not in SMALL))])
 def test_workload_is_right(name: str) -> None:
     check(name, 3)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("opt_level", range(3))
 @pytest.mark.parametrize("name", ["mlp", "resnet18", "squeezenet1.1", "dcgan"])
 def test_workload_is_right_at_lower_opt_levels(name: str, opt_level: int) -> None:

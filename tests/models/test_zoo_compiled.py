@@ -6,12 +6,14 @@ from pathlib import Path
 
 import onnx
 import pytest
+from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay
 from tilewright.testing import zoo
 from tilewright.testing.compiled import assert_close, compile_model, run
 
+FEW = ("resnet18", "mobilenet_v2")
 CONVOLUTIONAL = [
     "resnet18",
     "resnet50",
@@ -37,19 +39,23 @@ def check(path: Path, target: str, opt_level: int, library: Path | None = None) 
         assert_close(run(compiled, threads), list(outputs.values()))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("opt_level", [0, pytest.param(1, marks=SOAK), pytest.param(2, marks=SOAK), 3])
 @pytest.mark.parametrize("name", zoo.names())
 def test_small_network_is_right_at_every_opt_level(name: str, opt_level: int) -> None:
     check(zoo.export(name, **zoo.small_options(name)), "llvm", opt_level)
 
 
-@pytest.mark.parametrize("name", CONVOLUTIONAL)
+@pytest.mark.parametrize(
+    "name", ["resnet18", "mobilenet_v2", *full(*(set(CONVOLUTIONAL) - {"resnet18", "mobilenet_v2"}))]
+)
 def test_small_network_with_batch_norms_is_right(name: str) -> None:
     check(zoo.export(name, keep_batch_norm=True, **zoo.small_options(name)), "llvm", 3)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("opt_level", [0, 3])
-@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "unet"])
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", *full("unet")])
 def test_small_network_through_c_is_right(name: str, opt_level: int, tmp_path: Path) -> None:
     check(zoo.export(name, **zoo.small_options(name)), "c", opt_level, tmp_path / "model.so")
 
@@ -64,7 +70,7 @@ def test_small_network_with_layer_norm_in_parts_is_right(name: str) -> None:
     check(zoo.export(name, opset=14, **zoo.small_options(name)), "llvm", 3)
 
 
-@pytest.mark.parametrize("name", ["resnet50", "mobilenet_v2"])
+@pytest.mark.parametrize("name", ["mobilenet_v2", *full("resnet50")])
 def test_full_size_network_is_right(name: str) -> None:
     check(zoo.export(name), "llvm", 3)
 
@@ -85,7 +91,7 @@ def test_further_full_size_network_is_right(name: str, target: str, opt_level: i
     check(zoo.export(name), target, opt_level, tmp_path / "model.so")
 
 
-@pytest.mark.parametrize("name", ["bert_base", "gpt2_decode", "bilstm", "densenet121"])
+@pytest.mark.parametrize("name", ["gpt2_decode", "bilstm", *full("bert_base", "densenet121")])
 def test_further_small_network_through_c_is_right(name: str, tmp_path: Path) -> None:
     check(zoo.export(name, **zoo.small_options(name)), "c", 3, tmp_path / "model.so")
 

@@ -81,6 +81,7 @@ def session(request: pytest.FixtureRequest, back_server: rpc.Server) -> Iterator
     server.terminate()
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("value", [3, -1.5, "text", b"bytes\0", None, b"x" * 200_000])
 def test_values_go_there_and_come_back(session: rpc.RPCSession, value: object) -> None:
     given: list[object] = []

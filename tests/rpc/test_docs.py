@@ -90,6 +90,7 @@ def machines(folder: Path) -> Iterator[Machines]:
             process.wait(60)
 
 
+@pytest.mark.full
 def test_transcripts_from_a_fresh_board_to_a_measured_model(tmp_path: Path) -> None:
     need("qemu-arm", "arm-linux-gnueabihf-gcc")
     add_command(tmp_path)

@@ -88,6 +88,7 @@ def test_200_ms(tls: Far) -> None:
     assert 1.0 < time.monotonic() - start < 20
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["close", "reset"])
 @pytest.mark.parametrize("direction", ["there", "back"])
 def test_ends_at_any_place(far: Far, how: str, direction: str) -> None:

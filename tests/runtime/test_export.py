@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.runtime.kernels import KERNELS, ROOT, HandWrittenCode, chain_json
+from tests.tiers import full
 
 from tilewright import runtime
 from tilewright.runtime import _ffi, export
@@ -219,8 +220,8 @@ def test_missing_compiler_is_reported(
     failing_export(factory, tmp_path / "x.so", "cannot find a C compiler")
 
 
-@pytest.mark.parametrize("named", [False, True], ids=["found", "named"])
-@pytest.mark.parametrize("suffix", [".so", ".a", ".o"])
+@pytest.mark.parametrize("named", [False, *full(True)], ids=["found", "named"])
+@pytest.mark.parametrize("suffix", [".so", *full(".a", ".o")])
 def test_ziglang_links_where_there_is_no_other_compiler(
     compiled: runtime.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, named: bool
 ) -> None:

@@ -32,6 +32,7 @@ def kernels() -> Any:
         return relay.build(tvm.IRModule.from_expr(relay.Function(params, relay.Tuple(fields))), "c")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_generated_kernels_are_clean_under(sanitizer: str, kernels: Any, tmp_path: Path) -> None:
     assert kernels.get_lib().get_source().count("TVMBackendParallelLaunch(") > len(KERNELS) // 2

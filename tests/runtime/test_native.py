@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.runtime.gpu_sources import compile_cuda_double
 from tests.runtime.kernels import ROOT, compile_kernels
+from tests.tiers import full
 
 from tilewright import runtime
 
@@ -37,7 +38,7 @@ def check(command: list[str], environment: dict[str, str]) -> None:
     assert done.stdout.endswith("ok\n")
 
 
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+@pytest.mark.parametrize("sanitizer", ["address,undefined", *full("thread")])
 def test_c_tests_are_clean_under(sanitizer: str, golden: Path, tmp_path: Path) -> None:
     library = compile_kernels(tmp_path / "kernels.so", "-shared")
     options = ["-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
@@ -49,6 +50,7 @@ def test_c_tests_are_clean_under(sanitizer: str, golden: Path, tmp_path: Path) -
         check([*command, "opencl"], OPTIONS | {"ASAN_OPTIONS": "allocator_may_return_null=1:detect_leaks=0"})
 
 
+@pytest.mark.full
 def test_c_tests_pass_optimized(golden: Path, tmp_path: Path) -> None:
     library = compile_kernels(tmp_path / "kernels.so", "-shared")
     program = build(tmp_path / "tests", "-O2")

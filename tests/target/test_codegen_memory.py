@@ -49,6 +49,7 @@ def run(target: str, body: Stmt, buffers: list, arrays: list[np.ndarray], **attr
 _LLVM_CASES = [(t, n, d) for t in TARGETS[:2] for n in (2, 3, 8, 24) for d in ("float32", "int8", "bool")]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("stride", [1, 2, 3, 4, 5, 0, -1, -2])
 @pytest.mark.parametrize(("target", "lanes", "dtype"), [*_LLVM_CASES, ("c", 8, "float32")])
 def test_vector_loads_of_any_stride(target: str, lanes: int, dtype: str, stride: int) -> None:

@@ -74,3 +74,10 @@ def test_products_of_three_parameters_are_covered_by_pairs() -> None:
 def test_a_mark_says_how_much_is_covered() -> None:
     assert kept_of("ab", pytest.mark.covering(1)) == 4
     assert kept_of("abc", pytest.mark.covering(3)) == 64
+
+
+def test_cases_of_other_tiers_cover_nothing() -> None:
+    mark = pytest.mark.parametrize("a", "01").mark
+    cases = [Case([mark, pytest.mark.covering(1).mark, pytest.mark.full.mark], a="0"), Case([mark], a="1")]
+    pytest_collection_modifyitems(cases)  # type: ignore[arg-type]
+    assert cases[1].get_closest_marker("full") is None

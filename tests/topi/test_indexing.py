@@ -157,6 +157,7 @@ def extreme_values(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 DTYPES = ["float16", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [*DTYPES, "bool"])
 @pytest.mark.parametrize("n", [1, 2, 17, 300])  # 300: by digits
 @pytest.mark.parametrize("is_ascend", [True, False])
@@ -199,6 +200,7 @@ def test_topk_of_ties_nan_and_extremes(dtype: str, is_ascend: bool) -> None:
     np.testing.assert_array_equal(found, stable_order(x, -1, is_ascend)[:, :9])
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("axis", [0, 1, 2, 3, -2])
 @pytest.mark.parametrize("shape", [(2, 5, 3, 4), (1, 7, 1, 1), (17, 1, 2, 33), (2, 3, 0, 5)])
 def test_sorting_along_any_axis(shape: tuple[int, ...], axis: int) -> None:

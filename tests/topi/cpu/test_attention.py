@@ -50,12 +50,14 @@ SHAPES = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_without_a_mask(shape: tuple[int, ...], target: str) -> None:
     check(*operands(*shape), target=target)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dims", [(0, 0, 0, 1), (1, 0, 1, 1), (0, 1, 1, 0), (1, 1, 1, 1), (0, 0, 0, 0)])
 def test_masks_broadcast(shape: tuple[int, ...], dims: tuple[int, ...]) -> None:
@@ -94,6 +96,7 @@ GROUPS = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
 @pytest.mark.parametrize("shape", GROUPS)
 @pytest.mark.parametrize("masked", [False, True])

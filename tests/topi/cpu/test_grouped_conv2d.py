@@ -28,6 +28,7 @@ CASES = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", [*TARGETS.values(), "c"])
 @pytest.mark.parametrize("shape", CASES, ids=str)
 def test_groups_that_share_vectors(shape: tuple[int, ...], target: str) -> None:

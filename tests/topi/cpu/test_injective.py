@@ -52,6 +52,7 @@ def _unpacked(x: np.ndarray) -> np.ndarray:
     return x.transpose(0, 1, 4, 2, 3).reshape(n, c * block, h, w)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", ["float32", "int8", "float64"])
 @pytest.mark.parametrize("shape", _NCHWC)
 def test_layouts(shape: tuple[int, ...], dtype: str) -> None:

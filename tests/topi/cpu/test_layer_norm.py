@@ -38,6 +38,7 @@ def test_sum_before_and_activation_after() -> None:
     np.testing.assert_allclose(found, np.maximum(expected(x + y, gamma, beta, 1e-5), 0), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("vectors", range(1, 41))
 def test_rows_of_whole_vectors(vectors: int, target: str) -> None:

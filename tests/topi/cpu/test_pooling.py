@@ -55,6 +55,7 @@ def pool(x: np.ndarray, case: tuple, kind: str, include: bool) -> np.ndarray:
     return out
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("kind", "include"), [("max", True), ("avg", True), ("avg", False)])
 def test_packed_pooling(case: tuple, kind: str, include: bool) -> None:
@@ -95,6 +96,7 @@ def test_each_pass_has_one_new_row(kernel: tuple, stride: tuple, dilation: tuple
     assert found[::-1] == passes
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("case", [*CASES, (1, 3, 30, 112, 1, (5, 5), (1, 1), (2, 2, 2, 2))])
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("kind", ["max", "avg"])
@@ -141,6 +143,7 @@ PLANES = [  # n, c, h, w, kernel, stride, padding
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64"])
 @pytest.mark.parametrize("case", PLANES)
 @pytest.mark.parametrize(("kind", "include"), [("max", True), ("avg", True), ("avg", False)])
@@ -175,6 +178,7 @@ def test_global_pooling_of_planes(shape: tuple, kind: str, target: str) -> None:
     close(found, (np.max if kind == "max" else np.mean)(volumes, (2, 3, 4), keepdims=True))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=nehalem"])
 @pytest.mark.parametrize("window", [(3, 3), (5, 3), (2, 7), (30, 3)])
 @pytest.mark.parametrize("image", [(56, 56), (14, 14), (7, 7), (1, 41), (113, 127), (37, 64), (1, 1)])

@@ -69,6 +69,7 @@ def test_injective_with_several_outputs() -> None:
     close(found, [np.exp(x), *np.split(x, [5, 20], 1)])
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("axis", [0, 1, (0, 2), (1, 2), None])
 @pytest.mark.parametrize("shape", [(3, 5, 7), (8, 64, 96), (2, 33, 100), (1, 7, 7), (13, 1, 17), (2, 16, 1)])
 def test_reductions(shape: tuple, axis: int | tuple | None) -> None:
@@ -88,6 +89,7 @@ COLUMNS = [
 ]  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("shape", "axes"), COLUMNS)
 def test_reductions_of_columns(shape: tuple, axes: int | tuple, target: str) -> None:
@@ -180,6 +182,7 @@ PACKED = [  # batch, in, out, height, width, window, stride, padding (top, left,
 ]  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("n", "ci", "co", "h", "w", "window", "stride", "padding", "dilation", "groups"), PACKED, ids=str
@@ -220,6 +223,7 @@ DEPTHWISE = [  # batch, channels, height, width, window, stride, padding (top, l
 ]  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("n", "channels", "h", "w", "k", "stride", "padding", "dilation"), DEPTHWISE)
 def test_packed_depthwise_conv2d(
@@ -390,6 +394,7 @@ def test_batch_matmul(b: int, m: int, n: int, k: int) -> None:
     close(found, np.maximum(x @ y.transpose(0, 2, 1), 0))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (3, 5), (8, 0), (16, 7), (131, 17), (257, 64), (1000, 33), (4100, 2)])

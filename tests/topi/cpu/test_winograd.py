@@ -40,6 +40,7 @@ def check(found: np.ndarray, want: np.ndarray, tile_size: int) -> None:
     assert np.abs(found - want).max() <= TOLERANCE[tile_size] * np.abs(want).max()
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("tile_size", [2, 4, 6])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_any_shape_agrees_with_the_convolution(shape: tuple, tile_size: int) -> None:
@@ -66,6 +67,7 @@ DILATED = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("tile_size", [2, 4, 6])
 @pytest.mark.parametrize("shape", DILATED, ids=str)
 def test_dilation(shape: tuple, tile_size: int) -> None:
@@ -101,6 +103,7 @@ WINDOWS = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("tile_size", [2, 4, 6])
 @pytest.mark.parametrize("shape", WINDOWS, ids=str)
 def test_any_window_agrees_with_the_convolution(shape: tuple, tile_size: int) -> None:
@@ -131,6 +134,7 @@ GROUPED = [
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("tile_size", [2, 4, 6])
 @pytest.mark.parametrize("shape", GROUPED, ids=str)
 def test_groups_of_channels(shape: tuple, tile_size: int) -> None:
@@ -153,6 +157,7 @@ def test_groups_of_channels(shape: tuple, tile_size: int) -> None:
     check(meant + rows, want, tile_size)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("tile_size", [2, 4, 6])
 @pytest.mark.parametrize("window", [(1, 7), (5, 5), (2, 1), (3, 4)], ids=str)
 def test_weights_of_any_window_are_transformed_alike(window: tuple, tile_size: int) -> None:
