@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import zlib
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import combinations
 from typing import Any
 
@@ -132,3 +132,12 @@ def pytest_collection_finish() -> None:
 def full(*values: Any) -> list[Any]:
     """Return parameters whose cases wait for ``make test-full``."""
     return [pytest.param(value, marks=pytest.mark.full) for value in values]
+
+
+def every(nth: int, values: Iterable[Any], first: int = 0, several: bool = False) -> list[Any]:
+    """Return ``values`` as parameters; all but each ``nth`` from ``first`` on wait for ``make test-full``.
+
+    ``several`` says that each value is a tuple, for several arguments.
+    """
+    rows = [value if several else (value,) for value in values]
+    return [pytest.param(*row, marks=() if k % nth == first else pytest.mark.full) for k, row in enumerate(rows)]

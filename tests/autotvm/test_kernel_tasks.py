@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tiers import every
 
 import tilewright as tvm
 from tilewright import autotvm, relay
@@ -92,7 +93,7 @@ def outcome(mod: Any, params: dict[str, Any], values: dict[str, np.ndarray]) -> 
     return module.get_output(0).numpy(), lib.get_lib().get_source().splitlines()
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", every(2, NETWORKS))
 def test_every_choice_computes_the_same(name: str) -> None:
     mod, params, values = network(name)
     tasks = kernel_tasks(mod, params, "llvm")

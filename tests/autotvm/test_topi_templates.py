@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.tiers import every
 
 import tilewright as tvm
 from tilewright import autotvm, topi
@@ -44,7 +45,7 @@ def outcome(task: Task, config: autotvm.ConfigSpace, arrays: list[np.ndarray], s
     return out.numpy()
 
 
-@pytest.mark.parametrize(("name", "arguments"), WORKLOADS, ids=[w[0] for w in WORKLOADS])
+@pytest.mark.parametrize(("name", "arguments"), every(2, WORKLOADS, several=True), ids=[w[0] for w in WORKLOADS])
 def test_configurations(name: str, arguments: tuple) -> None:
     task = autotvm.create(name, arguments, "llvm")
     assert task.config_space is not None

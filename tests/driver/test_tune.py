@@ -50,7 +50,7 @@ def in_effect(config: ConfigEntity) -> str:
 def test_a_model_is_tuned_and_compiled_with_the_records(network: Path, tmp_path: Path) -> None:
     records, page, folder = tmp_path / "r.jsonl", tmp_path / "page.html", tmp_path / "kept"
     environment = {**os.environ, "TILEWRIGHT_RECORDS": str(folder)}
-    asked = ("tune", network, "-o", records, "--trials", "10", "--tuner", "random", "--report", page, "--json")
+    asked = ("tune", network, "-o", records, "--trials", "4", "--tuner", "random", "--report", page, "--json")
     done = tilewright(*asked, env=environment)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
@@ -66,7 +66,7 @@ def test_a_model_is_tuned_and_compiled_with_the_records(network: Path, tmp_path:
     again = json.loads(tilewright(*asked, env=environment).stdout)
     before, trials = len(trials), list(load_from_file(tmp_path / "r.trials.jsonl"))
     assert len(trials) >= before
-    assert again["trials"] <= 10
+    assert again["trials"] <= 4
     library = tmp_path / "net.so"
     compiled = tilewright("compile", network, "-o", library, "--records", tmp_path / "r.trials.jsonl", "--json")
     assert compiled.returncode == 0, compiled.stderr

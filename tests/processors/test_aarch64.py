@@ -14,6 +14,7 @@ import pytest
 from tests.processors.board import COMPILER, EMULATOR, ROOT, TARGET, Board, compile_program, emulate
 from tests.processors.tools import need
 from tests.target.ulp import REFERENCES, exact_values, sampled_floats, worst_error
+from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay
@@ -40,13 +41,17 @@ def onnx_runtime(path: Path) -> Sequence[np.ndarray]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network_gives_what_onnx_runtime_gives(name: str, board: Board) -> None:
     path = zoo.export(name, **NETWORKS[name])
     assert_close(run_network(board, path, threads=2), onnx_runtime(path))
 
 
-@pytest.mark.parametrize("name", zoo.names())
+FEW = ("mobilenet_v2", "gpt2_decode")
+
+
+@pytest.mark.parametrize("name", [*FEW, *full(*(name for name in zoo.names() if name not in FEW))])
 def test_small_network_gives_what_onnx_runtime_gives(name: str, board: Board) -> None:
     path = zoo.export(name, **zoo.small_options(name))
     assert_close(run_network(board, path, threads=1), onnx_runtime(path))
@@ -86,6 +91,7 @@ def test_code_for_a_larger_processor_is_refused_by_a_small_one(board: Board) -> 
         board.run(relay.build(mod, f"{TARGET} -mcpu=neoverse-v1"), {})
 
 
+@pytest.mark.full
 def test_c_tests_of_the_runtime_pass(tmp_path: Path) -> None:
     need("qemu-aarch64", "aarch64-linux-gnu-gcc")
     sources = [s for s in sorted((ROOT / "native" / "tests").glob("*.c")) if s.name != "kernels.c"]

@@ -13,6 +13,7 @@ from tests.processors.board import ROOT
 from tests.processors.tools import need
 
 
+@pytest.mark.full
 def test_commands_and_examples_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     need("qemu-aarch64", "aarch64-linux-gnu-gcc")
     text = (ROOT / "docs" / "deployment.md").read_text()

@@ -15,6 +15,7 @@ from tests.processors.board import TARGET as AARCH64
 from tests.processors.random_cases import FAMILIES, Case, Draw
 from tests.processors.together import compile_cases, values, wrong
 from tests.processors.x86 import TARGETS, runs_here
+from tests.tiers import every, full
 
 import tilewright as tvm
 from tilewright.contrib import graph_executor
@@ -46,23 +47,24 @@ def check(cases: list[Case], target: str, opt_level: int = 3, **config: Any) -> 
         assert not wrong(cases, found), f"{threads} threads"
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("name", SOON)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_random_cases_are_right(family: str, name: str) -> None:
     check(draw_cases(family, SOON.index(name)), TARGETS[name])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", every(5, FAMILIES))
 def test_random_cases_are_right_without_optimization(family: str) -> None:
     check(draw_cases(family, 3), "llvm", opt_level=0)
 
 
-@pytest.mark.parametrize("level", ["off", "2", "4"])
+@pytest.mark.parametrize("level", ["4", *full("off", "2")])
 def test_random_residual_blocks_are_right_at_every_level_of_winograd(level: str) -> None:
     check(draw_cases("winograd_network", 4, 3), "llvm", **{"relay.conv2d.winograd": level})
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", every(5, FAMILIES, first=1))
 def test_random_cases_are_right_on_aarch64(family: str, board: Board) -> None:
     cases = draw_cases(family, 5)
     found = board.run(compile_cases(cases, AARCH64), values(cases), threads=2)

@@ -59,6 +59,7 @@ KERNELS = {
 SPILLED = {("dense, many rows", TARGETS["AVX2"]): 8}
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_products_stay_in_registers(kernel: str, target: str) -> None:

@@ -25,6 +25,7 @@ def check(name: str, target: str) -> None:
         assert_close(run(compiled, threads), list(outputs.values()))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("processor", SOON)
 @pytest.mark.parametrize("name", ["squeezenet1_1", "mobilenet_v2", "distilbert", "bilstm"])
 def test_small_network_is_right(name: str, processor: str) -> None:

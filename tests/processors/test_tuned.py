@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.processors.test_implementations import check, draw_cases
 from tests.processors.x86 import TARGETS
+from tests.tiers import full
 
 from tilewright import autotvm
 from tilewright.autotvm.task.dispatcher import DispatchContext
@@ -30,7 +31,7 @@ class RandomConfigs(DispatchContext):
         return self.chosen[workload]
 
 
-TUNED = ["conv2d", "dense", "winograd", "strassen"]  # families whose kernels are templates
+TUNED = ["conv2d", *full("dense", "winograd", "strassen")]  # families whose kernels are templates
 
 
 @pytest.mark.parametrize("family", TUNED)

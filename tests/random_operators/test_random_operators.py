@@ -20,6 +20,7 @@ from tests.random_operators.compare import complaint
 from tests.random_operators.draw import Draw, shrink
 from tests.random_operators.known import DISAGREEMENTS
 from tests.random_operators.report import report
+from tests.tiers import every
 
 from tilewright.relay.frontend.onnx.registry import supported_operators
 
@@ -42,18 +43,18 @@ def check(seed: int, numbers: range, folder: Path, operators: Sequence[str] = OP
     assert not reports, "\n\n".join(reports)
 
 
-@pytest.mark.parametrize("start", range(0, CASES, PART))
+@pytest.mark.parametrize("start", every(2, range(0, CASES, PART)))
 def test_random_cases(start: int, tmp_path: Path) -> None:
     check(0, range(start, start + PART), tmp_path)
 
 
-@pytest.mark.parametrize("start", range(0, LIVE_CASES, LIVE_PART))
+@pytest.mark.parametrize("start", every(2, range(0, LIVE_CASES, LIVE_PART)))
 def test_random_graphs_over_named_dimensions(start: int, tmp_path: Path) -> None:
     """One program of each, run at three shapes."""
     check(0, range(start, start + LIVE_PART), tmp_path, [LIVE])
 
 
-@pytest.mark.parametrize("part", range(NEW // NEW_PART))
+@pytest.mark.parametrize("part", every(NEW, range(NEW // NEW_PART)))
 def test_new_random_graphs(part: int, tmp_path: Path) -> None:
     """Graphs that no run had before; a failure's report has the seed, and the smallest graph that fails alike."""
     seed = int.from_bytes(os.urandom(4), "little")
@@ -103,6 +104,7 @@ def test_shrinking_finds_the_smallest_choices() -> None:
     assert shrink([9, 4, 7, 120, 3], lambda c: len(c) > 1 and max(c) >= 17) == [0, 17]
 
 
+@pytest.mark.full
 def test_a_wrong_answer_is_found_shrunk_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.random_operators import check as checker
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay
@@ -237,13 +238,14 @@ def nested(kind: str, x: Any) -> Any:
     return expr
 
 
-@pytest.mark.parametrize("kind", ["tuples", "references", "functions", "branches"])
+@pytest.mark.parametrize("kind", ["tuples", "branches", *full("references", "functions")])
 def test_two_thousand_levels_of_nesting(kind: str) -> None:
     x = relay.var("x", shape=(4,))
     mod = relay.transform.InferType()(function([x], nested(kind, x)))
     assert relay.transform.InferType()(mod) is mod
 
 
+@pytest.mark.full
 def test_the_branches_of_an_if_may_be_nested_deeply() -> None:
     x = relay.var("x", shape=(4,))
     body = relay.If(relay.const(True), nested("tuples", x), nested("tuples", x))

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from tests.rpc.network import HOST, Fault, Network, network
+from tests.tiers import full
 
 from tilewright import nd, rpc
 from tilewright.rpc import client as rpc_client
@@ -89,8 +90,8 @@ def test_200_ms(tls: Far) -> None:
 
 
 @pytest.mark.covering(1)
-@pytest.mark.parametrize("how", ["close", "reset"])
-@pytest.mark.parametrize("direction", ["there", "back"])
+@pytest.mark.parametrize("how", ["close", *full("reset")])
+@pytest.mark.parametrize("direction", ["there", *full("back")])
 def test_ends_at_any_place(far: Far, how: str, direction: str) -> None:
     server, between = far
     between.set(Fault())
@@ -106,6 +107,7 @@ def test_ends_at_any_place(far: Far, how: str, direction: str) -> None:
     converse(server, server.port)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("how", ["stall", "half", "drop"])
 @pytest.mark.parametrize("direction", ["there", "back"])
 def test_silence_ends_with_the_sessions_time(far: Far, how: str, direction: str) -> None:

@@ -128,6 +128,7 @@ def test_vectors_are_loaded_whole_where_they_are_aligned() -> None:
     assert "vstore4(vload4(0, A + 1), 0, B + 3);" in text
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "int64", "float16", "float32", "float64"])
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16])
 def test_vectors_of_all_types(dtype: str, lanes: int) -> None:

@@ -152,6 +152,7 @@ def test_ldexp(target: str) -> None:
     np.testing.assert_array_equal(run_elementwise(T.ldexp, [x, n], "float32", target), np.ldexp(x, n))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["llvm", "llvm -mcpu=x86-64", "c"])
 @pytest.mark.parametrize("lanes", [1, 8])
 def test_half_types_are_computed_in_float32_and_rounded_once(target: str, lanes: int) -> None:

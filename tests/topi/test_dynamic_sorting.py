@@ -51,6 +51,7 @@ def test_rows_of_any_length(name: str, target: str) -> None:
         np.testing.assert_array_equal(machine.invoke("main", data).numpy(), expected(data))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", ["llvm", "opencl"])
 @pytest.mark.parametrize("axis", [0, 1])
 def test_a_matrix_of_any_length_and_width(axis: int, target: str) -> None:

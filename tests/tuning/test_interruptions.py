@@ -17,6 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from tests.autotvm.templates import sample_task
 from tests.driver.command import fails, tilewright
+from tests.tiers import full
 
 from tilewright import autotvm
 from tilewright.autotvm.record import load_from_file
@@ -55,7 +56,7 @@ def left_behind(mark: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("when", ["loading", "searching"])
+@pytest.mark.parametrize("when", ["searching", *full("loading")])
 def test_an_interrupt_keeps_all_trials_and_leaves_no_process(model: Path, tmp_path: Path, when: str) -> None:
     mark, log = uuid.uuid4().hex, tmp_path / "r.trials.jsonl"
     program = "import sys; from tilewright.driver import main; sys.stderr.write('ready\\n'); sys.stderr.flush(); main()"

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.tiers import full
 
 NATIVE = Path(__file__).parents[1] / "native"
 RUNTIME = Path(__file__).parents[3] / "native"
@@ -20,8 +21,8 @@ PROGRAMS = {
 OPTIONS = {"ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
-@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+@pytest.mark.parametrize("program", ["device", *full("driver")])
+@pytest.mark.parametrize("sanitizer", ["address,undefined", *full("thread")])
 def test_c_programs_are_clean_under(sanitizer: str, program: str, tmp_path: Path) -> None:
     warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-pedantic"]
     checks = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]

@@ -30,6 +30,7 @@ def run(lib: Any, inputs: dict[str, Any]) -> Any:
     return executor.get_output(0).numpy()
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("kind", ["float32", "int8", "uint8"])
 @pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2"])
 def test_a_classifier_gives_the_answers_of_the_cpu(name: str, kind: str) -> None:

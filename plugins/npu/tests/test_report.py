@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay
@@ -22,7 +23,7 @@ from tilewright_npu.timeline import measure
 EXAMPLE = Path(__file__).parents[3] / "examples" / "npu" / "resnet18.py"
 
 
-@pytest.mark.parametrize("kind", ["int8", "float32"])
+@pytest.mark.parametrize("kind", ["int8", *full("float32")])
 def test_the_example_runs_resnet18_and_prints_use_by_layer(kind: str, tmp_path: Path) -> None:
     drawing = tmp_path / "timeline.svg"
     command = [sys.executable, str(EXAMPLE), "--size", "64", "--kind", kind, "--timeline", str(drawing)]

@@ -50,6 +50,7 @@ def check_storage(graph: dict[str, Any]) -> None:
             assert len(taken | given) == 1
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("offsets", [True, False])
 def test_random_placements_give_the_same_answer(seed: int, offsets: bool) -> None:
@@ -61,6 +62,7 @@ def test_random_placements_give_the_same_answer(seed: int, offsets: bool) -> Non
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("opt_level", [0, 3])
 def test_random_placements_in_the_virtual_machine(seed: int, opt_level: int) -> None:

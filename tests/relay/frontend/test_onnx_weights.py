@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from tests.tiers import full
 
 import tilewright as tvm
 from tilewright import relay
@@ -143,7 +144,7 @@ print(peak() - before)
 """
 
 
-@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("inside", [False, *full(True)])
 def test_compiling_takes_two_copies_of_the_weights_in_memory(tmp_path: Path, inside: bool) -> None:
     """Those that the caller holds, and those that are packed; matrices that ONNX has transposed are no third."""
     extent, layers = 2048, 8

@@ -159,6 +159,7 @@ def runs_here(target: str) -> bool:
     return target == "c" or all(features("llvm").has(f) for f in features(target).names)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", [*RELAY, *ONNX])
 def test_within_4_ulp(name: str, target: str) -> None:

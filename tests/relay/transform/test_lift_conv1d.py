@@ -127,6 +127,7 @@ CONVOLUTIONS = [  # batch, in, out, width, kernel, stride, padding, dilation, gr
 ]  # fmt: skip
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cores", [2, 16])
 @pytest.mark.parametrize("shape", CONVOLUTIONS)
 def test_convolutions(shape: tuple[Any, ...], cores: int) -> None:

@@ -100,6 +100,7 @@ def test_windows_are_copied_next_to_one_another() -> None:
     assert tuple(map(int, points.attrs.kernel_size)) == tuple(map(int, points.attrs.strides)) == (1, 1)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(
     ("window", "strides", "padding", "dilation"),
     [

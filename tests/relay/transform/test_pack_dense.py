@@ -35,6 +35,7 @@ def _product(a: relay.Expr, b: relay.Expr) -> relay.Expr:
     return relay.nn.batch_matmul(a, relay.transpose(b, axes=(0, 2, 1)))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("batch", [(), (1,), (6,)])
 @pytest.mark.parametrize(("m", "n"), [(1, 100), (67, 1), (1, 1)])
 @pytest.mark.parametrize("k", [1, 5, 48])

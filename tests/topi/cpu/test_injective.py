@@ -80,6 +80,7 @@ def test_layouts_with_other_blocks(blocks: tuple[int, int], target: str) -> None
     np.testing.assert_array_equal(_unpacked(found), np.maximum(_unpacked(packed), 0))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("channels", "block"), [(96, 16), (192, 24), (48, 8), (120, 12), (24, 1)])
 @pytest.mark.parametrize("groups", [2, 3, 4, 8])
 def test_channel_shuffles(channels: int, block: int, groups: int) -> None:

@@ -103,6 +103,7 @@ def test_reductions_of_columns(shape: tuple, axes: int | tuple, target: str) -> 
             close(reduced(lambda a: topi.argmax(a, axes), x), x.argmax(axes))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("shape", [(2, 3, 7, 7), (3, 2, 1, 31), (5, 4, 13, 2), (2, 3, 0, 5)])
 @pytest.mark.parametrize("axes", [(2, 3), (1, 2, 3), (0, 2, 3), (0, 1, 3), (1, 3), (0, 1, 2, 3)])
 def test_reductions_along_several_axes_of_a_row(shape: tuple, axes: tuple) -> None:
@@ -249,6 +250,7 @@ def test_depthwise_with_a_multiplier_stays_unpacked() -> None:
     assert topi.cpu.conv2d_layouts(16, 32, 16) is None
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(
     ("m", "n", "k"),
@@ -277,6 +279,7 @@ def test_dense_packs_a_weight_that_comes_as_it_is(m: int, n: int, k: int, biased
     close(found, np.maximum(x @ w.T + (bias if biased else 0), 0), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("cores", [1, 2, 3])
 @pytest.mark.parametrize("processor", ["skylake-avx512", "core-avx2"])
 @pytest.mark.parametrize("m", [128, 197, 251])

@@ -60,6 +60,7 @@ def take(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choice, lambda cpu, products, in_block, *_, **__: {math.gcd(most, in_block): 1.0})
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS.values())
 @pytest.mark.parametrize("shape", CASES, ids=str)
 @pytest.mark.parametrize(("side", "ending"), ENDINGS)

@@ -184,6 +184,7 @@ def test_windows_are_split_for_the_fewest_products(extent: int, tile_size: int, 
     assert split_window(extent, tile_size) == expected
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("tile_size", [2, 4, 6])
 def test_bias_residual_and_relu_run_on_each_tile(target: str, tile_size: int) -> None:

@@ -43,6 +43,7 @@ def close(result: Array, expected: Array, tolerance: float = 1e-5) -> None:
     np.testing.assert_allclose(result, np.maximum(expected, 0), rtol=tolerance, atol=tolerance * 10)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (1, 300, 257), (37, 53, 71), (64, 128, 64), (3, 0, 5), (3, 5, 0)])
 def test_dense(m: int, n: int, k: int) -> None:
     a, b = arrays((m, k), (n, k))
@@ -70,6 +71,7 @@ CONVOLUTIONS = [  # n, channels, extents, outputs, window, stride, padding, dila
 ]
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
 @pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
 def test_convolution(case: Any, last: bool) -> None:
