@@ -49,9 +49,10 @@ $(VENV)/.runtime: pyproject.toml $(NATIVE) | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
+# Of packages with 10,000 modules some hundreds are imported: those are compiled then.
 $(VENV)/.develop: $(VENV)/.runtime
 	@echo "==> installing what the tests need (PyTorch among it: set PIP_EXTRA_INDEX_URL to an index of CPU wheels to save disk)"
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[test,lint]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -e ".[test,lint]"
 	@touch $@
 
 $(VENV)/.plugin: $(VENV)/.develop $(wildcard $(PLUGIN)/*.* $(PLUGIN)/native/include/* $(PLUGIN)/native/src/*/*)
