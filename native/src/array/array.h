@@ -12,6 +12,7 @@ typedef struct TwArray {
   struct TwArray* parent;    /* whose memory this is a view of */
   DLManagedTensor* borrowed; /* whose memory this wraps */
   TwMapping* mapping;        /* whose memory this is in */
+  bool constant;             /* a program's, which its machines share: views of it are copied for whoever may write */
   void* allocation;          /* its own memory, which its device frees, or NULL */
   struct TwRoom* room;       /* of memory that tensors grow in (vm/append.c), or NULL */
   struct TwPool* pool;       /* whose memory it has, or NULL; then recycle takes it when nobody holds it */

@@ -11,7 +11,7 @@ static const size_t default_bound = (size_t)1 << 30;
 struct TwPool {
   atomic_int refs; /* of machines, and of each array that is out */
   DLDevice device;
-  pthread_mutex_t lock;
+  TwLock lock;
   size_t bound, idle, used; /* under the lock, as is what follows */
   TwArray* blocks[CLASSES]; /* by class; linked through parent */
   TwArray* views;
@@ -40,7 +40,7 @@ TwPool* tw_pool_new(DLDevice device) {
   atomic_init(&pool->refs, 1);
   pool->device = device;
   pool->bound = default_bound;
-  pthread_mutex_init(&pool->lock, NULL);
+  tw_lock_init(&pool->lock);
   return pool;
 }
 
@@ -76,22 +76,22 @@ void tw_pool_release(TwPool* pool) {
     pool->views = view->parent;
     free(view);
   }
-  pthread_mutex_destroy(&pool->lock);
+  tw_lock_destroy(&pool->lock);
   free(pool);
 }
 
 void tw_pool_set_bound(TwPool* pool, size_t nbytes) {
-  pthread_mutex_lock(&pool->lock);
+  tw_lock(&pool->lock);
   pool->bound = nbytes;
   shrink(pool, nbytes);
-  pthread_mutex_unlock(&pool->lock);
+  tw_unlock(&pool->lock);
 }
 
 void tw_pool_usage(TwPool* pool, size_t* idle, size_t* used) {
-  pthread_mutex_lock(&pool->lock);
+  tw_lock(&pool->lock);
   *idle = pool->idle;
   *used = pool->used;
-  pthread_mutex_unlock(&pool->lock);
+  tw_unlock(&pool->lock);
 }
 
 static TwArray* new_block(TwPool* pool, size_t room, DLDataType hint) {
@@ -101,9 +101,9 @@ static TwArray* new_block(TwPool* pool, size_t room, DLDataType hint) {
   if (block == NULL) return NULL;
   block->allocation = tw_device_alloc(pool->device, room, TW_ALIGNMENT, hint, NULL);
   if (block->allocation == NULL) { /* what lies idle may be what is missing */
-    pthread_mutex_lock(&pool->lock);
+    tw_lock(&pool->lock);
     shrink(pool, 0);
-    pthread_mutex_unlock(&pool->lock);
+    tw_unlock(&pool->lock);
     block->allocation = tw_device_alloc(pool->device, room, TW_ALIGNMENT, hint, NULL);
   }
   if (block->allocation == NULL) {
@@ -122,7 +122,7 @@ static void give_back(TwArray* array) {
   if (array->allocation != NULL) list = &pool->blocks[class_of((size_t)array->dims[0], &room)];
   array->pool = NULL;
   array->recycle = NULL;
-  pthread_mutex_lock(&pool->lock);
+  tw_lock(&pool->lock);
   pool->used -= room;
   const bool keep = room <= pool->bound && pool->idle <= pool->bound - room;
   if (keep) {
@@ -130,7 +130,7 @@ static void give_back(TwArray* array) {
     *list = array;
     pool->idle += room;
   }
-  pthread_mutex_unlock(&pool->lock);
+  tw_unlock(&pool->lock);
   if (!keep) free_block(array);
   tw_pool_release(pool);
 }
@@ -142,17 +142,17 @@ TwArray* tw_pool_take(TwPool* pool, size_t nbytes, DLDataType hint) {
     return NULL;
   }
   int index = class_of(nbytes, &room);
-  pthread_mutex_lock(&pool->lock);
+  tw_lock(&pool->lock);
   TwArray* block = pool->blocks[index];
   if (block != NULL) {
     pool->blocks[index] = block->parent;
     pool->idle -= room;
   }
-  pthread_mutex_unlock(&pool->lock);
+  tw_unlock(&pool->lock);
   if (block == NULL && (block = new_block(pool, room, hint)) == NULL) return NULL;
-  pthread_mutex_lock(&pool->lock);
+  tw_lock(&pool->lock);
   pool->used += room;
-  pthread_mutex_unlock(&pool->lock);
+  tw_unlock(&pool->lock);
   block->parent = NULL;
   block->dims[0] = (int64_t)nbytes;
   block->pool = tw_pool_retain(pool);
@@ -163,10 +163,10 @@ TwArray* tw_pool_take(TwPool* pool, size_t nbytes, DLDataType hint) {
 
 TwArray* tw_pool_view(TwPool* pool, TwArray* parent, uint64_t byte_offset, const int64_t* shape, int ndim, DLDataType type) {
   if (ndim > VIEW_DIMS) return tw_array_view(parent, byte_offset, shape, ndim, type);
-  pthread_mutex_lock(&pool->lock);
+  tw_lock(&pool->lock);
   TwArray* view = pool->views;
   if (view != NULL) pool->views = view->parent;
-  pthread_mutex_unlock(&pool->lock);
+  tw_unlock(&pool->lock);
   if (view == NULL) view = tw_array_header(shape, ndim, VIEW_DIMS, type, parent->tensor.device);
   if (view == NULL) return NULL;
   tw_array_bind(view, parent, byte_offset, shape, ndim, type);

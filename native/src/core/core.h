@@ -39,6 +39,21 @@ static inline int tw_minus_one(void) { return -1; }
 void tw_clear_error(void);
 #define tw_out_of_memory(nbytes) tw_fail("out of memory: could not allocate %zu bytes", (size_t)(nbytes))
 
+/* ---- locks (lock.c) ---- */
+/* A mutex that is free in a child made by fork, whoever held it: threads do not survive fork, and would never give it back. */
+typedef struct {
+  pthread_mutex_t mutex;
+  atomic_uint forks; /* what tw_forks gave when it was made or renewed */
+} TwLock;
+#define TW_LOCK_INITIALIZER {PTHREAD_MUTEX_INITIALIZER, 0}
+void tw_lock_init(TwLock* lock);
+void tw_lock_destroy(TwLock* lock);
+void tw_lock(TwLock* lock);
+bool tw_try_lock(TwLock* lock);
+void tw_unlock(TwLock* lock);
+/* How many forks lie between this process and the first that loaded the runtime: who was busy before one is no more. */
+unsigned tw_forks(void);
+
 /* ---- strings and maps (util.c) ---- */
 char* tw_strdup(const char* text);
 /* Writes text with control characters escaped, but line feeds and tabs, which names from files could drive a terminal by:

@@ -10,7 +10,7 @@
 
 /* What is mapped. The lock is held from the look at a file until it is there, and while it goes. */
 static TwMapping* mappings;
-static pthread_mutex_t mappings_lock = PTHREAD_MUTEX_INITIALIZER;
+static TwLock mappings_lock = TW_LOCK_INITIALIZER;
 
 TwMapping* tw_mapping_retain(TwMapping* mapping) {
   atomic_fetch_add_explicit(&mapping->refs, 1, memory_order_relaxed);
@@ -19,12 +19,12 @@ TwMapping* tw_mapping_retain(TwMapping* mapping) {
 
 void tw_mapping_release(TwMapping* mapping) {
   if (atomic_fetch_sub_explicit(&mapping->refs, 1, memory_order_acq_rel) != 1) return;
-  pthread_mutex_lock(&mappings_lock);
+  tw_lock(&mappings_lock);
   TwMapping** link = &mappings;
   while (*link != mapping) link = &(*link)->next;
   *link = mapping->next;
   dlclose(mapping->handle);
-  pthread_mutex_unlock(&mappings_lock);
+  tw_unlock(&mappings_lock);
   free(mapping);
 }
 
@@ -81,7 +81,7 @@ TwMapping* tw_map_file(const char* full, const char* path) {
   }
   memcpy(name, full, length + 1);
   TwMapping* mapping = NULL;
-  pthread_mutex_lock(&mappings_lock);
+  tw_lock(&mappings_lock);
   for (; was_replaced(name, &file) && length < PATH_MAX; length += 2) {
     memmove(name + folder + 2, name + folder, length - folder + 1);
     memcpy(name + folder, "./", 2);
@@ -92,13 +92,13 @@ TwMapping* tw_map_file(const char* full, const char* path) {
   } else {
     mapping = new_mapping(handle, (uint64_t)file.st_dev, (uint64_t)file.st_ino);
   }
-  pthread_mutex_unlock(&mappings_lock);
+  tw_unlock(&mappings_lock);
   return mapping;
 }
 
 TwMapping* tw_map_open(void* handle) {
-  pthread_mutex_lock(&mappings_lock);
+  tw_lock(&mappings_lock);
   TwMapping* mapping = new_mapping(handle, 0, 0);
-  pthread_mutex_unlock(&mappings_lock);
+  tw_unlock(&mappings_lock);
   return mapping;
 }

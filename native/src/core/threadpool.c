@@ -72,11 +72,11 @@ struct Pool {
   Worker* workers; /* [num_threads]; entry 0 is unused */
 };
 
-static pthread_mutex_t launch_lock = PTHREAD_MUTEX_INITIALIZER; /* held during a launch that uses the pool */
-static Pool* pool;                                              /* under launch_lock */
+static TwLock launch_lock = TW_LOCK_INITIALIZER; /* held during a launch that uses the pool */
+static Pool* pool;                               /* under launch_lock, as is pool_forks */
+static unsigned pool_forks;
 static atomic_int wanted_threads;                               /* 0: default */
 static atomic_int default_threads;                              /* computed once, then positive */
-static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 /* ---- how many threads ---- */
 static int env_threads(const char* name) {
@@ -289,18 +289,12 @@ static Pool* new_pool(int num_threads) {
   return p;
 }
 
-/* Threads do not survive fork: the child starts over (its copy of the pool is unreachable on purpose). */
-static void after_fork_in_child(void) {
-  pool = NULL;
-  pthread_mutex_init(&launch_lock, NULL);
-}
-
-static void install_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
-
-/* The pool in the size wanted now. Called with launch_lock held. */
+/* The pool in the size wanted now. Called with launch_lock held. Threads do not survive fork: a child starts over (its copy of
+ * the pool is unreachable on purpose). */
 static Pool* current_pool(int num_threads) {
-  pthread_once(&fork_once, install_fork_handler);
   static int built_for;
+  if (pool_forks != tw_forks()) pool = NULL;
+  pool_forks = tw_forks();
   if (pool == NULL || built_for != num_threads) {
     free_pool(pool);
     pool = new_pool(num_threads);
@@ -367,13 +361,13 @@ static int run_on_pool(Pool* p, FTVMParallelLambda function, void* data, int num
 int TVMBackendParallelLaunch(FTVMParallelLambda flambda, void* cdata, int num_task) {
   int threads = TilewrightNumThreads();
   if (num_task < 0) return tw_fail("a parallel launch of %d tasks", num_task);
-  if (threads == 1 || num_task == 1 || tw_thread()->in_parallel || pthread_mutex_trylock(&launch_lock) != 0) {
+  if (threads == 1 || num_task == 1 || tw_thread()->in_parallel || !tw_try_lock(&launch_lock)) {
     return run_alone(flambda, cdata, num_task);
   }
   Pool* p = current_pool(threads);
   int rc = p == NULL || p->num_threads == 1 ? run_alone(flambda, cdata, num_task)
                                             : run_on_pool(p, flambda, cdata, num_task);
-  pthread_mutex_unlock(&launch_lock);
+  tw_unlock(&launch_lock);
   return rc;
 }
 

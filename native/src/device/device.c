@@ -10,7 +10,7 @@
 typedef const TilewrightDeviceAPI Row;
 
 static _Atomic(Row*) rows[TILEWRIGHT_MAX_DEVICE_TYPE + 1] = {[kDLCPU] = &tw_cpu_device};
-static pthread_mutex_t rows_lock = PTHREAD_MUTEX_INITIALIZER;
+static TwLock rows_lock = TW_LOCK_INITIALIZER;
 
 /* ---- names ---- */
 /* Names of TVM's device types; theirs whether or not such a device has been plugged in. */
@@ -145,10 +145,10 @@ int TilewrightDeviceRegister(const TilewrightDeviceAPI* api) {
     return tw_out_of_memory(sizeof *kept);
   }
   *kept = row;
-  pthread_mutex_lock(&rows_lock);
+  tw_lock(&rows_lock);
   int rc = check_place(kept);
   if (rc == 0) atomic_store_explicit(&rows[kept->device_type], kept, memory_order_release);
-  pthread_mutex_unlock(&rows_lock);
+  tw_unlock(&rows_lock);
   if (rc != 0) {
     free((char*)row.name);
     free(kept);

@@ -9,7 +9,7 @@
 /* What has been loaded. Code of a plug-in is in the table of devices, so that it stays as long as the process. */
 static void** loaded;
 static size_t num_loaded;
-static pthread_mutex_t loaded_lock = PTHREAD_MUTEX_INITIALIZER;
+static TwLock loaded_lock = TW_LOCK_INITIALIZER;
 
 /* Loads and starts a plug-in, with the lock held. */
 static int load_plugin(const char* full) {
@@ -52,9 +52,9 @@ int TilewrightLoadPlugin(const char* path) {
   if (full == NULL) return tw_fail("cannot load the plug-in %s: %s", path, strerror(errno));
   int rc = tw_elf_check(full);
   if (rc == 0) {
-    pthread_mutex_lock(&loaded_lock);
+    tw_lock(&loaded_lock);
     rc = load_plugin(full);
-    pthread_mutex_unlock(&loaded_lock);
+    tw_unlock(&loaded_lock);
   }
   free(full);
   return rc;

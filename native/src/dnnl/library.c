@@ -11,7 +11,7 @@
 #define REMEDY "install it with `pip install tilewright[dnnl]`, or name libdnnl.so.3 in the environment variable TILEWRIGHT_DNNL"
 #define MOST_DEPENDENCIES 64
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static TwLock lock = TW_LOCK_INITIALIZER;
 static Onednn onednn; /* complete when its engine is there; under lock until then */
 static void* handle;  /* of libdnnl; never closed: its threads outlive what we do */
 
@@ -124,10 +124,10 @@ void tw_dnnl_use_threads(void) {
     limit_openmp(threads); /* of the calling thread */
     return;
   }
-  pthread_mutex_lock(&lock);
+  tw_lock(&lock);
   if (threads != used) limit_tbb(threads); /* SYCL's work on processors is TBB's too */
   used = threads;
-  pthread_mutex_unlock(&lock);
+  tw_unlock(&lock);
 }
 
 /* ---- what the others call ---- */
@@ -143,7 +143,7 @@ static int make_engine(Onednn* found) {
 }
 
 const Onednn* tw_onednn(void) {
-  pthread_mutex_lock(&lock);
+  tw_lock(&lock);
   int rc = 0;
   if (onednn.engine == NULL) {
     if (handle == NULL) rc = open_library();
@@ -151,6 +151,6 @@ const Onednn* tw_onednn(void) {
     if (rc == 0) rc = make_engine(&onednn);
     tw_sycl_end();
   }
-  pthread_mutex_unlock(&lock);
+  tw_unlock(&lock);
   return rc == 0 ? &onednn : NULL;
 }

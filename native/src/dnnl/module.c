@@ -9,7 +9,7 @@ typedef struct {
   size_t json_size;
   char** constants;
   size_t num_constants;
-  pthread_mutex_t lock; /* of what follows: calls wait for one another */
+  TwLock lock; /* of what follows: calls wait for one another */
   TwArray** values;     /* [num_constants] once they are given */
   TwNet net;
   bool ready;
@@ -30,7 +30,7 @@ static void free_region(Region* d) {
   free(d->symbol);
   free(d->json);
   tw_free_strings(d->constants, d->num_constants);
-  pthread_mutex_destroy(&d->lock);
+  tw_lock_destroy(&d->lock);
   free(d);
 }
 
@@ -97,13 +97,13 @@ static int initialize(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, 
   for (int i = 0; i < n; ++i) {
     if (codes[i] != kTVMNDArrayHandle) return tw_fail("__init_%s: its argument %d is no array", d->symbol, i);
   }
-  pthread_mutex_lock(&d->lock);
+  tw_lock(&d->lock);
   drop_net(d);
   d->values = calloc((size_t)n + 1, sizeof *d->values);
   int rc = d->values == NULL ? tw_out_of_memory((size_t)n * sizeof *d->values) : 0;
   for (int i = 0; rc == 0 && i < n; ++i) d->values[i] = tw_array_retain(args[i].v_handle);
   if (rc == 0) rc = build(d);
-  pthread_mutex_unlock(&d->lock);
+  tw_unlock(&d->lock);
   if (rc == 0) tw_return_int(ret, 0);
   return rc;
 }
@@ -153,7 +153,7 @@ static int execute(Region* d, const TVMValue* args) {
 static int run(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* resource) {
   Region* d = ((TwModule*)resource)->data;
   (void)ret;
-  pthread_mutex_lock(&d->lock);
+  tw_lock(&d->lock);
   int rc = 0;
   if (!d->ready && d->num_constants != 0) rc = tw_fail("%s: __init_%s has not given it its constants", d->symbol, d->symbol);
   if (rc == 0 && !d->ready) {
@@ -163,7 +163,7 @@ static int run(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, void* r
   if (rc == 0) rc = check_arguments(d, args, codes, n);
   if (rc == 0) tw_dnnl_use_threads();
   if (rc == 0) rc = execute(d, args);
-  pthread_mutex_unlock(&d->lock);
+  tw_unlock(&d->lock);
   return rc;
 }
 
@@ -227,7 +227,7 @@ static Region* new_region(void) {
   if (d == NULL) {
     tw_out_of_memory(sizeof *d);
   } else {
-    pthread_mutex_init(&d->lock, NULL);
+    tw_lock_init(&d->lock);
   }
   return d;
 }
@@ -283,7 +283,7 @@ static int create_region(TVMValue* args, int* codes, int n, TVMRetValueHandle re
 
 /* ---- kernels for generated C ---- */
 static TwMap kernels; /* text to TwModule*, which stay; under kernels_lock */
-static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER;
+static TwLock kernels_lock = TW_LOCK_INITIALIZER;
 
 static TwModule* new_kernel(const char* text) {
   TVMValue args[2] = {{.v_str = "kernel"}, {.v_str = text}};
@@ -301,10 +301,10 @@ static int call_kernel(TVMValue* args, int* codes, int n, TVMRetValueHandle ret,
   const char* text;
   (void)resource;
   if (tw_arg_str(args, codes, n, 0, "runtime.dnnl.kernel", &text) != 0) return -1;
-  pthread_mutex_lock(&kernels_lock);
+  tw_lock(&kernels_lock);
   TwModule* kernel = tw_map_get(&kernels, text);
   if (kernel == NULL) kernel = new_kernel(text);
-  pthread_mutex_unlock(&kernels_lock);
+  tw_unlock(&kernels_lock);
   return kernel == NULL ? -1 : run(args + 1, codes + 1, n - 1, ret, kernel);
 }
 

@@ -10,7 +10,7 @@ typedef struct {
   TwParams params;
   TwShared shared; /* under lock, as is lent */
   bool lent;       /* a caller has had a parameter and may write to it: executors to come must look again */
-  pthread_mutex_t lock;
+  TwLock lock;
 } Factory;
 
 static void free_factory(Factory* f) {
@@ -19,7 +19,7 @@ static void free_factory(Factory* f) {
   free(f->name);
   tw_free_params(&f->params);
   tw_free_shared(&f->shared);
-  pthread_mutex_destroy(&f->lock);
+  tw_lock_destroy(&f->lock);
   free(f);
 }
 
@@ -28,7 +28,7 @@ static Factory* empty_factory(void) {
   if (f == NULL) {
     tw_out_of_memory(sizeof *f);
   } else {
-    pthread_mutex_init(&f->lock, NULL);
+    tw_lock_init(&f->lock);
   }
   return f;
 }
@@ -37,11 +37,11 @@ static TwModule* first_import(const TwModule* m) { return m->num_imports == 0 ? 
 
 static int new_executor(TwModule* self, const DLDevice* devices, int num_devices, TilewrightGraph** out) {
   Factory* f = self->data;
-  pthread_mutex_lock(&f->lock);
+  tw_lock(&f->lock);
   TwShared* shared = f->lent ? NULL : &f->shared;
   int rc =
       tw_graph_create(f->json, f->json_size, first_import(self), devices, num_devices, &f->params, shared, out);
-  pthread_mutex_unlock(&f->lock);
+  tw_unlock(&f->lock);
   return rc;
 }
 
@@ -101,9 +101,9 @@ static int get_param(TVMValue* args, int* codes, int n, TVMRetValueHandle ret, v
   Factory* f = ((TwModule*)resource)->data;
   size_t i;
   if (param_argument(f, args, codes, n, &i) != 0) return -1;
-  pthread_mutex_lock(&f->lock);
+  tw_lock(&f->lock);
   f->lent = true;
-  pthread_mutex_unlock(&f->lock);
+  tw_unlock(&f->lock);
   tw_return_handle(ret, tw_array_retain(f->params.arrays[i]), kTVMNDArrayHandle);
   return 0;
 }

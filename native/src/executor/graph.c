@@ -8,16 +8,21 @@
 
 /* ---- one user at a time ---- */
 int graph_begin(TilewrightGraph* g, bool wait) {
-  pthread_mutex_lock(&g->lock);
+  tw_lock(&g->lock);
   const bool inside = g->busy && pthread_equal(g->user, pthread_self());
+  if (g->forks != tw_forks()) { /* whoever used or awaited it was a thread of the parent, but for this one */
+    g->forks = tw_forks();
+    g->busy = inside;
+    pthread_cond_init(&g->idle, NULL);
+  }
   /* who waits inside a parallel loop may keep the loop that is waited for from ending */
-  while (wait && g->busy && !inside && !tw_thread()->in_parallel) pthread_cond_wait(&g->idle, &g->lock);
+  while (wait && g->busy && !inside && !tw_thread()->in_parallel) pthread_cond_wait(&g->idle, &g->lock.mutex);
   const bool mine = !g->busy;
   if (mine) {
     g->busy = true;
     g->user = pthread_self();
   }
-  pthread_mutex_unlock(&g->lock);
+  tw_unlock(&g->lock);
   if (mine) return 0;
   if (inside) return tw_fail("an operator uses the graph executor that is running it");
   return tw_fail("another thread is using this graph executor; call infer, which waits, or give each thread an executor "
@@ -25,10 +30,10 @@ int graph_begin(TilewrightGraph* g, bool wait) {
 }
 
 void graph_end(TilewrightGraph* g) {
-  pthread_mutex_lock(&g->lock);
+  tw_lock(&g->lock);
   g->busy = false;
   pthread_cond_signal(&g->idle);
-  pthread_mutex_unlock(&g->lock);
+  tw_unlock(&g->lock);
 }
 
 /* ---- what there is ---- */

@@ -19,6 +19,7 @@ typedef struct {
   int root;                /* the entry whose memory this is under another shape (through __nop), or itself */
   TwArray* array;
   bool borrowed; /* the memory is not the executor's own: replace it before writing to it */
+  bool lent;     /* borrowed from the library, whose other executors read it too */
   bool feeds_once; /* a parameter that a call that runs once reads */
   bool given;      /* an input that has a value */
   bool parameter;  /* an input whose value belongs to the model */
@@ -79,8 +80,9 @@ struct TilewrightGraph {
   int executed; /* the node up to which graph_execute_node has run, -1 after a run */
   bool busy;    /* under lock, as is the thread that uses the executor then */
   pthread_t user;
-  pthread_mutex_t lock;
+  TwLock lock;
   pthread_cond_t idle;
+  unsigned forks; /* in which process it was used last (tw_forks) */
   DLDevice* devices; /* that it was made on, each once */
   int num_devices;
   void** drivers; /* what their executor_made left */

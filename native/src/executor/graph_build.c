@@ -78,8 +78,9 @@ int tw_graph_create(const char* json, size_t json_size, TwModule* lib, const DLD
                     const TwParams* params, TwShared* shared, TilewrightGraph** out) {
   TilewrightGraph* g = calloc(1, sizeof *g);
   if (g == NULL) return tw_out_of_memory(sizeof *g);
-  pthread_mutex_init(&g->lock, NULL);
+  tw_lock_init(&g->lock);
   pthread_cond_init(&g->idle, NULL);
+  g->forks = tw_forks();
   g->executed = -1;
   g->lib = lib == NULL ? NULL : tw_module_retain(lib);
   if (build_graph(g, json, json_size, devices, num_devices, params, shared) != 0) {
@@ -127,7 +128,7 @@ void TilewrightGraphFree(TilewrightGraph* g) {
   tw_free_strings(g->output_names, (size_t)g->num_outputs);
   graph_leave_devices(g);
   tw_module_release(g->lib);
-  pthread_mutex_destroy(&g->lock);
+  tw_lock_destroy(&g->lock);
   pthread_cond_destroy(&g->idle);
   free(g);
 }

@@ -3,7 +3,7 @@
  * Packed functions: creation, calls, and the table of global functions. */
 #include "function.h"
 
-static pthread_mutex_t table_lock = PTHREAD_MUTEX_INITIALIZER;
+static TwLock table_lock = TW_LOCK_INITIALIZER;
 static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 static TwMap table;
 
@@ -117,8 +117,8 @@ int tw_return_bytes(TVMRetValueHandle ret, const void* data, size_t size) {
 }
 
 /* ---- the global table ---- */
-static void lock_table(void) { pthread_mutex_lock(&table_lock); }
-static void unlock_table(void) { pthread_mutex_unlock(&table_lock); }
+static void lock_table(void) { tw_lock(&table_lock); }
+static void unlock_table(void) { tw_unlock(&table_lock); }
 
 static void init_table(void) {
   /* a child process must not inherit a table that another thread was changing */

@@ -24,7 +24,7 @@ typedef struct Library {
 /* Loaded libraries. One file loaded twice is one copy in memory with one __tvm_module_ctx, which must stay valid
  * until the last module on it goes. */
 static Library* libraries;
-static pthread_mutex_t libraries_lock = PTHREAD_MUTEX_INITIALIZER;
+static TwLock libraries_lock = TW_LOCK_INITIALIZER;
 
 static void* lookup_symbol(void* ctx, const char* name) { return dlsym(((Library*)ctx)->handle, name); }
 
@@ -48,7 +48,7 @@ static void release_func(void* f) { tw_func_release(f); }
 /* Code remembers the functions that it was given: they stay with another module on it, where there is one. */
 static void library_leave(TwModule* self) {
   Library* lib = self->data;
-  pthread_mutex_lock(&libraries_lock);
+  tw_lock(&libraries_lock);
   Library* other = libraries;
   while (other != NULL && (other == lib || other->handle != lib->handle)) other = other->next;
   const size_t count = lib->num_kept + 1;
@@ -60,12 +60,12 @@ static void library_leave(TwModule* self) {
     for (size_t i = 0; i < lib->num_kept; ++i) other->kept[other->num_kept++] = lib->kept[i];
     lib->num_kept = 0;
   }
-  pthread_mutex_unlock(&libraries_lock);
+  tw_unlock(&libraries_lock);
 }
 
 static void library_destroy(TwModule* self) {
   Library* lib = self->data;
-  pthread_mutex_lock(&libraries_lock);
+  tw_lock(&libraries_lock);
   Library** link = &libraries;
   while (*link != lib) link = &(*link)->next;
   *link = lib->next;
@@ -75,7 +75,7 @@ static void library_destroy(TwModule* self) {
     while (other != NULL && other->handle != lib->handle) other = other->next;
     *ctx = other == NULL ? NULL : other->module;
   }
-  pthread_mutex_unlock(&libraries_lock);
+  tw_unlock(&libraries_lock);
   for (size_t i = 0; i < lib->num_kept; ++i) tw_map_clear(&lib->kept[i], release_func);
   free(lib->kept);
   tw_mapping_release(lib->mapping);
@@ -98,11 +98,11 @@ static TwModule* wrap_library(TwMapping* mapping) {
   lib->handle = mapping->handle;
   lib->mapping = mapping;
   lib->module = m;
-  pthread_mutex_lock(&libraries_lock);
+  tw_lock(&libraries_lock);
   lib->next = libraries;
   libraries = lib;
   tw_fill_context(lookup_symbol, lib, m);
-  pthread_mutex_unlock(&libraries_lock);
+  tw_unlock(&libraries_lock);
   return m;
 }
 
@@ -195,12 +195,12 @@ int TilewrightModLoadSelf(TVMModuleHandle* out) {
 /* ---- the system library ---- */
 static TwMap system_symbols;
 static TwModule* system_module;
-static pthread_mutex_t system_lock = PTHREAD_MUTEX_INITIALIZER;
+static TwLock system_lock = TW_LOCK_INITIALIZER;
 
 static void* system_symbol(const char* name) {
-  pthread_mutex_lock(&system_lock);
+  tw_lock(&system_lock);
   void* address = tw_map_get(&system_symbols, name);
-  pthread_mutex_unlock(&system_lock);
+  tw_unlock(&system_lock);
   return address;
 }
 
@@ -218,19 +218,19 @@ static const TwModuleClass system_class = {.get_function = system_function};
 
 /* A new reference to the module of everything registered so far. */
 TwModule* tw_system_lib(void) {
-  pthread_mutex_lock(&system_lock);
+  tw_lock(&system_lock);
   if (system_module == NULL) system_module = tw_module_new(&system_class, "system_lib", NULL);
   TwModule* m = system_module == NULL ? NULL : tw_module_retain(system_module);
   void** ctx = tw_map_get(&system_symbols, "__tvm_module_ctx");
   if (ctx != NULL) *ctx = m;
-  pthread_mutex_unlock(&system_lock);
+  tw_unlock(&system_lock);
   return m;
 }
 
 int TVMBackendRegisterSystemLibSymbol(const char* name, void* ptr) {
-  pthread_mutex_lock(&system_lock);
+  tw_lock(&system_lock);
   bool ok = tw_map_set(&system_symbols, name, ptr);
-  pthread_mutex_unlock(&system_lock);
+  tw_unlock(&system_lock);
   return ok ? 0 : tw_out_of_memory(strlen(name));
 }
 

@@ -10,7 +10,7 @@ typedef struct {
   char*** wanted; /* [num_symbols]: the constants' names, in order */
   size_t* num_wanted;
   bool* ready; /* [num_symbols], under lock */
-  pthread_mutex_t lock;
+  TwLock lock;
 } Metadata;
 
 static void metadata_free(Metadata* d) {
@@ -22,7 +22,7 @@ static void metadata_free(Metadata* d) {
   free(d->num_wanted);
   free(d->ready);
   tw_free_params(&d->constants);
-  pthread_mutex_destroy(&d->lock);
+  tw_lock_destroy(&d->lock);
   free(d);
 }
 
@@ -69,10 +69,10 @@ static int metadata_function(TwModule* self, const char* name, TwFunc** out) {
   Metadata* d = self->data;
   for (size_t i = 0; i < d->num_symbols; ++i) {
     if (strcmp(d->symbols[i], name) != 0) continue;
-    pthread_mutex_lock(&d->lock);
+    tw_lock(&d->lock);
     int rc = d->ready[i] ? 0 : initialize_symbol(self, d, i);
     if (rc == 0) d->ready[i] = true;
-    pthread_mutex_unlock(&d->lock);
+    tw_unlock(&d->lock);
     if (rc != 0) return -1;
   }
   for (int i = 0; *out == NULL && i < self->num_imports; ++i) {
@@ -175,7 +175,7 @@ static int create_metadata(TVMValue* args, int* codes, int n, TVMRetValueHandle 
   if (count_of_args(args, codes, n, 0, who, &count) != 0) return -1;
   Metadata* d = calloc(1, sizeof *d);
   if (d == NULL) return tw_out_of_memory(sizeof *d);
-  pthread_mutex_init(&d->lock, NULL);
+  tw_lock_init(&d->lock);
   TwModule* m = NULL;
   if (tw_arg_params(&d->constants, args, codes, n, 1, count, who) == 0 &&
       symbols_of_args(d, args, codes, n, 1 + 2 * (int)count, who) == 0) {
@@ -196,7 +196,7 @@ static int load_metadata(TVMValue* args, int* codes, int n, TVMRetValueHandle re
   if (tw_loader_stream(args, codes, n, "runtime.module.loadbinary_metadata", &s) != 0) return -1;
   Metadata* d = calloc(1, sizeof *d);
   if (d == NULL) return tw_out_of_memory(sizeof *d);
-  pthread_mutex_init(&d->lock, NULL);
+  tw_lock_init(&d->lock);
   TwModule* m = NULL;
   if (read_constants(d, s) == 0 && read_symbols(d, s) == 0) m = tw_module_new(&metadata_class, "metadata", d);
   if (m == NULL) {

@@ -14,7 +14,7 @@ TwModule* tw_module_new(const TwModuleClass* cls, const char* type_key, void* da
   atomic_init(&m->refs, 1);
   m->cls = cls;
   m->data = data;
-  pthread_mutex_init(&m->env_lock, NULL);
+  tw_lock_init(&m->env_lock);
   return m;
 }
 
@@ -31,7 +31,7 @@ void tw_module_release(TwModule* m) {
   tw_map_clear(&m->env, release_func);
   for (int i = 0; i < m->num_imports; ++i) tw_module_release(m->imports[i]);
   if (m->cls->destroy != NULL) m->cls->destroy(m);
-  pthread_mutex_destroy(&m->env_lock);
+  tw_lock_destroy(&m->env_lock);
   free(m->imports);
   free(m->type_key);
   free(m);
@@ -246,25 +246,25 @@ void tw_fill_context(void* (*lookup)(void* ctx, const char* name), void* ctx, Tw
 
 /* Functions given to code without a module live as long as the process. */
 static TwMap process_env;
-static pthread_mutex_t process_env_lock = PTHREAD_MUTEX_INITIALIZER;
+static TwLock process_env_lock = TW_LOCK_INITIALIZER;
 
 int TVMBackendGetFuncFromEnv(void* mod_node, const char* func_name, TVMFunctionHandle* out) {
   TwModule* m = mod_node;
-  pthread_mutex_t* lock = m == NULL ? &process_env_lock : &m->env_lock;
+  TwLock* lock = m == NULL ? &process_env_lock : &m->env_lock;
   TwMap* env = m == NULL ? &process_env : &m->env;
-  pthread_mutex_lock(lock);
+  tw_lock(lock);
   TwFunc* f = tw_map_get(env, func_name);
-  pthread_mutex_unlock(lock);
+  tw_unlock(lock);
   if (f == NULL) {
     for (int i = 0; m != NULL && f == NULL && i < m->num_imports; ++i) {
       if (tw_module_find(m->imports[i], func_name, true, &f) != 0) return -1;
     }
     if (f == NULL) f = tw_find_global(func_name);
     if (f == NULL) return tw_fail("compiled code calls the function %s, which nobody provides", func_name);
-    pthread_mutex_lock(lock);
+    tw_lock(lock);
     TwFunc* other = tw_map_get(env, func_name);
     bool stored = other == NULL && tw_map_set(env, func_name, f);
-    pthread_mutex_unlock(lock);
+    tw_unlock(lock);
     if (!stored) tw_func_release(f); /* another thread was first */
     if (!stored && other == NULL) return tw_out_of_memory(strlen(func_name));
     if (other != NULL) f = other;

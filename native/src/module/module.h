@@ -24,7 +24,7 @@ struct TwModule {
   void* data;
   TwModule** imports;
   int num_imports;
-  pthread_mutex_t env_lock;
+  TwLock env_lock;
   TwMap env; /* name to TwFunc, what TVMBackendGetFuncFromEnv gave out */
 };
 

@@ -76,9 +76,20 @@ static int take_value(TVMValue value, int code, DLDevice device, TwSlot* out) {
   }
 }
 
+static bool is_constant(const TwArray* a) {
+  while (a != NULL && !a->constant) a = a->parent;
+  return a != NULL;
+}
+
 static int give_slot(const TwSlot* slot, TVMRetValueHandle ret) {
   static const int64_t one = 1;
   static const DLDataType int64 = {kDLInt, 64, 1};
+  if (slot->kind == TW_TENSOR && is_constant(slot->array)) {
+    TwSlot copy;
+    if (copy_in(&slot->array->tensor, slot->array->tensor.device, &copy) != 0) return -1;
+    tw_return_handle(ret, copy.array, kTVMNDArrayHandle);
+    return 0;
+  }
   if (slot->kind == TW_TENSOR) tw_return_handle(ret, tw_array_retain(slot->array), kTVMNDArrayHandle);
   if (slot->kind == TW_OBJECT) tw_return_handle(ret, tw_object_retain(slot->object), kTVMObjectHandle);
   if (slot->kind == TW_INTEGER) {
@@ -92,8 +103,14 @@ static int give_slot(const TwSlot* slot, TVMRetValueHandle ret) {
 
 /* ---- the machine's functions ---- */
 static int begin(Vm* vm) {
-  if (atomic_flag_test_and_set(&vm->busy)) return tw_fail("another thread is using this virtual machine; make one for each thread");
-  return 0;
+  if (!atomic_flag_test_and_set(&vm->busy)) {
+    vm->forks = tw_forks();
+    return 0;
+  }
+  if (vm->forks != tw_forks()) {
+    return tw_fail("this process was forked while another thread ran this virtual machine; make one in this process");
+  }
+  return tw_fail("another thread is using this virtual machine; make one for each thread");
 }
 
 static int end(Vm* vm, int rc) {
@@ -118,6 +135,7 @@ static int place_constants(Vm* vm) {
     if (device == NULL) return -1;
     if (take_value((TVMValue){.v_handle = p->constants[i]}, kTVMNDArrayHandle, *device, &slot) != 0) return -1;
     vm->constants[i] = slot.array;
+    if (slot.array != p->constants[i]) slot.array->constant = true;
   }
   return 0;
 }

@@ -102,6 +102,7 @@ typedef struct {
   int64_t calls_left;
   VmTiming* timings;     /* of packed functions while profiling, or NULL */
   atomic_flag busy;
+  unsigned forks; /* in which process (tw_forks) it became busy */
 } Vm;
 
 /* Runs a function on its inputs; what it gives is in vm->result. */

@@ -20,11 +20,12 @@ twice gives the same object, so identity *is* equality and a memo table is a pla
 from __future__ import annotations
 
 import struct
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
 from weakref import WeakValueDictionary
+
+from tilewright.runtime.fork import forked_lock
 
 _MISSING = object()
 
@@ -172,7 +173,7 @@ class BaseExpr(Node):
 
 _INTERNED: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
 _REFERENCES: dict[Any, Any] = _INTERNED.data  # type: ignore[attr-defined]  # the hottest look-up of the compiler
-_INTERN_LOCK = threading.Lock()
+_INTERN_LOCK = forked_lock()
 
 
 def _bits_of_floats(values: Any) -> Any:

@@ -11,15 +11,16 @@ that fails is told of in a warning that names its package, and what it would hav
 
 from __future__ import annotations
 
-import threading
 import warnings
 from typing import TYPE_CHECKING
+
+from .fork import forked_lock
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 _loaded: set[tuple[str, str]] = set()
-_lock = threading.RLock()
+_lock = forked_lock(recursive=True)
 
 
 def load_plugins(group: str, name: str | None = None) -> None:

@@ -13,11 +13,11 @@ import contextlib
 import hashlib
 import os
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from tilewright.runtime import environment
+from tilewright.runtime.fork import forked_lock
 
 _MAGIC = b"TWKERN1\n"
 _DIGEST_BYTES = 32
@@ -51,7 +51,7 @@ class KernelCache:
 
     def __init__(self, directory: Path, limit_bytes: int) -> None:
         self.directory, self.limit_bytes = directory, limit_bytes
-        self._lock = threading.Lock()
+        self._lock = forked_lock()
         self._written = 0
         self._looked_at_size = False
 

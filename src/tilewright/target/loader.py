@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.runtime.fork import forked_lock
 from tilewright.target.features import host_triple
 
-_lock = threading.Lock()
+_lock = forked_lock()
 _numbers = itertools.count()
 _jit: list[Any] = []
 

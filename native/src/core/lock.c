@@ -1,0 +1,46 @@
+/* Licensed under the Apache License, Version 2.0; see LICENSE.
+ *
+ * Locks, and fork. A child has a copy of all memory and of one thread. A lock that another thread held at that moment would
+ * stay locked for ever; so whoever comes to a lock first in a child makes it anew. */
+#include "core.h"
+
+static unsigned forks;
+static pthread_mutex_t renewing = PTHREAD_MUTEX_INITIALIZER;
+
+static void after_fork_in_child(void) {
+  ++forks;
+  pthread_mutex_init(&renewing, NULL);
+}
+
+__attribute__((constructor)) static void install_fork_handler(void) { pthread_atfork(NULL, NULL, after_fork_in_child); }
+
+unsigned tw_forks(void) { return forks; }
+
+void tw_lock_init(TwLock* lock) {
+  pthread_mutex_init(&lock->mutex, NULL);
+  atomic_init(&lock->forks, forks);
+}
+
+void tw_lock_destroy(TwLock* lock) { pthread_mutex_destroy(&lock->mutex); }
+
+static void renew(TwLock* lock) {
+  if (atomic_load_explicit(&lock->forks, memory_order_acquire) == forks) return;
+  pthread_mutex_lock(&renewing);
+  if (atomic_load(&lock->forks) != forks) {
+    pthread_mutex_init(&lock->mutex, NULL);
+    atomic_store(&lock->forks, forks);
+  }
+  pthread_mutex_unlock(&renewing);
+}
+
+void tw_lock(TwLock* lock) {
+  renew(lock);
+  pthread_mutex_lock(&lock->mutex);
+}
+
+bool tw_try_lock(TwLock* lock) {
+  renew(lock);
+  return pthread_mutex_trylock(&lock->mutex) == 0;
+}
+
+void tw_unlock(TwLock* lock) { pthread_mutex_unlock(&lock->mutex); }
