@@ -63,7 +63,6 @@ int graph_bind_param(TilewrightGraph* g, int index, TwArray* array, bool borrowe
   int rc = placed == NULL ? -1 : replace_input(g, g->row_pointers[g->inputs[index]], placed, borrowed && here);
   tw_array_release(placed);
   if (rc == 0) e->parameter = true;
-  if (rc == 0) e->lent = borrowed && here;
   return rc;
 }
 
@@ -128,27 +127,13 @@ int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* g, int index, const DLTen
   return rc;
 }
 
-/* Whoever is given memory may write to it: the library's stays its own, and the executor has a copy from now on. */
-static int stop_sharing(TilewrightGraph* g, int entry) {
-  const GraphEntry* e = &g->entries[entry];
-  if (!e->lent) return 0;
-  TwArray* own = graph_copy_to(e->array, e->device);
-  if (own == NULL) return -1;
-  int rc = graph_replace_array(g, entry, own, false);
-  tw_array_release(own);
-  return rc;
-}
-
 int TilewrightGraphGetInput(TilewrightGraph* g, int index, TVMArrayHandle* out) {
   int entry;
   if (graph_input_entry(g, index, &entry) != 0 || graph_begin(g, false) != 0) return -1;
-  int rc = stop_sharing(g, entry);
-  if (rc == 0) {
-    expose_input(g, entry);
-    *out = &tw_array_retain(g->entries[entry].array)->tensor;
-  }
+  expose_input(g, entry);
+  *out = &tw_array_retain(g->entries[entry].array)->tensor;
   graph_end(g);
-  return rc;
+  return 0;
 }
 
 /* ---- outputs ---- */
@@ -327,7 +312,7 @@ static int share_params(TilewrightGraph* g, TilewrightGraph* other, const TwPara
     int mine = TilewrightGraphInputIndex(g, p->names[i]), theirs = TilewrightGraphInputIndex(other, p->names[i]);
     if (mine < 0 || theirs < 0) continue;
     GraphEntry* source = graph_input(other, theirs);
-    source->borrowed = source->lent = true;
+    source->borrowed = true;
     if (graph_bind_param(g, mine, source->array, true) != 0) return -1;
     graph_input(g, mine)->given = source->given;
   }
