@@ -37,6 +37,9 @@ void tw_set_error(const char* format, ...) __attribute__((format(printf, 1, 2)))
 #define tw_fail(...) (tw_set_error(__VA_ARGS__), tw_minus_one())
 static inline int tw_minus_one(void) { return -1; }
 void tw_clear_error(void);
+/* Writes text with control characters escaped, but line feeds and tabs, which names from files could drive a terminal by:
+ * ESC becomes \x1b. Gives the length; `to` may be NULL. */
+size_t tw_escape(const char* text, char* to);
 #define tw_out_of_memory(nbytes) tw_fail("out of memory: could not allocate %zu bytes", (size_t)(nbytes))
 
 /* ---- locks (lock.c) ---- */
@@ -56,9 +59,6 @@ unsigned tw_forks(void);
 
 /* ---- strings and maps (util.c) ---- */
 char* tw_strdup(const char* text);
-/* Writes text with control characters escaped, but line feeds and tabs, which names from files could drive a terminal by:
- * ESC becomes \x1b. Gives the length; `to` may be NULL. */
-size_t tw_escape(const char* text, char* to);
 /* Memory of a huge page and more lies in huge pages where the system has them. */
 #define TW_HUGE_PAGE ((size_t)2 << 20)
 void* tw_aligned_alloc(size_t nbytes, size_t alignment);

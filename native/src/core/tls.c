@@ -36,6 +36,24 @@ const char* TVMGetLastError(void) {
   return text == NULL ? "" : text;
 }
 
+size_t tw_escape(const char* text, char* to) {
+  static const char digits[] = "0123456789abcdef";
+  size_t n = 0;
+  for (const unsigned char* p = (const unsigned char*)text; *p != 0; ++p) {
+    const bool wide = p[0] == 0xc2 && p[1] >= 0x80 && p[1] < 0xa0; /* U+0080 to U+009F in UTF-8, one of which is CSI */
+    if (!wide && (*p == '\n' || *p == '\t' || (*p >= 0x20 && *p != 0x7f))) {
+      if (to != NULL) to[n] = (char)*p;
+      ++n;
+      continue;
+    }
+    if (wide) ++p;
+    if (to != NULL) memcpy(to + n, (char[4]){'\\', 'x', digits[*p >> 4], digits[*p & 15]}, 4);
+    n += 4;
+  }
+  if (to != NULL) to[n] = '\0';
+  return n;
+}
+
 static void set_error(const char* msg, size_t size) {
   TwThread* t = tw_thread();
   if (size > t->error_capacity) {
