@@ -80,6 +80,24 @@ static int check_dim(Text dim, Text input, int axis, int64_t found, Names* names
   return 0;
 }
 
+int vm_check_count(int ndim, const int64_t* shape) {
+  const int64_t most = ((int64_t)1 << 31) - ((int64_t)1 << 18); /* loops may go past the end by a tile of each axis */
+  int64_t count = 1;
+  for (int i = 0; i < ndim; ++i) {
+    if (shape[i] <= 0) return 0; /* none, or refused elsewhere */
+    count = shape[i] > most ? most + 1 : count * shape[i];
+    if (count <= most) continue;
+    for (int k = i + 1; k < ndim; ++k) {
+      if (shape[k] <= 0) return 0;
+    }
+    char text[128];
+    const DLTensor t = {.shape = (int64_t*)shape, .ndim = ndim};
+    return tw_fail("a tensor of shape %s has more elements than programs for named dimensions count in 32 bits (%lld); compile "
+                   "for numbers (--input-shape, or --dim NAME=NUMBER)", tw_shape_text(&t, text, sizeof text), (long long)most);
+  }
+  return 0;
+}
+
 static int check_input(Text line, const DLTensor* t, Names* names) {
   char found[24], text[128];
   Text dtype = cut(&line, '\t'), dims = cut(&line, '\t'), name = line, rest = dims;
@@ -96,10 +114,14 @@ static int check_input(Text line, const DLTensor* t, Names* names) {
     return tw_fail("input \"%.*s\": expected %d dimensions, (%.*s), got %d: %s", length(name), name.data, rank, length(dims), dims.data,
                    t->ndim, tw_shape_text(t, text, sizeof text));
   }
+  bool named = false;
   for (int axis = 0; axis < rank; ++axis) {
-    if (check_dim(cut(&dims, ','), name, axis, t->shape[axis], names) != 0) return -1;
+    int64_t value;
+    const Text dim = cut(&dims, ',');
+    if (check_dim(dim, name, axis, t->shape[axis], names) != 0) return -1;
+    named = named || !number(dim, &value);
   }
-  return 0;
+  return named ? vm_check_count(rank, t->shape) : 0;
 }
 
 static int check_range(Text line, const Names* names) {

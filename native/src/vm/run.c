@@ -105,7 +105,8 @@ static int alloc_tensor(Vm* vm, const VmInstruction* i, TwSlot* r, const int64_t
 static int alloc_tensor_reg(Vm* vm, const VmInstruction* i, TwSlot* r) {
   int64_t shape[MOST_DIMS];
   int ndim;
-  return read_shape(&r[i->c], shape, &ndim) != 0 ? -1 : alloc_tensor(vm, i, r, shape, ndim);
+  if (read_shape(&r[i->c], shape, &ndim) != 0 || vm_check_count(ndim, shape) != 0) return -1;
+  return alloc_tensor(vm, i, r, shape, ndim);
 }
 
 static int new_numbers(Vm* vm, const int64_t* values, int ndim, int64_t count, TwArray** out) {

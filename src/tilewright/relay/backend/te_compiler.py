@@ -41,6 +41,7 @@ from tilewright.relay.backend.symbolic import (
     symbolic,
     tensors_of,
 )
+from tilewright.relay.backend.wide import is_wide, widened
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy, generic
@@ -187,6 +188,7 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
 
     target: Target
     plain: bool = False  # compute operators in plain loops, whatever the target has for them
+    wide: bool = False  # compute indices in 64 bits
     memo_map: dict[RelayExpr, list[te.Tensor]] = field(default_factory=dict)
     anchor: _Anchor = field(default_factory=_Anchor)
     names: list[str] = field(default_factory=list)
@@ -227,6 +229,8 @@ class _TensorBuilder(ExprFunctor[list[te.Tensor]]):
 
     def visit_call(self, expr: Call) -> list[te.Tensor]:
         inputs = [tensor for arg in expr.args for tensor in self.visit(arg)]
+        if self.wide:
+            expr = Call(expr.op, expr.args, expr.attrs).with_checked_type(widened(expr.checked_type))
         lowered = (_lower_plainly if self.plain else lower_call)(expr, inputs, self.target)
         op, implementation = expr.op, lowered.implement
         assert isinstance(op, Op)
@@ -442,13 +446,14 @@ def computed(
 
     With ``plain``, operators are computed in plain loops, whatever the target has for them.
     """
-    builder = _TensorBuilder(target, plain)
+    builder = _TensorBuilder(target, plain, is_wide(func))
     inputs: list[te.Tensor] = []
     seen, body = _reinterpreted(func)
     weights = int(func.attrs.get(NETWORK_WEIGHTS, 0))
     for param in func.params:
         read = seen.get(param, param)
-        tensors = _placeholders(read.checked_type, weights)
+        type_ = widened(read.checked_type) if builder.wide else read.checked_type
+        tensors = _placeholders(type_, weights)
         builder.memo_map[read] = tensors
         inputs += tensors
     outputs = builder.visit(body)
