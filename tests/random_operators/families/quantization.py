@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 from tests.random_operators.case import EXACT, Graph, Tolerance, generator
 from tests.random_operators.draw import Array, numpy_dtype
 
@@ -43,6 +44,26 @@ def quantize(g: Graph) -> Tolerance:
 
         attributes["output_dtype"] = onnx_type(out)
     g.emit(names, **attributes)
+    return EXACT
+
+
+@generator("DynamicQuantizeLinear")
+def dynamic_quantize(g: Graph) -> Tolerance:
+    """Whole numbers, all of them 0 now and then; or what another gave, as numbers again or by a layer."""
+    shape = g.draw.shape()
+    low, high = g.draw.of((-40, 60), (0, 60), (-40, 0), (0, 1))
+    data = g.input(g.draw.integers("float32", shape, low, high))
+    numbers, scale, zero = g.emit([data], 3)
+    if g.draw.of(False, True):
+        if shape and shape[-1] and g.draw.of(True, False):
+            weight = g.data("int8", (shape[-1], g.draw.of(1, 3, 8)))
+            sums = g.emit([numbers, weight, zero], operator="MatMulInteger")
+            (floats,) = g.emit(sums, operator="Cast", to=TensorProto.FLOAT)
+            (data,) = g.emit([floats, scale], operator="Mul")
+        else:
+            g.opset = 21  # the oldest that the reference evaluator has DequantizeLinear of
+            (data,) = g.emit([numbers, scale, zero], operator="DequantizeLinear")
+        g.emit([data], 3)
     return EXACT
 
 

@@ -60,24 +60,22 @@ def _rounded(value: RelayExpr, output: Output) -> RelayExpr:
     return relay_op.cast(relay_op.clip(shifted, float(output.low), float(output.high)), output.dtype)
 
 
-def lower_quantize(value: RelayExpr, scale: RelayExpr, zero: RelayExpr, rank: int, attrs: Any) -> RelayExpr:
-    """``qnn.quantize`` outside of groups, in floating point."""
-    scaled = relay_op.divide(value, _spread(scale, rank, attrs.axis))
-    shifted = relay_op.add(relay_op.nearbyint(scaled), relay_op.cast(_spread(zero, rank, attrs.axis), "float32"))
+def _quantize(value: RelayExpr, scale: RelayExpr, zero: RelayExpr, attrs: Any) -> RelayExpr:
+    """``qnn.quantize`` outside of groups, in floating point; ``scale`` and ``zero`` broadcast."""
+    scaled = relay_op.divide(value, scale)
+    shifted = relay_op.add(relay_op.nearbyint(scaled), relay_op.cast(zero, "float32"))
     low, high = dt.int_range(attrs.out_dtype)
     return relay_op.cast(relay_op.clip(shifted, float(low), float(high)), attrs.out_dtype)
 
 
-def lower_dequantize(value: RelayExpr, scale: RelayExpr, zero: RelayExpr, rank: int, attrs: Any) -> RelayExpr:
+def _dequantize(value: RelayExpr, scale: RelayExpr, zero: RelayExpr) -> RelayExpr:
     """``qnn.dequantize`` outside of groups: a difference of integers, a product of floats."""
-    zero = relay_op.cast(_spread(zero, rank, attrs.axis), "int32")
-    whole = relay_op.subtract(relay_op.cast(value, "int32"), zero)
-    return relay_op.multiply(relay_op.cast(whole, "float32"), _spread(scale, rank, attrs.axis))
+    whole = relay_op.subtract(relay_op.cast(value, "int32"), relay_op.cast(zero, "int32"))
+    return relay_op.multiply(relay_op.cast(whole, "float32"), scale)
 
 
-def _spread(parameter: RelayExpr, rank: int, axis: int) -> RelayExpr:
-    """A scale or zero point, shaped to broadcast."""
-    type_: Any = parameter.checked_type
+def _spread(parameter: RelayExpr, type_: Any, rank: int, axis: int) -> RelayExpr:
+    """A scale or zero point of a type, shaped to broadcast."""
     if not type_.shape:
         return parameter
     single = not type_.is_dynamic and type_.concrete_shape == (1,)
@@ -97,12 +95,14 @@ class _Canonicalizer(Recognizer):
         if name not in ("qnn.quantize", "qnn.dequantize"):
             return post
         rank = len(pre.args[0].checked_type.shape)  # type: ignore[attr-defined]
+        attrs: Any = pre.attrs
         scale, zero = (
-            arg.with_checked_type(old.checked_type) if arg.checked_type_or_none is None else arg
-            for arg, old in zip(post.args[1:], pre.args[1:], strict=True)
+            _spread(new, old.checked_type, rank, attrs.axis)
+            for new, old in zip(post.args[1:], pre.args[1:], strict=True)
         )
-        lower = lower_quantize if name == "qnn.quantize" else lower_dequantize
-        return lower(post.args[0], scale, zero, rank, pre.attrs)
+        if name == "qnn.quantize":
+            return _quantize(post.args[0], scale, zero, attrs)
+        return _dequantize(post.args[0], scale, zero)
 
     def _is_private(self, quantize: Call, group: Group) -> bool:
         """Whether nothing between the group's operator and its end is used outside."""

@@ -81,6 +81,19 @@ def convert_quantize(ctx: NodeContext) -> RelayExpr:
     return relay_op.cast(relay_op.cast(relay_op.clip(numbers, low, high), "int32"), out)
 
 
+@converter("DynamicQuantizeLinear", since=11)
+def convert_dynamic_quantize(ctx: NodeContext) -> tuple[RelayExpr, ...]:
+    """To uint8, with the scale and zero point of the tensor's own range and 0; of zeros alone the scale is 1."""
+    data, zero = ctx.input(0), const(0.0, "float32")
+    low, high = relay_op.minimum(relay_op.min(data), zero), relay_op.maximum(relay_op.max(data), zero)
+    steps = const(255.0, "float32")
+    span = relay_op.divide(relay_op.subtract(high, low), steps)
+    scale = typed(relay_op.where(relay_op.equal(low, high), const(1.0, "float32"), span))
+    point = relay_op.clip(relay_op.nearbyint(relay_op.divide(relay_op.negative(low), scale)), 0.0, 255.0)
+    whole = typed(relay_op.cast(point, "uint8"))
+    return qnn.quantize(data, scale, whole, 0, "uint8"), scale, whole
+
+
 @converter("DequantizeLinear")
 def convert_dequantize(ctx: NodeContext) -> RelayExpr:
     """``(x - zero_point) * scale``"""
