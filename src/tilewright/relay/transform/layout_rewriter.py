@@ -116,9 +116,11 @@ class LayoutRewriter(ExprMutator):
         """The state as an operator sees it that names the dimensions by ``old``.
 
         What is C D H W to a mean over the batch is N C H W to the next operator: the letters of one say nothing to the
-        other, which gets the value as it was.
+        other, which gets the value as it was. So does one that has no names for the dimensions.
         """
-        if not state.old_layout or not old or not (state.old_layout.is_primal and old.is_primal):
+        if not old:
+            return _Alternated(self._realize(state), UNDEFINED, UNDEFINED)
+        if not state.old_layout or not (state.old_layout.is_primal and old.is_primal):
             return state
         names = old.sub_layout(old.ndim - state.old_layout.ndim, state.old_layout.ndim)
         return state if names is state.old_layout else _Alternated(self._realize(state), names, names)
