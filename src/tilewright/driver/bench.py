@@ -114,7 +114,9 @@ def _measure(library: Library, options: BenchOptions) -> Latency:
 def _profile(executor: GraphModule | Machine, latency: Latency, options: BenchOptions) -> list[NodeTime]:
     """The operators, the slowest first."""
     if isinstance(executor, Machine):
-        raise TVMError("--profile is for libraries of known shapes; runtime.profiler_vm profiles those of named ones")
+        raise TVMError(
+            "--profile is for libraries of the graph executor; runtime.profiler_vm profiles the virtual machine's"
+        )
     runs = math.ceil(options.repeat * options.seconds * 1e3 / max(latency.milliseconds["median"], 1e-6))
     times = executor.time_nodes(min(max(runs, 10), _MOST_SINGLE_RUNS))
     total = sum(seconds for _, seconds in times)

@@ -135,6 +135,9 @@ def compile(
             "fits the inputs runs. Repeat for several.",
         ),
     ] = None,
+    executor: Annotated[
+        str, typer.Option(help="What runs it: graph (known shapes, no branches or loops), vm, or auto: what it needs.")
+    ] = "auto",
     dump_ir: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the IR after each stage here.")] = None,
     pass_config: PassConfig = None,
     cc: Annotated[str | None, typer.Option(help="Compiler driver that links the library.")] = None,
@@ -165,7 +168,7 @@ def compile(
 
         options = CompileOptions(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
-            Limits(max_nodes, max_memory, timeout),
+            Limits(max_nodes, max_memory, timeout), executor,
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)
 

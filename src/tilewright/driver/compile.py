@@ -22,14 +22,13 @@ from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext, PassInfo
 from tilewright.relay import build_module
+from tilewright.relay.backend.executor_choice import AUTO
 from tilewright.relay.backend.progress import BuildReport, ProgressEvent, watch
-from tilewright.relay.backend.symbolic import is_dynamic_function
 from tilewright.relay.backend.vm_build import NAME as VM
 from tilewright.relay.backend.vm_specialize import OPTION as SPECIALIZE
 from tilewright.relay.budget import in_budget
 from tilewright.relay.frontend.onnx.importer import from_onnx, open_model
 from tilewright.relay.frontend.onnx.quantization import dequantized_operators
-from tilewright.relay.type_infer import infer_module
 from tilewright.runtime.text import printable
 from tilewright.runtime.vm import Executable
 from tilewright.target.target import Target
@@ -80,6 +79,7 @@ class CompileOptions:
     dims: list[str] | None = None
     specialize: list[str] | None = None
     limits: Limits = field(default_factory=Limits)
+    executor: str = AUTO
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
                 del model  # it may hold the weights once more
             if dump:
                 dump.write("import", str(mod))
-            dynamic = options.specialize or is_dynamic_function(infer_module(mod)["main"])
-            executor = VM if dynamic else None
-            factory = build_module.build(mod, target=target, params=params, executor=executor)
+            factory = build_module.build(mod, target=target, params=params, executor=_executor(options, target))
         if dump:
             _dump_code(dump, factory)
         with report.stage("export"):
@@ -128,6 +126,15 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     built: BuildReport = factory.build_report
     built.stage_seconds = {**report.stage_seconds, **built.stage_seconds}
     return Compiled(options, target, built, dequantized, time.perf_counter() - start)
+
+
+def _executor(options: CompileOptions, target: Target) -> str | None:
+    """The executor that was asked for, by its option or the target's (None); versions are the virtual machine's."""
+    if options.executor != AUTO:
+        return options.executor
+    if options.specialize:
+        return VM
+    return None if "executor" in target.attrs else AUTO
 
 
 def _records(options: CompileOptions) -> contextlib.AbstractContextManager[Any]:

@@ -22,6 +22,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, PassContext, PassInfo, Sequential
 from tilewright.relay import transform
+from tilewright.relay.backend.executor_choice import AUTO, needed_executor
 from tilewright.relay.backend.executors import DEFAULT_EXECUTOR, LoweredProgram, codegen_for
 from tilewright.relay.backend.external import compile_external
 from tilewright.relay.backend.function_metadata import FunctionInfo
@@ -198,7 +199,8 @@ def build(
     params : arrays for parameters of ``main`` by name; they become constants of the library. Names
         that main has no parameter for are warned of, once.
     mod_name : prefix of the kernels' names.
-    executor : what it will run on (``relay.backend.executors``); by default the target's ``-executor=``, or "graph".
+    executor : what it will run on (``relay.backend.executors``), "auto" for what the program needs
+        (``relay.backend.executor_choice``); by default the target's ``-executor=``, or "graph".
 
     Returns
     -------
@@ -212,9 +214,10 @@ def build(
     executor that there is none of; BudgetError where it takes more than ``relay.budget.*`` of the PassContext allows.
     """
     targets = TargetMap.of(target, target_host)
-    codegen = codegen_for(executor or _executor_of(targets.default))
-    report = BuildReport()
     module = _as_module(ir_mod, params)
+    name = executor or _executor_of(targets.default)
+    codegen = codegen_for(needed_executor(module) if name == AUTO else name)
+    report = BuildReport()
     with targets.default, records_in_force(targets.default):
         with report.stage("optimize"):
             passes = codegen.optimization_passes(optimization_passes())

@@ -102,7 +102,8 @@ def branched(g: Graph, values: Values) -> Values:
     for key, operator in (("then_branch", "Tanh"), ("else_branch", "Neg")):
         out = helper.make_tensor_value_info(f"{key}_{len(g.nodes)}", TensorProto.FLOAT, shape)
         branches[key] = helper.make_graph([helper.make_node(operator, [name], [out.name])], key, [], [out])
-    found = g.emit([g.fixed(np.array(g.draw.of(True, False)))], operator="If", **branches)
+    condition = np.array(g.draw.of(True, False))
+    found = g.emit([g.fed(condition) if g.draw.of(False, True) else g.fixed(condition)], operator="If", **branches)
     return [(found[0], shape)]
 
 
@@ -122,7 +123,11 @@ def repeated(g: Graph, values: Values) -> Values:
     inputs = [info("step", TensorProto.INT64, ()), info("go", TensorProto.BOOL, ())]
     tensors = [info(n, TensorProto.FLOAT, shape) for n in ("carried", "next", "kept")]
     body = helper.make_graph(nodes, "body", [*inputs, tensors[0]], [info("on", TensorProto.BOOL, ()), *tensors[1:]])
-    names = g.emit([g.fixed(np.array(count)), g.fixed(np.array(True)), name], 2, operator="Loop", body=body)
+    go = g.fixed(np.array(True))
+    if g.draw.of(False, True):  # rounds that are counted when it runs, and nothing collected: all shapes are known
+        del body.output[2], body.node[3]
+        return [(g.emit([g.fed(np.array(count)), go, name], operator="Loop", body=body)[0], shape)]
+    names = g.emit([g.fixed(np.array(count)), go, name], 2, operator="Loop", body=body)
     return [(names[1], (count, *shape)), (names[0], shape)]
 
 

@@ -15,6 +15,11 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import ExprFunctor
 
+REMEDY = (
+    'Compile for the virtual machine, relay.vm.compile(mod, target, params=params), or build with executor="auto"; on '
+    "the command line --executor auto"
+)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Entry:
@@ -58,7 +63,7 @@ class DataFlow(ExprFunctor[list[Entry]]):
     def default(self, expr: RelayExpr) -> list[Entry]:
         """Control flow, closures and data types need an executor that has them."""
         raise UnsupportedError(
-            f"the graph executor cannot run a {type(expr).__name__} expression: it runs data flow only"
+            f"the graph executor cannot run a {type(expr).__name__} expression: it runs data flow only. {REMEDY}"
         )
 
 

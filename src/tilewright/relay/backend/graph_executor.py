@@ -11,6 +11,7 @@ from typing import Any
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
+from tilewright.relay.backend.executor_choice import check_data_flow
 from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
 from tilewright.relay.backend.function_metadata import function_metadata
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
@@ -38,7 +39,8 @@ _REMEDY = (
 
 
 def _check_shapes(mod: IRModule, ctx: PassContext) -> IRModule:
-    """Refuse a module whose ``main`` takes or gives tensors of unknown shapes."""
+    """Refuse a module whose ``main`` takes or gives tensors of unknown shapes, or loops when it runs."""
+    check_data_flow(mod)
     typed = infer_module(mod)
     main = typed["main"]
     if isinstance(main, Function):
