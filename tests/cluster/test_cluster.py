@@ -84,6 +84,29 @@ def test_a_scheduler_that_is_restarted_gets_what_is_left(fleet: Fleet) -> None:
     assert set(journaled(fleet).values()) == {1}
 
 
+class GoneClient:
+    """A client that has given up a scheduler which does not come back in time."""
+
+    status = "closed"
+
+    def submit(self, *task: Any, **options: Any) -> Any:
+        raise RuntimeError("Client is closed.")
+
+
+def test_what_is_sent_while_the_scheduler_is_gone_is_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tilewright.cluster.connection import Connection, Trial
+
+    connection = Connection.__new__(Connection)
+    fields = {"_client": GoneClient(), "_trials": {}, "_untuned": {}, "_refused": {}, "run_name": "r"}
+    for name, value in fields.items():
+        setattr(connection, name, value)
+    connection.send(Trial({"id": "a"}, {"id": "b"}, {"id": "c"}, None))
+    assert connection.pending == 1 and connection._looked == 0.0  # wait() looks at the scheduler at once
+    monkeypatch.setattr(GoneClient, "status", "running")
+    with pytest.raises(RuntimeError, match="closed"):
+        connection.send(Trial({"id": "d"}, {"id": "e"}, {"id": "f"}, None))
+
+
 CLIENT = """
 import sys
 from tests.autotvm.templates import sample_task

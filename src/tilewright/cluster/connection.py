@@ -150,6 +150,15 @@ class Connection:
         return {"workers": list(self._threads)} if self._refused else {}
 
     def _submit(self, trial: Trial) -> None:
+        """Send a trial; where the client has given the scheduler up, the next look notices, and sends all again."""
+        try:
+            self._hand_over(trial)
+        except Exception:
+            if self.client.status == "running":
+                raise
+            self._looked = 0.0
+
+    def _hand_over(self, trial: Trial) -> None:
         trial.sent, trial.ended = trial.sent + 1, None
         where, client = self._where(), self.client
         untuned = built = self._built_untuned(trial.untuned)
