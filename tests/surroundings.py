@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 from importlib import metadata
 from importlib.metadata import Distribution, EntryPoint, EntryPoints
@@ -29,7 +30,12 @@ def _plugs_in(package: Distribution) -> bool:
 
 
 def pytest_configure() -> None:
-    """Hide the plug-ins of packages that are installed now; those that a test installs are seen."""
+    """Hide the plug-ins of packages that are installed now; those that a test installs are seen. Hear Ctrl-C.
+
+    A shell has what it starts in the background ignore SIGINT, and so would the processes that tests interrupt.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     foreign = {package.name for package in metadata.distributions() if _plugs_in(package)} - _OURS
     everything = metadata.entry_points
 

@@ -24,7 +24,7 @@ from tilewright.rpc.tracker import Tracker
 @pytest.fixture
 def tracker() -> Iterator[Tracker]:
     """A tracker that knows one board."""
-    running = Tracker(silent=True)
+    running = Tracker(port=0, port_end=1, silent=True)
     board = rpc.Server("127.0.0.1", key="board", tracker_addr=("127.0.0.1", running.port), silent=True)
     end = time.monotonic() + 60
     client = rpc.connect_tracker("127.0.0.1", running.port)

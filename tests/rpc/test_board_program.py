@@ -209,7 +209,7 @@ def test_secrets(program: Path) -> None:
 
 
 def test_a_tracker_hands_it_out(program: Path) -> None:
-    tracker = Tracker(silent=True)
+    tracker = Tracker(port=0, port_end=1, silent=True)
     with serving([program], "--key", "kind", "--tracker", f"{HOST}:{tracker.port}"):
         client = rpc.connect_tracker(HOST, tracker.port)
         for _ in range(2):

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from tests.ports import free_port
 from tests.processors.tools import need
 
 from tilewright import rpc
@@ -21,7 +22,8 @@ HOST = "127.0.0.1"
 
 
 def test_fifty_clients_queue_for_two_boards_while_the_tracker_restarts() -> None:
-    tracker = Tracker(silent=True)
+    port = free_port()
+    tracker = Tracker(port=port, port_end=port + 1, silent=True)
     boards = [rpc.Server(key="kind", tracker_addr=(HOST, tracker.port), silent=True) for _ in range(2)]
     done: list[int] = []
     failed: list[Exception] = []
@@ -40,7 +42,7 @@ def test_fifty_clients_queue_for_two_boards_while_the_tracker_restarts() -> None
         time.sleep(0.02)
         assert not failed
     tracker.terminate()
-    again = Tracker(port=tracker.port, port_end=tracker.port + 1, silent=True)
+    again = Tracker(port=port, port_end=port + 1, silent=True)
     for thread in threads:
         thread.join(100)
     assert not failed and sorted(done) == list(range(1, 51))
@@ -55,7 +57,7 @@ def test_fifty_clients_queue_for_two_boards_while_the_tracker_restarts() -> None
 
 
 def test_a_tracker_that_stays_away_is_an_error() -> None:
-    tracker = Tracker(silent=True)
+    tracker = Tracker(port=0, port_end=1, silent=True)
     client = rpc.connect_tracker(HOST, tracker.port)
     tracker.terminate()
     start = time.monotonic()

@@ -141,7 +141,7 @@ def test_a_greeting_that_stalls(tls: Far, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_tracker_that_falls_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    tracker = Tracker(silent=True)
+    tracker = Tracker(port=0, port_end=1, silent=True)
     monkeypatch.setattr(rpc_client, "_ANSWER_SECONDS", 0.4)
     monkeypatch.setattr(rpc_client, "_RESTART_SECONDS", 0.5)
     with network(tracker.port) as between:

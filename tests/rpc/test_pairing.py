@@ -163,7 +163,7 @@ def test_pairings_that_were_changed_by_hand_are_an_error(tmp_path: Path) -> None
 def test_boards_of_a_tracker_are_known_by_their_certificate(
     paired: rpc.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tracker = Tracker(silent=True)
+    tracker = Tracker(port=0, port_end=1, silent=True)
     board = rpc.Server(key="far", tls=True, tracker_addr=(HOST, tracker.port), silent=True)
     client = rpc.connect_tracker(HOST, tracker.port)
     with pytest.raises(RPCError, match="rpc-pair"):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 
 from tilewright import rpc
 from tilewright.rpc import base
@@ -25,7 +26,7 @@ HOST = "127.0.0.1"
 PATIENCE = 30.0  # seconds, with a loaded machine; what hangs here takes 60
 
 
-def eventually(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+def eventually(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -40,7 +41,7 @@ def free_boards(client: rpc.TrackerSession, key: str) -> int:
 
 @pytest.fixture
 def tracker() -> Tracker:
-    return Tracker(silent=True)
+    return Tracker(port=0, port_end=1, silent=True)
 
 
 def test_boards_are_handed_out_and_come_back(tracker: Tracker) -> None:
@@ -82,11 +83,12 @@ def test_higher_priorities_are_served_first(tracker: Tracker) -> None:
     board.terminate()
 
 
-def test_a_restarted_tracker_learns_of_boards_again(tracker: Tracker) -> None:
+def test_a_restarted_tracker_learns_of_boards_again() -> None:
+    port = free_port()
+    tracker = Tracker(port=port, port_end=port + 1, silent=True)
     board = rpc.Server(key="kind", tracker_addr=(HOST, tracker.port), silent=True)
     client = rpc.connect_tracker(HOST, tracker.port)
     assert eventually(lambda: free_boards(client, "kind") == 1)
-    port = tracker.port
     tracker.terminate()
     again = Tracker(port=port, port_end=port + 1, silent=True)
     assert eventually(lambda: free_boards(client, "kind") == 1)  # the client's connection heals too

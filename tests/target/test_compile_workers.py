@@ -63,6 +63,7 @@ def test_a_worker_that_dies_is_an_error_with_the_kernels_name_and_is_replaced() 
         assert pool.submit(job(0)).result(60)
         (worker,) = pool._workers
         os.kill(worker.process.pid, signal.SIGSTOP)  # so that it dies at work
+        os.waitpid(worker.process.pid, os.WUNTRACED)
         future = pool.submit(job(1))
         while not _waiting_bytes(worker.process.stdin):
             time.sleep(0.01)
