@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +55,7 @@ def test_a_model_of_too_many_nodes_is_refused(tmp_path: Path) -> None:
 
 
 def test_compiling_ends_with_its_time(tmp_path: Path) -> None:
-    result = tilewright("compile", DIGITS, "-o", tmp_path / "d.so", "--timeout", 0.01)
+    result = tilewright("compile", DIGITS, "-o", tmp_path / "d.so", "--timeout", 0.01, env=dict(os.environ))
     fails(result, f"compiling {DIGITS} takes longer", "0.01 seconds")
     assert result.returncode == 1
     assert not (tmp_path / "d.so").exists()
@@ -86,6 +87,7 @@ def test_a_program_ends_after_its_steps(program: Path, tmp_path: Path) -> None:
 
 
 def test_native_code_ends_with_the_time_of_its_command(program: Path, tmp_path: Path) -> None:
-    result = tilewright("run", program, "--inputs", _inputs(tmp_path / "many.npz", 1 << 62), "--timeout", 0.5)
+    many = _inputs(tmp_path / "many.npz", 1 << 62)
+    result = tilewright("run", program, "--inputs", many, "--timeout", 0.5, env=dict(os.environ))  # ends its process
     fails(result, f"running {program} takes longer", "0.5 seconds")
     assert result.returncode == 1

@@ -1,4 +1,4 @@
-"""The examples in docs/runtime.md and docs/gpu.md run as they stand."""
+"""The examples in docs/runtime.md, docs/gpu.md and docs/security.md run as they stand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.runtime.gpu_sources import need_opencl
 from tests.runtime.kernels import ROOT
 
 
-@pytest.mark.parametrize(("page", "least"), [("runtime.md", 5), ("gpu.md", 3)])
+@pytest.mark.parametrize(("page", "least"), [("runtime.md", 5), ("gpu.md", 3), ("security.md", 1)])
 def test_examples_run_in_order(page: str, least: int) -> None:
     if page == "gpu.md":
         need_opencl()

@@ -357,7 +357,7 @@ static int callee_of(const Vm* vm, const VmInstruction* i, const TwSlot* r, cons
 
 static int count_step(Vm* vm) {
   if (vm->most_calls == 0 || --vm->calls_left >= 0) return 0;
-  return tw_fail("the program makes more than %lld calls and jumps back in a run (set_limits of the machine, or --max-steps, bounds them)",
+  return tw_fail("the program makes more calls than it may: %lld, jumps back included, in a run (set_limits of the machine, --max-steps)",
                  (long long)vm->most_calls);
 }
 

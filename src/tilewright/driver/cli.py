@@ -425,12 +425,13 @@ def _check_verbosity(quiet: bool, verbose: bool, as_json: bool) -> None:
 
 def main() -> None:
     """Run the command; turn every error into one message and exit status 1 (2 for wrong usage, 130 for Ctrl-C)."""
-    warnings.formatwarning = _format_warning
+    format_before, warnings.formatwarning = warnings.formatwarning, _format_warning
     try:
         try:
             with heard_interrupts():
                 app(prog_name="tilewright")
         finally:
+            warnings.formatwarning = format_before
             sys.stdout.flush()
     except KeyboardInterrupt:
         _quit(130)

@@ -68,12 +68,12 @@ def time_limit(seconds: float | None, what: str) -> Iterator[None]:
         raise TimeLimitError(message)
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
     end = threading.Timer(seconds + _GRACE_SECONDS, _end, [message])
     end.daemon = True
-    end.start()
-    faulthandler.dump_traceback_later(seconds + _LAST_SECONDS, exit=True)
     try:
+        end.start()
+        faulthandler.dump_traceback_later(seconds + _LAST_SECONDS, exit=True)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
