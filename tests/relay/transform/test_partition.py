@@ -308,6 +308,53 @@ def test_partitioned_programs_compute_the_same(targets: list[str], merge: bool) 
     assert regions > 30
 
 
+def random_program(rng: random.Random, size: int) -> tvm.IRModule:
+    """Operators around branches, whose parts read what is outside, lets, and closures."""
+    x, y = (relay.var(name, shape=(4,)) for name in "xy")
+
+    def part(nodes: list[relay.Expr], size: int, depth: int) -> relay.Expr:
+        nodes = list(nodes)
+        for i in range(size):
+            a, b = rng.choice(nodes[-4:]), rng.choice(nodes)
+            kind = rng.randrange(9)
+            if kind < 3 or not depth:
+                nodes.append(rng.choice([a + b, a * b, relay.nn.relu(a), relay.tanh(a), relay.exp(relay.tanh(a))]))
+            elif kind < 6:
+                condition = relay.less(relay.sum(a), relay.const(rng.choice([0.1, 100.0])))
+                nodes.append(relay.If(condition, part(nodes, 3, depth - 1), part(nodes, 2, depth - 1)))
+            elif kind < 8:
+                var = relay.var(f"v{i}", shape=(4,))
+                return relay.Let(var, a * b + a, part([*nodes, var], size - i, depth - 1))
+            else:
+                given, func = relay.var("given", shape=(4,)), relay.var("func")
+                inner = relay.Function([given], part([*nodes, given], 2, depth - 1))
+                nodes.append(relay.Let(func, inner, relay.add(relay.Call(func, [a]), b)))
+        return relay.add(nodes[-1], rng.choice(nodes))
+
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function([x, y], part([x, y], size, 3))))
+
+
+@pytest.mark.parametrize("targets", [["one"], ["two", "one"]], ids=",".join)
+def test_partitioned_programs_with_branches_and_lets_compute_the_same(targets: list[str]) -> None:
+    rng = random.Random(12)
+    inputs = [np.linspace(-1, 1, 4, dtype="float32"), np.linspace(2, -0.5, 4, dtype="float32")]
+    for size in itertools.islice(itertools.cycle((2, 4, 8)), 40):
+        mod = random_program(rng, size)
+        result = partition(mod, targets)
+        np.testing.assert_array_equal(interpret(result, inputs), interpret(mod, inputs))
+
+
+def test_the_work_of_a_branch_stays_in_it() -> None:
+    mod = parse("""
+        def @main(%c: bool, %x: Tensor[(2), float32]) {
+          %0 = nn.relu(%x);
+          %1 = if (%c) { nn.relu(add(%0, %x)) } else { exp(%0) };
+          add(nn.relu(%1), %0)
+        }""")
+    regions = [v for v in partition(mod, ["one"]).get_global_vars() if v.name_hint != "main"]
+    assert len(regions) == 3
+
+
 def test_large_networks_take_seconds_at_most() -> None:
     x = relay.var("x", shape=(4,))
     expr: relay.Expr = x

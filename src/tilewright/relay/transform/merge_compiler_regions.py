@@ -10,20 +10,22 @@ after::
 
     nn.relu(%1)
 
-Two regions stay apart where a way from one to the other leads through a region of another compiler: as one function,
-they would have to run before and after it.
+Two regions stay apart where a way from one to the other leads through a region of another compiler, a branch or a let:
+as one function, they would have to run before and after it. So do regions inside and outside of a branch or a function.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
-from tilewright.relay.expr import Call, Function
+from tilewright.relay.expr import Call, Function, Let
+from tilewright.relay.scopes import Scopes
 from tilewright.relay.transform.annotate_target import BEGIN, END
 from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator
@@ -34,18 +36,35 @@ def regions_of(func: RelayExpr, name: str = "default") -> AnnotatedRegionSet:
     return AnnotatedRegionSet(func, Op.get(BEGIN), Op.get(END), name)
 
 
+class _Behind(NamedTuple):
+    """What an expression needs, as bits: regions, and variables of lets."""
+
+    regions: int = 0
+    lets: int = 0
+
+    def __or__(self, other: _Behind) -> _Behind:
+        return _Behind(self.regions | other.regions, self.lets | other.lets)
+
+
 class _Merger:
     """Merges each region with those that it reads, in program order.
 
     Sets of regions are bits of an integer: ``barred`` those that a region must not be merged with, and ``within``
-    those that have been merged into one.
+    those that have been merged into one. ``behind`` is what an expression outside of regions needs, and ``above`` what
+    a region does. Only regions of one scope that need the same lets are merged: a branch's work waits for its
+    condition, and what is there before a variable has its value stays there.
     """
 
-    def __init__(self, regions: AnnotatedRegionSet) -> None:
+    def __init__(self, regions: AnnotatedRegionSet, root: RelayExpr) -> None:
         self.regions = regions
         self.done: set[int] = set()
         self.within = {r.id: 1 << r.id for r in regions}
         self.barred = {r.id: 0 for r in regions}
+        self.above = {r.id: _Behind() for r in regions}
+        self.behind: dict[RelayExpr, _Behind] = {}
+        self.bound: dict[RelayExpr, tuple[int, RelayExpr]] = {}
+        scopes = Scopes(root, open_children).of
+        self.scope = {r.id: min((scopes[node] for node in r.nodes), key=lambda s: s.depth) for r in regions}
 
     def run(self, root: RelayExpr) -> None:
         """Walk ``root``, children first; a region waits for all that it reads."""
@@ -56,25 +75,47 @@ class _Merger:
             region = self.regions.get_region(node) if self.regions.is_end(node) else None
             if step == 0 and node not in seen:
                 seen.add(node)
+                if isinstance(node, Let):
+                    self.bound[node.var] = len(self.bound), node.value
                 stack.append((node, 1))
                 stack.extend((child, 0) for child in reversed(open_children(node)))
             elif step == 1 and region is not None and region.id not in self.done:
                 stack.append((node, 2))
                 stack.extend((begin.args[0], 0) for begin in reversed(region.args))
+            elif step == 1 and self.regions.get_region(node) is None:
+                self.behind[node] = self._needs(open_children(node))
             elif step == 2 and region is not None and region.id not in self.done:
                 self._merge(region)
 
+    def _needs(self, exprs: Sequence[RelayExpr]) -> _Behind:
+        """What some expressions need: regions, and what these need."""
+        found = _Behind()
+        for expr in exprs:
+            if expr in self.bound:
+                number, value = self.bound[expr]
+                found |= _Behind(0, 1 << number) | self._needs([value])
+            elif (region := self.regions.get_region(expr)) is not None:
+                found |= _Behind(self.within[region.id]) | self.above[region.id]
+            else:
+                found |= self.behind.get(expr, _Behind())
+        return found
+
     def _merge(self, region: AnnotatedRegion) -> None:
-        found = (self.regions.get_region(begin.args[0]) for begin in region.args)
+        given = [begin.args[0] for begin in region.args]
+        found = (self.regions.get_region(expr) for expr in given)
         sources = [r for r in dict.fromkeys(found) if r is not None and r is not region]
-        barred = 0
+        called = [node.op for node in region.nodes if isinstance(node, Call) and not isinstance(node.op, Op)]
+        outside = [expr for expr in (*given, *called) if self.regions.get_region(expr) is not region]
+        above = self._needs(outside)
+        barred = self._needs([expr for expr in outside if self.regions.get_region(expr) is None]).regions
         for source in sources:
             barred |= self.barred[source.id]
             if source.target != region.target:
                 barred |= self.within[source.id]
-        self.barred[region.id] = barred
+        self.barred[region.id], self.above[region.id] = barred, above
         for source in sources:
-            if source.target == region.target and not barred & self.within[source.id]:
+            alike = source.target == region.target and self.scope[source.id] is self.scope[region.id]
+            if alike and self.above[source.id].lets == above.lets and not barred & self.within[source.id]:
                 self.regions.merge(source, region)
                 self.within[region.id] |= self.within[source.id]
         self.done.add(region.id)
@@ -107,7 +148,7 @@ def MergeCompilerRegions() -> Pass:
 
     def merge(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         regions = regions_of(func)
-        _Merger(regions).run(func)
+        _Merger(regions, func).run(func)
         return _Unmarker(regions).visit(func)
 
     return typed_function_pass(merge, "MergeCompilerRegions")

@@ -35,7 +35,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TupleType, Type
 from tilewright.relay.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
-from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.name_transforms import mangle_module_name, sanitize_name
 from tilewright.relay.op.annotation import compiler_end
 from tilewright.relay.transform.annotate_target import BEGIN, DEFAULT, END, compiler_of
@@ -261,6 +261,8 @@ def _check_order(func: Function, regions: AnnotatedRegionSet) -> None:
     for node in post_order(func.body, open_children):
         place = regions.get_region(node) or node
         edges += [(regions.get_region(child) or child, place) for child in open_children(node)]
+        if isinstance(node, Let):
+            edges.append((regions.get_region(node.value) or node.value, node.var))
     readers: dict[Any, list[Any]] = {}
     waiting: dict[Any, int] = {}
     for source, place in dict.fromkeys(edges):
