@@ -155,6 +155,14 @@ def compile(
         str | None, typer.Option(metavar="4GiB", help="Most memory that compiling may take; the machine's by default.")
     ] = None,
     timeout: Timeout = None,
+    unchecked_indices: Annotated[
+        bool,
+        typer.Option(
+            "--unchecked-indices",
+            help="Vouch for the indices, lengths and counts in its inputs: one out of range then reads or writes other "
+            "memory, or crashes.",
+        ),
+    ] = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -168,7 +176,7 @@ def compile(
 
         options = CompileOptions(
             model, output, target, opt_level, input_shape, dump_ir, pass_config, cc, records, runtime, dim, specialize,
-            Limits(max_nodes, max_memory, timeout), executor,
+            Limits(max_nodes, max_memory, timeout), executor, unchecked_indices,
         )  # fmt: skip
         compile_model(options, quiet, verbose, as_json)
 

@@ -80,6 +80,7 @@ class CompileOptions:
     specialize: list[str] | None = None
     limits: Limits = field(default_factory=Limits)
     executor: str = AUTO
+    unchecked_indices: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,8 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
     config = runtime_config(options.runtime) | parse_pass_config(options.pass_config) | options.limits.config()
     if options.specialize:
         config = config | {SPECIALIZE: ";".join(options.specialize)}
+    if options.unchecked_indices:
+        config = config | {"relay.unchecked_indices": True}
     check_writable(options.output)
     target = Target(options.target)
     dump = DumpIR(options.dump_ir) if options.dump_ir is not None else None

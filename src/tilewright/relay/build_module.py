@@ -57,6 +57,7 @@ def optimization_passes() -> list[Any]:
         transform.InferType(),
         transform.RemoveUnusedFunctions(),
         transform.FoldEmpty(),
+        transform.CheckIndices(),
         CanonicalizeQnn(),
         transform.ComputeInFloat32(),
         transform.Legalize(),

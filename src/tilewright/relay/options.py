@@ -28,6 +28,13 @@ PassContext.register_option(
     "the CPU",
 )
 PassContext.register_option(
+    "relay.unchecked_indices",
+    bool,
+    False,
+    "vouch for the positions, lengths and counts in a program's inputs: they are not checked when it runs, and one out "
+    "of range then reads or writes other memory, or crashes",
+)
+PassContext.register_option(
     "relay.vm.specialize",
     str,
     "",

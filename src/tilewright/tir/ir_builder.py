@@ -20,7 +20,7 @@ from tilewright.ir.memory import Buffer
 from tilewright.ir.prim_expr import PrimExpr, Ramp, Var
 from tilewright.ir.type import PointerType, PrimType
 from tilewright.tir import op as intrinsics
-from tilewright.tir.expr import BufferLoad, Load
+from tilewright.tir.expr import BufferLoad, Call, Load, StringImm
 from tilewright.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -230,6 +230,15 @@ class IRBuilder:
         """Check ``condition`` before all statements that follow in the scope."""
         cond = ops.as_expr(condition)
         self.emit(lambda body: AssertStmt(cond, message, body))
+
+    def refuse_index(self, what: str, index: Any, low: Any, high: Any) -> None:
+        """Leave the function with the error that ``index``, which ``what`` names, is not in ``low`` to ``high``.
+
+        The numbers are integers, and belong to the range; only code of the host can do that.
+        """
+        numbers = [ops.cast("int64", ops.as_expr(v)) for v in (index, low, high)]
+        self.emit(Call("int32", "tir.tvm_report_index", (StringImm(what), *numbers)))
+        self.emit(Call("int32", "tir.tvm_throw_last_error", ()))
 
     def likely(self, expr: Any) -> PrimExpr:
         """Mark a condition that nearly always holds."""

@@ -1,7 +1,7 @@
 """TOPI, the tensor operator inventory: what operators compute (in tensor expressions) and how (schedules).
 
 broadcast.py math.py reduction.py transform.py indexing.py scatter.py sort.py unique.py argwhere.py scan.py sparse.py
-           einsum.py   tensors
+           einsum.py   tensors                          checks.py   indices
 nn/        computes of neural networks           image/     resizing of images
 vision/    boxes and regions of interest         random/    random numbers
 cpu/       schedules for CPUs, and the packed computes that they need           generic/   schedules that fit any target
@@ -32,6 +32,7 @@ from tilewright.topi import (
 )  # fmt: skip
 from tilewright.topi.argwhere import *  # noqa: F403
 from tilewright.topi.broadcast import *  # noqa: F403
+from tilewright.topi.checks import *  # noqa: F403
 from tilewright.topi.einsum import *  # noqa: F403
 from tilewright.topi.indexing import *  # noqa: F403
 from tilewright.topi.math import *  # noqa: F403

@@ -316,7 +316,7 @@ def test_constant_index_out_of_bounds_names_the_node_and_the_extent() -> None:
         node = helper.make_node("Gather", ["x", "i"], ["y"], name="culprit")
         model = make_model([node], {"x": (2, 3)}, ["y"], {"i": np.array([0, index])})
         message = import_message(model)
-        assert f"'culprit' (Gather): index {index} is out of range for axis 0, whose extent is 2" in message
+        assert f"'culprit' (Gather): input 1, 'i': index {index} is out of range: expected -2 to 1" in message
 
 
 @pytest.mark.parametrize("sizes", [[9, 1], [1, 1], [4, -1], [1, 1, 1]])

@@ -7,6 +7,7 @@ from tests.relay.op.harness import Case, case, check_kernels, check_meaning, che
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.relay.op.transform.checks import CheckIndicesAttrs, check_indices
 
 X = random(3, 4, 5)
 PLACES = np.array([2, 0, 2, 1], "int32")
@@ -87,6 +88,30 @@ CASES = [
         relay.invert_permutation,
         [np.array([3, 0, 2, 1], "int32")],
         np.array([1, 3, 2, 0], "int32"),
+    ),
+    case(
+        "check_indices from the end",
+        lambda i: check_indices(i, CheckIndicesAttrs("index", (5,), from_end=True)),
+        [np.array([[4, -1, -5], [0, 2, 3]])],
+        np.array([[4, 4, 0], [0, 2, 3]]),
+    ),
+    case(
+        "check_indices of coordinates in the middle",
+        lambda i: check_indices(i, CheckIndicesAttrs("index", (5, 3), axis=1, from_end=True)),
+        [np.array([[[4, -1], [-3, 2]], [[0, -5], [0, -1]]], "int32")],
+        np.array([[[4, 4], [0, 2]], [[0, 0], [0, 2]]], "int32"),
+    ),
+    case(
+        "check_indices of a dimension's lengths",
+        lambda i, x: check_indices(i, CheckIndicesAttrs("length", axes=(1,), more=1, least=1), x),
+        [np.array([6, 1, 3]), MATRIX],
+        np.array([6, 1, 3]),
+    ),
+    case(
+        "check_indices of floats",
+        lambda i: check_indices(i, CheckIndicesAttrs("index", (3,), from_end=True)),
+        [np.array([[2], [0]], "float32")],
+        np.array([[2], [0]], "float32"),
     ),
     case(
         "scatter",

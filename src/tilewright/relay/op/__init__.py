@@ -125,6 +125,7 @@ from tilewright.relay.op.tensor.unary import (
     tanh,
     trunc,
 )  # fmt: skip
+from tilewright.relay.op.transform import checks as checks
 from tilewright.relay.op.transform.axes import expand_dims, reverse, reverse_sequence, squeeze, transpose
 from tilewright.relay.op.transform.einsum import einsum
 from tilewright.relay.op.transform.indexing import (

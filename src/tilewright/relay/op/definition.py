@@ -32,6 +32,7 @@ Subclassing registers the operator: each hook that is defined becomes an attribu
     alter_op_layout(attrs, args, arg_types, out_type)      -> Expr | None      under the target
     convert_op_layout(attrs, args, arg_types, layouts)     -> Expr
     infer_correct_layout(attrs, new_in, old_in, old_types) -> InferCorrectLayoutOutput, see ``layout_rules``
+    check_indices(attrs, args)                             -> args, checked by CheckIndices
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ HOOKS: dict[str, str] = {
     "alter_op_layout": "FTVMAlterOpLayout",
     "convert_op_layout": "FTVMConvertOpLayout",
     "infer_correct_layout": "FInferCorrectLayout",
+    "check_indices": "FCheckIndices",
 }
 
 

@@ -23,6 +23,7 @@ from tilewright.relay.transform.auto_scheduler_layout_rewrite import AutoSchedul
 from tilewright.relay.transform.bubble_up_slice import BubbleUpSlice
 from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
 from tilewright.relay.transform.change_batch import ChangeBatch
+from tilewright.relay.transform.check_indices import CheckIndices
 from tilewright.relay.transform.combine_parallel import (
     BatchingOps,
     CombineParallelBatchMatmul,
@@ -101,7 +102,8 @@ def build_config(
 __all__ = [
     "AlterOpLayout", "AnnotateSpans", "AnnotateTarget", "AutoSchedulerLayoutRewrite", "BackwardFoldScaleAxis",
     "BatchingOps", "BubbleUpSlice",
-    "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch", "CombineParallelBatchMatmul", "CombineParallelConv2D",
+    "CanonicalizeCast", "CanonicalizeOps", "ChangeBatch", "CheckIndices",
+    "CombineParallelBatchMatmul", "CombineParallelConv2D",
     "CombineParallelDense", "ComputeInFloat32",
     "Conv2dToSparse", "ConvertLayout", "CountWeights", "DeadCodeElimination", "Defunctionalization", "DefuseOps",
     "DenseToSparse",

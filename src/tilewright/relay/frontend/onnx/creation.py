@@ -14,9 +14,12 @@ from tilewright.relay.frontend.onnx.attributes import dtype_of
 from tilewright.relay.frontend.onnx.context import NodeContext
 from tilewright.relay.frontend.onnx.dimensions import difference, is_number
 from tilewright.relay.frontend.onnx.dynamic import counted, filled, integer, low_of, runtime_extent
+from tilewright.relay.frontend.onnx.indices import checked_range
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.strings import is_text
 from tilewright.relay.op.dyn import range_of
+
+_MOST_CLASSES = 2**31 - 1  # of OneHot
 
 
 @converter("Constant")
@@ -114,7 +117,10 @@ def convert_one_hot(ctx: NodeContext) -> RelayExpr:
     axis = axis + rank + 1 if axis < 0 else axis
     whole = relay_op.cast(indices, "int64")
     if depth is None:
-        depth = relay_op.reshape(relay_op.cast(ctx.input(1), "int64"), newshape=())
+        count = checked_range(ctx, 1, _MOST_CLASSES + 1, "depth", least=1)
+        depth = relay_op.reshape(relay_op.cast(count, "int64"), newshape=())
+    elif depth < 1:
+        ctx.fail(f"the depth is {depth}; expected at least 1")
     limit = const(np.array(depth, dtype="int64"), "int64") if known is not None else depth
     wrapped = relay_op.where(relay_op.less(whole, const(np.array(0, "int64"), "int64")), whole + limit, whole)
     off = relay_op.take(values, const(0, "int32"))

@@ -238,6 +238,7 @@ class GraphImporter:
         self._sequence_of: dict[str, str] = {}
         self._constant_exprs: set[RelayExpr] = set()
         self.known_elements: dict[RelayExpr, Elements] = {}
+        self.checked: dict[Any, RelayExpr] = {}  # by indices.py
         self.static = False  # whether every shape must be known while importing
         self.limits = dict(limits)
         self.dim_vars: dict[str, PrimExpr] = {}
@@ -513,7 +514,7 @@ class GraphImporter:
 
     def convert_subgraph(self, graph: onnx.GraphProto, inputs: Sequence[Any]) -> list[Any]:
         """The outputs of a graph in a node's attributes: names in it hide those around it, and end with it."""
-        outer = dict(self.values)
+        outer, checked = dict(self.values), dict(self.checked)
         given = {value.name: _typed(expr) for value, expr in zip(graph.input, inputs, strict=True)}
         own = {tensor.name: typed(const(self._numbers(to_array(tensor)))) for tensor in graph.initializer}
         for name in (*own, *given, *(name for node in graph.node for name in node.output)):
@@ -522,7 +523,7 @@ class GraphImporter:
         for node in graph.node:
             self._convert_node(node)
         outputs = [self._value(o.name) for o in graph.output]
-        self.values = outer
+        self.values, self.checked = outer, checked
         return outputs
 
     def _check_size(self, node: onnx.NodeProto, value: RelayExpr, constant: bool) -> None:

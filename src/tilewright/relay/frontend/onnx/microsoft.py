@@ -11,6 +11,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
+from tilewright.relay.frontend.onnx.indices import checked_numbers, checked_range
 from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.registry import converter
 
@@ -141,16 +142,24 @@ def convert_rms_norm(ctx: NodeContext) -> Any:
     return [result, factor][: ctx.num_outputs]
 
 
+def _embedded(ctx: NodeContext, table: int, places: int) -> RelayExpr:
+    """Rows of the table in one input at the places in another."""
+    rows = ctx.input(table)
+    return relay_op.take(rows, checked_numbers(ctx, places, rows, 0, "index"), axis=0, mode="fast")
+
+
 @converter("EmbedLayerNormalization", domain=_DOMAIN, in_float32=True)
 def convert_embed_layer_norm(ctx: NodeContext) -> Any:
     """Sums of embeddings by word, place and segment, normalized; how long the sequences are; and the sums."""
     words = ctx.input(0)
     batch, length = ctx.shape(words)
-    total: RelayExpr = relay_op.take(ctx.input(2), words, axis=0)
-    places = ctx.input(8) if ctx.has_input(8) else int_const(range(length))
-    total = relay_op.add(total, relay_op.take(ctx.input(3), places, axis=0))
+    total = _embedded(ctx, 2, 0)
+    if ctx.has_input(8):
+        total = relay_op.add(total, _embedded(ctx, 3, 8))
+    else:
+        total = relay_op.add(total, relay_op.take(ctx.input(3), int_const(range(length)), axis=0))
     if ctx.has_input(1):
-        total = relay_op.add(total, relay_op.take(ctx.input(4), ctx.input(1), axis=0))
+        total = relay_op.add(total, _embedded(ctx, 4, 1))
     total = typed(total)
     lengths: RelayExpr = relay_op.zeros((batch,), "int32")
     if ctx.has_input(7):
@@ -297,9 +306,13 @@ def convert_group_query_attention(ctx: NodeContext) -> Any:
     q, k, v = _query_key_value(ctx, heads, groups)
     batch, _, length, _ = ctx.shape(q)
     total = int(ctx.scalar(6))
-    ends = relay_op.reshape(relay_op.cast(ctx.input(5), "int32"), (batch, 1))
     past = ctx.shape(ctx.input(3))[2] if ctx.has_input(3) else 0
     prompt = length == total
+    room = max(past, total)
+    if ctx.attr("do_rotary", 0) and not prompt:
+        room = min(room, ctx.shape(ctx.input(7))[0])
+    lasts = checked_range(ctx, 5, room, "last place", 0 if prompt else length - 1)
+    ends = relay_op.reshape(relay_op.cast(lasts, "int32"), (batch, 1))
     start: RelayExpr = relay_op.zeros((batch, 1), "int32")
     if not prompt:
         start = typed(relay_op.subtract(ends, const(length - 1, "int32")))

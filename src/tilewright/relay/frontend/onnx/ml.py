@@ -12,6 +12,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
+from tilewright.relay.frontend.onnx.indices import checked_numbers
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.strings import is_text
 
@@ -24,8 +25,9 @@ def convert_array_feature_extractor(ctx: NodeContext) -> RelayExpr:
     """Entries along the last axis; of a vector, a matrix of one row."""
     data = ctx.input(0)
     rows = data if ctx.rank(data) > 1 else typed(relay_op.expand_dims(data, 0))
-    indices = relay_op.reshape(ctx.input(1), (-1,))
-    return relay_op.take(rows, indices, axis=ctx.rank(rows) - 1)
+    axis = ctx.rank(rows) - 1
+    indices = relay_op.reshape(checked_numbers(ctx, 1, rows, axis, "index"), (-1,))
+    return relay_op.take(rows, indices, axis=axis, mode="fast")
 
 
 @converter("Binarizer", domain=_ML)

@@ -11,6 +11,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.indices import checked_range
 from tilewright.relay.frontend.onnx.registry import converter
 
 
@@ -28,7 +29,7 @@ def convert_bitcast(ctx: NodeContext) -> RelayExpr:
 @converter("MaxUnpool", since=9)
 def convert_max_unpool(ctx: NodeContext) -> RelayExpr:
     """Values at the places that MaxPool told, zeros elsewhere; places count in the tensor of the implied shape."""
-    data, places = ctx.input(0), ctx.input(1)
+    data = ctx.input(0)
     shape = ctx.shape(data)
     rank = len(shape) - 2
     kernel = ctx.required("kernel_shape")
@@ -41,6 +42,7 @@ def convert_max_unpool(ctx: NodeContext) -> RelayExpr:
         ctx.fail(f"output_shape {tuple(out)} is smaller than the shape {tuple(implied)} that is unpooled")
     flat = lambda x: relay_op.reshape(x, newshape=(-1,))  # noqa: E731
     empty = relay_op.zeros((math.prod(implied),), ctx.dtype(data))
+    places = checked_range(ctx, 1, math.prod(implied), "index")
     filled = relay_op.reshape(relay_op.scatter(empty, flat(places), flat(data), axis=0), newshape=tuple(implied))
     widths = [(0, a - b) for a, b in zip(out, implied, strict=True)]
     return relay_op.nn.pad(filled, widths) if any(after for _, after in widths) else filled
@@ -84,11 +86,16 @@ def convert_tensor_scatter(ctx: NodeContext) -> RelayExpr:
     shape, rank = ctx.shape(past), ctx.rank(past)
     axis = ctx.normalize_axis(ctx.attr("axis", -2), rank)
     length, added = shape[axis], ctx.shape(update)[axis]
-    start = ctx.optional(2) or const(np.zeros(shape[0]), "int64")
+    circular = ctx.attr("mode", "linear") == "circular"
+    if added > length:
+        ctx.fail(f"{added} entries do not fit axis {axis} of the cache, whose extent is {length}")
+    start: RelayExpr = const(np.zeros(shape[0]), "int64")
+    if ctx.has_input(2):
+        start = checked_range(ctx, 2, length if circular else length - added + 1, "start")
     along = lambda x: relay_op.reshape(x, newshape=tuple(-1 if i == axis else 1 for i in range(rank)))  # noqa: E731
     first = relay_op.reshape(start, newshape=(-1, *[1] * (rank - 1)))
     offset = relay_op.subtract(along(const(np.arange(length), "int64")), first)
-    if ctx.attr("mode", "linear") == "circular":
+    if circular:
         offset = relay_op.floor_mod(offset, const(length, "int64"))
     inside = relay_op.logical_and(
         relay_op.greater_equal(offset, const(0, "int64")), relay_op.less(offset, const(added, "int64"))

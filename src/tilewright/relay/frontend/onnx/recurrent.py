@@ -12,6 +12,7 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.dynamic import filled, integer, known_dims, runtime_extent
+from tilewright.relay.frontend.onnx.indices import checked_lengths
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.run_time_control import rounds
 
@@ -53,10 +54,11 @@ def _ends(ctx: NodeContext, steps: Any) -> RelayExpr | None:
     """The lengths of the sequences as a column; None where all are as long as the data."""
     if not ctx.has_input(4):
         return None
-    known = ctx.constant_or_none(ctx.input(4))
+    lengths = checked_lengths(ctx, 4, ctx.input(0), 1 if ctx.attr("layout", 0) else 0, "length")
+    known = ctx.constant_or_none(lengths)
     if known is not None and is_number(steps) and all(int(v) >= steps for v in known.reshape(-1)):
         return None
-    return typed(relay_op.expand_dims(relay_op.cast(ctx.input(4), "int32"), axis=1))
+    return typed(relay_op.expand_dims(relay_op.cast(lengths, "int32"), axis=1))
 
 
 def _until(

@@ -11,6 +11,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.frontend.onnx.context import NodeContext
 from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.dynamic import first, integer, runtime_extent
+from tilewright.relay.frontend.onnx.indices import checked_lengths
 from tilewright.relay.frontend.onnx.registry import converter
 
 Build = Callable[..., RelayExpr]
@@ -169,6 +170,7 @@ def convert_topk(ctx: NodeContext) -> Any:
 
 def _topk_of_computed(ctx: NodeContext, data: RelayExpr, axis: int, smallest: bool) -> Any:
     """All elements in order, and as many of them as the model says."""
-    count = relay_op.reshape(relay_op.cast(ctx.input(1), "int64"), newshape=(1,))
+    given = checked_lengths(ctx, 1, data, axis, "k")
+    count = relay_op.reshape(relay_op.cast(given, "int64"), newshape=(1,))
     whole = relay_op.topk(data, k=0, axis=axis, is_ascend=smallest, dtype="int64")
     return [first(whole[i], count, axis) for i in range(2)]

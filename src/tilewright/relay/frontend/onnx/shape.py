@@ -10,7 +10,7 @@ import numpy as np
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
-from tilewright.relay.frontend.onnx.context import NodeContext, int_const
+from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
 from tilewright.relay.frontend.onnx.dimensions import as_elements, element, is_number, resolved
 from tilewright.relay.frontend.onnx.dynamic import (
     counted,
@@ -23,6 +23,7 @@ from tilewright.relay.frontend.onnx.dynamic import (
     slice_length,
     vector,
 )
+from tilewright.relay.frontend.onnx.indices import checked_indices, checked_lengths, checked_range
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.op.relations import dim_mul
 
@@ -178,7 +179,7 @@ def _split_at_run_time(
     """Parts of an extent, or of sizes, that are known when the model runs."""
     dims = ctx.dims(data)
     if sizes is not None or ctx.has_input(1):
-        counts = vector(sizes) if sizes is not None else relay_op.cast(ctx.input(1), "int64")
+        counts = vector(sizes) if sizes is not None else _given_sizes(ctx, data, axis)
     else:
         extent = relay_op.reshape(runtime_extent(data, axis), newshape=(1,))
         each = relay_op.floor_divide(relay_op.add(extent, vector([parts - 1])), vector([parts]))
@@ -192,6 +193,14 @@ def _split_at_run_time(
         here = sizes[i] if sizes is not None else None
         found.append(known_dims(part, [here if k == axis else d for k, d in enumerate(dims)]))
     return found
+
+
+def _given_sizes(ctx: NodeContext, data: RelayExpr, axis: int) -> RelayExpr:
+    """Sizes of parts that make up an axis, in int64."""
+    counts = relay_op.cast(checked_lengths(ctx, 1, data, axis, "size"), "int64")
+    rest = relay_op.subtract(relay_op.sum(counts, axis=[0], keepdims=True), runtime_extent(data, axis))
+    nothing = checked_range(ctx, 1, 1, f"the sum of the sizes less the extent of axis {axis}", values=typed(rest))
+    return relay_op.add(counts, nothing)
 
 
 @converter("Slice")
@@ -289,49 +298,43 @@ def _bounds(start: int, stop: int, step: int, extent: int) -> tuple[int, int, in
 @converter("Gather")
 def convert_gather(ctx: NodeContext) -> RelayExpr:
     """Entries along an axis; negative indices count from the end."""
-    data, indices = ctx.input(0), ctx.input(1)
+    data = ctx.input(0)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
-    return relay_op.take(data, _wrapped(ctx, indices, data, axis), axis=axis)
-
-
-def _wrapped(ctx: NodeContext, indices: RelayExpr, data: RelayExpr, axis: int) -> RelayExpr:
-    """Indices into an axis of ``data`` with the negative ones counted from the end."""
-    dtype, extent = ctx.dtype(indices), ctx.dims(data)[axis]
-    value = ctx.constant_or_none(indices)
-    if value is not None and is_number(extent):
-        outside = value[(value < -extent) | (value >= extent)]
-        if outside.size:
-            ctx.fail(f"index {outside[0]} is out of range for axis {axis}, whose extent is {extent}")
-    if value is not None and (is_number(extent) or not (value < 0).any()):
-        return const(np.where(value < 0, value + (extent if is_number(extent) else 0), value).astype(dtype), dtype)
-    limit = const(np.array(extent, dtype), dtype) if is_number(extent) else runtime_extent(data, axis, dtype)
-    zero = const(np.array(0, dtype), dtype)
-    return relay_op.where(relay_op.less(indices, zero), relay_op.add(indices, limit), indices)
+    return relay_op.take(data, checked_indices(ctx, 1, data, [axis]), axis=axis, mode="fast")
 
 
 @converter("GatherElements")
 def convert_gather_elements(ctx: NodeContext) -> RelayExpr:
     """Entry by entry along an axis."""
-    data, indices = ctx.input(0), ctx.input(1)
+    data = ctx.input(0)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
-    return relay_op.gather(data, axis, _wrapped(ctx, indices, data, axis))
+    return relay_op.gather(data, axis, checked_indices(ctx, 1, data, [axis]))
 
 
 @converter("GatherND")
 def convert_gather_nd(ctx: NodeContext) -> RelayExpr:
     """Slices by index tuples; the tuples move to the front for Relay's gather_nd."""
+    batch = ctx.attr("batch_dims", 0)
+    return relay_op.gather_nd(ctx.input(0), _coordinates(ctx, batch), batch_dims=batch)
+
+
+def _coordinates(ctx: NodeContext, batch: int = 0) -> RelayExpr:
+    """Input 1, whose last dimension lists coordinates of input 0 behind ``batch`` dimensions; here the first does."""
     data, indices = ctx.input(0), ctx.input(1)
     rank = ctx.rank(indices)
-    moved = relay_op.transpose(indices, axes=(rank - 1, *range(rank - 1)))
-    return relay_op.gather_nd(data, moved, batch_dims=ctx.attr("batch_dims", 0))
+    axes = range(batch, batch + ctx.extent(indices, -1))
+    if axes.stop > ctx.rank(data):
+        ctx.fail(f"{len(axes)} coordinates behind {batch} dimensions, of data of {ctx.rank(data)} dimensions")
+    found = checked_indices(ctx, 1, data, axes, axis=rank - 1) if axes else indices
+    return relay_op.transpose(found, axes=(rank - 1, *range(rank - 1)))
 
 
 @converter("ScatterElements", "Scatter")
 def convert_scatter_elements(ctx: NodeContext) -> RelayExpr:
     """Replace entries along an axis, or combine them with what is there."""
-    data, indices, updates = ctx.input(0), ctx.input(1), ctx.input(2)
+    data, updates = ctx.input(0), ctx.input(2)
     axis = ctx.normalize_axis(ctx.attr("axis", 0), ctx.rank(data))
-    indices = _wrapped(ctx, indices, data, axis)
+    indices = checked_indices(ctx, 1, data, [axis])
     reduction = ctx.attr("reduction", "none")
     if reduction == "none":
         return relay_op.scatter(data, indices, updates, axis)
@@ -364,10 +367,7 @@ def _scatter_mode(ctx: NodeContext) -> str:
 @converter("ScatterND")
 def convert_scatter_nd(ctx: NodeContext) -> RelayExpr:
     """Replace slices at index tuples, or combine them with what is there."""
-    indices = ctx.input(1)
-    rank = ctx.rank(indices)
-    moved = relay_op.transpose(indices, axes=(rank - 1, *range(rank - 1)))
-    return relay_op.scatter_nd(ctx.input(0), moved, ctx.input(2), _scatter_mode(ctx))
+    return relay_op.scatter_nd(ctx.input(0), _coordinates(ctx), ctx.input(2), _scatter_mode(ctx))
 
 
 @converter("Expand")
@@ -459,9 +459,9 @@ def _wrap_pad(ctx: NodeContext, data: RelayExpr, width: Sequence[tuple[int, int]
 @converter("ReverseSequence")
 def convert_reverse_sequence(ctx: NodeContext) -> RelayExpr:
     """Reverse the first entries of each sequence."""
-    return relay_op.reverse_sequence(
-        ctx.input(0), ctx.input(1), seq_axis=ctx.attr("time_axis", 0), batch_axis=ctx.attr("batch_axis", 1)
-    )
+    data, time = ctx.input(0), ctx.normalize_axis(ctx.attr("time_axis", 0), ctx.rank(ctx.input(0)))
+    lengths = checked_lengths(ctx, 1, data, time, "length")
+    return relay_op.reverse_sequence(data, lengths, seq_axis=time, batch_axis=ctx.attr("batch_axis", 1))
 
 
 @converter("Trilu")

@@ -11,6 +11,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.conv import add_bias, padding, spatial
+from tilewright.relay.frontend.onnx.indices import checked_numbers
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.vision.roi import ROIAlignAttrs
@@ -19,20 +20,21 @@ from tilewright.relay.op.vision.roi import ROIAlignAttrs
 @converter("RoiAlign", since=10)
 def convert_roi_align(ctx: NodeContext) -> RelayExpr:
     """Interpolated samples of regions, averaged; up to opset 15 pixels have their centres at whole numbers."""
-    data, regions, batch = ctx.input(0), ctx.input(1), ctx.input(2)
+    data, regions = ctx.input(0), ctx.input(1)
+    batch = checked_numbers(ctx, 2, data, 0, "index")
     older = "output_half_pixel" if ctx.opset < 16 else "half_pixel"
     half = ctx.attr("coordinate_transformation_mode", older) == "half_pixel"
     if ctx.attr("mode", "avg") == "max":
-        return _largest_of_regions(ctx, half)
+        return _largest_of_regions(ctx, batch, half)
     rows = relay_op.concatenate([relay_op.expand_dims(relay_op.cast(batch, ctx.dtype(regions)), 1), regions], axis=1)
     size = (ctx.attr("output_height", 1), ctx.attr("output_width", 1))
     scale, ratio = ctx.attr("spatial_scale", 1.0), ctx.attr("sampling_ratio", 0)
     return call("vision.roi_align", [data, rows], ROIAlignAttrs(size, scale, ratio or -1, aligned=half))
 
 
-def _largest_of_regions(ctx: NodeContext, half: bool) -> RelayExpr:
+def _largest_of_regions(ctx: NodeContext, batch: RelayExpr, half: bool) -> RelayExpr:
     """RoiAlign of mode max: of each bin the largest weighted pixel that its samples read, as ONNX defines it."""
-    data, regions, batch = ctx.input(0), ctx.input(1), ctx.input(2)
+    data, regions = ctx.input(0), ctx.input(1)
     ratio, dtype = ctx.attr("sampling_ratio", 0), ctx.dtype(ctx.input(1))
     if ratio <= 0:
         ctx.unsupported("RoiAlign of mode max without sampling_ratio, where the number of samples depends on the data")
@@ -50,7 +52,7 @@ def _largest_of_regions(ctx: NodeContext, half: bool) -> RelayExpr:
         steps = (np.arange(bins * ratio) + 0.5) / (bins * ratio)
         at = relay_op.add(start, relay_op.multiply(length, const(steps[None].astype(dtype))))
         axes.append(_samples(typed(at), extent, dtype))
-    planes = relay_op.reshape(relay_op.take(data, batch, axis=0), (count, channels, height * width))
+    planes = relay_op.reshape(relay_op.take(data, batch, axis=0, mode="fast"), (count, channels, height * width))
     rows, columns = axes
     sizes = (count, 1, len_of(ctx, rows[0][0]), len_of(ctx, columns[0][0]))
     inside = relay_op.logical_and(relay_op.expand_dims(rows[2], 2), relay_op.expand_dims(columns[2], 1))
@@ -95,7 +97,10 @@ def _samples(at: RelayExpr, extent: int, dtype: str) -> tuple[Any, Any, RelayExp
 def convert_roi_pool(ctx: NodeContext) -> RelayExpr:
     """Maxima of the bins of regions (batch, left, top, right, bottom)."""
     size, scale = ctx.required("pooled_shape"), ctx.attr("spatial_scale", 1.0)
-    return relay_op.vision.roi_pool(ctx.input(0), ctx.input(1), tuple(size), scale)
+    data, (first, corners) = ctx.input(0), relay_op.split(ctx.input(1), (1,), axis=1)
+    batch = checked_numbers(ctx, 1, data, 0, "batch index", values=typed(first))
+    regions = typed(relay_op.concatenate([batch, corners], axis=1))
+    return relay_op.vision.roi_pool(data, regions, tuple(size), scale)
 
 
 @converter("DeformConv", since=19, in_float32=True)

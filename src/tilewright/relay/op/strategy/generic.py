@@ -290,6 +290,21 @@ nms_strategy = _in_loops(
 )
 
 
+def _check_indices(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    extents = attrs.extents_of(inputs[-1].shape)
+    return [topi.check_indices(inputs[0], extents, attrs.what, attrs.axis, attrs.from_end, attrs.least)]
+
+
+def _check_all_indices(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    return [_check_indices(check, [x], out_type)[0] for check, x in zip(attrs.each(), inputs, strict=True)]
+
+
+check_indices_strategy = _in_loops("check_indices_strategy", "check_indices", _check_indices, "check_indices")
+check_all_indices_strategy = _in_loops(
+    "check_all_indices_strategy", "check_all_indices", _check_all_indices, "check_all_indices"
+)
+
+
 def _roi_align(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
     kernel = topi.vision.roi_align_nhwc if attrs.layout == "NHWC" else topi.vision.roi_align_nchw
     return wrap_compute_roi_align(kernel)(attrs, inputs, out_type)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright.relay.op.strategy import generic
-from tilewright.relay.op.strategy.implementation import OpStrategy
+from tilewright.relay.op.strategy.implementation import OpStrategy, one_implementation
 from tilewright.relay.op.strategy.wrappers import wrap_topi_schedule
 from tilewright.target.generic_func import GenericFunc
-from tilewright.topi import gpu
+from tilewright.topi import bounded_indices, gpu
 
 schedule_kernels = wrap_topi_schedule(gpu.schedule_kernels)
 
@@ -24,6 +24,17 @@ for _schedule in (
     generic.schedule_roi_pool, generic.schedule_conv2d_winograd_weight_transform, generic.schedule_bitpack,
 ):  # fmt: skip
     _schedule.register("gpu", schedule_kernels)
+
+
+@generic.check_indices_strategy.register("gpu")
+def check_indices_strategy_gpu(attrs: Any, inputs: Sequence[Any], out_type: Any, target: Any) -> OpStrategy:
+    """check_indices by clamping: a kernel has no way to report an error."""
+
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+        extents = attrs.extents_of(inputs[-1].shape)
+        return [bounded_indices(inputs[0], extents, attrs.axis, attrs.from_end, attrs.least)]
+
+    return one_implementation(compute, schedule_kernels, "check_indices.gpu")
 
 
 def _in_kernels(strategy: GenericFunc) -> None:

@@ -13,13 +13,14 @@ from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.expr import Call
+from tilewright.relay.expr import Call, Tuple, TupleGetItem
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, computed, static_ints, tuple_operand
 from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy.generic import schedule_injective, schedule_reduce
+from tilewright.relay.op.transform.checks import checked
 from tilewright.runtime.ndarray import numpy_dtype
 
 
@@ -129,6 +130,12 @@ class Gather(OpDef):
         return [topi.gather(inputs[0], attrs.axis, inputs[1])]
 
     @staticmethod
+    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Positions along the dimension."""
+        data, indices = args
+        return [data, checked("gather", indices, data, [attrs.axis])]
+
+    @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """Index arrays."""
         data, indices = inputs
@@ -176,6 +183,14 @@ class GatherND(OpDef):
         return [topi.gather_nd(inputs[0], inputs[1], attrs.batch_dims)]
 
     @staticmethod
+    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Coordinates behind the shared dimensions."""
+        data, indices = args
+        count = attrs.index_rank or known(indices.checked_type.shape[0]) or 0  # type: ignore[attr-defined]
+        axes = range(attrs.batch_dims, attrs.batch_dims + count)
+        return [data, checked("gather_nd", indices, data, axes) if count else indices]
+
+    @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """Index arrays."""
         data, indices = inputs
@@ -213,6 +228,16 @@ class AdvIndex(OpDef):
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
         """topi's kernel."""
         return [topi.adv_index(inputs[0], list(inputs[1:]))]
+
+    @staticmethod
+    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Each tensor indexes a dimension."""
+        given = args[0]
+        if not isinstance(given, Tuple):
+            types = enumerate(given.checked_type.fields)  # type: ignore[attr-defined]
+            given = Tuple([TupleGetItem(given, i).with_checked_type(t) for i, t in types])
+        data, *indices = given.fields
+        return [Tuple([data, *(checked("adv_index", index, data, [k]) for k, index in enumerate(indices))])]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:

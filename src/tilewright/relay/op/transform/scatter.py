@@ -21,6 +21,7 @@ from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.tensor.creation import zeros_like
 from tilewright.relay.op.transform.axes import expand_dims
+from tilewright.relay.op.transform.checks import checked
 from tilewright.relay.op.transform.replicate import repeat
 
 
@@ -66,6 +67,12 @@ class Scatter(OpDef):
 
     infer_type = staticmethod(_elements_type)
     strategy = strategies.scatter_strategy
+
+    @staticmethod
+    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Positions along the dimension."""
+        data, indices, updates = args
+        return [data, checked("scatter", indices, data, [attrs.axis]), updates]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -131,6 +138,13 @@ class ScatterND(OpDef):
             for i, (a, b) in enumerate(zip(expected, updates.shape, strict=True)):
                 solver.assert_equal(a, b, f"dimension {i} of the updates")
         return data
+
+    @staticmethod
+    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """Coordinates of slices."""
+        data, indices, updates = args
+        count = known(indices.checked_type.shape[0])  # type: ignore[attr-defined]
+        return [data, checked("scatter_nd", indices, data, range(count)) if count else indices, updates]
 
     @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:

@@ -20,6 +20,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.strategy import generic as strategies
+from tilewright.relay.op.transform.checks import checked_first
 from tilewright.tir.layout import Layout
 from tilewright.tir.layout import layout as parse_layout
 
@@ -107,6 +108,11 @@ class ROIAlign(OpDef):
     convert_op_layout = staticmethod(layout_rules.convert_layout_attr("vision.roi_align"))
 
     @staticmethod
+    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """The first number of a region is its image."""
+        return [args[0], checked_first("vision.roi_align", args[1], args[0])]
+
+    @staticmethod
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         """Sample by sample."""
         data, rois = _planes(inputs[0].astype(np.float64), attrs.layout), inputs[1].astype(np.float64)
@@ -139,6 +145,11 @@ class ROIPool(OpDef):
     schedule = strategies.schedule_roi_pool
     infer_correct_layout = staticmethod(_roi_layouts)
     convert_op_layout = staticmethod(layout_rules.convert_layout_attr("vision.roi_pool"))
+
+    @staticmethod
+    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """The first number of a region is its image."""
+        return [args[0], checked_first("vision.roi_pool", args[1], args[0])]
 
     @staticmethod
     def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:

@@ -12,7 +12,10 @@ from tilewright.target.codegen.source.statements import prepare
 from tilewright.tir.expr import Call, Cast, StringImm
 from tilewright.tir.function import PrimFunc
 
-_TYPES = ("const char*", "const TwArgument*", "int32_t", "const TVMValue*", "const int*", "int32_t")
+_TYPES = {
+    checks.CHECK: ("const char*", "const TwArgument*", "int32_t", "const TVMValue*", "const int*", "int32_t"),
+    checks.REPORT_INDEX: ("const char*", "int64_t", "int64_t", "int64_t"),
+}
 
 
 class _CheckPrinter(FunctionPrinter):
@@ -21,7 +24,7 @@ class _CheckPrinter(FunctionPrinter):
     def signature(self, func: PrimFunc) -> str:
         """Pointers go without their types; what a kernel calls has them."""
         name = exported_name(func)
-        types = _TYPES if name == checks.CHECK else [self.type_name(p.dtype) for p in func.params]
+        types = _TYPES.get(name) or [self.type_name(p.dtype) for p in func.params]
         params = [f"{kind} {self.names.of(p)}" for kind, p in zip(types, func.params, strict=True)]
         return f"{'TW_CHECK' if name in checks.HOT else 'TW_MESSAGE'} int32_t {name}({', '.join(params)})"
 

@@ -136,6 +136,11 @@ class FunctionPrinter(StatementPrinter, HostEmitter):
         self.put(f"  TVMAPISetLastError({string_literal(message)});")
         self._fail_block()
 
+    def report_index(self, what: str, index: PrimExpr, low: PrimExpr, high: PrimExpr) -> None:
+        """By the function at the head of the source."""
+        numbers = ", ".join(self.value(e) for e in (index, low, high))
+        self.put(f"tw_report_index({string_literal(what)}, {numbers});")
+
     def check_arguments(self, function: str, given: Sequence[PrimExpr], wanted: Sequence[Argument]) -> None:
         """By the function at the head of the source, from a table."""
         rows = []

@@ -1,4 +1,4 @@
-"""The check of a packed function's arguments, and its messages: stated once, in TIR, for all languages of the host.
+"""What functions of the host check and report: their arguments, and indices; in TIR, for all languages of the host.
 
 A kernel only describes its arguments, by a table of ``host.Argument``; the functions here read the table. A back end
 emits them once for a module, or once for a source. They take pointers, ``int32`` and ``int64``; the check gives 0, or
@@ -21,6 +21,9 @@ from tilewright.tir.function import PrimFunc
 from tilewright.tir.ir_builder import BufferVar, IRBuilder
 
 CHECK = "tw_check_arguments"
+REPORT_INDEX = "tw_report_index"
+SHARED = (CHECK, REPORT_INDEX)
+"""What kernels call."""
 HOT = (CHECK, "tw_is_compact")
 """What runs at every call; the others word messages."""
 
@@ -268,6 +271,28 @@ def _report_count() -> PrimFunc:
     return _function("tw_report_count", ib, function, expected, given)
 
 
+def _report_index() -> PrimFunc:
+    """Set the message that ``index``, which ``what`` names, is not within ``low`` to ``high``."""
+    ib = IRBuilder()
+    what = Var("what", "handle")
+    index, low, high = (Var(name, "int64") for name in ("index", "low", "high"))
+    text, length = ib.allocate("int8", _TEXT, "text"), ib.allocate("int32", 1, "length")
+    out = _Writer(ib, text.asobject(), length.asobject())
+    length[0] = 0
+    out.put(what)
+    out.put(" ")
+    out.number(index)
+    with ib.if_scope(ops.less(high, low)):
+        out.put(" is out of range: there are no elements")
+    with ib.else_scope():
+        out.put(" is out of range: expected ")
+        out.number(low)
+        out.put(" to ")
+        out.number(high)
+    ib.emit(_call("TVMAPISetLastError", text.asobject()))
+    return _function(REPORT_INDEX, ib, what, index, low, high)
+
+
 def _is_compact() -> PrimFunc:
     """Whether strides are those of a compact row-major tensor (1 or 0); a dimension of size 1 may have any."""
     ib = IRBuilder()
@@ -366,4 +391,5 @@ def _check_tensor(
 
 def functions() -> list[PrimFunc]:
     """The functions, callees first; the last one is the check."""
-    return [_put(), _number(), _dtype(), _sizes(), _report(), _report_count(), _is_compact(), _check()]
+    words = [_put(), _number(), _dtype(), _sizes(), _report(), _report_count(), _report_index()]
+    return [*words, _is_compact(), _check()]

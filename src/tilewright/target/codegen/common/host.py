@@ -112,6 +112,10 @@ class HostEmitter(Emitter):
         """Check the arguments ``given`` (values, type codes, count); leave when they are not as ``wanted``."""
 
     @abstractmethod
+    def report_index(self, what: str, index: PrimExpr, low: PrimExpr, high: PrimExpr) -> None:
+        """Set the error that ``index`` is not within ``low`` to ``high``."""
+
+    @abstractmethod
     def find_function(self, name: str) -> str:
         """The handle of a function of the registry or of the module's imports, looked up at the first call."""
 
@@ -136,6 +140,10 @@ class HostEmitter(Emitter):
 
     def _effect_tvm_throw_last_error(self, e: Call) -> None:
         self.fail()
+
+    def _effect_tvm_report_index(self, e: Call) -> None:
+        what, index, low, high = e.args
+        self.report_index(_text(what), index, low, high)
 
     def visit_assert(self, s: AssertStmt) -> Stmt | None:
         """The check, then the body."""

@@ -10,7 +10,7 @@ from tilewright.target.codegen.common.emitter import exported_name
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.codegen.llvm.function import TENSOR, FunctionEmitter
-from tilewright.target.codegen.llvm.support import ARGUMENT, CHECK_FUNCTION
+from tilewright.target.codegen.llvm.support import ARGUMENT, SHARED_FUNCTIONS
 from tilewright.target.features import CpuFeatures
 from tilewright.tir.expr import Call, StringImm
 from tilewright.tir.function import PrimFunc
@@ -22,13 +22,15 @@ class _CheckEmitter(FunctionEmitter):
     """Emits functions of the check, which read rows of the kernels' tables."""
 
     def signature(self, func: PrimFunc) -> str:
-        """All are internal but the check itself, which is the same in every module that is linked."""
+        """All are internal but what kernels call, which is the same in every module that is linked."""
         name = exported_name(func)
         params = []
         for i, param in enumerate(func.params):
             self.variables[param] = f"%p{i}"
             params.append(f"{ty.register(param.dtype)} %p{i}")
-        linkage, symbol = ("weak hidden", CHECK_FUNCTION) if name == checks.CHECK else ("internal", name)
+        linkage, symbol = "internal", name
+        if name in checks.SHARED:
+            linkage, symbol = "weak hidden", SHARED_FUNCTIONS[name]
         attributes = " noinline" if name in checks.HOT else " cold noinline minsize optsize"
         return f"define {linkage} i32 @{symbol}({', '.join(params)}){'' if name == checks.CHECK else attributes}"
 

@@ -9,7 +9,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.target import llvm_compile
 from tilewright.target.codegen.llvm.argument_check import check_ir
 from tilewright.target.codegen.llvm.module import UnitText
-from tilewright.target.codegen.llvm.support import CHECK_FUNCTION, names_ir, refusing_ir, registering_ir
+from tilewright.target.codegen.llvm.support import SHARED_FUNCTIONS, names_ir, refusing_ir, registering_ir
 from tilewright.target.features import CpuFeatures, architecture, host_features, host_triple
 from tilewright.target.intrinsics import LIBM_FUNCTIONS
 from tilewright.target.loader import LoadedObjects, in_process
@@ -89,7 +89,7 @@ class LLVMCode:
 
     def _missing_externals(self) -> str | None:
         """The functions that neither this module nor the process has, as a message."""
-        provided = {*self.function_names(), CHECK_FUNCTION}
+        provided = {*self.function_names(), *SHARED_FUNCTIONS.values()}
         lacking: list[str] = []
         for unit in self.units:
             taken = [s for s in unit.externals if s in provided and s.removesuffix("f") in LIBM_FUNCTIONS]

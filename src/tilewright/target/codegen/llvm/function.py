@@ -33,7 +33,7 @@ from tilewright.target.codegen.common.host import (
 from tilewright.target.codegen.llvm import types as ty
 from tilewright.target.codegen.llvm.builder import LIKELY, UNLIKELY, Unit
 from tilewright.target.codegen.llvm.statements import StatementEmitter, divided_variables
-from tilewright.target.codegen.llvm.support import argument_check
+from tilewright.target.codegen.llvm.support import argument_check, index_report
 from tilewright.tir.expr import Call, IntImm, StringImm, Var
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import AttrStmt, For, Stmt
@@ -142,6 +142,11 @@ class FunctionEmitter(StatementEmitter, HostEmitter):
         check = argument_check(self.unit, function, wanted)
         args = f"ptr {self.value(values)}, ptr {self.value(codes)}, i32 {self.value(count)}"
         self.check_zero(self.emit(f"{check}, {args})"))
+
+    def report_index(self, what: str, index: PrimExpr, low: PrimExpr, high: PrimExpr) -> None:
+        """By the function that all kernels share."""
+        numbers = ", ".join(self.typed(e) for e in (index, low, high))
+        self.do(f"call i32 @{index_report(self.unit)}(ptr {self.unit.string(what)}, {numbers})")
 
     def let(self, var: Var, value: PrimExpr) -> None:
         """The variable is the value's register."""

@@ -1,0 +1,89 @@
+"""Positions, lengths and counts that come when a model runs: checked where they enter, by ``check_indices``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir.errors import TilewrightError
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext, describe, typed
+from tilewright.relay.frontend.onnx.dimensions import is_number
+from tilewright.relay.frontend.onnx.dynamic import low_of
+from tilewright.relay.op.transform.checks import CheckIndices, CheckIndicesAttrs, check_indices
+
+
+def checked_indices(
+    ctx: NodeContext, index: int, like: RelayExpr, axes: Sequence[int], axis: int = 0, indices: RelayExpr | None = None
+) -> RelayExpr:
+    """Input ``index`` (or ``indices``, made of it): positions along ``axes`` of ``like``, counted from the front.
+
+    Of several axes, dimension ``axis`` of the indices lists a coordinate for each. Negative positions count from the
+    end. Those that are out of range are an error, of the import where they are known.
+    """
+    attrs = CheckIndicesAttrs(_what(ctx, index, "index"), axes=tuple(axes), axis=axis, from_end=True)
+    return _checked(ctx, ctx.input(index) if indices is None else indices, attrs, like)
+
+
+def checked_numbers(
+    ctx: NodeContext, index: int, like: RelayExpr, axis: int, word: str, values: RelayExpr | None = None
+) -> RelayExpr:
+    """Input ``index`` (or ``values``, made of it): positions that do not count from the end; ``word`` names them."""
+    attrs = CheckIndicesAttrs(_what(ctx, index, word), axes=(axis,))
+    return _checked(ctx, ctx.input(index) if values is None else values, attrs, like)
+
+
+def checked_lengths(
+    ctx: NodeContext, index: int, like: RelayExpr, axis: int, word: str, values: RelayExpr | None = None
+) -> RelayExpr:
+    """Input ``index`` (or ``values``, made of it): numbers from 0 to the extent of ``axis`` of ``like``."""
+    attrs = CheckIndicesAttrs(_what(ctx, index, word), axes=(axis,), more=1)
+    return _checked(ctx, ctx.input(index) if values is None else values, attrs, like)
+
+
+def checked_range(
+    ctx: NodeContext, index: int, extent: int, word: str, least: int = 0, values: RelayExpr | None = None
+) -> RelayExpr:
+    """Input ``index`` (or ``values``, made of it): numbers from ``least`` to ``extent`` less 1; ``word`` names them."""
+    attrs = CheckIndicesAttrs(_what(ctx, index, word), extents=(extent,), least=least)
+    return _checked(ctx, ctx.input(index) if values is None else values, attrs, None)
+
+
+def _what(ctx: NodeContext, index: int, word: str) -> str:
+    return f"{describe(ctx.node)}: input {index}, {ctx.node.input[index]!r}: {word}"
+
+
+def _checked(ctx: NodeContext, indices: RelayExpr, attrs: CheckIndicesAttrs, like: RelayExpr | None) -> RelayExpr:
+    extents = list(attrs.extents) if like is None else attrs.extents_of(ctx.dims(like))
+    if all(map(is_number, extents)):
+        attrs, like = attrs.replace(extents=tuple(map(int, extents)), axes=(), more=0), None
+    value = ctx.constant_or_none(indices)
+    if value is not None and like is None:
+        return _known(ctx, value, attrs)
+    if value is not None and _surely_inside(value, attrs, [low_of(e) for e in extents]):
+        return indices
+    # Several nodes that use the same indices alike share the check, which names the first.
+    key = (indices, like, *(value for name, value in attrs.field_values() if name != "what"))
+    made = ctx.importer.checked.get(key)
+    if made is None:
+        made = ctx.importer.checked[key] = typed(check_indices(indices, attrs, like))
+    return made
+
+
+def _known(ctx: NodeContext, value: np.ndarray[Any, Any], attrs: CheckIndicesAttrs) -> RelayExpr:
+    try:
+        return const(CheckIndices.evaluate(attrs, [value])[0])
+    except TilewrightError as error:
+        ctx.fail(str(error).removeprefix(f"{describe(ctx.node)}: "))
+
+
+def _surely_inside(value: np.ndarray[Any, Any], attrs: CheckIndicesAttrs, least_extents: Sequence[int]) -> bool:
+    """Whether known indices are in range, and need no counting from the end, whatever the extents are."""
+    rows = [value] if len(least_extents) == 1 else np.moveaxis(value, attrs.axis, 0)
+    return all(
+        bool(((row >= max(attrs.least, 0)) & (row < extent)).all())
+        for row, extent in zip(rows, least_extents, strict=True)
+    )

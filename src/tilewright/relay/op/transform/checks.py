@@ -1,0 +1,162 @@
+"""check_indices: what comes as data when a program runs is checked before it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.attrs import Attrs
+from tilewright.ir.errors import TilewrightError, TypeInferenceError
+from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay.expr import Call
+from tilewright.relay.op import relations
+from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.families import Array
+from tilewright.relay.op.strategy import generic as strategies
+from tilewright.relay.op.transform.join import concatenate, split
+
+
+class CheckIndicesAttrs(Attrs):
+    """How the error names the indices, and their range.
+
+    The extents are numbers, or the dimensions ``axes`` of the argument ``like``, plus ``more``. One holds for all
+    indices; of several, each is that of a row of dimension ``axis`` of the indices. Indices are from ``least`` to the
+    extent less 1, and with ``from_end`` from minus the extent on.
+    """
+
+    what: str
+    extents: tuple[int, ...] = ()
+    axes: tuple[int, ...] = ()
+    more: int = 0
+    axis: int = 0
+    from_end: bool = False
+    least: int = 0
+
+    def extents_of(self, like: Sequence[Any]) -> list[Any]:
+        """The extents; ``like`` is the shape of the second argument, if there is one, and may hold expressions."""
+        return [like[a] if not self.more else like[a] + self.more for a in self.axes] or list(self.extents)
+
+
+class CheckIndices(OpDef):
+    """The indices, counted from the front; an error that names the first one that is out of its range."""
+
+    name = "check_indices"
+    inputs = None  # indices, and like where an extent is not a number
+    attrs_type = CheckIndicesAttrs
+    pattern = OpPattern.OPAQUE
+
+    strategy = strategies.check_indices_strategy
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The type of the indices."""
+        found = [relations.tensor(t) for t in types]
+        if any(t is None for t in found):
+            return None
+        indices = found[0]
+        assert indices is not None
+        if dt.is_bool(indices.dtype) or not (dt.is_float(indices.dtype) or dt.is_int(indices.dtype)):
+            raise TypeInferenceError(f"the indices should be numbers, found {indices.dtype}")
+        relations.require(len(types) == (2 if attrs.axes else 1), "like is given where axes are, and only there")
+        count = len(attrs.axes or attrs.extents)
+        relations.require(count > 0, "at least one extent should be given")
+        if count > 1:
+            relations.require(0 <= attrs.axis < len(indices.shape), f"the indices have no dimension {attrs.axis}")
+            solver.assert_equal(indices.shape[attrs.axis], count, "number of coordinates")
+        return indices
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """Comparisons; raises TilewrightError for an index that is out of range."""
+        indices = inputs[0]
+        result = np.array(indices)
+        extents = attrs.extents_of(inputs[1].shape if len(inputs) > 1 else ())
+        rows = [result] if len(extents) == 1 else list(np.moveaxis(result, attrs.axis, 0))
+        signed = attrs.from_end and np.issubdtype(indices.dtype, np.signedinteger)
+        for row, extent in zip(rows, extents, strict=True):
+            low = -extent if signed else attrs.least
+            outside = row[~((row >= low) & (row < extent))]
+            if outside.size:
+                expected = f"expected {low} to {extent - 1}" if extent > low else "there are no elements"
+                raise TilewrightError(f"{attrs.what} {outside.reshape(-1)[0]} is out of range: {expected}")
+            if signed:
+                row[row < 0] += extent
+        return [result]
+
+
+class CheckAllAttrs(Attrs):
+    """For each tensor what its check says: see CheckIndicesAttrs."""
+
+    what: tuple[str, ...]
+    extents: tuple[tuple[int, ...], ...]
+    axis: tuple[int, ...]
+    from_end: tuple[bool, ...]
+    least: tuple[int, ...]
+
+    def each(self) -> list[CheckIndicesAttrs]:
+        """The checks."""
+        columns = zip(self.what, self.extents, self.axis, self.from_end, self.least, strict=True)
+        return [CheckIndicesAttrs(w, extents, (), 0, axis, end, least) for w, extents, axis, end, least in columns]
+
+    @staticmethod
+    def of(checks: Sequence[CheckIndicesAttrs]) -> CheckAllAttrs:
+        """Those of checks whose extents are numbers."""
+        columns = zip(*((c.what, c.extents, c.axis, c.from_end, c.least) for c in checks), strict=True)
+        return CheckAllAttrs(*columns)
+
+
+class CheckAllIndices(OpDef):
+    """Several tensors of indices, checked by one kernel; calling a kernel costs more than a check."""
+
+    name = "check_all_indices"
+    inputs = None
+    attrs_type = CheckAllAttrs
+    pattern = OpPattern.OPAQUE
+
+    strategy = strategies.check_all_indices_strategy
+
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+        """The types of the indices."""
+        found = [CheckIndices.infer_type([t], c, solver) for t, c in zip(types, attrs.each(), strict=True)]
+        return None if any(t is None for t in found) else TupleType([t for t in found if t is not None])
+
+    @staticmethod
+    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+        """One after another."""
+        return [CheckIndices.evaluate(c, [x])[0] for c, x in zip(attrs.each(), inputs, strict=True)]
+
+
+def check_indices(indices: RelayExpr, attrs: CheckIndicesAttrs, like: RelayExpr | None = None) -> Call:
+    """``indices`` counted from the front, or the error that one of them is out of range; ``like`` as in ``attrs``."""
+    return call("check_indices", [indices] if like is None else [indices, like], attrs)
+
+
+def checked(operator: str, indices: RelayExpr, data: RelayExpr, axes: Sequence[int], axis: int = 0) -> RelayExpr:
+    """What the hook ``check_indices`` of an operator makes of its ``indices``, positions along ``axes`` of ``data``.
+
+    Both are typed. Negative positions count from the end. Of several axes, dimension ``axis`` of the indices lists a
+    coordinate for each.
+    """
+    what = f"{operator}: index"
+    return _positions(indices, CheckIndicesAttrs(what, axes=tuple(axes), axis=axis, from_end=True), data)
+
+
+def _positions(indices: RelayExpr, attrs: CheckIndicesAttrs, data: RelayExpr) -> RelayExpr:
+    type_ = data.checked_type
+    assert isinstance(type_, TensorType)
+    if type_.is_dynamic:
+        return check_indices(indices, attrs, data)
+    return check_indices(indices, attrs.replace(extents=tuple(attrs.extents_of(type_.concrete_shape)), axes=()))
+
+
+def checked_first(operator: str, rows: RelayExpr, data: RelayExpr) -> RelayExpr:
+    """As ``checked`` of ``rows`` (count, n), the first number of each being a position in the first dimension."""
+    first, rest = split(rows, (1,), axis=1)
+    attrs = CheckIndicesAttrs(f"{operator}: batch index", axes=(0,))
+    return concatenate([_positions(first, attrs, data), rest], axis=1)

@@ -1,0 +1,113 @@
+"""Checks of what comes as data when a program runs: positions, lengths and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tilewright import te, tir
+from tilewright.ir import dtype as dt
+from tilewright.ir import prim_ops as ops
+from tilewright.ir.prim_expr import PrimExpr
+from tilewright.tir import ir_builder
+from tilewright.topi import tag
+from tilewright.topi.utils import get_const_tuple, prod
+
+_LARGEST = 2.0**62  # of the numbers that a message about a floating-point index gives
+
+
+class _Limits:
+    """The range of an index, worked out in a type that holds both the index and the extent."""
+
+    def __init__(self, dtype: str, extent: Any, from_end: bool, least: int) -> None:
+        self.wide = "float64" if dt.is_float(dtype) else "int64"
+        self.extent = ops.cast(self.wide, ops.as_expr(extent))
+        self.from_end = from_end and dtype.startswith("int")
+        self.low = ops.const(0, self.wide) - self.extent if self.from_end else ops.const(least, self.wide)
+        self.high = self.extent - ops.const(1, self.wide)
+
+    def inside(self, index: PrimExpr) -> PrimExpr:
+        """Whether ``index`` is in the range."""
+        return ops.logical_and(index >= self.low, index <= self.high)
+
+    def from_front(self, index: PrimExpr) -> PrimExpr:
+        """``index``, which is in the range, counted from the first element."""
+        zero = ops.const(0, self.wide)
+        return tir.Select(index < zero, index + self.extent, index) if self.from_end else index
+
+    def shown(self, index: PrimExpr) -> PrimExpr:
+        """``index`` as the integer that a message gives."""
+        if self.wide == "int64":
+            return index
+        most = ops.const(_LARGEST, self.wide)
+        return ops.cast("int64", tir.Select(index <= most, tir.Select(index >= -most, index, -most), most))
+
+
+def check_indices(
+    indices: te.Tensor, extents: Sequence[Any], what: str, axis: int = 0, from_end: bool = False, least: int = 0
+) -> te.Tensor:
+    """``indices``, counted from the first element, after each was found to be in its range.
+
+    Parameters
+    ----------
+    indices : integers, or numbers of a floating-point type
+    extents : with one, all indices are from ``least`` to it less 1; with several, dimension ``axis`` of ``indices``
+        lists coordinates, and each has its own
+    what : names the indices in the error that the kernel gives for the first one that is out of range
+    from_end : signed indices may be negative too, down to minus the extent, and then count from the end
+    """
+    dtype = indices.dtype
+    limits = [_Limits(dtype, extent, from_end, least) for extent in extents]
+    shape = get_const_tuple(indices.shape)
+    outer, inner = (1, prod(shape)) if len(extents) == 1 else (prod(shape[:axis]), prod(shape[axis + 1 :]))
+
+    def loops(ins: list[Any], outs: list[Any]) -> Any:
+        ib = ir_builder.create()
+        source, target = ib.buffer_ptr(ins[0], (prod(shape),)), ib.buffer_ptr(outs[0], (prod(shape),))
+        refused = ib.allocate("int32", 1, "refused")
+        refused[0] = 0
+
+        def each(step: Any) -> None:
+            with ib.for_range(0, outer, name="i") as i:
+                for row, limit in enumerate(limits):
+                    with ib.for_range(0, inner, name="j") as j:
+                        at = (i * len(limits) + row) * inner + j
+                        step(at, limit, ops.cast(limit.wide, source[at]))
+
+        def move(at: Any, limit: _Limits, index: PrimExpr) -> None:
+            target[at] = ops.cast(dtype, limit.from_front(index))
+            refused[0] = ops.bitwise_or(refused[0], ops.cast("int32", ops.logical_not(limit.inside(index))))
+
+        def refuse(at: Any, limit: _Limits, index: PrimExpr) -> None:
+            with ib.if_scope(ops.logical_not(limit.inside(index))):
+                ib.refuse_index(what, limit.shown(index), limit.low, limit.high)
+
+        each(move)
+        with ib.if_scope(ops.not_equal(refused[0], 0)):
+            each(refuse)
+        return ib.get()
+
+    return te.extern([tuple(indices.shape)], [indices], loops, dtype=[dtype], name="check_indices", tag="check_indices")
+
+
+def bounded_indices(
+    indices: te.Tensor, extents: Sequence[Any], axis: int = 0, from_end: bool = False, least: int = 0
+) -> te.Tensor:
+    """As ``check_indices``, on devices that cannot report an error: indices that are out of range are clamped."""
+
+    def bounded(index: PrimExpr, limit: _Limits) -> PrimExpr:
+        wide = limit.from_front(ops.cast(limit.wide, index))
+        low = ops.const(least, limit.wide)
+        return ops.cast(indices.dtype, tir.Select(wide >= low, tir.Select(wide <= limit.high, wide, limit.high), low))
+
+    def body(*i: PrimExpr) -> PrimExpr:
+        values = [bounded(indices(*i), _Limits(indices.dtype, e, from_end, least)) for e in extents]
+        result = values[-1]
+        for row in reversed(range(len(values) - 1)):
+            result = tir.Select(ops.equal(i[axis], row), values[row], result)
+        return result
+
+    return te.compute(indices.shape, body, name="bounded_indices", tag=tag.INJECTIVE)
+
+
+__all__ = ["bounded_indices", "check_indices"]
