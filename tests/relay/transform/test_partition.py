@@ -140,6 +140,12 @@ def test_what_is_wrong_with_a_table_is_said() -> None:
     Op.get("exp").reset_attr("target.bad")
 
 
+def test_a_compiler_that_nobody_has_is_warned_of() -> None:
+    mod = parse("def @main(%x: Tensor[(2), float32]) { exp(%x) }")
+    with pytest.warns(UserWarning, match=r"no operator has a rule target.dnn, .*did you mean 'dnnl'.* marks nothing"):
+        AnnotateTarget("dnn")(mod)
+
+
 def test_tables_are_registered_by_compiler() -> None:
     table = [("mine.exp", is_op("exp")(wildcard()))]
     register_pattern_table("mine", lambda: table)

@@ -19,12 +19,14 @@ name (``Composite="my.conv_relu"``).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.errors import TilewrightError, did_you_mean
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
-from tilewright.ir.transform import Pass
+from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import (
     Call,
     Function,
@@ -38,9 +40,9 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.op.annotation import compiler_begin, compiler_end
-from tilewright.relay.op.contrib.register import Refusal, load_compiler
+from tilewright.relay.op.contrib.register import COMPILERS, Refusal, get_pattern_table, load_compiler
 from tilewright.relay.transform.common import call_of, is_closed, typed_function_pass
-from tilewright.relay.visitor import ExprMutator, direct_children
+from tilewright.relay.visitor import ExprMutator, direct_children, post_order
 
 DEFAULT = "default"
 BEGIN, END = "annotation.compiler_begin", "annotation.compiler_end"
@@ -224,4 +226,21 @@ def AnnotateTarget(targets: str | Sequence[str], include_non_call_ops: bool = Tr
     for compiler in compilers:
         load_compiler(compiler)
     annotator = _Annotator if include_non_call_ops else _CallAnnotator
-    return typed_function_pass(lambda func, mod, ctx: annotator(compilers).visit(func), "AnnotateTarget")
+
+    def annotate(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
+        _warn_of_unknown(compilers, func)
+        return annotator(compilers).visit(func)
+
+    return typed_function_pass(annotate, "AnnotateTarget")
+
+
+def _warn_of_unknown(compilers: Sequence[str], func: Function) -> None:
+    """A compiler without rules, patterns and composites takes nothing: its name may be misspelt."""
+    composites = {composite_compiler(e) for e in post_order(func) if isinstance(e, Function)}
+    for compiler in compilers:
+        ruled = any(Op.get(name).get_attr(f"target.{compiler}") is not None for name in Op.list_op_names())
+        if not ruled and compiler not in composites and get_pattern_table(compiler) is None:
+            text = f"no operator has a rule target.{compiler}, and no pattern is registered for {compiler!r}"
+            warnings.warn(
+                f"{text}{did_you_mean(compiler, COMPILERS)}: AnnotateTarget marks nothing for it", stacklevel=2
+            )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -205,6 +206,12 @@ def _declared_dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) ->
     return dim.dim_param or f"{name}_{axis}"
 
 
+def _unused(name: str, taken: Container[str]) -> str:
+    """The name, or with a number behind it: a value may be listed as an output twice."""
+    numbered = (f"{name}_{number}" for number in itertools.count(2))
+    return next(n for n in itertools.chain([name], numbered) if n not in taken)
+
+
 def _is_dim(dim: Any) -> bool:
     return isinstance(dim, (PrimExpr, str)) or (hasattr(type(dim), "__index__") and not isinstance(dim, bool))
 
@@ -253,7 +260,8 @@ class GraphImporter:
             self._convert_node(node)
         named: dict[str, RelayExpr] = {}
         for output in self.graph.output:
-            named |= self._output(output.name)
+            for name, value in self._output(output.name).items():
+                named[_unused(name, named)] = value
         outputs = list(named.values())
         body = outputs[0] if len(outputs) == 1 else Tuple(outputs)
         if freeze_params:

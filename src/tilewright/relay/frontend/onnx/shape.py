@@ -485,7 +485,12 @@ def convert_trilu(ctx: NodeContext) -> RelayExpr:
 def _trilu_by_places(ctx: NodeContext, data: RelayExpr, k: RelayExpr) -> RelayExpr:
     """Rows and columns are compared as the model runs."""
     dims, dtype = ctx.dims(data), ctx.dtype(data)
-    rows, columns = (counted(runtime_extent(data, axis), [dims[axis]]) for axis in (-2, -1))
+    rows, columns = (
+        const(np.arange(dims[axis], dtype="int64"), "int64")
+        if is_number(dims[axis])
+        else counted(runtime_extent(data, axis), [dims[axis]])
+        for axis in (-2, -1)
+    )
     below = relay_op.less(columns, relay_op.add(relay_op.expand_dims(rows, axis=1), k))
     if not ctx.attr("upper", 1):
         below = relay_op.greater(columns, relay_op.add(relay_op.expand_dims(rows, axis=1), k))

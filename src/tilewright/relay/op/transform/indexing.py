@@ -175,6 +175,11 @@ class GatherND(OpDef):
             count + attrs.batch_dims <= len(data.shape),
             f"{count} index values for data of {len(data.shape)} dimensions",
         )
+        batches = [tuple(map(known, s[: attrs.batch_dims])) for s in (data.shape, indices.shape[1:])]
+        alike = all(None in (a, b) or a == b for a, b in zip(*batches, strict=False))
+        relations.require(
+            alike, f"batches of {batches[0]} in the data and of {batches[1]} in the indices; they are alike"
+        )
         return TensorType((*indices.shape[1:], *data.shape[count + attrs.batch_dims :]), data.dtype)
 
     @staticmethod
