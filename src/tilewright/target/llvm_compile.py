@@ -8,6 +8,7 @@ a line feed, and the IR; an answer is one byte (0 success, 1 failure) and the re
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import struct
@@ -16,6 +17,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import llvmlite.binding as llvm
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 _machines: dict[tuple[str, str, str, int], Any] = {}
 _initialized: set[str] = set()
@@ -73,24 +75,39 @@ def parsed(*texts: str) -> Iterator[list[Any]]:
         yield [stack.enter_context(llvm.parse_assembly(text, context)) for text in texts]
 
 
-def _optimize(module: Any, machine: Any, level: int) -> None:
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
-    module.verify()
-    if level > 0:
-        # Kernels come vectorised and unrolled by their schedules; what is left scalar LLVM may still vectorise.
-        tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-        tuning.loop_vectorization = True
-        tuning.slp_vectorization = True
-        builder = llvm.create_pass_builder(machine, tuning)
-        builder.getModulePassManager().run(module, builder)
+@functools.cache
+def _pass_builder(triple: str, cpu: str, features: str, level: int) -> Any:
+    """What makes the passes for a machine and level. It is kept, because LLVM loses 1 KiB for each."""
+    # Kernels come vectorised and unrolled by their schedules; what is left scalar LLVM may still vectorise.
+    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
+    tuning.loop_vectorization = True
+    tuning.slp_vectorization = True
+    return llvm.create_pass_builder(target_machine(triple, cpu, features, level), tuning)
+
+
+def _optimize(module: Any, builder: Any) -> None:
+    passes = builder.getModulePassManager()  # for one run: LLVM's inliner moves its parts out of it
+    try:
+        passes.run(module, builder)
+    finally:
+        _dispose(passes)
+
+
+def _dispose(passes: Any) -> None:
+    """Free a pass manager: closing it frees nothing, for its class has the empty ``_dispose`` of its first base."""
+    NewPassManager._dispose(passes)
+    passes.detach()
 
 
 def compile_ir(text: str, triple: str, cpu: str, features: str, level: int = 3, form: str = "obj") -> bytes:
     """Optimise IR and give it as ``obj`` (an object file), ``asm``, ``ll`` (optimised IR) or ``bc``."""
     machine = target_machine(triple, cpu, features, level)
     with parsed(text) as (module,):
-        _optimize(module, machine, level)
+        module.triple = machine.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+        if level > 0:
+            _optimize(module, _pass_builder(triple, cpu, features, level))
         if form == "obj":
             return bytes(machine.emit_object(module))
         if form == "asm":

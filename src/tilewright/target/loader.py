@@ -14,22 +14,31 @@ from tilewright.target.features import host_triple
 
 _lock = forked_lock()
 _numbers = itertools.count()
-_jit: list[Any] = []
+_LIBRARIES_PER_JIT = 64  # LLVM keeps 10 KiB of a library that is gone for as long as its JIT lives
 
 
-def _compiler() -> Any:
-    """The process's JIT; made at first use and never taken down, since functions may outlive their modules."""
-    import llvmlite.binding as llvm
+class _Jits:
+    """JITs for this process, each for some libraries: who holds a library holds its JIT, which ends with the last."""
 
-    if not _jit:
+    def __init__(self) -> None:
+        self._current: Any = None
+        self._room = 0
+
+    def next(self) -> Any:
+        """The JIT for one more library; the caller has the lock."""
+        import llvmlite.binding as llvm
+
         from tilewright.target.llvm_compile import target_machine
 
-        _jit.append(
-            llvm.create_lljit_compiler(
-                target_machine(host_triple(), "", "", 2), use_jit_link=True, suppress_errors=True
-            )
-        )
-    return _jit[0]
+        if not self._room:
+            machine = target_machine(host_triple(), "", "", 2)
+            self._current = llvm.create_lljit_compiler(machine, use_jit_link=True, suppress_errors=True)
+            self._room = _LIBRARIES_PER_JIT
+        self._room -= 1
+        return self._current
+
+
+_jits = _Jits()
 
 
 @functools.cache
@@ -51,7 +60,7 @@ class LoadedObjects:
         import llvmlite.binding as llvm
 
         with _lock:
-            jit = _compiler()
+            jit = _jits.next()
             builder = llvm.JITLibraryBuilder()
             for data in objects:
                 builder.add_object_img(data)
@@ -62,7 +71,7 @@ class LoadedObjects:
                 tracker = builder.link(jit, f"tilewright{next(_numbers)}")
             except RuntimeError as error:
                 raise TilewrightError(f"cannot load the compiled code: {error}") from None
-        self._tracker = tracker
+        self._held = tracker, jit
         self.addresses: dict[str, int] = {name: tracker[name] for name in exports}
 
     def lookup(self, name: str) -> int | None:
