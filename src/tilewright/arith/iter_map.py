@@ -13,7 +13,7 @@ Grammar::
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from tilewright.arith.analyzer import Analyzer
 from tilewright.arith.bounds import INDEX_DTYPES
@@ -32,8 +32,8 @@ class IterMark(InternedNode):
     source: PrimExpr
     extent: PrimExpr
 
-    def __init__(self, source: Any, extent: Any) -> None:
-        self._init(source, ops.as_expr(extent))
+    def __new__(cls, source: Any, extent: Any) -> Self:
+        return cls._of(source, ops.as_expr(extent))
 
 
 class IterMapExpr(PrimExpr):
@@ -51,10 +51,10 @@ class IterSplitExpr(IterMapExpr):
     extent: PrimExpr
     scale: PrimExpr
 
-    def __init__(self, source: IterMark, lower_factor: Any = 1, extent: Any = None, scale: Any = 1) -> None:
+    def __new__(cls, source: IterMark, lower_factor: Any = 1, extent: Any = None, scale: Any = 1) -> Self:
         dtype = source.source.dtype
         extent = source.extent if extent is None else extent
-        self._init(dtype, source, *(ops.as_expr(e, dtype) for e in (lower_factor, extent, scale)))
+        return cls._of(dtype, source, *(ops.as_expr(e, dtype) for e in (lower_factor, extent, scale)))
 
     def replace(self, **changes: Any) -> IterSplitExpr:
         """Copy of this split with the given fields changed; its dtype is the source's."""
@@ -67,9 +67,9 @@ class IterSumExpr(IterMapExpr):
     args: tuple[IterSplitExpr, ...]
     base: PrimExpr
 
-    def __init__(self, args: Sequence[IterSplitExpr], base: Any) -> None:
+    def __new__(cls, args: Sequence[IterSplitExpr], base: Any) -> Self:
         base = ops.as_expr(base, args[0].dtype if args else None)
-        self._init(base.dtype, tuple(args), base)
+        return cls._of(base.dtype, tuple(args), base)
 
 
 Flat = tuple[IterSplitExpr, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from tilewright.ir.node import InternedNode
 from tilewright.ir.op import Op
@@ -17,8 +17,8 @@ class EnvFunc(InternedNode):
 
     name: str
 
-    def __init__(self, name: str) -> None:
-        self._init(name)
+    def __new__(cls, name: str) -> Self:
+        return cls._of(name)
 
     @staticmethod
     def get(name: str) -> EnvFunc:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from typing import Any as AnyType
+from typing import Self
 
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.node import InternedNode, Node
@@ -148,15 +149,15 @@ class CommReducer(InternedNode):
     result: tuple[PrimExpr, ...]
     identity_element: tuple[PrimExpr, ...]
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         lhs: Sequence[Var],
         rhs: Sequence[Var],
         result: Sequence[PrimExpr],
         identity_element: Sequence[PrimExpr],
         span: object = None,
-    ) -> None:
-        self._init(tuple(lhs), tuple(rhs), tuple(result), tuple(identity_element))
+    ) -> Self:
+        return cls._of(tuple(lhs), tuple(rhs), tuple(result), tuple(identity_element))
 
 
 class Reduce(PrimExpr):
@@ -169,8 +170,8 @@ class Reduce(PrimExpr):
     value_index: int
     init: tuple[PrimExpr, ...]
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         combiner: CommReducer,
         source: Sequence[PrimExpr],
         axis: Sequence[IterVar],
@@ -178,6 +179,8 @@ class Reduce(PrimExpr):
         value_index: int,
         init: Sequence[PrimExpr] | None = None,
         span: object = None,
-    ) -> None:
+    ) -> Self:
         source = tuple(ops.as_expr(s) for s in source)
-        self._init(source[value_index].dtype, combiner, source, tuple(axis), condition, value_index, tuple(init or ()))
+        return cls._of(
+            source[value_index].dtype, combiner, source, tuple(axis), condition, value_index, tuple(init or ())
+        )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any as AnyType
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
@@ -94,15 +94,15 @@ class Load(PrimExpr):
     index: PrimExpr
     predicate: PrimExpr
 
-    def __init__(
-        self, dtype: str, buffer_var: AnyType, index: PrimExpr, predicate: PrimExpr | None = None, span: object = None
-    ) -> None:
+    def __new__(
+        cls, dtype: str, buffer_var: AnyType, index: PrimExpr, predicate: PrimExpr | None = None, span: object = None
+    ) -> Self:
         if not isinstance(buffer_var, Var):
             buffer_var = ops.as_expr(buffer_var)  # what ir_builder gives knows its pointer
         index = ops.as_expr(index)
         if predicate is None:
             predicate = ops.const(True, dt.make("bool", 1, dt.lanes(index.dtype)))
-        self._init(dtype, buffer_var, index, predicate)
+        return cls._of(dtype, buffer_var, index, predicate)
 
 
 class BufferLoad(PrimExpr):
@@ -111,11 +111,11 @@ class BufferLoad(PrimExpr):
     buffer: Buffer
     indices: tuple[PrimExpr, ...]
 
-    def __init__(self, buffer: Buffer, indices: Sequence[AnyType], span: object = None) -> None:
+    def __new__(cls, buffer: Buffer, indices: Sequence[AnyType], span: object = None) -> Self:
         indices = tuple(ops.as_expr(i) for i in indices)
         lanes = dt.lanes(indices[-1].dtype) if indices else 1
         dtype = buffer.dtype if lanes == 1 else dt.with_lanes(buffer.dtype, lanes * dt.lanes(buffer.dtype))
-        self._init(dtype, buffer, indices)
+        return cls._of(dtype, buffer, indices)
 
 
 class ProducerLoad(PrimExpr):
@@ -124,8 +124,8 @@ class ProducerLoad(PrimExpr):
     producer: AnyType
     indices: tuple[PrimExpr, ...]
 
-    def __init__(self, producer: AnyType, indices: Sequence[AnyType], span: object = None) -> None:
-        self._init(producer.dtype, producer, tuple(ops.as_expr(i) for i in indices))
+    def __new__(cls, producer: AnyType, indices: Sequence[AnyType], span: object = None) -> Self:
+        return cls._of(producer.dtype, producer, tuple(ops.as_expr(i) for i in indices))
 
 
 def decl_buffer(

@@ -14,18 +14,17 @@ declared again keeps its place and takes the new default. A class that has to no
 are private state, not fields; they are declared in ``__slots__``.
 
 Nodes compare by identity. ``InternedNode`` (scalar expressions) is hash-consed: constructing an equal node
-twice gives the same object, so identity *is* equality and a memo table is a plain dictionary.
+twice gives the same object, so identity *is* equality and a memo table is a plain dictionary. Their classes have
+``__new__`` and ``cls._of(...)`` in place of ``__init__`` and ``self._init(...)``.
 """
 
 from __future__ import annotations
 
 import struct
+import weakref
+from _weakref import _remove_dead_weakref  # type: ignore[attr-defined]
 from collections.abc import Callable, Iterable, Iterator
-from operator import attrgetter
 from typing import Any, ClassVar, NoReturn, Self, dataclass_transform
-from weakref import WeakValueDictionary
-
-from tilewright.runtime.fork import forked_lock
 
 _MISSING = object()
 
@@ -171,59 +170,105 @@ class BaseExpr(Node):
     __slots__ = ()
 
 
-_INTERNED: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
-_REFERENCES: dict[Any, Any] = _INTERNED.data  # type: ignore[attr-defined]  # the hottest look-up of the compiler
-_INTERN_LOCK = forked_lock()
+class _Reference(weakref.ref[Any]):
+    """A weak reference to an interned node, which knows the node's key."""
+
+    __slots__ = ("key",)
+    key: tuple[Any, ...]
 
 
-def _bits_of_floats(values: Any) -> Any:
-    """The key of fields that may be floats: tells -0.0 from 0.0, and equates a NaN with itself."""
-    parts = values if isinstance(values, tuple) else (values,)
-    return tuple(struct.pack("<d", v) if isinstance(v, float) else v for v in parts)
+_REFERENCES: dict[tuple[Any, ...], _Reference] = {}
+
+
+def _forget(reference: _Reference) -> None:
+    """Take a dead node out of the table, unless another one has its place already."""
+    _remove_dead_weakref(_REFERENCES, reference.key)
+
+
+def _interned(key: tuple[Any, ...], node: Any) -> Any:
+    """The one node of ``key``: ``node``, unless another thread was faster. Each step on the table is atomic."""
+    reference = _Reference(node, _forget)
+    reference.key = key
+    while True:
+        first = _REFERENCES.setdefault(key, reference)
+        if first is reference:
+            return node
+        found = first()
+        if found is not None:
+            return found
+        _forget(first)
+
+
+def _float_bits(value: float) -> bytes:
+    """What a float is in a key: -0.0 is not 0.0, and a NaN is itself."""
+    return struct.pack("<d", value)
+
+
+def _make_of(cls: type, fields: tuple[str, ...], unique: bool, floats: set[str]) -> Callable[..., Any]:
+    """Compile ``cls._of``, which gives the node of given fields, once per class: no function runs more often."""
+    scope: dict[str, Any] = {"cls": cls, "known": _REFERENCES.get, "interned": _interned, "new": object.__new__}
+    scope["float_bits"] = _float_bits
+    key = ", ".join(["cls", *(f"float_bits({name})" if name in floats else name for name in fields)])
+    look_up = [f"key = ({key},)", "reference = known(key)", "if reference is not None:", "    node = reference()"]
+    look_up += ["    if node is not None:", "        return node"]
+    make = ["node = new(cls)", *(f"set_{name}(node, {name})" for name in fields)]
+    scope |= {f"set_{name}": getattr(cls, name).__set__ for name in fields}
+    body = [*make, "return node"] if unique else [*look_up, *make, "return interned(key, node)"]
+    exec("\n    ".join([f"def _of({', '.join(fields)}):", *body]), scope)
+    made: Callable[..., Any] = scope["_of"]
+    made.__qualname__ = f"{cls.__qualname__}._of"
+    return made
+
+
+def _make_new(fields: tuple[str, ...], defaults: dict[str, Any]) -> Callable[..., Any]:
+    """Compile ``__new__`` of a class that takes its fields as they are."""
+    params = [f"{name}=default[{name!r}]" if name in defaults else name for name in fields]
+    scope: dict[str, Any] = {"default": defaults}
+    exec(f"def __new__(cls, {', '.join(params)}):\n    return cls._of({', '.join(fields)})", scope)
+    made: Callable[..., Any] = scope["__new__"]
+    return made
 
 
 class InternMeta(NodeMeta):
     """Hash-conses: two constructions with identical fields give one object."""
 
     _unique: bool
-    _key: Callable[[Any], Any]
+    _floats: set[str]
 
     def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> InternMeta:
-        has_float = "float" in namespace.get("__annotations__", {}).values()
+        if "__init__" in namespace:
+            raise TypeError(f"{name} is interned: it has __new__, which ends with cls._of(...), in place of __init__")
+        annotations = namespace.get("__annotations__", {})
         cls = super().__new__(mcs, name, bases, namespace, **kwargs)
-        fields = attrgetter(*cls._fields) if cls._fields else id
-        cls._key = staticmethod((lambda node: _bits_of_floats(fields(node))) if has_float else fields)  # type: ignore
-        return cls  # type: ignore[return-value]
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        node = type.__call__(cls, *args, **kwargs)
-        if cls._unique:
-            return node
-        key = (cls, cls._key(node))
-        reference = _REFERENCES.get(key)
-        if reference is not None:
-            found = reference()
-            if found is not None:
-                return found
-        with _INTERN_LOCK:
-            return _INTERNED.setdefault(key, node)
+        assert isinstance(cls, InternMeta)
+        cls.__init__ = object.__init__  # type: ignore[misc]  # all is done when there is an object
+        cls._floats = {field for field, annotation in annotations.items() if annotation == "float"}  # type: ignore[misc]
+        cls._floats.update(*(getattr(base, "_floats", ()) for base in bases))
+        cls._of = staticmethod(_make_of(cls, cls._fields, cls._unique, cls._floats))  # type: ignore[attr-defined]
+        if "__new__" not in namespace and any(_is_field(*item) for item in annotations.items()):
+            cls.__new__ = _make_new(cls._fields, cls._defaults)  # type: ignore[method-assign]
+        return cls
 
 
 class InternedNode(Node, metaclass=InternMeta):
     """A hash-consed node. Its fields must be hashable (nodes, tuples, numbers, strings).
 
-    A class whose every construction is a new thing, such as a variable, sets ``_unique``.
+    A class that has to normalise its arguments defines ``__new__`` and ends it with ``return cls._of(...)``, giving
+    every field in order. One whose every construction is a new thing, such as a variable, sets ``_unique``.
     """
 
     _unique: ClassVar[bool] = False
 
+    @classmethod
+    def _of(cls, *values: Any) -> Self:
+        """The node that has these fields, in order; the metaclass writes one for each class."""
+        raise NotImplementedError
+
 
 def node_of_fields(cls: type[Node], values: Iterable[Any]) -> Any:
     """The node of a class with the given fields, in the order of ``cls._fields``: the caller knows that they fit."""
+    if isinstance(cls, InternMeta):
+        return cls._of(*values)  # type: ignore[attr-defined]
     node: Any = object.__new__(cls)
     node._init(*values)
-    interning: Any = cls
-    if not isinstance(cls, InternMeta) or interning._unique:
-        return node
-    with _INTERN_LOCK:
-        return _INTERNED.setdefault((cls, interning._key(node)), node)
+    return node

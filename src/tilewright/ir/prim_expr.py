@@ -24,8 +24,9 @@ Python operators on expressions match dtypes and fold constants (``ir.prim_ops``
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any as AnyType
-from typing import ClassVar, NoReturn
+from typing import ClassVar, NoReturn, Self
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
@@ -175,14 +176,14 @@ class Var(PrimExpr):
     type_annotation: AnyType
     identity: object
 
-    def __init__(self, name: str = "tindex", dtype: AnyType = "int32", span: object = None) -> None:
+    def __new__(cls, name: str = "tindex", dtype: AnyType = "int32", span: object = None) -> Self:
         # ``dtype`` may be a Type (PointerType for a buffer variable), as in TVM.
         if not isinstance(name, str):
             raise TilewrightError(f"the name of a variable is a string, got {name!r}")
         if isinstance(dtype, str):
-            self._init(dt.in_full(dtype), name, None, _Identity())
+            return cls._of(dt.in_full(dtype), name, None, _Identity())
         else:
-            self._init(dtype.dtype_of_value(), name, dtype, _Identity())
+            return cls._of(dtype.dtype_of_value(), name, dtype, _Identity())
 
     @property
     def name_hint(self) -> str:
@@ -201,10 +202,10 @@ class DimVar(SizeVar):
     high: int | None
     multiple: int
 
-    def __init__(self, name: str, low: int = 0, high: int | None = None, multiple: int = 1) -> None:
+    def __new__(cls, name: str, low: int = 0, high: int | None = None, multiple: int = 1) -> Self:
         if low < 0 or multiple < 1 or (high is not None and high < low):
             raise TilewrightError(f"the dimension {name}: no number is in {low}:{high}:{multiple}")
-        self._init("int32", name, None, _Identity(), low, high, multiple)
+        return cls._of("int32", name, None, _Identity(), low, high, multiple)
 
     @property
     def limits(self) -> str:
@@ -232,12 +233,12 @@ class IntImm(ConstExpr):
 
     value: int
 
-    def __init__(self, dtype: str, value: int, span: object = None) -> None:
+    def __new__(cls, dtype: str, value: int, span: object = None) -> Self:
         value = int(value)
         low, high = dt.int_range(dtype)
         if not low <= value <= high:
             raise LiteralRangeError(f"the literal {value} does not fit {dtype}, which holds {low} to {high}")
-        self._init(dtype, value)
+        return cls._of(dtype, value)
 
     def __int__(self) -> int:
         return self.value
@@ -257,8 +258,8 @@ class FloatImm(ConstExpr):
 
     value: float
 
-    def __init__(self, dtype: str, value: float, span: object = None) -> None:
-        self._init(dtype, float(value))
+    def __new__(cls, dtype: str, value: float, span: object = None) -> Self:
+        return cls._of(dtype, float(value))
 
     def __float__(self) -> float:
         return self.value
@@ -275,8 +276,8 @@ class StringImm(ConstExpr):
 
     value: str
 
-    def __init__(self, value: str, span: object = None) -> None:
-        self._init("handle", value)
+    def __new__(cls, value: str, span: object = None) -> Self:
+        return cls._of("handle", value)
 
     def __eq__(self, other: object) -> bool:  # type: ignore[override]
         return self is other or self.value == other
@@ -293,8 +294,8 @@ class Cast(PrimExpr):
 
     value: PrimExpr
 
-    def __init__(self, dtype: str, value: PrimExpr, span: object = None) -> None:
-        self._init(dt.in_full(dtype), value)
+    def __new__(cls, dtype: str, value: PrimExpr, span: object = None) -> Self:
+        return cls._of(dt.in_full(dtype), value)
 
 
 class BinaryExpr(PrimExpr):
@@ -303,7 +304,7 @@ class BinaryExpr(PrimExpr):
     a: PrimExpr
     b: PrimExpr
 
-    def __init__(self, a: ExprLike, b: ExprLike, span: object = None) -> None:
+    def __new__(cls, a: ExprLike, b: ExprLike, span: object = None) -> Self:
         try:
             dtype = a.dtype  # type: ignore[union-attr]
             same = dtype == b.dtype  # type: ignore[union-attr]
@@ -311,10 +312,11 @@ class BinaryExpr(PrimExpr):
             a, b = ops.match_dtypes(a, b)
             dtype, same = a.dtype, a.dtype == b.dtype
         if not same:
-            _refuse_dtypes(type(self).__name__, a, b)
-        self._init(self.result_dtype(dtype), a, b)
+            _refuse_dtypes(cls.__name__, a, b)
+        return cls._of(cls.result_dtype(dtype), a, b)
 
     @staticmethod
+    @cache
     def result_dtype(operand: str) -> str:
         """The dtype of the result for operands of a dtype."""
         return operand
@@ -328,6 +330,7 @@ class CompareExpr(BinaryExpr):
     """Comparison: the result is bool, with the lanes of the operands."""
 
     @staticmethod
+    @cache
     def result_dtype(operand: str) -> str:
         """Bool, with the operands' lanes."""
         return dt.make("bool", 1, dt.lanes(operand))
@@ -340,6 +343,7 @@ class LogicalExpr(BinaryExpr):
     """Logic on bool operands."""
 
     @staticmethod
+    @cache
     def result_dtype(operand: str) -> str:
         """The operands' own dtype, which must be bool."""
         if not dt.is_bool(operand):
@@ -430,8 +434,8 @@ class Not(PrimExpr):
 
     a: PrimExpr
 
-    def __init__(self, a: PrimExpr, span: object = None) -> None:
-        self._init(a.dtype, a)
+    def __new__(cls, a: PrimExpr, span: object = None) -> Self:
+        return cls._of(a.dtype, a)
 
 
 class Select(PrimExpr):
@@ -441,9 +445,9 @@ class Select(PrimExpr):
     true_value: PrimExpr
     false_value: PrimExpr
 
-    def __init__(self, condition: PrimExpr, true_value: ExprLike, false_value: ExprLike, span: object = None) -> None:
+    def __new__(cls, condition: PrimExpr, true_value: ExprLike, false_value: ExprLike, span: object = None) -> Self:
         true_value, false_value = ops.match_dtypes(true_value, false_value)
-        self._init(true_value.dtype, condition, true_value, false_value)
+        return cls._of(true_value.dtype, condition, true_value, false_value)
 
 
 class Ramp(PrimExpr):
@@ -453,9 +457,9 @@ class Ramp(PrimExpr):
     stride: PrimExpr
     lanes: int
 
-    def __init__(self, base: ExprLike, stride: ExprLike, lanes: int, span: object = None) -> None:
+    def __new__(cls, base: ExprLike, stride: ExprLike, lanes: int, span: object = None) -> Self:
         base, stride = ops.match_dtypes(base, stride)
-        self._init(dt.with_lanes(base.dtype, int(lanes)), base, stride, int(lanes))
+        return cls._of(dt.with_lanes(base.dtype, int(lanes)), base, stride, int(lanes))
 
 
 class Broadcast(PrimExpr):
@@ -464,9 +468,9 @@ class Broadcast(PrimExpr):
     value: PrimExpr
     lanes: int
 
-    def __init__(self, value: ExprLike, lanes: int, span: object = None) -> None:
+    def __new__(cls, value: ExprLike, lanes: int, span: object = None) -> Self:
         value = ops.as_expr(value)
-        self._init(dt.with_lanes(value.dtype, int(lanes)), value, int(lanes))
+        return cls._of(dt.with_lanes(value.dtype, int(lanes)), value, int(lanes))
 
 
 class Shuffle(PrimExpr):
@@ -475,9 +479,9 @@ class Shuffle(PrimExpr):
     vectors: tuple[PrimExpr, ...]
     indices: tuple[PrimExpr, ...]
 
-    def __init__(self, vectors: Sequence[PrimExpr], indices: Sequence[AnyType], span: object = None) -> None:
+    def __new__(cls, vectors: Sequence[PrimExpr], indices: Sequence[AnyType], span: object = None) -> Self:
         indices = tuple(ops.as_expr(i) for i in indices)
-        self._init(dt.with_lanes(vectors[0].dtype, len(indices)), tuple(vectors), indices)
+        return cls._of(dt.with_lanes(vectors[0].dtype, len(indices)), tuple(vectors), indices)
 
 
 class Let(PrimExpr):
@@ -487,13 +491,13 @@ class Let(PrimExpr):
     value: PrimExpr
     body: PrimExpr
 
-    def __init__(self, var: Var, value: ExprLike, body: ExprLike, span: object = None) -> None:
+    def __new__(cls, var: Var, value: ExprLike, body: ExprLike, span: object = None) -> Self:
         value, body = ops.as_expr(value), ops.as_expr(body)
         if value.dtype != var.dtype:
             raise TilewrightError(
                 f"let {var.name} = ...: the variable is {var.dtype}, the value {value.dtype}; cast the value"
             )
-        self._init(body.dtype, var, value, body)
+        return cls._of(body.dtype, var, value, body)
 
 
 class Call(PrimExpr):
@@ -502,10 +506,10 @@ class Call(PrimExpr):
     op: AnyType
     args: tuple[PrimExpr, ...]
 
-    def __init__(self, dtype: str, op: AnyType, args: AnyType, span: object = None) -> None:
+    def __new__(cls, dtype: str, op: AnyType, args: AnyType, span: object = None) -> Self:
         if isinstance(op, str):
             op = find_op(op)
-        self._init(dtype, op, tuple(ops.as_expr(a) for a in args))
+        return cls._of(dtype, op, tuple(ops.as_expr(a) for a in args))
 
 
 class Any(PrimExpr):
@@ -513,8 +517,8 @@ class Any(PrimExpr):
 
     identity: object
 
-    def __init__(self, span: object = None) -> None:
-        self._init("int32", _Identity())
+    def __new__(cls, span: object = None) -> Self:
+        return cls._of("int32", _Identity())
 
 
 from tilewright.ir import prim_ops as ops  # noqa: E402  (mutual: the operators build the nodes above)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.node import InternedNode
@@ -47,8 +47,8 @@ class Layout(InternedNode):
 
     name: str
 
-    def __init__(self, name: str) -> None:
-        self._init(name)
+    def __new__(cls, name: str) -> Self:
+        return cls._of(name)
 
     @property
     def axes(self) -> tuple[tuple[str, int], ...]:
@@ -128,8 +128,8 @@ class BijectiveLayout(InternedNode):
     src_layout: Layout
     dst_layout: Layout
 
-    def __init__(self, src_layout: Layout, dst_layout: Layout) -> None:
-        self._init(src_layout, dst_layout)
+    def __new__(cls, src_layout: Layout, dst_layout: Layout) -> Self:
+        return cls._of(src_layout, dst_layout)
 
     def forward_index(self, index: Sequence[Any]) -> tuple[PrimExpr, ...]:
         """Where the element at ``index`` in the source is in the destination."""
