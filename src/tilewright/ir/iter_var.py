@@ -38,14 +38,8 @@ class Range(Node):
     @staticmethod
     def from_min_extent(min_value: AnyType, extent: AnyType, span: object = None) -> Range:
         """The range of ``extent`` integers from ``min_value``."""
-        low, size = ops.match_dtypes(ops.whole(min_value), ops.whole(extent))
-        made = Range(size)
-        return made.replace_min(low)
-
-    def replace_min(self, low: PrimExpr) -> Range:
-        """The same extent from another minimum."""
         made = object.__new__(Range)
-        made._init(low, self.extent)
+        made._init(*ops.match_dtypes(ops.whole(min_value), ops.whole(extent)))
         return made
 
 

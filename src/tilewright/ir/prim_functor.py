@@ -139,6 +139,8 @@ class ExprVisitor(ExprFunctor[bool]):
         if expr not in memo:
             memo[expr] = True
             method = self._methods.get(type(expr)) or self._resolve(type(expr))
+            if method is ExprVisitor.visit_prim:
+                return
             depth = self._depth
             self._depth = depth + 1
             if not (depth + 1) % DEPTH_STEP:
@@ -236,6 +238,22 @@ def _is_int(e: PrimExpr) -> bool:
 
 class ExprMutator(ExprFunctor[PrimExpr]):
     """Rebuilds expressions; where no part changed the result is the same object."""
+
+    def visit_expr(self, expr: PrimExpr) -> PrimExpr:
+        """The new expression, from the memo when it was visited before; a leaf that stays is not even called."""
+        memo = self.memo
+        result = memo.get(expr)
+        if result is None:
+            method = self._methods.get(type(expr)) or self._resolve(type(expr))
+            if method is ExprMutator.visit_prim:
+                return expr
+            depth = self._depth
+            self._depth = depth + 1
+            if not (depth + 1) % DEPTH_STEP:
+                ensure_room()
+            result = memo[expr] = method(self, expr)
+            self._depth = depth
+        return result
 
     def visit_prim(self, e: PrimExpr) -> PrimExpr:
         """A node without sub-expressions stays."""

@@ -7,6 +7,7 @@ Folding here is the cheap, local kind; algebra over several nodes belongs to ``t
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any as AnyType
 
@@ -69,18 +70,20 @@ def const(value: AnyType, dtype: str | None = None) -> p.PrimExpr:
 
 def match_dtypes(a: AnyType, b: AnyType) -> tuple[p.PrimExpr, p.PrimExpr]:
     """Bring two operands to one dtype: broadcast lanes, int to float, narrow to wide."""
+    if isinstance(a, p.PrimExpr) and isinstance(b, p.PrimExpr) and a.dtype == b.dtype:
+        return a, b
     if not isinstance(a, p.PrimExpr) and hasattr(a, "asobject"):
         a = a.asobject()
     if not isinstance(b, p.PrimExpr) and hasattr(b, "asobject"):
         b = b.asobject()
-    if isinstance(a, p.PrimExpr) and isinstance(b, p.PrimExpr):
-        if a.dtype == b.dtype:
-            return a, b
-    elif isinstance(a, p.PrimExpr):
-        b = _literal_like(b, a)
-    elif isinstance(b, p.PrimExpr):
+    if not isinstance(b, p.PrimExpr):
+        if isinstance(a, p.PrimExpr):
+            b = _literal_like(b, a)
+    elif not isinstance(a, p.PrimExpr):
         a = _literal_like(a, b)
     a, b = as_expr(a), as_expr(b)
+    if a.dtype == b.dtype:
+        return a, b
     lanes_a, lanes_b = dt.lanes(a.dtype), dt.lanes(b.dtype)
     if lanes_a != lanes_b:
         if lanes_a == 1:
@@ -94,6 +97,10 @@ def match_dtypes(a: AnyType, b: AnyType) -> tuple[p.PrimExpr, p.PrimExpr]:
 
 
 def _literal_like(value: AnyType, other: p.PrimExpr) -> p.PrimExpr:
+    if type(value) is int and dt.is_int(other.dtype):
+        dtype = dt.element(other.dtype)
+        low, high = dt.int_range(dtype)
+        return p.IntImm(dtype, value) if low <= value <= high else as_expr(value)
     if isinstance(value, float) and not dt.is_float(other.dtype):
         return as_expr(value)
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
@@ -190,9 +197,9 @@ def is_const_int(expr: AnyType, value: int | None = None) -> bool:
     """Whether ``expr`` is an integer literal (equal to ``value``, when given), possibly broadcast."""
     if isinstance(expr, p.Broadcast):
         expr = expr.value
-    if isinstance(expr, int):
-        return value is None or expr == value
-    return isinstance(expr, p.IntImm) and (value is None or expr.value == value)
+    if isinstance(expr, p.IntImm):
+        return value is None or expr.value == value
+    return isinstance(expr, int) and (value is None or expr == value)
 
 
 def _is_number(expr: p.PrimExpr, value: float) -> bool:
@@ -207,6 +214,8 @@ def _fold(
     int_op: Callable[[int, int], int],
     float_op: Callable[[float, float], float] | None,
 ) -> p.PrimExpr | None:
+    if not (isinstance(a, p.ConstExpr) and isinstance(b, p.ConstExpr)):
+        return None
     if isinstance(a, p.IntImm) and isinstance(b, p.IntImm):
         return p.IntImm(a.dtype, wrap_int(int_op(a.value, b.value), a.dtype))
     if float_op and isinstance(a, p.FloatImm) and isinstance(b, p.FloatImm) and not dt.is_custom(a.dtype):
@@ -220,7 +229,7 @@ def _bool_as_int(e: p.PrimExpr) -> p.PrimExpr:
 
 def _arith_operands(a: AnyType, b: AnyType) -> tuple[p.PrimExpr, p.PrimExpr]:
     a, b = match_dtypes(a, b)
-    return _bool_as_int(a), _bool_as_int(b)
+    return (_bool_as_int(a), _bool_as_int(b)) if dt.is_bool(a.dtype) else (a, b)
 
 
 def add(a: AnyType, b: AnyType) -> p.PrimExpr:
@@ -228,7 +237,7 @@ def add(a: AnyType, b: AnyType) -> p.PrimExpr:
     a, b = _arith_operands(a, b)
     if dt.parse(a.dtype).kind == "handle":
         raise TypeError(f"cannot add {a} and {b}: not numbers")
-    if (folded := _fold(a, b, lambda x, y: x + y, lambda x, y: x + y)) is not None:
+    if (folded := _fold(a, b, operator.add, operator.add)) is not None:
         return folded
     if is_const_int(b, 0):
         return a
@@ -240,7 +249,7 @@ def add(a: AnyType, b: AnyType) -> p.PrimExpr:
 def sub(a: AnyType, b: AnyType) -> p.PrimExpr:
     """A - b"""
     a, b = _arith_operands(a, b)
-    if (folded := _fold(a, b, lambda x, y: x - y, lambda x, y: x - y)) is not None:
+    if (folded := _fold(a, b, operator.sub, operator.sub)) is not None:
         return folded
     if is_const_int(b, 0):
         return a
@@ -250,7 +259,7 @@ def sub(a: AnyType, b: AnyType) -> p.PrimExpr:
 def mul(a: AnyType, b: AnyType) -> p.PrimExpr:
     """A * b"""
     a, b = _arith_operands(a, b)
-    if (folded := _fold(a, b, lambda x, y: x * y, lambda x, y: x * y)) is not None:
+    if (folded := _fold(a, b, operator.mul, operator.mul)) is not None:
         return folded
     for x, y in ((a, b), (b, a)):
         if _is_number(y, 1):
@@ -308,7 +317,7 @@ def floordiv(a: AnyType, b: AnyType) -> p.PrimExpr:
     if dt.is_float(a.dtype):
         return call_pure("tir.floor", a.dtype, div(a, b))
     _check_divisor(b)
-    if (folded := _fold(a, b, lambda x, y: x // y, None)) is not None:
+    if (folded := _fold(a, b, operator.floordiv, None)) is not None:
         return folded
     if is_const_int(b, 1):
         return a
@@ -321,7 +330,7 @@ def floormod(a: AnyType, b: AnyType) -> p.PrimExpr:
     if dt.is_float(a.dtype):
         return sub(a, mul(floordiv(a, b), b))
     _check_divisor(b)
-    if (folded := _fold(a, b, lambda x, y: x % y, None)) is not None:
+    if (folded := _fold(a, b, operator.mod, None)) is not None:
         return folded
     if is_const_int(b, 1):
         return const(0, a.dtype)
@@ -371,22 +380,22 @@ def _compare(cls: type[p.CompareExpr], a: AnyType, b: AnyType, test: Callable[[A
 
 def less(a: AnyType, b: AnyType) -> p.PrimExpr:
     """A < b"""
-    return _compare(p.LT, a, b, lambda x, y: x < y)
+    return _compare(p.LT, a, b, operator.lt)
 
 
 def less_equal(a: AnyType, b: AnyType) -> p.PrimExpr:
     """A <= b"""
-    return _compare(p.LE, a, b, lambda x, y: x <= y)
+    return _compare(p.LE, a, b, operator.le)
 
 
 def greater(a: AnyType, b: AnyType) -> p.PrimExpr:
     """A > b"""
-    return _compare(p.GT, a, b, lambda x, y: x > y)
+    return _compare(p.GT, a, b, operator.gt)
 
 
 def greater_equal(a: AnyType, b: AnyType) -> p.PrimExpr:
     """A >= b"""
-    return _compare(p.GE, a, b, lambda x, y: x >= y)
+    return _compare(p.GE, a, b, operator.ge)
 
 
 def _comparable(b: object) -> bool:
@@ -399,7 +408,7 @@ def equal(a: AnyType, b: AnyType) -> p.PrimExpr:
         return p.IntImm("bool", 0)
     if isinstance(a, p.PrimExpr) and dt.parse(a.dtype).kind == "handle":
         return p.IntImm("bool", int(a is b))
-    return _compare(p.EQ, a, b, lambda x, y: x == y)
+    return _compare(p.EQ, a, b, operator.eq)
 
 
 def not_equal(a: AnyType, b: AnyType) -> p.PrimExpr:
@@ -408,7 +417,7 @@ def not_equal(a: AnyType, b: AnyType) -> p.PrimExpr:
         return p.IntImm("bool", 1)
     if isinstance(a, p.PrimExpr) and dt.parse(a.dtype).kind == "handle":
         return p.IntImm("bool", int(a is not b))
-    return _compare(p.NE, a, b, lambda x, y: x != y)
+    return _compare(p.NE, a, b, operator.ne)
 
 
 def _as_bool(a: AnyType) -> p.PrimExpr:
