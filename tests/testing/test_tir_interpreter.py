@@ -128,3 +128,39 @@ def test_wrong_argument_is_reported() -> None:
         run(func, np.zeros(4, "int32"))
     with pytest.raises(InterpreterError, match="has shape"):
         run(func, np.zeros(5, "float32"))
+
+
+def of_loop_variable(value: object) -> np.ndarray:
+    """``out[i] = value(i)`` for i = 0 ... 5, in int32."""
+    out, i = tir.decl_buffer((6,), "int32", "out"), Var("i")
+    found = np.zeros(6, "int32")
+    run(function(For(i, 0, 6, ForKind.SERIAL, out.vstore([i], value(i))), out), found)  # type: ignore[operator]
+    return found
+
+
+def test_sums_and_products_of_loop_variables_wrap_around_at_each_step() -> None:
+    found = of_loop_variable(lambda i: tir.floordiv(i * 1000000007 + 2000000011, 7) - tir.floormod(i * 900000011, 5))
+    i = np.arange(6, dtype="int32")
+    with np.errstate(over="ignore"):
+        expected = (i * np.int32(1000000007) + np.int32(2000000011)) // 7 - (i * np.int32(900000011)) % 5
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_a_deep_sum_of_loop_variables_is_right() -> None:
+    def deep(i: Var) -> object:
+        total: object = i
+        for k in range(100):
+            total = total * 3 - i + k  # type: ignore[operator]
+        return total
+
+    i = np.arange(6, dtype="int32")
+    with np.errstate(over="ignore"):
+        expected = i
+        for k in range(100):
+            expected = expected * np.int32(3) - i + np.int32(k)
+    np.testing.assert_array_equal(of_loop_variable(deep), expected)
+
+
+def test_division_of_a_loop_variable_by_zero_is_refused() -> None:
+    with pytest.raises(InterpreterError, match="division by zero"):
+        of_loop_variable(lambda i: tir.floordiv(7, i))

@@ -18,8 +18,9 @@ import numpy as np
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.memory import Buffer
-from tilewright.ir.prim_ops import wrap_int
+from tilewright.ir.prim_ops import is_const_int, wrap_int
 from tilewright.runtime.ndarray import numpy_dtype
+from tilewright.testing.tir_integers import OPERATORS, integer_code
 from tilewright.testing.tir_values import ARITH, COMPARE, MATH, InterpreterError, Memory, Pointer, as_scalar, fresh
 from tilewright.tir.expr import (
     And,
@@ -127,7 +128,7 @@ class Compiler:
         """The code of an expression."""
         code = self.cache.get(e)
         if code is None:
-            code = self.cache[e] = self._expr(e)
+            code = self.cache[e] = self._expr(e) if type(e) not in OPERATORS else integer_code(e) or self._expr(e)
         return code
 
     def _expr(self, e: PrimExpr) -> Code:
@@ -241,12 +242,12 @@ class Compiler:
                 return memory.data[np.where(where, index, 0)] if len(memory.data) else np.zeros(len(index))
 
             return vector
-        is_float, is_bool = dt.is_float(dtype), dt.is_bool(dtype)
+        convert = None if dt.is_float(dtype) else bool if dt.is_bool(dtype) else int
 
         def scalar(env: Env) -> Any:
             memory, index = place(env)
             value = memory.data[memory.check(int(index), "read")]
-            return value if is_float else bool(value) if is_bool else int(value)
+            return value if convert is None else convert(value)
 
         return scalar
 
@@ -258,6 +259,8 @@ class Compiler:
         offset = self.expr(buffer.elem_offset)
 
         data, dims = buffer.data, range(len(codes))
+        known = [d.value for d in buffer.shape if isinstance(d, IntImm)]
+        fixed = list(zip(codes, known, dims, strict=True)) if len(known) == len(shape) else None
 
         def code(env: Env) -> Any:
             realized = env.get(buffer)
@@ -275,6 +278,13 @@ class Compiler:
                     flat = flat + codes[dim](env) * strides[dim](env)
                 return env[data], flat
             inner = 0
+            if fixed is not None:
+                for index, size, dim in fixed:
+                    value = index(env)
+                    if not (isinstance(value, int) and 0 <= value < size):
+                        _check_dimension(buffer, dim, value, size)
+                    inner = inner * size + value
+                return env[data], flat + inner
             for dim in dims:
                 value, extent = codes[dim](env), shape[dim](env)
                 _check_dimension(buffer, dim, value, extent)
@@ -433,19 +443,20 @@ class Compiler:
         return code
 
     def _store(self, s: Store) -> Code:
-        index, predicate, var = self.expr(s.index), self.expr(s.predicate), s.buffer_var
+        index, var = self.expr(s.index), s.buffer_var
+        predicate = None if is_const_int(s.predicate, 1) else self.expr(s.predicate)
         return self._write(lambda env: (env[var], index(env)), s.value, predicate)
 
     def _buffer_store(self, s: BufferStore) -> Code:
-        return self._write(self._place(s.buffer, s.indices), s.value, lambda env: True)
+        return self._write(self._place(s.buffer, s.indices), s.value, None)
 
-    def _write(self, place: Code, value: PrimExpr, predicate: Code) -> Code:
+    def _write(self, place: Code, value: PrimExpr, predicate: Code | None) -> Code:
         source = self.expr(value)
         if dt.lanes(value.dtype) > 1:
 
             def vector(env: Env) -> None:
                 new, (memory, index) = source(env), place(env)
-                where = np.broadcast_to(predicate(env), len(index))
+                where = np.broadcast_to(True if predicate is None else predicate(env), len(index))
                 for i, v, w in zip(index, new, where, strict=True):
                     if w:
                         memory.data[memory.check(int(i), "write")] = v
@@ -453,7 +464,7 @@ class Compiler:
             return vector
 
         def scalar(env: Env) -> None:
-            if predicate(env):
+            if predicate is None or predicate(env):
                 new, (memory, index) = source(env), place(env)
                 memory.data[memory.check(int(index), "write")] = new
 

@@ -74,7 +74,7 @@ def trunc_div(a: Any, b: Any) -> Any:
 
 def divisor(b: Any) -> Any:
     """``b``, which must not be 0."""
-    if np.any(np.equal(b, 0)):
+    if (b == 0).any() if isinstance(b, np.ndarray) else b == 0:
         raise InterpreterError("integer division by zero")
     return b
 
