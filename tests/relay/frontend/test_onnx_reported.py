@@ -45,3 +45,15 @@ def test_gather_nd_of_batches_that_differ_is_refused() -> None:
     text = "(float[2, 3] d, int64[4, 1] i) => (float[4] y) { y = GatherND<batch_dims=1>(d, i) }"
     with pytest.raises(OnnxImportError, match=r"batches of \(2,\) in the data and of \(4,\) in the indices"):
         outputs(text, d=np.ones((2, 3), "float32"), i=np.zeros((4, 1), "int64"))
+
+
+def test_question_marks_are_dimensions_of_their_own() -> None:
+    model = onnx.parser.parse_model(
+        HEAD + "(float[n, 3] x, float[m, 3] y) => (float[k, 3] z) { z = Concat<axis=0>(x, y) }"
+    )
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "?"
+    mod, params = relay.frontend.from_onnx(model)
+    machine = tvm.runtime.vm.VirtualMachine(relay.vm.compile(mod, "llvm", params=params), tvm.cpu())
+    x, y = np.ones((2, 3), "float32"), np.zeros((5, 3), "float32")
+    np.testing.assert_array_equal(machine.run(x, y).numpy(), np.concatenate([x, y]))

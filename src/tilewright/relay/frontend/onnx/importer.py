@@ -200,10 +200,10 @@ def _checked_dims(dims: Mapping[str, Any] | None) -> dict[str, tuple[int, int | 
 
 
 def _declared_dim(name: str, axis: int, dim: onnx.TensorShapeProto.Dimension) -> int | str:
-    """A dimension that a model declares: a number, or a name."""
+    """A dimension that a model declares: a number, or a name; "?" and the like name nothing."""
     if dim.HasField("dim_value") and dim.dim_value >= 0:
         return int(dim.dim_value)
-    return dim.dim_param or f"{name}_{axis}"
+    return dim.dim_param if any(map(str.isalnum, dim.dim_param)) else f"{name}_{axis}"
 
 
 def _unused(name: str, taken: Container[str]) -> str:
