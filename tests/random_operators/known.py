@@ -57,6 +57,17 @@ def _nearest(case: Case) -> bool:
     return case.attributes().get("mode", b"nearest") == b"nearest"
 
 
+def _by_fraction(case: Case) -> bool:
+    """Whether a scale of Resize, or a ratio of its sizes, is no multiple of 1 / 64."""
+    data, _, scales, sizes = (*case.arrays(), None, None, None)[:4]
+    if case.opset < 11 or _coordinates(case) not in (b"half_pixel", b"pytorch_half_pixel", b"asymmetric"):
+        return False
+    if sizes is not None and data is not None:
+        axes = case.attributes().get("axes") or range(data.ndim)
+        scales = sizes / np.array([data.shape[axis] for axis in axes])
+    return scales is not None and bool(np.any(scales * 64 % 1))
+
+
 def _crops_alone(case: Case) -> bool:
     """Whether a region is taken along an axis whose extent stays."""
     data, region = (*case.arrays(), None)[:2]
@@ -194,6 +205,11 @@ DISAGREEMENTS: list[Disagreement] = [
     Disagreement(
         ("Resize",), "reference", lambda case: any(axis < 0 for axis in case.attributes().get("axes", ())),
         "Resize keeps the aspect ratio of negative axes too; ONNX Runtime does not.",
+    ),
+    Disagreement(
+        ("Resize",), "onnxruntime", _by_fraction,
+        "Resize by fractions has the sizes and neighbours that float32 gives, in which scales are: 5 / 6 of 6 is 5; "
+        "the reference counts in float64.",
     ),
     Disagreement(
         ("Resize",), "reference", _crops_alone,

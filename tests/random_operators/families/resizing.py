@@ -10,6 +10,8 @@ from tests.random_operators.case import EXACT, Graph, Tolerance, generator
 from tests.random_operators.draw import FLOATS, Discard
 
 _SCALES = (1.0, 2.0, 0.5, 3.0, 1.5, 0.6, 2.5)
+# Where any ratio of two extents is drawn too, and ONNX Runtime says what float32 makes of it.
+FRACTIONAL = ("half_pixel", "pytorch_half_pixel", "asymmetric")
 
 
 @generator("Upsample")
@@ -35,9 +37,12 @@ def resize(g: Graph) -> Tolerance:
     dtype = g.dtype(0, FLOATS if mode != "nearest" else None)
     attributes = _attributes(g, mode) if g.opset >= 11 else {}
     # The reference multiplies neighbours that are not taken by 0; where ONNX Runtime errs, there is no other oracle.
-    aligned = attributes.get("coordinate_transformation_mode") == "align_corners"
-    data = g.data(dtype, shape, "mild" if mode != "nearest" or aligned else "any")
+    single = attributes.get("coordinate_transformation_mode") in ("align_corners", "tf_crop_and_resize")
+    data = g.data(dtype, shape, "mild" if mode != "nearest" or single else "any")
     scales = [1.0 if i not in dims else g.draw.of(*_SCALES) for i in range(len(shape))]
+    if g.opset >= 11 and attributes.get("coordinate_transformation_mode", "half_pixel") in FRACTIONAL:
+        if g.draw.chance(3):
+            scales = [g.draw.between(1, 2 * n + 1) / n if i in dims else 1.0 for i, n in enumerate(shape)]
     tolerance = EXACT if mode == "nearest" else Tolerance("close", 64)
     if dtype == "float64" and mode != "nearest":
         tolerance = Tolerance("rough", 2e-6)  # the reference's weights are float32
@@ -60,7 +65,7 @@ def resize(g: Graph) -> Tolerance:
         if roi:  # the specification multiplies extents by the region's, ONNX's own inference and ONNX Runtime do not
             half = len(g.constants[roi]) // 2
             g.constants[roi][half:] = g.constants[roi][:half] + 1
-        if any(math.floor(shape[a] * s) < 1 for a, s in zip(axes, chosen, strict=True)):
+        if any(np.float32(shape[a]) * np.float32(s) < 1 for a, s in zip(axes, chosen, strict=True)):
             raise Discard
         g.emit([data, roi, g.fixed(np.array(chosen, "float32"))], mode=mode, **attributes)
         return tolerance

@@ -88,15 +88,24 @@ def _clamp(index: PrimExpr, extent: Any) -> PrimExpr:
 
 
 @cache
+def nearest_elements(extent: int, target: int, rounding: str, mode: str) -> list[int] | None:
+    """Return the element that each output index copies; None where that is not worked out while compiling."""
+    if not 0 < target <= _MOST_INDICES or mode == "tf_crop_and_resize":
+        return None
+    coordinates = [input_coordinate(ops.const(x, "int32"), extent, target, mode) for x in range(target)]
+    found = [_clamp(_nearest_index(at, rounding, mode), extent) for at in coordinates]
+    whole = [index.value for index in found if isinstance(index, IntImm)]
+    return whole if len(whole) == target else None
+
+
+@cache
 def _whole_index(extent: int, target: int, rounding: str, mode: str) -> tuple[int, int, int] | None:
     """(n, c, d) with which the nearest neighbour of every output index x is (n * x + c) // d; None if there are none.
 
     Whole numbers are divided while compiling, and vectors of neighbouring indices are few loads.
     """
-    coordinates = [input_coordinate(ops.const(x, "int32"), extent, target, mode) for x in range(target)]
-    found = [_clamp(_nearest_index(at, rounding, mode), extent) for at in coordinates]
-    whole = [index.value for index in found if isinstance(index, IntImm)]
-    if len(whole) < target:
+    whole = nearest_elements(extent, target, rounding, mode)
+    if whole is None:
         return None
     last = 1 if mode == "align_corners" and target > 1 else 0
     ratio = Fraction(extent - last, target - last)
@@ -110,7 +119,7 @@ def _nearest_tap(x: PrimExpr, at: PrimExpr, extent: Any, target: Any, mode: str,
     """The input element at output index ``x``, whose coordinate is ``at``."""
     sizes = [ops.as_expr(size) for size in (extent, target)]
     known = [size.value for size in sizes if isinstance(size, IntImm)]
-    if len(known) == 2 and 0 < known[1] <= _MOST_INDICES and mode != "tf_crop_and_resize":
+    if len(known) == 2:
         whole = _whole_index(known[0], known[1], rounding, mode)
         if whole is not None:
             return ops.floordiv(x * whole[0] + whole[1], whole[2]), None

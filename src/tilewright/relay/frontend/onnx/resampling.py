@@ -17,7 +17,16 @@ COORDINATES = (
     "tf_crop_and_resize",
 )
 ROUNDING = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+# Scales are float32 in the file, and 5 / 6 of 6 is 5 in float32 alone: sizes and places are what ONNX Runtime has.
+NARROW = "float32"
+# Places this close to the middle between two elements are in the middle, as in ONNX Runtime.
+NEAR_HALF = 1e-6
 Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def scaled_size(extent: int, scale: float, share: float = 1.0) -> int:
+    """Return how many elements ``share`` of an axis has at ``scale``: the product in float32, rounded down."""
+    return math.floor(np.float32(extent) * np.float32(scale) * np.float32(share))
 
 
 @dataclass(frozen=True)
@@ -35,17 +44,17 @@ class Axis:
         return self.size != self.extent or self.scale != 1.0 or coordinates == "tf_crop_and_resize"
 
     def coordinates(self, mode: str) -> Floats:
-        """The place in the input of every element of the output."""
-        x = np.arange(self.size, dtype=np.float64)
+        """Return the place in the input of every element of the output, computed in float32 where that divides."""
+        x, half, scale = np.arange(self.size, dtype=np.float64), np.float32(0.5), np.float32(self.scale)
+        centred = (x.astype(NARROW) + half) / scale - half
         match mode:
             case "half_pixel":
-                return (x + 0.5) / self.scale - 0.5
+                return centred.astype(np.float64)
             case "half_pixel_symmetric":
                 adjustment = self.size / (self.scale * self.extent)
-                centre = self.extent / 2
-                return centre * (1 - adjustment) + (x + 0.5) / self.scale - 0.5
+                return self.extent / 2 * (1 - adjustment) + (x + 0.5) / self.scale - 0.5
             case "pytorch_half_pixel":
-                return (x + 0.5) / self.scale - 0.5 if self.size > 1 else np.zeros(1)
+                return centred.astype(np.float64) if self.size > 1 else np.zeros(1)
             case "align_corners":
                 # By the exact length, size or not: 4 elements at the scale 0.6 are 2.4 long.
                 length = self.scale * self.extent
@@ -56,7 +65,7 @@ class Axis:
                 step = (self.end - self.start) * (self.extent - 1) / (self.size - 1)
                 return self.start * (self.extent - 1) + x * step
             case _:
-                return x / self.scale
+                return (x.astype(NARROW) / scale).astype(np.float64)
 
     def outside(self, mode: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which elements of the output lie outside the input, and take the extrapolation value."""
@@ -70,8 +79,8 @@ def nearest_indices(axis: Axis, coordinates: str, rounding: str) -> list[int]:
     """The element of the input that each element of the output copies."""
     places = axis.coordinates(coordinates)
     rounded = {
-        "round_prefer_floor": np.ceil(places - 0.5),
-        "round_prefer_ceil": np.floor(places + 0.5),
+        "round_prefer_floor": np.ceil(places - 0.5 - NEAR_HALF),
+        "round_prefer_ceil": np.floor(places + 0.5 + NEAR_HALF),
         "floor": np.floor(places),
         "ceil": np.ceil(places),
     }[rounding]

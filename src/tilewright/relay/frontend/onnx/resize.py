@@ -16,8 +16,16 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
 from tilewright.relay.frontend.onnx.dimensions import is_number
 from tilewright.relay.frontend.onnx.registry import converter
-from tilewright.relay.frontend.onnx.resampling import COORDINATES, ROUNDING, Axis, nearest_indices, weights
+from tilewright.relay.frontend.onnx.resampling import (
+    COORDINATES,
+    ROUNDING,
+    Axis,
+    nearest_indices,
+    scaled_size,
+    weights,
+)
 from tilewright.relay.frontend.onnx.resize_at_run_time import RunTimeAxis, axes_by_scales, axes_by_sizes, resized
+from tilewright.topi.image.resize import nearest_elements
 
 _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 _RELAY_COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
@@ -107,7 +115,7 @@ def _resize_at_run_time(ctx: NodeContext, axes: Sequence[RunTimeAxis], settings:
     """Relay's resize where only axes that keep their extents are unknown, else axis by axis."""
     _check_mode(ctx, settings)
     dims = ctx.dims(ctx.input(0))
-    known = {a.index: Axis(*a.dims, a.dims[1] / a.dims[0]) for a in axes if all(map(is_number, a.dims)) and a.dims[0]}
+    known = {axis.index: axis.known for axis in axes if axis.known is not None}
     if len(known) == len(axes) and all(map(is_number, dims[2:])) and _suits_relay(ctx, dims, known, settings):
         return _relay_resize(ctx.input(0), dims, known, settings)
     return resized(ctx, axes, settings)
@@ -167,7 +175,7 @@ def _axes_of_scales(ctx: NodeContext, scales: Sequence[float] | np.ndarray) -> d
     regions = _regions(ctx, len(axes))
     found = {}
     for axis, scale, (start, end) in zip(axes, scales, regions, strict=True):
-        size = math.floor(shape[axis] * float(scale) * (end - start))
+        size = scaled_size(shape[axis], float(scale), end - start)
         found[axis] = Axis(shape[axis], size, float(scale), start, end)
     return found
 
@@ -176,6 +184,8 @@ def _resize(ctx: NodeContext, axes: dict[int, Axis], settings: _Settings) -> Rel
     data = ctx.input(0)
     shape = ctx.shape(data)
     _check_mode(ctx, settings)
+    if settings.coordinates != "tf_crop_and_resize" and all(axis.size == axis.extent for axis in axes.values()):
+        return data  # whatever the scales, as in ONNX Runtime
     if any(axis.size == 0 for axis in axes.values()):
         dtype = ctx.dtype(data)
         return relay_op.zeros([axes[i].size if i in axes else extent for i, extent in enumerate(shape)], dtype)
@@ -195,8 +205,19 @@ def _suits_relay(ctx: NodeContext, shape: Sequence[Any], axes: dict[int, Axis], 
         return False
     if settings.mode == "cubic" and len(shape) != 4:
         return False
-    unchanged = all(i not in axes or axes[i].size == shape[i] for i in (0, 1))
-    return unchanged and all(math.isclose(a.scale * a.extent, a.size, rel_tol=1e-6) for a in axes.values())
+    if any(i in axes and axes[i].size != shape[i] for i in (0, 1)):
+        return False
+    if settings.mode == "nearest":
+        return all(_is_neighbour_of_relay(axis, settings) for axis in axes.values())
+    return all(math.isclose(a.scale * a.extent, a.size, rel_tol=1e-6) for a in axes.values())
+
+
+def _is_neighbour_of_relay(axis: Axis, settings: _Settings) -> bool:
+    """Whether Relay's resize, which knows the sizes alone, copies the same elements as the node's scale asks for."""
+    if axis.scale.is_integer() and axis.size == axis.scale * axis.extent:
+        return True
+    found = nearest_elements(axis.extent, axis.size, settings.rounding, settings.coordinates)
+    return found == nearest_indices(axis, settings.coordinates, settings.rounding)
 
 
 def _relay_resize(data: RelayExpr, shape: Sequence[Any], axes: dict[int, Axis], settings: _Settings) -> RelayExpr:

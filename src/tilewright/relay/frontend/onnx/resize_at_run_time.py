@@ -6,7 +6,6 @@ the result is gathered.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -21,18 +20,22 @@ from tilewright.relay.expr import const
 from tilewright.relay.frontend.onnx.context import NodeContext, typed
 from tilewright.relay.frontend.onnx.dimensions import element, is_number, same_element
 from tilewright.relay.frontend.onnx.dynamic import counted, integer, joined, known_dims, runtime_extent
+from tilewright.relay.frontend.onnx.resampling import NARROW, NEAR_HALF, Axis, scaled_size
 from tilewright.relay.op.relations import dim_floordiv, dim_mul
 
 _WIDE = "float64"  # as the numbers of resampling.py
 
 
-def _number(value: float) -> RelayExpr:
-    return const(np.array(value, _WIDE), _WIDE)
+def _number(value: float, dtype: str = _WIDE) -> RelayExpr:
+    return const(np.array(value, dtype), dtype)
 
 
 @dataclass(frozen=True)
 class RunTimeAxis:
-    """An axis to resize: its extent and size as elements and as scalars (int64), the scale as a scalar (float64)."""
+    """An axis to resize: its extent and size as elements and as scalars (int64), the scale as a scalar (float64).
+
+    ``known`` is the axis in numbers, where these are known.
+    """
 
     index: int
     dims: tuple[Any, Any]
@@ -40,35 +43,43 @@ class RunTimeAxis:
     size: RelayExpr
     scale: RelayExpr
     region: tuple[float, float] = (0.0, 1.0)
+    known: Axis | None = None
 
     def coordinates(self, mode: str) -> RelayExpr:
-        """The place in the input of every element of the output, as a vector of float64."""
+        """Return the place in the input of every element of the output, as a vector of float64."""
+        if mode in ("half_pixel", "pytorch_half_pixel", "asymmetric"):
+            return relay_op.cast(self._in_float32(mode), _WIDE)
         x = relay_op.cast(counted(self.size), _WIDE)
         extent, size = relay_op.cast(self.extent, _WIDE), relay_op.cast(self.size, _WIDE)
         one, half, zero = _number(1.0), _number(0.5), _number(0.0)
-        centred = relay_op.subtract(relay_op.divide(relay_op.add(x, half), self.scale), half)
         last = relay_op.subtract(extent, one)
         match mode:
-            case "half_pixel":
-                return centred
             case "half_pixel_symmetric":
+                centred = relay_op.subtract(relay_op.divide(relay_op.add(x, half), self.scale), half)
                 share = relay_op.divide(size, relay_op.multiply(self.scale, extent))
                 moved = relay_op.multiply(relay_op.multiply(extent, half), relay_op.subtract(one, share))
                 return relay_op.add(moved, centred)
-            case "pytorch_half_pixel":
-                return relay_op.where(relay_op.greater(size, one), centred, zero)
             case "align_corners":
                 length = relay_op.multiply(self.scale, extent)
                 step = relay_op.divide(last, relay_op.subtract(length, one))
                 return relay_op.where(relay_op.greater(length, one), relay_op.multiply(x, step), zero)
-            case "tf_crop_and_resize":
+            case _:
                 start, end = self.region
                 step = relay_op.divide(relay_op.multiply(_number(end - start), last), relay_op.subtract(size, one))
                 spread = relay_op.add(relay_op.multiply(_number(start), last), relay_op.multiply(x, step))
                 middle = relay_op.multiply(_number(0.5 * (start + end)), last)
                 return relay_op.where(relay_op.greater(size, one), spread, middle)
-            case _:
-                return relay_op.divide(x, self.scale)
+
+    def _in_float32(self, mode: str) -> RelayExpr:
+        """The places that ``resampling.py`` has in float32."""
+        x, scale = relay_op.cast(counted(self.size), NARROW), relay_op.cast(self.scale, NARROW)
+        if mode == "asymmetric":
+            return relay_op.divide(x, scale)
+        half = _number(0.5, NARROW)
+        centred = relay_op.subtract(relay_op.divide(relay_op.add(x, half), scale), half)
+        if mode == "half_pixel":
+            return centred
+        return relay_op.where(relay_op.greater(self.size, integer(1)), centred, _number(0.0, NARROW))
 
 
 def axes_by_scales(
@@ -84,20 +95,22 @@ def axes_by_scales(
             continue
         given = relay_op.take(ctx.input(place), integer(k, "int32")) if number is None else _number(number)
         scale, extent = relay_op.cast(given, _WIDE), runtime_extent(data, axis)
-        share = relay_op.multiply(relay_op.multiply(relay_op.cast(extent, _WIDE), scale), _number(end - start))
-        size = relay_op.cast(relay_op.floor(share), "int64")
+        share = relay_op.multiply(relay_op.cast(extent, NARROW), relay_op.cast(given, NARROW))
+        size = relay_op.cast(relay_op.floor(relay_op.multiply(share, _number(end - start, NARROW))), "int64")
         own = ctx.dims(data)[axis]
-        wide = None if number is None else _scaled(own, number * (end - start))
-        found.append(RunTimeAxis(axis, (own, wide), extent, size, scale, (start, end)))
+        wide = None if number is None else _scaled(own, number, end - start)
+        axis_known = Axis(own, wide, number) if number is not None and is_number(own) and own else None
+        found.append(RunTimeAxis(axis, (own, wide), extent, size, scale, (start, end), axis_known))
     return found
 
 
-def _scaled(extent: Any, factor: float) -> Any:
-    """``floor(extent * factor)`` as an element; None where that is no expression."""
+def _scaled(extent: Any, scale: float, share: float) -> Any:
+    """``floor(extent * scale * share)`` as an element; None where that is no expression."""
     if extent is None:
         return None
     if is_number(extent):
-        return math.floor(extent * factor)
+        return scaled_size(extent, scale, share)
+    factor = scale * share
     if factor >= 1 and factor.is_integer():
         return element(dim_mul(extent, int(factor)))
     return element(dim_floordiv(extent, int(1 / factor))) if factor and (1 / factor).is_integer() else None
@@ -124,10 +137,17 @@ def axes_by_sizes(
         ]
     dims = ctx.dims(data)
     return [
-        RunTimeAxis(axis, (dims[axis], told[k]), extents[k], sizes[k], ratios[k], regions[k])
+        RunTimeAxis(
+            axis, (dims[axis], told[k]), extents[k], sizes[k], ratios[k], regions[k], _known(dims[axis], told[k])
+        )
         for k, axis in enumerate(axes)
         if not same_element(dims[axis], told[k]) or regions[k] != (0.0, 1.0)
     ]
+
+
+def _known(extent: Any, size: Any) -> Axis | None:
+    """The axis in numbers."""
+    return Axis(extent, size, size / extent) if is_number(extent) and is_number(size) and extent else None
 
 
 def resized(ctx: NodeContext, axes: Sequence[RunTimeAxis], settings: Any) -> RelayExpr:
@@ -176,7 +196,7 @@ def _resized_axis(ctx: NodeContext, data: RelayExpr, axis: RunTimeAxis, settings
 
 
 def _rounded(places: RelayExpr, rounding: str) -> RelayExpr:
-    half = _number(0.5)
+    half = _number(0.5 + NEAR_HALF)
     match rounding:
         case "round_prefer_floor":
             return relay_op.ceil(relay_op.subtract(places, half))
