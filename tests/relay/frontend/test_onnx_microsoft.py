@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
+import onnx.parser
 import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
+from tests.relay.frontend.dynamic_models import machine_of, outputs_of
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.relay.frontend.onnx import backend
@@ -140,3 +143,96 @@ def test_what_is_not_supported_is_told() -> None:
         inputs = [numbers(1, 2, 32), numbers(1, 2, 16), numbers(1, 2, 16), None, None]
         inputs += [np.full(1, 1, "int32"), np.array(2, "int32")]
         compare("GroupQueryAttention", inputs, num_heads=4, kv_num_heads=2, local_window_size=1)
+
+
+@pytest.mark.parametrize(
+    ("activation", "parameters"),
+    [("Relu", []), ("Tanh", []), ("LeakyRelu", [0.2]), ("Clip", [0.0, 0.5]), ("HardSigmoid", [0.3, 0.4])],
+)
+def test_convolution_with_activation(activation: str, parameters: list[float]) -> None:
+    inputs = [numbers(1, 3, 5, 7), numbers(4, 3, 3, 3), numbers(4)]
+    extra = {"activation": activation, "pads": [1] * 4} | ({"activation_params": parameters} if parameters else {})
+    compare("FusedConv", inputs, weights=(1, 2), **extra)
+
+
+def test_convolution_with_a_sum_and_activation() -> None:
+    inputs = [numbers(2, 3, 5, 5), numbers(4, 3, 3, 3), numbers(4), numbers(2, 4, 3, 3)]
+    compare("FusedConv", inputs, weights=(1, 2), activation="Relu")
+
+
+@pytest.mark.parametrize(
+    ("activation", "own"), [("Relu", {}), ("LeakyRelu", {"alpha": 0.2}), ("HardSigmoid", {"alpha": 0.3, "beta": 0.1})]
+)
+def test_product_with_activation(activation: str, own: dict[str, float]) -> None:
+    own = {f"activation_{name}": value for name, value in own.items()}
+    compare("FusedGemm", [numbers(3, 5), numbers(7, 5), numbers(7)], transB=1, alpha=0.5, activation=activation, **own)
+
+
+def angles(size: int) -> list[Array]:
+    table = np.outer(np.arange(16), 0.1 ** np.arange(size // 2))
+    return [np.cos(table).astype("float32"), np.sin(table).astype("float32")]
+
+
+@pytest.mark.parametrize("pairs", [0, 1])
+@pytest.mark.parametrize("places", [[[0, 1, 2], [5, 6, 7]], [4]])
+def test_rotary_embedding(pairs: int, places: list[Any]) -> None:
+    inputs = [np.array(places, "int64"), *angles(8)]
+    compare("RotaryEmbedding", [numbers(2, 3, 32), *inputs], interleaved=pairs)
+    compare("RotaryEmbedding", [numbers(2, 4, 3, 8), *inputs], interleaved=pairs)
+
+
+def test_rotary_embedding_of_some_features() -> None:
+    inputs = [numbers(2, 3, 32), np.array([[0, 1, 2], [5, 6, 7]]), *angles(4)]
+    compare("RotaryEmbedding", inputs, num_heads=4, rotary_embedding_dim=4)
+
+
+@pytest.mark.parametrize("per_column", [False, True])
+def test_products_of_quantized_matrices(per_column: bool) -> None:
+    a, b = RNG.integers(0, 255, (3, 6)).astype("uint8"), RNG.integers(-99, 99, (6, 4)).astype("int8")
+    scale = np.abs(numbers(4)) / 50 if per_column else np.array(0.01, "float32")
+    zero = np.zeros(scale.shape, "int8")
+    inputs = [a, b, np.array(0.02, "float32"), scale, np.array(100, "uint8"), zero, numbers(4)]
+    compare("MatMulIntegerToFloat", inputs, weights=(1, 2, 3, 4, 5, 6))
+    compare("DynamicQuantizeMatMul", [numbers(3, 6), b, scale, zero, numbers(4)], weights=(1, 2, 3, 4))
+    compare("DynamicQuantizeMatMul", [numbers(2, 3, 6), b, scale], weights=(1, 2))
+
+
+@pytest.mark.parametrize("operator", ["QLinearAdd", "QLinearMul"])
+def test_sums_and_products_of_quantized_tensors(operator: str) -> None:
+    a, b = (RNG.integers(0, 255, shape).astype("uint8") for shape in ((3, 5, 7), (5, 7)))
+    scales = [np.array(scale, "float32") for scale in (0.1, 0.05, 0.2 if operator == "QLinearAdd" else 1.3)]
+    zeros = [np.array(zero, "uint8") for zero in (9, 30, 3)]
+    compare(operator, [a, scales[0], zeros[0], b, scales[1], zeros[1], scales[2], zeros[2]], weights=(1, 2, 4, 5, 6, 7))
+
+
+@pytest.mark.parametrize(("bits", "zeros"), [(4, False), (4, True), (8, True)])
+def test_rows_of_a_table_of_few_bits(bits: int, zeros: bool) -> None:
+    table, scales = RNG.integers(0, 256, (6, 32 * bits // 8)).astype("uint8"), np.abs(numbers(6, 2))
+    points = [RNG.integers(0, 256, (6, 2 * bits // 8)).astype("uint8")] if zeros else []
+    inputs = [table, np.array([[0, 5, 2], [1, 1, 3]]), scales, *points]
+    places = {"gather_axis": 0, "quantize_axis": 1, "block_size": 16, "bits": bits}
+    compare("GatherBlockQuantized", inputs, weights=(0, 2, 3), **places)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 5, 5), (1, 1)])
+def test_inverses_of_matrices(shape: tuple[int, ...]) -> None:
+    matrix = numbers(*shape)
+    matrix[..., 0, 0] = 0.0 if shape[-1] > 1 else 2.0  # the first pivot is another row's
+    compare("Inverse", [matrix])
+
+
+def test_triangles_and_new_axes() -> None:
+    compare("Trilu", [numbers(2, 3, 4)], upper=0)
+    compare("ExpandDims", [numbers(2, 3), np.array(-1, "int32")], weights=(1,))
+
+
+def test_rotary_embedding_over_named_dimensions() -> None:
+    text = """(float[b, s, 32] x, int64[1] p) => (float[b, s, 32] y) {
+      y = com.microsoft.RotaryEmbedding(x, p, cos, sin) }"""
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17, "com.microsoft": 1]>\ng {text}')
+    tables = dict(zip(("cos", "sin"), angles(8), strict=True))
+    model.graph.initializer.extend(numpy_helper.from_array(table, name) for name, table in tables.items())
+    session, machine = onnxruntime.InferenceSession(model.SerializeToString()), machine_of(model)
+    for batch, length, first in ((2, 3, 1), (1, 1, 9)):
+        given = {"x": numbers(batch, length, 32), "p": np.array([first])}
+        np.testing.assert_allclose(outputs_of(machine, given)[0], session.run(None, given)[0], rtol=1e-5, atol=1e-5)

@@ -1,11 +1,12 @@
 """ONNX import: one converter for each operator, grouped by family.
 
-loading.py     reads and checks a file; writes functions out
+loading.py     reads and checks a file; writes functions out      plain.py   one form where ONNX has several
 importer.py    walks the graph            context.py    what a converter may ask
 registry.py    converters by name, opset  attributes.py node attributes as Python values
 backend.py     ONNX's backend interface   early.py      operators before opset 7
 conv.py pooling.py linear.py elementwise.py shape.py reduce.py normalization.py recurrent.py creation.py quantization.py
-microsoft.py ml.py randomness.py strings.py; host.py, what runs on the host, and staging.py, between which parts
+microsoft.py microsoft_quantized.py fused.py rotary.py
+ml.py randomness.py strings.py; host.py, what runs on the host, and staging.py, between which parts
 control.py placement.py selection.py sequences.py spectral.py training.py vision.py
 resize.py, with the arithmetic of resampling.py
 """
@@ -15,8 +16,10 @@ from tilewright.relay.frontend.onnx import (
     conv,
     creation,
     elementwise,
+    fused,
     linear,
     microsoft,
+    microsoft_quantized,
     ml,
     normalization,
     placement,
@@ -26,6 +29,7 @@ from tilewright.relay.frontend.onnx import (
     recurrent,
     reduce,
     resize,
+    rotary,
     selection,
     sequences,
     shape,
@@ -36,8 +40,9 @@ from tilewright.relay.frontend.onnx import (
 from tilewright.relay.frontend.onnx.importer import from_onnx
 
 __all__ = [
-    "control", "conv", "creation", "elementwise", "from_onnx", "linear", "microsoft", "ml", "normalization",
+    "control", "conv", "creation", "elementwise", "from_onnx", "fused", "linear", "microsoft",
+    "microsoft_quantized", "ml", "normalization",
     "placement", "pooling",
-    "quantization", "randomness", "recurrent", "reduce", "resize", "selection", "sequences", "shape",
+    "quantization", "randomness", "recurrent", "reduce", "resize", "rotary", "selection", "sequences", "shape",
     "spectral", "training", "vision",
 ]  # fmt: skip

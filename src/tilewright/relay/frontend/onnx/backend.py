@@ -22,6 +22,7 @@ from tilewright.relay.build_module import build
 from tilewright.relay.frontend.onnx.context import DataNeededError, OnnxImportError, ValueNeededError
 from tilewright.relay.frontend.onnx.host import run_on_host
 from tilewright.relay.frontend.onnx.importer import Imported, import_graph
+from tilewright.relay.frontend.onnx.plain import plain_model
 from tilewright.relay.frontend.onnx.staging import model_of, stages
 from tilewright.relay.frontend.onnx.strings import StringTable, is_text
 from tilewright.runtime.device import cpu
@@ -209,7 +210,7 @@ class TilewrightBackend(Backend):
             model = onnx.load_model_from_string(model)
         elif not isinstance(model, onnx.ModelProto):
             model = onnx.load(model)
-        return PreparedModel(model, kwargs.get("target", "llvm"), kwargs.get("opt_level", 3))
+        return PreparedModel(plain_model(model), kwargs.get("target", "llvm"), kwargs.get("opt_level", 3))
 
     @classmethod
     def run_model(cls, model: Any, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -58,6 +59,14 @@ class DataNeededError(OnnxImportError):
 def typed(expr: RelayExpr) -> RelayExpr:
     """``expr`` with its checked type."""
     return expr if expr.checked_type_or_none is not None else infer_expr(expr)
+
+
+def warn_of_training(found: Sequence[str]) -> None:
+    """Warn that nodes do what only training wants; ``found`` says of each what it does."""
+    if found:
+        others = f", and {len(found) - 1} more do what training wants" if len(found) > 1 else ""
+        text = f"the model was exported in training mode: {found[0]}{others}; call .eval() before the export"
+        warnings.warn(text, UserWarning, stacklevel=4)
 
 
 class TensorSequence(tuple[RelayExpr, ...]):
@@ -312,6 +321,10 @@ class NodeContext:
         if not -rank <= axis < max(rank, 1):
             self.fail(f"axis {axis} is out of range for a tensor of rank {rank}")
         return axis % rank if rank else 0
+
+    def runs_as_in_training(self, doing: str) -> None:
+        """Note for a warning that this node does what only training wants."""
+        self.importer.in_training.append(f"{describe(self.node)} {doing}")
 
     def fail(self, message: str) -> NoReturn:
         """Raise an error that names this node."""

@@ -367,6 +367,7 @@ def convert_dropout(ctx: NodeContext) -> Any:
     """Nothing at inference; the mask, where asked for, is all true (before opset 10, of the data's type)."""
     data = ctx.input(0)
     if ctx.has_input(2) and ctx.scalar(2) and ctx.scalar(1, 0.5):
+        ctx.runs_as_in_training("drops elements at random")
         return dropout(ctx, data, ctx.scalar(1, 0.5))[: ctx.num_outputs]
     if ctx.num_outputs == 1:
         return data

@@ -34,6 +34,7 @@ from tilewright.relay.frontend.onnx.context import (
     budget_error_in,
     describe,
     typed,
+    warn_of_training,
 )
 from tilewright.relay.frontend.onnx.dimensions import MOST_ELEMENTS, Elements, elements_of, numbers
 from tilewright.relay.frontend.onnx.early import NUMPY_BROADCASTING, aligned
@@ -49,6 +50,7 @@ from tilewright.relay.frontend.onnx.loading import (
     no_model,
     open_model,
 )
+from tilewright.relay.frontend.onnx.plain import plain_model
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
 from tilewright.relay.frontend.onnx.strings import StringTable, is_text
 from tilewright.relay.transform.fold_constant import constant_value, fold_constant
@@ -109,6 +111,7 @@ def from_onnx(
     elif not model.HasField("graph"):
         raise OnnxImportError("the model holds no graph")
     try:
+        model = plain_model(model)
         return GraphImporter(model, shapes, dtype, opset, weights, _checked_dims(dims)).import_model(freeze_params)
     except UnicodeDecodeError as error:
         raise OnnxImportError(f"the model holds a name that is not UTF-8 text ({error.reason})") from None
@@ -242,6 +245,7 @@ class GraphImporter:
         self.bound: Mapping[str, Any] = {}
         self.strings: StringTable | None = None
         self.structure: list[int | None] = []
+        self.in_training: list[str] = []
         self._sequence_of: dict[str, str] = {}
         self._constant_exprs: set[RelayExpr] = set()
         self.known_elements: dict[RelayExpr, Elements] = {}
@@ -258,6 +262,8 @@ class GraphImporter:
         self._add_inputs()
         for node in self.nodes:
             self._convert_node(node)
+        if not self.static:
+            warn_of_training(self.in_training)
         named: dict[str, RelayExpr] = {}
         for output in self.graph.output:
             for name, value in self._output(output.name).items():

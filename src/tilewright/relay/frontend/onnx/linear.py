@@ -284,19 +284,24 @@ def _einsum_two(ctx: NodeContext, a: RelayExpr, a_term: str, b: RelayExpr, b_ter
 
 
 # Elimination is written out, column by column.
-_MAX_DETERMINANT = 64
+_MAX_ELIMINATED = 64
+
+
+def _square(ctx: NodeContext, what: str) -> tuple[list[int], int]:
+    """The extents before the last two, which are equal and few."""
+    *batch, rows, columns = ctx.shape(ctx.input(0))
+    if rows != columns:
+        ctx.fail(f"a matrix of {rows} rows and {columns} columns; {what} are of square ones")
+    if rows > _MAX_ELIMINATED:
+        ctx.unsupported(f"{what} of {rows} rows; {_MAX_ELIMINATED} are supported")
+    return batch, rows
 
 
 @converter("Det", since=11, in_float32=True)
 def convert_det(ctx: NodeContext) -> RelayExpr:
     """Determinants of square matrices, by elimination with the largest pivots."""
-    data = ctx.input(0)
-    *batch, rows, columns = ctx.shape(data)
-    dtype = ctx.dtype(data)
-    if rows != columns:
-        ctx.fail(f"a matrix of {rows} rows and {columns} columns; determinants are of square ones")
-    if rows > _MAX_DETERMINANT:
-        ctx.unsupported(f"determinants of {rows} rows; {_MAX_DETERMINANT} are supported")
+    data, dtype = ctx.input(0), ctx.dtype(ctx.input(0))
+    batch, rows = _square(ctx, "determinants")
     count = int(np.prod(batch, dtype=np.int64))
     matrix = relay_op.reshape(data, (count, rows, rows)) if count and rows else data
     if not count or not rows:
@@ -327,3 +332,31 @@ def convert_det(ctx: NodeContext) -> RelayExpr:
             relay_op.subtract(relay_op.strided_slice(rest, [0, 1, 1], ends), relay_op.multiply(factors, tail))
         )
     return relay_op.reshape(found, tuple(batch))
+
+
+@converter("Inverse", domain="com.microsoft", in_float32=True)
+def convert_inverse(ctx: NodeContext) -> RelayExpr:
+    """Inverses of square matrices, by elimination with the largest pivots beside the matrix of ones."""
+    data, dtype = ctx.input(0), ctx.dtype(ctx.input(0))
+    batch, rows = _square(ctx, "inverses")
+    count = int(np.prod(batch, dtype=np.int64))
+    if not count or not rows:
+        return data
+    ones = const(np.broadcast_to(np.eye(rows, dtype=dtype), (count, rows, rows)).copy())
+    matrix: RelayExpr = relay_op.concatenate([relay_op.reshape(data, (count, rows, rows)), ones], axis=2)
+    places = const(np.arange(rows, dtype="int32"))
+    for step in range(rows):
+        column = relay_op.strided_slice(matrix, [0, step, step], [count, rows, step + 1])
+        best = relay_op.argmax(relay_op.abs(relay_op.reshape(column, (count, rows - step))), axis=1)
+        best = relay_op.expand_dims(relay_op.add(best, const(step, "int32")), 1)
+        row = relay_op.take(matrix, best, axis=1, batch_dims=1)
+        row = typed(relay_op.divide(row, relay_op.strided_slice(row, [0, 0, step], [count, 1, step + 1])))
+        swapped = relay_op.strided_slice(matrix, [0, step, 0], [count, step + 1, 2 * rows])
+        chosen = relay_op.expand_dims(relay_op.equal(places, best), 2)
+        rest = typed(relay_op.where(chosen, swapped, matrix))
+        factors = relay_op.strided_slice(rest, [0, 0, step], [count, rows, step + 1])
+        cleared = relay_op.subtract(rest, relay_op.multiply(factors, row))
+        here = relay_op.reshape(relay_op.equal(places, const(step, "int32")), (1, rows, 1))
+        matrix = typed(relay_op.where(here, row, cleared))
+    found = relay_op.strided_slice(matrix, [0, 0, rows], [count, rows, 2 * rows])
+    return relay_op.reshape(found, (*batch, rows, rows))

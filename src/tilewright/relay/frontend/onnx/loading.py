@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,8 @@ from tilewright.relay.frontend.onnx.attributes import has_plain_elements
 from tilewright.relay.frontend.onnx.context import OnnxImportError
 from tilewright.relay.frontend.onnx.functions import check_functions
 from tilewright.relay.frontend.onnx.inline_weights import read_light_model
+from tilewright.relay.frontend.onnx.microsoft_quantized import split_dynamic_products
+from tilewright.relay.frontend.onnx.plain import parts_of
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, find_converter
 from tilewright.runtime.ndarray import NDArray, empty, numpy_view
 
@@ -142,23 +145,18 @@ def _load_external(tensor: onnx.TensorProto, folder: Path) -> None:
 
 def _all_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """Every tensor of the model: weights and attributes, of subgraphs and functions too."""
-    graphs = [model.graph]
-    nodes = [node for function in model.functions for node in function.node]
-    while graphs or nodes:
-        if graphs:
-            graph = graphs.pop()
-            yield from graph.initializer
-            for sparse in graph.sparse_initializer:
-                yield from (sparse.values, sparse.indices)
-            nodes.extend(graph.node)
-            continue
-        for attribute in nodes.pop().attribute:
+    for part in parts_of(model):
+        sparse: list[onnx.SparseTensorProto] = []
+        if isinstance(part, onnx.GraphProto):
+            yield from part.initializer
+            sparse += part.sparse_initializer
+        for attribute in (attribute for node in part.node for attribute in node.attribute):
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
-            if attribute.HasField("g"):
-                graphs.append(attribute.g)
-            graphs.extend(attribute.graphs)
+            sparse += [attribute.sparse_tensor] if attribute.HasField("sparse_tensor") else attribute.sparse_tensors
+        for pair in sparse:
+            yield from (pair.values, pair.indices)
 
 
 def _check_external_data(model: onnx.ModelProto, file: Path) -> None:
@@ -172,13 +170,20 @@ def _check_external_data(model: onnx.ModelProto, file: Path) -> None:
         target = (folder / location).resolve()
         own = target == file.resolve()  # which may be a link itself
         if os.path.isabs(location) or not (own or target.is_relative_to(folder)):
-            raise OnnxImportError(
-                f"{file}: tensor {tensor.name!r} names data outside the model's folder ({location}); "
-                "refusing to read it"
-            )
+            raise OnnxImportError(_outside(file, tensor.name, location))
         if not target.is_file():
             raise OnnxImportError(f"{file}: tensor {tensor.name!r} needs {location or 'a file'}, which is not there")
         _check_extent(tensor.name, entries, file, target)
+
+
+def _outside(file: Path, name: str, location: str) -> str:
+    """Why data out of the model's folder are not read, and what to do where they are links, as in caches of models."""
+    text = f"{file}: tensor {name!r} names data outside the model's folder ({location}); refusing to read it"
+    inside = Path(os.path.normpath(file.parent / location)).is_relative_to(file.parent)
+    if os.path.isabs(location) or not inside:
+        return text
+    copied = shlex.join(["cp", "-rL", str(file.parent), "model"])
+    return f"{text}, as that is a link out of it. Copy what the links name, and give model/{file.name}: {copied}"
 
 
 def _check_extent(name: str, entries: Mapping[str, str], file: Path, target: Path) -> None:
@@ -209,6 +214,7 @@ def checked_nodes(model: onnx.ModelProto, opset: int) -> list[onnx.NodeProto]:
     light = _without_large_weights(model)
     check_functions(light)
     _name_domains(light)
+    split_dynamic_products(light)
     if light.ByteSize() > _PROTOBUF_LIMIT_BYTES:
         raise UnsupportedError("the model holds over 2 GiB beside its initializers, which ONNX's checker cannot read")
     try:

@@ -14,6 +14,7 @@ from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
 from tilewright.relay.frontend.onnx.indices import checked_numbers, checked_range
 from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.rotary import rotated
 
 _DOMAIN = "com.microsoft"
 Array = np.ndarray[Any, Any]
@@ -318,7 +319,8 @@ def convert_group_query_attention(ctx: NodeContext) -> Any:
         start = typed(relay_op.subtract(ends, const(length - 1, "int32")))
     places = typed(relay_op.add(start, const(np.arange(length, dtype="int32"))))
     if ctx.attr("do_rotary", 0):
-        q, k = (_rotated(ctx, x, places) for x in (q, k))
+        caches, pairs = (ctx.input(7), ctx.input(8)), bool(ctx.attr("rotary_interleaved", 0))
+        q, k = (rotated(ctx, x, caches, places, 1, pairs) for x in (q, k))
     present = max(past, total)
     keys, values = (_cached(ctx, new, 3 + i, start, present) for i, new in enumerate((k, v)))
     wide = [typed(relay_op.repeat(x, heads // groups, 1)) for x in (keys, values)]
@@ -354,30 +356,3 @@ def _cached(ctx: NodeContext, new: RelayExpr, index: int, start: RelayExpr, pres
     return typed(
         relay_op.where(filled, relay_op.take(joined, typed(chosen), axis=2, batch_dims=1), _scalar(ctx, 0, new))
     )
-
-
-def _rotated(ctx: NodeContext, data: RelayExpr, places: RelayExpr) -> RelayExpr:
-    """Pairs of features turned by the angles of their places (Su et al., 2021)."""
-    batch, heads, length, size = ctx.shape(data)
-    half = ctx.shape(ctx.input(7))[1]
-    cos, sin = (
-        relay_op.cast(relay_op.expand_dims(relay_op.take(ctx.input(i), places, axis=0), 1), ctx.dtype(data))
-        for i in (7, 8)
-    )
-    turned: RelayExpr = data
-    rest: RelayExpr | None = None
-    if 2 * half < size:
-        turned, rest = list(relay_op.split(data, (2 * half,), axis=3))
-    if ctx.attr("rotary_interleaved", 0):
-        pairs = relay_op.reshape(turned, (batch, heads, length, half, 2))
-        sides: list[RelayExpr] = [relay_op.take(pairs, const(i, "int32"), axis=4) for i in range(2)]
-    else:
-        sides = list(relay_op.split(turned, 2, axis=3))
-    a, b = sides
-    real = relay_op.subtract(relay_op.multiply(a, cos), relay_op.multiply(b, sin))
-    imaginary = relay_op.add(relay_op.multiply(a, sin), relay_op.multiply(b, cos))
-    if ctx.attr("rotary_interleaved", 0):
-        made: RelayExpr = relay_op.reshape(relay_op.stack([real, imaginary], axis=4), (batch, heads, length, 2 * half))
-    else:
-        made = relay_op.concatenate([real, imaginary], axis=3)
-    return typed(made if rest is None else relay_op.concatenate([made, rest], axis=3))

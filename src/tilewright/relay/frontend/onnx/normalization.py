@@ -26,6 +26,7 @@ def convert_batch_norm(ctx: NodeContext) -> Any:
     dtype = ctx.dtype(data)  # the parameters may have others
     scale, bias, mean, var = (p if ctx.dtype(p) == dtype else relay_op.cast(p, dtype) for p in parameters)
     if ctx.attr("training_mode", 0):
+        ctx.runs_as_in_training("normalizes by each batch's own mean and variance")
         axes = [axis for axis in range(ctx.rank(data)) if axis != 1]
         old, momentum = (mean, var), ctx.attr("momentum", 0.9)
         mean, var = typed(relay_op.mean(data, axis=axes)), typed(relay_op.variance(data, axis=axes))

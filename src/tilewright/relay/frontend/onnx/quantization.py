@@ -115,7 +115,7 @@ def convert_dequantize(ctx: NodeContext) -> RelayExpr:
 # ------------------------------------------------------------------------------------------- operators on integers
 
 
-def _shifted(ctx: NodeContext, data: RelayExpr, zero: RelayExpr | None, axis: int | None = None) -> RelayExpr:
+def shifted(ctx: NodeContext, data: RelayExpr, zero: RelayExpr | None, axis: int | None = None) -> RelayExpr:
     """``data - zero`` in int32; a zero point for each entry of ``axis`` is a vector."""
     wide = relay_op.cast(data, "int32")
     if zero is None:
@@ -141,22 +141,22 @@ def _requantized(ctx: NodeContext, sums: RelayExpr, scale: RelayExpr, index: int
 def convert_matmul_integer(ctx: NodeContext) -> RelayExpr:
     """The product of integers less their zero points, in int32."""
     a, b = ctx.input(0), ctx.input(1)
-    return matmul(ctx, _shifted(ctx, a, ctx.optional(2), -2), _shifted(ctx, b, ctx.optional(3), -1))
+    return matmul(ctx, shifted(ctx, a, ctx.optional(2), -2), shifted(ctx, b, ctx.optional(3), -1))
 
 
 @converter("QLinearMatMul", since=10)
 def convert_qlinear_matmul(ctx: NodeContext) -> RelayExpr:
     """A product of quantized matrices, summed in int32 and quantized anew."""
     a, a_scale, a_zero, b, b_scale, b_zero = (ctx.input(i) for i in range(6))
-    sums = typed(matmul(ctx, _shifted(ctx, a, a_zero, -2), _shifted(ctx, b, b_zero, -1)))
+    sums = typed(matmul(ctx, shifted(ctx, a, a_zero, -2), shifted(ctx, b, b_zero, -1)))
     scale = relay_op.multiply(
-        _along(ctx, _in_float32(ctx, a_scale), -2, ctx.rank(sums)),
-        _along(ctx, _in_float32(ctx, b_scale), -1, ctx.rank(sums)),
+        along(ctx, _in_float32(ctx, a_scale), -2, ctx.rank(sums)),
+        along(ctx, _in_float32(ctx, b_scale), -1, ctx.rank(sums)),
     )
     return _requantized(ctx, sums, typed(scale), 6)
 
 
-def _along(ctx: NodeContext, scale: RelayExpr, axis: int, rank: int) -> RelayExpr:
+def along(ctx: NodeContext, scale: RelayExpr, axis: int, rank: int) -> RelayExpr:
     """A scale, or one for each entry of an axis, that broadcasts with a tensor of ``rank``."""
     (size,) = ctx.shape(scale) or (1,)
     return typed(relay_op.reshape(scale, newshape=tuple(size if i == axis % rank else 1 for i in range(rank))))
@@ -165,7 +165,7 @@ def _along(ctx: NodeContext, scale: RelayExpr, axis: int, rank: int) -> RelayExp
 @converter("ConvInteger", since=10)
 def convert_conv_integer(ctx: NodeContext) -> RelayExpr:
     """The convolution of integers less their zero points, in int32; what is padded is a zero point."""
-    data, weight = _shifted(ctx, ctx.input(0), ctx.optional(2)), _shifted(ctx, ctx.input(1), ctx.optional(3), 0)
+    data, weight = shifted(ctx, ctx.input(0), ctx.optional(2)), shifted(ctx, ctx.input(1), ctx.optional(3), 0)
     return convolution(ctx, data, weight)
 
 
@@ -173,11 +173,11 @@ def convert_conv_integer(ctx: NodeContext) -> RelayExpr:
 def convert_qlinear_conv(ctx: NodeContext) -> RelayExpr:
     """A convolution of quantized tensors, summed in int32 with a bias of int32, and quantized anew."""
     data, x_scale, x_zero, weight, w_scale, w_zero = (ctx.input(i) for i in range(6))
-    sums = typed(convolution(ctx, _shifted(ctx, data, x_zero), _shifted(ctx, weight, w_zero, 0)))
+    sums = typed(convolution(ctx, shifted(ctx, data, x_zero), shifted(ctx, weight, w_zero, 0)))
     bias = ctx.optional(8)
     if bias is not None:
         sums = typed(relay_op.nn.bias_add(sums, bias))
     scale = relay_op.multiply(
-        _along(ctx, _in_float32(ctx, w_scale), 1, ctx.rank(sums)), relay_op.reshape(_in_float32(ctx, x_scale), ())
+        along(ctx, _in_float32(ctx, w_scale), 1, ctx.rank(sums)), relay_op.reshape(_in_float32(ctx, x_scale), ())
     )
     return _requantized(ctx, sums, typed(scale), 6)

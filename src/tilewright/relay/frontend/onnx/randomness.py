@@ -63,7 +63,7 @@ def convert_random_like(ctx: NodeContext) -> RelayExpr:
     """Numbers of the input's shape, and of its data type unless another is given."""
     data = ctx.input(0)
     dtype = dtype_of(ctx.attr("dtype"), "attribute 'dtype'") if ctx.attr("dtype") else ctx.dtype(data)
-    return _drawn(ctx, ctx.shape(data), dtype)
+    return _drawn(ctx, _known_shape(ctx, data), dtype)
 
 
 @converter("Bernoulli", since=15)
@@ -72,7 +72,7 @@ def convert_bernoulli(ctx: NodeContext) -> RelayExpr:
     data = ctx.input(0)
     dtype = dtype_of(ctx.attr("dtype"), "attribute 'dtype'") if ctx.attr("dtype") else ctx.dtype(data)
     wide = "float64" if ctx.dtype(data) == "float64" else "float32"
-    drawn = uniform(ctx, ctx.shape(data), wide)
+    drawn = uniform(ctx, _known_shape(ctx, data), wide)
     return relay_op.cast(relay_op.less(drawn, relay_op.cast(data, wide)), dtype)
 
 
@@ -80,7 +80,7 @@ def convert_bernoulli(ctx: NodeContext) -> RelayExpr:
 def convert_multinomial(ctx: NodeContext) -> RelayExpr:
     """Classes by the logarithms of their probabilities, ``sample_size`` for each row (by the Gumbel-max method)."""
     data = ctx.input(0)
-    batch, classes = ctx.shape(data)
+    batch, classes = _known_shape(ctx, data)
     dtype = dtype_of(ctx.attr("dtype", 6), "attribute 'dtype'")
     drawn = uniform(ctx, (batch, ctx.attr("sample_size", 1), classes))
     least = const(2.0**-25, "float32")  # a uniform number may be 0
@@ -89,11 +89,21 @@ def convert_multinomial(ctx: NodeContext) -> RelayExpr:
     return relay_op.cast(relay_op.argmax(relay_op.add(logits, noise), axis=-1), dtype)
 
 
+def _known_shape(ctx: NodeContext, data: RelayExpr) -> tuple[int, ...]:
+    if ctx.is_dynamic(data):
+        ctx.unsupported(
+            f"random numbers for a {ctx.tensor_type(data)}, whose dimensions are not all known; where the model was "
+            "exported in training mode, call .eval() before the export; else give numbers for its inputs "
+            "(--input-shape)"
+        )
+    return ctx.shape(data)
+
+
 def dropout(ctx: NodeContext, data: RelayExpr, ratio: float) -> list[RelayExpr]:
     """Training's dropout: what is kept, scaled, and the mask."""
     dtype = ctx.dtype(data)
     if not 0 <= ratio < 1 or not dt.is_float(dtype):
         ctx.fail(f"a ratio of {ratio}; it must be at least 0 and less than 1")
-    kept = typed(relay_op.greater_equal(uniform(ctx, ctx.shape(data)), const(ratio, "float32")))
+    kept = typed(relay_op.greater_equal(uniform(ctx, _known_shape(ctx, data)), const(ratio, "float32")))
     scaled = relay_op.multiply(data, const(1 / (1 - ratio), dtype))
     return [relay_op.where(kept, scaled, const(0.0, dtype)), kept]

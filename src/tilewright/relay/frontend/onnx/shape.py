@@ -130,6 +130,13 @@ def convert_unsqueeze(ctx: NodeContext) -> RelayExpr:
     return data
 
 
+@converter("ExpandDims", domain="com.microsoft")
+def convert_expand_dims(ctx: NodeContext) -> RelayExpr:
+    """Insert an axis of extent 1 at the place in input 1."""
+    data = ctx.input(0)
+    return relay_op.expand_dims(data, axis=ctx.normalize_axis(int(ctx.scalar(1)), ctx.rank(data) + 1))
+
+
 @converter("Squeeze")
 def convert_squeeze(ctx: NodeContext) -> RelayExpr:
     """Remove axes of extent 1: the given ones, or all."""
@@ -465,6 +472,7 @@ def convert_reverse_sequence(ctx: NodeContext) -> RelayExpr:
 
 
 @converter("Trilu")
+@converter("Trilu", domain="com.microsoft")
 def convert_trilu(ctx: NodeContext) -> RelayExpr:
     """Upper or lower triangle, by a constant mask where the shape is known."""
     data = ctx.input(0)

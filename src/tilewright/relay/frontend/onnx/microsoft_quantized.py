@@ -1,0 +1,120 @@
+"""Operators of com.microsoft on quantized tensors, beside those of ``quantization.py``."""
+
+from __future__ import annotations
+
+import onnx
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext, typed
+from tilewright.relay.frontend.onnx.linear import matmul
+from tilewright.relay.frontend.onnx.quantization import along, shifted
+from tilewright.relay.frontend.onnx.registry import converter
+
+_DOMAIN = "com.microsoft"
+
+
+@converter("MatMulIntegerToFloat", domain=_DOMAIN)
+def convert_matmul_integer_to_float(ctx: NodeContext) -> RelayExpr:
+    """The product of integers less their zero points, times the scales of both, and a bias: float32."""
+    a, b = shifted(ctx, ctx.input(0), ctx.optional(4), -2), shifted(ctx, ctx.input(1), ctx.optional(5), -1)
+    sums = typed(relay_op.cast(matmul(ctx, a, b), "float32"))
+    rank = ctx.rank(sums)
+    scale = relay_op.multiply(along(ctx, ctx.input(2), -2, rank), along(ctx, ctx.input(3), -1, rank))
+    out = relay_op.multiply(sums, scale)
+    return relay_op.add(out, ctx.input(6)) if ctx.has_input(6) else out
+
+
+def split_dynamic_products(model: onnx.ModelProto) -> None:
+    """Write ``DynamicQuantizeMatMul`` as the two operators that it stands for."""
+    if all(node.op_type != "DynamicQuantizeMatMul" for node in model.graph.node):
+        return
+    nodes: list[onnx.NodeProto] = []
+    for node in model.graph.node:
+        nodes += _split(node) if (node.domain, node.op_type) == (_DOMAIN, "DynamicQuantizeMatMul") else [node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+
+
+def _split(node: onnx.NodeProto) -> list[onnx.NodeProto]:
+    data, weight, scale, zero, bias = [*node.input, "", "", ""][:5]
+    numbers, own_scale, own_zero = (f"{node.output[0]}_{part}" for part in ("quantized", "scale", "zero_point"))
+    product = [numbers, weight, own_scale, scale, own_zero, zero, bias]
+    return [
+        onnx.helper.make_node("DynamicQuantizeLinear", [data], [numbers, own_scale, own_zero], name=node.name),
+        onnx.helper.make_node("MatMulIntegerToFloat", product, node.output, name=node.name, domain=_DOMAIN),
+    ]
+
+
+def _quantized_result(ctx: NodeContext, numbers: RelayExpr) -> RelayExpr:
+    """Steps of the result's scale, rounded with its zero point as ONNX Runtime does: halves to even."""
+    dtype = ctx.dtype(ctx.input(0))
+    if ctx.has_input(7):
+        numbers = relay_op.add(numbers, relay_op.cast(ctx.input(7), "float32"))
+    return relay_op.cast(relay_op.clip(relay_op.nearbyint(numbers), *dt.int_range(dtype)), dtype)
+
+
+def _differences(ctx: NodeContext) -> list[RelayExpr]:
+    """Both tensors less their zero points, in float32."""
+    return [
+        relay_op.cast(shifted(ctx, ctx.input(i), ctx.input(i + 2) if ctx.has_input(i + 2) else None), "float32")
+        for i in (0, 3)
+    ]
+
+
+@converter("QLinearAdd", domain=_DOMAIN)
+def convert_qlinear_add(ctx: NodeContext) -> RelayExpr:
+    """The sum of quantized tensors, quantized anew."""
+    parts = [
+        relay_op.multiply(side, relay_op.divide(ctx.input(i), ctx.input(6)))
+        for side, i in zip(_differences(ctx), (1, 4), strict=True)
+    ]
+    return _quantized_result(ctx, typed(relay_op.add(*parts)))
+
+
+@converter("QLinearMul", domain=_DOMAIN)
+def convert_qlinear_mul(ctx: NodeContext) -> RelayExpr:
+    """The product of quantized tensors, quantized anew."""
+    factor = relay_op.divide(relay_op.multiply(ctx.input(1), ctx.input(4)), ctx.input(6))
+    return _quantized_result(ctx, typed(relay_op.multiply(relay_op.multiply(*_differences(ctx)), factor)))
+
+
+@converter("GatherBlockQuantized", domain=_DOMAIN)
+def convert_gather_block_quantized(ctx: NodeContext) -> RelayExpr:
+    """Rows of a table of few bits, with a scale for each block of a row, as floating-point numbers.
+
+    Bytes hold one number of 8 bits or two of 4, the low ones first.
+    """
+    table, scales = ctx.input(0), ctx.input(2)
+    dtype, rank = ctx.dtype(table), ctx.rank(table)
+    bits, block = ctx.attr("bits", 4), ctx.attr("block_size", 128)
+    last = ctx.normalize_axis(ctx.attr("quantize_axis", 1), rank) == rank - 1
+    if ctx.normalize_axis(ctx.attr("gather_axis", 0), rank) or not last or dtype != "uint8" or bits not in (4, 8):
+        ctx.unsupported(
+            f"{dtype} of {bits} bits; supported are uint8 of 4 and 8 bits, gathered along the first axis and quantized "
+            "along the last"
+        )
+    columns = ctx.extent(table, -1) * (8 // bits)
+
+    def rows(parameter: RelayExpr) -> RelayExpr:
+        """The gathered rows of an array, a number for each column."""
+        found = typed(relay_op.take(parameter, ctx.input(1), axis=0))
+        return _nibbles(found, ctx.rank(found)) if bits == 4 and ctx.dtype(parameter) == "uint8" else found
+
+    def spread(parameter: RelayExpr) -> RelayExpr:
+        """What a block has, for each of its columns."""
+        wide = typed(relay_op.repeat(relay_op.cast(rows(parameter), ctx.dtype(scales)), block, axis=-1))
+        return relay_op.strided_slice(wide, [0], [columns], axes=[ctx.rank(wide) - 1])
+
+    zero = spread(ctx.input(3)) if ctx.has_input(3) else const(float(1 << (bits - 1)), ctx.dtype(scales))
+    numbers = relay_op.subtract(relay_op.cast(rows(table), ctx.dtype(scales)), zero)
+    return relay_op.multiply(numbers, spread(scales))
+
+
+def _nibbles(data: RelayExpr, rank: int) -> RelayExpr:
+    """Two numbers of 4 bits for each byte along the last axis."""
+    low = relay_op.bitwise_and(data, const(15, "uint8"))
+    high = relay_op.right_shift(data, const(4, "uint8"))
+    return relay_op.reshape(relay_op.stack([low, high], axis=rank), (*([0] * (rank - 1)), -1))

@@ -1,0 +1,70 @@
+"""Pairs of features turned by the angles of their places (Su et al., 2021)."""
+
+from __future__ import annotations
+
+from tilewright.ir.expr import RelayExpr
+from tilewright.relay import op as relay_op
+from tilewright.relay.expr import const
+from tilewright.relay.frontend.onnx.context import NodeContext, int_const, typed
+from tilewright.relay.frontend.onnx.dimensions import is_number
+from tilewright.relay.frontend.onnx.dynamic import counted, runtime_extent
+from tilewright.relay.frontend.onnx.registry import converter
+
+
+def rotated(
+    ctx: NodeContext, data: RelayExpr, caches: tuple[RelayExpr, RelayExpr], places: RelayExpr, heads: int, pairs: bool
+) -> RelayExpr:
+    """Turn the first features of ``data``, of rank 4 with the heads in axis ``heads``.
+
+    ``caches`` hold cosines and sines, (places, half as many as are turned); ``places`` is (batch, length), or
+    (1, length). ``pairs``: neighbours are turned, else a feature with that of the other half.
+    """
+    half, size = ctx.extent(caches[0], 1), ctx.extent(data, 3)
+    cos, sin = (
+        relay_op.cast(relay_op.expand_dims(relay_op.take(cache, places, axis=0), heads), ctx.dtype(data))
+        for cache in caches
+    )
+    if 2 * half > size:
+        ctx.fail(f"caches of {half} angles for heads of {size} features")
+    turned: RelayExpr = data
+    rest: RelayExpr | None = None
+    if 2 * half < size:
+        turned, rest = list(relay_op.split(data, (2 * half,), axis=3))
+    if pairs:
+        both = relay_op.reshape(turned, (0, 0, 0, half, 2))
+        a, b = (relay_op.take(both, const(i, "int32"), axis=4) for i in range(2))
+    else:
+        a, b = list(relay_op.split(turned, 2, axis=3))
+    real = relay_op.subtract(relay_op.multiply(a, cos), relay_op.multiply(b, sin))
+    imaginary = relay_op.add(relay_op.multiply(a, sin), relay_op.multiply(b, cos))
+    if pairs:
+        made: RelayExpr = relay_op.reshape(relay_op.stack([real, imaginary], axis=4), (0, 0, 0, 2 * half))
+    else:
+        made = relay_op.concatenate([real, imaginary], axis=3)
+    return typed(made if rest is None else relay_op.concatenate([made, rest], axis=3))
+
+
+@converter("RotaryEmbedding", domain="com.microsoft", in_float32=True)
+def convert_rotary_embedding(ctx: NodeContext) -> RelayExpr:
+    """Turn (batch, length, features) or (batch, heads, length, size).
+
+    Input 1 has the place of each row, (batch, length), or that of the first one.
+    """
+    if ctx.attr("is_packed_batching", 0) or ctx.attr("scale", 1.0) != 1.0:
+        ctx.unsupported("attributes is_packed_batching and scale")
+    data, places, caches = ctx.input(0), ctx.input(1), (ctx.input(2), ctx.input(3))
+    by_heads = ctx.rank(data) == 4
+    if ctx.rank(places) == 1:
+        axis = 2 if by_heads else 1
+        dim = ctx.dims(data)[axis]
+        steps = int_const(range(dim)) if is_number(dim) else counted(runtime_extent(data, axis), [dim])
+        places = relay_op.expand_dims(relay_op.add(steps, relay_op.cast(places, "int64")), 0)
+    pairs = bool(ctx.attr("interleaved", 0))
+    if by_heads:
+        return rotated(ctx, data, caches, typed(places), 1, pairs)
+    width = ctx.extent(data, 2)
+    heads = ctx.attr("num_heads", 0) or width // (2 * ctx.extent(caches[0], 1))
+    if heads < 1 or width % heads:
+        ctx.fail(f"{width} features do not divide into {heads} heads")
+    split = typed(relay_op.reshape(data, (0, 0, heads, width // heads)))
+    return relay_op.reshape(rotated(ctx, split, caches, typed(places), 2, pairs), (0, 0, width))
