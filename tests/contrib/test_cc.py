@@ -10,6 +10,7 @@ from tests.runtime.kernels import HandWrittenCode, compile_kernels
 
 from tilewright import runtime
 from tilewright.contrib import cc, utils
+from tilewright.runtime.export import find_compiler
 
 
 def test_cross_compiler_is_used_for_all_parts(tmp_path: Path) -> None:
@@ -63,3 +64,9 @@ def test_tempdir_is_removed() -> None:
         assert folder.listdir() == ["x"]
         path = folder.path
     assert not os.path.exists(path)
+
+
+def test_a_compiler_in_the_environment_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler -O2")
+    with pytest.raises(runtime.ExportError, match="variable CC names 'no-such-compiler -O2', and there is no such"):
+        find_compiler()

@@ -226,3 +226,16 @@ def test_a_model_is_compiled_first_when_asked(tmp_path: Path) -> None:
 def test_compile_is_for_models_and_input_shape_for_compile(library: Path) -> None:
     fails(tilewright("run", library, "--compile", "--fill", "ones"), "compiled library already")
     fails(tilewright("run", library, "--input-shape", "pixels:1,1,8,8", "--fill", "ones"), "--compile")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"), [("a=b=x.npy", "a=b"), ("a=x.npy", "a"), ("a=b.npy", "a"), ("q=b=x.npy", "q")]
+)
+def test_names_of_inputs_may_have_an_equals_sign(source: str, expected: str) -> None:
+    from types import SimpleNamespace
+
+    from tilewright.driver.inputs import split_source
+
+    library: Any = SimpleNamespace(inputs={"a": None, "a=b": None})
+    name, equals, file = split_source(source, library)
+    assert (name, equals + file) == (expected, source[len(expected) :])

@@ -99,14 +99,24 @@ static bool leads_core(int cpu) {
   return first == cpu;
 }
 
+/* How many numbers a file begins with, of one (b is NULL) or two. */
+static int read_numbers(const char* path, long long* a, long long* b) {
+  FILE* f = fopen(path, "r");
+  if (f == NULL) return 0;
+  int n = b == NULL ? fscanf(f, "%lld", a) : fscanf(f, "%lld %lld", a, b);
+  fclose(f);
+  return n;
+}
+
 /* The CPU time that the container may use, in whole CPUs; 0 when unlimited. */
 static int quota_cpus(void) {
-  FILE* f = fopen("/sys/fs/cgroup/cpu.max", "r");
-  if (f == NULL) return 0;
-  long long quota, period;
-  int n = fscanf(f, "%lld %lld", &quota, &period);
-  fclose(f);
-  return n == 2 && period > 0 ? (int)((quota + period - 1) / period) : 0;
+  long long quota = 0, period = 0;
+  if (read_numbers("/sys/fs/cgroup/cpu.max", &quota, &period) < 2 &&
+      (read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", &quota, NULL) < 1 || /* version 1 of control groups */
+       read_numbers("/sys/fs/cgroup/cpu/cpu.cfs_period_us", &period, NULL) < 1)) {
+    return 0;
+  }
+  return quota > 0 && period > 0 ? (int)((quota + period - 1) / period) : 0;
 }
 #endif
 

@@ -134,10 +134,15 @@ static int check_range(Text line, const Names* names) {
     const Name* known = &names->names[i];
     if (!same(known->name, name)) continue;
     if (known->value < low || (high >= 0 && known->value > high)) {
-      char most[24] = "any number";
-      if (high >= 0) snprintf(most, sizeof most, "%lld", (long long)high);
-      return tw_fail("input \"%.*s\": %.*s is %lld; the program was compiled for %lld to %s", length(known->input), known->input.data,
-                     length(name), name.data, (long long)known->value, (long long)low, most);
+      const int64_t least = known->value < low ? known->value : low;
+      char most[24] = "any number", wanted[24] = "";
+      if (high >= 0) {
+        snprintf(most, sizeof most, "%lld", (long long)high);
+        snprintf(wanted, sizeof wanted, "%lld", (long long)(known->value > high ? known->value : high));
+      }
+      return tw_fail("input \"%.*s\": %.*s is %lld; the program was compiled for %lld to %s (tilewright compile --dim %.*s=%lld:%s takes it)",
+                     length(known->input), known->input.data, length(name), name.data, (long long)known->value, (long long)low, most,
+                     length(name), name.data, (long long)least, wanted);
     }
     if (known->value % multiple != 0) {
       return tw_fail("input \"%.*s\": %.*s is %lld; the program was compiled for multiples of %lld", length(known->input),

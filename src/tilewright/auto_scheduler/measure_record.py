@@ -21,6 +21,7 @@ from tilewright.auto_scheduler.measure_pair import (
     serialize_input,
 )
 from tilewright.auto_scheduler.utils import calc_workload_dis_factor, decode_workload_key
+from tilewright.measure.whole_records import whole_records
 from tilewright.target.target import Target
 
 logger = logging.getLogger("auto_scheduler")
@@ -76,9 +77,8 @@ class RecordReader:
         if not Path(self.filename).exists():
             return
         with open(self.filename, encoding="utf-8") as file:
-            for line in file:
-                if line.strip() and not line.startswith(("#", " ")):
-                    yield load_record_from_string(line)
+            lines = (line for line in file if line.strip() and not line.startswith(("#", " ")))
+            yield from whole_records(lines, load_record_from_string)
 
 
 def load_records(filename: str) -> Iterator[Pair]:

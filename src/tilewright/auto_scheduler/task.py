@@ -13,6 +13,7 @@ import numpy as np
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.ir.errors import TilewrightError
 from tilewright.runtime import ndarray
+from tilewright.runtime.environment import NUM_THREADS
 from tilewright.target.gpu import limits_of
 from tilewright.target.target import Target
 
@@ -35,7 +36,7 @@ def _defaults(target: Target) -> tuple[int, ...]:
         return (-1, 16, 64, 48 << 10, _NO_LIMIT, 1024, 8, 32)
     if kind == "metal":
         return (-1, 16, 64, 32 << 10, _NO_LIMIT, 1024, 2, 8)
-    threads = int(os.environ.get("TVM_NUM_THREADS") or 0) or len(os.sched_getaffinity(0))
+    threads = NUM_THREADS.read() or len(os.sched_getaffinity(0))
     return (threads, 64, 64, 0, 0, 0, 0, 0)
 
 

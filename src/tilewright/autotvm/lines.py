@@ -12,6 +12,7 @@ from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.autotvm.task.task import Task
 from tilewright.autotvm.utils import mean
 from tilewright.ir.errors import TilewrightError
+from tilewright.measure.whole_records import whole_records
 from tilewright.target.target import Target
 
 AUTOTVM_LOG_VERSION = 0.2
@@ -74,12 +75,12 @@ def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResul
 
 
 def load_from_buffer(file: Iterable[str]) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-    """The measurements of an open file of record lines; empty lines and comments (#) are skipped."""
-    for row in file:
-        if row.strip() and not row.startswith("#"):
-            found = decode(row)
-            if found is not None:
-                yield found
+    """The measurements of an open file of record lines; empty lines and comments (#) are skipped.
+
+    A last line that is cut off, as a tuner leaves it that is killed, is left out with a warning.
+    """
+    rows = (row for row in file if row.strip() and not row.startswith("#"))
+    yield from (found for found in whole_records(rows, decode) if found is not None)
 
 
 def load_from_file(filename: str | os.PathLike[str]) -> Iterator[tuple[MeasureInput, MeasureResult]]:

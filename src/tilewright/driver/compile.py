@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from tilewright.autotvm.history import ApplyHistoryBest
 from tilewright.driver.dims import parse_dim_limits
 from tilewright.driver.limits import Limits
-from tilewright.driver.options import check_is_file, check_writable, format_bytes, parse_input_shapes
+from tilewright.driver.options import check_is_file, check_is_library, check_writable, format_bytes, parse_input_shapes
 from tilewright.driver.pass_options import parse_pass_config, runtime_config
 from tilewright.driver.report import print_json, print_rows
 from tilewright.ir.instrument import PassInstrument
@@ -106,6 +106,7 @@ def build_library(options: CompileOptions, quiet: bool = False) -> Compiled:
         config = config | {SPECIALIZE: ";".join(options.specialize)}
     if options.unchecked_indices:
         config = config | {"relay.unchecked_indices": True}
+    check_is_library(options.output)
     check_writable(options.output)
     target = Target(options.target)
     dump = DumpIR(options.dump_ir) if options.dump_ir is not None else None

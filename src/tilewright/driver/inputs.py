@@ -75,7 +75,7 @@ def _filled(name: str, info: TensorInfo, fill: str, rng: np.random.Generator) ->
 
 def _read(source: str, library: Library, image: ImageOptions) -> dict[str, Array]:
     """The arrays of one source, by input, checked."""
-    name, equals, file = source.partition("=")
+    name, equals, file = split_source(source, library)
     if not equals or Path(source).exists():
         name, file = "", source
     elif name not in library.inputs:
@@ -94,6 +94,15 @@ def _read(source: str, library: Library, image: ImageOptions) -> dict[str, Array
     elif name:
         found = {name: _single(found, where)}
     return {key: _fitting(value, key, library, where) for key, value in found.items()}
+
+
+def split_source(source: str, library: Library) -> tuple[str, str, str]:
+    """``NAME=FILE`` at the end of the longest input's name that it begins with, else at the first ``=``."""
+    named = [name for name in library.inputs if source.startswith(f"{name}=")]
+    if not named:
+        return source.partition("=")
+    name = max(named, key=len)
+    return name, "=", source[len(name) + 1 :]
 
 
 def _bytes(file: str) -> bytes:

@@ -8,6 +8,8 @@ from typing import TypeVar
 
 import typer
 
+from tilewright.runtime.error import TVMError
+
 T = TypeVar("T")
 
 
@@ -41,6 +43,19 @@ def check_is_file(path: Path) -> None:
         raise OSError(f"{path}: is a directory, not a file")
     if not path.exists():
         raise OSError(f"{path}: no such file")
+
+
+# What other systems have libraries in; here they would hold what Linux loads.
+_FOREIGN = (".dll", ".dylib", ".exe", ".lib", ".obj")
+
+
+def check_is_library(path: Path) -> None:
+    """Refuse the name of a library of a system that none are made for."""
+    if path.suffix.lower() in _FOREIGN:
+        raise TVMError(
+            f"{path}: libraries are made for Linux and Android (.so, .a, .o, .tar), not {path.suffix} files of other "
+            "systems"
+        )
 
 
 def check_writable(path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import sysconfig
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -239,6 +240,15 @@ def _load() -> ctypes.CDLL:
     return lib
 
 
+def _warn_of_threads() -> None:
+    """Warn of a ``TVM_NUM_THREADS`` that the native runtime cannot read, and passes over."""
+    try:
+        environment.NUM_THREADS.read()
+    except TVMError as error:
+        warnings.warn(f"{error}; it is passed over", RuntimeWarning, stacklevel=3)
+
+
+_warn_of_threads()
 LIB = _load()
 
 

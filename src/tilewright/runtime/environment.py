@@ -2,7 +2,7 @@
 
 A value that a variable does not take is an error wherever the variable is read, and the command line checks all of them
 before it does anything. An empty value counts as none. ``TVM_NUM_THREADS`` is read by the native runtime
-(``native/src/core/threadpool.c``), which takes what it cannot read for none.
+(``native/src/core/threadpool.c``), which takes what it cannot read for none; Python warns of that.
 """
 
 from __future__ import annotations

@@ -196,7 +196,10 @@ def find_compiler(cc: str | None = None, triple: str | None = None) -> list[str]
         package, zig_options = f"gcc-{machine}", ["-target", machine]
         names = [f"{arch}-{'-'.join(rest)}-gcc", f"{'-'.join([arch, *rest[-2:]])}-gcc", f"{machine}-gcc"]
     else:
-        names = [*filter(None, [os.environ.get("CC")]), "cc", "gcc", "clang"]
+        chosen = os.environ.get("CC", "")
+        if chosen.strip() and _command(chosen) is None:
+            raise ExportError(f"the environment variable CC names {chosen!r}, and there is no such program; unset it")
+        names = [*filter(None, [chosen]), "cc", "gcc", "clang"]
     for name in names:
         found = _command(name)
         if found is not None:

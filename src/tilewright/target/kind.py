@@ -40,6 +40,7 @@ _BOTH_CPU: dict[str, type] = {
     "mcpu": str,
     "mattr": list,
     "mtriple": str,
+    "mabi": str,
     "system-lib": bool,
     "link-params": bool,
     "runtime": str,

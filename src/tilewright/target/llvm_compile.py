@@ -43,7 +43,7 @@ def target_machine(triple: str, cpu: str, features: str, level: int = 3) -> Any:
             opt=level,
             reloc="pic",
             codemodel="default",
-            abiname=_abi(triple, features),
+            abiname=riscv_abi(triple, features),
         )
         _machines[key] = machine
     return machine
@@ -55,7 +55,7 @@ def _with_vendor(triple: str) -> str:
     return "-".join([parts[0], "unknown", *parts[1:]]) if len(parts) == 3 and parts[1] == "linux" else triple
 
 
-def _abi(triple: str, features: str) -> str:
+def riscv_abi(triple: str, features: str) -> str:
     """How RISC-V passes floats: in registers when the processor has them; "" for LLVM's choice elsewhere."""
     if not triple.startswith("riscv"):
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright.ir.errors import UnsupportedError
 from tilewright.target.features import CpuFeatures
+from tilewright.target.llvm_compile import riscv_abi
 from tilewright.target.target import Target
 
 WORKSPACE_ALIGNMENT = 64
@@ -21,10 +22,34 @@ def refuse_unsupported(target: Target, cpu: CpuFeatures) -> None:
         raise _unsupported(target, "interface-api", "functions have the packed signature (-interface-api=packed)")
     if target.attrs.get("workspace-byte-alignment", WORKSPACE_ALIGNMENT) not in (1, 2, 4, 8, 16, 32, 64):
         raise _unsupported(target, "workspace-byte-alignment", f"workspaces are aligned to {WORKSPACE_ALIGNMENT} bytes")
+    if "windows" in cpu.triple or "-win32" in cpu.triple:
+        raise UnsupportedError(
+            f"the triple {cpu.triple}: objects and libraries for Windows are not made; triples of Linux, Android and "
+            "of boards without a system (aarch64-none-elf) are"
+        )
+    _check_riscv(target, cpu)
     abi = target.attrs.get("mfloat-abi")
     triples = "hard" if cpu.triple.endswith("hf") else "soft"
     if abi is not None and cpu.arch == "arm" and abi != triples:
         raise _unsupported(target, "mfloat-abi", f"the triple {cpu.triple} says {triples}; change -mtriple (gnueabihf)")
+
+
+def _check_riscv(target: Target, cpu: CpuFeatures) -> None:
+    """Refuse a RISC-V target of Linux without a word of its features, and an ABI that its features do not give."""
+    given = target.attrs.get("mabi")
+    if cpu.arch != "riscv":
+        if given is not None:
+            raise _unsupported(target, "mabi", "RISC-V targets have one")
+        return
+    wanted = "lp64d" if cpu.triple.startswith("riscv64") else "ilp32d"
+    if not target.mattr and not target.mcpu and "linux" in cpu.triple:
+        raise UnsupportedError(
+            f"the target {target}: without -mattr code is for the bare instruction set, which no Linux system links; "
+            f"give -mattr=+m,+a,+f,+d,+c (-mabi={wanted}), or -mcpu"
+        )
+    found = riscv_abi(cpu.triple, cpu.feature_string)
+    if given not in (None, found):
+        raise _unsupported(target, "mabi", f"the features {cpu.feature_string!r} give {found}; change -mattr")
 
 
 def _unsupported(target: Target, option: str, why: str) -> UnsupportedError:

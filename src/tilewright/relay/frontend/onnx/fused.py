@@ -20,9 +20,10 @@ _PARAMETERS = {"LeakyRelu": ("alpha",), "Clip": ("min", "max"), "HardSigmoid": (
 _ATTRIBUTES_OF_CLIP = 10
 
 
-def _activated(ctx: NodeContext, data: RelayExpr, parameters: dict[str, Any]) -> RelayExpr:
+def _activated(ctx: NodeContext, data: Any, parameters: dict[str, Any]) -> RelayExpr:
     """``data`` after the ONNX operator that the attribute ``activation`` names."""
     name = str(ctx.attr("activation", ""))
+    assert isinstance(data, RelayExpr)
     if not name:
         return data
     convert = find_converter("", name, min(ctx.opset, _ATTRIBUTES_OF_CLIP) if name == "Clip" else ctx.opset)
@@ -37,7 +38,7 @@ def _activated(ctx: NodeContext, data: RelayExpr, parameters: dict[str, Any]) ->
 @converter("FusedConv", domain=_DOMAIN, in_float32=True, weights=(1,))
 def convert_fused_conv(ctx: NodeContext) -> RelayExpr:
     """``activation(conv(x, w) + b + z)``; ``activation_params`` are the activation's numbers."""
-    out = convert_conv(ctx)
+    out: Any = convert_conv(ctx)
     if ctx.has_input(3):
         out = relay_op.add(out, ctx.input(3))
     names = _PARAMETERS.get(str(ctx.attr("activation", "")), ())

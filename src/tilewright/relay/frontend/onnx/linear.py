@@ -347,8 +347,8 @@ def convert_inverse(ctx: NodeContext) -> RelayExpr:
     places = const(np.arange(rows, dtype="int32"))
     for step in range(rows):
         column = relay_op.strided_slice(matrix, [0, step, step], [count, rows, step + 1])
-        best = relay_op.argmax(relay_op.abs(relay_op.reshape(column, (count, rows - step))), axis=1)
-        best = relay_op.expand_dims(relay_op.add(best, const(step, "int32")), 1)
+        largest = relay_op.argmax(relay_op.abs(relay_op.reshape(column, (count, rows - step))), axis=1)
+        best = relay_op.expand_dims(relay_op.add(largest, const(step, "int32")), 1)
         row = relay_op.take(matrix, best, axis=1, batch_dims=1)
         row = typed(relay_op.divide(row, relay_op.strided_slice(row, [0, 0, step], [count, 1, step + 1])))
         swapped = relay_op.strided_slice(matrix, [0, step, 0], [count, step + 1, 2 * rows])

@@ -59,7 +59,7 @@ def _unname_domain(part: Any) -> None:
     for node in getattr(part, "node", ()):
         if node.domain == _NAME_OF_OWN:
             node.domain = ""
-    imports = getattr(part, "opset_import", ())
+    imports: Any = getattr(part, "opset_import", ())
     own = [o for o in imports if o.domain in ("", _NAME_OF_OWN)]
     if own:
         newest = max(o.version for o in own)

@@ -99,9 +99,16 @@ def axes_by_scales(
         size = relay_op.cast(relay_op.floor(relay_op.multiply(share, _number(end - start, NARROW))), "int64")
         own = ctx.dims(data)[axis]
         wide = None if number is None else _scaled(own, number, end - start)
-        axis_known = Axis(own, wide, number) if number is not None and is_number(own) and own else None
+        axis_known = _known_by_scale(own, number)
         found.append(RunTimeAxis(axis, (own, wide), extent, size, scale, (start, end), axis_known))
     return found
+
+
+def _known_by_scale(extent: Any, scale: float | None) -> Axis | None:
+    """The axis in numbers."""
+    if scale is None or not is_number(extent) or not extent:
+        return None
+    return Axis(extent, scaled_size(extent, scale), scale)
 
 
 def _scaled(extent: Any, scale: float, share: float) -> Any:

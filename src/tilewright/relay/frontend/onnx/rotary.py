@@ -32,9 +32,10 @@ def rotated(
         turned, rest = list(relay_op.split(data, (2 * half,), axis=3))
     if pairs:
         both = relay_op.reshape(turned, (0, 0, 0, half, 2))
-        a, b = (relay_op.take(both, const(i, "int32"), axis=4) for i in range(2))
+        sides: list[RelayExpr] = [relay_op.take(both, const(i, "int32"), axis=4) for i in range(2)]
     else:
-        a, b = list(relay_op.split(turned, 2, axis=3))
+        sides = list(relay_op.split(turned, 2, axis=3))
+    a, b = sides
     real = relay_op.subtract(relay_op.multiply(a, cos), relay_op.multiply(b, sin))
     imaginary = relay_op.add(relay_op.multiply(a, sin), relay_op.multiply(b, cos))
     if pairs:
