@@ -40,7 +40,6 @@ _BOTH_CPU: dict[str, type] = {
     "mcpu": str,
     "mattr": list,
     "mtriple": str,
-    "mabi": str,
     "system-lib": bool,
     "link-params": bool,
     "runtime": str,
@@ -204,7 +203,7 @@ _VULKAN |= dict.fromkeys(
 register_target_kind(
     "llvm",
     default_keys=["cpu"],
-    options={**_BOTH_CPU, "mfloat-abi": str, "opt-level": int},
+    options={**_BOTH_CPU, "mfloat-abi": str, "mabi": str, "opt-level": int},
     defaults={"link-params": False},
 )
 register_target_kind("c", default_keys=["cpu"], options={**_BOTH_CPU, "march": str}, defaults={"link-params": False})

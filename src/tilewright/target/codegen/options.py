@@ -22,16 +22,21 @@ def refuse_unsupported(target: Target, cpu: CpuFeatures) -> None:
         raise _unsupported(target, "interface-api", "functions have the packed signature (-interface-api=packed)")
     if target.attrs.get("workspace-byte-alignment", WORKSPACE_ALIGNMENT) not in (1, 2, 4, 8, 16, 32, 64):
         raise _unsupported(target, "workspace-byte-alignment", f"workspaces are aligned to {WORKSPACE_ALIGNMENT} bytes")
+    if target.kind.name == "llvm":  # of C source, a C compiler for that system makes what it can
+        _check_system(cpu)
+        _check_riscv(target, cpu)
+    abi = target.attrs.get("mfloat-abi")
+    triples = "hard" if cpu.triple.endswith("hf") else "soft"
+    if abi is not None and cpu.arch == "arm" and abi != triples:
+        raise _unsupported(target, "mfloat-abi", f"the triple {cpu.triple} says {triples}; change -mtriple (gnueabihf)")
+
+
+def _check_system(cpu: CpuFeatures) -> None:
     if "windows" in cpu.triple or "-win32" in cpu.triple:
         raise UnsupportedError(
             f"the triple {cpu.triple}: objects and libraries for Windows are not made; triples of Linux, Android and "
             "of boards without a system (aarch64-none-elf) are"
         )
-    _check_riscv(target, cpu)
-    abi = target.attrs.get("mfloat-abi")
-    triples = "hard" if cpu.triple.endswith("hf") else "soft"
-    if abi is not None and cpu.arch == "arm" and abi != triples:
-        raise _unsupported(target, "mfloat-abi", f"the triple {cpu.triple} says {triples}; change -mtriple (gnueabihf)")
 
 
 def _check_riscv(target: Target, cpu: CpuFeatures) -> None:
