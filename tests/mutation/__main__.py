@@ -22,7 +22,7 @@ import pytest
 from tests.mutation.hook.sitecustomize import install
 from tests.mutation.mutants import AREAS, Mutant, draw_mutants
 from tests.mutation.patch import Calls, LoadedFunctions
-from tests.mutation.runs import TIERS, Ranks, Task, Verdict, environment, run_cold, run_hot
+from tests.mutation.runs import TIERS, Task, Verdict, environment, run_cold, run_hot
 from tests.selection.closeness import ROOT, TEST_FOLDERS, Closeness
 from tests.selection.plugin import CACHE
 
@@ -53,21 +53,28 @@ class Mutation:
         self.functions = LoadedFunctions(str(ROOT / "src"))
         gc.collect()
         gc.freeze()
+        mutants = self._mutants()
+        for cold in (False, True):  # what needs no process of its own is quick
+            self._pass(session, mutants, cold)
+        return True
+
+    def _pass(self, session: pytest.Session, mutants: Sequence[Mutant], cold: bool) -> None:
         records = read(self.options.results)
         passed = {r["number"] for r in records if r["tier"] == self.options.tier or r["result"] in KILLS}
-        for number, mutant in enumerate(self._mutants()):
-            if number not in passed:
-                record = {"number": number, "tier": self.options.tier, **self._try(session, mutant), **mutant.record()}
-                with self.options.results.open("a") as file:
-                    file.write(json.dumps(record) + "\n")
-        return True
+        for number, mutant in enumerate(mutants):
+            if number in passed or (found := self._try(session, mutant, cold)) is None:
+                continue
+            with self.options.results.open("a") as file:
+                record = {"number": number, "tier": self.options.tier, **found, **mutant.record()}
+                file.write(json.dumps(record) + "\n")
 
     def _mutants(self) -> list[Mutant]:
         if self.options.mutants:
             return [Mutant(**m) for m in read(self.options.mutants)]
         return draw_mutants(ROOT, self.options.seed, self.options.count)
 
-    def _try(self, session: pytest.Session, mutant: Mutant) -> dict[str, Any]:
+    def _try(self, session: pytest.Session, mutant: Mutant, cold: bool) -> dict[str, Any] | None:
+        """Return what came of a mutant; None where only a process of its own can tell and ``cold`` is false."""
         file = ROOT / mutant.path
         text = mutant.apply(file.read_text()) if file.exists() else None
         if text is None:
@@ -76,28 +83,36 @@ class Mutation:
         ranks = dict([f for f in order.items() if not f[0].startswith(NOT_THEIRS)][: self.options.files])
         with tempfile.TemporaryDirectory(prefix="tilewright-mutant-") as folder:
             (Path(folder) / "mutant.py").write_text(text)
-            verdict, how = self._verdict(session, file.resolve(), text, ranks, folder)
+            task = Task(ranks, self.options.tier, self.options.seconds, f"{folder}/notes", self.slow)
+            verdict = self._cold(task, file, folder) if cold else self._hot(session, task, file, text, folder)
+        if verdict is None:
+            return None
         found = verdict.by.split("::")[0]
-        return {**vars(verdict), "how": how, "place": list(ranks).index(found) + 1 if found in ranks else None}
+        return {
+            **vars(verdict),
+            "how": "cold" if cold else "hot",
+            "place": list(ranks).index(found) + 1 if found in ranks else None,
+        }
 
-    def _verdict(
-        self, session: pytest.Session, file: Path, text: str, ranks: Ranks, folder: str
-    ) -> tuple[Verdict, str]:
-        task = Task(ranks, self.options.tier, self.options.seconds, f"{folder}/notes", self.slow)
-        variables = environment(str(file), f"{folder}/mutant.py")
-        changed = self.functions.find(str(file), file.read_text(), text)
+    def _hot(self, session: pytest.Session, task: Task, file: Path, text: str, folder: str) -> Verdict | None:
+        """Change the functions in a child; None where no function changes, or one survived that had run before."""
+        path = str(file.resolve())
+        changed = self.functions.find(path, file.read_text(), text)
+        if changed is None:
+            return None
 
         def patch() -> None:
-            os.environ.update(variables)
-            install(str(file), f"{folder}/mutant.py")
-            for function, code in changed or ():
+            os.environ.update(environment(path, f"{folder}/mutant.py"))
+            install(path, f"{folder}/mutant.py")
+            for function, code in changed:
                 function.__code__ = code
 
-        if changed is not None:
-            verdict = run_hot(session, task, patch)
-            if verdict.result in KILLS or not any(id(f.__code__) in self.calls.codes for f, _ in changed):
-                return verdict, "hot"
-        return run_cold(task, variables), "cold"
+        verdict = run_hot(session, task, patch)
+        ran = any(id(function.__code__) in self.calls.codes for function, _ in changed)
+        return None if ran and verdict.result not in KILLS else verdict
+
+    def _cold(self, task: Task, file: Path, folder: str) -> Verdict:
+        return run_cold(task, environment(str(file.resolve()), f"{folder}/mutant.py"))
 
 
 def report(records: Sequence[dict[str, Any]]) -> str:

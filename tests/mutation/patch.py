@@ -20,15 +20,14 @@ class Calls:
 
     def start(self) -> None:
         """Note calls until ``stop``."""
-        sys.setprofile(self._note)
+        sys.settrace(self._note)
 
     def stop(self) -> None:
         """Note no more calls."""
-        sys.setprofile(None)
+        sys.settrace(None)
 
-    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
-        if event == "call":
-            self.codes[id(frame.f_code)] = frame.f_code
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:  # None: no event but calls
+        self.codes[id(frame.f_code)] = frame.f_code
 
 
 def _frame(code: CodeType) -> tuple[Any, ...]:
