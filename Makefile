@@ -49,10 +49,14 @@ $(VENV)/.runtime: pyproject.toml $(NATIVE) | $(BIN)/python
 	$(BIN)/pip install --quiet --disable-pip-version-check -e .
 	@touch $@
 
+# The packages of extras of pyproject.toml, without Tilewright itself, which pip would build again.
+EXTRAS := $(BIN)/python -c "import sys, tomllib; extras = tomllib.load(open('pyproject.toml', 'rb'))['project'] \
+	['optional-dependencies']; print('\n'.join(package for name in sys.argv[1:] for package in extras[name]))"
+
 # Of packages with 10,000 modules some hundreds are imported: those are compiled then.
 $(VENV)/.develop: $(VENV)/.runtime
 	@echo "==> installing what the tests need (PyTorch among it: set PIP_EXTRA_INDEX_URL to an index of CPU wheels to save disk)"
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -e ".[test,lint]"
+	$(EXTRAS) test lint | $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r /dev/stdin
 	@touch $@
 
 $(VENV)/.plugin: $(VENV)/.develop $(wildcard $(PLUGIN)/*.* $(PLUGIN)/native/include/* $(PLUGIN)/native/src/*/*)
@@ -62,7 +66,7 @@ $(VENV)/.plugin: $(VENV)/.develop $(wildcard $(PLUGIN)/*.* $(PLUGIN)/native/incl
 
 $(VENV)/.bench: $(VENV)/.develop
 	@echo "==> installing what the benchmarks need"
-	$(BIN)/pip install --quiet --disable-pip-version-check -e ".[bench]"
+	$(EXTRAS) bench | $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -r /dev/stdin
 	@touch $@
 
 demo: $(VENV)/.runtime
