@@ -56,6 +56,7 @@ def test_fifty_clients_queue_for_two_boards_while_the_tracker_restarts() -> None
     again.terminate()
 
 
+@pytest.mark.full
 def test_a_tracker_that_stays_away_is_an_error() -> None:
     tracker = Tracker(port=0, port_end=1, silent=True)
     client = rpc.connect_tracker(HOST, tracker.port)

@@ -97,6 +97,7 @@ def test_a_restarted_tracker_learns_of_boards_again() -> None:
     again.terminate()
 
 
+@pytest.mark.full
 def test_a_board_that_was_given_away_and_not_used_is_offered_again(tracker: Tracker) -> None:
     board = rpc.Server(key="kind", tracker_addr=(HOST, tracker.port), silent=True)
     client = rpc.connect_tracker(HOST, tracker.port)

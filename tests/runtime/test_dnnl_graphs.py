@@ -129,6 +129,7 @@ def lies() -> Iterator[tuple[str, Graph | str]]:
               ("nodes", 6, "inputs", [[5, 1, 0]]))  # fmt: skip
 
 
+@pytest.mark.full
 def test_each_lie_is_one_clear_error(build_all: Callable[[list[str]], list[str]]) -> None:
     told = list(lies())
     said = build_all([text if isinstance(text, str) else json.dumps(text) for _, text in told])

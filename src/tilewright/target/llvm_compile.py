@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import re
 import struct
 import sys
@@ -21,6 +22,11 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 
 _machines: dict[tuple[str, str, str, int], Any] = {}
 _initialized: set[str] = set()
+
+# No thread is inside LLVM while a process forks: the child could not go on where that thread was. llvmlite has one lock
+# for all calls, and no public name for it.
+_lock = llvm.ffi.lib._lock._lock
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def _initialize(triple: str) -> None:
