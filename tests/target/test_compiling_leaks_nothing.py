@@ -47,6 +47,7 @@ def test_compiling_gives_its_memory_back() -> None:
 
 def test_code_that_is_gone_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loader, "_LIBRARIES_PER_JIT", 4)
+    monkeypatch.setattr(loader, "_jits", loader._Jits())
     code = compiled()
     assert kept_for_each(lambda: loader.LoadedObjects([code], ["twice"]), 40) < 2_000, "bytes for each library"
 

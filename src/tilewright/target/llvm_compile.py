@@ -31,9 +31,9 @@ os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_i
 
 def _initialize(triple: str) -> None:
     if "targets" not in _initialized:
-        _initialized.add("targets")
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
+        _initialized.add("targets")  # at the end: another thread would go on before
 
 
 def target_machine(triple: str, cpu: str, features: str, level: int = 3) -> Any:
