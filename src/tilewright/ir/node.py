@@ -180,9 +180,12 @@ class _Reference(weakref.ref[Any]):
 _REFERENCES: dict[tuple[Any, ...], _Reference] = {}
 
 
-def _forget(reference: _Reference) -> None:
-    """Take a dead node out of the table, unless another one has its place already."""
-    _remove_dead_weakref(_REFERENCES, reference.key)
+def _forget(reference: _Reference, remove: Any = _remove_dead_weakref, table: Any = _REFERENCES) -> None:
+    """Take a dead node out of the table, unless another one has its place already.
+
+    What it uses are defaults: nodes die after this module's names when the interpreter ends.
+    """
+    remove(table, reference.key)
 
 
 def _interned(key: tuple[Any, ...], node: Any) -> Any:
