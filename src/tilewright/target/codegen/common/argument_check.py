@@ -255,19 +255,25 @@ def _report() -> PrimFunc:
     return _function("tw_report", ib, problem, function, table, i, code, t, symbols)
 
 
+def _message(ib: IRBuilder) -> tuple[_Writer, Var]:
+    """Begin a message: what writes it, and where its text is."""
+    text, length = ib.allocate("int8", _TEXT, "text"), ib.allocate("int32", 1, "length")
+    out = _Writer(ib, text.asobject(), length.asobject())
+    length[0] = 0
+    return out, text.asobject()
+
+
 def _report_count() -> PrimFunc:
     """Set the message that there are too few arguments, or too many."""
     ib = IRBuilder()
     function, expected, given = Var("function", "handle"), Var("expected", "int32"), Var("given", "int32")
-    text, length = ib.allocate("int8", _TEXT, "text"), ib.allocate("int32", 1, "length")
-    out = _Writer(ib, text.asobject(), length.asobject())
-    length[0] = 0
+    out, text = _message(ib)
     out.put(function)
     out.put(": expected ")
     out.number(expected)
     out.put(" arguments, found ")
     out.number(given)
-    ib.emit(_call("TVMAPISetLastError", text.asobject()))
+    ib.emit(_call("TVMAPISetLastError", text))
     return _function("tw_report_count", ib, function, expected, given)
 
 
@@ -276,9 +282,7 @@ def _report_index() -> PrimFunc:
     ib = IRBuilder()
     what = Var("what", "handle")
     index, low, high = (Var(name, "int64") for name in ("index", "low", "high"))
-    text, length = ib.allocate("int8", _TEXT, "text"), ib.allocate("int32", 1, "length")
-    out = _Writer(ib, text.asobject(), length.asobject())
-    length[0] = 0
+    out, text = _message(ib)
     out.put(what)
     out.put(" ")
     out.number(index)
@@ -289,7 +293,7 @@ def _report_index() -> PrimFunc:
         out.number(low)
         out.put(" to ")
         out.number(high)
-    ib.emit(_call("TVMAPISetLastError", text.asobject()))
+    ib.emit(_call("TVMAPISetLastError", text))
     return _function(REPORT_INDEX, ib, what, index, low, high)
 
 
