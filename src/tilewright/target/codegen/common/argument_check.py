@@ -255,7 +255,7 @@ def _report() -> PrimFunc:
     return _function("tw_report", ib, problem, function, table, i, code, t, symbols)
 
 
-def _message(ib: IRBuilder) -> tuple[_Writer, Var]:
+def _message(ib: IRBuilder) -> tuple[_Writer, PrimExpr]:
     """Begin a message: what writes it, and where its text is."""
     text, length = ib.allocate("int8", _TEXT, "text"), ib.allocate("int32", 1, "length")
     out = _Writer(ib, text.asobject(), length.asobject())
