@@ -65,8 +65,10 @@ TVM_DLL int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* graph, int index,
 /* Makes runs write the output to value's memory, under the same conditions; it lasts until the next such call. An output that
  * shares its memory with another tensor (an input, a part of a concatenation, another output) is copied there instead. */
 TVM_DLL int TilewrightGraphSetOutputZeroCopyAt(TilewrightGraph* graph, int index, const DLTensor* value);
-/* The executor's own array; the caller owns a reference and sees the contents change with the next run. An input counts as
- * set once a caller has its array. */
+/* A view of the executor's memory, which the caller may write to; the caller owns a reference and sees the contents change
+ * with the next run. An input counts as set once a caller has its array. Two kinds are no such views: of a parameter that
+ * several executors read, GetInput gives a read-only view (TilewrightArrayIsReadOnly; write with SetInput, which gives this
+ * executor its own); of an output that is made of parameters alone, GetOutput gives a copy. */
 TVM_DLL int TilewrightGraphGetInput(TilewrightGraph* graph, int index, TVMArrayHandle* out);
 TVM_DLL int TilewrightGraphGetOutput(TilewrightGraph* graph, int index, TVMArrayHandle* out);
 TVM_DLL int TilewrightGraphCopyOutput(TilewrightGraph* graph, int index, DLTensor* out);
@@ -161,6 +163,9 @@ TVM_DLL int TilewrightArrayAlloc(const int64_t* shape, int ndim, DLDataType type
                                  TVMArrayHandle* out);
 /* Takes one more reference. */
 TVM_DLL int TilewrightArrayRetain(TVMArrayHandle array);
+/* 1 for a view of memory that others read too, such as weights that several executors share; nothing may write there. Else 0.
+ * It has to be an array of this runtime, not any DLTensor. */
+TVM_DLL int TilewrightArrayIsReadOnly(TVMArrayHandle array);
 /* Gives up a reference to what a packed function returned as kTVMObjectHandle: a tuple or value of the virtual machine. */
 TVM_DLL int TilewrightObjectFree(TVMObjectHandle object);
 /* Makes "custom[name]bits" an element type, whose code is one of 129 to 255. */

@@ -1,4 +1,4 @@
-"""What callers may write to is theirs: weights that are outputs, and constants of programs."""
+"""What callers may write to is theirs; what others read too is read-only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
-from tilewright import relay
+from tilewright import relay, rpc
 from tilewright.runtime.executor.graph import GraphModule
 from tilewright.runtime.ndarray import NDArray, numpy_view
 from tilewright.runtime.vm import VirtualMachine
@@ -67,3 +67,86 @@ def test_writing_to_constants_that_get_outputs_gives_changes_nothing() -> None:
     machine.invoke_stateful("main", _X)
     numpy_view(machine.get_outputs()[1], writable=True)[...] = -7
     np.testing.assert_array_equal(machine.run(_X)[0].numpy(), _X + _WEIGHT)
+
+
+def _library() -> Any:
+    mod, params = _program()
+    return relay.build(mod, "llvm", params=params)
+
+
+def _weight_name(library: Any) -> str:
+    """The parameter that the sum reads (the outputs that are weights have copies)."""
+    return next(name for name, value in library.get_params().items() if value.shape == _WEIGHT.shape)
+
+
+def _shared_weight() -> tuple[GraphModule, NDArray]:
+    library = _library()
+    executor = GraphModule(library["default"](tvm.cpu()))
+    return executor, executor.get_input(_weight_name(library))
+
+
+def _constant_of_a_program() -> tuple[None, NDArray]:
+    mod, params = _program()
+    return None, relay.vm.compile(mod, "llvm", params=params).mod["get_constant"](0)
+
+
+@pytest.mark.parametrize("shared", [_shared_weight, _constant_of_a_program])
+def test_what_others_read_too_is_read_only(shared: Callable[[], tuple[Any, NDArray]]) -> None:
+    keep, array = shared()
+    assert not array.writeable and not numpy_view(array).flags.writeable
+    for write in (
+        lambda: array.copyfrom(_X),
+        lambda: tvm.nd.array(_X).copyto(array),
+        lambda: numpy_view(array, writable=True),
+        lambda: array.__setitem__(slice(None), _X),
+    ):
+        with pytest.raises(ValueError, match=r"read-only.*set_input"):
+            write()
+    np.testing.assert_array_equal(array.numpy(), _WEIGHT)
+    del keep
+
+
+def test_consumers_of_dlpack_get_a_copy_of_what_is_read_only() -> None:
+    torch = pytest.importorskip("torch")
+    _, array = _shared_weight()
+    torch.from_dlpack(array).zero_()
+    np.testing.assert_array_equal(array.numpy(), _WEIGHT)
+    with pytest.raises(BufferError, match="read-only"):
+        array.__dlpack__(copy=False)
+
+
+def test_a_parameter_that_was_set_is_the_executors_own() -> None:
+    library = _library()
+    executor, other = (GraphModule(library["default"](tvm.cpu())) for _ in range(2))
+    name = _weight_name(library)
+    executor.set_input(name, _WEIGHT)
+    assert executor.get_input(name).writeable and executor.get_input("x").writeable
+    executor.get_input(name).copyfrom(_X)
+    np.testing.assert_array_equal(_outputs(executor)[0].numpy(), _X + _X)
+    np.testing.assert_array_equal(_outputs(other)[0].numpy(), _X + _WEIGHT)
+
+
+def test_the_callers_array_stays_writable_where_a_parameter_uses_it() -> None:
+    library = _library()
+    executor, mine = GraphModule(library["default"](tvm.cpu())), tvm.nd.array(_X)
+    executor.set_input_zero_copy(_weight_name(library), mine)
+    executor.get_input(_weight_name(library)).copyfrom(2 * _X)
+    np.testing.assert_array_equal(mine.numpy(), 2 * _X)
+
+
+def test_outputs_are_not_written_to_read_only_arrays() -> None:
+    executor, weight = _shared_weight()
+    with pytest.raises(tvm.TVMError, match="read-only"):
+        executor.set_output_zero_copy(0, weight)
+
+
+def test_setting_a_parameter_on_another_machine_changes_that_executor_alone(tmp_path: Any) -> None:
+    session = rpc.LocalSession()
+    library = _library()
+    library.export_library(str(tmp_path / "model.so"))
+    session.upload(str(tmp_path / "model.so"))
+    loaded = session.load_module("model.so")
+    executor, other = (GraphModule(loaded["default"](session.cpu())) for _ in range(2))
+    executor.set_input(_weight_name(library), _X)
+    np.testing.assert_array_equal(_outputs(executor)[0].numpy(), _X + _X)
+    np.testing.assert_array_equal(_outputs(other)[0].numpy(), _X + _WEIGHT)

@@ -12,7 +12,7 @@ typedef struct TwArray {
   struct TwArray* parent;    /* whose memory this is a view of */
   DLManagedTensor* borrowed; /* whose memory this wraps */
   TwMapping* mapping;        /* whose memory this is in */
-  bool constant;             /* a program's, which its machines share: views of it are copied for whoever may write */
+  bool read_only;            /* others read this memory too: nobody writes to it through this array, nor through its views */
   void* allocation;          /* its own memory, which its device frees, or NULL */
   struct TwRoom* room;       /* of memory that tensors grow in (vm/append.c), or NULL */
   struct TwPool* pool;       /* whose memory it has, or NULL; then recycle takes it when nobody holds it */
@@ -29,6 +29,10 @@ TwArray* tw_array_adopt(void* data, const int64_t* shape, int ndim, DLDataType t
 TwArray* tw_array_zeros(const int64_t* shape, int ndim, DLDataType type, DLDevice device);
 /* A view of nbytes at byte_offset of parent, which it retains. */
 TwArray* tw_array_view(TwArray* parent, uint64_t byte_offset, const int64_t* shape, int ndim, DLDataType type);
+/* A view of the whole of parent that nobody writes through; parent itself, retained, where it is that already. */
+TwArray* tw_array_read_only(TwArray* parent);
+/* Whether an array, or what it is a view of, is read-only. */
+bool tw_array_is_read_only(const TwArray* array);
 /* An array whose elements are at data, in a mapping, which it retains. */
 TwArray* tw_array_mapped(TwMapping* mapping, const char* data, const int64_t* shape, int ndim, DLDataType type);
 /* An array without memory, with room for `capacity` dimensions. */

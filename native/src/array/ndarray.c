@@ -92,6 +92,22 @@ void tw_array_bind(TwArray* a, TwArray* parent, uint64_t byte_offset, const int6
   }
 }
 
+TwArray* tw_array_read_only(TwArray* parent) {
+  if (parent->read_only) return tw_array_retain(parent);
+  const DLTensor* t = &parent->tensor;
+  TwArray* a = tw_array_header(t->shape, t->ndim, 2 * t->ndim, t->dtype, t->device);
+  if (a == NULL) return NULL;
+  tw_array_bind(a, parent, 0, t->shape, t->ndim, t->dtype);
+  if (t->strides != NULL) a->tensor.strides = memcpy(a->dims + t->ndim, t->strides, (size_t)t->ndim * sizeof(int64_t));
+  a->read_only = true;
+  return a;
+}
+
+bool tw_array_is_read_only(const TwArray* array) {
+  while (array != NULL && !array->read_only) array = array->parent;
+  return array != NULL;
+}
+
 TwArray* tw_array_mapped(TwMapping* mapping, const char* data, const int64_t* shape, int ndim, DLDataType type) {
   TwArray* a = array_header(shape, ndim, type, (DLDevice){kDLCPU, 0});
   if (a == NULL) return NULL;
@@ -240,6 +256,8 @@ int TilewrightArrayRetain(TVMArrayHandle array) {
   tw_array_retain((TwArray*)array);
   return 0;
 }
+
+int TilewrightArrayIsReadOnly(TVMArrayHandle array) { return tw_array_is_read_only((const TwArray*)array); }
 
 /* A compact CPU tensor like t over nbytes of plain memory. */
 static int over_bytes(const DLTensor* t, void* data, size_t nbytes, DLTensor* out) {

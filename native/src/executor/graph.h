@@ -19,6 +19,7 @@ typedef struct {
   int root;                /* the entry whose memory this is under another shape (through __nop), or itself */
   TwArray* array;
   bool borrowed; /* the memory is not the executor's own: replace it before writing to it */
+  bool lent;     /* borrowed from the library, whose other executors read it too */
   bool feeds_once; /* a parameter that a call that runs once reads */
   bool given;      /* an input that has a value */
   bool parameter;  /* an input whose value belongs to the model */

@@ -63,6 +63,7 @@ int graph_bind_param(TilewrightGraph* g, int index, TwArray* array, bool borrowe
   int rc = placed == NULL ? -1 : replace_input(g, g->row_pointers[g->inputs[index]], placed, borrowed && here);
   tw_array_release(placed);
   if (rc == 0) e->parameter = true;
+  if (rc == 0) e->lent = borrowed && here;
   return rc;
 }
 
@@ -130,10 +131,12 @@ int TilewrightGraphSetInputZeroCopyAt(TilewrightGraph* g, int index, const DLTen
 int TilewrightGraphGetInput(TilewrightGraph* g, int index, TVMArrayHandle* out) {
   int entry;
   if (graph_input_entry(g, index, &entry) != 0 || graph_begin(g, false) != 0) return -1;
-  expose_input(g, entry);
-  *out = &tw_array_retain(g->entries[entry].array)->tensor;
+  const GraphEntry* e = &g->entries[entry];
+  if (!e->lent) expose_input(g, entry);
+  TwArray* array = e->lent ? tw_array_read_only(e->array) : tw_array_retain(e->array);
+  if (array != NULL) *out = &array->tensor;
   graph_end(g);
-  return 0;
+  return array == NULL ? -1 : 0;
 }
 
 /* ---- outputs ---- */
@@ -188,6 +191,7 @@ static int set_target(TilewrightGraph* g, int index, TwArray* array) {
   GraphTarget* target = &g->targets[index];
   if (check_tensor(g, entry, &array->tensor, "output", g->output_names[index]) != 0) return -1;
   if (check_memory(&array->tensor, "output", "get_output") != 0) return -1;
+  if (tw_array_is_read_only(array)) return tw_fail("an output cannot be written to an array that is read-only");
   const bool here = tw_same_memory(array->tensor.device, g->entries[entry].device);
   const bool copied = !here || is_taken(g, index) || !graph_is_movable(g, root);
   if (!copied && move_output(g, root, array) != 0) return -1;
@@ -312,7 +316,7 @@ static int share_params(TilewrightGraph* g, TilewrightGraph* other, const TwPara
     int mine = TilewrightGraphInputIndex(g, p->names[i]), theirs = TilewrightGraphInputIndex(other, p->names[i]);
     if (mine < 0 || theirs < 0) continue;
     GraphEntry* source = graph_input(other, theirs);
-    source->borrowed = true;
+    source->borrowed = source->lent = true;
     if (graph_bind_param(g, mine, source->array, true) != 0) return -1;
     graph_input(g, mine)->given = source->given;
   }

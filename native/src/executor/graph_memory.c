@@ -184,6 +184,7 @@ int graph_replace_array(TilewrightGraph* g, int entry, TwArray* array, bool borr
   tw_array_release(e->array);
   e->array = array;
   e->borrowed = borrowed;
+  e->lent = false;
   for (int i = 0; i < e->num_uses; ++i) e->uses[i]->data = data;
   for (int i = entry + 1; i < g->num_entries; ++i) {
     if (g->entries[i].root == entry && g->entries[i].array != NULL && place_entry(g, i) != 0) return -1;

@@ -76,15 +76,10 @@ static int take_value(TVMValue value, int code, DLDevice device, TwSlot* out) {
   }
 }
 
-static bool is_constant(const TwArray* a) {
-  while (a != NULL && !a->constant) a = a->parent;
-  return a != NULL;
-}
-
 static int give_slot(const TwSlot* slot, TVMRetValueHandle ret) {
   static const int64_t one = 1;
   static const DLDataType int64 = {kDLInt, 64, 1};
-  if (slot->kind == TW_TENSOR && is_constant(slot->array)) {
+  if (slot->kind == TW_TENSOR && tw_array_is_read_only(slot->array)) {
     TwSlot copy;
     if (copy_in(&slot->array->tensor, slot->array->tensor.device, &copy) != 0) return -1;
     tw_return_handle(ret, copy.array, kTVMNDArrayHandle);
@@ -135,7 +130,7 @@ static int place_constants(Vm* vm) {
     if (device == NULL) return -1;
     if (take_value((TVMValue){.v_handle = p->constants[i]}, kTVMNDArrayHandle, *device, &slot) != 0) return -1;
     vm->constants[i] = slot.array;
-    if (slot.array != p->constants[i]) slot.array->constant = true;
+    if (slot.array != p->constants[i]) slot.array->read_only = true;
   }
   return 0;
 }

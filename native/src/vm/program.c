@@ -77,7 +77,7 @@ static int read_constants(TilewrightStream* s, VmProgram* p) {
   if (p->constants == NULL) return tw_out_of_memory((size_t)count * sizeof *p->constants);
   for (; p->num_constants < count; ++p->num_constants) {
     if (tw_read_array(s, &p->constants[p->num_constants]) != 0) return -1;
-    p->constants[p->num_constants]->constant = true;
+    p->constants[p->num_constants]->read_only = true;
   }
   return read_numbers(s, &p->constant_devices, p->num_constants, "constants");
 }

@@ -209,6 +209,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "TilewrightFuncCallback": (_Handle, _Out, _Out),
     "TilewrightArrayAlloc": (ctypes.POINTER(ctypes.c_int64), _Int, DLDataType, DLDevice, ctypes.c_char_p, _Out),
     "TilewrightArrayRetain": (_Handle,),
+    "TilewrightArrayIsReadOnly": (_Handle,),
     "TilewrightObjectFree": (_Handle,),
     "TilewrightRegisterDataType": (ctypes.c_char_p, _Int),
     "TilewrightNumThreads": (),

@@ -36,7 +36,8 @@ class NDArray:
     """A reference-counted array of the runtime.
 
     Make one with :func:`array`, :func:`empty` or :func:`from_dlpack`. ``shape`` is a tuple of ints,
-    ``dtype`` TVM's text of the element type, ``device`` a :class:`Device`.
+    ``dtype`` TVM's text of the element type, ``device`` a :class:`Device`. An array whose ``writeable`` is False is a view
+    of memory that others read too, such as weights that several executors share: writing to it is an error.
     """
 
     __slots__ = ("__weakref__", "_tensor", "handle")
@@ -85,6 +86,18 @@ class NDArray:
         return not self._tensor.strides
 
     @property
+    def writeable(self) -> bool:
+        """Whether the elements may be written to: not those of weights and constants that others read too."""
+        return not LIB.TilewrightArrayIsReadOnly(self.handle)
+
+    def _need_writeable(self) -> None:
+        if not self.writeable:
+            raise ValueError(
+                "the array is read-only: a view of weights that other executors read too; write to a copy "
+                "(.copyto(tvm.cpu())), or give an executor weights of its own with set_input"
+            )
+
+    @property
     def nbytes(self) -> int:
         """Size of the elements in bytes."""
         count = 1
@@ -107,8 +120,9 @@ class NDArray:
         """Set the elements from an array of this shape (numpy or nested lists are converted to this dtype).
 
         Raises:
-            ValueError: the shapes differ.
+            ValueError: the shapes differ, or this array is read-only.
         """
+        self._need_writeable()
         if isinstance(source_array, NDArray):
             source_array.copyto(self)
             return self
@@ -127,7 +141,7 @@ class NDArray:
     _sync_copyfrom = copyfrom
 
     def copyto(self, target: NDArray | Device, mem_scope: str | None = None) -> NDArray:
-        """Copy into another array, or to a new one on a device; returns the copy."""
+        """Copy into another array, which must not be read-only, or to a new one on a device; returns the copy."""
         if isinstance(target, Device):
             target = empty(self.shape, self.dtype, target, mem_scope)
         if not isinstance(target, NDArray):
@@ -137,6 +151,7 @@ class NDArray:
                 f"cannot copy an array of shape {self.shape} and dtype {self.dtype} "
                 f"to one of shape {target.shape} and dtype {target.dtype}"
             )
+        target._need_writeable()
         check_call(LIB.TVMArrayCopyFromTo(self.handle, target.handle, None))
         return target
 
@@ -145,9 +160,10 @@ class NDArray:
         return self.handle == other.handle
 
     def to_dlpack(self) -> Any:
-        """Return a DLPack capsule that shares this array's memory."""
+        """Return a DLPack capsule that shares this array's memory, or where that is read-only, has a copy."""
+        source = self if self.writeable else self.copyto(self.device)
         managed = ctypes.c_void_p()
-        check_call(LIB.TVMArrayToDLPack(self.handle, ctypes.byref(managed)))
+        check_call(LIB.TVMArrayToDLPack(source.handle, ctypes.byref(managed)))
         return _capsule_new(managed, _DLPACK_NAME, ctypes.cast(_delete_capsule, ctypes.c_void_p))
 
     def __dlpack__(self, stream: Any = None, *, copy: bool | None = None, **_: Any) -> Any:
@@ -156,8 +172,11 @@ class NDArray:
         A device has done what it was given when this returns, so that any stream of the consumer may go on.
 
         Raises:
-            BufferError: the array is on a device that DLPack has no number for, so that nobody else knows it.
+            BufferError: the array is on a device that DLPack has no number for, so that nobody else knows it; or it is
+                read-only, which takes a copy, and ``copy`` is False.
         """
+        if copy is False and not self.writeable:
+            raise BufferError("the array is read-only, which DLPack cannot say; let it be copied")
         if self.device.device_type > LAST_SHARED_TYPE:
             raise BufferError(f"only Tilewright knows {self.device}; copy the array with .numpy() or .copyto(cpu())")
         shared = self.copyto(self.device) if copy else self
@@ -285,7 +304,10 @@ def numpy_view(array: NDArray, writable: bool = False) -> np.ndarray[Any, Any]:
 
     Raises:
         TVMError: the array lives where the host cannot look.
+        ValueError: the view is to be writable, and the array is read-only.
     """
+    if writable:
+        array._need_writeable()
     tensor = array._tensor
     if not array.device.is_host:
         raise TVMError(

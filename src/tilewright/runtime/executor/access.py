@@ -14,7 +14,7 @@ import numpy as np
 from ..dtype import make_dtype
 from ..error import TVMError
 from ..module import REMOTE, Module
-from ..ndarray import NDArray
+from ..ndarray import NDArray, empty
 
 Output = tuple[str, tuple[int, ...], np.dtype[Any]]
 """Name, shape and dtype."""
@@ -72,8 +72,16 @@ class RemoteAccess(Access):
         return str(self.get_input(key).dtype)
 
     def set_input(self, key: str | int, value: Any) -> None:
-        """Copy a tensor to an input."""
-        self.get_input(key).copyfrom(value)
+        """Copy a tensor to an input; a parameter, whose memory other executors there read too, gets memory of its own."""
+        array = self.get_input(key)
+        if self._is_parameter(key):
+            self._set_input(key, empty(array.shape, array.dtype, array.device).copyfrom(value))
+        else:
+            array.copyfrom(value)
+
+    def _is_parameter(self, key: str | int) -> bool:
+        known = self.module.implements_function("is_parameter")
+        return known and bool(self.module["is_parameter"](key))
 
     def copy_output(self, index: int | str, out: NDArray) -> None:
         """Copy an output to an array."""

@@ -275,7 +275,11 @@ class GraphModule:
         return int(self._get_num_inputs())
 
     def get_input(self, index: int | str, out: NDArray | None = None) -> NDArray:
-        """Return an input's array by index or name, or copy it to ``out``."""
+        """Return an input's array by index or name, or copy it to ``out``.
+
+        The array is the executor's memory: writing to it sets the input. Of a parameter whose memory other executors
+        read too it is a read-only view; :meth:`set_input` gives this executor its own.
+        """
         array = self._get_input(index)
         return array.copyto(out) if out is not None else array
 
@@ -301,8 +305,8 @@ class GraphModule:
 
         Args:
             index: which one, by index or name.
-            out: an array to copy it to; without it the executor's own array is returned, which the next run
-                changes.
+            out: an array to copy it to; without it a view of the executor's memory is returned, which may be written to
+                and the next run changes. An output that is made of parameters alone is a copy.
         """
         if out is None:
             return self._get_output(index)
