@@ -10,9 +10,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.native_objects import NATIVE, ROOT, runtime_objects
 
-ROOT = Path(__file__).parents[2]
-SOURCES = ROOT / "native" / "src"
 GUIDE = ROOT / "docs" / "architecture.md"
 
 
@@ -30,15 +29,12 @@ def symbols(listing: str) -> tuple[set[str], set[str]]:
 
 
 @pytest.fixture(scope="module")
-def objects(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[set[str], set[str]]]:
+def objects() -> dict[str, tuple[set[str], set[str]]]:
     """Defined and used symbols by file."""
-    folder = tmp_path_factory.mktemp("objects")
     found = {}
-    for path in sorted(SOURCES.glob("*/*.c")):
-        options = ["-std=c11", "-O0", f"-I{ROOT / 'native' / 'include'}"]
-        subprocess.run(["gcc", *options, "-c", str(path), "-o", "one.o"], cwd=folder, check=True)
-        listing = subprocess.run(["nm", "one.o"], cwd=folder, check=True, capture_output=True, text=True).stdout
-        found[str(path.relative_to(SOURCES).with_suffix(""))] = symbols(listing)
+    for path in map(Path, runtime_objects("gcc", "-Os")):
+        listing = subprocess.run(["nm", str(path)], check=True, capture_output=True, text=True).stdout
+        found[f"{path.parent.name}/{path.stem}"] = symbols(listing)
     return found
 
 
@@ -61,7 +57,7 @@ def test_files_use_what_is_below_them(objects: dict[str, tuple[set[str], set[str
 def test_headers_include_those_of_lower_folders() -> None:
     folders = list(dict.fromkeys(name.split("/")[0] for name in listed()))
     wrong = []
-    for path in sorted(SOURCES.glob("*/*.[ch]")):
+    for path in sorted((NATIVE / "src").glob("*/*.[ch]")):
         for included in re.findall(r'^#include "\.\./(\w+)/', path.read_text(), re.MULTILINE):
             if folders.index(included) <= folders.index(path.parent.name):
                 wrong.append(f"{path.parent.name}/{path.name} includes a header of {included}/")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.native_objects import NATIVE, WARNINGS, runtime_objects
 
 from tilewright.contrib import cc
 
-ROOT = Path(__file__).resolve().parents[2]
 COMPILER = "aarch64-linux-gnu-gcc"
 # a processor of the first AArch64, which stops at any later instruction
 EMULATOR = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", "-cpu", "cortex-a53"]
@@ -23,10 +23,9 @@ _OUTPUT = re.compile(r"^[^\n:]+: (\w+) \(([\d, ]*)\)", re.MULTILINE)
 
 def compile_program(target: Path, *sources: Path) -> Path:
     """Cross-compile the native runtime with ``sources`` to a program."""
-    runtime = sorted((ROOT / "native" / "src").glob("*/*.c"))
-    warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-pedantic"]
-    command = [COMPILER, "-std=c11", "-O2", *warnings, f"-I{ROOT / 'native' / 'include'}", *map(str, runtime)]
-    subprocess.run([*command, *map(str, sources), "-lpthread", "-ldl", "-o", str(target)], check=True)
+    command = [COMPILER, "-std=c11", "-Os", *WARNINGS, f"-I{NATIVE / 'include'}", *map(str, sources)]
+    objects = runtime_objects(COMPILER, "-Os")
+    subprocess.run([*command, *objects, "-lpthread", "-ldl", "-o", str(target)], check=True)
     return target
 
 

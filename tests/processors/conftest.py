@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.processors.board import ROOT, Board, compile_program
+from tests.native_objects import ROOT
+from tests.processors.board import Board, compile_program
 from tests.processors.tools import need
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from tests.processors.board import COMPILER, EMULATOR, ROOT, TARGET, Board, compile_program, emulate
+from tests.native_objects import ROOT
+from tests.processors.board import COMPILER, EMULATOR, TARGET, Board, compile_program, emulate
 from tests.processors.tools import need
 from tests.target.ulp import REFERENCES, exact_values, sampled_floats, worst_error
 from tests.tiers import full

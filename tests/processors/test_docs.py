@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.processors.board import ROOT
+from tests.native_objects import ROOT
 from tests.processors.tools import need
 
 

@@ -10,8 +10,9 @@ import zlib
 from typing import Any
 
 import pytest
-from tests.processors.board import ROOT, Board
+from tests.native_objects import ROOT
 from tests.processors.board import TARGET as AARCH64
+from tests.processors.board import Board
 from tests.processors.random_cases import FAMILIES, Case, Draw
 from tests.processors.together import compile_cases, values, wrong
 from tests.processors.x86 import TARGETS, runs_here

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.processors.board import COMPILER, EMULATOR, ROOT, TARGET
+from tests.native_objects import NATIVE, WARNINGS, runtime_objects
+from tests.processors.board import COMPILER, EMULATOR, TARGET
 from tests.processors.tools import need
 from tests.tiers import full
 
@@ -25,13 +26,12 @@ from tilewright.runtime import GraphModule
 from tilewright.runtime.error import RPCError, RPCSessionTimeoutError
 
 HOST = "127.0.0.1"
-WARNINGS = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-pedantic"]
 
 
 def build(compiler: str, target: Path) -> Path:
-    sources = [*sorted((ROOT / "native" / "src").rglob("*.c")), ROOT / "native" / "tools" / "rpc_server.c"]
-    command = [compiler, "-std=c11", "-Os", "-s", "-rdynamic", *WARNINGS, f"-I{ROOT / 'native' / 'include'}"]
-    subprocess.run([*command, *map(str, sources), "-lpthread", "-ldl", "-o", str(target)], check=True)
+    command = [compiler, "-std=c11", "-Os", "-s", "-rdynamic", *WARNINGS, f"-I{NATIVE / 'include'}"]
+    sources = [str(NATIVE / "tools" / "rpc_server.c"), *runtime_objects(compiler, "-Os")]
+    subprocess.run([*command, *sources, "-lpthread", "-ldl", "-o", str(target)], check=True)
     return target
 
 
@@ -115,7 +115,7 @@ class Doubling:
 def call_back(port: int, compiler: str, folder: Path) -> None:
     """Functions of this process, called by a library on the board."""
     (folder / "calling.c").write_text(CALLING)
-    command = [compiler, "-std=c11", "-shared", "-fPIC", f"-I{ROOT / 'native' / 'include'}", str(folder / "calling.c")]
+    command = [compiler, "-std=c11", "-shared", "-fPIC", f"-I{NATIVE / 'include'}", str(folder / "calling.c")]
     subprocess.run([*command, "-o", str(folder / "calling.so")], check=True)
     session = rpc.connect(HOST, port, "board", session_timeout=120)
     session.upload(folder / "calling.so")

@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.runtime.kernels import ROOT
+from tests.native_objects import NATIVE, runtime_objects
 
 from tilewright import runtime
 from tilewright.runtime.module import load_from_blob
 from tilewright.runtime.onednn import find_library
 
-NATIVE = ROOT / "native"
 Graph = dict[str, Any]
 
 
@@ -57,10 +56,10 @@ def graph() -> Graph:
 def build_all(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[str]], list[str]]:
     """Builds the regions of texts under ASan and UBSan; what each came to."""
     folder = tmp_path_factory.mktemp("regions")
-    sources = [str(s) for s in [*sorted((NATIVE / "src").glob("*/*.c")), NATIVE / "tests" / "dnnl" / "regions.c"]]
-    flags = ["-std=c11", "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-    command = ["gcc", *flags, f"-I{NATIVE / 'include'}", *sources, "-o", str(folder / "regions"), "-lpthread", "-ldl"]
-    subprocess.run(command, check=True)
+    flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+    sources = [str(NATIVE / "tests" / "dnnl" / "regions.c"), *runtime_objects("gcc", *flags)]
+    command = ["gcc", "-std=c11", *flags, f"-I{NATIVE / 'include'}", *sources, "-o", str(folder / "regions")]
+    subprocess.run([*command, "-lpthread", "-ldl"], check=True)
 
     def build(texts: list[str], library: str | None = None) -> list[str]:
         paths = [folder / f"{i}.json" for i in range(len(texts))]

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 from benchmarks.instructions import KERNELS
-from tests.runtime.kernels import ROOT
+from tests.native_objects import NATIVE, runtime_objects
 from tests.runtime.test_native import OPTIONS
 
 import tilewright as tvm
 from tilewright import relay
-
-NATIVE = ROOT / "native"
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +34,11 @@ def kernels() -> Any:
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_generated_kernels_are_clean_under(sanitizer: str, kernels: Any, tmp_path: Path) -> None:
     assert kernels.get_lib().get_source().count("TVMBackendParallelLaunch(") > len(KERNELS) // 2
-    flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-g1"]
+    flags = ["-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
     library, program = tmp_path / "kernels.so", tmp_path / "run"
-    kernels.export_library(str(library), options=[*flags, "-O1"])
-    sources = [*map(str, sorted((NATIVE / "src").glob("*/*.c"))), str(NATIVE / "tools" / "run.c")]
-    command = ["gcc", "-std=c11", "-O1", *flags, f"-I{NATIVE / 'include'}", *sources, "-lpthread", "-ldl"]
+    kernels.export_library(str(library), options=flags)
+    sources = [str(NATIVE / "tools" / "run.c"), *runtime_objects("gcc", *flags)]
+    command = ["gcc", "-std=c11", *flags, f"-I{NATIVE / 'include'}", *sources, "-lpthread", "-ldl"]
     subprocess.run([*command, "-o", str(program)], check=True)
     done = subprocess.run(
         [str(program), str(library), "-n", "3", "-z"],

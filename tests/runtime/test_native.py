@@ -7,14 +7,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.native_objects import NATIVE, WARNINGS, runtime_objects
 from tests.runtime.gpu_sources import compile_cuda_double
-from tests.runtime.kernels import ROOT, compile_kernels
+from tests.runtime.kernels import compile_kernels
 from tests.tiers import full
 
 from tilewright import runtime
 
-NATIVE = ROOT / "native"
-SOURCES = [*sorted((NATIVE / "src").glob("*/*.c")), *sorted((NATIVE / "tests").glob("*.c"))]
+TESTS = [str(source) for source in sorted((NATIVE / "tests").glob("*.c")) if source.name != "kernels.c"]
 OPTIONS = {
     "ASAN_OPTIONS": "allocator_may_return_null=1:detect_leaks=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
@@ -24,10 +24,8 @@ OPTIONS = {
 
 
 def build(target: Path, *options: str) -> Path:
-    sources = [str(source) for source in SOURCES if source.name != "kernels.c"]
-    warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-pedantic"]
-    include = f"-I{NATIVE / 'include'}"
-    command = ["gcc", "-std=c11", "-g", *warnings, include, *options, *sources]
+    objects = runtime_objects("gcc", "-g", *options)
+    command = ["gcc", "-std=c11", "-g", *WARNINGS, f"-I{NATIVE / 'include'}", *options, *TESTS, *objects]
     subprocess.run([*command, "-o", str(target), "-lpthread", "-ldl"], check=True)
     return target
 

@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.native_objects import NATIVE as RUNTIME
+from tests.native_objects import WARNINGS, runtime_objects
 from tests.tiers import full
 
 NATIVE = Path(__file__).parents[1] / "native"
-RUNTIME = Path(__file__).parents[3] / "native"
 DRIVER = [*sorted((NATIVE / "src" / "chip").glob("*.c")), *sorted((NATIVE / "src" / "driver").glob("*.c"))]
-DEVICE = [NATIVE / "src" / "device" / "device.c", *sorted((RUNTIME / "src").glob("*/*.c"))]
 PROGRAMS = {
     "driver": [*DRIVER, NATIVE / "tests" / "driver.c"],
-    "device": [*DRIVER, *DEVICE, NATIVE / "tests" / "device.c"],
+    "device": [*DRIVER, NATIVE / "src" / "device" / "device.c", NATIVE / "tests" / "device.c"],
 }
 OPTIONS = {"ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
 
@@ -24,13 +24,12 @@ OPTIONS = {"ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
 @pytest.mark.parametrize("program", ["device", *full("driver")])
 @pytest.mark.parametrize("sanitizer", ["address,undefined", *full("thread")])
 def test_c_programs_are_clean_under(sanitizer: str, program: str, tmp_path: Path) -> None:
-    warnings = ["-Wall", "-Wextra", "-Wshadow", "-Wstrict-prototypes", "-Werror", "-pedantic"]
-    checks = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
-    speed = "-O1" if program == "driver" else "-O0"  # the whole runtime is compiled, and little of it runs
-    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-g", speed, "-ffp-contract=off", *warnings, *checks]
+    checks = ["-g", "-O1", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
+    command = ["gcc", "-std=c11", "-D_GNU_SOURCE", "-ffp-contract=off", *WARNINGS, *checks]
     include = [f"-I{NATIVE / 'include'}", f"-I{RUNTIME / 'include'}"]
+    runtime = runtime_objects("gcc", *checks) if program == "device" else []
     libraries = ["-o", str(tmp_path / program), "-lm", "-lpthread", "-ldl"]
-    subprocess.run([*command, *include, *map(str, PROGRAMS[program]), *libraries], check=True)
+    subprocess.run([*command, *include, *map(str, PROGRAMS[program]), *runtime, *libraries], check=True)
     done = subprocess.run(
         [str(tmp_path / program)], env=os.environ | OPTIONS, capture_output=True, text=True, check=False
     )
