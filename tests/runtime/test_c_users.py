@@ -88,7 +88,7 @@ def test_the_runtime_installs_without_python(library: Path, tmp_path: Path) -> N
     needs("cmake")
     needs("pkg-config")
     prefix = tmp_path / "prefix"
-    command("cmake", "-S", ROOT, "-B", tmp_path / "runtime")
+    command("cmake", "-S", ROOT, "-B", tmp_path / "runtime", "-DCMAKE_BUILD_TYPE=Debug")  # compiles in half the time
     command("cmake", "--build", tmp_path / "runtime")
     command("cmake", "--install", tmp_path / "runtime", "--prefix", prefix)
     project = tmp_path / "project"

@@ -207,7 +207,7 @@ def check(mod: IRModule) -> None:
     assert again.astext() == text
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(modules())
 def test_every_module_round_trips(mod: IRModule) -> None:
     check(mod)
@@ -222,7 +222,7 @@ def test_every_module_round_trips_soak(mod: IRModule) -> None:
     assert_structural_equal(load_json(save_json(mod)), mod)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(functions([], 3))
 def test_every_function_round_trips_as_an_expression(func: Function) -> None:
     text = to_text(func)
