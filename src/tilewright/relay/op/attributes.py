@@ -15,6 +15,9 @@ from tilewright.ir.prim_ops import whole
 from tilewright.relay.expr import Call, Constant, TupleWrapper, const
 from tilewright.relay.expr import Tuple as TupleExpr
 
+Ints = int | Sequence[int]  # one number, or several
+Axes = Ints | None
+
 
 def number(value: Any) -> Any:
     """A literal, a numpy number or a scalar constant as a Python number; other expressions as they are."""

@@ -2,11 +2,10 @@
 
 ::
 
-    class BiasAdd(OpDef):
+    class BiasAdd(OpDef[BiasAddAttrs]):
         '''Add a 1-D bias along ``axis``.'''
         name = "nn.bias_add"
         inputs = ("data", "bias")
-        attrs_type = BiasAddAttrs
         pattern = OpPattern.BROADCAST
 
         @staticmethod
@@ -16,9 +15,9 @@
         @staticmethod
         def evaluate(attrs, inputs):                # numpy meaning: constant folding, and the tests' oracle
 
-Subclassing registers the operator: each hook that is defined becomes an attribute of the ``Op`` under TVM's name
-(``TOpPattern``, ``FTVMCompute``, ``FTVMStrategy``, ``FTVMAlterOpLayout``, ...), where passes look it up and where
-``register_op_attr`` can override it. The hooks::
+``OpDef[None]`` is the base of an operator without attributes. Subclassing registers the operator: each hook that is
+defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``FTVMCompute``, ``FTVMStrategy``,
+``FTVMAlterOpLayout``, ...), where passes look it up and where ``register_op_attr`` can override it. The hooks::
 
     infer_type(types, attrs, solver)                       -> Type | None
     compute(attrs, inputs, out_type)                       -> [te.Tensor]      tuple arguments are flattened
@@ -39,11 +38,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_args
 
 from tilewright.ir.attrs import Attrs
 from tilewright.ir.op import Op
 from tilewright.ir.type import Type
+
+A = TypeVar("A")
 
 
 class OpPattern(enum.IntEnum):
@@ -83,12 +84,12 @@ HOOKS: dict[str, str] = {
 }
 
 
-class OpDef:
-    """Base of operator declarations. Subclasses with a ``name`` register themselves."""
+class OpDef(Generic[A]):
+    """Base of operator declarations, generic in the class of the attributes. Subclasses with a ``name`` register."""
 
     name: ClassVar[str] = ""
     inputs: ClassVar[tuple[str, ...] | None] = None  # None: any number of arguments
-    attrs_type: ClassVar[type[Attrs] | None] = None
+    attrs_type: ClassVar[type[Attrs] | None] = None  # taken from ``OpDef[...]``
     pattern: ClassVar[OpPattern] = OpPattern.OPAQUE
     non_computational: ClassVar[bool] = False  # no kernel: vm.*, memory.*
     stateful: ClassVar[bool] = False  # not to be merged or removed
@@ -100,12 +101,15 @@ class OpDef:
     op: ClassVar[Op]
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: A, solver: TypeSolver) -> Type | None:
         """Type of the result given the argument types, or None while too little is known."""
         raise TypeError("an operator declaration defines infer_type")
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        for argument in [a for base in cls.__dict__.get("__orig_bases__", ()) for a in get_args(base)]:
+            if isinstance(argument, type):
+                cls.attrs_type = argument if issubclass(argument, Attrs) else None
         if "name" not in cls.__dict__ or not cls.name:
             return
         cls.op = op = Op.get_or_register(cls.name)
@@ -124,7 +128,7 @@ class OpDef:
                 op.set_attr(key, getattr(cls, method))
 
 
-def declare(name: str, doc: str, base: type[OpDef] = OpDef, **members: Any) -> type[OpDef]:
+def declare(name: str, doc: str, base: type[OpDef[Any]] = OpDef, **members: Any) -> type[OpDef[Any]]:
     """Declare the operator ``name`` by values instead of a class body; for families that differ in few of them.
 
     ``members`` are those of the class that ``doc`` describes; functions among them become its hooks.

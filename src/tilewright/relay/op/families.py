@@ -8,21 +8,26 @@ from typing import Any, Protocol
 import numpy as np
 
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.type import Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern, declare
+from tilewright.relay.op.definition import A, OpDef, OpPattern, TypeSolver, declare
 
 Array = np.ndarray[Any, Any]
 
 
-class Elementwise(OpDef):
+class Elementwise(OpDef[A]):
     """An operator of one input, element by element; the result has the input's type where nothing else is said."""
 
     inputs = ("data",)
     pattern = OpPattern.ELEMWISE
 
-    infer_type = staticmethod(relations.identity)
+    @staticmethod
+    def infer_type(types: Sequence[Type], attrs: A, solver: TypeSolver) -> Type | None:
+        """The type of the data."""
+        return relations.tensor(types[0])
+
     infer_correct_layout = staticmethod(layout_rules.elementwise)
 
 

@@ -22,7 +22,7 @@ from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.type import GlobalTypeVar, TensorType, TupleType, Type, TypeCall
 from tilewright.relay.expr import Call, Constant, Tuple, TupleGetItem
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 
 STORAGE = TypeCall(GlobalTypeVar("Storage"), ())
 UNIT = TupleType(())
@@ -72,7 +72,7 @@ class AllocStorage(MemoryDef):
     attrs_type = AllocStorageAttrs
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: AllocStorageAttrs, solver: TypeSolver) -> Type | None:
         """``Storage``."""
         for what, type_ in zip(("the size", "the alignment"), types, strict=True):
             expect_number("memory.alloc_storage", what, type_)
@@ -87,7 +87,7 @@ class AllocTensor(MemoryDef):
     attrs_type = AllocTensorAttrs
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: AllocTensorAttrs, solver: TypeSolver) -> Type | None:
         """The tensor: of the shape that the attributes tell, else of unknown dimensions."""
         storage, offset, shape = types
         expect("memory.alloc_tensor", "the storage", storage, STORAGE)
@@ -110,7 +110,7 @@ class Kill(MemoryDef):
     inputs = ("to_free",)
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The empty tuple."""
         return UNIT
 

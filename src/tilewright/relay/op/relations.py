@@ -16,6 +16,7 @@ from tilewright.ir.errors import TypeInferenceError
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import Any, IntImm, Mul, PrimExpr, Select, Var
 from tilewright.ir.type import IncompleteType, TensorType, TupleType, Type
+from tilewright.relay.op.definition import TypeSolver
 from tilewright.relay.type_infer.describe import describe, describe_dim, describe_shape
 from tilewright.relay.type_infer.dimensions import note_equal
 
@@ -214,17 +215,17 @@ def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[PrimExpr, ...]
     return tuple(result)
 
 
-def identity(types: Sequence[Type], attrs: AnyType, solver: AnyType) -> Type | None:
+def identity(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type | None:
     """The result has the type of the first argument."""
     return tensor(types[0])
 
 
-def same(types: Sequence[Type], attrs: AnyType, solver: AnyType) -> Type | None:
+def same(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type | None:
     """The result has the type of the first argument, a tensor or not, also where that has holes."""
     return types[0]
 
 
-def broadcast(types: Sequence[Type], attrs: AnyType, solver: AnyType) -> Type | None:
+def broadcast(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type | None:
     """Two tensors of one dtype, broadcast."""
     found = tensors(types, ("lhs", "rhs"))
     if found is None:
@@ -236,7 +237,7 @@ def broadcast(types: Sequence[Type], attrs: AnyType, solver: AnyType) -> Type | 
     return TensorType(broadcast_shapes(lhs.shape, rhs.shape), lhs.dtype)
 
 
-def broadcast_compare(types: Sequence[Type], attrs: AnyType, solver: AnyType) -> Type | None:
+def broadcast_compare(types: Sequence[Type], attrs: object, solver: TypeSolver) -> Type | None:
     """Two tensors of one dtype, broadcast; the result is bool."""
     result = broadcast(types, attrs, solver)
     return TensorType(result.shape, "bool") if isinstance(result, TensorType) else None

@@ -23,6 +23,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import IncompleteType, TensorType, TupleType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.definition import TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.memory import UNIT, MemoryDef
 from tilewright.relay.op.transform.join import Concatenate, ConcatenateAttrs
@@ -61,14 +62,14 @@ class ShapeOf(MemoryDef):
     stateful = False
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ShapeOfAttrs, solver: TypeSolver) -> Type | None:
         """A vector of as many extents as the tensor has dimensions."""
         if not isinstance(types[0], TensorType):
             raise TypeInferenceError(f"vm.shape_of: expected a tensor, found {types[0]}")
         return TensorType((len(types[0].shape),), attrs.dtype)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ShapeOfAttrs, inputs: Sequence[Array]) -> list[Array]:
         """The extents."""
         return [np.array(inputs[0].shape, attrs.dtype)]
 
@@ -79,7 +80,7 @@ class _Invocation(MemoryDef):
     inputs = ("func", "inputs", "outputs")
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The empty tuple."""
         for what, found in zip(("inputs", "outputs"), types[1:], strict=True):
             if not isinstance(found, (TupleType, IncompleteType)):
@@ -108,14 +109,14 @@ class ReshapeTensor(MemoryDef):
     attrs_type = ReshapeTensorAttrs
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ReshapeTensorAttrs, solver: TypeSolver) -> Type | None:
         """The tensor with the new shape."""
         if not isinstance(types[0], TensorType):
             raise TypeInferenceError(f"vm.reshape_tensor: expected a tensor, found {types[0]}")
         return TensorType(attrs.newshape, types[0].dtype)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ReshapeTensorAttrs, inputs: Sequence[Array]) -> list[Array]:
         """The elements in their order."""
         return [inputs[0].reshape(inputs[1])]
 
@@ -129,12 +130,12 @@ class Append(MemoryDef):
     stateful = False
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: AppendAttrs, solver: TypeSolver) -> Type | None:
         """As of ``concatenate``."""
         return Concatenate.infer_type([TupleType(types)], ConcatenateAttrs(attrs.axis), solver)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: AppendAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Both joined."""
         return [np.concatenate(inputs, attrs.axis)]
 

@@ -63,8 +63,8 @@ def merge_rows(func: Function, target: Target) -> Function:
         return func
     data, kernel = (_tensor(arg).concrete_shape for arg in conv.args)
     image = _tensor(conv).concrete_shape[2:4]
-    computed = share_computed(conv.attrs, data[2:4], kernel[2:4], image)
     attrs: Any = conv.attrs
+    computed = share_computed(attrs, data[2:4], kernel[2:4], image)
     with choosing_as(attrs.tuned):
         rows = conv2d_rows_to_merge.get(target)(data, kernel, image, _tensor(conv).dtype, target, computed)
     if rows == 1:

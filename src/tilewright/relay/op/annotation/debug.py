@@ -23,19 +23,18 @@ class DebugAttrs(Attrs):
     debug_func: str = ""
 
 
-class Debug(OpDef):
+class Debug(OpDef[DebugAttrs]):
     """The value as it is; a function is called with it first."""
 
     name = "debug"
     inputs = ("program",)
-    attrs_type = DebugAttrs
     stateful = True
     non_computational = True
 
     infer_type = staticmethod(relations.identity)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: DebugAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Calls the function."""
         if attrs.debug_func:
             need_global_func(attrs.debug_func)(array(inputs[0]))

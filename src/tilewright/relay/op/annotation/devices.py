@@ -14,7 +14,7 @@ from tilewright.ir.type import Type
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.runtime.device import device as make_device
 
@@ -42,12 +42,12 @@ class _Placement(OpDef):
     infer_correct_layout = staticmethod(layout_rules.elementwise)
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The argument's type."""
         return types[0]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """The argument."""
         return [inputs[0].copy()]
 

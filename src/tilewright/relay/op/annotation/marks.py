@@ -12,7 +12,7 @@ from tilewright.ir.type import Type
 from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpPattern, declare
+from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 
 
@@ -28,12 +28,12 @@ class CastHintAttrs(Attrs):
     dtype: str
 
 
-def _same(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _same(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
     return types[0]
 
 
 def _declare(name: str, doc: str, attrs_class: type[Attrs] | None) -> None:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         return [topi.identity(x) for x in inputs]
 
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:

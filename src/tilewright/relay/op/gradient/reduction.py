@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay.expr import Call
 from tilewright.relay.op.gradient.rule import (
     Gradients,
+    attrs_of,
     collapsed,
     number,
     require_shape,
@@ -16,22 +15,22 @@ from tilewright.relay.op.gradient.rule import (
     spread,
     tensor_type,
 )
-from tilewright.relay.op.reduce.reduce import reduce_axes
+from tilewright.relay.op.reduce.reduce import ReduceAttrs, VarianceAttrs, reduce_axes
 from tilewright.relay.op.reduce.reduce import sum as sum_
 from tilewright.relay.op.tensor.binary import divide, equal, multiply, subtract
 from tilewright.relay.op.tensor.unary import cast
 from tilewright.relay.op.transform.axes import expand_dims, reverse, transpose
 from tilewright.relay.op.transform.reshape import reshape
-from tilewright.relay.op.transform.sorting import cumprod, cumsum
+from tilewright.relay.op.transform.sorting import ScanopAttrs, cumprod, cumsum
 
 
 def _axes(orig: Call) -> tuple[int, ...]:
-    return reduce_axes(orig.attrs, len(tensor_type(orig.args[0]).shape))
+    return reduce_axes(attrs_of(orig, ReduceAttrs), len(tensor_type(orig.args[0]).shape))
 
 
 def _kept(value: RelayExpr, orig: Call) -> RelayExpr:
     """A value of the reduced shape with the reduced dimensions as 1."""
-    attrs: Any = orig.attrs
+    attrs = attrs_of(orig, ReduceAttrs)
     for axis in () if attrs.keepdims else _axes(orig):
         value = expand_dims(value, axis)
     return value
@@ -85,7 +84,7 @@ def _prod(orig: Call, grad: RelayExpr) -> Gradients:
 def _variance(orig: Call, grad: RelayExpr) -> Gradients:
     """Of the mean of (x - m)^2: 2 (x - m) / n, and for m the negative sum of that."""
     x, mean = orig.args
-    attrs: Any = orig.attrs
+    attrs = attrs_of(orig, VarianceAttrs)
     count = _count(orig) - int(attrs.unbiased)
     scaled = multiply(_kept(grad, orig), number(2 / count if count else float("nan"), x))
     by_x = multiply(scaled, subtract(x, mean))
@@ -98,7 +97,7 @@ def _running_sum_from_behind(grad: RelayExpr, axis: int, exclusive: bool) -> Rel
 
 @rule("cumsum")
 def _cumsum(orig: Call, grad: RelayExpr) -> Gradients:
-    attrs: Any = orig.attrs
+    attrs = attrs_of(orig, ScanopAttrs)
     x = orig.args[0]
     axis = 0 if attrs.axis is None else attrs.axis
     found = _running_sum_from_behind(grad, axis, bool(attrs.exclusive))

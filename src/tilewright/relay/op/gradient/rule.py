@@ -7,7 +7,9 @@ argument gets one gradient, of its type; None where the result does not depend o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from tilewright.ir.attrs import Attrs
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import register_op_attr
@@ -17,6 +19,7 @@ from tilewright.relay.op.reduce.reduce import sum as sum_
 from tilewright.relay.op.transform.replicate import broadcast_to, broadcast_to_like, collapse_sum_like
 from tilewright.relay.op.transform.reshape import reshape, reshape_like
 
+A = TypeVar("A", bound=Attrs)
 Gradients = Sequence[RelayExpr | None]
 Rule = Callable[[Call, RelayExpr], Gradients]
 
@@ -30,6 +33,12 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
+
+
+def attrs_of(call: Call, kind: type[A]) -> A:
+    """The attributes of a call of an operator whose attributes are of the class ``kind``."""
+    assert isinstance(call.attrs, kind)
+    return call.attrs
 
 
 def tensor_type(expr: RelayExpr) -> TensorType:

@@ -10,6 +10,7 @@ from tilewright.relay.expr import Call, Tuple, TupleGetItem
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.gradient.rule import (
     Gradients,
+    attrs_of,
     collapsed,
     number,
     require_shape,
@@ -28,7 +29,7 @@ from tilewright.relay.op.transform.axes import reverse, reverse_sequence, squeez
 from tilewright.relay.op.transform.join import concatenate, split
 from tilewright.relay.op.transform.layout import layout_transform
 from tilewright.relay.op.transform.reshape import reshape
-from tilewright.relay.op.transform.slicing import slices_of, strided_set, strided_slice
+from tilewright.relay.op.transform.slicing import StridedSliceAttrs, slices_of, strided_set, strided_slice
 
 
 def _nothing(orig: Call) -> list[None]:
@@ -156,7 +157,9 @@ def _strided_slice(orig: Call, grad: RelayExpr) -> Gradients:
     """The gradient where the slice was, zeros around it."""
     x = orig.args[0]
     shape = require_shape(x, "strided_slice")
-    parts = [p.indices(extent) for p, extent in zip(slices_of(shape, orig.attrs), shape, strict=True)]
+    parts = [
+        p.indices(extent) for p, extent in zip(slices_of(shape, attrs_of(orig, StridedSliceAttrs)), shape, strict=True)
+    ]
     if 0 in require_shape(orig, "strided_slice"):
         return [None]
     if all(step == 1 for _, _, step in parts):

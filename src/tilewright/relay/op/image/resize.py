@@ -16,7 +16,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, computed, dims
-from tilewright.relay.op.definition import OpPattern, declare
+from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.tir.layout import layout as parse_layout
@@ -145,7 +145,7 @@ def _axes(layout: str, rank: int) -> list[int]:
     return [parsed.index_of(axis) for axis in _SPATIAL[rank]]
 
 
-def _resized_type(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Type | None:
+def _resized_type(types: Sequence[Type], attrs: Any, solver: TypeSolver, rank: int) -> Type | None:
     data = relations.tensor(types[0])
     if data is None:
         return None
@@ -158,7 +158,7 @@ def _resized_type(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> 
 
 
 def _declare(rank: int, attrs_class: Any) -> None:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         resize = getattr(topi.image, f"resize{rank}d")
         how = attrs.method, attrs.coordinate_transformation_mode, attrs.rounding_method
         cubic = attrs.cubic_alpha, attrs.cubic_exclude

@@ -17,7 +17,7 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints, pair
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.bilinear import bilinear, sampled
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import canonical_shape, conv_extent, shape_in_layout
 from tilewright.relay.op.strategy.generic import schedule_injective
@@ -31,17 +31,16 @@ class AffineGridAttrs(Attrs):
     target_shape: tuple[int, ...]
 
 
-class AffineGrid(OpDef):
+class AffineGrid(OpDef[AffineGridAttrs]):
     """Where affine maps take the points of a grid over [-1, 1] x [-1, 1]."""
 
     name = "image.affine_grid"
     inputs = ("data",)
-    attrs_type = AffineGridAttrs
     pattern = OpPattern.INJECTIVE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: AffineGridAttrs, solver: TypeSolver) -> Type | None:
         """(batch, 2, height, width)"""
         data = relations.tensor(types[0], "data")
         if data is None:
@@ -53,12 +52,12 @@ class AffineGrid(OpDef):
         return TensorType((data.shape[0], 2, *attrs.target_shape), data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: AffineGridAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.image.affine_grid(inputs[0], attrs.target_shape)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: AffineGridAttrs, inputs: Sequence[Array]) -> list[Array]:
         """The matrices times all points."""
         y, x = np.meshgrid(*(np.linspace(-1, 1, extent) for extent in attrs.target_shape), indexing="ij")
         points = np.stack([x, y, np.ones_like(x)])
@@ -74,17 +73,16 @@ class GridSampleAttrs(Attrs):
     align_corners: bool = True
 
 
-class GridSample(OpDef):
+class GridSample(OpDef[GridSampleAttrs]):
     """Values of images at the points of a grid."""
 
     name = "image.grid_sample"
     inputs = ("data", "grid")
-    attrs_type = GridSampleAttrs
     pattern = OpPattern.INJECTIVE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: GridSampleAttrs, solver: TypeSolver) -> Type | None:
         """The images' batch and channels, the grid's height and width."""
         found = relations.tensors(types, GridSample.inputs)
         if found is None:
@@ -105,13 +103,13 @@ class GridSample(OpDef):
         return TensorType((*data.shape[:2], *grid.shape[2:]), data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: GridSampleAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         how = (attrs.method, attrs.layout, attrs.padding_mode, attrs.align_corners)
         return [topi.image.grid_sample(inputs[0], inputs[1], *how)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: GridSampleAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Image by image."""
         data, grid = inputs
         made = np.zeros((*data.shape[:2], *grid.shape[2:]))
@@ -130,17 +128,16 @@ class CropAndResizeAttrs(Attrs):
     out_dtype: str = ""
 
 
-class CropAndResize(OpDef):
+class CropAndResize(OpDef[CropAndResizeAttrs]):
     """Parts of images, each resized to one size."""
 
     name = "image.crop_and_resize"
     inputs = ("data", "boxes", "box_indices")
-    attrs_type = CropAndResizeAttrs
     pattern = OpPattern.INJECTIVE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: CropAndResizeAttrs, solver: TypeSolver) -> Type | None:
         """As many as there are boxes."""
         found = relations.tensors(types, CropAndResize.inputs)
         if found is None:
@@ -160,7 +157,7 @@ class CropAndResize(OpDef):
         return TensorType(shape_in_layout(shape, "NCHW", attrs.layout, "output"), attrs.out_dtype or data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: CropAndResizeAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         """topi's kernel."""
         return [
             topi.image.crop_and_resize(
@@ -176,7 +173,7 @@ class CropAndResize(OpDef):
         ]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: CropAndResizeAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Box by box."""
         data, boxes, indices = inputs
         images = transform_array(data, attrs.layout, "NCHW")
@@ -208,16 +205,15 @@ class Dilation2DAttrs(Attrs):
     out_dtype: str = ""
 
 
-class Dilation2D(OpDef):
+class Dilation2D(OpDef[Dilation2DAttrs]):
     """The greatest sum of data and weight over each window."""
 
     name = "image.dilation2d"
     inputs = ("data", "weight")
-    attrs_type = Dilation2DAttrs
     pattern = OpPattern.OPAQUE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: Dilation2DAttrs, solver: TypeSolver) -> Type | None:
         """The extents of a convolution."""
         found = relations.tensors(types, Dilation2D.inputs)
         if found is None:
@@ -238,13 +234,13 @@ class Dilation2D(OpDef):
         return TensorType(shape, attrs.out_dtype or data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Dilation2DAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         """topi's kernel."""
         kernel = topi.image.dilation2d_nchw if attrs.data_layout == "NCHW" else topi.image.dilation2d_nhwc
         return [kernel(inputs[0], inputs[1], attrs.strides, attrs.padding, attrs.dilations, out_type.dtype)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: Dilation2DAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Tap by tap."""
         dtype = numpy_dtype(attrs.out_dtype) if attrs.out_dtype else inputs[0].dtype
         data = transform_array(inputs[0], attrs.data_layout, "NCHW").astype(dtype)

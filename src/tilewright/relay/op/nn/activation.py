@@ -14,7 +14,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleGetItem, TupleWrapper
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern, declare
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array, Elementwise, unary
 from tilewright.relay.op.nn.bias_add import shape_along
 from tilewright.relay.op.strategy import generic as strategies
@@ -30,19 +30,18 @@ class LeakyReluAttrs(Attrs):
     alpha: float = 0.25
 
 
-class LeakyRelu(Elementwise):
+class LeakyRelu(Elementwise[LeakyReluAttrs]):
     """data where positive, else alpha * data."""
 
     name = "nn.leaky_relu"
-    attrs_type = LeakyReluAttrs
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: LeakyReluAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.leaky_relu(inputs[0], attrs.alpha)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: LeakyReluAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.where"""
         x = inputs[0]
         return [np.where(x > 0, x, x * np.asarray(attrs.alpha, x.dtype))]
@@ -54,20 +53,19 @@ class GeluAttrs(Attrs):
     approximate: str = "none"
 
 
-class Gelu(Elementwise):
+class Gelu(Elementwise[GeluAttrs]):
     """data times the probability that a standard normal variable is less; see RecognizeActivations. Not in TVM 0.8."""
 
     name = "nn.gelu"
-    attrs_type = GeluAttrs
     in_float32 = True
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: GeluAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.gelu(inputs[0], attrs.approximate)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: GeluAttrs, inputs: Sequence[Array]) -> list[Array]:
         """In numpy; -infinity gives the limit, 0, as the kernel does, but NaN in the form with tanh."""
         x = inputs[0].astype("float64")
         if attrs.approximate == "tanh":
@@ -84,39 +82,38 @@ class SwishAttrs(Attrs):
     beta: float = 1.0
 
 
-class Swish(Elementwise):
+class Swish(Elementwise[SwishAttrs]):
     """data * sigmoid(beta * data), with beta 1 also called SiLU; see RecognizeActivations. Not in TVM 0.8."""
 
     name = "nn.swish"
-    attrs_type = SwishAttrs
     in_float32 = True
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: SwishAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.swish(inputs[0], attrs.beta)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: SwishAttrs, inputs: Sequence[Array]) -> list[Array]:
         """In numpy."""
         x = inputs[0].astype("float64")
         with np.errstate(over="ignore"):
             return [(x / (1 + np.exp(-attrs.beta * x))).astype(inputs[0].dtype)]
 
 
-class Softplus(Elementwise):
+class Softplus(Elementwise[None]):
     """log(1 + exp(data)). Not in TVM 0.8."""
 
     name = "nn.softplus"
     in_float32 = True
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.softplus(inputs[0])]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """In numpy."""
         return [np.logaddexp(0, inputs[0].astype("float64")).astype(inputs[0].dtype)]
 
@@ -127,16 +124,15 @@ class PReluAttrs(Attrs):
     axis: int = 1
 
 
-class PRelu(OpDef):
+class PRelu(OpDef[PReluAttrs]):
     """data where positive, else data times a slope per channel."""
 
     name = "nn.prelu"
     inputs = ("data", "alpha")
-    attrs_type = PReluAttrs
     pattern = OpPattern.BROADCAST
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: PReluAttrs, solver: TypeSolver) -> Type | None:
         """The type of the data; fills in the slopes."""
         data, alpha = relations.tensor(types[0], "data"), relations.tensor(types[1], "alpha")
         if data is None:
@@ -150,12 +146,12 @@ class PRelu(OpDef):
         return data
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: PReluAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.prelu(inputs[0], inputs[1], attrs.axis % len(inputs[0].shape))]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: PReluAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.where"""
         x = inputs[0]
         return [np.where(x > 0, x, x * shape_along(inputs[1], x.ndim, attrs.axis))]
@@ -178,7 +174,7 @@ def _log_softmax_array(x: Array, axis: int) -> Array:
     return np.asarray(shifted - np.log(np.sum(np.exp(shifted), axis=axis, keepdims=True)), x.dtype)
 
 
-def _softmax_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _softmax_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
     if data is not None:
         relations.normalize_axis(attrs.axis, len(data.shape))
@@ -210,27 +206,26 @@ class DropoutAttrs(Attrs):
     rate: float = 0.5
 
 
-class Dropout(OpDef):
+class Dropout(OpDef[DropoutAttrs]):
     """(data, mask); at inference the data itself."""
 
     name = "nn.dropout"
     inputs = ("data",)
-    attrs_type = DropoutAttrs
     pattern = OpPattern.OPAQUE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: DropoutAttrs, solver: TypeSolver) -> Type | None:
         """Data and mask have the same type."""
         data = relations.tensor(types[0])
         return None if data is None else TupleType((data, data))
 
     @staticmethod
-    def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+    def simplify_inference(attrs: DropoutAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
         """Nothing is dropped."""
         return args[0]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: DropoutAttrs, inputs: Sequence[Array]) -> list[Array]:
         """The data, and a mask of ones."""
         return [inputs[0].copy(), np.ones_like(inputs[0])]
 

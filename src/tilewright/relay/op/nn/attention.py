@@ -14,7 +14,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
@@ -41,7 +41,7 @@ def _check_mask(mask: TensorType, scores: tuple[Any, ...]) -> None:
             )
 
 
-class Attention(OpDef):
+class Attention(OpDef[AttentionAttrs]):
     """softmax(query @ key.T * scale + mask) @ value, for every head.
 
     query (batch, heads, rows, depth), key (batch, heads, keys, depth), value (batch, heads, keys, width) and, if it is
@@ -50,13 +50,12 @@ class Attention(OpDef):
 
     name = "nn.attention"
     inputs = None
-    attrs_type = AttentionAttrs
     pattern = OpPattern.COMM_REDUCE
     in_float32 = True
     takes_injective = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: AttentionAttrs, solver: TypeSolver) -> Type | None:
         """Checks that the operands fit together."""
         if len(types) not in (3, 4):
             raise TypeInferenceError(f"takes query, key, value and perhaps a mask, not {len(types)} operands")
@@ -78,7 +77,7 @@ class Attention(OpDef):
         return TensorType((batch, rows, heads, width), query.dtype)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: AttentionAttrs, inputs: Sequence[Array]) -> list[Array]:
         """In numpy."""
         query, key, value, *masks = inputs
         scores = np.matmul(query, np.swapaxes(key, 2, 3)) * np.asarray(attrs.scale, query.dtype)

@@ -13,7 +13,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.transform.axes import expand_dims
@@ -38,16 +38,15 @@ def shape_along(array: Array, rank: int, axis: int) -> Array:
     return array.reshape([-1 if i == axis % rank else 1 for i in range(rank)])
 
 
-class BiasAdd(OpDef):
+class BiasAdd(OpDef[BiasAddAttrs]):
     """Add a 1-D bias along ``axis``."""
 
     name = "nn.bias_add"
     inputs = ("data", "bias")
-    attrs_type = BiasAddAttrs
     pattern = OpPattern.BROADCAST
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: BiasAddAttrs, solver: TypeSolver) -> Type | None:
         """The type of the data; fills in the bias."""
         data, bias = relations.tensor(types[0], "data"), relations.tensor(types[1], "bias")
         if data is None:
@@ -69,19 +68,19 @@ class BiasAdd(OpDef):
         return data
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: BiasAddAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """An addition of the expanded bias."""
         data, bias = inputs
         behind = len(data.shape) - 1 - attrs.axis % len(data.shape)
         return [topi.add(data, topi.expand_dims(bias, 1, behind) if behind else bias)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: BiasAddAttrs, inputs: Sequence[Array]) -> list[Array]:
         """An addition of the expanded bias."""
         return [inputs[0] + shape_along(inputs[1], inputs[0].ndim, attrs.axis)]
 
     @staticmethod
-    def canonicalize(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+    def canonicalize(attrs: BiasAddAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
         """``add`` of the expanded bias."""
         rank = len(typed.args[0].checked_type.shape)  # type: ignore[attr-defined]
         return call("add", [args[0], expand_bias_to_match_axis(args[1], rank, attrs.axis)])

@@ -17,7 +17,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, pair, whole_int
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import canonical_shape, conv_extent, shape_in_layout
 from tilewright.relay.op.relations import dim_map, known
@@ -100,17 +100,16 @@ def _check_words(extent: Any, dtype: str, what: str) -> None:
     )
 
 
-class BitPack(OpDef):
+class BitPack(OpDef[BitPackAttrs]):
     """Bits of integers, plane by plane, packed into words."""
 
     name = "nn.bitpack"
     inputs = ("data",)
-    attrs_type = BitPackAttrs
     pattern = OpPattern.OPAQUE
     schedule = strategies.schedule_bitpack
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: BitPackAttrs, solver: TypeSolver) -> Type | None:
         """A dimension more, one shorter."""
         data = relations.tensor(types[0], "data")
         if data is None:
@@ -130,29 +129,28 @@ class BitPack(OpDef):
         return TensorType(shape, attrs.pack_type)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: BitPackAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         values = attrs.bits, attrs.pack_axis, attrs.bit_axis, attrs.pack_type, attrs.name
         return [topi.nn.bitpack(inputs[0], *values)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: BitPackAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Plane by plane."""
         axis = attrs.pack_axis % inputs[0].ndim
         return [pack_bits(inputs[0], attrs.bits, axis, attrs.bit_axis, attrs.pack_type)]
 
 
-class BitSerialConv2D(OpDef):
+class BitSerialConv2D(OpDef[BinaryConv2DAttrs]):
     """A convolution of numbers of few bits, by counting the bits that words share."""
 
     name = "nn.bitserial_conv2d"
     inputs = ("data", "weight")
-    attrs_type = BinaryConv2DAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     strategy = strategies.bitserial_conv2d_strategy
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: BinaryConv2DAttrs, solver: TypeSolver) -> Type | None:
         """That of a convolution of ``channels`` outputs; fills in the weight."""
         data = relations.tensor(types[0], "data")
         if data is None:
@@ -186,7 +184,7 @@ class BitSerialConv2D(OpDef):
         return TensorType(shape, attrs.out_dtype)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: BinaryConv2DAttrs, inputs: Sequence[Array]) -> list[Array]:
         """A convolution of whole numbers."""
         data, weight = inputs
         first = attrs.data_layout == "NCHW"
@@ -203,17 +201,16 @@ class BitSerialConv2D(OpDef):
         return [(result if first else np.moveaxis(result, 1, 3)).astype(attrs.out_dtype)]
 
 
-class BitSerialDense(OpDef):
+class BitSerialDense(OpDef[BinaryDenseAttrs]):
     """A matrix product of numbers of few bits, by counting the bits that words share."""
 
     name = "nn.bitserial_dense"
     inputs = ("data", "weight")
-    attrs_type = BinaryDenseAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     strategy = strategies.bitserial_dense_strategy
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: BinaryDenseAttrs, solver: TypeSolver) -> Type | None:
         """(batch, units); fills in the weight."""
         data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
         if data is None:
@@ -226,7 +223,7 @@ class BitSerialDense(OpDef):
         return TensorType((data.shape[0], attrs.units), attrs.out_dtype)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: BinaryDenseAttrs, inputs: Sequence[Array]) -> list[Array]:
         """A product of whole numbers."""
         data, weight = inputs
         weight = _numbers(weight, 1, 1) if weight.ndim == 3 else weight

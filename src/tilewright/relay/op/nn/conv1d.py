@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay.expr import Call
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.nn.conv_common import Conv, conv_attrs
 from tilewright.relay.op.strategy import generic as strategies
 
 
-class Conv1DAttrs(Attrs):
+class Conv1DAttrs(ConvAttrs):
     """Strides, padding, dilation, groups and layouts."""
 
     strides: tuple[int, ...] = (1,)
@@ -27,11 +27,10 @@ class Conv1DAttrs(Attrs):
     out_dtype: str = ""
 
 
-class Conv1D(Conv):
+class Conv1D(Conv[Conv1DAttrs]):
     """1-D convolution."""
 
     name = "nn.conv1d"
-    attrs_type = Conv1DAttrs
     rank = 1
 
     strategy = strategies.conv1d_strategy

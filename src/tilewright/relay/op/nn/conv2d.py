@@ -14,7 +14,8 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.conv_attrs import ConvAttrs
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import (
     Conv,
@@ -28,7 +29,7 @@ from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.type_infer.describe import describe_shape
 
 
-class Conv2DAttrs(Attrs):
+class Conv2DAttrs(ConvAttrs):
     """Strides, padding, dilation, groups, the layouts of data, kernel and output, and the configuration of a record
     that chose them (``autotvm.task.choices``).
     """
@@ -48,11 +49,10 @@ class Conv2DAttrs(Attrs):
     internal = ("tuned",)
 
 
-class Conv2D(Conv):
+class Conv2D(Conv[Conv2DAttrs]):
     """2-D convolution."""
 
     name = "nn.conv2d"
-    attrs_type = Conv2DAttrs
     rank = 2
 
     strategy = strategies.conv2d_strategy
@@ -60,12 +60,11 @@ class Conv2D(Conv):
     legalize = topi.nn.conv2d_legalize
 
 
-class ContribConv2DNCHWc(OpDef):
+class ContribConv2DNCHWc(OpDef[Conv2DAttrs]):
     """2-D convolution with packed channels: data NCHW{i}c, kernel OIHW{i}i{o}o, output NCHW{o}c."""
 
     name = "nn.contrib_conv2d_NCHWc"
     inputs = ("data", "kernel")
-    attrs_type = Conv2DAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
 
@@ -85,16 +84,15 @@ class PatchesAttrs(Attrs):
     rows: int = 1
 
 
-class ContribConv2DPatches(OpDef):
+class ContribConv2DPatches(OpDef[PatchesAttrs]):
     """The windows of a packed image, as ``topi.nn.conv2d_patches`` lays them out; only inside of kernels."""
 
     name = "nn.contrib_conv2d_patches"
     inputs = ("data",)
-    attrs_type = PatchesAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: PatchesAttrs, solver: TypeSolver) -> Type | None:
         """(n, C * kh * kw, oh / rows, rows * ow, c) of data (n, C, h, w, c)."""
         data = relations.tensor(types[0], "data")
         if data is None:
@@ -113,7 +111,7 @@ class ContribConv2DPatches(OpDef):
         return TensorType(shape, data.dtype)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: PatchesAttrs, inputs: Sequence[Array]) -> list[Array]:
         """By views of all windows."""
         size, strides, pads, dilation = _windows(attrs)
         windows = windows_of(inputs[0], size, strides, pads, dilation)  # (n, C, oh, ow, c, kh, kw)
@@ -123,12 +121,12 @@ class ContribConv2DPatches(OpDef):
         return [taps.reshape(n, chunks * size[0] * size[1], height // rows, rows * width, block)]
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: PatchesAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """What the convolution's schedule copies first."""
         return [topi.nn.conv2d_patches(inputs[0], *_windows(attrs), int(attrs.rows))]
 
 
-def _windows(attrs: Any) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def _windows(attrs: PatchesAttrs) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Their size, strides, padding and dilation."""
     return ints(attrs.kernel_size), ints(attrs.strides), ints(attrs.padding), ints(attrs.dilation)
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import topi
-from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay.expr import Call
 from tilewright.relay.op.attributes import call
+from tilewright.relay.op.conv_attrs import ConvAttrs
 from tilewright.relay.op.nn.conv_common import Conv, conv_attrs
 from tilewright.relay.op.strategy import generic as strategies
 
 
-class Conv3DAttrs(Attrs):
+class Conv3DAttrs(ConvAttrs):
     """Strides, padding, dilation, groups and layouts."""
 
     strides: tuple[int, ...] = (1, 1, 1)
@@ -28,11 +28,10 @@ class Conv3DAttrs(Attrs):
     out_dtype: str = ""
 
 
-class Conv3D(Conv):
+class Conv3D(Conv[Conv3DAttrs]):
     """3-D convolution."""
 
     name = "nn.conv3d"
-    attrs_type = Conv3DAttrs
     rank = 3
 
     strategy = strategies.conv3d_strategy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from tilewright.ir.type import IncompleteType, TensorType, Type
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints, pair, whole_int
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.conv_attrs import ConvAttrs
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.relations import dim_map, known
@@ -28,6 +29,8 @@ from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.tir.layout import Layout, bijective_layout
 from tilewright.tir.layout import layout as parse_layout
 from tilewright.topi.nn.conv import share_inside
+
+C = TypeVar("C", bound=ConvAttrs)
 
 
 def canonical_shape(shape: Sequence[PrimExpr], layout: str, canonical: str, what: str) -> tuple[PrimExpr, ...]:
@@ -50,7 +53,7 @@ def conv_extent(extent: Any, kernel: Any, stride: int, dilation: int, before: in
     return dim_map(lambda x, k: (x + before + after - ((k - 1) * dilation + 1)) // stride + 1, extent, kernel)
 
 
-def infer_conv(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Type | None:
+def infer_conv(types: Sequence[Type], attrs: ConvAttrs, solver: TypeSolver, rank: int) -> Type | None:
     """Type relation of a ``rank``-dimensional convolution; fills in the weight's type from the attributes."""
     data = relations.tensor(types[0], "data")
     weight = relations.tensor(types[1], "weight")
@@ -110,10 +113,10 @@ def _check_weight(
     unknown: Type,
     weight: TensorType | None,
     expected: Sequence[PrimExpr],
-    attrs: Any,
+    attrs: ConvAttrs,
     canonical: str,
     dtype: str,
-    solver: Any,
+    solver: TypeSolver,
 ) -> None:
     shape = shape_in_layout(expected, canonical, attrs.kernel_layout, "weight")
     if weight is None:
@@ -142,7 +145,7 @@ def result_dtype(data: Array, out_dtype: str) -> Any:
     return numpy_dtype(out_dtype) if out_dtype else data.dtype
 
 
-def share_computed(attrs: Any, image: Sequence[int], size: Sequence[int], out: Sequence[int]) -> float:
+def share_computed(attrs: ConvAttrs, image: Sequence[int], size: Sequence[int], out: Sequence[int]) -> float:
     """The share of a convolution's products that are not with padding.
 
     ``image``, ``size``, ``out``: the spatial extents of data, windows and result.
@@ -186,7 +189,7 @@ def convolve(
     return np.concatenate(parts, axis=1) if groups > 1 else parts[0]
 
 
-def evaluate_conv(attrs: Any, inputs: Sequence[Array], rank: int) -> list[Array]:
+def evaluate_conv(attrs: ConvAttrs, inputs: Sequence[Array], rank: int) -> list[Array]:
     """A convolution in any layout."""
     spatial = SPATIAL[rank]
     dtype = accumulation_dtype(inputs[0], attrs.out_dtype)
@@ -209,14 +212,14 @@ def kernel_layout_for(data_layout: str, depthwise: bool = False) -> str:
 
 
 def conv_layouts(
-    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+    attrs: ConvAttrs, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> InferCorrectLayoutOutput:
     """A convolution takes and gives exactly the layouts in its attributes."""
     inputs = [parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)]
     return InferCorrectLayoutOutput(inputs, [parse_layout(attrs.out_layout or attrs.data_layout)], attrs)
 
 
-class Conv(OpDef):
+class Conv(OpDef[C]):
     """A convolution of ``rank`` dimensions; a subclass says its name, attributes, rank and strategy."""
 
     rank: ClassVar[int]
@@ -227,18 +230,18 @@ class Conv(OpDef):
     infer_correct_layout = staticmethod(conv_layouts)
 
     @classmethod
-    def infer_type(cls, types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(cls, types: Sequence[Type], attrs: ConvAttrs, solver: TypeSolver) -> Type | None:
         """Checks data against weight; fills in the weight."""
         return infer_conv(types, attrs, solver, cls.rank)
 
     @classmethod
-    def evaluate(cls, attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(cls, attrs: ConvAttrs, inputs: Sequence[Array]) -> list[Array]:
         """By views of all windows."""
         return evaluate_conv(attrs, inputs, cls.rank)
 
     @classmethod
     def convert_op_layout(
-        cls, attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired_layouts: Sequence[str]
+        cls, attrs: ConvAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired_layouts: Sequence[str]
     ) -> RelayExpr:
         """The same convolution in the desired (data, kernel) layouts; kernel "default" picks what goes with data."""
         data, kernel = (*desired_layouts, "default")[:2]

@@ -21,7 +21,8 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints, pair
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.definition import OpPattern, declare
+from tilewright.relay.op.conv_attrs import ConvAttrs
+from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import (
     SPATIAL,
@@ -41,7 +42,7 @@ from tilewright.relay.type_infer.describe import describe_shape
 from tilewright.target.generic_func import GenericFunc
 
 
-class Conv1DTransposeAttrs(Attrs):
+class Conv1DTransposeAttrs(ConvAttrs):
     """Attributes of nn.conv1d_transpose; TVM 0.8 calls the default layout of kernels (input, output, ...) "OIW"."""
 
     channels: int | None = None
@@ -57,7 +58,7 @@ class Conv1DTransposeAttrs(Attrs):
     out_dtype: str = ""
 
 
-class Conv2DTransposeAttrs(Attrs):
+class Conv2DTransposeAttrs(ConvAttrs):
     """Attributes of nn.conv2d_transpose; the text form says ``kernel_layout="IOHW"`` for the constructor's default."""
 
     channels: int | None = None
@@ -73,7 +74,7 @@ class Conv2DTransposeAttrs(Attrs):
     out_dtype: str = ""
 
 
-class Conv3DTransposeAttrs(Attrs):
+class Conv3DTransposeAttrs(ConvAttrs):
     """Attributes of nn.conv3d_transpose; TVM 0.8 calls the default layout of kernels (input, output, ...) "OIDHW"."""
 
     channels: int | None = None
@@ -89,7 +90,7 @@ class Conv3DTransposeAttrs(Attrs):
     out_dtype: str = ""
 
 
-def _infer(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Type | None:
+def _infer(types: Sequence[Type], attrs: Any, solver: TypeSolver, rank: int) -> Type | None:
     data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
     if data is None:
         return None

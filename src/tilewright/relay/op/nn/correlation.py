@@ -15,7 +15,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_map
 from tilewright.relay.op.strategy import generic as strategies
@@ -33,18 +33,17 @@ class CorrelationAttrs(Attrs):
     layout: str = "NCHW"
 
 
-class Correlation(OpDef):
+class Correlation(OpDef[CorrelationAttrs]):
     """The mean product of patches of one image and displaced ones of another."""
 
     name = "nn.correlation"
     inputs = ("data1", "data2")
-    attrs_type = CorrelationAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
     schedule = strategies.schedule_reduce
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: CorrelationAttrs, solver: TypeSolver) -> Type | None:
         """(n, displacements, rows, columns)"""
         found = relations.tensors(types, Correlation.inputs)
         if found is None:
@@ -70,14 +69,14 @@ class Correlation(OpDef):
         return TensorType((one.shape[0], side * side, *extents), one.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: CorrelationAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         one, other = inputs
         sizes = attrs.kernel_size, attrs.max_displacement, attrs.stride1, attrs.stride2
         return [topi.nn.correlation_nchw(one, other, *sizes, padding_of(attrs.padding), attrs.is_multiply)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: CorrelationAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Displacement by displacement, windows of products."""
         top, left, bottom, right = padding_of(attrs.padding)
         one, other = (np.pad(a.astype("float64"), ((0, 0), (0, 0), (top, bottom), (left, right))) for a in inputs)

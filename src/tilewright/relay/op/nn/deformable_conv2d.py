@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.prim_expr import PrimExpr
 from tilewright.ir.prim_ops import as_expr
 from tilewright.ir.type import IncompleteType, TensorType, Type
 from tilewright.relay.expr import Call
@@ -16,7 +16,8 @@ from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.bilinear import bilinear
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.conv_attrs import ConvAttrs
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import (
@@ -35,7 +36,7 @@ from tilewright.tir.layout import Layout
 from tilewright.tir.layout import layout as parse_layout
 
 
-class DeformableConv2DAttrs(Attrs):
+class DeformableConv2DAttrs(ConvAttrs):
     """Those of nn.conv2d, and how many groups of channels have offsets of their own."""
 
     strides: tuple[int, ...] = (1, 1)
@@ -51,22 +52,21 @@ class DeformableConv2DAttrs(Attrs):
     out_dtype: str = ""
 
 
-class DeformableConv2D(OpDef):
+class DeformableConv2D(OpDef[DeformableConv2DAttrs]):
     """A convolution whose taps are moved by ``offset``; Dai et al., Deformable Convolutional Networks, 2017."""
 
     name = "nn.deformable_conv2d"
     inputs = ("data", "offset", "weight")
-    attrs_type = DeformableConv2DAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
     strategy = strategies.deformable_conv2d_strategy
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: DeformableConv2DAttrs, solver: TypeSolver) -> Type | None:
         """That of a convolution; fills in the weight and the offsets."""
         result = infer_conv([types[0], types[2]], attrs, solver, 2)
         data = relations.tensor(types[0], "data")
-        kernel = attrs.kernel_size
+        kernel: Sequence[PrimExpr | int] | None = attrs.kernel_size
         if kernel is None:
             weight = relations.tensor(types[2], "weight")
             if weight is None:
@@ -89,7 +89,7 @@ class DeformableConv2D(OpDef):
         return result
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: DeformableConv2DAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Tap by tap."""
         dtype = accumulation_dtype(inputs[0], attrs.out_dtype)
         data, offset = (transform_array(a, attrs.data_layout, "NCHW").astype(dtype) for a in inputs[:2])
@@ -115,7 +115,10 @@ class DeformableConv2D(OpDef):
 
     @staticmethod
     def infer_correct_layout(
-        attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+        attrs: DeformableConv2DAttrs,
+        new_in_layouts: Sequence[Layout],
+        old_in_layouts: Sequence[Layout],
+        old_in_types: Sequence[Type],
     ) -> InferCorrectLayoutOutput:
         """The layouts of the attributes; offsets lie as the data."""
         data, kernel = parse_layout(attrs.data_layout), parse_layout(attrs.kernel_layout)
@@ -124,7 +127,7 @@ class DeformableConv2D(OpDef):
 
     @staticmethod
     def convert_op_layout(
-        attrs: Any, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired_layouts: Sequence[str]
+        attrs: DeformableConv2DAttrs, inputs: Sequence[RelayExpr], tinfos: Sequence[Any], desired_layouts: Sequence[str]
     ) -> RelayExpr:
         """The same in the desired (data, kernel) layouts, of which the kernel's may be "default"."""
         data, kernel = (*desired_layouts, "default")[:2]

@@ -16,7 +16,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, whole_int
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import accumulation_dtype, canonical_shape, result_dtype, shape_in_layout
@@ -63,7 +63,9 @@ class BatchMatmulAttrs(Attrs):
     transpose_b: bool = False
 
 
-def _infer_matmul(types: Sequence[Type], attrs: Any, solver: Any, transpose_a: bool, transpose_b: bool) -> Type | None:
+def _infer_matmul(
+    types: Sequence[Type], attrs: DenseAttrs | MatmulAttrs, solver: TypeSolver, transpose_a: bool, transpose_b: bool
+) -> Type | None:
     data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
     if data is None:
         return None
@@ -94,28 +96,27 @@ def _check_inner(a: TensorType, b: TensorType, inner: Any, other: Any) -> None:
         )
 
 
-def _product(a: Array, b: Array, attrs: Any) -> Array:
+def _product(a: Array, b: Array, attrs: BatchMatmulAttrs | DenseAttrs | DensePackAttrs | MatmulAttrs) -> Array:
     dtype = accumulation_dtype(a, attrs.out_dtype)
     result = np.matmul(a.astype(dtype, copy=False), b.astype(dtype, copy=False))
     return result.astype(result_dtype(a, attrs.out_dtype), copy=False)
 
 
-class Dense(OpDef):
+class Dense(OpDef[DenseAttrs]):
     """data (..., k) times weight (n, k) transposed."""
 
     name = "nn.dense"
     inputs = ("data", "weight")
-    attrs_type = DenseAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: DenseAttrs, solver: TypeSolver) -> Type | None:
         """Checks the inner dimension; fills in the weight."""
         return _infer_matmul(types, attrs, solver, False, True)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: DenseAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.matmul"""
         return [_product(inputs[0], inputs[1].T, attrs)]
 
@@ -125,28 +126,30 @@ class Dense(OpDef):
 
     @staticmethod
     def infer_correct_layout(
-        attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+        attrs: DenseAttrs,
+        new_in_layouts: Sequence[Layout],
+        old_in_layouts: Sequence[Layout],
+        old_in_types: Sequence[Type],
     ) -> InferCorrectLayoutOutput:
         """Matrices in row-major order."""
         return InferCorrectLayoutOutput([layout("NC"), layout("NC")], [layout("NC")], attrs)
 
 
-class Matmul(OpDef):
+class Matmul(OpDef[MatmulAttrs]):
     """data times weight, each transposed if the attributes say so."""
 
     name = "nn.matmul"
     inputs = ("tensor_a", "tensor_b")
-    attrs_type = MatmulAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: MatmulAttrs, solver: TypeSolver) -> Type | None:
         """Checks the inner dimension; fills in the second operand."""
         return _infer_matmul(types, attrs, solver, attrs.transpose_a, attrs.transpose_b)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: MatmulAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.matmul"""
         a = inputs[0].swapaxes(-1, -2) if attrs.transpose_a else inputs[0]
         return [_product(a, inputs[1].T if attrs.transpose_b else inputs[1], attrs)]
@@ -155,7 +158,7 @@ class Matmul(OpDef):
     legalize = topi.nn.matmul_legalize
 
 
-class DensePack(OpDef):
+class DensePack(OpDef[DensePackAttrs]):
     """data (m, k) times a weight that is packed, for example as (n / 16, k, 16) in layout NC16n.
 
     ``units`` may be less than the n that the weight has by less than a block: the last columns are padding.
@@ -163,12 +166,11 @@ class DensePack(OpDef):
 
     name = "nn.contrib_dense_pack"
     inputs = ("data", "weight")
-    attrs_type = DensePackAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: DensePackAttrs, solver: TypeSolver) -> Type | None:
         """Checks the inner dimension; fills in the weight."""
         data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
         if data is None:
@@ -195,14 +197,17 @@ class DensePack(OpDef):
         return TensorType((rows, units), attrs.out_dtype or data.dtype)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: DensePackAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.matmul of the unpacked weight."""
         weight = transform_array(inputs[1], attrs.weight_layout, "NC")
         return [_product(inputs[0], weight[: attrs.units].T, attrs)]
 
     @staticmethod
     def infer_correct_layout(
-        attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+        attrs: DensePackAttrs,
+        new_in_layouts: Sequence[Layout],
+        old_in_layouts: Sequence[Layout],
+        old_in_types: Sequence[Type],
     ) -> InferCorrectLayoutOutput:
         """The weight in its packed layout."""
         return InferCorrectLayoutOutput([layout("NC"), layout(attrs.weight_layout)], [layout("NC")], attrs)
@@ -210,17 +215,16 @@ class DensePack(OpDef):
     strategy = strategies.dense_pack_strategy
 
 
-class BatchMatmul(OpDef):
+class BatchMatmul(OpDef[BatchMatmulAttrs]):
     """Products of the matrices in two batches; a batch of 1 is broadcast."""
 
     name = "nn.batch_matmul"
     inputs = ("tensor_a", "tensor_b")
-    attrs_type = BatchMatmulAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: BatchMatmulAttrs, solver: TypeSolver) -> Type | None:
         """(batch, m, n)"""
         found = relations.tensors(types, BatchMatmul.inputs)
         if found is None:
@@ -237,7 +241,7 @@ class BatchMatmul(OpDef):
         return TensorType((batch, m, n), attrs.out_dtype or a.dtype)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: BatchMatmulAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.matmul"""
         a = np.swapaxes(inputs[0], 1, 2) if attrs.transpose_a else inputs[0]
         return [_product(a, np.swapaxes(inputs[1], 1, 2) if attrs.transpose_b else inputs[1], attrs)]

@@ -14,7 +14,7 @@ from tilewright.ir.type import Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 
 
@@ -24,16 +24,15 @@ class FIFOBufferAttrs(Attrs):
     axis: int = 0
 
 
-class FIFOBuffer(OpDef):
+class FIFOBuffer(OpDef[FIFOBufferAttrs]):
     """The buffer moved along, with new data at its end."""
 
     name = "nn.fifo_buffer"
     inputs = ("data", "buffer")
-    attrs_type = FIFOBufferAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: FIFOBufferAttrs, solver: TypeSolver) -> Type | None:
         """The type of the buffer."""
         found = relations.tensors(types, FIFOBuffer.inputs)
         if found is None:
@@ -52,12 +51,12 @@ class FIFOBuffer(OpDef):
         return buffer
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: FIFOBufferAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.fifo_buffer(inputs[0], inputs[1], attrs.axis)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: FIFOBufferAttrs, inputs: Sequence[Array]) -> list[Array]:
         """The end of both in a row."""
         data, buffer = inputs
         row = np.concatenate([buffer, data], attrs.axis)

@@ -14,11 +14,11 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, whole_int
-from tilewright.relay.op.definition import OpDef, OpPattern, declare
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 
 
-def _loss_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _loss_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
     found = relations.tensors(types, ("predictions", "targets"))
     if found is None:
         return None
@@ -32,7 +32,7 @@ def _loss_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
 
 
 def _declare(name: str, doc: str, log: Any, log_array: Any) -> None:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         x, y = inputs
         total = topi.sum(topi.multiply(log(x), y), [0, 1])
         return [topi.divide(topi.negative(total), x.shape[0].astype(x.dtype))]
@@ -64,17 +64,16 @@ class NLLLossAttrs(Attrs):
     ignore_index: int = -100
 
 
-class NLLLoss(OpDef):
+class NLLLoss(OpDef[NLLLossAttrs]):
     """Negative log likelihood of the targets, weighted by class."""
 
     name = "nn.nll_loss"
     inputs = ("predictions", "targets", "weights")
-    attrs_type = NLLLossAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: NLLLossAttrs, solver: TypeSolver) -> Type | None:
         """A scalar, or one loss a target."""
         found = relations.tensors(types, NLLLoss.inputs)
         if found is None:
@@ -92,12 +91,12 @@ class NLLLoss(OpDef):
         return TensorType(targets.shape if attrs.reduction == "none" else (), predictions.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: NLLLossAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.nll_loss(inputs[0], inputs[1], inputs[2], attrs.reduction, attrs.ignore_index)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: NLLLossAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Picks each target's prediction."""
         predictions, targets, weights = inputs
         counts = targets != attrs.ignore_index

@@ -19,7 +19,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper, Var, const
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.bias_add import expand_bias_to_match_axis, shape_along
 from tilewright.relay.op.reduce.reduce import mean, sum, variance
@@ -87,7 +87,7 @@ class LRNAttrs(Attrs):
 
 
 def _fill_channel_vectors(
-    types: Sequence[Type], names: Sequence[str], extent: PrimExpr, dtype: str, solver: Any
+    types: Sequence[Type], names: Sequence[str], extent: PrimExpr, dtype: str, solver: TypeSolver
 ) -> None:
     for type_, name in zip(types, names, strict=True):
         vector = relations.tensor(type_, name)
@@ -101,7 +101,9 @@ def _fill_channel_vectors(
             raise TypeInferenceError(f"{name} has {have} elements, but the data has {want} channels")
 
 
-def _channel_norm_type(types: Sequence[Type], attrs: Any, solver: Any) -> TensorType | None:
+def _channel_norm_type(
+    types: Sequence[Type], attrs: GroupNormAttrs | InstanceNormAttrs | LayerNormAttrs, solver: TypeSolver
+) -> TensorType | None:
     data = relations.tensor(types[0], "data")
     if data is not None:
         axis = relations.normalize_axis(attrs.axis, len(data.shape))
@@ -123,7 +125,13 @@ def _normalize(data: RelayExpr, axes: tuple[int, ...], epsilon: float, typed: Ca
     return divide(subtract(data, center), sqrt(add(spread, _scalar(epsilon, typed))))
 
 
-def _scale_and_shift(out: RelayExpr, gamma: RelayExpr, beta: RelayExpr, attrs: Any, rank: int) -> RelayExpr:
+def _scale_and_shift(
+    out: RelayExpr,
+    gamma: RelayExpr,
+    beta: RelayExpr,
+    attrs: GroupNormAttrs | InstanceNormAttrs | LayerNormAttrs,
+    rank: int,
+) -> RelayExpr:
     if attrs.scale:
         out = multiply(out, expand_bias_to_match_axis(gamma, rank, attrs.axis))
     if attrs.center:
@@ -131,7 +139,9 @@ def _scale_and_shift(out: RelayExpr, gamma: RelayExpr, beta: RelayExpr, attrs: A
     return out
 
 
-def _affine(x: Array, gamma: Array, beta: Array, attrs: Any) -> Array:
+def _affine(
+    x: Array, gamma: Array, beta: Array, attrs: BatchNormAttrs | GroupNormAttrs | InstanceNormAttrs | LayerNormAttrs
+) -> Array:
     if attrs.scale:
         x = x * shape_along(gamma, x.ndim, attrs.axis)
     return x + shape_along(beta, x.ndim, attrs.axis) if attrs.center else x
@@ -142,19 +152,18 @@ def _standardize(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:
     return np.asarray((x - center) / np.sqrt(x.var(axis=axes, keepdims=True) + np.asarray(epsilon, x.dtype)), x.dtype)
 
 
-class BatchNorm(OpDef):
+class BatchNorm(OpDef[BatchNormAttrs]):
     """(data - moving_mean) / sqrt(moving_var + epsilon) * gamma + beta, and the two moments."""
 
     name = "nn.batch_norm"
     inputs = ("data", "gamma", "beta", "moving_mean", "moving_var")
-    attrs_type = BatchNormAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
 
     infer_correct_layout = staticmethod(layout_rules.axis_attr(lambda rank: 3))
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: BatchNormAttrs, solver: TypeSolver) -> Type | None:
         """(data, moving_mean, moving_var); fills in the vectors."""
         data = relations.tensor(types[0], "data")
         if data is None:
@@ -165,7 +174,7 @@ class BatchNorm(OpDef):
         return TupleType((data, moment, moment))
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: BatchNormAttrs, inputs: Sequence[Array]) -> list[Array]:
         """With the moving moments."""
         data, gamma, beta, moving_mean, moving_var = inputs
         scale = 1 / np.sqrt(moving_var + np.asarray(attrs.epsilon, data.dtype))
@@ -173,7 +182,7 @@ class BatchNorm(OpDef):
         return [_affine(x, gamma, beta, attrs).astype(data.dtype), moving_mean.copy(), moving_var.copy()]
 
     @staticmethod
-    def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+    def simplify_inference(attrs: BatchNormAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
         """One multiply and one add of vectors that constants give."""
         data, gamma, beta, moving_mean, moving_var = args
         rank = _rank(typed)
@@ -190,24 +199,23 @@ class BatchNorm(OpDef):
 BatchNorm.op.set_attr("TSimplifiesFirstField", True)
 
 
-class LayerNorm(OpDef):
+class LayerNorm(OpDef[LayerNormAttrs]):
     """Normalise over ``axis``, then scale and shift."""
 
     name = "nn.layer_norm"
     inputs = ("data", "gamma", "beta")
-    attrs_type = LayerNormAttrs
     pattern = OpPattern.COMM_REDUCE
     in_float32 = True
 
     infer_type = staticmethod(_channel_norm_type)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: LayerNormAttrs, inputs: Sequence[Array]) -> list[Array]:
         """In numpy."""
         return [_affine(_standardize(inputs[0], (attrs.axis,), attrs.epsilon), inputs[1], inputs[2], attrs)]
 
     @staticmethod
-    def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+    def simplify_inference(attrs: LayerNormAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
         """Basic operators."""
         out = _normalize(args[0], (attrs.axis,), attrs.epsilon, typed)
         return _scale_and_shift(out, args[1], args[2], attrs, _rank(typed))
@@ -215,43 +223,42 @@ class LayerNorm(OpDef):
     strategy = strategies.layer_norm_strategy
 
 
-class InstanceNorm(OpDef):
+class InstanceNorm(OpDef[InstanceNormAttrs]):
     """Normalise each channel of each batch item, then scale and shift."""
 
     name = "nn.instance_norm"
     inputs = ("data", "gamma", "beta")
-    attrs_type = InstanceNormAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
 
     infer_type = staticmethod(_channel_norm_type)
 
     @staticmethod
-    def _axes(attrs: Any, rank: int) -> tuple[int, ...]:
+    def _axes(attrs: InstanceNormAttrs, rank: int) -> tuple[int, ...]:
         return tuple(i for i in range(1, rank) if i != attrs.axis % rank)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: InstanceNormAttrs, inputs: Sequence[Array]) -> list[Array]:
         """In numpy."""
         axes = InstanceNorm._axes(attrs, inputs[0].ndim)
         return [_affine(_standardize(inputs[0], axes, attrs.epsilon), inputs[1], inputs[2], attrs)]
 
     @staticmethod
-    def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+    def simplify_inference(attrs: InstanceNormAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
         """Basic operators."""
         rank = _rank(typed)
         out = _normalize(args[0], InstanceNorm._axes(attrs, rank), attrs.epsilon, typed)
         return _scale_and_shift(out, args[1], args[2], attrs, rank)
 
 
-def _grouped(shape: Sequence[int], attrs: Any) -> tuple[list[int], tuple[int, ...]]:
+def _grouped(shape: Sequence[int], attrs: GroupNormAttrs) -> tuple[list[int], tuple[int, ...]]:
     """The shape with channels split into groups, and the dimensions to normalise over."""
     axis = attrs.axis % len(shape)
     grouped = [*shape[:axis], attrs.num_groups, shape[axis] // attrs.num_groups, *shape[axis + 1 :]]
     return grouped, tuple(i for i in range(1, len(grouped)) if i != axis)
 
 
-def _of_groups(means: RelayExpr, shape: Sequence[int], attrs: Any) -> RelayExpr:
+def _of_groups(means: RelayExpr, shape: Sequence[int], attrs: GroupNormAttrs) -> RelayExpr:
     """The means of groups, for each of their channels, from ``means`` of channels of data of ``shape``."""
     axis = attrs.axis % len(shape)
     each = [extent if i in (0, axis) else 1 for i, extent in enumerate(shape)]
@@ -260,17 +267,16 @@ def _of_groups(means: RelayExpr, shape: Sequence[int], attrs: Any) -> RelayExpr:
     return reshape(broadcast_to(found, grouped), each)
 
 
-class GroupNorm(OpDef):
+class GroupNorm(OpDef[GroupNormAttrs]):
     """Normalise each group of channels of each batch item, then scale and shift."""
 
     name = "nn.group_norm"
     inputs = ("data", "gamma", "beta")
-    attrs_type = GroupNormAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: GroupNormAttrs, solver: TypeSolver) -> Type | None:
         """The type of the data."""
         data = _channel_norm_type(types, attrs, solver)
         if data is not None:
@@ -280,7 +286,7 @@ class GroupNorm(OpDef):
         return data
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: GroupNormAttrs, inputs: Sequence[Array]) -> list[Array]:
         """In numpy."""
         data = inputs[0]
         shape, axes = _grouped(data.shape, attrs)
@@ -288,7 +294,7 @@ class GroupNorm(OpDef):
         return [_affine(x, inputs[1], inputs[2], attrs)]
 
     @staticmethod
-    def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+    def simplify_inference(attrs: GroupNormAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
         """Basic operators on the data with channels split into groups.
 
         Of a parameter, whose memory is the caller's, another shape would be a copy: there channels are reduced as they
@@ -306,37 +312,35 @@ class GroupNorm(OpDef):
         return _scale_and_shift(out, args[1], args[2], attrs, len(shape))
 
 
-class L2Normalize(OpDef):
+class L2Normalize(OpDef[L2NormalizeAttrs]):
     """data / sqrt(max(sum(data ** 2), eps))"""
 
     name = "nn.l2_normalize"
     inputs = ("data",)
-    attrs_type = L2NormalizeAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
 
     infer_type = staticmethod(relations.identity)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: L2NormalizeAttrs, inputs: Sequence[Array]) -> list[Array]:
         """In numpy."""
         x = inputs[0]
         total = np.sum(np.square(x), axis=attrs.axis, keepdims=True)
         return [np.asarray(x / np.sqrt(np.maximum(total, np.asarray(attrs.eps, x.dtype))), x.dtype)]
 
     @staticmethod
-    def simplify_inference(attrs: Any, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
+    def simplify_inference(attrs: L2NormalizeAttrs, args: Sequence[RelayExpr], typed: Call) -> RelayExpr:
         """Basic operators."""
         total = sum(multiply(args[0], args[0]), attrs.axis, True)
         return divide(args[0], sqrt(maximum(total, _scalar(attrs.eps, typed))))
 
 
-class LRN(OpDef):
+class LRN(OpDef[LRNAttrs]):
     """data / (bias + alpha / size * sum of squares of the neighbours along ``axis``) ** beta"""
 
     name = "nn.lrn"
     inputs = ("data",)
-    attrs_type = LRNAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
 
@@ -344,12 +348,12 @@ class LRN(OpDef):
     schedule = strategies.schedule_lrn
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: LRNAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.lrn(inputs[0], attrs.size, attrs.axis, attrs.alpha, attrs.beta, attrs.bias)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: LRNAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Sums of shifted squares."""
         x = np.moveaxis(inputs[0], attrs.axis, 0)
         half = attrs.size // 2

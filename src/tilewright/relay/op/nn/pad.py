@@ -17,7 +17,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, computed, ints, static_ints
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 
 PadWidth = tuple[tuple[int, int], ...]
@@ -44,7 +44,7 @@ class DilateAttrs(Attrs):
     dilation_value: float = 0.0
 
 
-def _padded_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _padded_type(types: Sequence[Type], attrs: MirrorPadAttrs | PadAttrs, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
     if data is None:
         return None
@@ -64,30 +64,29 @@ def _padded_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
     return TensorType(shape, data.dtype)
 
 
-def _widths(attrs: Any) -> tuple[list[int], list[int]]:
+def _widths(attrs: MirrorPadAttrs | PadAttrs) -> tuple[list[int], list[int]]:
     return [int(b) for b, _ in attrs.pad_width], [int(a) for _, a in attrs.pad_width]
 
 
-def _padded(data: Array, attrs: Any, mode: str, **options: Any) -> Array:
+def _padded(data: Array, attrs: MirrorPadAttrs | PadAttrs, mode: str, **options: Any) -> Array:
     """numpy.pad, and what negative widths take away again."""
     wide = np.pad(data, [(max(b, 0), max(a, 0)) for b, a in attrs.pad_width], mode=mode, **options)  # type: ignore[call-overload]
     kept = tuple(slice(max(-b, 0), n - max(-a, 0)) for n, (b, a) in zip(wide.shape, attrs.pad_width, strict=True))
     return np.asarray(wide[kept])
 
 
-class Pad(OpDef):
+class Pad(OpDef[PadAttrs]):
     """Add a border of one value (or of the edge, or mirrored)."""
 
     name = "nn.pad"
     inputs = ("data", "pad_value")
-    attrs_type = PadAttrs
     pattern = OpPattern.INJECTIVE
 
     infer_type = staticmethod(_padded_type)
     infer_correct_layout = staticmethod(layout_rules.per_axis("pad_width", lambda w: tuple(w) == (0, 0)))
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: PadAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernels."""
         data = inputs[0]
         before, after = _widths(attrs)
@@ -100,30 +99,29 @@ class Pad(OpDef):
         return [topi.nn.edge_pad(data, before, after)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: PadAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.pad"""
         if attrs.pad_mode == "constant":
             return [_padded(inputs[0], attrs, "constant", constant_values=inputs[1].reshape(()).item())]
         return [_padded(inputs[0], attrs, attrs.pad_mode)]
 
 
-class MirrorPad(OpDef):
+class MirrorPad(OpDef[MirrorPadAttrs]):
     """Add a mirrored border."""
 
     name = "nn.mirror_pad"
     inputs = ("data",)
-    attrs_type = MirrorPadAttrs
     pattern = OpPattern.INJECTIVE
 
     infer_type = staticmethod(_padded_type)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: MirrorPadAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.mirror_pad(inputs[0], *_widths(attrs), attrs.mode)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: MirrorPadAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.pad"""
         return [_padded(inputs[0], attrs, attrs.mode.lower())]
 
@@ -133,16 +131,15 @@ def _dilated(stride: int, extent: Any) -> Any:
     return max(made, 0) if isinstance(made, int) else made
 
 
-class Dilate(OpDef):
+class Dilate(OpDef[DilateAttrs]):
     """Put a value between neighbours."""
 
     name = "nn.dilate"
     inputs = ("data",)
-    attrs_type = DilateAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: DilateAttrs, solver: TypeSolver) -> Type | None:
         """``(n - 1) * stride + 1`` of each extent n."""
         data = relations.tensor(types[0])
         if data is None:
@@ -156,12 +153,12 @@ class Dilate(OpDef):
         return TensorType([relations.dim_map(partial(_dilated, s), d) for d, s in extents], data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: DilateAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.dilate(inputs[0], attrs.strides, attrs.dilation_value)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: DilateAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Assigned to every stride-th element."""
         data = inputs[0]
         shape = [_dilated(s, n) for n, s in zip(data.shape, attrs.strides, strict=True)]

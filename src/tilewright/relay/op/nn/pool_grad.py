@@ -15,13 +15,13 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints, pair
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.definition import OpPattern, declare
+from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.pooling import POOL_ATTRS, evaluate_pool, spatial_axes
 from tilewright.relay.op.strategy import generic as strategies
 
 
-def _grad_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _grad_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
     found = relations.tensors(types, ("out_grad", "data"))
     return None if found is None else found[1]
 
@@ -85,7 +85,7 @@ def _shares(attrs: Any, grad: Array, data: Array, rank: int) -> Array:
 
 
 def _declare(kind: str, rank: int) -> None:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         grad, data = inputs
         include = bool(attrs.count_include_pad) if kind == "avg" else True
         windows = ints(attrs.pool_size), ints(attrs.strides), ints(attrs.dilation), padding_of(attrs.padding, rank)

@@ -18,7 +18,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints, pair
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.definition import OpPattern, declare
+from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.nn.conv_common import SPATIAL
 from tilewright.relay.op.relations import dim_map, known
@@ -103,7 +103,7 @@ def pooled_extent(extent: Any, kernel: int, stride: int, dilation: int, before: 
     return dim_map(lambda x: (x + before + after - reach + stride - 1) // stride + 1, extent)
 
 
-def _pool_type(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Type | None:
+def _pool_type(types: Sequence[Type], attrs: Any, solver: TypeSolver, rank: int) -> Type | None:
     data = relations.tensor(types[0])
     if data is None:
         return None
@@ -169,7 +169,7 @@ def evaluate_pool(attrs: Any, inputs: Sequence[Array], rank: int, average: bool)
 def _declare_pool(kind: str, rank: int) -> None:
     name = f"nn.{kind}_pool{rank}d"
 
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         pool = getattr(topi.nn, f"pool{rank}d")
         include = bool(attrs.count_include_pad) if kind == "avg" else True
         return [pool(inputs[0], ints(attrs.pool_size), ints(attrs.strides), ints(attrs.dilation),
@@ -198,7 +198,7 @@ def _adaptive_size(attrs: Any, shape: Sequence[Any], axes: Sequence[int]) -> lis
     return list(size) * len(axes) if len(size) == 1 else list(size)
 
 
-def _adaptive_type(types: Sequence[Type], attrs: Any, solver: Any, rank: int) -> Type | None:
+def _adaptive_type(types: Sequence[Type], attrs: Any, solver: TypeSolver, rank: int) -> Type | None:
     data = relations.tensor(types[0])
     if data is None:
         return None
@@ -230,7 +230,7 @@ def _evaluate_adaptive(attrs: Any, inputs: Sequence[Array], rank: int, average: 
 
 
 def _declare_adaptive(name: str, kind: str, rank: int, attrs_class: Any, topi_name: str) -> None:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         if topi_name == "global_pool":
             return [topi.nn.global_pool(inputs[0], kind, attrs.layout)]
         size = [int(s) for s in _adaptive_size(attrs, inputs[0].shape, spatial_axes(attrs.layout, rank))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, computed, ints, number
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.image.resize import resize_array
 from tilewright.relay.op.nn.pooling import spatial_axes
@@ -47,23 +47,22 @@ class UpSampling3DAttrs(Attrs):
     coordinate_transformation_mode: str = "half_pixel"
 
 
-def _scales(attrs: Any, rank: int) -> list[float]:
+U = TypeVar("U", bound=UpSamplingAttrs | UpSampling3DAttrs)
+
+
+def _scales(attrs: UpSamplingAttrs | UpSampling3DAttrs, rank: int) -> list[float]:
     return [getattr(attrs, f"scale_{axis}") for axis in "dhw"[3 - rank :]]
 
 
-class UpSampling(OpDef):
-    """Enlarge height and width by factors."""
+class Enlarge(OpDef[U]):
+    """Enlarge ``rank`` spatial dimensions by factors."""
 
-    name = "nn.upsampling"
+    rank: ClassVar[int]
     inputs = ("data",)
-    attrs_type: ClassVar[type[Attrs]] = UpSamplingAttrs
     pattern = OpPattern.INJECTIVE
-    rank = 2
-
-    infer_correct_layout = staticmethod(layout_rules.with_layout_attr("layout", "HW"))
 
     @classmethod
-    def infer_type(cls, types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(cls, types: Sequence[Type], attrs: U, solver: TypeSolver) -> Type | None:
         """Spatial extents times the factors."""
         data = relations.tensor(types[0])
         if data is None:
@@ -73,41 +72,49 @@ class UpSampling(OpDef):
             shape[axis] = relations.dim_map(lambda d, s=scale: scaled_extent(d, s), shape[axis])
         return TensorType(shape, data.dtype)
 
-    @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
-        """topi's kernel."""
-        args = attrs.scale_h, attrs.scale_w, attrs.layout, attrs.method, bool(attrs.align_corners)
-        return [topi.nn.upsampling(inputs[0], *args)]
-
     @classmethod
-    def evaluate(cls, attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(cls, attrs: U, inputs: Sequence[Array]) -> list[Array]:
         """In numpy, dimension by dimension."""
         x, axes = inputs[0], spatial_axes(attrs.layout, cls.rank)
         size = [scaled_extent(x.shape[a], s) for a, s in zip(axes, _scales(attrs, cls.rank), strict=True)]
-        if cls.rank == 2:
+        if isinstance(attrs, UpSamplingAttrs):
             mode = "align_corners" if attrs.align_corners else "asymmetric"
         else:
             mode = attrs.coordinate_transformation_mode
         return [resize_array(x, axes, size, _METHODS[attrs.method], mode, "", -0.5, False)]
 
 
-class UpSampling3D(UpSampling):
+class UpSampling(Enlarge[UpSamplingAttrs]):
+    """Enlarge height and width by factors."""
+
+    name = "nn.upsampling"
+    rank = 2
+
+    infer_correct_layout = staticmethod(layout_rules.with_layout_attr("layout", "HW"))
+
+    @staticmethod
+    def compute(attrs: UpSamplingAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+        """topi's kernel."""
+        args = attrs.scale_h, attrs.scale_w, attrs.layout, attrs.method, bool(attrs.align_corners)
+        return [topi.nn.upsampling(inputs[0], *args)]
+
+
+class UpSampling3D(Enlarge[UpSampling3DAttrs]):
     """Enlarge depth, height and width by factors."""
 
     name = "nn.upsampling3d"
-    attrs_type = UpSampling3DAttrs
     rank = 3
 
     infer_correct_layout = staticmethod(layout_rules.with_layout_attr("layout", "DHW"))
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: UpSampling3DAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         args = attrs.scale_d, attrs.scale_h, attrs.scale_w, attrs.layout, attrs.method
         return [topi.nn.upsampling3d(inputs[0], *args, attrs.coordinate_transformation_mode)]
 
 
-class BatchFlatten(OpDef):
+class BatchFlatten(OpDef[None]):
     """All dimensions after the batch as one."""
 
     name = "nn.batch_flatten"
@@ -116,7 +123,7 @@ class BatchFlatten(OpDef):
     reshapes = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """(batch, the rest)"""
         data = relations.tensor(types[0])
         if data is None:
@@ -125,12 +132,12 @@ class BatchFlatten(OpDef):
         return TensorType((data.shape[0], relations.dim_mul(*data.shape[1:])), data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.flatten(inputs[0])]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """A reshape."""
         return [inputs[0].reshape(inputs[0].shape[0], int(np.prod(inputs[0].shape[1:])))]
 
@@ -151,22 +158,21 @@ def _from_nchw(x: Array, layout: str) -> Array:
     return np.ascontiguousarray(x if layout == "NCHW" else np.moveaxis(x, 1, 3))
 
 
-def _subpixel_axes(attrs: Any, data: TensorType) -> tuple[int, list[int]]:
+def _subpixel_axes(attrs: SubPixelAttrs, data: TensorType) -> tuple[int, list[int]]:
     if attrs.layout not in ("NCHW", "NHWC"):
         raise TypeInferenceError(f"layout should be NCHW or NHWC, found {attrs.layout!r}")
     return attrs.layout.index("C"), spatial_axes(attrs.layout, 2, data)
 
 
-class DepthToSpace(OpDef):
+class DepthToSpace(OpDef[SubPixelAttrs]):
     """Blocks of channels to blocks of pixels."""
 
     name = "nn.depth_to_space"
     inputs = ("data",)
-    attrs_type = SubPixelAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: SubPixelAttrs, solver: TypeSolver) -> Type | None:
         """Fewer channels, more pixels."""
         data = relations.tensor(types[0])
         if data is None:
@@ -181,12 +187,12 @@ class DepthToSpace(OpDef):
         return TensorType(shape, data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: SubPixelAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.depth_to_space(inputs[0], attrs.block_size, attrs.layout, attrs.mode)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: SubPixelAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Reshape, transpose, reshape."""
         x, b = _to_nchw(inputs[0], attrs.layout), attrs.block_size
         n, c, h, w = x.shape
@@ -197,16 +203,15 @@ class DepthToSpace(OpDef):
         return [_from_nchw(moved.reshape(n, c // b**2, h * b, w * b), attrs.layout)]
 
 
-class SpaceToDepth(OpDef):
+class SpaceToDepth(OpDef[SubPixelAttrs]):
     """Blocks of pixels to blocks of channels."""
 
     name = "nn.space_to_depth"
     inputs = ("data",)
-    attrs_type = SubPixelAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: SubPixelAttrs, solver: TypeSolver) -> Type | None:
         """More channels, fewer pixels."""
         data = relations.tensor(types[0])
         if data is None:
@@ -221,12 +226,12 @@ class SpaceToDepth(OpDef):
         return TensorType(shape, data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: SubPixelAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.nn.space_to_depth(inputs[0], attrs.block_size, attrs.layout)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: SubPixelAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Reshape, transpose, reshape."""
         x, b = _to_nchw(inputs[0], attrs.layout), attrs.block_size
         n, c, h, w = x.shape
@@ -249,16 +254,15 @@ class BatchToSpaceNDAttrs(Attrs):
     crops: tuple[tuple[int, int], ...]
 
 
-class SpaceToBatchND(OpDef):
+class SpaceToBatchND(OpDef[SpaceToBatchNDAttrs]):
     """Pad dimensions 1 to M, and move blocks of them to the batch."""
 
     name = "nn.space_to_batch_nd"
     inputs = ("data",)
-    attrs_type = SpaceToBatchNDAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: SpaceToBatchNDAttrs, solver: TypeSolver) -> Type | None:
         """More batch, smaller dimensions."""
         data = relations.tensor(types[0])
         if data is None:
@@ -275,13 +279,13 @@ class SpaceToBatchND(OpDef):
         return TensorType(shape, data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: SpaceToBatchNDAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         before, after = [b for b, _ in attrs.paddings], [a for _, a in attrs.paddings]
         return [topi.nn.space_to_batch_nd(inputs[0], list(attrs.block_shape), before, after, attrs.pad_value)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: SpaceToBatchNDAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Pad, reshape, transpose, reshape."""
         blocks, count = list(attrs.block_shape), len(attrs.block_shape)
         widths = [(0, 0), *attrs.paddings, *[(0, 0)] * (inputs[0].ndim - 1 - count)]
@@ -299,16 +303,15 @@ class SpaceToBatchND(OpDef):
         return [np.ascontiguousarray(moved.reshape(shape))]
 
 
-class BatchToSpaceND(OpDef):
+class BatchToSpaceND(OpDef[BatchToSpaceNDAttrs]):
     """Move parts of the batch to blocks of dimensions 1 to M, and crop these."""
 
     name = "nn.batch_to_space_nd"
     inputs = ("data",)
-    attrs_type = BatchToSpaceNDAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: BatchToSpaceNDAttrs, solver: TypeSolver) -> Type | None:
         """Less batch, larger dimensions."""
         data = relations.tensor(types[0])
         if data is None:
@@ -320,13 +323,13 @@ class BatchToSpaceND(OpDef):
         return TensorType(shape, data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: BatchToSpaceNDAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         begin, end = [b for b, _ in attrs.crops], [e for _, e in attrs.crops]
         return [topi.nn.batch_to_space_nd(inputs[0], list(attrs.block_shape), begin, end)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: BatchToSpaceNDAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Reshape, transpose, reshape, crop."""
         blocks, count = list(attrs.block_shape), len(attrs.block_shape)
         x = inputs[0]

@@ -13,7 +13,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, operand, pair
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_add, dim_mul
 
@@ -47,17 +47,16 @@ def _check_parts(parts: Sequence[TensorType], ranks: Sequence[int]) -> None:
     relations.require_rank(indptr, 1, "sparse_indptr")
 
 
-class SparseDense(OpDef):
+class SparseDense(OpDef[SparseDenseAttrs]):
     """A matrix times the transpose of a sparse one."""
 
     name = "nn.sparse_dense"
     inputs = ("dense_data", *_PARTS)
-    attrs_type = SparseDenseAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: SparseDenseAttrs, solver: TypeSolver) -> Type | None:
         """(rows of the dense matrix, rows of the sparse one), or the transpose."""
         found = relations.tensors(types, SparseDense.inputs)
         if found is None:
@@ -72,13 +71,13 @@ class SparseDense(OpDef):
         return TensorType(shape, dense.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: SparseDenseAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         dense, data, indices, indptr = inputs
         return [topi.nn.sparse_dense(dense, data, indices, indptr, attrs.sparse_lhs)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: SparseDenseAttrs, inputs: Sequence[Array]) -> list[Array]:
         """A product of matrices in full."""
         dense, data, indices, indptr = inputs
         sparse = _as_dense(data, indices, indptr, dense.shape[1])
@@ -92,17 +91,16 @@ class SparseConv2DAttrs(Attrs):
     kernel_size: tuple[int, ...] = (1, 1)
 
 
-class SparseConv2D(OpDef):
+class SparseConv2D(OpDef[SparseConv2DAttrs]):
     """A convolution with a sparse weight; ``topi.nn.sparse_conv2d`` says how the weight is a matrix."""
 
     name = "nn.sparse_conv2d"
     inputs = ("dense_data", *_PARTS)
-    attrs_type = SparseConv2DAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: SparseConv2DAttrs, solver: TypeSolver) -> Type | None:
         """The type of the data with the weight's rows as channels."""
         found = relations.tensors(types, SparseConv2D.inputs)
         if found is None:
@@ -119,13 +117,13 @@ class SparseConv2D(OpDef):
         return TensorType(shape, dense.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: SparseConv2DAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         dense, data, indices, indptr = inputs
         return [topi.nn.sparse_conv2d(dense, data, indices, indptr, attrs.layout, attrs.kernel_size)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: SparseConv2DAttrs, inputs: Sequence[Array]) -> list[Array]:
         """A product of windows and the weight in full."""
         dense, data, indices, indptr = inputs
         last, k = attrs.layout == "NHWC", attrs.kernel_size[0]
@@ -139,7 +137,7 @@ class SparseConv2D(OpDef):
         return [np.ascontiguousarray(result if last else np.moveaxis(result, -1, 1))]
 
 
-class SparseTranspose(OpDef):
+class SparseTranspose(OpDef[None]):
     """The transpose of a square sparse matrix."""
 
     name = "nn.sparse_transpose"
@@ -147,7 +145,7 @@ class SparseTranspose(OpDef):
     pattern = OpPattern.OPAQUE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The types of the parts, with indices of int32."""
         found = relations.tensors(types, _PARTS)
         if found is None:
@@ -157,13 +155,13 @@ class SparseTranspose(OpDef):
         return TupleType((data, TensorType(indices.shape, "int32"), TensorType(indptr.shape, "int32")))
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         data, indices, indptr = inputs
         return list(topi.nn.sparse_transpose(data, indices, indptr))
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """Elements sorted by column; those of a column keep the order of their rows."""
         data, indices, indptr = inputs
         rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
@@ -172,7 +170,7 @@ class SparseTranspose(OpDef):
         return [data[order], rows[order].astype("int32"), starts.astype("int32")]
 
 
-class SparseAdd(OpDef):
+class SparseAdd(OpDef[None]):
     """A matrix plus a sparse one."""
 
     name = "nn.sparse_add"
@@ -181,7 +179,7 @@ class SparseAdd(OpDef):
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The type of the dense matrix."""
         found = relations.tensors(types, SparseAdd.inputs)
         if found is None:
@@ -194,13 +192,13 @@ class SparseAdd(OpDef):
         return dense
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         dense, data, indices, indptr = inputs
         return [topi.nn.sparse_add(dense, data, indices, indptr)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """A sum of matrices in full."""
         dense, data, indices, indptr = inputs
         return [dense + _as_dense(data, indices, indptr, dense.shape[1])]

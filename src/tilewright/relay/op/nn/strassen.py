@@ -17,7 +17,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
 from tilewright.relay.op.relations import known
@@ -44,17 +44,16 @@ class DenseStrassenAttrs(Attrs):
     internal = ("tuned",)
 
 
-class ContribDenseStrassenWeightTransform(OpDef):
+class ContribDenseStrassenWeightTransform(OpDef[StrassenAttrs]):
     """Weight (n, k) as ``nn.contrib_dense_strassen_without_weight_transform`` takes it."""
 
     name = "nn.contrib_dense_strassen_weight_transform"
     inputs = ("weight",)
-    attrs_type = StrassenAttrs
     pattern = OpPattern.OPAQUE
     schedule = strategies.schedule_injective
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: StrassenAttrs, solver: TypeSolver) -> Type | None:
         """(k / 2 chunk, n / 2 block, 4, chunk, block)."""
         weight = relations.tensor(types[0], "weight")
         if weight is None:
@@ -72,26 +71,25 @@ class ContribDenseStrassenWeightTransform(OpDef):
         return TensorType((chunks, pairs, as_expr(4), as_expr(chunk), as_expr(block)), weight.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: StrassenAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """When the weight is no constant."""
         return [strassen.strassen_weight_transform(inputs[0], int(attrs.block), int(attrs.chunk))]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: StrassenAttrs, inputs: Sequence[Array]) -> list[Array]:
         """In double precision, rounded once."""
         return [strassen.transform_weight(inputs[0], int(attrs.block), int(attrs.chunk))]
 
 
-class ContribDenseStrassen(OpDef):
+class ContribDenseStrassen(OpDef[DenseStrassenAttrs]):
     """Data (m, k) times a transformed weight (k / 2 chunk, n / 2 block, 4, chunk, block)."""
 
     name = "nn.contrib_dense_strassen_without_weight_transform"
     inputs = ("data", "weight")
-    attrs_type = DenseStrassenAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: DenseStrassenAttrs, solver: TypeSolver) -> Type | None:
         """(m, n)"""
         data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
         if data is None or weight is None:
@@ -111,13 +109,16 @@ class ContribDenseStrassen(OpDef):
 
     @staticmethod
     def infer_correct_layout(
-        attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+        attrs: DenseStrassenAttrs,
+        new_in_layouts: Sequence[Layout],
+        old_in_layouts: Sequence[Layout],
+        old_in_types: Sequence[Type],
     ) -> InferCorrectLayoutOutput:
         """Rows and columns in order; the weight's layout has no letters."""
         return InferCorrectLayoutOutput([layout("NC"), UNDEFINED], [layout("NC")], attrs)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: DenseStrassenAttrs, inputs: Sequence[Array]) -> list[Array]:
         """The product in double precision, by way of the weight before its transform."""
         return [strassen.multiply(*inputs)]
 

@@ -20,7 +20,8 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints
 from tilewright.relay.op.attributes import padding as padding_of
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.conv_attrs import ConvAttrs
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import UNDEFINED, InferCorrectLayoutOutput
 from tilewright.relay.op.nn.conv_common import conv_extent
@@ -35,7 +36,7 @@ OPTION = "relay.conv2d.winograd"
 _TILE_SIZES = {"off": (), "2": (2,), "4": (2, 4), "6": (2, 4, 6)}
 
 
-class Conv2DWinogradAttrs(Attrs):
+class Conv2DWinogradAttrs(ConvAttrs):
     """``Conv2DAttrs``, and the extent of the tiles that are computed at a time, if the window were 3x3."""
 
     tile_size: int = 4
@@ -69,18 +70,17 @@ class WinogradWeightTransformAttrs(Attrs):
     tile_size: int = 4
 
 
-class ContribConv2DWinogradWeightTransform(OpDef):
+class ContribConv2DWinogradWeightTransform(OpDef[WinogradWeightTransformAttrs]):
     """Weights (O, I, kh, kw, ...) as ``nn.contrib_conv2d_winograd_NCHWc_without_weight_transform`` takes them."""
 
     name = "nn.contrib_conv2d_winograd_weight_transform"
     inputs = ("weight",)
-    attrs_type = WinogradWeightTransformAttrs
     pattern = OpPattern.OPAQUE
     grows = True
     schedule = strategies.schedule_conv2d_winograd_weight_transform
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: WinogradWeightTransformAttrs, solver: TypeSolver) -> Type | None:
         """(O, *inputs, groups * I, ...) as of ``winograd_form``."""
         weight = relations.tensor(types[0], "weight")
         if weight is None:
@@ -96,22 +96,21 @@ class ContribConv2DWinogradWeightTransform(OpDef):
         return TensorType((weight.shape[0], *map(as_expr, form.inputs), channels, *weight.shape[4:]), weight.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: WinogradWeightTransformAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """Of weights in any layout."""
         return [winograd.winograd_weight_transform(inputs[0], int(attrs.tile_size))]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: WinogradWeightTransformAttrs, inputs: Sequence[Array]) -> list[Array]:
         """In double precision, rounded once."""
         return [winograd.transform_weight(inputs[0], int(attrs.tile_size))]
 
 
-class ContribConv2DWinogradNCHWc(OpDef):
+class ContribConv2DWinogradNCHWc(OpDef[Conv2DWinogradAttrs]):
     """Convolution with stride 1 of data (n, C, h, w, c) with transformed weights, as ``conv2d_NCHWc_winograd``."""
 
     name = "nn.contrib_conv2d_winograd_NCHWc_without_weight_transform"
     inputs = ("data", "weight")
-    attrs_type = Conv2DWinogradAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
     in_float32 = True
 
@@ -119,14 +118,17 @@ class ContribConv2DWinogradNCHWc(OpDef):
 
     @staticmethod
     def infer_correct_layout(
-        attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+        attrs: Conv2DWinogradAttrs,
+        new_in_layouts: Sequence[Layout],
+        old_in_layouts: Sequence[Layout],
+        old_in_types: Sequence[Type],
     ) -> InferCorrectLayoutOutput:
         """Data and result in the layouts of the attributes; the weights' has no letters."""
         result = layout(attrs.out_layout or attrs.data_layout)
         return InferCorrectLayoutOutput([layout(attrs.data_layout), UNDEFINED], [result], attrs)
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: Conv2DWinogradAttrs, solver: TypeSolver) -> Type | None:
         """(n, O, h', w', o)."""
         data, weight = relations.tensor(types[0], "data"), relations.tensor(types[1], "weight")
         if data is None or weight is None:
@@ -152,7 +154,7 @@ class ContribConv2DWinogradNCHWc(OpDef):
         return TensorType((data.shape[0], weight.shape[0], height, width, weight.shape[5]), data.dtype)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: Conv2DWinogradAttrs, inputs: Sequence[Array]) -> list[Array]:
         """By its definition, all tiles at once."""
         padding, dilation = padding_of(attrs.padding, 2), ints(attrs.dilation)
         more = dilation, attrs.window, int(attrs.groups)

@@ -17,7 +17,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Tuple, TupleGetItem, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, static_ints
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.binary import add, multiply, right_shift, subtract
 from tilewright.relay.op.tensor.unary import cast
@@ -41,7 +41,7 @@ def threefry(key: Array, counters: Array) -> Array:
     return words.T
 
 
-def _check_key(types: Sequence[Type], solver: Any) -> bool:
+def _check_key(types: Sequence[Type], solver: TypeSolver) -> bool:
     key = relations.tensor(types[0], "key")
     if key is None:
         return False
@@ -57,26 +57,25 @@ class ThreefryGenerateAttrs(Attrs):
     out_shape: tuple[int, ...]
 
 
-class ThreefryGenerate(OpDef):
+class ThreefryGenerate(OpDef[ThreefryGenerateAttrs]):
     """The next key, and random bits."""
 
     name = "random.threefry_generate"
     inputs = ("key",)
-    attrs_type = ThreefryGenerateAttrs
     pattern = OpPattern.OPAQUE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ThreefryGenerateAttrs, solver: TypeSolver) -> Type | None:
         """A key and words."""
         return TupleType([_KEY, TensorType(attrs.out_shape, "uint64")]) if _check_key(types, solver) else None
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: ThreefryGenerateAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return list(topi.random.threefry_generate(inputs[0], attrs.out_shape))
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ThreefryGenerateAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Counter by counter."""
         count = math.prod(attrs.out_shape)
         blocks = -(-count // 4)
@@ -104,7 +103,7 @@ def _step(state: Array) -> Array:
     return np.array(divmod(place, 1 << 64), np.uint64)
 
 
-class ThreefrySplit(OpDef):
+class ThreefrySplit(OpDef[None]):
     """Two keys from one."""
 
     name = "random.threefry_split"
@@ -112,17 +111,17 @@ class ThreefrySplit(OpDef):
     pattern = OpPattern.OPAQUE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """Two keys."""
         return TupleType([_KEY, _KEY]) if _check_key(types, solver) else None
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return list(topi.random.threefry_split(inputs[0]))
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """The bit that the path of the right one has and that of the left one has not."""
         state = inputs[0]
         if not state[8:].any():

@@ -8,32 +8,22 @@ from typing import Any
 import numpy as np
 
 from tilewright import topi
-from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import axes, call
-from tilewright.relay.op.definition import OpPattern, declare
+from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
-from tilewright.relay.op.reduce.reduce import reduce_axes, reduced_shape
+from tilewright.relay.op.reduce.reduce import ArgReduceAttrs, reduce_axes, reduced_shape
 
 
-class ArgReduceAttrs(Attrs):
-    """As ReduceAttrs; ``select_last_index``: of equal extremes, take the last."""
-
-    axis: Any = None
-    keepdims: bool = False
-    select_last_index: bool = False
-    exclude: bool = False
-
-
-def _arg_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _arg_type(types: Sequence[Type], attrs: ArgReduceAttrs, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
     return None if data is None else TensorType(reduced_shape(data, attrs), "int32")
 
 
-def _flat_position(data: Array, attrs: Any, pick: Callable[..., Array]) -> Array:
+def _flat_position(data: Array, attrs: ArgReduceAttrs, pick: Callable[..., Array]) -> Array:
     """Position of the extreme in the reduced axes, flattened."""
     found = reduce_axes(attrs, data.ndim)
     kept = [i for i in range(data.ndim) if i not in found]
@@ -48,7 +38,7 @@ def _flat_position(data: Array, attrs: Any, pick: Callable[..., Array]) -> Array
 
 
 def _declare(name: str, doc: str, compute: Callable[..., Any], pick: Callable[..., Array]) -> None:
-    def run(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def run(attrs: ArgReduceAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         found = reduce_axes(attrs, len(inputs[0].shape))
         return [compute(inputs[0], found, attrs.keepdims, attrs.select_last_index)]
 

@@ -16,8 +16,8 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.expr import Tuple as TupleExpr
 from tilewright.relay.op import layout_rules, relations
-from tilewright.relay.op.attributes import axes, call
-from tilewright.relay.op.definition import OpDef, OpPattern, declare
+from tilewright.relay.op.attributes import Axes, axes, call
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.binary import add, subtract
 from tilewright.relay.op.tensor.creation import where, zeros_like
@@ -27,21 +27,18 @@ from tilewright.relay.op.tensor.unary import exp, isinf, log, sqrt
 class ReduceAttrs(Attrs):
     """The axes (None: all), whether they stay as 1, and whether the others are meant."""
 
-    axis: Any = None
+    axis: int | tuple[int, ...] | None = None
     keepdims: bool = False
     exclude: bool = False
 
 
-class VarianceAttrs(Attrs):
+class VarianceAttrs(ReduceAttrs):
     """As ReduceAttrs; ``unbiased`` divides by n - 1."""
 
-    axis: Any = None
-    keepdims: bool = False
-    exclude: bool = False
     unbiased: bool = False
 
 
-def reduced_shape(data: TensorType, attrs: Any) -> tuple[PrimExpr, ...]:
+def reduced_shape(data: TensorType, attrs: ReduceAttrs | ArgReduceAttrs) -> tuple[PrimExpr, ...]:
     """Shape of the reduced tensor."""
     gone = relations.normalize_axes(attrs.axis, len(data.shape), attrs.exclude)
     if attrs.keepdims:
@@ -49,12 +46,21 @@ def reduced_shape(data: TensorType, attrs: Any) -> tuple[PrimExpr, ...]:
     return tuple(d for i, d in enumerate(data.shape) if i not in gone)
 
 
-def reduce_axes(attrs: Any, rank: int) -> tuple[int, ...]:
+class ArgReduceAttrs(Attrs):
+    """As ReduceAttrs; ``select_last_index``: of equal extremes, take the last."""
+
+    axis: int | tuple[int, ...] | None = None
+    keepdims: bool = False
+    select_last_index: bool = False
+    exclude: bool = False
+
+
+def reduce_axes(attrs: ReduceAttrs | ArgReduceAttrs, rank: int) -> tuple[int, ...]:
     """The axes that are reduced, sorted, counted from the front."""
     return relations.normalize_axes(attrs.axis, rank, attrs.exclude)
 
 
-def _reduce_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _reduce_type(types: Sequence[Type], attrs: ReduceAttrs, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
     return None if data is None else TensorType(reduced_shape(data, attrs), data.dtype)
 
@@ -62,11 +68,11 @@ def _reduce_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
 def _declare_reduction(
     name: str, doc: str, compute: Callable[..., Any], evaluate: Callable[..., Any], in_float32: bool = False
 ) -> None:
-    def run(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def run(attrs: ReduceAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         found = reduce_axes(attrs, len(inputs[0].shape))
         return [compute(inputs[0], found, attrs.keepdims) if found else topi.identity(inputs[0])]
 
-    def meaning(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def meaning(attrs: ReduceAttrs, inputs: Sequence[Array]) -> list[Array]:
         data = inputs[0]
         found = reduce_axes(attrs, data.ndim)
         if not found:
@@ -123,19 +129,18 @@ _declare_reduction("any", "Whether some is true.", topi.any, np.any)
 _declare_reduction("mean", "Mean over axes.", topi.mean, _mean, in_float32=True)
 
 
-class Variance(OpDef):
+class Variance(OpDef[VarianceAttrs]):
     """Mean squared distance from ``mean``, which has the reduced shape with the axes kept."""
 
     name = "variance"
     inputs = ("data", "mean")
-    attrs_type = VarianceAttrs
     pattern = OpPattern.COMM_REDUCE
     in_float32 = True
 
     infer_type = staticmethod(_reduce_type)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: VarianceAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """Sum of squares of the differences, divided by their number."""
         data, mean = inputs
         found = reduce_axes(attrs, len(data.shape))
@@ -145,7 +150,7 @@ class Variance(OpDef):
         return [topi.divide(total, (count - 1 if attrs.unbiased else count).astype(data.dtype))]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: VarianceAttrs, inputs: Sequence[Array]) -> list[Array]:
         """The same in numpy."""
         data, mean = inputs
         found = reduce_axes(attrs, data.ndim)
@@ -195,7 +200,7 @@ def mean(data: RelayExpr, axis: Any = None, keepdims: bool = False, exclude: boo
 
 def variance(
     data: RelayExpr,
-    axis: Any = None,
+    axis: Axes = None,
     keepdims: bool = False,
     exclude: bool = False,
     unbiased: bool = False,

@@ -17,7 +17,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const, scalar_value
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, computed, dims
-from tilewright.relay.op.definition import OpDef, OpPattern, declare
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array, Elementwise
 from tilewright.runtime.ndarray import numpy_dtype
 
@@ -25,22 +25,22 @@ from tilewright.runtime.ndarray import numpy_dtype
 class InitOpAttrs(Attrs):
     """Shape and dtype of a new tensor."""
 
-    shape: tuple[Any, ...] | None = None
+    shape: tuple[Any, ...]
     dtype: str = ""
 
 
-def _initial_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _initial_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
     return TensorType(attrs.shape, attrs.dtype)
 
 
 def _declare_fill(name: str, value: int) -> None:
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: Any, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         return [topi.full(out_type.shape, out_type.dtype, value)]
 
     def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
         return [np.full(attrs.shape, value, numpy_dtype(attrs.dtype))]
 
-    def compute_like(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute_like(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         return [topi.full_like(inputs[0], value)]
 
     def evaluate_like(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
@@ -64,16 +64,15 @@ _declare_fill("zeros", 0)
 _declare_fill("ones", 1)
 
 
-class Full(OpDef):
+class Full(OpDef[InitOpAttrs]):
     """A tensor of one value, which is a scalar tensor."""
 
     name = "full"
     inputs = ("fill_value",)
-    attrs_type = InitOpAttrs
     pattern = OpPattern.ELEMWISE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
         """The shape of the attributes; the dtype of the value unless one is given."""
         value = relations.tensor(types[0], "fill_value")
         if value is None:
@@ -82,18 +81,18 @@ class Full(OpDef):
         return TensorType(attrs.shape, attrs.dtype or value.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: InitOpAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         """topi's kernel."""
         return [topi.full(out_type.shape, out_type.dtype, inputs[0]())]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.full"""
         dtype = numpy_dtype(attrs.dtype) if attrs.dtype else inputs[0].dtype
         return [np.full(attrs.shape, inputs[0].reshape(()), dtype)]
 
 
-class FullLike(OpDef):
+class FullLike(OpDef[None]):
     """A tensor of one value in the form of another."""
 
     name = "full_like"
@@ -103,12 +102,12 @@ class FullLike(OpDef):
     infer_type = staticmethod(relations.identity)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.full_like(inputs[0], inputs[1]())]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """numpy.full_like"""
         return [np.full_like(inputs[0], inputs[1].reshape(()))]
 
@@ -158,16 +157,15 @@ class ArangeAttrs(Attrs):
     dtype: str = "float32"
 
 
-class Arange(OpDef):
+class Arange(OpDef[ArangeAttrs]):
     """start, start + step, ... below stop."""
 
     name = "arange"
     inputs = ("start", "stop", "step")
-    attrs_type = ArangeAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ArangeAttrs, solver: TypeSolver) -> Type | None:
         """As long as the range is."""
         if attrs.start is None or attrs.stop is None or attrs.step is None:
             return TensorType([AnyDim()], attrs.dtype)
@@ -175,14 +173,14 @@ class Arange(OpDef):
         return TensorType([max(0, math.ceil((attrs.stop - attrs.start) / attrs.step))], attrs.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: ArangeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel, of a range that is known while compiling."""
         if attrs.start is None or attrs.stop is None or attrs.step is None:
             raise UnsupportedError("arange of a range that the model computes has no kernel; make the range constant")
         return [topi.arange(attrs.start, attrs.stop, attrs.step, attrs.dtype)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ArangeAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.arange"""
         start, stop, step = (v.reshape(()).item() for v in inputs)
         count = max(0, math.ceil((stop - start) / step))
@@ -198,7 +196,7 @@ def arange(start: Any, stop: Any = None, step: Any = None, dtype: str = "float32
     return call("arange", ends, ArangeAttrs(values[0], values[1], values[2], str(dtype)))
 
 
-class Where(OpDef):
+class Where(OpDef[None]):
     """x where the condition is true (not 0), else y; all three broadcast."""
 
     name = "where"
@@ -208,7 +206,7 @@ class Where(OpDef):
     infer_correct_layout = staticmethod(layout_rules.broadcast)
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The broadcast shape, the dtype of x."""
         found = relations.tensors(types, Where.inputs)
         if found is None:
@@ -219,12 +217,12 @@ class Where(OpDef):
         return TensorType(shape, x.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.where(*inputs)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """numpy.where"""
         return [np.where(inputs[0] != 0, inputs[1], inputs[2])]
 

@@ -15,12 +15,12 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array, Elementwise, unary
 from tilewright.runtime.ndarray import numpy_dtype
 
 
-def _to_bool(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _to_bool(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
     return None if data is None else TensorType(data.shape, "bool")
 
@@ -97,19 +97,18 @@ class FixedPointMultiplyAttrs(Attrs):
     shift: int
 
 
-class FixedPointMultiply(Elementwise):
+class FixedPointMultiply(Elementwise[FixedPointMultiplyAttrs]):
     """Multiply integers by a fixed-point factor: ``round(data * multiplier * 2 ** (shift - 31))``, halves up."""
 
     name = "fixed_point_multiply"
-    attrs_type = FixedPointMultiplyAttrs
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+    def compute(attrs: FixedPointMultiplyAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.fixed_point_multiply(inputs[0], attrs.multiplier, attrs.shift)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: FixedPointMultiplyAttrs, inputs: Sequence[Array]) -> list[Array]:
         """In 64-bit integers."""
         left, right = (attrs.shift, 0) if attrs.shift > 0 else (0, -attrs.shift)
         product = (inputs[0].astype(np.int64) << left) * attrs.multiplier
@@ -129,19 +128,18 @@ class ClipAttrs(Attrs):
     a_max: float
 
 
-class Clip(Elementwise):
+class Clip(Elementwise[ClipAttrs]):
     """Limit every element to [a_min, a_max]."""
 
     name = "clip"
-    attrs_type = ClipAttrs
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+    def compute(attrs: ClipAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.clip(inputs[0], attrs.a_min, attrs.a_max)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ClipAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy's clip, in the dtype of the data."""
         data = inputs[0]
         low, high = attrs.a_min, attrs.a_max
@@ -162,7 +160,7 @@ class CastAttrs(Attrs):
     dtype: str
 
 
-def _cast_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _cast_type(types: Sequence[Type], attrs: CastAttrs, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
     return None if data is None else TensorType(data.shape, attrs.dtype)
 
@@ -171,46 +169,44 @@ def _numpy_dtype(dtype: str) -> Any:
     return numpy_dtype(dtype)
 
 
-class Cast(Elementwise):
+class Cast(Elementwise[CastAttrs]):
     """Convert elements to another dtype; floats to integers towards zero."""
 
     name = "cast"
-    attrs_type = CastAttrs
 
     infer_type = staticmethod(_cast_type)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+    def compute(attrs: CastAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.cast(inputs[0], attrs.dtype)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: CastAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy's conversion."""
         with np.errstate(all="ignore"):
             return [inputs[0].astype(_numpy_dtype(attrs.dtype))]
 
 
-class Reinterpret(Elementwise):
+class Reinterpret(Elementwise[CastAttrs]):
     """The same bits as another dtype of the same width."""
 
     name = "reinterpret"
-    attrs_type = CastAttrs
 
     infer_type = staticmethod(_cast_type)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+    def compute(attrs: CastAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.reinterpret(inputs[0], attrs.dtype)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: CastAttrs, inputs: Sequence[Array]) -> list[Array]:
         """A view of the memory."""
         return [np.ascontiguousarray(inputs[0]).view(_numpy_dtype(attrs.dtype)).reshape(inputs[0].shape)]
 
 
-class CastLike(OpDef):
+class CastLike(OpDef[None]):
     """Convert elements to the dtype of a second tensor."""
 
     name = "cast_like"
@@ -218,18 +214,18 @@ class CastLike(OpDef):
     pattern = OpPattern.ELEMWISE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """Shape of the first, dtype of the second."""
         found = relations.tensors(types, CastLike.inputs)
         return None if found is None else TensorType(found[0].shape, found[1].dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Type) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.cast(inputs[0], inputs[1].dtype)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """numpy's conversion."""
         return [inputs[0].astype(inputs[1].dtype)]
 

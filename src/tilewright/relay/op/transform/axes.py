@@ -16,7 +16,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, computed, ints
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy.generic import schedule_transpose
@@ -28,19 +28,18 @@ class TransposeAttrs(Attrs):
     axes: tuple[int, ...] | None = None
 
 
-class Transpose(OpDef):
+class Transpose(OpDef[TransposeAttrs]):
     """Permute the dimensions."""
 
     name = "transpose"
     inputs = ("data",)
-    attrs_type = TransposeAttrs
     pattern = OpPattern.INJECTIVE
 
     schedule = schedule_transpose
     infer_correct_layout = staticmethod(layout_rules.permutation)
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: TransposeAttrs, solver: TypeSolver) -> Type | None:
         """The permuted shape."""
         data = relations.tensor(types[0])
         if data is None:
@@ -53,12 +52,12 @@ class Transpose(OpDef):
         return TensorType([data.shape[a] for a in order], data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: TransposeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.transpose(inputs[0], attrs.axes)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: TransposeAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.transpose: a view, so that a weight is not copied before it is packed."""
         return [np.transpose(inputs[0], attrs.axes)]
 
@@ -70,17 +69,16 @@ class ExpandDimsAttrs(Attrs):
     num_newaxis: int = 1
 
 
-class ExpandDims(OpDef):
+class ExpandDims(OpDef[ExpandDimsAttrs]):
     """Insert dimensions of extent 1."""
 
     name = "expand_dims"
     inputs = ("data",)
-    attrs_type = ExpandDimsAttrs
     pattern = OpPattern.BROADCAST
     reshapes = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ExpandDimsAttrs, solver: TypeSolver) -> Type | None:
         """The shape with 1s inserted."""
         data = relations.tensor(types[0])
         if data is None:
@@ -90,12 +88,12 @@ class ExpandDims(OpDef):
         return TensorType((*data.shape[:at], *ones, *data.shape[at:]), data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: ExpandDimsAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.expand_dims(inputs[0], attrs.axis, attrs.num_newaxis)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ExpandDimsAttrs, inputs: Sequence[Array]) -> list[Array]:
         """A reshape."""
         shape, at = inputs[0].shape, attrs.axis % (inputs[0].ndim + 1)
         return [inputs[0].reshape((*shape[:at], *[1] * attrs.num_newaxis, *shape[at:]))]
@@ -113,19 +111,18 @@ def _squeezed_axes(shape: Sequence[Any], axis: Any) -> tuple[int, ...]:
     return relations.normalize_axes(axis, len(shape))
 
 
-class Squeeze(OpDef):
+class Squeeze(OpDef[SqueezeAttrs]):
     """Drop dimensions of extent 1."""
 
     name = "squeeze"
     inputs = ("data",)
-    attrs_type = SqueezeAttrs
     pattern = OpPattern.INJECTIVE
     reshapes = True
 
     infer_correct_layout = staticmethod(layout_rules.squeezing)
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: SqueezeAttrs, solver: TypeSolver) -> Type | None:
         """The shape without them."""
         data = relations.tensor(types[0])
         if data is None:
@@ -138,12 +135,12 @@ class Squeeze(OpDef):
         return TensorType([d for i, d in enumerate(data.shape) if i not in gone], data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: SqueezeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.squeeze(inputs[0], attrs.axis)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: SqueezeAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.squeeze"""
         return [np.squeeze(inputs[0], _squeezed_axes(inputs[0].shape, attrs.axis))]
 
@@ -154,16 +151,15 @@ class ReverseAttrs(Attrs):
     axis: int = 0
 
 
-class Reverse(OpDef):
+class Reverse(OpDef[ReverseAttrs]):
     """Reverse the order along a dimension."""
 
     name = "reverse"
     inputs = ("data",)
-    attrs_type = ReverseAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ReverseAttrs, solver: TypeSolver) -> Type | None:
         """The type stays."""
         data = relations.tensor(types[0])
         if data is not None:
@@ -171,12 +167,12 @@ class Reverse(OpDef):
         return data
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: ReverseAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.flip(inputs[0], attrs.axis)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ReverseAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.flip"""
         return [np.ascontiguousarray(np.flip(inputs[0], attrs.axis))]
 
@@ -188,16 +184,15 @@ class ReverseSequenceAttrs(Attrs):
     batch_axis: int = 0
 
 
-class ReverseSequence(OpDef):
+class ReverseSequence(OpDef[ReverseSequenceAttrs]):
     """Reverse the first ``seq_lengths[b]`` elements of each batch item."""
 
     name = "reverse_sequence"
     inputs = ("data", "seq_lengths")
-    attrs_type = ReverseSequenceAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ReverseSequenceAttrs, solver: TypeSolver) -> Type | None:
         """The type of the data."""
         found = relations.tensors(types, ReverseSequence.inputs)
         if found is None:
@@ -210,12 +205,12 @@ class ReverseSequence(OpDef):
         return data
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: ReverseSequenceAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.reverse_sequence(inputs[0], inputs[1], attrs.seq_axis, attrs.batch_axis)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ReverseSequenceAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Item by item."""
         data, lengths = inputs
         moved = np.moveaxis(data, (attrs.batch_axis, attrs.seq_axis), (0, 1)).copy()

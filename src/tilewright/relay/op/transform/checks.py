@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.transform.join import concatenate, split
@@ -42,18 +42,17 @@ class CheckIndicesAttrs(Attrs):
         return [like[a] if not self.more else like[a] + self.more for a in self.axes] or list(self.extents)
 
 
-class CheckIndices(OpDef):
+class CheckIndices(OpDef[CheckIndicesAttrs]):
     """The indices, counted from the front; an error that names the first one that is out of its range."""
 
     name = "check_indices"
     inputs = None  # indices, and like where an extent is not a number
-    attrs_type = CheckIndicesAttrs
     pattern = OpPattern.OPAQUE
 
     strategy = strategies.check_indices_strategy
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: CheckIndicesAttrs, solver: TypeSolver) -> Type | None:
         """The type of the indices."""
         found = [relations.tensor(t) for t in types]
         if any(t is None for t in found):
@@ -71,7 +70,7 @@ class CheckIndices(OpDef):
         return indices
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: CheckIndicesAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Comparisons; raises TilewrightError for an index that is out of range."""
         indices = inputs[0]
         result = np.array(indices)
@@ -110,24 +109,23 @@ class CheckAllAttrs(Attrs):
         return CheckAllAttrs(*columns)
 
 
-class CheckAllIndices(OpDef):
+class CheckAllIndices(OpDef[CheckAllAttrs]):
     """Several tensors of indices, checked by one kernel; calling a kernel costs more than a check."""
 
     name = "check_all_indices"
     inputs = None
-    attrs_type = CheckAllAttrs
     pattern = OpPattern.OPAQUE
 
     strategy = strategies.check_all_indices_strategy
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: CheckAllAttrs, solver: TypeSolver) -> Type | None:
         """The types of the indices."""
         found = [CheckIndices.infer_type([t], c, solver) for t, c in zip(types, attrs.each(), strict=True)]
         return None if any(t is None for t in found) else TupleType([t for t in found if t is not None])
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: CheckAllAttrs, inputs: Sequence[Array]) -> list[Array]:
         """One after another."""
         return [CheckIndices.evaluate(c, [x])[0] for c, x in zip(attrs.each(), inputs, strict=True)]
 

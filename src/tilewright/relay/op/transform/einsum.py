@@ -14,7 +14,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, tuple_operand
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
@@ -27,18 +27,17 @@ class EinsumAttrs(Attrs):
     equation: str = ""
 
 
-class Einsum(OpDef):
+class Einsum(OpDef[EinsumAttrs]):
     """A product of tensors, summed over the dimensions that the result leaves out."""
 
     name = "einsum"
     inputs = ("data",)
-    attrs_type = EinsumAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
     schedule = strategies.schedule_reduce
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: EinsumAttrs, solver: TypeSolver) -> Type | None:
         """The dimensions of the result's subscripts."""
         operands = relations.tuple_of_tensors(types[0])
         if operands is None:
@@ -54,12 +53,12 @@ class Einsum(OpDef):
         return TensorType([extents[label] for label in out], operands[0].dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: EinsumAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.einsum(attrs.equation, *inputs)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: EinsumAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.einsum"""
         return [np.asarray(np.einsum(attrs.equation, *inputs)).astype(inputs[0].dtype)]
 

@@ -16,7 +16,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, Tuple, TupleGetItem
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, computed, static_ints, tuple_operand
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy.generic import schedule_injective, schedule_reduce
@@ -38,16 +38,15 @@ def bounded(indices: Array, extent: int, mode: str) -> Array:
     return indices % extent if mode == "wrap" else np.clip(indices, 0, max(extent - 1, 0))
 
 
-class Take(OpDef):
+class Take(OpDef[TakeAttrs]):
     """Elements of data at indices along a dimension, or of the flattened data."""
 
     name = "take"
     inputs = ("data", "indices")
-    attrs_type = TakeAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: TakeAttrs, solver: TypeSolver) -> Type | None:
         """The dimension is replaced by the indices' shape."""
         found = relations.tensors(types, Take.inputs)
         if found is None:
@@ -63,12 +62,12 @@ class Take(OpDef):
         return TensorType(shape, data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: TakeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.take(inputs[0], inputs[1], attrs.axis, attrs.batch_dims, attrs.mode)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: TakeAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.take, for each batch item."""
         data, indices = inputs
         if attrs.axis is None and not data.size:
@@ -98,16 +97,15 @@ class GatherAttrs(Attrs):
     axis: int
 
 
-class Gather(OpDef):
+class Gather(OpDef[GatherAttrs]):
     """out[i][j] = data[indices[i][j]][j] for axis 0, and so on."""
 
     name = "gather"
     inputs = ("data", "indices")
-    attrs_type = GatherAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: GatherAttrs, solver: TypeSolver) -> Type | None:
         """The indices' shape."""
         found = relations.tensors(types, Gather.inputs)
         if found is None:
@@ -125,18 +123,18 @@ class Gather(OpDef):
         return TensorType(indices.shape, data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: GatherAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.gather(inputs[0], attrs.axis, inputs[1])]
 
     @staticmethod
-    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+    def check_indices(attrs: GatherAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
         """Positions along the dimension."""
         data, indices = args
         return [data, checked("gather", indices, data, [attrs.axis])]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: GatherAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Index arrays."""
         data, indices = inputs
         axis = attrs.axis % data.ndim
@@ -152,16 +150,15 @@ class GatherNDAttrs(Attrs):
     index_rank: int | None = None
 
 
-class GatherND(OpDef):
+class GatherND(OpDef[GatherNDAttrs]):
     """Slices of data at index tuples, which are in the first dimension of the indices."""
 
     name = "gather_nd"
     inputs = ("data", "indices")
-    attrs_type = GatherNDAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: GatherNDAttrs, solver: TypeSolver) -> Type | None:
         """The indices' shape without the first dimension, then the rest of data's."""
         found = relations.tensors(types, GatherND.inputs)
         if found is None:
@@ -183,12 +180,12 @@ class GatherND(OpDef):
         return TensorType((*indices.shape[1:], *data.shape[count + attrs.batch_dims :]), data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: GatherNDAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.gather_nd(inputs[0], inputs[1], attrs.batch_dims)]
 
     @staticmethod
-    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+    def check_indices(attrs: GatherNDAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
         """Coordinates behind the shared dimensions."""
         data, indices = args
         count = attrs.index_rank or known(indices.checked_type.shape[0]) or 0  # type: ignore[attr-defined]
@@ -196,7 +193,7 @@ class GatherND(OpDef):
         return [data, checked("gather_nd", indices, data, axes) if count else indices]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: GatherNDAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Index arrays."""
         data, indices = inputs
         batch = attrs.batch_dims
@@ -206,7 +203,7 @@ class GatherND(OpDef):
         return [np.ascontiguousarray(data[(*lead, *places)])]
 
 
-class AdvIndex(OpDef):
+class AdvIndex(OpDef[None]):
     """data[i0, i1, ...] with integer tensors that broadcast; the inputs are one tuple."""
 
     name = "adv_index"
@@ -214,7 +211,7 @@ class AdvIndex(OpDef):
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The broadcast shape of the indices, then the rest of data's."""
         fields = relations.tuple_of_tensors(types[0])
         if fields is None:
@@ -230,12 +227,12 @@ class AdvIndex(OpDef):
         return TensorType((*shape, *data.shape[len(indices) :]), data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.adv_index(inputs[0], list(inputs[1:]))]
 
     @staticmethod
-    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+    def check_indices(attrs: None, args: Sequence[RelayExpr]) -> list[RelayExpr]:
         """Each tensor indexes a dimension."""
         given = args[0]
         if not isinstance(given, Tuple):
@@ -245,7 +242,7 @@ class AdvIndex(OpDef):
         return [Tuple([data, *(checked("adv_index", index, data, [k]) for k, index in enumerate(indices))])]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """numpy's advanced indexing."""
         return [np.ascontiguousarray(inputs[0][tuple(i.astype(np.int64) for i in inputs[1:])])]
 
@@ -258,18 +255,17 @@ class OneHotAttrs(Attrs):
     dtype: str
 
 
-class OneHot(OpDef):
+class OneHot(OpDef[OneHotAttrs]):
     """on_value at the index, off_value elsewhere, along a new dimension."""
 
     name = "one_hot"
     inputs = ("indices", "on_value", "off_value")
-    attrs_type = OneHotAttrs
     pattern = OpPattern.OUT_ELEMWISE_FUSABLE
 
     schedule = schedule_injective
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: OneHotAttrs, solver: TypeSolver) -> Type | None:
         """The indices' shape with depth inserted."""
         found = relations.tensors(types, OneHot.inputs)
         if found is None:
@@ -280,12 +276,12 @@ class OneHot(OpDef):
         return TensorType((*indices.shape[:axis], attrs.depth, *indices.shape[axis:]), attrs.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: OneHotAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.one_hot(inputs[0], inputs[1](), inputs[2](), attrs.depth, attrs.axis, attrs.dtype)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: OneHotAttrs, inputs: Sequence[Array]) -> list[Array]:
         """A comparison with all classes."""
         hit = inputs[0][..., None] == np.arange(attrs.depth)
         result = np.where(hit, inputs[1].reshape(()), inputs[2].reshape(())).astype(numpy_dtype(attrs.dtype))
@@ -299,16 +295,15 @@ class SequenceMaskAttrs(Attrs):
     axis: int = 0
 
 
-class SequenceMask(OpDef):
+class SequenceMask(OpDef[SequenceMaskAttrs]):
     """Replace what lies beyond each sequence's length by a value."""
 
     name = "sequence_mask"
     inputs = ("data", "valid_length")
-    attrs_type = SequenceMaskAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: SequenceMaskAttrs, solver: TypeSolver) -> Type | None:
         """The type of the data."""
         found = relations.tensors(types, SequenceMask.inputs)
         if found is None:
@@ -322,12 +317,12 @@ class SequenceMask(OpDef):
         return data
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: SequenceMaskAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.sequence_mask(inputs[0], inputs[1], attrs.mask_value, attrs.axis)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: SequenceMaskAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.where"""
         data, lengths = inputs
         time = np.arange(data.shape[attrs.axis])
@@ -336,7 +331,7 @@ class SequenceMask(OpDef):
         return [np.where(valid, data, np.asarray(attrs.mask_value, data.dtype))]
 
 
-class UnravelIndex(OpDef):
+class UnravelIndex(OpDef[None]):
     """Flat indices to index tuples, in the first dimension of the result."""
 
     name = "unravel_index"
@@ -344,7 +339,7 @@ class UnravelIndex(OpDef):
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """(rank, ...)"""
         found = relations.tensors(types, UnravelIndex.inputs)
         if found is None:
@@ -354,18 +349,18 @@ class UnravelIndex(OpDef):
         return TensorType((shape.shape[0], *indices.shape), indices.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.unravel_index(inputs[0], inputs[1])]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """numpy.unravel_index"""
         places = np.unravel_index(inputs[0].astype(np.int64), tuple(int(d) for d in inputs[1]))
         return [np.stack([np.asarray(p) for p in places]).astype(inputs[0].dtype)]
 
 
-class InvertPermutation(OpDef):
+class InvertPermutation(OpDef[None]):
     """The inverse of a permutation."""
 
     name = "invert_permutation"
@@ -375,7 +370,7 @@ class InvertPermutation(OpDef):
     schedule = schedule_reduce  # the kernel searches
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The type stays."""
         data = relations.tensor(types[0])
         if data is not None:
@@ -383,12 +378,12 @@ class InvertPermutation(OpDef):
         return data
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.invert_permutation(inputs[0])]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """Scattered positions."""
         result = np.empty_like(inputs[0])
         result[inputs[0]] = np.arange(len(inputs[0]), dtype=inputs[0].dtype)

@@ -21,7 +21,7 @@ from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.expr import Tuple as TupleExpr
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, ints, tuple_operand, whole_int
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy.generic import schedule_concatenate
@@ -36,12 +36,11 @@ class ConcatenateAttrs(Attrs):
     axis: int = 0
 
 
-class Concatenate(OpDef):
+class Concatenate(OpDef[ConcatenateAttrs]):
     """Join the tensors of a tuple along a dimension."""
 
     name = "concatenate"
     inputs = ("data",)
-    attrs_type = ConcatenateAttrs
     pattern = OpPattern.INJECTIVE
 
     schedule = schedule_concatenate
@@ -49,7 +48,7 @@ class Concatenate(OpDef):
     infer_correct_layout = staticmethod(layout_rules.concatenation)
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ConcatenateAttrs, solver: TypeSolver) -> Type | None:
         """Equal shapes but for the joined dimension, whose extents add up."""
         fields = relations.tuple_of_tensors(types[0])
         if fields is None:
@@ -77,12 +76,12 @@ class Concatenate(OpDef):
         return TensorType(shape, fields[0].dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: ConcatenateAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.concatenate(list(inputs), attrs.axis)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ConcatenateAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.concatenate"""
         return [np.concatenate(list(inputs), attrs.axis)]
 
@@ -93,16 +92,15 @@ class StackAttrs(Attrs):
     axis: int = 0
 
 
-class Stack(OpDef):
+class Stack(OpDef[StackAttrs]):
     """Join tensors of one shape along a new dimension."""
 
     name = "stack"
     inputs = ("data",)
-    attrs_type = StackAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: StackAttrs, solver: TypeSolver) -> Type | None:
         """The common shape with the number of tensors inserted."""
         fields = relations.tuple_of_tensors(types[0])
         if fields is None:
@@ -118,12 +116,12 @@ class Stack(OpDef):
         return TensorType([*shape[:axis], len(fields), *shape[axis:]], fields[0].dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: StackAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.stack(list(inputs), attrs.axis)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: StackAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.stack"""
         return [np.stack(list(inputs), attrs.axis)]
 
@@ -162,7 +160,7 @@ def _unknown_parts(extent: PrimExpr, indices_or_sections: Any) -> list[PrimExpr]
 
 
 def _split_layouts(
-    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+    attrs: SplitAttrs, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
 ) -> layout_rules.InferCorrectLayoutOutput:
     """Any layout whose blocks are not cut; all parts have it."""
     old, data = old_in_layouts[0], old_in_types[0]
@@ -180,18 +178,17 @@ def _split_layouts(
     return layout_rules.InferCorrectLayoutOutput([old], [old], attrs)
 
 
-class Split(OpDef):
+class Split(OpDef[SplitAttrs]):
     """Cut a tensor into a tuple of parts along a dimension."""
 
     name = "split"
     inputs = ("data",)
-    attrs_type = SplitAttrs
     pattern = OpPattern.INJECTIVE
 
     infer_correct_layout = staticmethod(_split_layouts)
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: SplitAttrs, solver: TypeSolver) -> Type | None:
         """A tuple of the parts."""
         data = relations.tensor(types[0])
         if data is None:
@@ -206,7 +203,7 @@ class Split(OpDef):
         return TupleType([TensorType([*data.shape[:axis], d, *data.shape[axis + 1 :]], data.dtype) for d in dims])
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: SplitAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         sections, axis = attrs.indices_or_sections, attrs.axis % inputs[0].ndim
         extent = known(inputs[0].shape[axis])
@@ -215,7 +212,7 @@ class Split(OpDef):
         return list(topi.split(inputs[0], sections if isinstance(sections, int) else list(sections), axis))
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: SplitAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.split"""
         parts = _parts(inputs[0].shape[attrs.axis], attrs.indices_or_sections)
         return [np.ascontiguousarray(p) for p in np.split(inputs[0], np.cumsum(parts)[:-1], attrs.axis)]
@@ -227,16 +224,15 @@ class MeshgridAttrs(Attrs):
     indexing: str = "ij"
 
 
-class Meshgrid(OpDef):
+class Meshgrid(OpDef[MeshgridAttrs]):
     """Coordinate grids of 1-D (or 0-D) tensors."""
 
     name = "meshgrid"
     inputs = ("data",)
-    attrs_type = MeshgridAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: MeshgridAttrs, solver: TypeSolver) -> Type | None:
         """As many grids as tensors."""
         fields = relations.tuple_of_tensors(types[0])
         if fields is None:
@@ -250,14 +246,16 @@ class Meshgrid(OpDef):
         return TupleType([TensorType(shape, item.dtype) for item in fields])
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: MeshgridAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return list(topi.meshgrid(list(inputs), attrs.indexing))
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: MeshgridAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.meshgrid"""
-        return [np.ascontiguousarray(g) for g in np.meshgrid(*inputs, indexing=attrs.indexing)]
+        return [
+            np.ascontiguousarray(g) for g in np.meshgrid(*inputs, indexing="xy" if attrs.indexing == "xy" else "ij")
+        ]
 
 
 def concatenate(data: Any, axis: int) -> Call:

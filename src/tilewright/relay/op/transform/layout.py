@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.tir.layout import Layout, bijective_layout, layout
 
@@ -59,16 +59,15 @@ def transform_array(data: Array, src_layout: str, dst_layout: str) -> Array:
     return np.transpose(result, np.argsort(order))
 
 
-class LayoutTransform(OpDef):
+class LayoutTransform(OpDef[LayoutTransformAttrs]):
     """Rearrange a tensor from one layout to another, such as NCHW to NCHW16c."""
 
     name = "layout_transform"
     inputs = ("data",)
-    attrs_type = LayoutTransformAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: LayoutTransformAttrs, solver: TypeSolver) -> Type | None:
         """The shape in the new layout."""
         data = relations.tensor(types[0])
         if data is None:
@@ -81,12 +80,12 @@ class LayoutTransform(OpDef):
             raise TypeInferenceError(str(error)) from None
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: LayoutTransformAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.layout_transform(inputs[0], attrs.src_layout, attrs.dst_layout)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: LayoutTransformAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Transposes and reshapes."""
         return [transform_array(inputs[0], attrs.src_layout, attrs.dst_layout)]
 

@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, ints
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.topi import tag
@@ -30,16 +30,15 @@ class MatrixSetDiagAttrs(Attrs):
     sub_diag_right_align: bool = False
 
 
-class MatrixSetDiag(OpDef):
+class MatrixSetDiag(OpDef[MatrixSetDiagAttrs]):
     """Matrices with diagonals replaced."""
 
     name = "matrix_set_diag"
     inputs = ("input", "diagonal")
-    attrs_type = MatrixSetDiagAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: MatrixSetDiagAttrs, solver: TypeSolver) -> Type | None:
         """The type of the matrices."""
         found = relations.tensors(types, MatrixSetDiag.inputs)
         if found is None:
@@ -49,13 +48,13 @@ class MatrixSetDiag(OpDef):
         return found[0]
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: MatrixSetDiagAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         sides = ["RIGHT" if right else "LEFT" for right in (attrs.super_diag_right_align, attrs.sub_diag_right_align)]
         return [topi.matrix_set_diag(inputs[0], inputs[1], (attrs.k1, attrs.k2), "_".join(sides))]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: MatrixSetDiagAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Diagonal by diagonal."""
         result, diagonal = inputs[0].copy(), inputs[1]
         rows, columns = result.shape[-2:]
@@ -77,16 +76,15 @@ class TriluAttrs(Attrs):
     upper: bool = True
 
 
-class Trilu(OpDef):
+class Trilu(OpDef[TriluAttrs]):
     """Keep a triangle of each matrix, from the ``k``-th diagonal, which is a scalar tensor."""
 
     name = "trilu"
     inputs = ("data", "k")
-    attrs_type = TriluAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: TriluAttrs, solver: TypeSolver) -> Type | None:
         """The type of the data."""
         found = relations.tensors(types, Trilu.inputs)
         if found is None:
@@ -95,7 +93,7 @@ class Trilu(OpDef):
         return found[0]
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: TriluAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """A selection by position."""
         data, k = inputs
 
@@ -107,7 +105,7 @@ class Trilu(OpDef):
         return [te.compute(data.shape, body, name="trilu", tag=tag.INJECTIVE)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: TriluAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.triu or numpy.tril"""
         k = int(inputs[1].reshape(-1)[0])
         return [np.triu(inputs[0], k) if attrs.upper else np.tril(inputs[0], k)]
@@ -119,51 +117,49 @@ class ShapeOfAttrs(Attrs):
     dtype: str = "int32"
 
 
-class ShapeOf(OpDef):
+class ShapeOf(OpDef[ShapeOfAttrs]):
     """The shape as a rank-1 tensor."""
 
     name = "shape_of"
     inputs = ("data",)
-    attrs_type = ShapeOfAttrs
     pattern = OpPattern.OPAQUE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ShapeOfAttrs, solver: TypeSolver) -> Type | None:
         """As many elements as dimensions."""
         data = relations.tensor(types[0])
         return None if data is None else TensorType((len(data.shape),), attrs.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: ShapeOfAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.shape(inputs[0], attrs.dtype)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ShapeOfAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.shape"""
         return [np.asarray(inputs[0].shape, numpy_dtype(attrs.dtype))]
 
 
-class NdarraySize(OpDef):
+class NdarraySize(OpDef[ShapeOfAttrs]):
     """The number of elements as a scalar tensor."""
 
     name = "ndarray_size"
     inputs = ("data",)
-    attrs_type = ShapeOfAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ShapeOfAttrs, solver: TypeSolver) -> Type | None:
         """A scalar."""
         return None if relations.tensor(types[0]) is None else TensorType((), attrs.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: ShapeOfAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.ndarray_size(inputs[0], attrs.dtype)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ShapeOfAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.size"""
         return [np.asarray(inputs[0].size, numpy_dtype(attrs.dtype))]
 

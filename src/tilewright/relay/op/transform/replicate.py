@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, computed, dims, static_ints
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.tensor.creation import InitOpAttrs
 
@@ -33,16 +33,15 @@ class TileAttrs(Attrs):
     reps: tuple[int, ...]
 
 
-class Repeat(OpDef):
+class Repeat(OpDef[RepeatAttrs]):
     """Repeat each element."""
 
     name = "repeat"
     inputs = ("data",)
-    attrs_type = RepeatAttrs
     pattern = OpPattern.BROADCAST
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: RepeatAttrs, solver: TypeSolver) -> Type | None:
         """The dimension times the repeats."""
         data = relations.tensor(types[0])
         if data is None:
@@ -56,7 +55,7 @@ class Repeat(OpDef):
         return TensorType(shape, data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: RepeatAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         data = inputs[0]
         if attrs.axis is None:
@@ -64,21 +63,20 @@ class Repeat(OpDef):
         return [topi.repeat(data, attrs.repeats, attrs.axis or 0)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: RepeatAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.repeat"""
         return [np.repeat(inputs[0], attrs.repeats, attrs.axis)]
 
 
-class Tile(OpDef):
+class Tile(OpDef[TileAttrs]):
     """Repeat the whole tensor."""
 
     name = "tile"
     inputs = ("data",)
-    attrs_type = TileAttrs
     pattern = OpPattern.BROADCAST
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: TileAttrs, solver: TypeSolver) -> Type | None:
         """Each dimension times its repeats."""
         data = relations.tensor(types[0])
         if data is None:
@@ -89,12 +87,12 @@ class Tile(OpDef):
         return TensorType([relations.dim_mul(d, r) for d, r in zip(shape, reps, strict=True)], data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: TileAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.tile(inputs[0], list(attrs.reps))]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: TileAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.tile"""
         return [np.tile(inputs[0], attrs.reps)]
 
@@ -107,16 +105,15 @@ def _check_broadcast(data: TensorType, shape: Sequence[Any]) -> None:
         relations.require(x is None or y is None or x == y, f"dimension {x} cannot become {y}")
 
 
-class BroadcastTo(OpDef):
+class BroadcastTo(OpDef[InitOpAttrs]):
     """Broadcast to a shape."""
 
     name = "broadcast_to"
     inputs = ("data",)
-    attrs_type = InitOpAttrs
     pattern = OpPattern.BROADCAST
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
         """The shape of the attributes."""
         data = relations.tensor(types[0])
         if data is None:
@@ -125,17 +122,17 @@ class BroadcastTo(OpDef):
         return TensorType(attrs.shape, data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: InitOpAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         """topi's kernel."""
         return [topi.broadcast_to(inputs[0], out_type.shape)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.broadcast_to"""
         return [np.broadcast_to(inputs[0], tuple(attrs.shape)).copy()]
 
 
-class BroadcastToLike(OpDef):
+class BroadcastToLike(OpDef[None]):
     """Broadcast to the shape of another tensor."""
 
     name = "broadcast_to_like"
@@ -143,7 +140,7 @@ class BroadcastToLike(OpDef):
     pattern = OpPattern.BROADCAST
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The other tensor's shape."""
         found = relations.tensors(types, BroadcastToLike.inputs)
         if found is None:
@@ -155,7 +152,7 @@ class BroadcastToLike(OpDef):
     compute = staticmethod(BroadcastTo.compute)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """numpy.broadcast_to"""
         return [np.broadcast_to(inputs[0], inputs[1].shape).copy()]
 
@@ -166,33 +163,32 @@ def _collapse_array(data: Array, shape: Sequence[int]) -> Array:
     return data.sum(axis=tuple(axes), keepdims=True).reshape(tuple(shape)).astype(data.dtype)
 
 
-class CollapseSumTo(OpDef):
+class CollapseSumTo(OpDef[InitOpAttrs]):
     """Sum over the dimensions along which a tensor of the shape would broadcast to the data's."""
 
     name = "collapse_sum_to"
     inputs = ("data", "shape")
-    attrs_type = InitOpAttrs
     pattern = OpPattern.COMM_REDUCE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
         """The shape of the attributes."""
         data = relations.tensor(types[0])
         return None if data is None else TensorType(attrs.shape, data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: InitOpAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         """topi's kernel."""
         return [topi.collapse_sum(inputs[0], out_type.shape)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: InitOpAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.sum"""
         return [_collapse_array(inputs[0], attrs.shape)]
 
 
-class CollapseSumLike(OpDef):
+class CollapseSumLike(OpDef[None]):
     """Sum over the dimensions along which the other tensor would broadcast to the data's shape."""
 
     name = "collapse_sum_like"
@@ -201,7 +197,7 @@ class CollapseSumLike(OpDef):
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The other tensor's shape."""
         found = relations.tensors(types, CollapseSumLike.inputs)
         return None if found is None else TensorType(found[1].shape, found[0].dtype)
@@ -209,7 +205,7 @@ class CollapseSumLike(OpDef):
     compute = staticmethod(CollapseSumTo.compute)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """numpy.sum"""
         return [_collapse_array(inputs[0], inputs[1].shape)]
 

@@ -18,7 +18,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, computed, static_ints
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import Dim, known
 from tilewright.relay.type_infer.describe import describe_shape
@@ -139,17 +139,16 @@ def _numbers(shape: Sequence[Dim]) -> list[int]:
     return [known(d) or 0 for d in shape]
 
 
-class Reshape(OpDef):
+class Reshape(OpDef[ReshapeAttrs]):
     """The same elements in another shape."""
 
     name = "reshape"
     inputs = ("data",)
-    attrs_type = ReshapeAttrs
     pattern = OpPattern.INJECTIVE
     reshapes = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ReshapeAttrs, solver: TypeSolver) -> Type | None:
         """The new shape with special values worked out."""
         data = relations.tensor(types[0])
         if data is None:
@@ -157,12 +156,12 @@ class Reshape(OpDef):
         return TensorType(resolve_shape(data.shape, attrs.newshape, attrs.allowzero), data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: ReshapeAttrs, inputs: Sequence[Any], out_type: TensorType) -> list[Any]:
         """topi's kernel."""
         return [topi.reshape(inputs[0], out_type.shape)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ReshapeAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy's reshape."""
         return [inputs[0].reshape(_numbers(resolve_shape(inputs[0].shape, attrs.newshape, attrs.allowzero)))]
 
@@ -180,17 +179,16 @@ def _resolve_reversed(shape: Sequence[Dim], newshape: Sequence[Any]) -> list[Dim
     return resolve_shape(list(shape)[::-1], mirrored)[::-1]
 
 
-class ReverseReshape(OpDef):
+class ReverseReshape(OpDef[ReshapeAttrs]):
     """Reshape whose special values count from the last dimension."""
 
     name = "contrib_reverse_reshape"
     inputs = ("data",)
-    attrs_type = ReshapeAttrs
     pattern = OpPattern.INJECTIVE
     reshapes = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ReshapeAttrs, solver: TypeSolver) -> Type | None:
         """The new shape with special values worked out from the back."""
         data = relations.tensor(types[0])
         return None if data is None else TensorType(_resolve_reversed(data.shape, attrs.newshape), data.dtype)
@@ -198,12 +196,12 @@ class ReverseReshape(OpDef):
     compute = staticmethod(Reshape.compute)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ReshapeAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy's reshape."""
         return [inputs[0].reshape(_numbers(_resolve_reversed(inputs[0].shape, attrs.newshape)))]
 
 
-def _shape_like(shape: Sequence[Dim], like: Sequence[Dim], attrs: Any) -> list[Dim]:
+def _shape_like(shape: Sequence[Dim], like: Sequence[Dim], attrs: ReshapeLikeAttrs) -> list[Dim]:
     lhs_end = len(shape) if attrs.lhs_end is None else attrs.lhs_end
     rhs_end = len(like) if attrs.rhs_end is None else attrs.rhs_end
     lhs_end = lhs_end + len(shape) if lhs_end < 0 else lhs_end
@@ -211,17 +209,16 @@ def _shape_like(shape: Sequence[Dim], like: Sequence[Dim], attrs: Any) -> list[D
     return [*shape[: attrs.lhs_begin], *like[attrs.rhs_begin : rhs_end], *shape[lhs_end:]]
 
 
-class ReshapeLike(OpDef):
+class ReshapeLike(OpDef[ReshapeLikeAttrs]):
     """Reshape to the shape of another tensor, or a range of its dimensions to a range of the other's."""
 
     name = "reshape_like"
     inputs = ("data", "shape_like")
-    attrs_type = ReshapeLikeAttrs
     pattern = OpPattern.INJECTIVE
     reshapes = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ReshapeLikeAttrs, solver: TypeSolver) -> Type | None:
         """The other tensor's shape."""
         found = relations.tensors(types, ReshapeLike.inputs)
         if found is None:
@@ -237,7 +234,7 @@ class ReshapeLike(OpDef):
     compute = staticmethod(Reshape.compute)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ReshapeLikeAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy's reshape."""
         return [inputs[0].reshape(_numbers(_shape_like(inputs[0].shape, inputs[1].shape, attrs)))]
 

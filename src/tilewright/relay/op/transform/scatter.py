@@ -14,7 +14,7 @@ from tilewright.ir.type import Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.reduce.reduce import sum as sum_of
 from tilewright.relay.op.relations import known
@@ -37,7 +37,7 @@ class ScatterNDAttrs(Attrs):
     mode: str = "update"
 
 
-def _elements_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _elements_type(types: Sequence[Type], attrs: ScatterAttrs, solver: TypeSolver) -> Type | None:
     found = relations.tensors(types, ("data", "indices", "updates"))
     if found is None:
         return None
@@ -57,25 +57,24 @@ def _places(indices: Array, axis: int, extent: int) -> tuple[Array, ...]:
     return tuple(places)
 
 
-class Scatter(OpDef):
+class Scatter(OpDef[ScatterAttrs]):
     """data with data[indices[i][j]][j] = updates[i][j] for axis 0, and so on."""
 
     name = "scatter"
     inputs = ("data", "indices", "updates")
-    attrs_type = ScatterAttrs
     pattern = OpPattern.OPAQUE
 
     infer_type = staticmethod(_elements_type)
     strategy = strategies.scatter_strategy
 
     @staticmethod
-    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+    def check_indices(attrs: ScatterAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
         """Positions along the dimension."""
         data, indices, updates = args
         return [data, checked("scatter", indices, data, [attrs.axis]), updates]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ScatterAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Assignment through index arrays; of equal places the last wins."""
         data, indices, updates = inputs
         axis = attrs.axis % data.ndim
@@ -95,7 +94,7 @@ class ScatterAdd(Scatter):
     in_float32 = True
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ScatterAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.add.at"""
         data, indices, updates = inputs
         axis = attrs.axis % data.ndim
@@ -107,23 +106,22 @@ class ScatterAdd(Scatter):
 _COMBINE = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
 
 
-class ScatterND(OpDef):
+class ScatterND(OpDef[ScatterNDAttrs]):
     """data with slices replaced (or combined) at index tuples, which are in the first dimension of the indices."""
 
     name = "scatter_nd"
     inputs = ("data", "indices", "updates")
-    attrs_type = ScatterNDAttrs
     pattern = OpPattern.OPAQUE
 
     strategy = strategies.scatter_nd_strategy
 
     @staticmethod
-    def in_float32(attrs: Any) -> bool:
+    def in_float32(attrs: ScatterNDAttrs) -> bool:
         """What is added or multiplied."""
         return attrs.mode in ("add", "mul")
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ScatterNDAttrs, solver: TypeSolver) -> Type | None:
         """The type of the data."""
         found = relations.tensors(types, ScatterND.inputs)
         if found is None:
@@ -140,14 +138,14 @@ class ScatterND(OpDef):
         return data
 
     @staticmethod
-    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+    def check_indices(attrs: ScatterNDAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
         """Coordinates of slices."""
         data, indices, updates = args
         count = known(indices.checked_type.shape[0])  # type: ignore[attr-defined]
         return [data, checked("scatter_nd", indices, data, range(count)) if count else indices, updates]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ScatterNDAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Through index arrays, one after another."""
         data, indices, updates = inputs
         result = data.copy()

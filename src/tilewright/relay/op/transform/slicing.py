@@ -16,7 +16,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, computed, ints, static_ints
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.relations import known
@@ -33,7 +33,7 @@ class StridedSliceAttrs(Attrs):
     axes: tuple[int, ...] | None = None
 
 
-def slices_of(shape: Sequence[int | None], attrs: Any) -> list[slice]:
+def slices_of(shape: Sequence[int | None], attrs: StridedSliceAttrs) -> list[slice]:
     """One Python slice for each dimension; unknown extents give the slice as it is written."""
     axes = range(len(attrs.begin)) if attrs.axes is None else [a % len(shape) for a in attrs.axes]
     result = [slice(None)] * len(shape)
@@ -74,7 +74,10 @@ def _length(part: slice, dim: Any) -> Any:
 
 
 def _slice_layouts(
-    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+    attrs: StridedSliceAttrs,
+    new_in_layouts: Sequence[Layout],
+    old_in_layouts: Sequence[Layout],
+    old_in_types: Sequence[Type],
 ) -> InferCorrectLayoutOutput:
     """Whole dimensions may move; a split one must be sliced between its blocks, if at all."""
     old, data = old_in_layouts[0], old_in_types[0]
@@ -100,18 +103,17 @@ def _slice_layouts(
     return InferCorrectLayoutOutput([chosen], [chosen], attrs)
 
 
-class StridedSlice(OpDef):
+class StridedSlice(OpDef[StridedSliceAttrs]):
     """begin:end:strides, as numpy slices."""
 
     name = "strided_slice"
     inputs = ("data",)
-    attrs_type = StridedSliceAttrs
     pattern = OpPattern.INJECTIVE
 
     infer_correct_layout = staticmethod(_slice_layouts)
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: StridedSliceAttrs, solver: TypeSolver) -> Type | None:
         """The number of elements that each slice takes."""
         data = relations.tensor(types[0])
         if data is None:
@@ -127,18 +129,18 @@ class StridedSlice(OpDef):
         return TensorType([_length(p, d) for p, d in zip(parts, data.shape, strict=True)], data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: StridedSliceAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         args = list(attrs.begin), list(attrs.end), list(attrs.strides), attrs.axes, attrs.slice_mode
         return [topi.strided_slice(inputs[0], *args)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: StridedSliceAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy slices."""
         return [np.ascontiguousarray(inputs[0][tuple(slices_of(inputs[0].shape, attrs))])]
 
 
-class StridedSet(OpDef):
+class StridedSet(OpDef[None]):
     """data with the slice begin:end:strides replaced by v; the bounds are rank-1 tensors."""
 
     name = "strided_set"
@@ -146,7 +148,7 @@ class StridedSet(OpDef):
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """The type of the data."""
         found = relations.tensors(types, StridedSet.inputs)
         if found is None:
@@ -155,12 +157,12 @@ class StridedSet(OpDef):
         return found[0]
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.strided_set(*inputs)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """numpy's slice assignment."""
         data, value, begin, end, strides = inputs
         result = data.copy()
@@ -176,22 +178,21 @@ class SliceLikeAttrs(Attrs):
     axes: tuple[int, ...] | None = None
 
 
-def _cut_axes(attrs: Any, rank: int, like_rank: int) -> list[int]:
+def _cut_axes(attrs: SliceLikeAttrs, rank: int, like_rank: int) -> list[int]:
     return list(range(min(rank, like_rank))) if not attrs.axes else [a % rank for a in attrs.axes]
 
 
-class SliceLike(OpDef):
+class SliceLike(OpDef[SliceLikeAttrs]):
     """Cut dimensions to the extents of another tensor."""
 
     name = "slice_like"
     inputs = ("data", "shape_like")
-    attrs_type = SliceLikeAttrs
     pattern = OpPattern.INJECTIVE
 
     infer_correct_layout = staticmethod(layout_rules.cut_like)
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: SliceLikeAttrs, solver: TypeSolver) -> Type | None:
         """The other tensor's extents on these dimensions."""
         found = relations.tensors(types, SliceLike.inputs)
         if found is None:
@@ -209,12 +210,12 @@ class SliceLike(OpDef):
         return TensorType(shape, data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: SliceLikeAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.slice_like(inputs[0], inputs[1], _cut_axes(attrs, len(inputs[0].shape), len(inputs[1].shape)))]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: SliceLikeAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy slices."""
         data, like = inputs
         parts = [slice(None)] * data.ndim

@@ -14,7 +14,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, computed, static_ints
-from tilewright.relay.op.definition import OpDef, OpPattern, declare
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
@@ -58,65 +58,62 @@ def sorted_indices(data: Array, axis: int, ascending: bool) -> Array:
     return np.asarray(data.shape[axis] - 1 - order)
 
 
-def _same_shape(types: Sequence[Type], attrs: Any, solver: Any) -> TensorType | None:
+def _same_shape(types: Sequence[Type], attrs: ArgsortAttrs | TopkAttrs, solver: TypeSolver) -> TensorType | None:
     data = relations.tensor(types[0])
     if data is not None:
         relations.normalize_axis(attrs.axis, len(data.shape))
     return data
 
 
-class Sort(OpDef):
+class Sort(OpDef[ArgsortAttrs]):
     """The elements in order along a dimension."""
 
     name = "sort"
     inputs = ("data",)
-    attrs_type = ArgsortAttrs
     pattern = OpPattern.OPAQUE
 
     infer_type = staticmethod(_same_shape)
     strategy = strategies.sort_strategy
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ArgsortAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.sort"""
         order = sorted_indices(inputs[0], attrs.axis, attrs.is_ascend)
         return [np.take_along_axis(inputs[0], order, attrs.axis)]
 
 
-class Argsort(OpDef):
+class Argsort(OpDef[ArgsortAttrs]):
     """The indices that sort along a dimension."""
 
     name = "argsort"
     inputs = ("data",)
-    attrs_type = ArgsortAttrs
     pattern = OpPattern.OPAQUE
 
     strategy = strategies.argsort_strategy
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ArgsortAttrs, solver: TypeSolver) -> Type | None:
         """Indices of the same shape."""
         data = _same_shape(types, attrs, solver)
         return None if data is None else TensorType(data.shape, attrs.dtype)
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ArgsortAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.argsort"""
         return [sorted_indices(inputs[0], attrs.axis, attrs.is_ascend).astype(numpy_dtype(attrs.dtype))]
 
 
-class Topk(OpDef):
+class Topk(OpDef[TopkAttrs]):
     """The k largest (or smallest) elements along a dimension, and their indices."""
 
     name = "topk"
     inputs = ("data",)
-    attrs_type = TopkAttrs
     pattern = OpPattern.OPAQUE
 
     strategy = strategies.topk_strategy
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: TopkAttrs, solver: TypeSolver) -> Type | None:
         """(values, indices), or one of them."""
         data = _same_shape(types, attrs, solver)
         if data is None:
@@ -137,7 +134,7 @@ class Topk(OpDef):
         return values if attrs.ret_type == "values" else indices
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: TopkAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.argsort, cut."""
         data = inputs[0]
         count = data.shape[attrs.axis] if attrs.k is None or attrs.k < 1 else attrs.k
@@ -149,7 +146,7 @@ class Topk(OpDef):
         return list(results.values()) if attrs.ret_type == "both" else [results[attrs.ret_type]]
 
 
-def _scan_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _scan_type(types: Sequence[Type], attrs: Any, solver: TypeSolver) -> Type | None:
     data = relations.tensor(types[0])
     if data is None:
         return None

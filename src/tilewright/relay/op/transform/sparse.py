@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, computed, static_ints
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.runtime.ndarray import numpy_dtype
 
@@ -26,16 +26,15 @@ class SparseToDenseAttrs(Attrs):
     output_shape: tuple[int, ...]
 
 
-class SparseToDense(OpDef):
+class SparseToDense(OpDef[SparseToDenseAttrs]):
     """Values at their places in a tensor of one default value."""
 
     name = "sparse_to_dense"
     inputs = ("sparse_indices", "sparse_values", "default_value")
-    attrs_type = SparseToDenseAttrs
     pattern = OpPattern.OPAQUE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: SparseToDenseAttrs, solver: TypeSolver) -> Type | None:
         """Of the given shape."""
         found = relations.tensors(types, SparseToDense.inputs)
         if found is None:
@@ -55,13 +54,13 @@ class SparseToDense(OpDef):
         return TensorType(attrs.output_shape, values.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: SparseToDenseAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         indices, values, default = inputs
         return [topi.sparse_to_dense(indices, attrs.output_shape, values, default)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: SparseToDenseAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Index by index."""
         indices, values, default = inputs
         result = np.full(attrs.output_shape, default, values.dtype)
@@ -71,7 +70,7 @@ class SparseToDense(OpDef):
         return [result]
 
 
-class SparseReshape(OpDef):
+class SparseReshape(OpDef[None]):
     """Places of a sparse tensor's elements after a reshape, and the new shape."""
 
     name = "sparse_reshape"
@@ -79,7 +78,7 @@ class SparseReshape(OpDef):
     pattern = OpPattern.OPAQUE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
         """(count, new rank) and (new rank,)"""
         found = relations.tensors(types, SparseReshape.inputs)
         if found is None:
@@ -92,12 +91,12 @@ class SparseReshape(OpDef):
         return TupleType([TensorType((count, new_rank), indices.dtype), TensorType((new_rank,), indices.dtype)])
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: None, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return list(topi.sparse_reshape(*inputs))
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: None, inputs: Sequence[Array]) -> list[Array]:
         """By way of places in the flattened tensor."""
         indices, before, wanted = (a.astype(np.int64) for a in inputs)
         rest = int(np.prod(wanted[wanted >= 0]))
@@ -118,16 +117,15 @@ class SearchSortedAttrs(Attrs):
     dtype: str = "int32"
 
 
-class SearchSorted(OpDef):
+class SearchSorted(OpDef[SearchSortedAttrs]):
     """Where values go into sorted rows."""
 
     name = "searchsorted"
     inputs = ("sorted_sequence", "values")
-    attrs_type = SearchSortedAttrs
     pattern = OpPattern.OPAQUE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: SearchSortedAttrs, solver: TypeSolver) -> Type | None:
         """One index a value."""
         found = relations.tensors(types, SearchSorted.inputs)
         if found is None:
@@ -142,12 +140,12 @@ class SearchSorted(OpDef):
         return TensorType(values.shape, attrs.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: SearchSortedAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.searchsorted(inputs[0], inputs[1], attrs.right, attrs.dtype)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: SearchSortedAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.searchsorted, row by row"""
         rows, values = inputs
         side: Any = "right" if attrs.right else "left"

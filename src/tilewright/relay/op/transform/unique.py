@@ -14,7 +14,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import TupleWrapper
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 
 
@@ -25,16 +25,15 @@ class UniqueAttrs(Attrs):
     return_counts: bool = False
 
 
-class Unique(OpDef):
+class Unique(OpDef[UniqueAttrs]):
     """The different elements of a row, 0 behind, with where they are and how many."""
 
     name = "unique"
     inputs = ("data",)
-    attrs_type = UniqueAttrs
     pattern = OpPattern.OPAQUE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: UniqueAttrs, solver: TypeSolver) -> Type | None:
         """(elements, first places, inverse, number) and the counts."""
         data = relations.tensor(types[0], "data")
         if data is None:
@@ -44,12 +43,12 @@ class Unique(OpDef):
         return TupleType((data, places, places, TensorType((1,), "int32"), *[places] * attrs.return_counts))
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: UniqueAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return list(topi.unique(inputs[0], attrs.sorted, attrs.return_counts))
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: UniqueAttrs, inputs: Sequence[Array]) -> list[Array]:
         """numpy.unique, in the order wanted."""
         data = inputs[0]
         values, first, inverse, counts = np.unique(data, True, True, True)

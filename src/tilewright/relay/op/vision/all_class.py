@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import TupleWrapper, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_mul
 from tilewright.relay.op.strategy.wrappers import known_number
@@ -39,17 +39,16 @@ def _kept(boxes: Array, scores: Array, limit: int, share: float, least: float) -
     return kept
 
 
-class AllClassNonMaximumSuppression(OpDef):
+class AllClassNonMaximumSuppression(OpDef[AllClassNonMaximumSuppressionAttrs]):
     """Of overlapping boxes the one of highest score, for every class."""
 
     name = "vision.all_class_non_max_suppression"
     sequential = True
     inputs = ("boxes", "scores", "max_output_boxes_per_class", "iou_threshold", "score_threshold")
-    attrs_type = AllClassNonMaximumSuppressionAttrs
     pattern = OpPattern.OPAQUE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: AllClassNonMaximumSuppressionAttrs, solver: TypeSolver) -> Type | None:
         """(indices, count) for ONNX, (indices, scores, counts) for TensorFlow."""
         found = relations.tensors(types[:2], AllClassNonMaximumSuppression.inputs)
         if found is None:
@@ -72,14 +71,14 @@ class AllClassNonMaximumSuppression(OpDef):
         return TupleType(fields)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: AllClassNonMaximumSuppressionAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         boxes, scores, *rest = inputs
         limit, share, least = (known_number(v) for v in rest)
         return list(topi.vision.all_class_non_max_suppression(boxes, scores, limit, share, least, attrs.output_format))
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: AllClassNonMaximumSuppressionAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Class by class."""
         boxes, scores = inputs[:2]
         limit, share, least = (v.reshape(()).item() for v in inputs[2:])

@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, floats
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_mul
 
@@ -38,17 +38,16 @@ class MultiBoxTransformLocAttrs(Attrs):
     variances: tuple[float, ...] = (0.1, 0.1, 0.2, 0.2)
 
 
-class MultiBoxPrior(OpDef):
+class MultiBoxPrior(OpDef[MultiBoxPriorAttrs]):
     """Anchor boxes of several sizes and ratios around every pixel."""
 
     name = "vision.multibox_prior"
     inputs = ("data",)
-    attrs_type = MultiBoxPriorAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: MultiBoxPriorAttrs, solver: TypeSolver) -> Type | None:
         """Four numbers a box."""
         data = relations.tensor(types[0], "data")
         if data is None:
@@ -59,13 +58,13 @@ class MultiBoxPrior(OpDef):
         return TensorType((1, boxes, 4), data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: MultiBoxPriorAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         values = attrs.sizes, attrs.ratios, attrs.steps, attrs.offsets, attrs.clip
         return [topi.vision.ssd.multibox_prior(inputs[0], *values)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: MultiBoxPriorAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Centres and halves of the sizes, broadcast."""
         height, width = inputs[0].shape[2:]
         down, across = (s if s > 0 else 1 / n for s, n in zip(attrs.steps, (height, width), strict=True))
@@ -78,17 +77,16 @@ class MultiBoxPrior(OpDef):
         return [(np.clip(boxes, 0, 1) if attrs.clip else boxes).astype(inputs[0].dtype)]
 
 
-class MultiBoxTransformLoc(OpDef):
+class MultiBoxTransformLoc(OpDef[MultiBoxTransformLocAttrs]):
     """The boxes that a network's predictions make of anchors, where they are not background."""
 
     name = "vision.multibox_transform_loc"
     inputs = ("cls_prob", "loc_pred", "anchor")
-    attrs_type = MultiBoxTransformLocAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: MultiBoxTransformLocAttrs, solver: TypeSolver) -> Type | None:
         """(boxes, their number)"""
         found = relations.tensors(types, MultiBoxTransformLoc.inputs)
         if found is None:
@@ -104,14 +102,14 @@ class MultiBoxTransformLoc(OpDef):
         return TupleType((TensorType((batch, anchors, 6), moves.dtype), TensorType((batch,), "int32")))
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: MultiBoxTransformLocAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         prob, moves, anchor = inputs
         values = attrs.clip, attrs.threshold, attrs.variances
         return list(topi.vision.ssd.multibox_transform_loc(prob, moves, anchor, *values))
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: MultiBoxTransformLocAttrs, inputs: Sequence[Array]) -> list[Array]:
         """All boxes, of which each batch keeps some."""
         prob, moves, anchor = inputs
         batch, _, anchors = prob.shape

@@ -13,7 +13,7 @@ from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper, const
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.transform.sorting import sorted_indices
@@ -38,18 +38,17 @@ class NonMaximumSuppressionAttrs(Attrs):
     invalid_to_bottom: bool = False
 
 
-class GetValidCounts(OpDef):
+class GetValidCounts(OpDef[GetValidCountsAttrs]):
     """Boxes of enough score moved to the front."""
 
     name = "vision.get_valid_counts"
     inputs = ("data", "score_threshold")
-    attrs_type = GetValidCountsAttrs
     pattern = OpPattern.OPAQUE
 
     strategy = strategies.get_valid_counts_strategy
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: GetValidCountsAttrs, solver: TypeSolver) -> Type | None:
         """(count, boxes, indices)"""
         data = relations.tensor(types[0], "data")
         if data is None:
@@ -59,7 +58,7 @@ class GetValidCounts(OpDef):
         return TupleType((TensorType((batch,), "int32"), data, TensorType((batch, n), "int32")))
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: GetValidCountsAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Boolean indexing of each batch item."""
         data, threshold = inputs[0], inputs[1].reshape(()).astype(inputs[0].dtype)
         count = np.zeros(data.shape[0], "int32")
@@ -83,7 +82,7 @@ def overlap(a: Array, b: Array) -> float:
     return float(shared / covered) if covered > 0 else 0.0
 
 
-def _suppress(rows: Array, attrs: Any, limit: int, threshold: float) -> list[int]:
+def _suppress(rows: Array, attrs: NonMaximumSuppressionAttrs, limit: int, threshold: float) -> list[int]:
     """Which of the boxes, in order of score, stay."""
     kept: list[int] = []
     alive = rows[:, attrs.score_index] > 0
@@ -99,19 +98,18 @@ def _suppress(rows: Array, attrs: Any, limit: int, threshold: float) -> list[int
     return kept
 
 
-class NonMaximumSuppression(OpDef):
+class NonMaximumSuppression(OpDef[NonMaximumSuppressionAttrs]):
     """Of overlapping boxes the one of highest score."""
 
     name = "vision.non_max_suppression"
     sequential = True
     inputs = ("data", "valid_count", "indices", "max_output_size", "iou_threshold")
-    attrs_type = NonMaximumSuppressionAttrs
     pattern = OpPattern.OPAQUE
 
     strategy = strategies.nms_strategy
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: NonMaximumSuppressionAttrs, solver: TypeSolver) -> Type | None:
         """(indices, count), or the boxes."""
         data = relations.tensor(types[0], "data")
         if data is None:
@@ -123,7 +121,7 @@ class NonMaximumSuppression(OpDef):
         return TupleType((TensorType((batch, n), "int32"), TensorType((batch, 1), "int32")))
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: NonMaximumSuppressionAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Box by box."""
         data, counts, places = inputs[:3]
         limit, threshold = int(inputs[3].reshape(())), float(inputs[4].reshape(()))

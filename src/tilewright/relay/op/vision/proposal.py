@@ -15,7 +15,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, floats
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_mul
 from tilewright.relay.op.transform.sorting import sorted_indices
@@ -34,7 +34,7 @@ class ProposalAttrs(Attrs):
     iou_loss: bool = False
 
 
-def _boxes(moves: Array, info: Array, attrs: Any) -> tuple[Array, Array]:
+def _boxes(moves: Array, info: Array, attrs: ProposalAttrs) -> tuple[Array, Array]:
     """Corners (anchors, 4, height, width) of one batch item, and which of them are large enough."""
     height, width = moves.shape[2:]
     made = [
@@ -72,18 +72,17 @@ def _kept(boxes: Array, threshold: float) -> list[int]:
     return kept
 
 
-class Proposal(OpDef):
+class Proposal(OpDef[ProposalAttrs]):
     """Anchors moved by predictions; of those that overlap, the best."""
 
     name = "vision.proposal"
     sequential = True
     inputs = ("cls_prob", "bbox_pred", "im_info")
-    attrs_type = ProposalAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: ProposalAttrs, solver: TypeSolver) -> Type | None:
         """Rows (batch, left, top, right, bottom)."""
         found = relations.tensors(types, Proposal.inputs)
         if found is None:
@@ -98,7 +97,7 @@ class Proposal(OpDef):
         return TensorType((dim_mul(prob.shape[0], attrs.rpn_post_nms_top_n), 5), prob.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: ProposalAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         values = (
             attrs.scales, attrs.ratios, attrs.feature_stride, attrs.threshold, attrs.rpn_pre_nms_top_n,
@@ -108,7 +107,7 @@ class Proposal(OpDef):
         return [topi.vision.proposal(prob, moves, info, *values)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ProposalAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Batch by batch."""
         prob, moves, info = (a.astype("float64") for a in inputs)
         batch, _, height, width = prob.shape

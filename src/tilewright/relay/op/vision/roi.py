@@ -16,7 +16,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
 from tilewright.relay.op.attributes import call, pair
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.layout_rules import InferCorrectLayoutOutput
 from tilewright.relay.op.strategy import generic as strategies
@@ -49,7 +49,7 @@ class ROIPoolAttrs(Attrs):
     layout: str = "NCHW"
 
 
-def _roi_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+def _roi_type(types: Sequence[Type], attrs: ROIAlignAttrs | ROIPoolAttrs, solver: TypeSolver) -> Type | None:
     found = relations.tensors(types, ("data", "rois"))
     if found is None:
         return None
@@ -64,7 +64,10 @@ def _roi_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
 
 
 def _roi_layouts(
-    attrs: Any, new_in_layouts: Sequence[Layout], old_in_layouts: Sequence[Layout], old_in_types: Sequence[Type]
+    attrs: ROIAlignAttrs | ROIPoolAttrs,
+    new_in_layouts: Sequence[Layout],
+    old_in_layouts: Sequence[Layout],
+    old_in_types: Sequence[Type],
 ) -> InferCorrectLayoutOutput:
     """Data and result lie as the attribute says; regions have no layout."""
     data = parse_layout(attrs.layout)
@@ -93,12 +96,11 @@ def _sample(plane: Array, y: float, x: float) -> Array:
     return np.asarray(upper * (1 - (y - top)) + lower * (y - top))
 
 
-class ROIAlign(OpDef):
+class ROIAlign(OpDef[ROIAlignAttrs]):
     """Interpolated samples of each bin of each region, averaged."""
 
     name = "vision.roi_align"
     inputs = ("data", "rois")
-    attrs_type = ROIAlignAttrs
     pattern = OpPattern.OPAQUE
     in_float32 = True
 
@@ -108,12 +110,12 @@ class ROIAlign(OpDef):
     convert_op_layout = staticmethod(layout_rules.convert_layout_attr("vision.roi_align"))
 
     @staticmethod
-    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+    def check_indices(attrs: ROIAlignAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
         """The first number of a region is its image."""
         return [args[0], checked_first("vision.roi_align", args[1], args[0])]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ROIAlignAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Sample by sample."""
         data, rois = _planes(inputs[0].astype(np.float64), attrs.layout), inputs[1].astype(np.float64)
         rows, columns = attrs.pooled_size
@@ -133,12 +135,11 @@ class ROIAlign(OpDef):
         return [_in_layout(result, attrs.layout).astype(inputs[0].dtype)]
 
 
-class ROIPool(OpDef):
+class ROIPool(OpDef[ROIPoolAttrs]):
     """The maximum of each bin of each region."""
 
     name = "vision.roi_pool"
     inputs = ("data", "rois")
-    attrs_type = ROIPoolAttrs
     pattern = OpPattern.OPAQUE
 
     infer_type = staticmethod(_roi_type)
@@ -147,18 +148,18 @@ class ROIPool(OpDef):
     convert_op_layout = staticmethod(layout_rules.convert_layout_attr("vision.roi_pool"))
 
     @staticmethod
-    def check_indices(attrs: Any, args: Sequence[RelayExpr]) -> list[RelayExpr]:
+    def check_indices(attrs: ROIPoolAttrs, args: Sequence[RelayExpr]) -> list[RelayExpr]:
         """The first number of a region is its image."""
         return [args[0], checked_first("vision.roi_pool", args[1], args[0])]
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: ROIPoolAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         kernel = topi.vision.roi_pool_nhwc if attrs.layout == "NHWC" else topi.vision.roi_pool_nchw
         return [kernel(inputs[0], inputs[1], attrs.pooled_size, attrs.spatial_scale)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: ROIPoolAttrs, inputs: Sequence[Array]) -> list[Array]:
         """Bin by bin."""
         data, rois = _planes(inputs[0], attrs.layout), inputs[1]
         rows, columns = attrs.pooled_size

@@ -14,7 +14,7 @@ from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import relations
 from tilewright.relay.op.attributes import call, whole_int
-from tilewright.relay.op.definition import OpDef, OpPattern
+from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import dim_floordiv, dim_mul, known
 
@@ -25,16 +25,15 @@ class YoloReorgAttrs(Attrs):
     stride: int = 1
 
 
-class YoloReorg(OpDef):
+class YoloReorg(OpDef[YoloReorgAttrs]):
     """Blocks of pixels become channels, numbered as Darknet's layer numbers them."""
 
     name = "vision.yolo_reorg"
     inputs = ("data",)
-    attrs_type = YoloReorgAttrs
     pattern = OpPattern.INJECTIVE
 
     @staticmethod
-    def infer_type(types: Sequence[Type], attrs: Any, solver: Any) -> Type | None:
+    def infer_type(types: Sequence[Type], attrs: YoloReorgAttrs, solver: TypeSolver) -> Type | None:
         """Channels times stride**2, extents over stride."""
         data = relations.tensor(types[0], "data")
         if data is None:
@@ -48,12 +47,12 @@ class YoloReorg(OpDef):
         return TensorType((n, *extents), data.dtype)
 
     @staticmethod
-    def compute(attrs: Any, inputs: Sequence[Any], out_type: Any) -> list[Any]:
+    def compute(attrs: YoloReorgAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
         return [topi.vision.reorg(inputs[0], attrs.stride)]
 
     @staticmethod
-    def evaluate(attrs: Any, inputs: Sequence[Array]) -> list[Array]:
+    def evaluate(attrs: YoloReorgAttrs, inputs: Sequence[Array]) -> list[Array]:
         """By transposing images that are stride times as tall and wide, of fewer channels."""
         n, c, h, w = inputs[0].shape
         s = attrs.stride
