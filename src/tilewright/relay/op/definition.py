@@ -32,6 +32,8 @@ defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``F
     convert_op_layout(attrs, args, arg_types, layouts)     -> Expr
     infer_correct_layout(attrs, new_in, old_in, old_types) -> InferCorrectLayoutOutput, see ``layout_rules``
     check_indices(attrs, args)                             -> args, checked by CheckIndices
+
+The traits, ``TRAITS``, say in a word what passes need to know; each is declared where it differs from ``OpDef``'s.
 """
 
 from __future__ import annotations
@@ -83,6 +85,21 @@ HOOKS: dict[str, str] = {
     "check_indices": "FCheckIndices",
 }
 
+TRAITS: dict[str, str] = {
+    "non_computational": "TNonComputational",
+    "stateful": "TOpIsStateful",
+    "grows": "TGrows",
+    "in_float32": "TInFloat32",
+    "takes_injective": "TTakesInjective",
+    "reshapes": "TReshapeOp",
+    "sequential": "TSequential",
+    "moves": "TMovesData",
+    "fill": "TFill",
+    "fixed_points": "TFixedPoints",
+    "neutral": "TNeutral",
+    "absorbing": "TAbsorbing",
+}
+
 
 class OpDef(Generic[A]):
     """Base of operator declarations, generic in the class of the attributes. Subclasses with a ``name`` register."""
@@ -98,6 +115,11 @@ class OpDef(Generic[A]):
     takes_injective: ClassVar[bool] = False  # its kernel may work out transposed or sliced operands as it reads them
     reshapes: ClassVar[bool] = False  # gives the elements of its first argument, in their order, in another shape
     sequential: ClassVar[bool] = False  # one step after the other, which a GPU does badly: see PlaceOperators
+    moves: ClassVar[bool] = False  # every element of the result is one of the first argument, unchanged
+    fill: ClassVar[int | None] = None  # what every element of the result is
+    fixed_points: ClassVar[tuple[int, ...]] = ()  # numbers that it maps a first argument full of them to
+    neutral: ClassVar[tuple[int | None, int | None]] = (None, None)  # a left, a right operand that changes nothing
+    absorbing: ClassVar[int | None] = None  # an operand that the result equals, whatever the other one is
     op: ClassVar[Op]
 
     @staticmethod
@@ -112,17 +134,14 @@ class OpDef(Generic[A]):
                 cls.attrs_type = argument if issubclass(argument, Attrs) else None
         if "name" not in cls.__dict__ or not cls.name:
             return
+        cls.moves = cls.moves or cls.reshapes
         cls.op = op = Op.get_or_register(cls.name)
         op.set_attr("OpDef", cls)
         op.set_attr("FInferType", cls.infer_type)
         op.set_attr("TOpPattern", cls.pattern)
-        op.set_attr("TNonComputational", cls.non_computational)
-        op.set_attr("TOpIsStateful", cls.stateful)
-        op.set_attr("TGrows", cls.grows)
-        op.set_attr("TInFloat32", cls.in_float32)
-        op.set_attr("TTakesInjective", cls.takes_injective)
-        op.set_attr("TReshapeOp", cls.reshapes)
-        op.set_attr("TSequential", cls.sequential)
+        for trait, key in TRAITS.items():
+            if (value := getattr(cls, trait)) != getattr(OpDef, trait):
+                op.set_attr(key, value)
         for method, key in HOOKS.items():
             if hasattr(cls, method):
                 op.set_attr(key, getattr(cls, method))

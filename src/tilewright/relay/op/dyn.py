@@ -119,7 +119,14 @@ def declare_dyn(
     if Op.get(static).has_attr("FEvaluate"):
         body["evaluate"] = staticmethod(evaluate)
     doc = {"__doc__": f"``{static}`` with values that the program computes.", "__module__": __name__}
-    own = {"name": name, "static": static, "inputs": inputs, "values": values, "attrs_type": attrs}
+    own = {
+        "name": name,
+        "static": static,
+        "moves": bool(Op.get(static).get_attr("TMovesData")),
+        "inputs": inputs,
+        "values": values,
+        "attrs_type": attrs,
+    }
     made: Any = type(name.replace(".", "_"), (DynDef,), {**doc, **own, "infer_type": staticmethod(infer_type), **body})
     if "shape" in members:
         made.op.set_attr("FShapeFunction", members["shape"])

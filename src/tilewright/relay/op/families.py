@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from tilewright.ir.expr import RelayExpr
+from tilewright.ir.op import Op
 from tilewright.ir.type import Type
 from tilewright.relay.expr import Call
 from tilewright.relay.op import layout_rules, relations
@@ -43,12 +44,16 @@ def _evaluation(function: Callable[..., Any], keeps_dtype: bool) -> Callable[[An
 class Unary(Protocol):
     """Constructor of an operator of one input."""
 
+    op: Op
+
     def __call__(self, data: RelayExpr) -> Call:
         """A call of the operator."""
 
 
 class Binary(Protocol):
     """Constructor of an operator of two inputs."""
+
+    op: Op
 
     def __call__(self, lhs: Any, rhs: Any) -> Call:
         """A call of the operator; numbers become constants."""
@@ -57,6 +62,7 @@ class Binary(Protocol):
 def _named(make: Any, name: str, doc: str) -> Any:
     make.__name__ = make.__qualname__ = name.rpartition(".")[2]
     make.__doc__ = doc
+    make.op = Op.get(name)
     return make
 
 
@@ -67,6 +73,7 @@ def unary(
     evaluate: Callable[[Array], Any],
     relation: Callable[..., Any] = relations.identity,
     in_float32: bool = False,
+    **traits: Any,
 ) -> Unary:
     """Declare an element-wise operator of one input, which keeps the dtype unless ``relation`` says otherwise.
 
@@ -77,6 +84,7 @@ def unary(
         doc,
         base=Elementwise,
         in_float32=in_float32,
+        **traits,
         infer_type=relation,
         compute=lambda attrs, inputs, out_type: [compute(inputs[0])],
         evaluate=_evaluation(evaluate, relation is relations.identity),
@@ -96,6 +104,7 @@ def binary(
     evaluate: Callable[[Array, Array], Any],
     relation: Callable[..., Any] = relations.broadcast,
     in_float32: bool = False,
+    **traits: Any,
 ) -> Binary:
     """Declare a broadcasting operator of two inputs of one dtype, and give its constructor."""
     declare(
@@ -104,6 +113,7 @@ def binary(
         inputs=("lhs", "rhs"),
         pattern=OpPattern.BROADCAST,
         in_float32=in_float32,
+        **traits,
         infer_type=relation,
         compute=lambda attrs, inputs, out_type: [compute(inputs[0], inputs[1])],
         evaluate=_evaluation(evaluate, relation is relations.broadcast),

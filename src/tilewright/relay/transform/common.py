@@ -29,9 +29,21 @@ def open_children(expr: RelayExpr) -> Sequence[RelayExpr]:
     return () if is_closed(expr) else direct_children(expr)
 
 
-def call_of(expr: RelayExpr, name: str) -> Call | None:
-    """``expr`` if it calls the operator ``name``, else None."""
-    return expr if isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name else None
+def op_of(expr: RelayExpr) -> Op | None:
+    """The operator that ``expr`` calls; None for anything else."""
+    return expr.op if isinstance(expr, Call) and isinstance(expr.op, Op) else None
+
+
+def call_of(expr: RelayExpr, op: Op | str) -> Call | None:
+    """``expr`` if it calls the operator ``op``, else None."""
+    found = op_of(expr)
+    return expr if found is not None and (found is op or found.name == op) else None  # type: ignore[return-value]
+
+
+def trait_of(expr: RelayExpr, key: str, default: Any = None) -> Any:
+    """The trait ``key`` (see ``relay.op.definition.TRAITS``) of the operator that ``expr`` calls, else ``default``."""
+    op = op_of(expr)
+    return default if op is None else op.get_attr(key, default)
 
 
 def pattern_of(expr: RelayExpr) -> OpPattern:

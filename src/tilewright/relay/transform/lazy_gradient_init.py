@@ -26,21 +26,8 @@ from tilewright.ir.transform import Pass
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call
 from tilewright.relay.op.tensor.creation import ones, zeros
-from tilewright.relay.transform.common import typed_function_pass
+from tilewright.relay.transform.common import trait_of, typed_function_pass
 from tilewright.relay.visitor import ExprRewriter
-
-_FILLED = {"zeros": 0, "zeros_like": 0, "ones": 1, "ones_like": 1}
-# What gives zeros of zeros and ones of ones; and zeros of zeros alone.
-_MOVES = {
-    "reshape", "reshape_like", "contrib_reverse_reshape", "transpose", "squeeze", "expand_dims", "broadcast_to",
-    "broadcast_to_like", "copy", "cast", "strided_slice", "reverse", "tile", "repeat", "nn.batch_flatten",
-}  # fmt: skip
-_KEEP_ZEROS = {"negative", "sum", "mean", "collapse_sum_like", "collapse_sum_to", "nn.relu", "abs", "sqrt", "cumsum"}
-
-
-def _fill_of(expr: RelayExpr) -> int | None:
-    """0 or 1 where all elements are that."""
-    return _FILLED.get(expr.op.name) if isinstance(expr, Call) and isinstance(expr.op, Op) else None
 
 
 class _Lazy(ExprRewriter):
@@ -48,34 +35,37 @@ class _Lazy(ExprRewriter):
         type_ = pre.checked_type
         if not isinstance(pre.op, Op) or not isinstance(type_, TensorType):
             return post
-        fills = [_fill_of(a) for a in post.args]
-        value = self._value(pre.op.name, fills)
-        if value is not None and not type_.is_dynamic:
+        fills = [trait_of(a, "TFill") for a in post.args]
+        value = self._value(pre.op, fills)
+        if value in (0, 1) and not type_.is_dynamic:
             make: Any = zeros if value == 0 else ones
             made: RelayExpr = make(type_.shape, type_.dtype)
             return made
-        same = self._same_as(pre.op.name, fills)
+        same = self._same_as(pre.op, fills)
         return post.args[same] if same is not None and pre.args[same].checked_type == type_ else post
 
     @staticmethod
-    def _value(name: str, fills: list[int | None]) -> int | None:
+    def _value(op: Op, fills: list[int | None]) -> int | None:
         """What all elements of the result are, if that is known."""
-        first = fills[0] if fills else None
-        if name in _FILLED:
-            return _FILLED[name]
-        if name in _MOVES or (name in _KEEP_ZEROS and first == 0):
-            return first
-        if name == "multiply":
-            return 0 if 0 in fills else 1 if fills == [1, 1] else None
-        return 0 if name in ("add", "subtract") and fills == [0, 0] else None
+        fill, absorbing = op.get_attr("TFill"), op.get_attr("TAbsorbing")
+        if fill is not None:
+            return int(fill)
+        if absorbing is not None and absorbing in fills:
+            return int(absorbing)
+        if not fills or fills[0] is None:
+            return None
+        checked = op.has_attr("FCheckIndices")  # an index out of range is to be reported
+        if (op.get_attr("TMovesData") and not checked) or fills[0] in op.get_attr("TFixedPoints", ()):
+            return fills[0]
+        left, right = op.get_attr("TNeutral", (None, None))
+        return fills[0] if len(fills) == 2 and fills[0] == fills[1] and fills[0] in (left, right) else None
 
     @staticmethod
-    def _same_as(name: str, fills: list[int | None]) -> int | None:
+    def _same_as(op: Op, fills: list[int | None]) -> int | None:
         """The argument whose value the result has, if its type fits."""
-        neutral = {"add": 0, "multiply": 1}.get(name)
-        if neutral is not None and neutral in fills:
-            return 1 - fills.index(neutral)
-        right = {"subtract": 0, "divide": 1}.get(name)
+        left, right = op.get_attr("TNeutral", (None, None))
+        if left is not None and fills[0] == left:
+            return 1
         return 0 if right is not None and fills[1] == right else None
 
 

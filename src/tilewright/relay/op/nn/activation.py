@@ -21,7 +21,9 @@ from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.tensor.unary import erf_array
 from tilewright.target.generic_func import GenericFunc
 
-relu = unary("nn.relu", "max(data, 0)", topi.nn.relu, lambda x: np.maximum(x, np.asarray(0, x.dtype)))
+relu = unary(
+    "nn.relu", "max(data, 0)", topi.nn.relu, lambda x: np.maximum(x, np.asarray(0, x.dtype)), fixed_points=(0, 1)
+)
 
 
 class LeakyReluAttrs(Attrs):

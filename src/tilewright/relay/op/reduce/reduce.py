@@ -66,7 +66,7 @@ def _reduce_type(types: Sequence[Type], attrs: ReduceAttrs, solver: TypeSolver) 
 
 
 def _declare_reduction(
-    name: str, doc: str, compute: Callable[..., Any], evaluate: Callable[..., Any], in_float32: bool = False
+    name: str, doc: str, compute: Callable[..., Any], evaluate: Callable[..., Any], **traits: Any
 ) -> None:
     def run(attrs: ReduceAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         found = reduce_axes(attrs, len(inputs[0].shape))
@@ -85,7 +85,7 @@ def _declare_reduction(
         inputs=("data",),
         attrs_type=ReduceAttrs,
         pattern=OpPattern.COMM_REDUCE,
-        in_float32=in_float32,
+        **traits,
         infer_type=_reduce_type,
         compute=run,
         evaluate=meaning,
@@ -120,13 +120,13 @@ def _end(dtype: np.dtype[Any], least: bool) -> Any:
     return -np.inf if least else np.inf
 
 
-_declare_reduction("sum", "Sum over axes.", topi.sum, np.sum, in_float32=True)
+_declare_reduction("sum", "Sum over axes.", topi.sum, np.sum, in_float32=True, fixed_points=(0,))
 _declare_reduction("prod", "Product over axes.", topi.prod, np.prod, in_float32=True)
 _declare_reduction("max", "Maximum over axes.", topi.max, _extreme(np.max, is_max=True))
 _declare_reduction("min", "Minimum over axes.", topi.min, _extreme(np.min, is_max=False))
 _declare_reduction("all", "Whether all are true.", topi.all, np.all)
 _declare_reduction("any", "Whether some is true.", topi.any, np.any)
-_declare_reduction("mean", "Mean over axes.", topi.mean, _mean, in_float32=True)
+_declare_reduction("mean", "Mean over axes.", topi.mean, _mean, in_float32=True, fixed_points=(0, 1))
 
 
 class Variance(OpDef[VarianceAttrs]):

@@ -17,10 +17,10 @@ def _divide(a: Array, b: Array) -> Array:
     return np.asarray(down + (inexact & ((a < 0) != (b < 0))).astype(down.dtype))
 
 
-add = binary("add", "lhs + rhs, broadcast.", topi.add, np.add)
-subtract = binary("subtract", "lhs - rhs, broadcast.", topi.subtract, np.subtract)
-multiply = binary("multiply", "lhs * rhs, broadcast.", topi.multiply, np.multiply)
-divide = binary("divide", "lhs / rhs, broadcast; integers round towards zero.", topi.divide, _divide)
+add = binary("add", "lhs + rhs, broadcast.", topi.add, np.add, neutral=(0, 0))
+subtract = binary("subtract", "lhs - rhs, broadcast.", topi.subtract, np.subtract, neutral=(None, 0))
+multiply = binary("multiply", "lhs * rhs, broadcast.", topi.multiply, np.multiply, neutral=(1, 1), absorbing=0)
+divide = binary("divide", "lhs / rhs, broadcast; integers round towards zero.", topi.divide, _divide, neutral=(None, 1))
 floor_divide = binary(
     "floor_divide", "lhs / rhs rounded down, broadcast.", topi.floor_divide, np.floor_divide, in_float32=True
 )

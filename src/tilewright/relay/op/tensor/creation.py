@@ -53,11 +53,12 @@ def _declare_fill(name: str, value: int) -> None:
         inputs=(),
         attrs_type=InitOpAttrs,
         pattern=OpPattern.ELEMWISE,
+        fill=value,
         infer_type=_initial_type,
         compute=compute,
         evaluate=evaluate,
     )
-    declare(f"{name}_like", doc, Elementwise, compute=compute_like, evaluate=evaluate_like)
+    declare(f"{name}_like", doc, Elementwise, fill=value, compute=compute_like, evaluate=evaluate_like)
 
 
 _declare_fill("zeros", 0)

@@ -55,7 +55,7 @@ log1p = unary(
 )
 log2 = unary("log2", "Logarithm to base 2.", topi.log2, np.log2)
 log10 = unary("log10", "Logarithm to base 10.", topi.log10, np.log10)
-sqrt = unary("sqrt", "Square root.", topi.sqrt, np.sqrt)
+sqrt = unary("sqrt", "Square root.", topi.sqrt, np.sqrt, fixed_points=(0, 1))
 rsqrt = unary("rsqrt", "1 / sqrt(data)", topi.rsqrt, lambda x: 1 / np.sqrt(x), in_float32=True)
 tanh = unary("tanh", "Hyperbolic tangent.", topi.tanh, np.tanh)
 sigmoid = unary("sigmoid", "1 / (1 + exp(-data))", topi.sigmoid, sigmoid_array)
@@ -71,9 +71,9 @@ cosh = unary("cosh", "Hyperbolic cosine.", topi.cosh, np.cosh)
 asinh = unary("asinh", "Inverse hyperbolic sine.", topi.asinh, np.arcsinh)
 acosh = unary("acosh", "Inverse hyperbolic cosine.", topi.acosh, np.arccosh)
 atanh = unary("atanh", "Inverse hyperbolic tangent.", topi.atanh, np.arctanh)
-abs = unary("abs", "Absolute value.", topi.abs, np.abs)
+abs = unary("abs", "Absolute value.", topi.abs, np.abs, fixed_points=(0, 1))
 sign = unary("sign", "-1, 0 or 1.", topi.sign, np.sign)
-negative = unary("negative", "-data", topi.negative, np.negative)
+negative = unary("negative", "-data", topi.negative, np.negative, fixed_points=(0,))
 ceil = unary("ceil", "Round up; integers stay.", topi.ceil, _float_only(np.ceil))
 floor = unary("floor", "Round down; integers stay.", topi.floor, _float_only(np.floor))
 round = unary("round", "Round to the nearest integer, halves away from zero.", topi.round, _float_only(_round_away))
@@ -81,7 +81,7 @@ nearbyint = unary("nearbyint", "Round to the nearest integer, halves to even.", 
 trunc = unary("trunc", "Round towards zero.", topi.trunc, _float_only(np.trunc))
 logical_not = unary("logical_not", "Whether ``data`` is false.", topi.logical_not, np.logical_not)
 bitwise_not = unary("bitwise_not", "All bits inverted.", topi.bitwise_not, np.bitwise_not)
-copy = unary("copy", "A copy of ``data``.", topi.identity, np.copy)
+copy = unary("copy", "A copy of ``data``.", topi.identity, np.copy, moves=True)
 fast_exp = unary("fast_exp", "Approximation of exp.", topi.fast_exp, np.exp)
 fast_tanh = unary("fast_tanh", "Approximation of tanh.", topi.fast_tanh, np.tanh)
 fast_erf = unary("fast_erf", "Approximation of erf.", topi.fast_erf, erf_array)
@@ -173,6 +173,7 @@ class Cast(Elementwise[CastAttrs]):
     """Convert elements to another dtype; floats to integers towards zero."""
 
     name = "cast"
+    fixed_points = (0, 1)
 
     infer_type = staticmethod(_cast_type)
 

@@ -34,6 +34,7 @@ class Transpose(OpDef[TransposeAttrs]):
     name = "transpose"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     schedule = schedule_transpose
     infer_correct_layout = staticmethod(layout_rules.permutation)
@@ -157,6 +158,7 @@ class Reverse(OpDef[ReverseAttrs]):
     name = "reverse"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ReverseAttrs, solver: TypeSolver) -> Type | None:
@@ -190,6 +192,7 @@ class ReverseSequence(OpDef[ReverseSequenceAttrs]):
     name = "reverse_sequence"
     inputs = ("data", "seq_lengths")
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ReverseSequenceAttrs, solver: TypeSolver) -> Type | None:

@@ -44,6 +44,7 @@ class Take(OpDef[TakeAttrs]):
     name = "take"
     inputs = ("data", "indices")
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: TakeAttrs, solver: TypeSolver) -> Type | None:
@@ -103,6 +104,7 @@ class Gather(OpDef[GatherAttrs]):
     name = "gather"
     inputs = ("data", "indices")
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: GatherAttrs, solver: TypeSolver) -> Type | None:
@@ -156,6 +158,7 @@ class GatherND(OpDef[GatherNDAttrs]):
     name = "gather_nd"
     inputs = ("data", "indices")
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: GatherNDAttrs, solver: TypeSolver) -> Type | None:

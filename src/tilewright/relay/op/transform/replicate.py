@@ -39,6 +39,7 @@ class Repeat(OpDef[RepeatAttrs]):
     name = "repeat"
     inputs = ("data",)
     pattern = OpPattern.BROADCAST
+    moves = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: RepeatAttrs, solver: TypeSolver) -> Type | None:
@@ -74,6 +75,7 @@ class Tile(OpDef[TileAttrs]):
     name = "tile"
     inputs = ("data",)
     pattern = OpPattern.BROADCAST
+    moves = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: TileAttrs, solver: TypeSolver) -> Type | None:
@@ -111,6 +113,7 @@ class BroadcastTo(OpDef[InitOpAttrs]):
     name = "broadcast_to"
     inputs = ("data",)
     pattern = OpPattern.BROADCAST
+    moves = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: InitOpAttrs, solver: TypeSolver) -> Type | None:
@@ -138,6 +141,7 @@ class BroadcastToLike(OpDef[None]):
     name = "broadcast_to_like"
     inputs = ("data", "broadcast_type")
     pattern = OpPattern.BROADCAST
+    moves = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: None, solver: TypeSolver) -> Type | None:
@@ -169,6 +173,7 @@ class CollapseSumTo(OpDef[InitOpAttrs]):
     name = "collapse_sum_to"
     inputs = ("data", "shape")
     pattern = OpPattern.COMM_REDUCE
+    fixed_points = (0,)
     in_float32 = True
 
     @staticmethod
@@ -194,6 +199,7 @@ class CollapseSumLike(OpDef[None]):
     name = "collapse_sum_like"
     inputs = ("data", "collapse_type")
     pattern = OpPattern.COMM_REDUCE
+    fixed_points = (0,)
     in_float32 = True
 
     @staticmethod

@@ -109,6 +109,7 @@ class StridedSlice(OpDef[StridedSliceAttrs]):
     name = "strided_slice"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     infer_correct_layout = staticmethod(_slice_layouts)
 

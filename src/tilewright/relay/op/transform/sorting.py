@@ -176,6 +176,7 @@ def _declare_scan(name: str, doc: str, strategy: GenericFunc, total: Any, start:
         attrs_type=ScanopAttrs,
         pattern=OpPattern.OPAQUE,
         in_float32=True,
+        fixed_points=(start,),
         infer_type=_scan_type,
         strategy=strategy,
         evaluate=evaluate,

@@ -1,0 +1,128 @@
+"""Facts about operators are traits and hooks of the operator: passes and back ends name no operator in a string.
+
+An operator is compared with an imported one (``call_of(expr, add.op)``), asked for a trait (``trait_of``) or a hook, and
+built by its builder. A table keyed by names has to learn of every new operator; a trait is declared with it. Patterns
+(``is_op("nn.conv2d")``) name operators on purpose, and declarations have to.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tilewright.relay.qnn  # noqa: F401
+from tilewright import relay  # noqa: F401
+from tilewright.ir.op import Op
+
+ROOT = Path(__file__).parents[2]
+RELAY = ROOT / "src/tilewright/relay"
+FOLDERS = (
+    *(RELAY / part for part in ("transform", "backend", "qnn", "data_dep_optimization")),
+    *ROOT.glob("plugins/*/src"),
+)
+
+# How many names a file has left; numbers may only fall.
+LEFT: dict[str, int] = {
+    "plugins/npu/src/tilewright_npu/codegen/layers.py": 31,
+    "plugins/npu/src/tilewright_npu/codegen/others.py": 5,
+    "plugins/npu/src/tilewright_npu/kernels/dense.py": 1,
+    "plugins/npu/src/tilewright_npu/patterns.py": 37,
+    "plugins/npu/src/tilewright_npu/report.py": 1,
+    "src/tilewright/relay/backend/contrib/dnnl/partition.py": 4,
+    "src/tilewright/relay/backend/conv2d_task.py": 1,
+    "src/tilewright/relay/backend/dense_task.py": 3,
+    "src/tilewright/relay/backend/executor.py": 2,
+    "src/tilewright/relay/backend/graph_codegen.py": 3,
+    "src/tilewright/relay/backend/graph_executor.py": 1,
+    "src/tilewright/relay/backend/lower_te.py": 1,
+    "src/tilewright/relay/backend/lowered.py": 4,
+    "src/tilewright/relay/backend/plan_views.py": 3,
+    "src/tilewright/relay/backend/symbolic.py": 2,
+    "src/tilewright/relay/backend/te_compiler.py": 1,
+    "src/tilewright/relay/backend/vm_codegen.py": 1,
+    "src/tilewright/relay/backend/vm_memory.py": 9,
+    "src/tilewright/relay/qnn/groups.py": 29,
+    "src/tilewright/relay/qnn/op.py": 2,
+    "src/tilewright/relay/qnn/transform.py": 7,
+    "src/tilewright/relay/transform/annotate_target.py": 2,
+    "src/tilewright/relay/transform/bubble_up_slice.py": 11,
+    "src/tilewright/relay/transform/canonicalize_cast.py": 1,
+    "src/tilewright/relay/transform/check_indices.py": 43,
+    "src/tilewright/relay/transform/combine_parallel.py": 3,
+    "src/tilewright/relay/transform/convert_layout.py": 1,
+    "src/tilewright/relay/transform/device_domains.py": 9,
+    "src/tilewright/relay/transform/fold_constant.py": 4,
+    "src/tilewright/relay/transform/fold_explicit_padding.py": 8,
+    "src/tilewright/relay/transform/fold_scale_axis.py": 31,
+    "src/tilewright/relay/transform/for_each_device.py": 6,
+    "src/tilewright/relay/transform/fuse_ops.py": 1,
+    "src/tilewright/relay/transform/gradient_calls.py": 1,
+    "src/tilewright/relay/transform/grow_in_place.py": 2,
+    "src/tilewright/relay/transform/hook_passes.py": 8,
+    "src/tilewright/relay/transform/isolate_views.py": 2,
+    "src/tilewright/relay/transform/keep_halves.py": 8,
+    "src/tilewright/relay/transform/lift_conv1d.py": 10,
+    "src/tilewright/relay/transform/lift_conv3d.py": 4,
+    "src/tilewright/relay/transform/lifting.py": 2,
+    "src/tilewright/relay/transform/merge_rows.py": 2,
+    "src/tilewright/relay/transform/merge_transposes.py": 4,
+    "src/tilewright/relay/transform/pad_channels.py": 18,
+    "src/tilewright/relay/transform/place_operators.py": 2,
+    "src/tilewright/relay/transform/plan_devices.py": 6,
+    "src/tilewright/relay/transform/plan_memory.py": 5,
+    "src/tilewright/relay/transform/recast.py": 1,
+    "src/tilewright/relay/transform/recognize_activations.py": 11,
+    "src/tilewright/relay/transform/recognize_attention.py": 14,
+    "src/tilewright/relay/transform/recognize_layer_norm.py": 15,
+    "src/tilewright/relay/transform/share_packed_weights.py": 2,
+    "src/tilewright/relay/transform/simplify_expr.py": 31,
+    "src/tilewright/relay/transform/sparse_weights.py": 4,
+    "src/tilewright/relay/transform/split_args.py": 1,
+    "src/tilewright/relay/transform/tensor_flow.py": 2,
+    "src/tilewright/relay/transform/write_out_dynamic.py": 3,
+}
+
+# Words that are operators' names too, and mean something else in these files.
+WORDS: dict[str, set[str]] = {}
+
+
+def _strings(tree: ast.AST, skipped: bool = False) -> Iterator[str]:
+    """String literals outside of docstrings, patterns and the names of declarations."""
+    match tree:
+        case ast.Expr(value=ast.Constant()):
+            return
+        case ast.Call(func=ast.Name(id="is_op" | "register_op_attr")):
+            return
+        case ast.Assign(targets=[ast.Name(id="name")], value=ast.Constant()):
+            return
+        case ast.Constant(value=str(text)):
+            yield text
+    for child in ast.iter_child_nodes(tree):
+        yield from _strings(child)
+
+
+def names_in(path: Path) -> list[str]:
+    """The operators that a file names, each time it does."""
+    words = WORDS.get(path.relative_to(ROOT).as_posix(), set())
+    strings = _strings(ast.parse(path.read_text(encoding="utf-8")))
+    return [text for text in strings if text in Op.registry and text not in words]
+
+
+FILES = sorted(path for folder in FOLDERS for path in folder.rglob("*.py"))
+
+
+def test_passes_and_back_ends_name_no_operators() -> None:
+    found = {path.relative_to(ROOT).as_posix(): names_in(path) for path in FILES}
+    more = {path: names for path, names in found.items() if len(names) > LEFT.get(path, 0)}
+    assert not more, (
+        f"operators by name: {more}; compare with an imported operator (call_of(expr, add.op)) or ask for a trait of "
+        "relay/op/definition.py, see docs/decisions/2026-11-26-operator-traits.md"
+    )
+
+
+@pytest.mark.parametrize("path", sorted(LEFT))
+def test_the_list_of_what_is_left_shrinks(path: str) -> None:
+    assert len(names_in(ROOT / path)) == LEFT[path], f"lower LEFT[{path!r}], or take the file out of it"
