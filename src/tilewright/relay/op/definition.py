@@ -32,6 +32,7 @@ defined becomes an attribute of the ``Op`` under TVM's name (``TOpPattern``, ``F
     convert_op_layout(attrs, args, arg_types, layouts)     -> Expr
     infer_correct_layout(attrs, new_in, old_in, old_types) -> InferCorrectLayoutOutput, see ``layout_rules``
     check_indices(attrs, args)                             -> args, checked by CheckIndices
+    value_range(attrs, ranges, types)                      -> [Range], see ``value_ranges``
 
 The traits, ``TRAITS``, say in a word what passes need to know; each is declared where it differs from ``OpDef``'s.
 """
@@ -83,6 +84,7 @@ HOOKS: dict[str, str] = {
     "convert_op_layout": "FTVMConvertOpLayout",
     "infer_correct_layout": "FInferCorrectLayout",
     "check_indices": "FCheckIndices",
+    "value_range": "FValueRange",
 }
 
 TRAITS: dict[str, str] = {

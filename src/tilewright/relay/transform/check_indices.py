@@ -17,8 +17,7 @@ what becomes of indices out of range, by its mode. Checks of a program's inputs 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,87 +29,25 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import Pass, PassContext
-from tilewright.ir.type import TensorType
+from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, const
 from tilewright.relay.op.tensor.binary import add, less
 from tilewright.relay.op.tensor.creation import where
-from tilewright.relay.op.transform.checks import CheckAllAttrs, CheckIndicesAttrs
+from tilewright.relay.op.transform.axes import Transpose
+from tilewright.relay.op.transform.checks import CheckAllAttrs, CheckAllIndices, CheckIndicesAttrs
+from tilewright.relay.op.transform.checks import CheckIndices as CheckIndicesOp
 from tilewright.relay.op.transform.indexing import take
 from tilewright.relay.op.transform.matrix import shape_of
 from tilewright.relay.op.transform.reshape import reshape
+from tilewright.relay.op.value_ranges import EVERYTHING, Range
+from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import TypedMutator, call_of, concrete_shape, open_children, typed_function_pass
 from tilewright.relay.type_infer import infer_expr
 from tilewright.relay.visitor import ExprRewriter, post_order
 from tilewright.target.target import Target
 
-Range = tuple[float, float]
-"""The least and the largest number that may be in a tensor of integers."""
-
-_EVERYTHING: Range = (-math.inf, math.inf)
 _MOST_NUMBERS = 1 << 16  # of a constant that is looked through
-# Operators whose results hold elements of their first argument, and no others.
-_MOVES = frozenset((
-    "reshape", "transpose", "expand_dims", "squeeze", "broadcast_to", "broadcast_to_like", "reshape_like", "repeat",
-    "strided_slice", "tile", "reverse", "reverse_sequence", "copy", "take", "gather", "gather_nd",
-    "dyn.with_dims", "dyn.reshape", "dyn.broadcast_to", "dyn.strided_slice",
-))  # fmt: skip
-
-
-def _cast(attrs: Any, call: Call, args: Sequence[Range]) -> Range:
-    """That of the argument, where the type holds it."""
-    dtype = attrs.dtype
-    if not dt.is_int(dtype) or not dt.is_int(_dtype(call.args[0])):
-        return _EVERYTHING
-    info = np.iinfo(dtype) if dt.bits(dtype) >= 8 else None
-    fits = info is not None and info.min <= args[0][0] and args[0][1] <= info.max
-    return args[0] if fits else _EVERYTHING
-
-
-def _position(attrs: Any, call: Call, args: Sequence[Range]) -> Range:
-    """A place in the argument."""
-    shape = concrete_shape(call.args[0])
-    return (0, max(math.prod(shape) - 1, 0)) if shape is not None else _EVERYTHING
-
-
-def _arg_reduce(attrs: Any, call: Call, args: Sequence[Range]) -> Range:
-    shape, axis = concrete_shape(call.args[0]), attrs.axis
-    if shape is None or axis is None or attrs.exclude:
-        return _position(attrs, call, args)
-    axes = axis if isinstance(axis, tuple) else (axis,)
-    return 0, max(math.prod(shape[a] for a in axes) - 1, 0)
-
-
-def _argsort(attrs: Any, call: Call, args: Sequence[Range]) -> Range:
-    shape = concrete_shape(call.args[0])
-    return (0, max(shape[attrs.axis] - 1, 0)) if shape else _EVERYTHING
-
-
-def _checked(attrs: Any, call: Call, args: Sequence[Range]) -> Range:
-    """What the check lets through; on a GPU it clamps to that."""
-    extents = attrs.extents
-    return (min(attrs.least, 0), max(extents) - 1) if extents else _EVERYTHING
-
-
-_RULES: dict[str, Callable[[Any, Call, Sequence[Range]], Range]] = {
-    "clip": lambda attrs, call, args: (attrs.a_min, attrs.a_max),
-    "maximum": lambda attrs, call, args: (max(a[0] for a in args), max(a[1] for a in args)),
-    "minimum": lambda attrs, call, args: (min(a[0] for a in args), min(a[1] for a in args)),
-    "where": lambda attrs, call, args: (min(a[0] for a in args[1:]), max(a[1] for a in args[1:])),
-    "concatenate": lambda attrs, call, args: args[0],
-    "stack": lambda attrs, call, args: args[0],
-    "cast": _cast,
-    "argmax": _arg_reduce,
-    "argmin": _arg_reduce,
-    "argsort": _argsort,
-    "topk": lambda attrs, call, args: _argsort(attrs, call, args) if attrs.ret_type == "indices" else _EVERYTHING,
-    "check_indices": _checked,
-}
-
-
-def _dtype(expr: RelayExpr) -> str:
-    type_ = expr.checked_type_or_none
-    return type_.dtype if isinstance(type_, TensorType) else ""
 
 
 @dataclass(frozen=True)
@@ -128,13 +65,13 @@ class _Check:
         extents = tuple(d.value if isinstance(d, IntImm) else d for d in attrs.extents_of(like.shape))
         return _Check(extents, attrs.axis if len(extents) > 1 else 0)
 
-    def after(self, name: str, attrs: Any, rank: int) -> _Check | None:
-        """What is still known behind the operator ``name`` on a checked tensor of ``rank`` dimensions."""
-        if name == "transpose" and len(self.extents) > 1:
-            axes = attrs.axes or range(rank)[::-1]
+    def after(self, call: Call, rank: int) -> _Check | None:
+        """What is still known behind ``call`` of a checked tensor of ``rank`` dimensions."""
+        transposes, attrs = call.op is Transpose.op, call.attrs
+        if transposes and len(self.extents) > 1:
+            axes = attrs.axes or range(rank)[::-1]  # type: ignore[union-attr]
             return _Check(self.extents, list(axes).index(self.axis))
-        kept = name in ("transpose", "reshape", "expand_dims", "squeeze") and len(self.extents) == 1
-        return self if kept else None
+        return self if (transposes or is_reshape(call)) and len(self.extents) == 1 else None
 
     def covers(self, other: _Check) -> bool:
         """Whether the check ``other`` would find nothing."""
@@ -155,7 +92,7 @@ class _Checker(TypedMutator):
         """The expression, of whose numbers is noted what is known."""
         result = super().dispatch(expr)
         found = self._range(result)
-        if found != _EVERYTHING:
+        if found != EVERYTHING:
             self.ranges[result] = found
         return result
 
@@ -163,45 +100,53 @@ class _Checker(TypedMutator):
         if isinstance(expr, Constant):
             value = expr.data.numpy()
             whole = np.issubdtype(value.dtype, np.integer) and 0 < value.size <= _MOST_NUMBERS
-            return (int(value.min()), int(value.max())) if whole else _EVERYTHING
+            return (int(value.min()), int(value.max())) if whole else EVERYTHING
         if isinstance(expr, Tuple) and expr.fields:
-            ranges = [self.ranges.get(f, _EVERYTHING) for f in expr.fields]
+            ranges = [self.ranges.get(f, EVERYTHING) for f in expr.fields]
             return min(low for low, _ in ranges), max(high for _, high in ranges)
+        results = self._results(expr.tuple_value if isinstance(expr, TupleGetItem) else expr)
         if isinstance(expr, TupleGetItem):
-            topk = call_of(expr.tuple_value, "topk")
-            return _argsort(topk.attrs, topk, ()) if topk is not None and expr.index == 1 else _EVERYTHING
-        if not isinstance(expr, Call) or not isinstance(expr.op, Op):
-            return _EVERYTHING
-        args = [self.ranges.get(a, _EVERYTHING) for a in expr.args]
-        if expr.op.name in _RULES:
-            return _RULES[expr.op.name](expr.attrs, expr, args)
-        return args[0] if expr.op.name in _MOVES else _EVERYTHING
+            return results[expr.index] if len(results) > expr.index else EVERYTHING
+        return results[0] if len(results) == 1 else EVERYTHING
+
+    def _results(self, call: RelayExpr) -> list[Range]:
+        """The range of each result of an operator; none where nothing is known."""
+        if not isinstance(call, Call) or not isinstance(call.op, Op):
+            return []
+        ranges = [self.ranges.get(a, EVERYTHING) for a in call.args]
+        hook = call.op.get_attr("FValueRange")
+        if hook is not None:
+            found: list[Range] = hook(call.attrs, ranges, [a.checked_type for a in call.args])
+            return found
+        type_ = call.checked_type
+        count = len(type_.fields) if isinstance(type_, TupleType) else 1
+        return ranges[:1] * count if call.op.get_attr("TMovesData") else []
 
     def visit_call(self, expr: Call) -> RelayExpr:
         """A call whose indices are checked; a check that is not needed gives its indices."""
         post = super().visit_call(expr)
         if not isinstance(post, Call) or not isinstance(post.op, Op):
             return post
-        name, hook = post.op.name, post.op.get_attr("FCheckIndices")
-        if name == "check_indices":
+        hook = post.op.get_attr("FCheckIndices")
+        if post.op is CheckIndicesOp.op:
             return self._needed(post)
         if hook is not None:
             args = [self._needed(arg) for arg in map(infer_expr, hook(post.attrs, post.args))]
             post = post if list(post.args) == args else Call(post.op, args, post.attrs, post.type_args, post.span)
         known = self.checks.get(post.args[0]) if post.args else None
         if known is not None and isinstance(type_ := post.args[0].checked_type, TensorType):
-            left = known.after(name, post.attrs, len(type_.shape))
+            left = known.after(post, len(type_.shape))
             if left is not None:
                 self.checks[post] = left
         return post
 
     def _needed(self, arg: RelayExpr) -> RelayExpr:
         """``arg``, or what it checks where that is known to be in range."""
-        call = call_of(arg, "check_indices")
+        call = call_of(arg, CheckIndicesOp.op)
         if call is None or call in self.checks:
             return arg
         wanted, indices = _Check.of(call), call.args[0]
-        known, (low, high) = self.checks.get(indices), self.ranges.get(indices, _EVERYTHING)
+        known, (low, high) = self.checks.get(indices), self.ranges.get(indices, EVERYTHING)
         numbers = [e for e in wanted.extents if isinstance(e, int)]
         assert isinstance(call.attrs, CheckIndicesAttrs)
         inside = low >= max(call.attrs.least, 0) and len(numbers) == len(wanted.extents) and high < min(numbers)
@@ -218,7 +163,7 @@ class _Unchecked(ExprRewriter):
         return open_children(expr)
 
     def rewrite_call(self, pre: Call, post: Call) -> RelayExpr:
-        if call_of(post, "check_indices") is None:
+        if call_of(post, CheckIndicesOp.op) is None:
             return post
         indices, attrs, type_ = post.args[0], post.attrs, pre.checked_type
         assert isinstance(type_, TensorType) and isinstance(attrs, CheckIndicesAttrs)
@@ -237,12 +182,12 @@ class _Unchecked(ExprRewriter):
 def _merged(func: Function) -> RelayExpr:
     """``func`` with the checks of its parameters as one, unless a check may be on a road that is not taken."""
     nodes, params = post_order(func.body, open_children), set(func.params)
-    calls = [found for found in (call_of(node, "check_indices") for node in nodes) if found is not None]
+    calls = [found for found in (call_of(node, CheckIndicesOp.op) for node in nodes) if found is not None]
     alike = [c for c in calls if c.args[0] in params and len(c.args) == 1 and concrete_shape(c) is not None]
     if len(alike) < 2 or any(isinstance(node, (If, Let, Match, Function)) for node in nodes):
         return func
     attrs = [c.attrs for c in alike if isinstance(c.attrs, CheckIndicesAttrs)]
-    every = Call(Op.get("check_all_indices"), [c.args[0] for c in alike], CheckAllAttrs.of(attrs))
+    every = Call(CheckAllIndices.op, [c.args[0] for c in alike], CheckAllAttrs.of(attrs))
     return _Replace({c: TupleGetItem(every, i) for i, c in enumerate(alike)}).visit(func)
 
 

@@ -34,6 +34,7 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.definition import OpPattern
+from tilewright.relay.op.transform.reshape import Reshape, ReshapeLike
 from tilewright.relay.op.views import is_reshape, tensor_bytes, view_of
 from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
@@ -60,7 +61,7 @@ def _is_computed_alone(expr: RelayExpr) -> bool:
 
 def _is_reshape_of_unknown(expr: Call) -> bool:
     """Whether ``expr`` cuts or joins dimensions that are not known, by which every index would be divided."""
-    named = isinstance(expr.op, Op) and expr.op.name in ("reshape", "reshape_like")
+    named = expr.op in (Reshape.op, ReshapeLike.op)
     return named and any(
         isinstance(e.checked_type, TensorType) and e.checked_type.is_dynamic for e in (expr, expr.args[0])
     )

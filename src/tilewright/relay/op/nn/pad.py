@@ -112,6 +112,7 @@ class MirrorPad(OpDef[MirrorPadAttrs]):
     name = "nn.mirror_pad"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     infer_type = staticmethod(_padded_type)
 

@@ -170,6 +170,7 @@ class DepthToSpace(OpDef[SubPixelAttrs]):
     name = "nn.depth_to_space"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SubPixelAttrs, solver: TypeSolver) -> Type | None:
@@ -209,6 +210,7 @@ class SpaceToDepth(OpDef[SubPixelAttrs]):
     name = "nn.space_to_depth"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: SubPixelAttrs, solver: TypeSolver) -> Type | None:

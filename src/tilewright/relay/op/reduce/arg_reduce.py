@@ -11,7 +11,7 @@ from tilewright import topi
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op import layout_rules, relations, value_ranges
 from tilewright.relay.op.attributes import axes, call
 from tilewright.relay.op.definition import OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
@@ -51,6 +51,7 @@ def _declare(name: str, doc: str, compute: Callable[..., Any], pick: Callable[..
         infer_type=_arg_type,
         compute=run,
         evaluate=lambda attrs, inputs: [_flat_position(inputs[0], attrs, pick)],
+        value_range=value_ranges.extreme_positions,
         infer_correct_layout=layout_rules.arg_reduction,
     )
 

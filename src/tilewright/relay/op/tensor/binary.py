@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright import topi
-from tilewright.relay.op import relations
+from tilewright.relay.op import relations, value_ranges
 from tilewright.relay.op.families import Array, binary
 
 
@@ -29,8 +29,20 @@ floor_mod = binary(
     "floor_mod", "Remainder of ``floor_divide``, with the sign of ``rhs``.", topi.floor_mod, np.mod, in_float32=True
 )
 power = binary("power", "lhs ** rhs, broadcast.", topi.power, np.power, in_float32=True)
-maximum = binary("maximum", "The larger of ``lhs`` and ``rhs``, broadcast.", topi.maximum, np.maximum)
-minimum = binary("minimum", "The smaller of ``lhs`` and ``rhs``, broadcast.", topi.minimum, np.minimum)
+maximum = binary(
+    "maximum",
+    "The larger of ``lhs`` and ``rhs``, broadcast.",
+    topi.maximum,
+    np.maximum,
+    value_range=value_ranges.largest,
+)
+minimum = binary(
+    "minimum",
+    "The smaller of ``lhs`` and ``rhs``, broadcast.",
+    topi.minimum,
+    np.minimum,
+    value_range=value_ranges.smallest,
+)
 logical_and = binary("logical_and", "Whether both are true, broadcast.", topi.logical_and, np.logical_and)
 logical_or = binary("logical_or", "Whether at least one is true, broadcast.", topi.logical_or, np.logical_or)
 logical_xor = binary("logical_xor", "Whether exactly one is true, broadcast.", topi.logical_xor, np.logical_xor)

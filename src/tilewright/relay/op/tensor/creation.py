@@ -15,7 +15,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, const, scalar_value
-from tilewright.relay.op import layout_rules, relations
+from tilewright.relay.op import layout_rules, relations, value_ranges
 from tilewright.relay.op.attributes import call, computed, dims
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array, Elementwise
@@ -203,6 +203,8 @@ class Where(OpDef[None]):
     name = "where"
     inputs = ("condition", "x", "y")
     pattern = OpPattern.BROADCAST
+
+    value_range = staticmethod(value_ranges.selected)
 
     infer_correct_layout = staticmethod(layout_rules.broadcast)
 

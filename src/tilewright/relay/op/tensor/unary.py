@@ -13,7 +13,7 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call
-from tilewright.relay.op import relations
+from tilewright.relay.op import relations, value_ranges
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array, Elementwise, unary
@@ -133,6 +133,8 @@ class Clip(Elementwise[ClipAttrs]):
 
     name = "clip"
 
+    value_range = staticmethod(value_ranges.limited)
+
     @staticmethod
     def compute(attrs: ClipAttrs, inputs: Sequence[Any], out_type: Type) -> list[Any]:
         """topi's kernel."""
@@ -174,6 +176,8 @@ class Cast(Elementwise[CastAttrs]):
 
     name = "cast"
     fixed_points = (0, 1)
+
+    value_range = staticmethod(value_ranges.converted)
 
     infer_type = staticmethod(_cast_type)
 

@@ -19,6 +19,7 @@ from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.strategy import generic as strategies
 from tilewright.relay.op.transform.join import concatenate, split
+from tilewright.relay.op.value_ranges import EVERYTHING, Range
 
 
 class CheckIndicesAttrs(Attrs):
@@ -86,6 +87,11 @@ class CheckIndices(OpDef[CheckIndicesAttrs]):
             if signed:
                 row[row < 0] += extent
         return [result]
+
+    @staticmethod
+    def value_range(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
+        """Those that the check lets through; on a GPU it clamps to them."""
+        return [(min(attrs.least, 0), max(attrs.extents) - 1) if attrs.extents else EVERYTHING]
 
 
 class CheckAllAttrs(Attrs):

@@ -42,6 +42,7 @@ class Concatenate(OpDef[ConcatenateAttrs]):
     name = "concatenate"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     schedule = schedule_concatenate
 
@@ -98,6 +99,7 @@ class Stack(OpDef[StackAttrs]):
     name = "stack"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: StackAttrs, solver: TypeSolver) -> Type | None:
@@ -184,6 +186,7 @@ class Split(OpDef[SplitAttrs]):
     name = "split"
     inputs = ("data",)
     pattern = OpPattern.INJECTIVE
+    moves = True
 
     infer_correct_layout = staticmethod(_split_layouts)
 

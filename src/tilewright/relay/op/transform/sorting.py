@@ -12,12 +12,13 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, TupleWrapper
-from tilewright.relay.op import relations
+from tilewright.relay.op import relations, value_ranges
 from tilewright.relay.op.attributes import call, computed, static_ints
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver, declare
 from tilewright.relay.op.families import Array
 from tilewright.relay.op.relations import known
 from tilewright.relay.op.strategy import generic as strategies
+from tilewright.relay.op.value_ranges import Range, positions
 from tilewright.relay.type_infer.dimensions import note_at_least
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.target.generic_func import GenericFunc
@@ -71,6 +72,7 @@ class Sort(OpDef[ArgsortAttrs]):
     name = "sort"
     inputs = ("data",)
     pattern = OpPattern.OPAQUE
+    moves = True
 
     infer_type = staticmethod(_same_shape)
     strategy = strategies.sort_strategy
@@ -90,6 +92,7 @@ class Argsort(OpDef[ArgsortAttrs]):
     pattern = OpPattern.OPAQUE
 
     strategy = strategies.argsort_strategy
+    value_range = staticmethod(value_ranges.order)
 
     @staticmethod
     def infer_type(types: Sequence[Type], attrs: ArgsortAttrs, solver: TypeSolver) -> Type | None:
@@ -143,6 +146,12 @@ class Topk(OpDef[TopkAttrs]):
             "values": np.take_along_axis(data, order, attrs.axis),
             "indices": order.astype(numpy_dtype(attrs.dtype)),
         }
+        return list(results.values()) if attrs.ret_type == "both" else [results[attrs.ret_type]]
+
+    @staticmethod
+    def value_range(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
+        """Values of the data, and places along the axis."""
+        results = {"values": ranges[0], "indices": positions(types[0], (attrs.axis,))}
         return list(results.values()) if attrs.ret_type == "both" else [results[attrs.ret_type]]
 
 

@@ -1,0 +1,68 @@
+"""Ranges of values: the hook ``value_range(attrs, ranges, types)`` of an operator gives one for each of its results.
+
+A range is the least and the largest number that may be in a tensor of integers; a tuple has that of all its fields.
+``ranges`` and ``types`` are those of the arguments. Operators that only move data (``moves``) need no hook.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.ir import dtype as dt
+from tilewright.ir.type import TensorType, Type
+
+Range = tuple[float, float]
+
+EVERYTHING: Range = (-math.inf, math.inf)
+
+
+def positions(data: Type, axes: Sequence[int] | None = None) -> Range:
+    """Places along ``axes`` of ``data``, or in the whole of it."""
+    if not isinstance(data, TensorType) or data.is_dynamic:
+        return EVERYTHING
+    shape = data.concrete_shape
+    return 0, max(math.prod(shape if axes is None else [shape[a] for a in axes]) - 1, 0)
+
+
+def largest(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
+    """Element by element the largest operand."""
+    return [(max(low for low, _ in ranges), max(high for _, high in ranges))]
+
+
+def smallest(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
+    """Element by element the smallest operand."""
+    return [(min(low for low, _ in ranges), min(high for _, high in ranges))]
+
+
+def selected(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
+    """Elements of the operands behind the first one, which chooses."""
+    return [(min(low for low, _ in ranges[1:]), max(high for _, high in ranges[1:]))]
+
+
+def limited(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
+    """Between two numbers."""
+    return [(attrs.a_min, attrs.a_max)]
+
+
+def converted(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
+    """Those of the argument, where the type holds them."""
+    data, dtype = types[0], attrs.dtype
+    if not isinstance(data, TensorType) or not dt.is_int(dtype) or not dt.is_int(data.dtype) or dt.bits(dtype) < 8:
+        return [EVERYTHING]
+    info = np.iinfo(dtype)
+    return [ranges[0] if info.min <= ranges[0][0] and ranges[0][1] <= info.max else EVERYTHING]
+
+
+def extreme_positions(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
+    """Places along the axes that are reduced."""
+    axis = None if attrs.exclude else attrs.axis
+    return [positions(types[0], axis if axis is None or isinstance(axis, tuple) else (axis,))]
+
+
+def order(attrs: Any, ranges: Sequence[Range], types: Sequence[Type]) -> list[Range]:
+    """Places along one axis."""
+    return [positions(types[0], (attrs.axis,))]
