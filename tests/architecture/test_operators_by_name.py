@@ -1,7 +1,7 @@
 """Facts about operators are traits and hooks of the operator: passes and back ends name no operator in a string.
 
-An operator is compared with an imported one (``call_of(expr, add.op)``), asked for a trait (``trait_of``) or a hook, and
-built by its builder. A table keyed by names has to learn of every new operator; a trait is declared with it. Patterns
+An operator is compared with an imported one (``call_of(expr, add.op)``), asked for a trait (``trait_of``) or a hook,
+and built by its builder. A table keyed by names has to learn of every new operator; a trait is declared with it. Patterns
 (``is_op("nn.conv2d")``) name operators on purpose, and declarations have to.
 """
 
