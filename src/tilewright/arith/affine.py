@@ -231,7 +231,7 @@ def remainders(terms: Terms, const: int, memo: dict[PrimExpr, Affine]) -> Affine
 
 
 def _congruent(x: PrimExpr, y: PrimExpr, modulus: int, memo: dict[PrimExpr, Affine]) -> bool:
-    """Whether ``x - y`` is plainly a multiple of ``modulus``."""
+    """Return whether ``x - y`` is plainly a multiple of ``modulus``."""
     (x_terms, x_const), (y_terms, y_const) = affine(x, memo), affine(y, memo)
     difference = dict(x_terms)
     add_affine(difference, y_terms, -1)

@@ -112,16 +112,16 @@ class Analyzer:
         return Analyzer.evaluate_set(self, expr, dom_map)
 
     def can_prove(self, cond: Any) -> bool:
-        """Whether ``cond`` is certainly true."""
+        """Return whether ``cond`` is certainly true."""
         result = self.simplify(cond)
         return isinstance(result, IntImm) and result.value != 0
 
     def can_prove_greater_equal(self, expr: Any, low: int) -> bool:
-        """Whether ``expr >= low`` certainly holds."""
+        """Return whether ``expr >= low`` certainly holds."""
         return self.bounds.bound(self.simplify(expr))[0] >= low
 
     def can_prove_equal(self, a: Any, b: Any) -> bool:
-        """Whether ``a`` and ``b`` are certainly equal."""
+        """Return whether ``a`` and ``b`` are certainly equal."""
         a, b = ops.match_dtypes(a, b)
         return a is b or ops.is_const_int(self.simplify(ops.sub(a, b)), 0)
 
@@ -212,7 +212,7 @@ class _ReadsMemory(ExprVisitor):
 
 
 def reads_memory(expr: PrimExpr) -> bool:
-    """Whether the value of ``expr`` depends on more than its variables."""
+    """Return whether the value of ``expr`` depends on more than its variables."""
     visitor = _ReadsMemory()
     visitor.visit_expr(expr)
     return visitor.found

@@ -58,7 +58,7 @@ class Divider:
     def _reduce(self, rest: Terms, const: int, divisor: int) -> tuple[Terms, int, int, Terms, int] | None:
         """Write ``rest + const`` as ``g*big + small`` with ``0 <= small < g`` and g dividing the divisor.
 
-        Gives (big, its constant, divisor / g, small, its constant) for the largest such g.
+        Returns (big, its constant, divisor / g, small, its constant) for the largest such g.
         """
         factors = {math.gcd(divisor, c) for c in rest.values()}
         for g in sorted(factors, reverse=True):

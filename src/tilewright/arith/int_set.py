@@ -95,21 +95,21 @@ class IntSet(Node):
         return pos_inf() if self.high is None else self.high
 
     def is_nothing(self) -> bool:
-        """Whether the set is certainly empty."""
+        """Return whether the set is certainly empty."""
         if self.low is pos_inf() or self.high is neg_inf():
             return True
         return isinstance(self.low, IntImm) and isinstance(self.high, IntImm) and self.low.value > self.high.value
 
     def is_everything(self) -> bool:
-        """Whether nothing is known."""
+        """Return whether nothing is known."""
         return self.low is None and self.high is None
 
     def is_bounded(self) -> bool:
-        """Whether both ends are known."""
+        """Return whether both ends are known."""
         return self.low is not None and self.high is not None
 
     def is_single_point(self) -> bool:
-        """Whether the set is one value."""
+        """Return whether the set is one value."""
         return self.low is not None and self.low is self.high
 
     @property
@@ -189,7 +189,7 @@ def union_lower_bound(sets: Iterable[IntSet]) -> IntSet:
 
 
 def _touch(a: IntSet, b: IntSet, analyzer: Analyzer) -> bool:
-    """Whether ``a`` certainly begins at the latest just behind the end of ``b``."""
+    """Return whether ``a`` certainly begins at the latest just behind the end of ``b``."""
     return a.low is None or b.high is None or analyzer.can_prove(a.low <= b.high + 1)
 
 

@@ -80,7 +80,7 @@ class _Unresolved(Exception):
 
 
 def _is_same(a: IterSplitExpr, b: IterSplitExpr) -> bool:
-    """Whether two splits differ by their scales at most."""
+    """Return whether two splits differ by their scales at most."""
     return a.source is b.source and a.lower_factor is b.lower_factor and a.extent is b.extent
 
 
@@ -278,7 +278,7 @@ class _Detector(ExprFunctor[IterSumExpr]):
         self.constraints.append(key)
 
     def constraints_are_nested(self) -> bool:
-        """Whether of any two conditions the iterators of one are all among those of the other, or none."""
+        """Return whether of any two conditions the iterators of one are all among those of the other, or none."""
         for i, inner in enumerate(self.constraints):
             for outer in self.constraints[i + 1 :]:
                 if len({any(_is_same(a, b) for b in outer) for a in inner}) > 1:
@@ -286,7 +286,7 @@ class _Detector(ExprFunctor[IterSumExpr]):
         return True
 
     def constraints_hold_in(self, splits: Mapping[IterMark, Any]) -> bool:
-        """Whether what uses iterators of a condition uses all of them as the one that the condition bounds."""
+        """Return whether what uses iterators of a condition uses all of them as the one that the condition bounds."""
         return all(self.fused[key] in splits or not any(s.source in splits for s in key) for key in self.constraints)
 
     def index(self, e: PrimExpr) -> IterSumExpr:
@@ -320,7 +320,7 @@ def _without_factors(e: PrimExpr, divisor: PrimExpr) -> PrimExpr | None:
 
 
 def divides(divisor: PrimExpr, e: PrimExpr, analyzer: Analyzer) -> bool:
-    """Whether ``e`` is certainly a multiple of ``divisor``."""
+    """Return whether ``e`` is certainly a multiple of ``divisor``."""
     if isinstance(divisor, IntImm) and isinstance(e, IntImm):
         return divisor.value != 0 and e.value % divisor.value == 0
     if _without_factors(e, divisor) is not None:
@@ -360,7 +360,7 @@ def collect_splits(sums: Iterable[IterSumExpr]) -> dict[IterMark, list[IterSplit
 
 
 def _are_independent(mark: IterMark, splits: list[IterSplitExpr], bijective: bool, analyzer: Analyzer) -> bool:
-    """Whether splits do not overlap, and cover the iterator or leave whole factors of it."""
+    """Return whether splits do not overlap, and cover the iterator or leave whole factors of it."""
     left, factor = list(splits), ops.const(1, mark.source.dtype)
     while left:
         found = next((s for s in left if analyzer.can_prove_equal(s.lower_factor, factor)), None)

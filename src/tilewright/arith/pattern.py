@@ -95,7 +95,7 @@ def variants(term: Term) -> Iterator[Term]:
 
 
 def is_literal_name(name: str) -> bool:
-    """Whether a pattern variable stands for an integer literal."""
+    """Return whether a pattern variable stands for an integer literal."""
     return name[0] == "c" and name[1:].isdigit()
 
 

@@ -24,27 +24,27 @@ def _object(state: Any) -> Any:
 
 
 def SearchPolicyUtilsIsTiled(stage: Stage) -> bool:
-    """Whether splits or fusions changed the number of a stage's loops."""
+    """Return whether splits or fusions changed the number of a stage's loops."""
     return stage.is_tiled
 
 
 def SearchPolicyUtilsHasCacheReadStage(state: Any, stage_id: int) -> bool:
-    """Whether a stage is read through a copy."""
+    """Return whether a stage is read through a copy."""
     return ask.has_cache_read(_object(state), stage_id)
 
 
 def SearchPolicyUtilsHasCacheWriteStage(state: Any, stage_id: int) -> bool:
-    """Whether a stage is the computing half of a ``cache_write``."""
+    """Return whether a stage is the computing half of a ``cache_write``."""
     return ask.has_cache_write(_object(state), stage_id)
 
 
 def SearchPolicyUtilsHasRfactorStage(state: Any, stage_id: int) -> bool:
-    """Whether a stage is the partial result of an ``rfactor``."""
+    """Return whether a stage is the partial result of an ``rfactor``."""
     return ask.has_rfactor(_object(state), stage_id)
 
 
 def SearchPolicyUtilsHasCrossThreadReduction(state: Any, stage_id: int) -> bool:
-    """Whether threads share a reduction of a stage."""
+    """Return whether threads share a reduction of a stage."""
     return ask.has_cross_thread_reduction(_object(state), stage_id)
 
 
@@ -54,7 +54,7 @@ def SearchPolicyUtilsGetConsumers(task: Any, state: Any, stage_id: int) -> dict[
 
 
 def SearchPolicyUtilsIsElementwiseMatch(task: Any, state: Any, stage_id: int, target_stage_id: int) -> bool:
-    """Whether a stage is read element by element by another."""
+    """Return whether a stage is read element by element by another."""
     found = _object(state)
     analysis = ask.analysis(task, found)
     return analysis.elementwise_match(found.stages[stage_id].op, found.stages[target_stage_id].op)

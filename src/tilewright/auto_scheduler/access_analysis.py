@@ -94,7 +94,7 @@ class AccessAnalyzer:
         return list(found)
 
     def num_common_outer(self, op: Operation, target: Operation) -> int:
-        """How many of their outermost axes run together in ``op`` and in ``target``, which reads it somehow."""
+        """Return how many of their outermost axes run together in ``op`` and in ``target``, which reads it somehow."""
         best: dict[Operation, int] = {op: len(op.output_shape(0))}
         for reader in self.ops:
             counts = [min(best[p], self.common_outer[p, reader]) for p in self.read_from[reader] if p in best]
@@ -103,7 +103,9 @@ class AccessAnalyzer:
         return best.get(target, 0) if target is not op else best[op]
 
     def elementwise_match(self, op: Operation, target: Operation) -> bool:
-        """Whether ``target`` reads ``op`` element by element at the same place, or through operations that do."""
+        """Return whether ``target`` reads ``op`` element by element in place, directly or through operations
+        that do.
+        """
         while op is not target:
             readers = self.read_by[op]
             if len(readers) != 1:

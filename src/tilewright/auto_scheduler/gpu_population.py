@@ -72,7 +72,8 @@ def _open_tiles(policy: Any, state: StateObject) -> Iterable[list[int]]:
 
 
 def fits_hardware(task: TaskRecord, state: StateObject) -> bool:
-    """Whether every block has as many threads, virtual threads and bytes of shared memory as it may, and short vectors.
+    """Return whether every block has as many threads, virtual threads and bytes of shared memory as it may, and short
+    vectors.
 
     ``state`` has all tile sizes.
     """

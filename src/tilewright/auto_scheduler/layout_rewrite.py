@@ -59,7 +59,7 @@ class _Part(NamedTuple):
 
 
 def has_layout_free(ops: Sequence[Operation]) -> bool:
-    """Whether an operation says that some input may have any layout."""
+    """Return whether an operation says that some input may have any layout."""
     return any(isinstance(op, ComputeOp) and LAYOUT_FREE in op.attrs for op in ops)
 
 
@@ -114,7 +114,7 @@ def _layouts(state: StateObject, inserted: bool) -> dict[Operation, list[_Part]]
 
 
 def _reads_of_each(op: ComputeOp, tensor: Tensor) -> float:
-    """How often an operation reads each element of a tensor, in the mean."""
+    """Return how often an operation reads each element of a tensor, in the mean."""
     extents = [_value(iv.dom.extent) for iv in op.root_iter_vars if iv.dom is not None]
     sizes = [_value(extent) for extent in tensor.shape]
     return math.prod(extents) / max(1, math.prod(sizes))
@@ -146,7 +146,7 @@ def _parts(state: StateObject, stage_id: int, op: ComputeOp, tensor: Tensor, pad
 
 
 def _sizes(parts: Sequence[_Part]) -> dict[int, int]:
-    """How many elements a layout has room for in each dimension."""
+    """Return how many elements a layout has room for in each dimension."""
     sizes: dict[int, int] = {}
     for part in parts:
         sizes[part.dim] = sizes.get(part.dim, 1) * part.extent
@@ -214,7 +214,7 @@ def get_shape_from_rewritten_layout(rewritten_layout: str, axis_names: Sequence[
 
 
 def _strides(parts: Sequence[_Part]) -> list[int]:
-    """How far apart in its dimension neighbours of each part are."""
+    """Return how far apart in its dimension neighbours of each part are."""
     inner: dict[int, int] = {}
     strides: list[int] = []
     for part in reversed(parts):

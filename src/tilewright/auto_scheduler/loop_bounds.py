@@ -63,7 +63,7 @@ class LoopBounds:
         self._run()
 
     def repetition(self, stage_id: int) -> float:
-        """How many times as many elements a stage computes as it has."""
+        """Return how many times as many elements a stage computes as it has."""
         rank = len(self.forms.shapes[stage_id])
         around = prod(self.extents[s][i] for s, i in self.paths[stage_id])
         return around * prod(self.axes[stage_id][:rank]) / max(1, prod(self.forms.shapes[stage_id]))

@@ -122,12 +122,12 @@ class Stage:
 
     @property
     def is_tiled(self) -> bool:
-        """Whether splits or fusions changed the number of loops."""
+        """Return whether splits or fusions changed the number of loops."""
         return len(self.iters) != len(self.op.axis) + len(self.op.reduce_axis)
 
     @property
     def has_reduction(self) -> bool:
-        """Whether some loop runs over a reduction."""
+        """Return whether some loop runs over a reduction."""
         return any(it.iter_kind != SPATIAL for it in self.iters)
 
     def with_iters(self, iters: Sequence[Iterator]) -> Stage:

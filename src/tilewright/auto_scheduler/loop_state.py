@@ -123,7 +123,7 @@ class State:
         return self._stage_id(stage), tuple(self._place(stage, it)[1] for it in iters)
 
     def bind(self, stage: StageKey, iterator: Iterator, thread_name: str) -> Iterator:
-        """Let threads (vthread, blockIdx.x, threadIdx.x, ...) be the iterations of a loop; gives the loop."""
+        """Let threads (vthread, blockIdx.x, threadIdx.x, ...) be the iterations of a loop; return the loop."""
         if thread_name not in self.ANNOTATION_TRANS_TABLE:
             raise ValueError(f"invalid thread_name {thread_name!r}; known are {', '.join(ANNOTATIONS[4:11])}")
         return self._annotate(stage, iterator, self.ANNOTATION_TRANS_TABLE[thread_name])
@@ -133,17 +133,17 @@ class State:
         return made
 
     def parallel(self, stage: StageKey, iterator: Iterator) -> Iterator:
-        """Share the iterations of a loop among the pool's threads; gives the loop."""
+        """Share the iterations of a loop among the pool's threads; return the loop."""
         return self._annotate(stage, iterator, PARALLEL)
 
     def unroll(self, stage: StageKey, iterator: Iterator, max_unroll: int | None = None) -> Iterator:
-        """Write out the iterations of a loop, unless they are more than ``max_unroll``; gives the loop."""
+        """Write out the iterations of a loop, unless they are more than ``max_unroll``; return the loop."""
         if max_unroll and iterator.extent > max_unroll:
             return iterator
         return self._annotate(stage, iterator, UNROLL)
 
     def vectorize(self, stage: StageKey, iterator: Iterator) -> Iterator:
-        """Run the iterations of a loop as one vector; gives the loop."""
+        """Run the iterations of a loop as one vector; return the loop."""
         return self._annotate(stage, iterator, VECTORIZE)
 
     def fuse(self, stage: StageKey, iters: Sequence[Iterator]) -> Iterator:
@@ -210,16 +210,16 @@ class State:
         self._apply(ComputeRootStep(self._stage_id(stage)))
 
     def cache_read(self, stage: StageKey, scope_name: str, reader_stages: Sequence[StageKey]) -> Operation:
-        """Let the readers read a copy in memory of ``scope_name``; gives the copy's operation."""
+        """Let the readers read a copy in memory of ``scope_name``; return the copy's operation."""
         readers = tuple(self._stage_id(r) for r in reader_stages)
         return self._apply_adding(CacheReadStep(self._stage_id(stage), scope_name, readers))
 
     def cache_write(self, stage: StageKey, scope_name: str) -> Operation:
-        """Compute a stage in memory of ``scope_name`` and copy the result; gives the operation that computes."""
+        """Compute a stage in memory of ``scope_name`` and copy the result; return the operation that computes."""
         return self._apply_adding(CacheWriteStep(self._stage_id(stage), scope_name))
 
     def rfactor(self, stage: StageKey, iterator: Iterator, factor_iter_id: int) -> Operation:
-        """Make a reduction loop an axis, in the given place, of a partial result; gives its operation."""
+        """Make a reduction loop an axis, in the given place, of a partial result; return its operation."""
         return self._apply_adding(RfactorStep(*self._place(stage, iterator), factor_iter_id))
 
     def copy(self) -> State:

@@ -133,7 +133,7 @@ class LocalBuilder(ProgramBuilder):
         return self._pool
 
     def _handle(self, request: list[Any]) -> dict[str, Any]:
-        """In a worker: build one input; gives the library's file, or an error."""
+        """In a worker: build one input; return the library's file, or an error."""
         text, folder, number = request
         recorded = deserialize_input(text)
         task = self._tasks[recorded.task.workload_key, str(recorded.task.target)]

@@ -133,7 +133,7 @@ def mutate_parallel(policy: Any, state: StateObject, rng: random.Random) -> Stat
 
 
 def _fusible(state: StateObject, stage_id: int) -> int:
-    """How many of a stage's outermost loops can be one."""
+    """Return how many of a stage's outermost loops can be one."""
     for i, it in enumerate(state.stages[stage_id].iters):
         if it.iter_kind == REDUCTION or it.annotation != NONE:
             return i

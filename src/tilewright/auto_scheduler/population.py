@@ -101,7 +101,9 @@ def reduce_lanes_in_parts(policy: Any, state: StateObject, rng: random.Random) -
 
 
 def _sums_lanes(state: StateObject, stage_id: int) -> bool:
-    """Whether a stage is the last of a reduction of vectors: of some whole lanes, which an rfactor left to it."""
+    """Return whether a stage is the last of a vector reduction: it reduces the whole lanes that an rfactor
+    left to it.
+    """
     stage = state.stages[stage_id]
     if stage.op_type == PLACEHOLDER or stage.compute_at == INLINED or not stage_id:
         return False
@@ -148,7 +150,7 @@ def change_compute_location(policy: Any, state: StateObject, rng: random.Random)
 
 
 def _is_padding(stage: Stage) -> bool:
-    """Whether a stage copies what is inside an image, with a value around it."""
+    """Return whether a stage copies what is inside an image, with a value around it."""
     bodies = stage.op.body if isinstance(stage.op, ComputeOp) else ()
     return len(bodies) == 1 and isinstance(bodies[0], Call) and bodies[0].op.name == "tir.if_then_else"
 
@@ -195,7 +197,7 @@ def parallelize(policy: Any, state: StateObject, rng: random.Random) -> StateObj
 
 
 def _is_short(state: StateObject, stage_id: int) -> bool:
-    """Whether a stage, with what is computed inside it, takes no longer than to start threads."""
+    """Return whether a stage, with what is computed inside it, takes no longer than to start threads."""
     inside = [s for position in range(len(state.stages[stage_id].iters)) for s in state.attached_at(stage_id, position)]
     return not inside and math.prod(it.extent for it in state.stages[stage_id].iters) < _SHORT
 
@@ -221,7 +223,7 @@ def _parallelize(edited: State, stage_id: int, first: int, wanted: int) -> None:
 
 
 def unroll(policy: Any, state: StateObject, rng: random.Random) -> StateObject | None:
-    """How much of each reduction is written out."""
+    """Return how much of each reduction is written out."""
     edited = State(state, policy.search_task.compute_dag)
     for stage_id, stage in enumerate(state.stages):
         if stage.op_type == PLACEHOLDER or stage.compute_at == INLINED:

@@ -87,7 +87,7 @@ def _vector_lengths(extent: int, lanes: int, limit: int, uneven: bool) -> Sequen
 
 
 def _row_counts(extent: int, room: int) -> Sequence[int]:
-    """How many rows a tile may have; of a number without divisors to use, such as do not divide it."""
+    """Return how many rows a tile may have; of a number without divisors to use, such as do not divide it."""
     fitting = [f for f in factors_of(extent) if f <= room]
     if room < _FEW_ROWS or fitting[-1] >= min(extent, _FEW_ROWS):
         return fitting[-3:]

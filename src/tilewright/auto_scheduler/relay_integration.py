@@ -295,7 +295,7 @@ def rewrite_compute_body(compute_tensor: Tensor, new_layout: str) -> Any:
 
 
 def is_auto_scheduler_enabled() -> bool:
-    """Whether this build takes schedules of the auto-scheduler."""
+    """Return whether this build takes schedules of the auto-scheduler."""
     return auto_scheduled()
 
 

@@ -432,7 +432,9 @@ def _with_open_rfactors(state: StateObject) -> StateObject:
 
 
 def _vector_reductions(sketch: StateObject) -> int:
-    """How many reductions of a sketch are of vectors: the inner part of the reduced axis is an axis of its own."""
+    """Return how many reductions of a sketch are vector reductions: the inner part of the reduced axis is an axis of
+    its own.
+    """
     pairs = itertools.pairwise(sketch.transform_steps)
     return sum(
         isinstance(split, SplitStep) and isinstance(step, RfactorStep) and step.iter_id == split.iter_id + 1

@@ -58,7 +58,7 @@ class SkipStage(SketchRule):
 
 
 def always_inlined(policy: Any, state: StateObject, stage_id: int) -> bool:
-    """Whether a stage is inlined without a try: on GPUs all that can be, on CPUs what strictly pays."""
+    """Return whether a stage is inlined without a try: on GPUs all that can be, on CPUs what strictly pays."""
     task, stage = policy.search_task, state.stages[stage_id]
     if stage.op_type == PLACEHOLDER or ask.is_output(task, state, stage_id) or stage.has_reduction:
         return False

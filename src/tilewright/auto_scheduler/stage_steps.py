@@ -282,7 +282,7 @@ def apply_step(state: StateObject, step: Step, dag: Any) -> tuple[StateObject, A
 
 
 def is_stage_adding(step: Step) -> bool:
-    """Whether a step changes the numbers of stages."""
+    """Return whether a step changes the numbers of stages."""
     return isinstance(step, StageAddingStep)
 
 

@@ -35,12 +35,12 @@ from tilewright.te.operation import Operation
 
 
 def is_gpu(task: TaskRecord) -> bool:
-    """Whether the task's programs run in blocks of threads."""
+    """Return whether the task's programs run in blocks of threads."""
     return task.target.kind.name in ("cuda", "rocm", "opencl", "metal", "vulkan")
 
 
 def is_mali(task: TaskRecord) -> bool:
-    """Whether the task's target is a Mali GPU, whose memory is one."""
+    """Return whether the task's target is a Mali GPU, whose memory is one."""
     return bool(task.target.attrs.get("device") == "mali")
 
 
@@ -93,7 +93,7 @@ def _around(state: StateObject, stage_id: int) -> list[int]:
 
 
 def places_hold(task: TaskRecord, state: StateObject) -> bool:
-    """Whether all that reads a stage which is computed inside a loop is inside that loop, too."""
+    """Return whether all that reads a stage which is computed inside a loop is inside that loop, too."""
     attached = state.attach_map.stage_to_attach_iter
     for stage_id, (target, position) in attached.items():
         for reader in consumers(task, state, stage_id):
@@ -107,17 +107,17 @@ def places_hold(task: TaskRecord, state: StateObject) -> bool:
 
 
 def needs_tiling(task: TaskRecord, state: StateObject, stage_id: int) -> bool:
-    """Whether a stage reads its inputs again and again."""
+    """Return whether a stage reads its inputs again and again."""
     return analysis(task, state).tiled[state.stages[stage_id].op]
 
 
 def is_output(task: TaskRecord, state: StateObject, stage_id: int) -> bool:
-    """Whether a stage is a result of the computation."""
+    """Return whether a stage is a result of the computation."""
     return state.stages[stage_id].op in analysis(task, state).outputs
 
 
 def is_inlineable(task: TaskRecord, state: StateObject, stage_id: int) -> bool:
-    """Whether inlining a stage always pays."""
+    """Return whether inlining a stage always pays."""
     return analysis(task, state).inlineable[state.stages[stage_id].op]
 
 
@@ -134,7 +134,7 @@ def matched_consumer(task: TaskRecord, state: StateObject, stage_id: int) -> int
 
 
 def common_outer(task: TaskRecord, state: StateObject, stage_id: int, target: int) -> int:
-    """How many outermost axes a stage and one that reads it have in common."""
+    """Return how many outermost axes a stage and one that reads it have in common."""
     return analysis(task, state).num_common_outer(state.stages[stage_id].op, state.stages[target].op)
 
 
@@ -147,7 +147,7 @@ def space_and_reduction(stage: Stage) -> tuple[int, int]:
 
 
 def needs_rfactor(task: TaskRecord, state: StateObject, stage_id: int) -> bool:
-    """Whether a stage has more work in its reductions than cores could share by its other loops."""
+    """Return whether a stage has more work in its reductions than cores could share by its other loops."""
     stage = state.stages[stage_id]
     if stage.op_type != COMPUTE:
         return False
@@ -159,7 +159,7 @@ def needs_rfactor(task: TaskRecord, state: StateObject, stage_id: int) -> bool:
 
 
 def _was_changed(state: StateObject, stage_id: int, kind: type[Step]) -> bool:
-    """Whether a step of a kind worked on a stage, whose number changed with the stages added since."""
+    """Return whether a step of a kind worked on a stage, whose number changed with the stages added since."""
     for step in reversed(state.transform_steps):
         if isinstance(step, kind) and step.stage_id == stage_id:
             return True
@@ -169,22 +169,22 @@ def _was_changed(state: StateObject, stage_id: int, kind: type[Step]) -> bool:
 
 
 def has_cache_read(state: StateObject, stage_id: int) -> bool:
-    """Whether a stage is read through a copy."""
+    """Return whether a stage is read through a copy."""
     return _was_changed(state, stage_id, CacheReadStep)
 
 
 def has_cache_write(state: StateObject, stage_id: int) -> bool:
-    """Whether a stage is the computing half of a ``cache_write``."""
+    """Return whether a stage is the computing half of a ``cache_write``."""
     return _was_changed(state, stage_id, CacheWriteStep)
 
 
 def has_rfactor(state: StateObject, stage_id: int) -> bool:
-    """Whether a stage is the partial result of an ``rfactor``."""
+    """Return whether a stage is the partial result of an ``rfactor``."""
     return _was_changed(state, stage_id, RfactorStep)
 
 
 def has_cross_thread_reduction(state: StateObject, stage_id: int) -> bool:
-    """Whether threads share a reduction of a stage, or of one computed inside it."""
+    """Return whether threads share a reduction of a stage, or of one computed inside it."""
     inside = [s for i in range(len(state.stages[stage_id].iters)) for s in state.attached_at(stage_id, i)]
     return any(
         it.annotation == THREAD_X and it.iter_kind == REDUCTION
@@ -276,7 +276,7 @@ def _locations_in_reader(state: StateObject, target: int, inside_other: bool) ->
 
 
 def has_nested_parallel(state: StateObject) -> bool:
-    """Whether a parallel loop stands inside another, which threads of a CPU cannot run."""
+    """Return whether a parallel loop stands inside another, which threads of a CPU cannot run."""
 
     def count(stage_id: int) -> int:
         stage = state.stages[stage_id]

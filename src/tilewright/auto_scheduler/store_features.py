@@ -69,7 +69,7 @@ _BUFFER_NAMES = (
 
 
 def is_logarithmic(name: str) -> bool:
-    """Whether a feature is the logarithm of what is counted, of one more than it."""
+    """Return whether a feature is the logarithm of what is counted, of one more than it."""
     return "_type." not in name and name != "is_gpu" and not name.startswith("arith_intensity")
 
 
@@ -250,7 +250,7 @@ class StoreFeatures:
         return {key: (2.0, size - 1.0) for key in moved}
 
     def _touch(self, accesses: Sequence[_Access], steps: float) -> tuple[list[float], list[float]]:
-        """Fill ``touched`` for the open loops; gives logarithms of operations and of bytes, from the inside out."""
+        """Fill ``touched`` for the open loops; return logarithms of operations and of bytes, from the inside out."""
         reaches = [[[spread] * len(moves) for moves, spread in zip(a.moves, a.spread, strict=True)] for a in accesses]
         ops: list[float] = []
         memory: list[float] = []

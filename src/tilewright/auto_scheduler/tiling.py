@@ -74,7 +74,7 @@ def follow_tiling(state: State, stage_id: int, split_steps: Sequence[int], count
 
 
 def fuse_reductions(state: State, stage_id: int) -> tuple[int, Iterator]:
-    """Make one loop of all reduction loops; gives the number of spatial loops, and the loop."""
+    """Make one loop of all reduction loops; return the number of spatial loops, and the loop."""
     iters = state.stages[stage_id].iters
     reductions = [it for it in iters if it.iter_kind == REDUCTION]
     spatial = sum(it.iter_kind == SPATIAL for it in iters)

@@ -37,7 +37,7 @@ def _flat(values: Iterable[Any]) -> Iterable[Any]:
 
 
 def calc_workload_dis_factor(target_workload_pair: WorkloadPair, workload_pair: WorkloadPair) -> float:
-    """How many times as large the target workload is, infinity where the other's schedules do not fit it.
+    """Return how many times as large the target workload is, infinity where the other's schedules do not fit it.
 
     Integers of the target must be multiples of the other's; the factor is the product of the ratios. Everything else
     must be equal.
@@ -61,7 +61,9 @@ def calc_workload_dis_factor(target_workload_pair: WorkloadPair, workload_pair: 
 
 
 def register_by_name(registry: dict[str, Any], what: str, func_name: Any, f: Any, override: bool) -> Any:
-    """Put a function into a registry under a name, by default its own; gives a decorator where there is a name only."""
+    """Put a function into a registry under a name, by default its own; return a decorator when only a name
+    is passed.
+    """
     if callable(func_name):
         func_name, f = get_func_name(func_name), func_name
     if not isinstance(func_name, str):

@@ -176,7 +176,7 @@ class _Loops(StmtExprVisitor):
 
 
 def _reads(stmt: Stmt) -> bool:
-    """Whether a statement reads memory."""
+    """Return whether a statement reads memory."""
     found: list[bool] = []
     post_order_visit(stmt, lambda node: found.append(True) if isinstance(node, Load) else None)
     return bool(found)

@@ -72,7 +72,7 @@ def _read_shipped(path: Path, _: int) -> list[Record]:
 
 
 def save_shipped(target: Target, records: list[Record]) -> Path:
-    """Add records to the package's for a target's processor, those of other versions left out; gives the file.
+    """Add records to the package's for a target's processor, those of other versions left out; return the file.
 
     The file is the same, byte for byte, for the same records.
     """
@@ -86,13 +86,13 @@ def save_shipped(target: Target, records: list[Record]) -> Path:
 
 
 def is_current(record: Record) -> bool:
-    """Whether the record's template is of the version that this program has."""
+    """Return whether the record's template is of the version that this program has."""
     inp, _ = record
     return inp.config.code_hash == template_version(inp.task.name)
 
 
 def save_default(target: Target, records: list[Record]) -> Path | None:
-    """Add records to the user's folder; gives the file, or None where no folder is set."""
+    """Add records to the user's folder; return the file, or None where no folder is set."""
     folder = RECORDS.read()
     if folder is None:
         return None

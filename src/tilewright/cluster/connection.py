@@ -85,7 +85,7 @@ class Connection:
 
     @property
     def slots(self) -> int:
-        """How many trials to have under way: one for every thread of the workers, and one more a worker."""
+        """Return how many trials to have under way: one for every thread of the workers, and one more a worker."""
         return max(1, sum(self._threads.values()) + len(self._threads))
 
     @property
@@ -232,7 +232,7 @@ class Connection:
         return self._took(entry)
 
     def _look(self) -> list[tuple[Trial, dict[str, Any]]]:
-        """Whether the scheduler is there and the same, who its workers are, and whose results are late."""
+        """Return whether the scheduler is there and the same, who its workers are, and whose results are late."""
         try:
             self._looked = time.monotonic()
             if self._identity() != self._scheduler:
@@ -289,7 +289,7 @@ class Connection:
         self._looked = time.monotonic()
 
     def _scheduler_expects_more(self) -> bool:
-        """Whether all who are there have not been asked yet."""
+        """Return whether all who are there have not been asked yet."""
         return bool(set(self.client.nthreads()) - set(self._refused))
 
     def _nobody(self) -> str:

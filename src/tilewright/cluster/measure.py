@@ -166,7 +166,7 @@ class ClusterBatch(MeasureBatch):
 
     @property
     def n_parallel(self) -> int:
-        """How many trials are worth having under way."""
+        """Return how many trials are worth having under way."""
         return self.cluster.connection.slots
 
     @n_parallel.setter
@@ -175,7 +175,7 @@ class ClusterBatch(MeasureBatch):
 
     @property
     def pending(self) -> int:
-        """How many were submitted and not collected."""
+        """Return how many were submitted and not collected."""
         return len(self._sent)
 
     def submit(self, measure_inputs: Sequence[MeasureInput]) -> None:

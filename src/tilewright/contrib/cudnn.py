@@ -2,5 +2,5 @@
 
 
 def exists() -> bool:
-    """Whether kernels of cuDNN can be chosen: no."""
+    """Return whether kernels of cuDNN can be chosen: no."""
     return False

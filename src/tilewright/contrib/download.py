@@ -52,7 +52,7 @@ def _fetch(url: str, target: Path) -> None:
 
 
 def _size(url: str) -> int | None:
-    """How many bytes there are at ``url``, where that is told."""
+    """Return how many bytes there are at ``url``, where that is told."""
     with urllib.request.urlopen(urllib.request.Request(url, method="HEAD")) as answer:
         told = answer.headers.get("Content-Length")
     return None if told is None else int(told)

@@ -134,25 +134,25 @@ def get_target_compute_version(target: Target | str | None = None) -> str:
 
 
 def have_fp16(compute_version: str) -> bool:
-    """Whether float16 is computed: from 5.3 on."""
+    """Return whether float16 is computed: from 5.3 on."""
     return parse_compute_version(compute_version) >= (5, 3)
 
 
 def have_int8(compute_version: str) -> bool:
-    """Whether there is a dot product of four int8 (``dp4a``): from 6.1 on."""
+    """Return whether there is a dot product of four int8 (``dp4a``): from 6.1 on."""
     return parse_compute_version(compute_version) >= (6, 1)
 
 
 def have_tensorcore(compute_version: str | None = None, target: Target | str | None = None) -> bool:
-    """Whether there are tensor cores: from 7.0 on. The version is the target's where it is not given."""
+    """Return whether there are tensor cores: from 7.0 on. The version is the target's where it is not given."""
     return parse_compute_version(compute_version or get_target_compute_version(target)) >= (7, 0)
 
 
 def have_bf16(compute_version: str) -> bool:
-    """Whether bfloat16 is computed: from 8.0 on."""
+    """Return whether bfloat16 is computed: from 8.0 on."""
     return parse_compute_version(compute_version) >= (8, 0)
 
 
 def have_cudagraph() -> bool:
-    """Whether graphs of kernels can be recorded here: whether there is a CUDA device."""
+    """Return whether graphs of kernels can be recorded here: whether there is a CUDA device."""
     return cuda().exist

@@ -121,7 +121,7 @@ class PopenWorker:
             self._process.join(timeout)
 
     def is_alive(self) -> bool:
-        """Whether there is a process."""
+        """Return whether there is a process."""
         return self._process is not None and self._process.is_alive()
 
     def kill(self) -> None:

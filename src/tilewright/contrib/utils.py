@@ -118,7 +118,7 @@ def filelock(path: str) -> FileLock:
 
 
 def is_source_path(path: str) -> bool:
-    """Whether a name is that of a source file in C, C++, CUDA or OpenCL."""
+    """Return whether a name is that of a source file in C, C++, CUDA or OpenCL."""
     return Path(path).suffix in (".cc", ".cpp", ".cxx", ".c", ".cu", ".cl", ".h", ".hpp")
 
 

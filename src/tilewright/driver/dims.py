@@ -109,6 +109,6 @@ def open_names(info: TensorInfo) -> list[str]:
 
 
 def fits(shape: tuple[int, ...], info: TensorInfo) -> bool:
-    """Whether an array's shape is that of an input, whose names may be any numbers."""
+    """Return whether an array's shape is that of an input, whose names may be any numbers."""
     dims = _dims(info)
     return len(shape) == len(dims) and all(isinstance(d, str) or d == n for n, d in zip(shape, dims, strict=True))

@@ -63,7 +63,7 @@ def _numbers(item: str, name: str, value: str) -> tuple[float, ...]:
 
 
 def is_image(data: bytes) -> bool:
-    """Whether ``data`` begins as a PNG or JPEG file does."""
+    """Return whether ``data`` begins as a PNG or JPEG file does."""
     return data.startswith(_MAGIC)
 
 

@@ -93,7 +93,7 @@ def _refuse_model(file: Path) -> None:
 
 
 def _holds_program(module: Module) -> bool:
-    """Whether a library is one of the virtual machine."""
+    """Return whether a library is one of the virtual machine."""
     try:
         module["vm_load_executable"]
     except AttributeError:

@@ -101,7 +101,7 @@ def check_budget(construct: Construct, more: int = 0) -> None:
 
 
 def made_nodes() -> int:
-    """How many nodes were made so far."""
+    """Return how many nodes were made so far."""
     budget = _current.get()
     return budget.made if budget else 0
 

@@ -161,7 +161,7 @@ class DiagnosticContext:
 
     @property
     def has_errors(self) -> bool:
-        """Whether something was found that stops the step."""
+        """Return whether something was found that stops the step."""
         return any(d.level <= DiagnosticLevel.ERROR for d in self.diagnostics)
 
     def text(self) -> str:

@@ -28,7 +28,7 @@ class PassInstrument:
         """Called when the PassContext is left."""
 
     def should_run(self, mod: IRModule, info: PassInfo) -> bool:
-        """Whether the pass may run; a required pass runs anyway."""
+        """Return whether the pass may run; a required pass runs anyway."""
         return True
 
     def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:

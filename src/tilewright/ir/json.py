@@ -293,7 +293,7 @@ class _Reader:
         return [(name, kinds[kind](name) if kind in kinds else kind) for name, kind in self._declared(node)]
 
     def _names_node(self, node: Mapping[str, Any], name: str) -> bool:
-        """Whether a name is a node of its own; TVM 0.6, and Tilewright once, wrote the text in its place."""
+        """Return whether a name is a node of its own; TVM 0.6, and Tilewright once, wrote the text in its place."""
         text = str(node.get("attrs", {}).get(name, ""))
         at = int(text) if text.isdecimal() else 0
         return 0 < at < len(self.nodes) and self.nodes[at]["type_key"] == "runtime.String"

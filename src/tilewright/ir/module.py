@@ -91,7 +91,7 @@ class IRModule:
         return list(self.type_definitions)
 
     def contains_global_var(self, name: str) -> bool:
-        """Whether a function of that name is defined."""
+        """Return whether a function of that name is defined."""
         return name in self._global_vars
 
     def __contains__(self, var: GlobalVar | str) -> bool:

@@ -126,7 +126,7 @@ class Node(metaclass=NodeMeta):
         return type(self)(**(values | changes))
 
     def same_as(self, other: object) -> bool:
-        """Whether ``other`` is this very node."""
+        """Return whether ``other`` is this very node."""
         return self is other
 
     def field_values(self) -> Iterator[tuple[str, Any]]:

@@ -62,7 +62,7 @@ class Op(RelayExpr):
         return sorted(Op.registry)
 
     def has_attr(self, attr_name: str) -> bool:
-        """Whether the attribute is set."""
+        """Return whether the attribute is set."""
         return self._entry(attr_name) is not None
 
     def get_attr(self, attr_name: str, default: Any = None) -> Any:
@@ -95,7 +95,7 @@ class Op(RelayExpr):
 
     @property
     def num_inputs(self) -> int:
-        """How many arguments the operator takes; -1 where that is open."""
+        """Return how many arguments the operator takes; -1 where that is open."""
         inputs = getattr(self.get_attr("OpDef"), "inputs", None)
         count: int = self.get_attr("TNumInputs", -1 if inputs is None else len(inputs))
         return count

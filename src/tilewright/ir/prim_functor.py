@@ -220,7 +220,7 @@ class ExprVisitor(ExprFunctor[bool]):
 
 
 def same_items(new: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
-    """Whether the tuples hold the same objects."""
+    """Return whether the tuples hold the same objects."""
     return all(map(operator.is_, new, old))
 
 

@@ -194,7 +194,7 @@ def round_float(value: float, dtype: str) -> float:
 
 
 def is_const_int(expr: AnyType, value: int | None = None) -> bool:
-    """Whether ``expr`` is an integer literal (equal to ``value``, when given), possibly broadcast."""
+    """Return whether ``expr`` is an integer literal (equal to ``value``, when given), possibly broadcast."""
     if isinstance(expr, p.Broadcast):
         expr = expr.value
     if isinstance(expr, p.IntImm):

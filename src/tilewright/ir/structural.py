@@ -135,7 +135,7 @@ def _leaf(value: Any) -> Any:
 
 
 def _is_rounded(left: Any, right: Any) -> bool:
-    """Whether two tokens are floating point numbers of which one is the other rounded to 32 bits."""
+    """Return whether two tokens are floating point numbers of which one is the other rounded to 32 bits."""
     if not all(isinstance(token, tuple) and token[0] == "float" for token in (left, right)):
         return False
     (a,), (b,) = struct.unpack("<d", left[1]), struct.unpack("<d", right[1])
@@ -266,7 +266,7 @@ def _as_expressions(lhs: Any, rhs: Any) -> tuple[Any, Any]:
 
 
 def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False, exact: bool = False) -> bool:
-    """Whether two nodes, modules, attributes, arrays, or sequences and mappings of these, are the same program.
+    """Return whether two nodes, modules, attributes, arrays, or sequences and mappings of these, are the same program.
 
     ``map_free_vars`` lets free variables correspond like bound ones. A floating point attribute equals the same number
     rounded to float32, which it is after a way through a constant, unless ``exact``. As ``tvm.ir.structural_equal``, to

@@ -216,7 +216,7 @@ class PassContext:
             raise
 
     def pass_enabled(self, info: PassInfo) -> bool:
-        """Whether a pass of ``Sequential`` runs."""
+        """Return whether a pass of ``Sequential`` runs."""
         if info.name in self.disabled_pass:
             return False
         return info.name in self.required_pass or self.opt_level >= info.opt_level
@@ -278,7 +278,7 @@ class Pass:
         return result
 
     def _wanted(self, mod: IRModule, ctx: PassContext) -> bool:
-        """Whether every instrument lets the pass run, or the context requires it."""
+        """Return whether every instrument lets the pass run, or the context requires it."""
         with reported_as_tvm_error(f"should_run of pass {self.info.name}"):
             allowed = all(i.should_run(mod, self.info) for i in ctx.told())
         return allowed or self.info.name in ctx.required_pass

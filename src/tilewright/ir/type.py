@@ -78,7 +78,7 @@ class TensorType(Type):
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether some dimension is not known while compiling."""
+        """Return whether some dimension is not known while compiling."""
         return any(isinstance(d, Any) or not isinstance(d, IntImm) for d in self.shape)
 
 

@@ -83,7 +83,7 @@ class _Runner:
         return difference(results, expected, request["tolerance"])
 
     def _reference_seconds(self, request: dict[str, Any], dev: Device) -> list[float]:
-        """How long the reference kernel takes now."""
+        """Return how long the reference kernel takes now."""
         path = request["reference"]
         if not path:
             return []

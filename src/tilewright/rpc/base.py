@@ -262,5 +262,5 @@ def listen(host: str, port: int, port_end: int) -> socket.socket:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address."""
+    """Return whether only this machine reaches an address."""
     return host in ("localhost", "::1") or host.startswith("127.")

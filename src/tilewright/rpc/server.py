@@ -82,7 +82,7 @@ class Session:
         return self._pid == 0
 
     def _look_at_client(self) -> tuple[bool, bool]:
-        """Whether the client has closed its side, and whether it cannot even get an answer."""
+        """Return whether the client has closed its side, and whether it cannot even get an answer."""
         poll = select.poll()
         poll.register(self._watched, select.POLLRDHUP)
         events = sum(event for _, event in poll.poll(0))
@@ -272,7 +272,9 @@ async def run(config: dict[str, Any], report: Callable[[dict[str, Any]], None]) 
 
 
 def needs_pairing(host: str, secret: str | None, insecure: bool) -> bool:
-    """Whether clients must be paired: others than this machine reach the address, and nothing else keeps them out."""
+    """Return whether clients must be paired: others than this machine reach the address, and nothing else keeps them
+    out.
+    """
     return not (secret or insecure or base.is_loopback(host))
 
 

@@ -56,23 +56,23 @@ class Device(NamedTuple):
 
     @property
     def exist(self) -> bool:
-        """Whether this machine and this runtime have the device."""
+        """Return whether this machine and this runtime have the device."""
         _find_type(self.device_type)
         return bool(self._attribute(0))
 
     @property
     def is_host(self) -> bool:
-        """Whether the host may touch the device's memory."""
+        """Return whether the host may touch the device's memory."""
         return bool(LIB.TilewrightDeviceIsHost(self.device_type))
 
     @property
     def max_threads_per_block(self) -> int | None:
-        """How many threads a block may have."""
+        """Return how many threads a block may have."""
         return self._attribute(1)
 
     @property
     def warp_size(self) -> int | None:
-        """How many threads run in step."""
+        """Return how many threads run in step."""
         return self._attribute(2)
 
     @property
@@ -97,12 +97,12 @@ class Device(NamedTuple):
 
     @property
     def multi_processor_count(self) -> int | None:
-        """How many compute units it has."""
+        """Return how many compute units it has."""
         return self._attribute(7)
 
     @property
     def max_thread_dimensions(self) -> list[int] | None:
-        """How many threads a block may have in each dimension."""
+        """Return how many threads a block may have in each dimension."""
         text = self._attribute(8)
         return None if text is None else json.loads(text)
 
@@ -147,7 +147,7 @@ def _name(device_type: int) -> str | None:
 
 
 def _find_type(device_type: int) -> bool:
-    """Whether a device type is plugged in, after looking among installed packages."""
+    """Return whether a device type is plugged in, after looking among installed packages."""
     if not LIB.TilewrightDeviceFind(device_type):
         load_plugins(GROUP)
     return bool(LIB.TilewrightDeviceFind(device_type))
@@ -162,7 +162,7 @@ def _find_name(name: str) -> int:
 
 
 def is_here(name: str) -> bool | None:
-    """Whether this machine has a device of a name, and code that drives it; None for names that are no device's."""
+    """Return whether this machine has the named device and code that drives it; None when no device has the name."""
     number = _find_name(name)
     return Device(number, 0).exist if number else None
 

@@ -45,7 +45,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _is_deaf(frame: FrameType | None) -> bool:
-    """Whether an exception that arises in ``frame`` would be dropped by it or by one of its callers."""
+    """Return whether an exception that arises in ``frame`` would be dropped by it or by one of its callers."""
     while frame is not None:
         if frame.f_code.co_name in _DEAF_FUNCTIONS or frame.f_code.co_filename in _DEAF_FILES:
             return True

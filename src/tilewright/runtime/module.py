@@ -139,7 +139,7 @@ class Module:
         return self._entry
 
     def implements_function(self, name: str, query_imports: bool = False) -> bool:
-        """Whether the module (or, if asked, an import) has the function."""
+        """Return whether the module (or, if asked, an import) has the function."""
         return self._find(name, query_imports) is not None
 
     def _find(self, name: str, query_imports: bool) -> PackedFunc | None:
@@ -212,7 +212,7 @@ class Module:
 
     @property
     def is_dso_exportable(self) -> bool:
-        """Whether the module's functions become part of an exported library's own code."""
+        """Return whether the module's functions become part of an exported library's own code."""
         return self.compiled_code is not None
 
     def get_source(self, fmt: str = "") -> str:
@@ -536,7 +536,7 @@ def system_lib() -> Module:
 
 
 def enabled(target: str) -> bool:
-    """Whether modules for a target or device can run here ("llvm", "c", "cpu", "cuda", ...).
+    """Return whether modules for a target or device can run here ("llvm", "c", "cpu", "cuda", ...).
 
     That is so for devices that this machine has, and for kinds of targets with a code generator that are no device's:
     code for a GPU is generated anywhere, and runs where there is one.

@@ -36,8 +36,8 @@ class NDArray:
     """A reference-counted array of the runtime.
 
     Make one with :func:`array`, :func:`empty` or :func:`from_dlpack`. ``shape`` is a tuple of ints,
-    ``dtype`` TVM's text of the element type, ``device`` a :class:`Device`. An array whose ``writeable`` is False is a view
-    of memory that others read too, such as weights that several executors share: writing to it is an error.
+    ``dtype`` TVM's text of the element type, ``device`` a :class:`Device`. An array whose ``writeable`` is False is a
+    view of memory that others read too, such as weights that several executors share: writing to it is an error.
     """
 
     __slots__ = ("__weakref__", "_tensor", "handle")
@@ -82,12 +82,12 @@ class NDArray:
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements are in row-major order without gaps."""
+        """Return whether the elements are in row-major order without gaps."""
         return not self._tensor.strides
 
     @property
     def writeable(self) -> bool:
-        """Whether the elements may be written to: not those of weights and constants that others read too."""
+        """Return whether the elements may be written to: not those of weights and constants that others read too."""
         return not LIB.TilewrightArrayIsReadOnly(self.handle)
 
     def _need_writeable(self) -> None:
@@ -156,7 +156,7 @@ class NDArray:
         return target
 
     def same_as(self, other: NDArray) -> bool:
-        """Whether both are the same native array."""
+        """Return whether both are the same native array."""
         return self.handle == other.handle
 
     def to_dlpack(self) -> Any:

@@ -10,7 +10,7 @@ from .vm import VirtualMachine
 
 
 def enabled() -> bool:
-    """Whether programs can be profiled: always."""
+    """Return whether programs can be profiled: always."""
     return True
 
 

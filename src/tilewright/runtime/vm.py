@@ -137,7 +137,7 @@ class Executable:
 
     @property
     def stats(self) -> str:
-        """How many constants, functions and kernels there are, and which."""
+        """Return how many constants, functions and kernels there are, and which."""
         constants = [self.mod["get_constant"](i).shape for i in range(self.mod["get_num_constants"]())]
         shapes = ", ".join(str(list(shape)) if shape else "scalar" for shape in constants)
         names = ", ".join(f'("{name}", {i})' for i, name in enumerate(self.globals))
@@ -229,7 +229,7 @@ class VirtualMachine:
         return values
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
-        """Run a function; gives an array, or an :class:`ADT` for a tuple or a value of a data type."""
+        """Run a function; return an array, or an :class:`ADT` for a tuple or a value of a data type."""
         if args or kwargs:
             self.set_input(func_name, *args, **kwargs)
         return self.module["invoke"](func_name)

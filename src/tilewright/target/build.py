@@ -108,7 +108,7 @@ def host_of(target: Target) -> Target:
 
 
 def _is_host(target: Target) -> bool:
-    """Whether the code of ``target`` is a CPU's, which needs no other code to launch it."""
+    """Return whether the code of ``target`` is a CPU's, which needs no other code to launch it."""
     return target.device_type == CPU and "cpu" in target.keys
 
 

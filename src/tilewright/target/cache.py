@@ -122,7 +122,7 @@ class KernelCache:
                 return
 
     def size(self) -> tuple[int, int]:
-        """How many entries there are, and their bytes in all."""
+        """Return how many entries there are, and their bytes in all."""
         try:
             sizes = [size for _, size, _ in self._entries()]
         except OSError:  # another process clears it

@@ -46,7 +46,7 @@ def get_type_code(type_name: str) -> int:
 
 
 def get_type_registered(type_code: int) -> bool:
-    """Whether a type has the code."""
+    """Return whether a type has the code."""
     return type_code in CUSTOM_TYPES.values()
 
 

@@ -119,7 +119,7 @@ class CpuFeatures:
         return max(1, self.vector_bits // dtype_bits)
 
     def has(self, name: str) -> bool:
-        """Whether the code may use the feature ``name``."""
+        """Return whether the code may use the feature ``name``."""
         return name in self.names
 
 

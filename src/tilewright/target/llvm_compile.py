@@ -129,7 +129,7 @@ def link_ir(texts: list[str], triple: str, cpu: str, features: str, level: int, 
 
 
 def link_texts(texts: list[str], private: bool = False) -> tuple[str, list[str]]:
-    """Link several IR texts; gives the text of the whole, and the functions that it only declares.
+    """Link several IR texts; return the text of the whole, and the functions that it only declares.
 
     ``private`` hides what all but the first define, so that several units may bring the same; two of those texts may
     bring the same function too.

@@ -47,7 +47,7 @@ def _process() -> ctypes.CDLL:
 
 
 def in_process(symbol: str) -> bool:
-    """Whether compiled code finds ``symbol`` here: LLVM only knows once it linked something."""
+    """Return whether compiled code finds ``symbol`` here: LLVM only knows once it linked something."""
     import llvmlite.binding as llvm
 
     return bool(llvm.address_of_symbol(symbol)) or hasattr(_process(), symbol)

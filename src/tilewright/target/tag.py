@@ -15,7 +15,7 @@ def list_tags() -> dict[str, Target]:
 
 
 def register_tag(name: str, config: Mapping[str, Any], override: bool = False) -> Target:
-    """Let ``name`` stand for the target of ``config``, a dictionary with ``kind`` and options; gives the target.
+    """Let ``name`` stand for the target of ``config``, a dictionary with ``kind`` and options; return the target.
 
     Raises
     ------

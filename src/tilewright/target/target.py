@@ -110,7 +110,7 @@ class Target:
 
     @property
     def max_function_args(self) -> int:
-        """How many arguments a kernel may have, -1: any number."""
+        """Return how many arguments a kernel may have, -1: any number."""
         return int(self.attrs.get("max_function_args", -1))
 
     def get_attr(self, name: str, default: Any = None) -> Any:

@@ -107,7 +107,7 @@ class _Worker:
         return f"{how}: {said}" if said else how
 
     def alive(self) -> bool:
-        """Whether the process runs."""
+        """Return whether the process runs."""
         return self.process.poll() is None
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class CompilePool:
 
     @property
     def started(self) -> bool:
-        """Whether there are worker processes already."""
+        """Return whether there are worker processes already."""
         return bool(self._threads)
 
     def submit(self, job: CompileJob) -> Future[bytes]:

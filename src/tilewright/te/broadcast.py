@@ -114,7 +114,7 @@ def multiply(lhs: Operand, rhs: Operand) -> Any:
 
 
 def _traps(divisor: PrimExpr) -> PrimExpr:
-    """Whether processors may trap at a division by it: by 0, or of the least number by -1."""
+    """Return whether processors may trap at a division by it: by 0, or of the least number by -1."""
     zero = ops.equal(divisor, ops.const(0, divisor.dtype))
     return ops.logical_or(zero, ops.equal(divisor, ops.const(-1, divisor.dtype))) if _signed(divisor) else zero
 

@@ -23,7 +23,7 @@ class SpecializedCondition:
         self.clauses: list[PrimExpr] = [prim_ops.as_expr(c) for c in clauses]
 
     def holds(self) -> bool:
-        """Whether every condition is certainly true."""
+        """Return whether every condition is certainly true."""
         analyzer = Analyzer()
         return all(analyzer.can_prove(clause) for clause in self.clauses)
 

@@ -21,7 +21,7 @@ DEFAULT_TEST_TARGETS = ("llvm", "llvm -device=arm_cpu", "cuda", "opencl", "vulka
 
 
 def is_runnable(target: str) -> bool:
-    """Whether kernels for ``target`` can be compiled and its device is here."""
+    """Return whether kernels for ``target`` can be compiled and its device is here."""
     kind = target.split()[0]
     if not enabled(kind):
         return False
@@ -45,7 +45,7 @@ def enabled_targets() -> list[tuple[str, Device]]:
 
 
 def device_enabled(target: str) -> bool:
-    """Whether the kind of ``target`` ("llvm -mcpu=..." is of the kind "llvm") is among the enabled ones."""
+    """Return whether the kind of ``target`` ("llvm -mcpu=..." is of the kind "llvm") is among the enabled ones."""
     if not isinstance(target, str):
         raise TypeError(f"device_enabled takes a target's text, not {type(target).__name__}")
     return any(target.split()[0] == name.split()[0] for name, _ in enabled_targets())

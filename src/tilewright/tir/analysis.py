@@ -80,7 +80,7 @@ def side_effect(expr: PrimExpr) -> str:
 
 
 def is_pure(expr: PrimExpr) -> bool:
-    """Whether evaluating ``expr`` changes nothing (it may read memory)."""
+    """Return whether evaluating ``expr`` changes nothing (it may read memory)."""
     return side_effect(expr) in ("pure", "read")
 
 
@@ -97,12 +97,12 @@ def conjuncts(condition: PrimExpr) -> list[PrimExpr]:
 
 
 def expr_deep_equal(lhs: Any, rhs: Any) -> bool:
-    """Whether two expressions, or numbers, are structurally equal: equal expressions are one object."""
+    """Return whether two expressions, or numbers, are structurally equal: equal expressions are one object."""
     return ops.as_expr(lhs) is ops.as_expr(rhs)
 
 
 def is_intrinsic(expr: Any, name: str) -> bool:
-    """Whether ``expr`` is a call of the intrinsic ``name``."""
+    """Return whether ``expr`` is a call of the intrinsic ``name``."""
     return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name
 
 
@@ -154,7 +154,7 @@ def host_accesses(func: PrimFunc) -> dict[str, tuple[str, ...]]:
 
 
 def verify_memory(func: PrimFunc) -> bool:
-    """Whether the host's part of a function leaves the device's memory alone."""
+    """Return whether the host's part of a function leaves the device's memory alone."""
     return not host_accesses(func)
 
 
@@ -171,7 +171,7 @@ def count_nodes(node: PrimExpr | Stmt) -> int:
 
 
 def verify_ssa(func: Any) -> bool:
-    """Whether every variable of the function is defined once on each path."""
+    """Return whether every variable of the function is defined once on each path."""
     try:
         verify_well_formed(func)
     except ValueError:

@@ -96,7 +96,9 @@ class BufferVar:
         return flat
 
     def _takes(self, index: Any) -> bool:
-        """Whether ``index`` has one entry for each dimension; a single index of several dimensions is a flat one."""
+        """Return whether ``index`` has one entry for each dimension; a single index of several dimensions is a flat
+        one.
+        """
         return isinstance(index, tuple) or self._buffer is None or len(self._buffer.shape) == 1
 
     def _vector(self, index: PrimExpr) -> PrimExpr:

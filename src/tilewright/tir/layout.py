@@ -62,7 +62,7 @@ class Layout(InternedNode):
 
     @property
     def is_defined(self) -> bool:
-        """Whether the order of the axes is known."""
+        """Return whether the order of the axes is known."""
         return self.name != UNDEFINED
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class Layout(InternedNode):
 
     @property
     def is_primal(self) -> bool:
-        """Whether no axis is split."""
+        """Return whether no axis is split."""
         return all(not factor for _, factor in self.axes)
 
     def split(self, axis: str, position: int, factor: int) -> Layout:
@@ -206,7 +206,7 @@ def layout(layout_str: str | Layout) -> Layout:
 
 
 def convertible(src_layout: str | Layout, dst_layout: str | Layout) -> bool:
-    """Whether a mapping between the two layouts exists: both have the same primal axes."""
+    """Return whether a mapping between the two layouts exists: both have the same primal axes."""
     src, dst = layout(src_layout), layout(dst_layout)
     letters = [{letter for letter, factor in item.axes if not factor} for item in (src, dst)]
     return src.is_defined and dst.is_defined and letters[0] == letters[1]

@@ -139,7 +139,7 @@ def if_then_else(cond: Any, t: Any, f: Any, span: object = None) -> PrimExpr:
 
 
 def isnullptr(x: Any, span: object = None) -> Call:
-    """Whether the handle is null."""
+    """Return whether the handle is null."""
     return Call("bool", "tir.isnullptr", (x,))
 
 
@@ -464,7 +464,7 @@ def effect_of(call: Call) -> str:
 
 
 def trace(args: Sequence[Any], trace_action: str = "tvm.default_trace_action") -> Call:
-    """Call of the packed function ``trace_action`` with ``args``; gives the last argument back."""
+    """Call of the packed function ``trace_action`` with ``args``; return the last argument back."""
     call_args = (StringImm(trace_action), *args)
     return Call(ops.as_expr(args[-1]).dtype, "tir.tvm_call_trace_packed", call_args)
 

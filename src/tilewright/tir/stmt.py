@@ -228,7 +228,7 @@ class Evaluate(Stmt):
 
 
 def is_no_op(stmt: Stmt | None) -> bool:
-    """Whether the statement does nothing."""
+    """Return whether the statement does nothing."""
     if stmt is None:
         return True
     if isinstance(stmt, Evaluate):

@@ -118,7 +118,7 @@ def gpu_code_problems(func: PrimFunc | Stmt, constraints: Mapping[str, Any]) -> 
 
 
 def verify_gpu_code(func: PrimFunc, constraints: Mapping[str, Any]) -> bool:
-    """Whether a lowered function's kernels are within limits.
+    """Return whether a lowered function's kernels are within limits.
 
     Parameters
     ----------

@@ -167,7 +167,7 @@ def free_vars(node: PrimExpr | Stmt) -> list[Var]:
 
 
 def uses_var(node: PrimExpr | Stmt, var: Var | Callable[[Var], bool]) -> bool:
-    """Whether ``node`` uses the variable, or one for which the function holds."""
+    """Return whether ``node`` uses the variable, or one for which the function holds."""
     used = stmt_vars(node)
     return any(var(v) for v in used) if not isinstance(var, Var) else any(v is var for v in used)
 

@@ -27,7 +27,7 @@ class _Limits:
         self.high = self.extent - ops.const(1, self.wide)
 
     def inside(self, index: PrimExpr) -> PrimExpr:
-        """Whether ``index`` is in the range."""
+        """Return whether ``index`` is in the range."""
         return ops.logical_and(index >= self.low, index <= self.high)
 
     def from_front(self, index: PrimExpr) -> PrimExpr:

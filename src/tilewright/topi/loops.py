@@ -33,7 +33,7 @@ MOST_THREADS = 256  # of a block
 
 
 def on_gpu() -> bool:
-    """Whether the current target has blocks of threads."""
+    """Return whether the current target has blocks of threads."""
     target = Target.current()
     return target is not None and "gpu" in target.keys
 
@@ -56,7 +56,7 @@ def _known(extent: Any) -> int | None:
 
 @contextmanager
 def launch(ib: Any, blocks: Any, threads: Any) -> Iterator[tuple[PrimExpr, PrimExpr]]:
-    """A kernel of ``blocks`` blocks of ``threads`` threads; gives the numbers of the block and of the thread in it.
+    """A kernel of ``blocks`` blocks of ``threads`` threads; return the numbers of the block and of the thread in it.
 
     Of no blocks nothing runs.
     """
@@ -134,7 +134,7 @@ class Team:
         visit: Callable[[PrimExpr, PrimExpr, PrimExpr], None],
         name: str = "k",
     ) -> PrimExpr:
-        """Number what is wanted of 0 .. extent - 1 in order; gives how many there are, for all members.
+        """Number what is wanted of 0 .. extent - 1 in order; return how many there are, for all members.
 
         ``visit(k, is_wanted, place)`` is called for every k, ``place`` being the number of wanted ones before it. All
         members come here, or none.
@@ -201,7 +201,7 @@ def team(ib: Any, rows: Any, extent: Any, name: str = "row", kind: str = "serial
 def workspace(ib: Any, rows: Any, extent: Any, dtype: str, name: str) -> Callable[[PrimExpr], tuple[Any, Any]]:
     """Memory for each row of a loop that is serial on processors, to be asked for before it.
 
-    Gives a function of the row: the memory, and where in it that row's begins.
+    Returns a function of the row: the memory, and where in it that row's begins.
     """
     extent = max(extent, 1) if isinstance(extent, int) else extent
     apart = on_gpu()

@@ -150,17 +150,17 @@ def abs(x: te.Tensor) -> te.Tensor:
 
 
 def isnan(x: te.Tensor) -> te.Tensor:
-    """Whether x is not a number, as bool."""
+    """Return whether x is not a number, as bool."""
     return unary(x, tir.isnan, "T_isnan")
 
 
 def isfinite(x: te.Tensor) -> te.Tensor:
-    """Whether x is neither infinite nor NaN, as bool."""
+    """Return whether x is neither infinite nor NaN, as bool."""
     return unary(x, tir.isfinite, "T_isfinite")
 
 
 def isinf(x: te.Tensor) -> te.Tensor:
-    """Whether x is infinite, as bool."""
+    """Return whether x is infinite, as bool."""
     return unary(x, tir.isinf, "T_isinf")
 
 

@@ -104,12 +104,12 @@ _any = te.comm_reducer(lambda x, y: ops.logical_or(x, y), lambda dtype: ops.cons
 
 
 def all(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """Whether every element over ``axis`` is true; ``data`` is bool."""
+    """Return whether every element over ``axis`` is true; ``data`` is bool."""
     return comm_reduce(data, axis, keepdims, _all, "T_all")
 
 
 def any(data: te.Tensor, axis: Any = None, keepdims: bool = False) -> te.Tensor:
-    """Whether some element over ``axis`` is true; ``data`` is bool."""
+    """Return whether some element over ``axis`` is true; ``data`` is bool."""
     return comm_reduce(data, axis, keepdims, _any, "T_any")
 
 

@@ -30,7 +30,7 @@ _BLOCK = 16
 
 
 def row_kind(rows: Any, elements: Any) -> str:
-    """Whether a loop over ``rows`` that touches ``elements`` is worth running on several threads."""
+    """Return whether a loop over ``rows`` that touches ``elements`` is worth running on several threads."""
     known = isinstance(elements, int) and isinstance(rows, int)
     return "parallel" if known and rows > 1 and elements >= features().processor.threads.least_sorted else "serial"
 
@@ -48,7 +48,7 @@ def key_dtype(dtype: str) -> str:
 
 
 def _key_bits(dtype: str) -> int:
-    """How many bits, from the least significant, tell keys apart."""
+    """Return how many bits, from the least significant, tell keys apart."""
     return max(32 if dt.is_float(dtype) else _DIGIT_BITS, dt.bits(dtype))
 
 

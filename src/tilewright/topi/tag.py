@@ -8,12 +8,12 @@ COMM_REDUCE_IDX = "comm_reduce_idx"
 
 
 def is_broadcast(tag: str) -> bool:
-    """Whether the tag means an element-wise or broadcasting compute."""
+    """Return whether the tag means an element-wise or broadcasting compute."""
     return tag.startswith((ELEMWISE, BROADCAST))
 
 
 def is_injective(tag: str) -> bool:
-    """Whether the tag means a compute whose every output element reads at most one element of each input."""
+    """Return whether the tag means a compute whose every output element reads at most one element of each input."""
     return tag.startswith((ELEMWISE, BROADCAST, INJECTIVE))
 
 

@@ -55,7 +55,7 @@ def get_const_float(expr: Any) -> float:
 
 
 def equal_const_int(expr: Any, value: int) -> bool:
-    """Whether ``expr`` is the constant integer ``value``."""
+    """Return whether ``expr`` is the constant integer ``value``."""
     found = expr if isinstance(expr, int) else simplify(as_expr(expr))
     return isinstance(found, int | IntImm) and int(found) == value
 
@@ -185,22 +185,22 @@ def at_least_one(extent: Any) -> Any:
 
 
 def nchw_pack_layout(layout_info: str) -> bool:
-    """Whether the layout is NCHW with packed channels and batch, such as ``NCHW1n16c``."""
+    """Return whether the layout is NCHW with packed channels and batch, such as ``NCHW1n16c``."""
     return layout_info[:4] == "NCHW" and "c" in layout_info and "n" in layout_info
 
 
 def nchw_xc_layout(layout_info: str) -> bool:
-    """Whether the layout is NCHW with packed channels, such as ``NCHW16c``."""
+    """Return whether the layout is NCHW with packed channels, such as ``NCHW16c``."""
     return layout_info[:4] == "NCHW" and "c" in layout_info and layout_info[4:-1].isnumeric()
 
 
 def ncw_pack_layout(layout_info: str) -> bool:
-    """Whether the layout is NCW with packed channels and batch, such as ``NCW1n16c``."""
+    """Return whether the layout is NCW with packed channels and batch, such as ``NCW1n16c``."""
     return layout_info[:3] == "NCW" and "c" in layout_info and "n" in layout_info
 
 
 def ncw_xc_layout(layout_info: str) -> bool:
-    """Whether the layout is NCW with packed channels, such as ``NCW16c``."""
+    """Return whether the layout is NCW with packed channels, such as ``NCW16c``."""
     return layout_info[:3] == "NCW" and "c" in layout_info and layout_info[3:-1].isnumeric()
 
 
@@ -229,7 +229,7 @@ def const_vector(vector: Any, name: str = "const_vector") -> te.Tensor:
 
 
 def is_empty_shape(shape: Sequence[Any]) -> bool:
-    """Whether some dimension is the constant 0."""
+    """Return whether some dimension is the constant 0."""
     return any(equal_const_int(dim, 0) for dim in shape)
 
 

@@ -226,7 +226,7 @@ class NetworkTuner:
             state.left += min(_SLICE, trials - self.trials_done - handed)
 
     def _advance(self, state: TaskState) -> int:
-        """What came of a task's trials is kept; gives how many there were."""
+        """What came of a task's trials is kept; return how many there were."""
         done = 0
 
         def keep(_: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
@@ -299,7 +299,7 @@ def trials_file(output: Path) -> Path:
 
 
 def is_on_this_machine(option: dict[str, Any]) -> bool:
-    """Whether candidates run here."""
+    """Return whether candidates run here."""
     return isinstance(option["runner"], LocalRunner)
 
 

@@ -58,7 +58,7 @@ class RuleEngine:
         self.modular = simplifier.modular
 
     def fits_block(self, e: PrimExpr, block: int, span: int) -> bool:
-        """Whether ``e .. e + span`` certainly lies between two neighbouring multiples of ``block``."""
+        """Return whether ``e .. e + span`` certainly lies between two neighbouring multiples of ``block``."""
         coeff, base = self.modular.modular(e)
         grain = math.gcd(coeff, block)  # multiples of block are multiples of this
         return base % grain + span < grain

@@ -109,7 +109,7 @@ class XGBModel(PythonBasedModel):
 
     @property
     def is_trained(self) -> bool:
-        """Whether scores are learned ones."""
+        """Return whether scores are learned ones."""
         return self.bst is not None and (len(self.inputs) > self.num_warmup_sample)
 
     def _scores(self, task: Any, states: Sequence[Any]) -> tuple[Array, list[Array]]:

@@ -91,7 +91,7 @@ class Runner:
         self.task: Task | None = None
 
     def set_task(self, task: Task) -> Any:
-        """Prepare for a task; gives what has to live as long as it is measured, or None."""
+        """Prepare for a task; return what has to live as long as it is measured, or None."""
         self.task = task
         return None
 

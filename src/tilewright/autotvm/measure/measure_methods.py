@@ -176,7 +176,7 @@ class LocalBuilder(Builder):
 
 
 def tolerance_of(built: BuildResult) -> float:
-    """How far results may be from the untuned choice's, relative to the largest."""
+    """Return how far results may be from the untuned choice's, relative to the largest."""
     dtype = built.arg_info[built.outputs[0]][1] if built.arg_info and built.outputs else "float32"
     return TOLERANCE.get(dtype, 2e-3)
 
@@ -346,7 +346,7 @@ class MeasureBatch:
 
     @property
     def pending(self) -> int:
-        """How many were submitted and not collected."""
+        """Return how many were submitted and not collected."""
         return len(self._submitted)
 
     def submit(self, measure_inputs: Sequence[MeasureInput]) -> None:

@@ -56,7 +56,7 @@ class RPCRunner(Runner):
         )
 
     def _boards(self) -> int:
-        """How many boards of the kind the tracker knows; raises TilewrightError when there is none."""
+        """Return how many boards of the kind the tracker knows; raises TilewrightError when there is none."""
         tracker = rpc.connect_tracker(self.host, self.port)
         try:
             servers = tracker.summary()["server_info"]

@@ -54,7 +54,7 @@ class DispatchContext(metaclass=_Current):
     """Base of contexts. ``DispatchContext.current`` is the one in force in this thread."""
 
     def is_fallback(self) -> bool:
-        """Whether this context knows nothing: every query gives a fallback configuration."""
+        """Return whether this context knows nothing: every query gives a fallback configuration."""
         return False
 
     def query(self, target: Target | str | None, workload: Workload) -> ConfigSpace:

@@ -163,7 +163,7 @@ class _Plain:
         self.dense_layers = [(name, args) for name, args in traced if is_open((name, *args))]
 
     def has_convolution(self, func: Function) -> bool:
-        """Whether a kernel has a convolution of these."""
+        """Return whether a kernel has a convolution of these."""
         return bool(self.convolutions) and _has_plain_task(func)
 
     def dense_layer(self, func: Function) -> _Key | None:
@@ -227,7 +227,7 @@ def _kernels(module: IRModule) -> list[Function]:
 
 
 def _has_plain_task(func: Function) -> bool:
-    """Whether a kernel has a convolution whose layouts are chosen, or one that was left in NCHW."""
+    """Return whether a kernel has a convolution whose layouts are chosen, or one that was left in NCHW."""
     for call in post_order(func.body):
         name = call.op.name if isinstance(call, Call) and isinstance(call.op, Op) else ""
         if _ALTERED.get(name) == "nn.conv2d" or (name == "nn.conv2d" and _plain_task(call) is not None):
@@ -240,7 +240,7 @@ def _plain_task(call: Any) -> Any:
 
 
 def _is_heavy(func: Function) -> bool:
-    """Whether a kernel has an operator like a convolution or a product, which is a task even without a template."""
+    """Return whether a kernel has a heavy operator (convolution, product), which is a task even without a template."""
     calls = [e for e in post_order(func.body) if isinstance(e, Call)]
     patterns = [c.op.get_attr("TOpPattern", OpPattern.OPAQUE) for c in calls if isinstance(c.op, Op)]
     return OpPattern.OUT_ELEMWISE_FUSABLE in patterns

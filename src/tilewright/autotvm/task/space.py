@@ -321,7 +321,7 @@ class ConfigSpace:
 
     @property
     def dims(self) -> list[int]:
-        """How many values each choice has, in order; the first varies fastest with the index."""
+        """Return how many values each choice has, in order; the first varies fastest with the index."""
         return [len(space) for space in self.space_map.values()]
 
     def add_flop(self, flop: Any) -> None:
@@ -333,7 +333,7 @@ class ConfigSpace:
         self.errors.append(msg)
 
     def valid(self) -> bool:
-        """Whether no error was raised."""
+        """Return whether no error was raised."""
         return not self.errors
 
     def __len__(self) -> int:

@@ -48,7 +48,7 @@ class Failures:
         self._describe = describe
 
     def add(self, inp: MeasureInput, result: MeasureResult) -> str | None:
-        """Note a trial. Gives the whole story of a failure that is the first of its kind."""
+        """Note a trial. Returns the whole story of a failure that is the first of its kind."""
         self.trials += 1
         if result.error_no == MeasureErrorNo.NO_ERROR:
             return None

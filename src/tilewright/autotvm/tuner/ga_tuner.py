@@ -36,7 +36,7 @@ class GATuner(Tuner):
         self.visited = {knob2point(g, self.dims) for g in self.genes}
 
     def has_next(self) -> bool:
-        """Whether some configuration was not measured."""
+        """Return whether some configuration was not measured."""
         return self.trial_pt < len(self.genes)
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:

@@ -25,7 +25,7 @@ class IndexBaseTuner(Tuner):
         self.counter = 0
 
     def has_next(self) -> bool:
-        """Whether some were not measured."""
+        """Return whether some were not measured."""
         return self.counter < self.range_length
 
     def load_history(self, data_set: Iterable[tuple[Any, Any]], min_seed_records: int = 500) -> None:

@@ -28,7 +28,7 @@ def recall_curve(trial_ranks: np.ndarray, top: int | None = None) -> np.ndarray:
 
 
 def cover_curve(trial_ranks: np.ndarray) -> np.ndarray:
-    """How many of the best items are all in the first k, as a share of k."""
+    """Return how many of the best items are all in the first k, as a share of k."""
     ranks = np.asarray(trial_ranks)
     covered = np.zeros(len(ranks))
     seen, next_rank = set[int](), 0

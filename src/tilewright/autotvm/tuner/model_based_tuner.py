@@ -84,7 +84,7 @@ class ModelBasedTuner(Tuner):
         self.plan_size = max(self.plan_size, self.measure.n_parallel)
 
     def has_next(self) -> bool:
-        """Whether some configuration was not measured."""
+        """Return whether some configuration was not measured."""
         return len(self.visited) < len(self.space)
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:

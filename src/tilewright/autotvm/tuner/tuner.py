@@ -57,7 +57,7 @@ class Tuner:
         return self.task.config_space
 
     def has_next(self) -> bool:
-        """Whether there is anything left that was not measured."""
+        """Return whether there is anything left that was not measured."""
         raise NotImplementedError
 
     def next_batch(self, batch_size: int) -> list[ConfigEntity]:
@@ -115,7 +115,7 @@ class Tuner:
     ) -> bool:
         """Have up to ``at_most`` trials measured, those under way among them, and learn from what is there.
 
-        Gives False when nothing is left. Here that is a batch; a cluster has many trials under way, and gives results
+        Returns False when nothing is left. Here that is a batch; a cluster has many trials under way, and gives results
         as they come: without ``wait``, none if there is none yet.
 
         Raises

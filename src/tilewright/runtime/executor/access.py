@@ -72,7 +72,7 @@ class RemoteAccess(Access):
         return str(self.get_input(key).dtype)
 
     def set_input(self, key: str | int, value: Any) -> None:
-        """Copy a tensor to an input; a parameter, whose memory other executors there read too, gets memory of its own."""
+        """Copy a tensor to an input; a parameter shared with other executors gets memory of its own first."""
         array = self.get_input(key)
         if self._is_parameter(key):
             self._set_input(key, empty(array.shape, array.dtype, array.device).copyfrom(value))

@@ -18,12 +18,12 @@ from tilewright.te.schedule.stage import AttachType, Stage
 
 
 def is_injective(op: Operation) -> bool:
-    """Whether each element comes from a fixed set of elements: a compute without reduction."""
+    """Return whether each element comes from a fixed set of elements: a compute without reduction."""
     return isinstance(op, ComputeOp) and not op.reduce_axis
 
 
 def is_broadcast(op: Operation) -> bool:
-    """Whether every read uses a selection of the axes, in their order; an only element may be read, too."""
+    """Return whether every read uses a selection of the axes, in their order; an only element may be read, too."""
     if not isinstance(op, ComputeOp) or op.reduce_axis:
         return False
     position = {iv.var: n for n, iv in enumerate(op.axis)}
@@ -37,7 +37,7 @@ def is_broadcast(op: Operation) -> bool:
 
 
 def is_elemwise(op: Operation) -> bool:
-    """Whether every read is at the element that is computed."""
+    """Return whether every read is at the element that is computed."""
     return is_broadcast(op) and all(
         len(load.indices) == len(op.axis)  # type: ignore[attr-defined]
         for load in producer_loads(op.body)  # type: ignore[attr-defined]

@@ -278,14 +278,14 @@ def _count(region: IntSet, analyzer: Analyzer) -> int | None:
 
 
 def _needs_relax(stage: Stage, iv: IterVar, found: bool, tag: str, scope: str) -> bool:
-    """Whether all iterations of a loop count: inside the place of computation, or threads that share the memory."""
+    """Return whether all iterations of a loop count: it is inside the attach point, or its threads share the memory."""
     if not tag or tag == "pipeline":
         return not found
     return _shares_memory(tag, scope) or (tag in _VIRTUAL and not found)
 
 
 def _shares_memory(tag: str, scope: str) -> bool:
-    """Whether the threads of an axis have one memory of that scope together."""
+    """Return whether the threads of an axis have one memory of that scope together."""
     if scope == "warp" and tag == "threadIdx.x":
         return True  # these threads are the warp
     thread_rank = _THREAD_RANKS.get(tag.split(".")[0], 0)

@@ -47,7 +47,7 @@ def _thread_of(stage: Stage, iv: IterVar) -> IterVar | None:
 
 
 def reduced_by_threads(stage: Stage, op: ComputeOp) -> bool:
-    """Whether threads reduce together."""
+    """Return whether threads reduce together."""
     return any(_thread_of(stage, iv) is not None for iv in stage.leaf_iter_vars)
 
 

@@ -115,7 +115,7 @@ def _div_mod(value: PrimExpr, factor: PrimExpr, extent: PrimExpr) -> tuple[PrimE
 
 
 def _covers(found: IntSet, whole: Range) -> bool:
-    """Whether ``found`` is just the range ``whole``."""
+    """Return whether ``found`` is just the range ``whole``."""
     return found.low is whole.min and found.high is _last(whole)
 
 

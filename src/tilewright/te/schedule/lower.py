@@ -161,7 +161,7 @@ class ScheduleLowering:
 
     @staticmethod
     def is_computed(stage: Stage) -> bool:
-        """Whether the stage has loops: it is neither an input nor inlined."""
+        """Return whether the stage has loops: it is neither an input nor inlined."""
         return not isinstance(stage.op, PlaceholderOp) and stage.attach_type is not AttachType.INLINE
 
     def _has_threads(self) -> bool:
@@ -488,7 +488,7 @@ class _Finish(StmtExprMutator):
 
     @staticmethod
     def _same_extent(a: IterVar, b: IterVar) -> bool:
-        """Whether two axes of one tag may be as long; those that are not are told of when kernels are split."""
+        """Return whether two axes of one tag may be as long; those that are not are told of when kernels are split."""
         if a.dom is None or b.dom is None:
             return True
         sizes = a.dom.extent, b.dom.extent

@@ -65,7 +65,7 @@ class Schedule:
         return stage
 
     def consumes(self, reader: Operation, read: Operation) -> bool:
-        """Whether ``reader`` reads ``read``, directly or through other operations."""
+        """Return whether ``reader`` reads ``read``, directly or through other operations."""
         return any(op is read for op in post_order([reader]))
 
     def create_group(self, outputs: Any, inputs: Any, include_inputs: bool = False) -> Stage:

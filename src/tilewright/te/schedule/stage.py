@@ -495,7 +495,7 @@ class Stage:
             raise self._fail(f"{what}: it is the update of a scan, whose place is fixed")
 
     def is_scan_update(self) -> bool:
-        """Whether this gives the next state of a scan."""
+        """Return whether this gives the next state of a scan."""
         scans = [g.attach_stage.op for g in self.groups_around() if g.attach_type is AttachType.SCAN_UPDATE]  # type: ignore[union-attr]
         return any(self.op is t.op for scan in scans for t in scan.update)
 

@@ -65,7 +65,7 @@ def is_found(backend: Backend) -> None:
 
 
 def _count(backend: Backend) -> int:
-    """How many devices there are; those of some kinds, such as CPUs, never end."""
+    """Return how many devices there are; those of some kinds, such as CPUs, never end."""
     count = 0
     while count < MOST and backend.handle(count).exist:
         count += 1

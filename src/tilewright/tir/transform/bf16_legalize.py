@@ -23,7 +23,7 @@ from tilewright.tir.visitor import StmtExprMutator, post_order_visit
 
 
 def is_bf16(dtype: str) -> bool:
-    """Whether ``dtype`` is bfloat16, a smaller floating-point type, or a vector of one."""
+    """Return whether ``dtype`` is bfloat16, a smaller floating-point type, or a vector of one."""
     return dt.parse(dtype).kind in ("bfloat", "small")
 
 

@@ -131,7 +131,7 @@ class _Accesses(StmtExprVisitor):
 
 
 def _depends(fill: Stmt, loop: For) -> bool:
-    """Whether a buffer is filled with what the same iteration computes, so that it cannot be filled ahead."""
+    """Return whether a buffer is filled with what the same iteration computes, so that it cannot be filled ahead."""
     inside, outside = _Accesses(), _Accesses(fill)
     inside.visit_stmt(fill)
     outside.visit_stmt(loop.body)

@@ -99,7 +99,7 @@ class _Touched(StmtExprVisitor):
         return self
 
     def depends(self, *nodes: PrimExpr | Stmt | None) -> bool:
-        """Whether one of ``nodes`` differs from index to index."""
+        """Return whether one of ``nodes`` differs from index to index."""
         return any(not self.found.isdisjoint(stmt_vars(n)) for n in nodes if n is not None)
 
     def _under(self, condition: bool, visit: Callable[[], None]) -> None:

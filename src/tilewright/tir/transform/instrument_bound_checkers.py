@@ -114,7 +114,7 @@ class _Instrument(ScopedMutator):
         return self.regions.get(buffer) or [Range(0, extent) for extent in buffer.shape]
 
     def _inside(self, buffer: Buffer, indices: Sequence[PrimExpr], conditions: Sequence[PrimExpr]) -> PrimExpr:
-        """Whether an access stays inside; true where it does not happen."""
+        """Return whether an access stays inside; true where it does not happen."""
         result: PrimExpr = ops.const(True)
         with ExitStack() as scopes:
             for condition in conditions:

@@ -97,7 +97,9 @@ class _LowerBuiltin(StmtExprMutator):
         return LetStmt(s.buffer_var, taken, body)
 
     def _is_devices(self, memory: Var) -> bool:
-        """Whether code of another device than the CPU reads or writes it; the host's stack is out of its reach."""
+        """Return whether code of a device other than the CPU accesses ``memory``; that code cannot reach the host's
+        stack.
+        """
         on_cpu = isinstance(self.device_type, IntImm) and self.device_type.value == _CPU
         return not on_cpu and memory in self._handed
 

@@ -108,7 +108,7 @@ class _Lower(ScopedMutator):
         return Allocate(new, s.dtype, [ops.const(count)], s.condition, self.visit_stmt(s.body), s.annotations)
 
     def _neighbours(self, var: Var, indices: list[PrimExpr]) -> int:
-        """How many elements in a row one thread stores: the factor of threadIdx.x."""
+        """Return how many elements in a row one thread stores: the factor of threadIdx.x."""
         found: set[int] = set()
         for index in indices:
             terms, _ = self.analyzer.simplifier.difference(index, ops.const(0, index.dtype))

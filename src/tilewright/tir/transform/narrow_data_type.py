@@ -87,7 +87,7 @@ class _Narrow(ScopedMutator):
         return ops.cast(dt.with_lanes(self.target, dt.lanes(e.dtype)), self.visit_expr(e))
 
     def _takes(self, var: Var, low: PrimExpr, extent: PrimExpr) -> bool:
-        """Whether a variable with this range becomes narrow."""
+        """Return whether a variable with this range becomes narrow."""
         self.loops.add(var)
         if not self._is_wide(var.dtype) or (self.kept is not None and var in self.kept):
             return False

@@ -45,7 +45,7 @@ class _Unsafe(ExprVisitor):
 
 
 def is_unsafe(expr: PrimExpr) -> bool:
-    """Whether evaluating ``expr`` may fault: it reads memory, divides by what may be zero, or has effects."""
+    """Return whether evaluating ``expr`` may fault: it reads memory, divides by what may be zero, or has effects."""
     visitor = _Unsafe()
     visitor.visit_expr(expr)
     return visitor.found

@@ -29,7 +29,7 @@ from tilewright.tir.visitor import StmtExprMutator, post_order_visit
 
 
 def is_small(dtype: str) -> bool:
-    """Whether ``dtype`` becomes a byte."""
+    """Return whether ``dtype`` becomes a byte."""
     return dt.is_small_float(dtype) or dt.is_small_int(dtype)
 
 

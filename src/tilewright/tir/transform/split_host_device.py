@@ -57,7 +57,7 @@ class _DeviceRegions(StmtVisitor):
 
 
 def has_device_regions(func: PrimFunc) -> bool:
-    """Whether ``SplitHostDevice`` would split anything off."""
+    """Return whether ``SplitHostDevice`` would split anything off."""
     regions = _DeviceRegions()
     regions.visit_stmt(func.body)
     return regions.found

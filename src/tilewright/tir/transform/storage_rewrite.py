@@ -180,7 +180,7 @@ class _Liveness(StmtExprVisitor):
 
 
 def _movable(alloc: Allocate, defined: set[Var]) -> bool:
-    """Whether the allocation means the same at the beginning of the function."""
+    """Return whether the allocation means the same at the beginning of the function."""
     fixed = all(
         isinstance(e, IntImm) or (side_effect(e) == "pure" and defined.isdisjoint(stmt_vars(e))) for e in alloc.extents
     )
@@ -295,7 +295,9 @@ def _scope(var: Var) -> str:
 
 
 def _in_place(old: _Buffer, new: _Buffer) -> bool:
-    """Whether the only statement in which both are alive reads ``old`` where it writes ``new``, at the same index."""
+    """Return whether the only statement in which both are alive reads ``old`` where it writes ``new``, at the same
+    index.
+    """
     if old.depth != new.depth or old.first >= new.first or old.last > new.last or not new.writes:
         return False
     common = [(t, i) for t, i in old.reads if t >= new.first]

@@ -37,7 +37,7 @@ class Access:
     """Conditions that hold."""
 
     def uses(self, var: Var) -> bool:
-        """Whether the elements depend on a variable from outside."""
+        """Return whether the elements depend on a variable from outside."""
         parts = [*self.masks, *([] if self.index is None else [self.index])]
         return any(v is var for part in parts for v in stmt_vars(part))
 
@@ -103,7 +103,7 @@ class Conflicts:
         return None
 
     def meet(self, a: Access, b: Access) -> bool:
-        """Whether two accesses of one buffer may touch one element from different threads."""
+        """Return whether two accesses of one buffer may touch one element from different threads."""
         if self.count == 1:
             return False
         if a.index is None or b.index is None or self.indices is None:

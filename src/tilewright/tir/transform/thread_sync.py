@@ -435,7 +435,7 @@ class _Planner:
     # ---- divergence ----
 
     def _is_divergent(self, e: PrimExpr) -> bool:
-        """Whether the threads of a block may have different values of an expression.
+        """Return whether the threads of a block may have different values of an expression.
 
         Loads count where what they read is written by the kernel, or where their index differs between threads.
         """
@@ -456,7 +456,7 @@ class _Planner:
         return differs and not self._all_the_same(whole)
 
     def _all_the_same(self, e: PrimExpr) -> bool:
-        """Whether an expression of thread indices alone has one value in all threads."""
+        """Return whether an expression of thread indices alone has one value in all threads."""
         try:
             values = np.atleast_1d(evaluate(e, self.conflicts.indices or {}))
         except NotKnownError:

@@ -70,12 +70,12 @@ def barrier_scope(stmt: Stmt) -> str | None:
 
 
 def is_call(e: PrimExpr, *names: str) -> bool:
-    """Whether an expression calls one of the intrinsics."""
+    """Return whether an expression calls one of the intrinsics."""
     return isinstance(e, Call) and isinstance(e.op, Op) and e.op.name.removeprefix("tir.") in names
 
 
 def is_thread_scope(s: AttrStmt) -> bool:
-    """Whether the attribute gives a thread axis its extent."""
+    """Return whether the attribute gives a thread axis its extent."""
     return s.attr_key == "thread_extent" and isinstance(s.node, IterVar)
 
 
@@ -102,7 +102,7 @@ class ThreadAxes(StmtVisitor):
         super().visit_attr(s)
 
     def extent(self, tag: str) -> int | None:
-        """How many indices the axis has: 1 where it does not occur, None where it is not a constant."""
+        """Return how many indices the axis has: 1 where it does not occur, None where it is not a constant."""
         found = self.extents.get(tag)
         return 1 if found is None else found.value if isinstance(found, IntImm) else None
 

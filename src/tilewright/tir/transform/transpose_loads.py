@@ -34,7 +34,7 @@ _LEAST_STRIDE = 5  # rows closer together overlap in a register: code generators
 
 
 def _same_at_both_ends(condition: PrimExpr, var: Var) -> bool:
-    """Whether ``condition`` holds for all values of ``var`` between two for which it holds."""
+    """Return whether ``condition`` holds for all values of ``var`` between two for which it holds."""
     if isinstance(condition, Call) and getattr(condition.op, "name", "") == "tir.likely":
         return _same_at_both_ends(condition.args[0], var)
     if isinstance(condition, And):
@@ -45,7 +45,7 @@ def _same_at_both_ends(condition: PrimExpr, var: Var) -> bool:
 
 
 def _is_column(load: Load, var: Var, store: Store) -> bool:
-    """Whether ``load`` gathers a column of a matrix in memory, and the next one when ``var`` goes up by one."""
+    """Return whether ``load`` gathers a column of a matrix in memory, and the next one when ``var`` goes up by one."""
     index = load.index
     if not isinstance(index, Ramp) or load.buffer_var is store.buffer_var or not ops.is_const_int(load.predicate, 1):
         return False

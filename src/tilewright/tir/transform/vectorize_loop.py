@@ -357,7 +357,7 @@ class _Vectorizer(StmtExprMutator):
         return IfThenElse(whole, inner, rest)
 
     def _passing_lanes(self, condition: PrimExpr) -> int | None:
-        """How many lanes pass, from the first on, when the condition is a bound of the lane by a literal."""
+        """Return how many lanes pass, from the first on, when the condition is a bound of the lane by a literal."""
         simple = self.analyzer.simplify(condition)
         if is_intrinsic(simple, "tir.likely"):
             simple = simple.args[0]  # type: ignore[attr-defined]

@@ -111,7 +111,7 @@ class _ValuesUse(ExprVisitor):
 
 
 def fusable_suffix(op: Any) -> int:
-    """How many of the last axes of ``op`` can be fused without adding divisions to an index.
+    """Return how many of the last axes of ``op`` can be fused without adding divisions to an index.
 
     Every tensor that is read, through inlined operations too, must either have exactly these axes as its last
     indices, in full, or not depend on them.
@@ -169,18 +169,18 @@ def turned_loop(nest: Nest) -> int | None:
 
 
 def in_order(nest: Nest) -> bool:
-    """Whether the innermost loop reads memory in order."""
+    """Return whether the innermost loop reads memory in order."""
     return all(stride in (0, 1) for stride in nest.loops[-1].strides)
 
 
 def repeats(nest: Nest, op: Any) -> bool:
-    """Whether the innermost loop, which a vector has several of, reads the same elements all the time."""
+    """Return whether the innermost loop, which a vector has several of, reads the same elements all the time."""
     last = nest.loops[-1]
     return not any(last.strides) and last.extent < vector_lanes(op.output(0).dtype)
 
 
 def turns(nest: Nest) -> bool:
-    """Whether registers can turn what is read; few columns only where rows of the result follow one another."""
+    """Return whether registers can turn what is read; few columns only where rows of the result follow one another."""
     movement = measured().movement
     turned = turned_loop(nest)
     if turned is None:
@@ -190,7 +190,9 @@ def turns(nest: Nest) -> bool:
 
 
 def runs_along(op: Any, axis: Var) -> bool:
-    """Whether neighbours along ``axis`` are neighbours in all of the memory that ``op`` reads and ``axis`` moves in."""
+    """Return whether neighbours along ``axis`` are neighbours in all of the memory that ``op`` reads and ``axis`` moves
+    in.
+    """
     analyzer, steps = Analyzer(), []
     for each in (*op.axis, *getattr(op, "reduce_axis", ())):
         analyzer.bind(each.var, each.dom)

@@ -35,7 +35,9 @@ def measured() -> Processor:
 
 
 def stays_in_cache(weight: te.Tensor) -> bool:
-    """Whether the last-level cache keeps ``weight``, and with it all that is read in between, until the next run."""
+    """Return whether the last-level cache keeps ``weight``, and with it all that is read in between, until the next
+    run.
+    """
     own = (element_count(weight) or 0) * dt.nbytes(weight.dtype)
     between = [op.read_between for op in operations(weight) if isinstance(op, te.PlaceholderOp)]
     return max(own, *between) <= max(machine().l2_bytes, machine().l3_bytes)
@@ -79,7 +81,7 @@ def reduction_size(op: Any) -> int:
 
 
 def worth_threads(op: Any, limit: int | None = None) -> bool:
-    """Whether the operation takes more than ``limit`` element operations; where the shape is unknown, yes.
+    """Return whether the operation takes more than ``limit`` element operations; where the shape is unknown, yes.
 
     ``limit``: the record's ``threads.least_work`` by default.
     """
@@ -105,13 +107,13 @@ def find_anchor(outs: Sequence[te.Tensor], match: Callable[[Any], bool]) -> Any 
 
 
 def calls_functions(outs: Sequence[te.Tensor], anchor: Any) -> bool:
-    """Whether what follows ``anchor`` evaluates functions, such as exp, which take many instructions an element."""
+    """Return whether an operation after ``anchor`` evaluates a function such as exp, which takes many instructions."""
     before = set(operations([anchor.output(0)]))
     return evaluates_functions([op for op in operations(list(outs)) if op not in before])
 
 
 def evaluates_functions(computes: Iterable[Any]) -> bool:
-    """Whether one of the operations evaluates a function such as exp."""
+    """Return whether one of the operations evaluates a function such as exp."""
     found: list[str] = []
 
     def visit(node: Any) -> None:
@@ -133,7 +135,7 @@ def inline_injective(s: te.Schedule, outs: Sequence[te.Tensor], keep: Sequence[A
 
 
 def same_shape(a: Any, b: Any) -> bool:
-    """Whether two operations have output axes of the same extents."""
+    """Return whether two operations have output axes of the same extents."""
     return len(a.axis) == len(b.axis) and all(
         constant_extent(x) == constant_extent(y) for x, y in zip(a.axis, b.axis, strict=True)
     )

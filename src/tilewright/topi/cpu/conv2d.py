@@ -142,7 +142,7 @@ def schedule_conv2d_NCHWc(cfg: ConfigSpace, outs: Any) -> te.Schedule:
 
 
 def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators: te.Tensor, parallel: bool) -> IterVar:
-    """Schedule the loops; gives the one in which a tile is computed."""
+    """Schedule the loops; return the one in which a tile is computed."""
     n, oc, oh, ow, block = out.op.axis
     oc_outer, oc_inner = cfg["tile_chunks"].apply(s, out.op, oc)
     ow_outer, ow_inner = cfg["tile_ow"].apply(s, out.op, ow)
@@ -190,7 +190,7 @@ def _schedule_tile(s: te.Schedule, cfg: ConfigSpace, out: te.Stage, accumulators
 
 
 def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> bool:
-    """Whether tiles of columns share the work better than rows and blocks of channels do: where those are few.
+    """Return whether tiles of columns share the work better than rows and blocks of channels do: where those are few.
 
     Every task then runs through all weights, so they have to stay in the cache of a core. The tiles at the ends of
     rows are apart from the parallel loop (see ``loop_partition_hint``), and counted as done by one core.
@@ -208,12 +208,14 @@ def _columns_occupy_cores(cfg: ConfigSpace, out: Any, weights: te.Tensor) -> boo
 
 
 def _needs_prefetch(weights: te.Tensor) -> bool:
-    """Whether the weights are so many that tiles would wait for them: in a network they come from memory each time."""
+    """Return whether the weights are so many that tiles would wait for them: in a network they come from memory each
+    time.
+    """
     return (element_count(weights) or 0) * dt.nbytes(weights.dtype) > machine().l2_bytes // 4
 
 
 def _groups_occupy_cores(cfg: ConfigSpace, conv: Any, weights: te.Tensor) -> bool:
-    """Whether groups of channels alone are tasks enough, so that one's weights can be fetched during another."""
+    """Return whether groups of channels alone are tasks enough, so that one's weights can be fetched during another."""
     groups = (constant_extent(conv.axis[1]) or 1) // cfg["tile_chunks"].size[-1]
     even = groups % machine().cores == 0 or groups > 8 * machine().cores
     outermost = bool(cfg["channels_outer"].val) and constant_extent(conv.axis[0]) == 1
@@ -240,5 +242,5 @@ def _prefetch_next_group(
 
 
 def tests_columns(conv: Any) -> bool:
-    """Whether windows of ``conv`` reach beyond the ends of rows."""
+    """Return whether windows of ``conv`` reach beyond the ends of rows."""
     return any(conv.reduce_axis[2].var in stmt_vars(part) for part in conjuncts(conv.body[0].condition))

@@ -137,7 +137,7 @@ def schedule_conv2d_nchw(outs: Any) -> te.Schedule:
 
 
 def _unpacks_by_rows(vec: Any, unpack: Any | None, last: Any) -> bool:
-    """Whether the last operation has the convolution's shape, with whole blocks of channels in each group."""
+    """Return whether the last operation has the convolution's shape, with whole blocks of channels in each group."""
     if unpack is None or not same_shape(last, unpack):
         return False
     channels, groups, lanes = (constant_extent(a) or 0 for a in (unpack.axis[1], vec.axis[1], vec.axis[-1]))
@@ -145,7 +145,7 @@ def _unpacks_by_rows(vec: Any, unpack: Any | None, last: Any) -> bool:
 
 
 def _schedule_unpacking(s: te.Schedule, out: te.Tensor, lanes: int, parallel: bool) -> IterVar:
-    """Loops over rows of blocks of channels, and in a row channels outside columns; gives the loop over rows."""
+    """Loops over rows of blocks of channels, and in a row channels outside columns; return the loop over rows."""
     stage = s[out]
     n, c, y, x = stage.op.axis
     block, channel = stage.split(c, factor=lanes)

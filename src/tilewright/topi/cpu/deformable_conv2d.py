@@ -54,7 +54,7 @@ def schedule_deformable_conv2d(outs: Any) -> te.Schedule:
 
 
 def _schedule_rows(out: te.Stage, lanes: int, parallel: bool) -> IterVar:
-    """Loops over rows of the result, and in each over what is unpacked; gives the one over rows."""
+    """Loops over rows of the result, and in each over what is unpacked; return the one over rows."""
     axes = list(out.op.axis)
     if out.op.name.endswith("nhwc"):
         row, (x, c) = out.fuse(*axes[:2]), axes[2:]

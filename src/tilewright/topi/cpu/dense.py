@@ -188,7 +188,7 @@ def _tiles_of(s: te.Schedule, tensors: list[te.Tensor], anchor: Any) -> tuple[te
 
 
 def same_rows(last: Any, anchor: Any) -> bool:
-    """Whether ``last`` has the axes of ``anchor``, but for fewer columns at most."""
+    """Return whether ``last`` has the axes of ``anchor``, but for fewer columns at most."""
     columns, most = (constant_extent(op.axis[-1]) if op.axis else None for op in (last, anchor))
     if columns is None or most is None or len(last.axis) != len(anchor.axis) or columns > most:
         return same_shape(last, anchor)
@@ -263,7 +263,7 @@ def _matrices(anchor: Any) -> list[ProducerLoad]:
 
 
 def _schedule_column_tiles(s: te.Schedule, tensors: list[te.Tensor], anchor: Any) -> tuple[te.Stage, list[IterVar]]:
-    """Tiles of columns of the one row (or rows of the one column); gives the loops over tiles.
+    """Tiles of columns of the one row (or rows of the one column); return the loops over tiles.
 
     Sums that do not fit half of the registers are loaded and stored for several steps at once.
     """

@@ -25,7 +25,7 @@ from tilewright.topi.utils import get_const_tuple
 def split_vector(
     stage: te.Stage, axis: IterVar, extent: int | None, lanes: int, unknown: bool = False
 ) -> tuple[IterVar, IterVar | None]:
-    """Split ``axis`` by the vector width and vectorize the inner loop; gives (outer, inner or None when scalar).
+    """Split ``axis`` by the vector width and vectorize the inner loop; return (outer, inner or None when scalar).
 
     An extent that is no multiple of the width gets a remainder loop: the outer loop is marked for partitioning. So does
     one that is not known, where ``unknown`` ones are to be split.
@@ -96,7 +96,7 @@ def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1, unkno
         Q[0:4] = P[0:4] + P[4:8];  R[0:2] = Q[0:2] + Q[2:4];  B = R[0] + R[1]
 
     What does not fill a vector gets a loop of its own. ``registers`` vectors are used where the extent allows them.
-    Gives the stage of P; None for rows shorter than a vector, or not known to be longer unless ``unknown``, and for
+    Returns the stage of P; None for rows shorter than a vector, or not known to be longer unless ``unknown``, and for
     reductions of several values, which stay as they are.
     """
     stage = s[tensor]
@@ -135,7 +135,7 @@ def reduce_in_lanes(s: te.Schedule, tensor: te.Tensor, registers: int = 1, unkno
 
 
 def _combine_by_halves(s: te.Schedule, tensor: te.Tensor, width: int) -> list[te.Stage]:
-    """Combine ``width`` partial results as a tree of ever shorter vectors; gives the stages of the tree."""
+    """Combine ``width`` partial results as a tree of ever shorter vectors; return the stages of the tree."""
     stages = []
     while width > 2 and width % 2 == 0:
         width //= 2
@@ -233,7 +233,7 @@ def accumulate_windows(stage: te.Stage, at: te.Stage, loop: IterVar, unroll_wind
 def tile_windows(out: te.Stage, tile: tuple[int, int], parallel: bool) -> tuple[IterVar, IterVar, IterVar]:
     """Cut a result (n, c, oh, ow, block) into bands of rows for threads and tiles of columns.
 
-    Gives the loops over a band's rows, a row's tiles and a tile's columns.
+    Returns the loops over a band's rows, a row's tiles and a tile's columns.
     """
     n, c, oh, ow, block = out.op.axis
     tiles, column = out.split(ow, factor=tile[1])

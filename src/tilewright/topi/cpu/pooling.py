@@ -42,7 +42,7 @@ def _is_pool(op: Any) -> bool:
 
 
 def _takes_whole_rows(pool: Any) -> bool:
-    """Whether windows are as wide as the data, of which nothing is padding."""
+    """Return whether windows are as wide as the data, of which nothing is padding."""
     moving = {iv.var for iv in pool.axis}
     rows = [load.indices[-1] for load in producer_loads(pool.body[0].source)]
     padded = any("pad" in t.op.tag for t in pool.input_tensors)
@@ -110,7 +110,7 @@ class _PoolParts:
 
     @property
     def fills_vectors(self) -> bool:
-        """Whether there are windows of two dimensions, and channels enough in a block for vectors of them."""
+        """Return whether there are windows of two dimensions, and channels enough in a block for vectors of them."""
         windows = bool(self.shared) or len(self.pool.reduce_axis) == 2
         block = constant_extent(self.pool.axis[-1]) or 0
         return windows and len(self.pool.axis) == 5 and block >= measured().pooling.least_block

@@ -26,12 +26,12 @@ from tilewright.topi.cpu.model.tiling import divisors_up_to
 
 
 def is_reduction(op: Any) -> bool:
-    """Whether the operation reduces."""
+    """Return whether the operation reduces."""
     return isinstance(op, te.ComputeOp) and bool(op.reduce_axis)
 
 
 def innermost_is_reduced(op: Any) -> bool:
-    """Whether neighbouring elements in memory, of everything that is reduced, are reduced together."""
+    """Return whether neighbouring elements in memory, of everything that is reduced, are reduced together."""
     body = op.body[0]
     assert isinstance(body, Reduce)
     reduced = {iv.var for iv in op.reduce_axis}
@@ -42,7 +42,7 @@ def innermost_is_reduced(op: Any) -> bool:
 def schedule_row_reduction(
     s: te.Schedule, tensor: te.Tensor, from_memory: bool = True, unknown: bool = False
 ) -> te.Stage | None:
-    """Reduce contiguous rows with vectors of partial results; gives their stage, if there is one.
+    """Reduce contiguous rows with vectors of partial results; return their stage, if there is one.
 
     The loop over a row ``from_memory`` stays one: of what LLVM writes out it shuffles the loads, and memory delivers
     them late. 50257 dot products of 768 elements read at 72 instead of 93 % of the bandwidth, sums of 256 at 69 instead
@@ -65,7 +65,7 @@ def _column_tile(extent: int, lanes: int, tasks: int) -> int:
 
 
 def schedule_column_reduction(stage: te.Stage, axes: list[IterVar], dtype: str, parallel: bool) -> IterVar | None:
-    """Reduce a tile of columns, in registers, inside the reduction; gives the loop to run in parallel.
+    """Reduce a tile of columns, in registers, inside the reduction; return the loop to run in parallel.
 
     Columns are the output's last axes, as far as they lie together in what is read. A step reads many bytes in a row,
     and vectors of sums do not wait for one another.

@@ -66,7 +66,7 @@ def schedule_softmax(outs: Any) -> te.Schedule:
 
 
 def _split_rows(stage: te.Stage, axes: list[IterVar], axis: int) -> tuple[IterVar | None, list[IterVar]]:
-    """Fuse the axes before ``axis`` into the loop over rows; gives it and the axes of a row."""
+    """Fuse the axes before ``axis`` into the loop over rows; return it and the axes of a row."""
     return fuse_all(stage, axes[:axis]), axes[axis:]
 
 

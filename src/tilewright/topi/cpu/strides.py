@@ -94,7 +94,7 @@ def strided_loops(
 
 
 def _strides(index: PrimExpr, variables: Sequence[Var]) -> list[int | None]:
-    """How far ``index`` goes with each variable; None where that depends on where it is."""
+    """Return how far ``index`` goes with each variable; None where that depends on where it is."""
     terms, _ = affine(index, {})
     irregular = {v for atom in terms if not isinstance(atom, Var) for v in free_vars(atom)}
     return [None if var in irregular else terms.get(var, 0) for var in variables]

@@ -57,17 +57,17 @@ def power_of_two(n: int) -> int:
 
 
 def is_reduction(op: Any) -> bool:
-    """Whether the operation reduces."""
+    """Return whether the operation reduces."""
     return isinstance(op, te.ComputeOp) and bool(op.reduce_axis)
 
 
 def is_bound(stage: te.Stage) -> bool:
-    """Whether a loop of the stage is a block or a thread."""
+    """Return whether a loop of the stage is a block or a thread."""
     return any(attr.bind_thread is not None for attr in stage.iter_var_attrs.values())
 
 
 def at_root(stage: te.Stage) -> bool:
-    """Whether the stage has loops of its own, outside of any other's."""
+    """Return whether the stage has loops of its own, outside of any other's."""
     return stage.attach_type is AttachType.ROOT
 
 
@@ -92,7 +92,7 @@ def block_axis() -> IterVar:
 
 
 def bind_elements(s: te.Schedule, op: Any, vectors: bool = True) -> IterVar:
-    """Give each element of ``op`` to a thread, or a vector of neighbours; gives the loop that is the threads.
+    """Give each element of ``op`` to a thread, or a vector of neighbours; return the loop that is the threads.
 
     ::
 

@@ -254,7 +254,7 @@ def _by_warps(contraction: Contraction, tile: TensorTile) -> Callable[..., PrimE
 
 
 def depth_inner(contraction: Contraction, role: str) -> bool:
-    """Whether tensor cores find a factor with its depth innermost in shared memory, as bytes must be."""
+    """Return whether tensor cores find a factor with its depth innermost in shared memory, as bytes must be."""
     next_in_memory = contraction.row_depth_next if role == ROWS else contraction.column_depth_next
     return next_in_memory or contraction.dtype in ("int8", "uint8")
 

@@ -93,7 +93,7 @@ def _in_registers(s: te.Schedule, op: Any, stage: te.Stage, thread: IterVar) -> 
 
 
 def _thread_for(stage: te.Stage, axes: Sequence[IterVar], threads: int = 64) -> IterVar:
-    """Give each iteration of ``axes`` together, the outermost loops, to a thread; gives the loop of the threads."""
+    """Give each iteration of ``axes`` together, the outermost loops, to a thread; return the loop of the threads."""
     block, thread = stage.split(stage.fuse(*axes), factor=threads)
     stage.bind(block, te.thread_axis("blockIdx.x"))
     stage.bind(thread, te.thread_axis("threadIdx.x"))
@@ -115,7 +115,7 @@ def schedule_product(s: te.Schedule, cfg: ConfigSpace, product: Any, tensors: Se
 
 
 def _store_tiles(stage: te.Stage, result: Any, tile: Tile) -> tuple[IterVar, tuple[IterVar, IterVar]]:
-    """Cut the stage that stores into blocks and threads; gives the innermost thread's loop, and the threads."""
+    """Cut the stage that stores into blocks and threads; return the innermost thread's loop, and the threads."""
     batch, rows, columns = axes_by_role(stage, result)
     m_block, m_thread, m_inner = _cut(stage, rows, tile.pieces[0], tile.threads[0], tile.row_piece)
     n_block, n_thread, n_inner = _cut(stage, columns, tile.pieces[1], tile.threads[1], tile.column_piece)
@@ -139,7 +139,7 @@ def _cut(
 
 
 def _accumulate(stage: te.Stage, cfg: ConfigSpace) -> IterVar:
-    """Order the loops of the product in registers; gives the loop over the steps."""
+    """Order the loops of the product in registers; return the loop over the steps."""
     batch, m_block, m_piece, m_thread, m, n_block, n_piece, n_thread, n = stage.op.axis
     step, k = stage.op.reduce_axis
     stage.reorder(batch, m_block, n_block, m_thread, n_thread, step, k, m_piece, m, n_piece, n)

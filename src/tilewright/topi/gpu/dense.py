@@ -19,7 +19,9 @@ _LONG = 64  # elements of a row, from which on several threads add them up
 
 
 def _is_vector(a: te.Tensor, product: te.Tensor) -> bool:
-    """Whether there are so few rows that the other matrix is best read once, by a team of threads for each result."""
+    """Return whether there are so few rows that the other matrix is best read once, by a team of threads for each
+    result.
+    """
     *rows, _ = get_const_tuple(product.shape)
     return 0 < math.prod(rows) <= _FEW_ROWS and get_const_tuple(a.shape)[-1] >= _LONG
 

@@ -62,7 +62,7 @@ def schedule_rest(s: te.Schedule, outs: Any) -> None:
 
 
 def _is_open(s: te.Schedule, op: Any) -> bool:
-    """Whether nothing has been said yet of where an operation runs."""
+    """Return whether nothing has been said yet of where an operation runs."""
     return at_root(s[op]) and not is_bound(s[op])
 
 

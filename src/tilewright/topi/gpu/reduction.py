@@ -51,7 +51,7 @@ class Team:
 
 
 def runs_along_rows(op: Any) -> bool:
-    """Whether neighbouring elements in memory, of everything that is reduced, are reduced together."""
+    """Return whether neighbouring elements in memory, of everything that is reduced, are reduced together."""
     reduced = {iv.var for iv in op.reduce_axis}
     body = op.body[0]
     roots = body.source if isinstance(body, Reduce) else op.body

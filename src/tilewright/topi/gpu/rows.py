@@ -88,7 +88,7 @@ def _row_axes(anchor: Any) -> list[IterVar]:
 
 
 def _is_reduced(op: Any, rank: int) -> bool:
-    """Whether ``op`` has a value for each row: a reduction, or computed of nothing but such ones."""
+    """Return whether ``op`` has a value for each row: a reduction, or computed of nothing but such ones."""
     if not isinstance(op, te.ComputeOp) or len(op.axis) >= rank:
         return False
     return is_reduction(op) or (bool(op.input_tensors) and any(_is_reduced(t.op, rank) for t in op.input_tensors))
@@ -109,7 +109,7 @@ def _last(s: te.Schedule, anchor: Any, outs: Any) -> Any:
 
 
 def _reads_in_place(s: te.Schedule, last: Any, anchor: Any) -> bool:
-    """Whether each element of ``last`` takes the element of ``anchor`` at its own place, and no other."""
+    """Return whether each element of ``last`` takes the element of ``anchor`` at its own place, and no other."""
     pending, seen = [last], {last}
     for op in pending:
         for load in producer_loads(op.body):

@@ -28,7 +28,7 @@ Pair = tuple[PrimExpr, PrimExpr]
 
 
 def _before(a: Pair, b: Pair) -> PrimExpr:
-    """Whether the element ``a`` comes before ``b``."""
+    """Return whether the element ``a`` comes before ``b``."""
     return tir.any(a[0] < b[0], tir.all(a[0].equal(b[0]), a[1] < b[1]))
 
 
@@ -142,7 +142,7 @@ class _Runs:
         self.keys[at], self.order[at] = element
 
     def merge(self, width: int) -> Any:
-        """Merge runs of ``width`` elements until each row is one; gives the half of memory where they are."""
+        """Merge runs of ``width`` elements until each row is one; return the half of memory where they are."""
         ib, n = self.ib, self.n
         if isinstance(n, int):
             passes = max(0, -(-n // width) - 1).bit_length()

@@ -24,7 +24,7 @@ def store_of(s: te.Schedule, result: Any, tensors: Sequence[te.Tensor]) -> Any:
 
 
 def _same_place(last: Any, result: Any) -> bool:
-    """Whether every operation from ``result`` to ``last`` reads it where it writes."""
+    """Return whether every operation from ``result`` to ``last`` reads it where it writes."""
     shape = get_const_tuple(result.output(0).shape)
     pending, seen = [last], {result}
     while pending:

@@ -16,5 +16,5 @@ def template(task: str, compute: Callable[..., Any]) -> tuple[Callable[..., Any]
 
 
 def constant_shapes(*tensors: te.Tensor) -> bool:
-    """Whether all extents are known; contractions of others run one element to a thread."""
+    """Return whether all extents are known; contractions of others run one element to a thread."""
     return all(isinstance(d, int) for t in tensors for d in get_const_tuple(t.shape))

@@ -34,7 +34,7 @@ _DEEP_SINCE = 80  # the architecture from which on one operation is 16 deep
 
 
 def fits(query: te.Tensor, key: te.Tensor, value: te.Tensor) -> bool:
-    """Whether the current target's tensor cores take these, and rows and keys fill their matrices."""
+    """Return whether the current target's tensor cores take these, and rows and keys fill their matrices."""
     target, sizes = Target.current(), Sizes.of(query, value)
     halves = all(t.dtype == "float16" for t in (query, key, value))
     enough = fills(sizes.rows, sizes.keys, sizes.depth, sizes.width)
@@ -42,7 +42,7 @@ def fits(query: te.Tensor, key: te.Tensor, value: te.Tensor) -> bool:
 
 
 def fills(rows: int, keys: int, depth: int, width: int) -> bool:
-    """Whether there are rows and keys to fill matrices with, and a head is no larger than registers are."""
+    """Return whether there are rows and keys to fill matrices with, and a head is no larger than registers are."""
     return min(rows, keys) >= _ROWS // 2 and max(depth, width) <= _MOST_WIDE
 
 

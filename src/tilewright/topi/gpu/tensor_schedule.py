@@ -66,7 +66,7 @@ def schedule_tensor_product(s: te.Schedule, cfg: ConfigSpace, product: Any, tens
 
 
 def _store(stage: te.Stage, result: Any, tile: TensorTile) -> tuple[IterVar, IterVar, tuple[IterVar, IterVar, IterVar]]:
-    """Cut the stage that stores; gives the loop of the warps, that of a warp's matrices, and the threads."""
+    """Cut the stage that stores; return the loop of the warps, that of a warp's matrices, and the threads."""
     batch, rows, columns = axes_by_role(stage, result)
     cut = []
     for axis, fragments, warps in ((rows, tile.fragments[0], tile.warps_y), (columns, tile.fragments[1], tile.warps_x)):

@@ -57,12 +57,14 @@ def padded(extent: int, size: int) -> int:
 
 
 def multiplies(dtype: str, number: int) -> bool:
-    """Whether tensor cores of architecture ``number`` multiply ``dtype``."""
+    """Return whether tensor cores of architecture ``number`` multiply ``dtype``."""
     return number >= _FIRST.get(dtype, 1 << 16)
 
 
 def supported(product: Product, number: int) -> bool:
-    """Whether tensor cores of architecture ``number`` take these factors, and there is enough to fill matrices with."""
+    """Return whether tensor cores of architecture ``number`` take these factors, and there is enough to fill matrices
+    with.
+    """
     full = min(product.rows, product.columns) >= SIDE and product.depth >= SIDE // 2
     return full and multiplies(product.dtype, number)
 

@@ -97,7 +97,7 @@ def candidates(product: Product, limits: GpuLimits) -> Iterator[Tile]:
 
 
 def _too_much(block: int, extent: int) -> bool:
-    """Whether half of a block's rows would do, too."""
+    """Return whether half of a block's rows would do, too."""
     return block > 1 and block // 2 >= max(1, extent)
 
 

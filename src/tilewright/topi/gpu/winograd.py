@@ -28,7 +28,7 @@ _TILE = 4  # results of a window of 3 along either dimension: a quarter of the p
 
 
 def fits(window: Sequence[int], strides: Sequence[int], dilation: Sequence[int]) -> bool:
-    """Whether a convolution can be done so: neighbouring windows, no longer than one group of taps."""
+    """Return whether a convolution can be done so: neighbouring windows, no longer than one group of taps."""
     if set(strides) != {1} or set(dilation) != {1} or max(window) < 2:
         return False
     return winograd_form((int(window[0]), int(window[1])), 4).groups == 1

@@ -55,7 +55,9 @@ def bitpack(
 
 
 def binary_op_multiplier(pack_dtype: str) -> int:
-    """How many bits a word of ``pack_dtype`` holds; raises InvalidShapeError where it is not an unsigned integer."""
+    """Return how many bits a word of ``pack_dtype`` holds; raises InvalidShapeError where it is not an unsigned
+    integer.
+    """
     if pack_dtype not in ("uint8", "uint16", "uint32", "uint64"):
         raise InvalidShapeError(f"bits are packed into uint8, uint16, uint32 or uint64, found {pack_dtype!r}")
     return dt.bits(pack_dtype)
@@ -181,7 +183,7 @@ def _check_words(layout: str, data: int, kernel: int) -> None:
 
 
 def binarize_pack(data: te.Tensor, axis: int | None = None, name: str = "PackedInput") -> te.Tensor:
-    """Whether elements are at least 0, packed into uint32 along ``axis`` (the last), a multiple of 32."""
+    """Return whether elements are at least 0, packed into uint32 along ``axis`` (the last), a multiple of 32."""
     axis = data.ndim - 1 if axis is None else normalize_axis(axis, data.ndim)
     extent = get_const_int(data.shape[axis])
     if extent % 32:

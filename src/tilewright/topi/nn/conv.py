@@ -49,7 +49,7 @@ def pad_spatial(
 
 
 def inside(positions: Sequence[Any], extents: Sequence[Any], before: Sequence[Any], after: Sequence[Any]) -> PrimExpr:
-    """Whether ``positions``, which may lie in the padding around an image, lie in the image.
+    """Return whether ``positions``, which may lie in the padding around an image, lie in the image.
 
     As the condition of a sum it stands for padding with 0: nothing is copied. The tests are marked likely, for
     LoopPartition to take them out of the loops over the image's inner part.

@@ -112,7 +112,7 @@ def batch_norm(
     center: bool = True,
     scale: bool = True,
 ) -> list[te.Tensor]:
-    """Normalise each channel by its moving moments; gives the result and the moments, as in inference."""
+    """Normalise each channel by its moving moments; return the result and the moments, as in inference."""
     axis = normalize_axis(axis, data.ndim)
 
     def body(*i: PrimExpr) -> PrimExpr:

@@ -143,7 +143,7 @@ class _Windows:
         return total
 
     def _share_columns(self, rows: tuple[Any, Any]) -> bool:
-        """Whether windows, of which ``rows`` are taken, have columns in common that are worth reducing once."""
+        """Return whether windows, of which ``rows`` are taken, have columns in common that are worth reducing once."""
         if len(self.axes) != 2 or not (self.packed or self.axes[-1] == self.data.ndim - 1):
             return False
         if on_gpu():  # neighbouring threads find the columns in their cache
@@ -221,14 +221,14 @@ def _passes(rows: Any, step: Any, dilation: Any) -> list[tuple[Any, Any]]:
 
 
 def _overlap(rows: Any, columns: Any, step: Any, small: int) -> bool:
-    """Whether windows of several rows and more than ``small`` elements have columns in common with the next."""
+    """Return whether windows of several rows and more than ``small`` elements have columns in common with the next."""
     rows, columns, step = (simplify(ops.as_expr(v)) for v in (rows, columns, step))
     known = isinstance(rows, IntImm) and isinstance(columns, IntImm) and isinstance(step, IntImm)
     return known and rows.value > 1 and columns.value > step.value and rows.value * columns.value > small
 
 
 def _covered(start: PrimExpr, kernel: Any, dilation: Any, low: Any, high: Any) -> Any:
-    """How many of the ``kernel`` positions start, start + dilation, ... lie in [low, high)."""
+    """Return how many of the ``kernel`` positions start, start + dilation, ... lie in [low, high)."""
     if ops.is_const_int(ops.as_expr(dilation), 1):
         end = ops.minimum(start + kernel, high)
         return end - ops.maximum(start, low)

@@ -173,7 +173,7 @@ def uniform(
 
 
 def threefry_test_wrapping(target: Any, device: Any) -> bool:
-    """Whether uint64 sums wrap around on ``device``, built for ``target``, as Threefry wants them to."""
+    """Return whether uint64 sums wrap around on ``device``, built for ``target``, as Threefry wants them to."""
 
     def loops(ins: list[Any], outs: list[Any]) -> Any:
         ib = ir_builder.create()

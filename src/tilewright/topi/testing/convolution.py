@@ -240,7 +240,7 @@ def deformable_conv2d_nhwc_python(
     a_np: Array, offset_np: Array, w_np: Array, stride: Any, padding: Any, dilation: Any, deformable_groups: int,
     groups: int,
 ) -> Array:  # fmt: skip
-    """The same of a_np (n, h, w, c), offset_np with its channels last, w_np (kh, kw, c, o); gives (n, oh, ow, o)."""
+    """The same of a_np (n, h, w, c), offset_np with its channels last, w_np (kh, kw, c, o); return (n, oh, ow, o)."""
     data, offset = np.moveaxis(a_np, -1, 1), np.moveaxis(offset_np, -1, 1)
     result = deformable_conv2d_nchw_python(
         data, offset, w_np.transpose(3, 2, 0, 1), stride, padding, dilation, deformable_groups, groups

@@ -30,7 +30,7 @@ def get_valid_counts(
 ) -> list[te.Tensor]:
     """The boxes of ``data`` (batch, n, k) whose score is above the threshold and whose class is not negative, in front.
 
-    Gives the number of them (batch,), the boxes with rows of -1 behind, and where each was (batch, n), -1 behind.
+    Returns the number of them (batch,), the boxes with rows of -1 behind, and where each was (batch, n), -1 behind.
     """
     batch, n, k = get_const_tuple(data.shape)
 
@@ -157,7 +157,7 @@ class _Ranked:
         return self.begin + row * self.width + column
 
     def alive(self, row: Any) -> PrimExpr:
-        """Whether a box is left."""
+        """Return whether a box is left."""
         return self.boxes[self.at(row, self.score_index)] > ops.const(0, self.boxes.dtype)
 
     def rank(self, source: Any, ranked: Any, base: Any, n: int, count: Any) -> None:
@@ -205,7 +205,7 @@ class _Ranked:
         self.chosen[self.first + row] = ops.const(-1, "int32")
 
     def is_chosen(self, row: Any) -> PrimExpr:
-        """Whether a box is chosen."""
+        """Return whether a box is chosen."""
         return self.chosen[self.first + row] >= 0
 
     def write_indices(self, places: Any, targets: list[Any], b: Any, n: int) -> None:

@@ -11,32 +11,32 @@ def _has(processor: str | None, feature: str) -> bool:
 
 
 def target_has_sse42(target: str | None) -> bool:
-    """Whether the processor has SSE 4.2."""
+    """Return whether the processor has SSE 4.2."""
     return _has(target, "sse4.2")
 
 
 def target_has_avx(target: str | None) -> bool:
-    """Whether the processor has AVX."""
+    """Return whether the processor has AVX."""
     return _has(target, "avx")
 
 
 def target_has_avx2(target: str | None) -> bool:
-    """Whether the processor has AVX2."""
+    """Return whether the processor has AVX2."""
     return _has(target, "avx2")
 
 
 def target_has_avx512(target: str | None) -> bool:
-    """Whether the processor has AVX-512F."""
+    """Return whether the processor has AVX-512F."""
     return _has(target, "avx512f")
 
 
 def target_has_vnni(target: str | None) -> bool:
-    """Whether the processor has products of four bytes with sums, of AVX-512 or AVX."""
+    """Return whether the processor has products of four bytes with sums, of AVX-512 or AVX."""
     return _has(target, "avx512vnni") or _has(target, "avxvnni")
 
 
 def get_simd_32bit_lanes() -> int:
-    """How many 32-bit elements a vector of the current target has."""
+    """Return how many 32-bit elements a vector of the current target has."""
     return features().lanes(32)
 
 

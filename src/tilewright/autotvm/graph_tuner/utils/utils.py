@@ -23,8 +23,8 @@ _LAYOUT_FIXED = {
 def has_multiple_inputs(
     node_list: Sequence[Node], node_idx: int, input_names: Collection[str], opt_out_op: Collection[str]
 ) -> bool:
-    """Whether a node reads several values that are no parameters; what reads through ``opt_out_op`` counts once, and
-    only where that has several itself.
+    """Return whether a node reads several values that are no parameters; what reads through ``opt_out_op`` counts once,
+    and only where that has several itself.
     """
     count = 0
     for index, *_ in node_list[node_idx]["inputs"]:
@@ -40,7 +40,7 @@ def has_multiple_inputs(
 
 
 def is_boundary_node(node_entry: Node, input_names: Collection[str]) -> bool:
-    """Whether layouts begin anew at a node: an input of the network, or an operator that needs its own layout."""
+    """Return whether layouts begin anew at a node: a network input, or an operator that needs its own layout."""
     return operator_name(node_entry) in _LAYOUT_FIXED or node_entry.get("name") in input_names
 
 
@@ -50,7 +50,7 @@ def operator_name(node_entry: Node) -> str:
 
 
 def is_skipped_node(node_entry: Node) -> bool:
-    """Whether a node is none of its own: its readers read its fields."""
+    """Return whether a node is none of its own: its readers read its fields."""
     return isinstance(node_entry["node"], Tuple)
 
 

@@ -304,7 +304,7 @@ class FunctionPrinter(StatementPrinter, HostEmitter):
 
 
 def print_function(func: PrimFunc, source: Source) -> str:
-    """Add ``func`` (after MakePackedAPI, LowerTVMBuiltin and LowerIntrin) to the source; gives its name."""
+    """Add ``func`` (after MakePackedAPI, LowerTVMBuiltin and LowerIntrin) to the source; return its name."""
     name = exported_name(func)
     if not name.isidentifier() or name in KEYWORDS:
         raise TilewrightError(f"the function name {name!r} cannot be used in C; choose another")

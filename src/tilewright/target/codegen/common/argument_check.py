@@ -298,7 +298,7 @@ def _report_index() -> PrimFunc:
 
 
 def _is_compact() -> PrimFunc:
-    """Whether strides are those of a compact row-major tensor (1 or 0); a dimension of size 1 may have any."""
+    """Return whether strides are those of a compact row-major tensor (1 or 0); a dimension of size 1 may have any."""
     ib = IRBuilder()
     shape, strides, ndim = ib.pointer("int64", "shape"), ib.pointer("int64", "strides"), Var("ndim", "int32")
     step, result = ib.allocate("int64", 1, "step"), ib.allocate("int32", 1, "result")

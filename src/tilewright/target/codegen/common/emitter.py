@@ -286,12 +286,12 @@ def exported_name(func: PrimFunc) -> str:
 
 
 def is_likely(condition: PrimExpr) -> bool:
-    """Whether a condition is marked as nearly always true."""
+    """Return whether a condition is marked as nearly always true."""
     return isinstance(condition, Call) and condition.op.name == "tir.likely"
 
 
 def reads_memory(e: PrimExpr) -> bool:
-    """Whether evaluating ``e`` reads memory or has an effect, so that a guard before it counts."""
+    """Return whether evaluating ``e`` reads memory or has an effect, so that a guard before it counts."""
     seen: set[PrimExpr] = set()
     stack: list[Any] = [e]
     while stack:

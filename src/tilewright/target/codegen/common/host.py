@@ -86,7 +86,7 @@ def _number(e: PrimExpr) -> int:
 
 
 def is_workspace(value: PrimExpr) -> bool:
-    """Whether ``value`` is a new workspace."""
+    """Return whether ``value`` is a new workspace."""
     return isinstance(value, Call) and value.op.name == "tir.TVMBackendAllocWorkspace"
 
 

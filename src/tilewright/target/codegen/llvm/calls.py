@@ -286,7 +286,7 @@ _CHEAP_NODES = 12
 
 
 def _is_cheap(e: PrimExpr) -> bool:
-    """Whether ``e`` may be evaluated in vain: no memory, no call, no division, a few operations."""
+    """Return whether ``e`` may be evaluated in vain: no memory, no call, no division, a few operations."""
     stack: list[Any] = [e]
     for _ in range(_CHEAP_NODES):
         if not stack:

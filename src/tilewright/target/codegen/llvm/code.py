@@ -59,7 +59,7 @@ class LLVMCode:
         return [c if c.startswith("__") else f"__{c}" for c in self.context]
 
     def runs_here(self) -> bool:
-        """Whether this process can run the code: same architecture, and no feature that is missing."""
+        """Return whether this process can run the code: same architecture, and no feature that is missing."""
         if architecture(self.cpu.triple) != architecture(host_triple()):
             return False
         if self.cpu.triple.split("-")[0] != host_triple().split("-")[0]:

@@ -146,7 +146,7 @@ class _Body:
         return self.emit(f"call {reg} @{full}({', '.join(f'{reg} {a}' for a in args)})")
 
     def can_scale(self) -> bool:
-        """Whether the processor has `scale` and `fraction` for whole registers of such vectors."""
+        """Return whether the processor has `scale` and `fraction` for whole registers of such vectors."""
         has = self.unit.features.has
         return has("avx512f") and has("avx512dq") and dt.lanes(self.dtype) % _WIDE_LANES == 0
 

@@ -102,7 +102,8 @@ class MemoryEmitter(ExpressionEmitter):
         return self._shuffled(e.dtype, part, [x - first for x in offsets], width=span)
 
     def _may_read_whole(self, e: Load, base: PrimExpr, picks: list[int]) -> bool:
-        """Whether a vector at ``base`` holds the lanes ``picks``, and is read without leaving the buffer's memory.
+        """Return whether a vector at ``base`` holds the lanes ``picks``, and is read without leaving the buffer's
+        memory.
 
         Where parts of the vector are aligned to their size, one with a wanted lane lies in a page with that lane.
         """

@@ -61,7 +61,7 @@ def divided_variables(stmt: Stmt) -> frozenset[Var]:
 
 
 def _writes_a_row(s: For) -> bool:
-    """Whether a serial loop stores elements that lie side by side, enough of them for vectors.
+    """Return whether a serial loop stores elements that lie side by side, enough of them for vectors.
 
     LLVM would write such a loop out before it looks for vectors, and then finds them along a loop around it.
     """

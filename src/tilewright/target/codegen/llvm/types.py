@@ -49,7 +49,7 @@ def memory(dtype: str) -> str:
 
 @cache
 def is_bfloat(dtype: str) -> bool:
-    """Whether the elements are bfloat16."""
+    """Return whether the elements are bfloat16."""
     return dt.parse(dtype).kind == "bfloat"
 
 

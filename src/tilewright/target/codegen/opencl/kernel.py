@@ -233,7 +233,7 @@ class KernelPrinter(StatementPrinter):
         return self._element(buffer, element, index)
 
     def _aligned(self, buffer: Var, dtype: str, base: PrimExpr) -> bool:
-        """Whether the elements from ``base`` on are where a vector of ``dtype`` may be."""
+        """Return whether the elements from ``base`` on are where a vector of ``dtype`` may be."""
         size = dt.nbytes(dt.element(dtype))
         known = math.gcd(self.alignments.get(buffer, size), self.divisors.of(base) * size)
         return known % (size * dt.lanes(dtype)) == 0

@@ -19,7 +19,7 @@ _OF_VECTORS = frozenset(
 
 
 def is_native(s: Store) -> bool:
-    """Whether a store of a vector, and all that its value is made of, are vectors of OpenCL C."""
+    """Return whether a store of a vector, and all that its value is made of, are vectors of OpenCL C."""
     if not ops.is_const_int(s.predicate, 1):
         return False
     bound: set[PrimExpr] = set()

@@ -102,7 +102,7 @@ def attention(
 
 
 def _blocks(extent: Any, block: int) -> Any:
-    """How many blocks ``extent``, a number or an expression, takes."""
+    """Return how many blocks ``extent``, a number or an expression, takes."""
     return -(-extent // block) if isinstance(extent, int) else ops.floordiv(extent + (block - 1), block)
 
 
@@ -263,7 +263,7 @@ def _power_of_two(x: PrimExpr) -> PrimExpr:
 
 
 def _same(columns: Any, keys: Any) -> bool:
-    """Whether all columns are keys."""
+    """Return whether all columns are keys."""
     return columns == keys if isinstance(keys, int) else columns is keys
 
 

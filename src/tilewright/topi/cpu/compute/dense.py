@@ -75,7 +75,7 @@ def _chunks(columns: Any, block: int) -> Any:
 
 
 def _whole(columns: Any, block: int) -> bool:
-    """Whether the blocks that ``columns`` take are known to be full."""
+    """Return whether the blocks that ``columns`` take are known to be full."""
     known = get_const_tuple([columns])[0]
     return isinstance(known, int) and known % block == 0
 

@@ -143,7 +143,7 @@ def accumulator_bits(dtype: str) -> int:
 
 
 def is_streamed(cpu: CpuFeatures, weight_bytes: int) -> bool:
-    """Whether weights are too many for a core's cache to hold them from one row of an image to the next."""
+    """Return whether weights are too many for a core's cache to hold them from one row of an image to the next."""
     return weight_bytes > cpu.l2_bytes // 2
 
 

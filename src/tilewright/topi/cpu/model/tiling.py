@@ -44,7 +44,7 @@ def step_registers(cpu: CpuFeatures) -> int:
 
 
 def fits(cpu: CpuFeatures, tile: RegisterTile, added: bool = False, mixed: bool = False) -> bool:
-    """Whether all values of a step have registers of their own.
+    """Return whether all values of a step have registers of their own.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def channel_rate(cpu: CpuFeatures, chunks: int, block: int, lanes: int) -> float
 
 
 def _is_mixed(block: int, lanes: int) -> bool:
-    """Whether the vectors of a block are not all of the same width."""
+    """Return whether the vectors of a block are not all of the same width."""
     return block > lanes and block % lanes > 0
 
 

@@ -61,7 +61,8 @@ def band_tile(out: Any, data: te.Tensor, most: int) -> tuple[int, int]:
 
 
 def reads_past_border(columns: Any, dtype: str) -> bool:
-    """Whether ``columns`` reads the data, not a padded copy of it: few rows of planes that fit a cache, and long ones.
+    """Return whether ``columns`` reads the data, not a padded copy of it: few rows of planes that fit a cache, and long
+    ones.
 
     LLVM vectorises the inside of a row, at any alignment, but writes rows out that are shorter than two vectors.
     """
