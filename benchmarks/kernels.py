@@ -28,7 +28,7 @@ from rich.console import Console
 import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import graph_executor
-from tilewright.relay.backend.memory_plan import aligned
+from tilewright.relay.transform.memory.graph_plan import aligned
 from tilewright.runtime.module import set_num_threads
 from tilewright.target.features import features
 from tilewright.testing import zoo

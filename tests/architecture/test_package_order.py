@@ -191,7 +191,7 @@ def test_no_two_modules_import_each_other() -> None:
         ("tilewright.te.tensor", "from tilewright.te import tag", False),
         ("tilewright.topi.nn.dense", "from tilewright.te.tensor import Tensor", False),
         ("tilewright.relay.expr", "def f():\n    from tilewright.relay.op import cast", True),
-        ("tilewright.relay.transform.fuse_ops", "from tilewright.relay.backend import te_compiler", True),
+        ("tilewright.relay.transform.fusion.fuse_ops", "from tilewright.relay.backend import te_compiler", True),
         ("tilewright.relay.expr", "from tilewright import relay", True),
         ("tilewright.relay.expr", "from . import op", True),
         ("tilewright.relay.expr", "from tilewright.topi import add", False),

@@ -77,13 +77,14 @@ def test_decorators_belong_to_what_they_decorate() -> None:
 
 
 def test_words_of_a_path_have_the_class_name_of_its_file() -> None:
-    assert path_words("src/tilewright/relay/transform/fuse_ops.py") >= {"relay", "transform", "fuse_ops", "FuseOps"}
+    words = path_words("src/tilewright/relay/transform/fusion/fuse_ops.py")
+    assert words >= {"relay", "transform", "fusion", "fuse_ops", "FuseOps"}
 
 
 @pytest.mark.parametrize(
     ("source", "test"),
     [
-        ("src/tilewright/relay/transform/merge_rows.py", "tests/relay/transform/test_merge_rows.py"),
+        ("src/tilewright/relay/transform/layout/merge_rows.py", "tests/relay/transform/test_merge_rows.py"),
         ("src/tilewright/arith/rules/minmax.py", "tests/arith/test_rules_z3.py"),
         ("src/tilewright/te/schedule/bounds.py", "tests/te/test_bounds.py"),
         ("native/src/rpc/session.c", "tests/rpc/test_session.py"),

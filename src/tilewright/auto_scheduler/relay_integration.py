@@ -37,7 +37,7 @@ from tilewright.relay.backend.te_compiler import (
 )
 from tilewright.relay.build_module import optimize
 from tilewright.relay.expr import Call, Constant, Function
-from tilewright.relay.transform.auto_scheduler_layout_rewrite import packing_choosers, without_packing
+from tilewright.relay.transform.layout.auto_scheduler_layout_rewrite import packing_choosers, without_packing
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 from tilewright.te.operation import ComputeOp, PlaceholderOp

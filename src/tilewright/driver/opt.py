@@ -28,7 +28,6 @@ from tilewright.relay.verify import VerifyIR, verify_module
 from tilewright.target.target import Target
 from tilewright.tir import transform as tir_transform
 
-_OF_THE_BACK_END = ("LowerTE", "PlanViews")
 _ROADS: dict[str, Callable[[], list[Pass]]] = {
     "optimize": build_module.optimization_passes,
     "fuse": build_module.fusion_passes,
@@ -158,6 +157,6 @@ def _made(name: str, args: list[Any], named: Mapping[str, Any]) -> Pass:
 def _makers() -> dict[str, Callable[..., Any]]:
     """What makes a pass, by name; a name of both is Relay's."""
     found = {name: getattr(tir_transform, name) for name in tir_transform.__all__}
-    found |= {name: getattr(transform, name) for name in (*transform.__all__, *_OF_THE_BACK_END)}
+    found |= {name: getattr(transform, name) for name in (*transform.__all__, "LowerTE")}
     other = (PassContext,)
     return {n: f for n, f in found.items() if n[0].isupper() and callable(f) and f not in other} | dict(_ROADS)

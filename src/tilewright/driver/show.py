@@ -10,8 +10,8 @@ from tilewright.ir.transform import PassContext
 from tilewright.relay import build_module
 from tilewright.relay.frontend.onnx.importer import from_onnx
 from tilewright.relay.op.contrib.register import load_compiler
-from tilewright.relay.transform.explain_partition import explain_partition
 from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.partition.explain_partition import explain_partition
 from tilewright.runtime.registry import get_global_func
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright.relay.backend.memory_plan import ALIGNMENT, Lifetime, Placed, plan_arena, plan_storage
+from tilewright.relay.transform.memory.graph_plan import ALIGNMENT, Lifetime, Placed, plan_arena, plan_storage
 
 
 @st.composite

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import tilewright as tvm
 from tilewright import relay, runtime
 from tilewright.contrib import graph_executor
-from tilewright.relay.backend.memory_plan import ALIGNMENT
-from tilewright.relay.backend.views import Buffers
+from tilewright.relay.transform.memory.graph_plan import ALIGNMENT
+from tilewright.relay.transform.memory.views import Buffers
 
 Array = np.ndarray[Any, Any]
 ROW = (1, 2, 32, 16)  # 4 KiB

@@ -16,7 +16,7 @@ from tilewright.relay.interpreter import interpret
 from tilewright.relay.qnn.groups import Mean, Move, Product, Sum, describe
 from tilewright.relay.qnn.op import dequantize, quantize
 from tilewright.relay.qnn.transform import CanonicalizeOps
-from tilewright.relay.transform.fold_constant import FoldConstant
+from tilewright.relay.transform.simplify.fold_constant import FoldConstant
 
 RNG = np.random.default_rng(20)
 

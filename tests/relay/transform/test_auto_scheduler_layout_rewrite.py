@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.relay.transform import auto_scheduler_layout_rewrite as rewriting
+from tilewright.relay.transform.layout import auto_scheduler_layout_rewrite as rewriting
 from tilewright.relay.visitor import post_order
 
 

@@ -8,7 +8,7 @@ import tilewright as tvm
 from tilewright import relay
 from tilewright.relay.backend import te_compiler
 from tilewright.relay.expr import Function
-from tilewright.relay.transform.count_weights import CountWeights, constant_bytes
+from tilewright.relay.transform.fusion.count_weights import CountWeights, constant_bytes
 from tilewright.relay.visitor import post_order
 
 TARGET = "llvm -mcpu=znver4 -num-cores=1"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilewright.ir.prim_expr import Any, DimVar
-from tilewright.relay.transform.extents import ONE, Extent, known_extents, product, reshape_codes
+from tilewright.relay.transform.simplify.extents import ONE, Extent, known_extents, product, reshape_codes
 
 B, S = DimVar("b"), DimVar("s")
 b, s = Extent.of(B), Extent.of(S)

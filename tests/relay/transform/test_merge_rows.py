@@ -13,7 +13,7 @@ import tilewright as tvm
 from tilewright import relay
 from tilewright.contrib import graph_executor
 from tilewright.relay.interpreter import interpret
-from tilewright.relay.transform.merge_rows import merge_rows
+from tilewright.relay.transform.layout.merge_rows import merge_rows
 from tilewright.relay.visitor import post_order
 from tilewright.target import Target
 from tilewright.topi.cpu.model.conv2d import rows_to_merge

@@ -1,9 +1,8 @@
 """From a fused module to what runs.
 
-plan_views.py views.py          what needs no kernel, since its result lies in memory that is there
 lower_te.py lowered.py          LowerTE; what a lowered module is, and its verifier
 te_compiler.py                  one primitive function to a kernel; compile_engine.py is its older name
-data_flow.py graph_codegen.py memory_plan.py  the graph executor's graph and its storage
+graph_codegen.py                the graph executor's graph; its storage is planned in ``relay/transform/memory``
 executors.py graph_executor.py   what a network is compiled for, by name; the graph executor's part
 graph_executor_codegen.py function_metadata.py  TVM's interface to it; what is known of each function
 executor.py interpreter.py      ``relay.create_executor``, and values

@@ -24,14 +24,14 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay import transform
 from tilewright.relay.backend.c_region import aligned, c_region, c_tensor
-from tilewright.relay.backend.data_flow import Entry
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen, GraphNode
 from tilewright.relay.backend.json_serializer import constant_names
 from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.lowered import kernels
-from tilewright.relay.backend.plan_views import PlanViews
+from tilewright.relay.data_flow import Entry
 from tilewright.relay.expr import Function, Var
 from tilewright.relay.op.views import tensor_bytes
+from tilewright.relay.transform.memory.plan_views import PlanViews
 from tilewright.relay.visitor import ExprMutator
 from tilewright.runtime.module import Module
 from tilewright.target.code_generator import to_packed_form

@@ -23,7 +23,7 @@ from tilewright.relay.op.nn.winograd import Conv2DWinogradAttrs
 from tilewright.relay.op.strategy.cpu import pack_conv2d
 from tilewright.relay.op.transform.layout import layout_transform
 from tilewright.relay.transform.infer_type import infer_type
-from tilewright.relay.transform.merge_rows import merge_rows
+from tilewright.relay.transform.layout.merge_rows import merge_rows
 from tilewright.target.target import Target
 
 TEMPLATES = ("conv2d_NCHWc.x86", "depthwise_conv2d_NCHWc.x86")

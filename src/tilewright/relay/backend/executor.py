@@ -22,8 +22,8 @@ from tilewright.relay.build_module import build, with_params
 from tilewright.relay.expr import Call, Function, RefCreate, Tuple, Var, const
 from tilewright.relay.interpreter import Closure, ConstructorValue, RefValue, to_value
 from tilewright.relay.interpreter import Interpreter as Machine
-from tilewright.relay.transform.compute_in_float32 import ComputeInFloat32
 from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.precision.compute_in_float32 import ComputeInFloat32
 from tilewright.relay.visitor import bind
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.device import Device, cpu

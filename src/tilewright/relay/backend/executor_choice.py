@@ -14,10 +14,10 @@ from __future__ import annotations
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.module import IRModule
 from tilewright.relay import transform
-from tilewright.relay.backend.data_flow import REMEDY
 from tilewright.relay.backend.executors import DEFAULT_EXECUTOR
 from tilewright.relay.backend.symbolic import is_dynamic, is_dynamic_function
 from tilewright.relay.backend.vm_build import NAME as VM
+from tilewright.relay.data_flow import REMEDY
 from tilewright.relay.expr import Function
 from tilewright.relay.features import Feature, detect_feature
 from tilewright.relay.transform.common import is_closed, open_children

@@ -37,8 +37,8 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.target_map import TargetMap
-from tilewright.relay.transform.count_weights import CountWeights
-from tilewright.relay.transform.label_ops import LabelOps
+from tilewright.relay.transform.fusion.count_weights import CountWeights
+from tilewright.relay.transform.fusion.label_ops import LabelOps
 from tilewright.runtime.device import Device
 from tilewright.runtime.module import Module
 from tilewright.runtime.plugins import load_plugins

@@ -13,7 +13,7 @@ from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.common import is_closed, open_children
-from tilewright.relay.transform.label_ops import hash_of
+from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 from tilewright.tir.analysis import calculate_workspace_bytes

@@ -22,12 +22,12 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import device_types
-from tilewright.relay.backend.data_flow import DataFlow, Entry, refuse_callee, tensor_types
-from tilewright.relay.backend.memory_plan import Lifetime, Placed, plan_arena, plan_storage
-from tilewright.relay.backend.views import Buffers
+from tilewright.relay.data_flow import DataFlow, Entry, refuse_callee, tensor_types
 from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.common import call_of, is_closed
+from tilewright.relay.transform.memory.graph_plan import Lifetime, Placed, plan_arena, plan_storage
+from tilewright.relay.transform.memory.views import Buffers
 from tilewright.runtime.ndarray import NDArray, compact, numpy_view
 from tilewright.tir.function import PrimFunc
 

@@ -16,15 +16,15 @@ from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, 
 from tilewright.relay.backend.function_metadata import function_metadata
 from tilewright.relay.backend.graph_codegen import Graph, GraphCodegen
 from tilewright.relay.backend.lowered import kernels
-from tilewright.relay.backend.plan_views import PlanViews
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.symbolic import is_dynamic
 from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Function
 from tilewright.relay.op.views import tensor_bytes
-from tilewright.relay.transform.count_weights import CountWeights
-from tilewright.relay.transform.label_ops import LabelOps
-from tilewright.relay.transform.merge_rows import MergeRows
+from tilewright.relay.transform.fusion.count_weights import CountWeights
+from tilewright.relay.transform.fusion.label_ops import LabelOps
+from tilewright.relay.transform.layout.merge_rows import MergeRows
+from tilewright.relay.transform.memory.plan_views import PlanViews
 from tilewright.relay.type_infer import infer_module
 from tilewright.runtime.executor.factory import GraphExecutorFactoryModule
 from tilewright.runtime.module import Module

@@ -24,7 +24,7 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import FloatImm, IntImm, StringImm
-from tilewright.relay.backend.data_flow import tensor_types
+from tilewright.relay.data_flow import tensor_types
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import ExprFunctor, post_order
 

@@ -35,10 +35,10 @@ from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.backend.lowered import CALL_MARKS, is_external, is_machine_op, verify_lowered
 from tilewright.relay.backend.progress import report_progress
 from tilewright.relay.backend.te_compiler import KernelNames, lower_primitive
-from tilewright.relay.backend.views import moves_only
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, open_children
-from tilewright.relay.transform.label_ops import hash_of
+from tilewright.relay.transform.fusion.label_ops import hash_of
+from tilewright.relay.transform.memory.views import moves_only
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target

@@ -35,10 +35,10 @@ from tilewright.ir.op import Op
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.type import FuncType, TensorType, Type
 from tilewright.relay.analysis import device_types
-from tilewright.relay.backend.data_flow import tensor_types
+from tilewright.relay.data_flow import tensor_types
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.transform.common import call_of, is_closed, open_children
-from tilewright.relay.transform.device_domains import device_name
+from tilewright.relay.transform.devices.device_domains import device_name
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc

@@ -11,9 +11,9 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay.op.annotation.devices import device_type_of
-from tilewright.relay.transform.control_on_devices import OnDevices, has_control_flow
-from tilewright.relay.transform.device_domains import device_name
-from tilewright.relay.transform.for_each_device import ForEachDevice, target_of
+from tilewright.relay.transform.devices.control_on_devices import OnDevices, has_control_flow
+from tilewright.relay.transform.devices.device_domains import device_name
+from tilewright.relay.transform.devices.for_each_device import ForEachDevice, target_of
 from tilewright.target.target import Target
 
 CPU = 1

@@ -46,11 +46,11 @@ from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGet
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy, generic
 from tilewright.relay.op.views import is_reshape
-from tilewright.relay.transform.count_weights import NETWORK_WEIGHTS
-from tilewright.relay.transform.grow_in_place import ROOM
+from tilewright.relay.transform.fusion.count_weights import NETWORK_WEIGHTS
+from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.transform.label_ops import hash_of
-from tilewright.relay.transform.merge_rows import REINTERPRET
+from tilewright.relay.transform.layout.merge_rows import REINTERPRET
+from tilewright.relay.transform.memory.grow_in_place import ROOM
 from tilewright.relay.visitor import ExprFunctor, post_order
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.packed_func import PackedFunc

@@ -65,10 +65,10 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
-from tilewright.relay.transform import grow_in_place
 from tilewright.relay.transform.common import call_of, open_children
-from tilewright.relay.transform.for_each_device import device_of
-from tilewright.relay.transform.lambda_lift import CLOSURE
+from tilewright.relay.transform.devices.for_each_device import device_of
+from tilewright.relay.transform.functional.lambda_lift import CLOSURE
+from tilewright.relay.transform.memory import grow_in_place
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.bytecode import (
     CHECK_INPUTS,

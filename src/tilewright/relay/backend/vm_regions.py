@@ -29,7 +29,7 @@ from tilewright.relay.backend.vm_memory import dtype_fields
 from tilewright.relay.expr import Call, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.views import ALIGNMENT
 from tilewright.relay.transform.common import open_children
-from tilewright.relay.transform.plan_memory import Life, place
+from tilewright.relay.transform.memory.plan_memory import Life, place
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.bytecode import SIZES, Opcode
 from tilewright.runtime.ndarray import array

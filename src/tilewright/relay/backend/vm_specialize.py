@@ -31,7 +31,7 @@ from tilewright.ir.prim_expr import Var as PrimVar
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.transform.common import TypedMutator
-from tilewright.relay.transform.grow_in_place import VERSION
+from tilewright.relay.transform.memory.grow_in_place import VERSION
 from tilewright.relay.type_functor import TypeMutator
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, substitute

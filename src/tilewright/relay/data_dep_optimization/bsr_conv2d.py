@@ -11,7 +11,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.relay.data_dep_optimization.blocks import in_blocks, shape_of
 from tilewright.relay.expr import Function
-from tilewright.relay.transform.sparse_weights import Conv2dToSparse, conv2d_weight
+from tilewright.relay.transform.simplify.sparse_weights import Conv2dToSparse, conv2d_weight
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.ndarray import NDArray
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tilewright.ir.module import IRModule
 from tilewright.relay.data_dep_optimization.blocks import in_blocks, shape_of
 from tilewright.relay.expr import Function
-from tilewright.relay.transform.sparse_weights import DenseToSparse, dense_weight
+from tilewright.relay.transform.simplify.sparse_weights import DenseToSparse, dense_weight
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.ndarray import NDArray
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
-from tilewright.relay.transform.sparse_weights import SimplifyFCTranspose, transposed_weight
+from tilewright.relay.transform.simplify.sparse_weights import SimplifyFCTranspose, transposed_weight
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.ndarray import NDArray, array
 

@@ -38,7 +38,7 @@ from tilewright.relay.testing.nat import count, make_nat_expr, make_nat_value
 from tilewright.relay.testing.numeric import _np_randn_from_type as _np_randn_from_type
 from tilewright.relay.testing.numeric import check_grad
 from tilewright.relay.testing.py_converter import run_as_python, to_python
-from tilewright.relay.transform.gradient import gradient
+from tilewright.relay.transform.autodiff.gradient import gradient
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import post_order_visit
 from tilewright.runtime import ndarray as nd

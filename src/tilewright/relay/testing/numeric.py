@@ -11,7 +11,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.type import TensorType
 from tilewright.relay.backend.executor import create_executor
-from tilewright.relay.transform.gradient import gradient
+from tilewright.relay.transform.autodiff.gradient import gradient
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.runtime.device import cpu
 from tilewright.runtime.ndarray import numpy_dtype

@@ -1,4 +1,4 @@
-"""Passes over Relay modules, one a file. ``tvm.relay.transform``.
+"""Passes over Relay modules, one a file, in a package for each purpose. ``tvm.relay.transform``.
 
 A pass is a call that gives a ``Pass``: ``relay.transform.FuseOps()(mod)``.
 """
@@ -16,72 +16,81 @@ from tilewright.ir.transform import (
     function_pass,
     module_pass,
 )
-from tilewright.relay.transform.alter_op_layout import AlterOpLayout
 from tilewright.relay.transform.annotate_spans import AnnotateSpans
-from tilewright.relay.transform.annotate_target import AnnotateTarget
-from tilewright.relay.transform.auto_scheduler_layout_rewrite import AutoSchedulerLayoutRewrite
-from tilewright.relay.transform.bubble_up_slice import BubbleUpSlice
-from tilewright.relay.transform.canonicalize_cast import CanonicalizeCast
+from tilewright.relay.transform.autodiff.gradient import FirstOrderGradient, gradient
+from tilewright.relay.transform.autodiff.lazy_gradient_init import LazyGradientInit
 from tilewright.relay.transform.change_batch import ChangeBatch
 from tilewright.relay.transform.check_indices import CheckIndices
-from tilewright.relay.transform.combine_parallel import (
+from tilewright.relay.transform.devices.for_each_device import ForEachDevice
+from tilewright.relay.transform.devices.place_operators import PlaceOperators
+from tilewright.relay.transform.devices.plan_devices import PlanDevices
+from tilewright.relay.transform.functional.dead_code_elimination import DeadCodeElimination
+from tilewright.relay.transform.functional.defunctionalization import Defunctionalization
+from tilewright.relay.transform.functional.eta_expand import EtaExpand
+from tilewright.relay.transform.functional.inline import Inline, InlineExternal, InlineFunctions, RemoveUnusedFunctions
+from tilewright.relay.transform.functional.lambda_lift import LambdaLift
+from tilewright.relay.transform.functional.to_a_normal_form import (
+    ToANormalForm,
+    ToANormalFormExpr,
+    ToBasicBlockNormalForm,
+)
+from tilewright.relay.transform.functional.to_graph_normal_form import ToGraphNormalForm
+from tilewright.relay.transform.fusion.count_weights import CountWeights
+from tilewright.relay.transform.fusion.defuse_ops import DefuseOps
+from tilewright.relay.transform.fusion.fuse_ops import FuseOps
+from tilewright.relay.transform.fusion.label_ops import LabelOps
+from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference
+from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
+from tilewright.relay.transform.layout.alter_op_layout import AlterOpLayout
+from tilewright.relay.transform.layout.auto_scheduler_layout_rewrite import AutoSchedulerLayoutRewrite
+from tilewright.relay.transform.layout.convert_layout import ConvertLayout, LayoutConfig
+from tilewright.relay.transform.layout.lift_conv1d import LiftConv1D
+from tilewright.relay.transform.layout.lift_conv3d import LiftConv3D
+from tilewright.relay.transform.layout.merge_rows import MergeRows
+from tilewright.relay.transform.layout.pad_channels import PadChannels
+from tilewright.relay.transform.layout.share_packed_weights import SharePackedWeights
+from tilewright.relay.transform.memory.grow_in_place import GrowInPlace, MarkRoom
+from tilewright.relay.transform.memory.isolate_views import IsolateViews
+from tilewright.relay.transform.memory.manifest_alloc import ManifestAlloc
+from tilewright.relay.transform.memory.plan_memory import MemoryPlan
+from tilewright.relay.transform.memory.plan_views import PlanViews
+from tilewright.relay.transform.partition.annotate_target import AnnotateTarget
+from tilewright.relay.transform.partition.explain_partition import OperatorFate, explain_partition
+from tilewright.relay.transform.partition.merge_compiler_regions import MergeCompilerRegions
+from tilewright.relay.transform.partition.merge_composite import MergeComposite
+from tilewright.relay.transform.partition.partition_graph import PartitionGraph, RegionCost
+from tilewright.relay.transform.precision.compute_in_float32 import ComputeInFloat32
+from tilewright.relay.transform.precision.keep_halves import KeepHalves
+from tilewright.relay.transform.recast import recast
+from tilewright.relay.transform.recognize.recognize_activations import RecognizeActivations
+from tilewright.relay.transform.recognize.recognize_attention import RecognizeAttention
+from tilewright.relay.transform.recognize.recognize_layer_norm import RecognizeLayerNorm
+from tilewright.relay.transform.simplify.bubble_up_slice import BubbleUpSlice
+from tilewright.relay.transform.simplify.canonicalize_cast import CanonicalizeCast
+from tilewright.relay.transform.simplify.combine_parallel import (
     BatchingOps,
     CombineParallelBatchMatmul,
     CombineParallelConv2D,
     CombineParallelDense,
 )
-from tilewright.relay.transform.compute_in_float32 import ComputeInFloat32
-from tilewright.relay.transform.convert_layout import ConvertLayout, LayoutConfig
-from tilewright.relay.transform.count_weights import CountWeights
-from tilewright.relay.transform.dead_code_elimination import DeadCodeElimination
-from tilewright.relay.transform.defunctionalization import Defunctionalization
-from tilewright.relay.transform.defuse_ops import DefuseOps
-from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
-from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
-from tilewright.relay.transform.eta_expand import EtaExpand
-from tilewright.relay.transform.explain_partition import OperatorFate, explain_partition
-from tilewright.relay.transform.fold_constant import FoldConstant, FoldConstantExpr
-from tilewright.relay.transform.fold_empty import FoldEmpty
-from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
-from tilewright.relay.transform.fold_scale_axis import BackwardFoldScaleAxis, FoldScaleAxis, ForwardFoldScaleAxis
-from tilewright.relay.transform.for_each_device import ForEachDevice
-from tilewright.relay.transform.fuse_ops import FuseOps
-from tilewright.relay.transform.gradient import FirstOrderGradient, gradient
-from tilewright.relay.transform.grow_in_place import GrowInPlace, MarkRoom
-from tilewright.relay.transform.hook_passes import CanonicalizeOps, FastMath, Legalize, SimplifyInference
-from tilewright.relay.transform.infer_type import InferType, InferTypeLocal
-from tilewright.relay.transform.inline import Inline, InlineExternal, InlineFunctions, RemoveUnusedFunctions
-from tilewright.relay.transform.isolate_views import IsolateViews
-from tilewright.relay.transform.keep_halves import KeepHalves
-from tilewright.relay.transform.label_ops import LabelOps
-from tilewright.relay.transform.lambda_lift import LambdaLift
-from tilewright.relay.transform.lazy_gradient_init import LazyGradientInit
-from tilewright.relay.transform.lift_conv1d import LiftConv1D
-from tilewright.relay.transform.lift_conv3d import LiftConv3D
-from tilewright.relay.transform.manifest_alloc import ManifestAlloc
-from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions
-from tilewright.relay.transform.merge_composite import MergeComposite
-from tilewright.relay.transform.merge_rows import MergeRows
-from tilewright.relay.transform.merge_transposes import MergeTransposes
-from tilewright.relay.transform.pad_channels import PadChannels
-from tilewright.relay.transform.partition_graph import PartitionGraph, RegionCost
-from tilewright.relay.transform.place_operators import PlaceOperators
-from tilewright.relay.transform.plan_devices import PlanDevices
-from tilewright.relay.transform.plan_memory import MemoryPlan
-from tilewright.relay.transform.recast import recast
-from tilewright.relay.transform.recognize_activations import RecognizeActivations
-from tilewright.relay.transform.recognize_attention import RecognizeAttention
-from tilewright.relay.transform.recognize_layer_norm import RecognizeLayerNorm
-from tilewright.relay.transform.share_packed_weights import SharePackedWeights
-from tilewright.relay.transform.simplify_expr import SimplifyExpr
-from tilewright.relay.transform.sink_reshape import SinkReshape
-from tilewright.relay.transform.sparse_weights import Conv2dToSparse, DenseToSparse, SimplifyFCTranspose
-from tilewright.relay.transform.split_args import SplitArgs
-from tilewright.relay.transform.to_a_normal_form import ToANormalForm, ToANormalFormExpr, ToBasicBlockNormalForm
-from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
-from tilewright.relay.transform.write_out_dynamic import WriteOutDynamic
+from tilewright.relay.transform.simplify.dynamic_to_static import DynamicToStatic
+from tilewright.relay.transform.simplify.eliminate_common_subexpr import EliminateCommonSubexpr
+from tilewright.relay.transform.simplify.fold_constant import FoldConstant, FoldConstantExpr
+from tilewright.relay.transform.simplify.fold_empty import FoldEmpty
+from tilewright.relay.transform.simplify.fold_explicit_padding import FoldExplicitPadding
+from tilewright.relay.transform.simplify.fold_scale_axis import (
+    BackwardFoldScaleAxis,
+    FoldScaleAxis,
+    ForwardFoldScaleAxis,
+)
+from tilewright.relay.transform.simplify.merge_transposes import MergeTransposes
+from tilewright.relay.transform.simplify.simplify_expr import SimplifyExpr
+from tilewright.relay.transform.simplify.sink_reshape import SinkReshape
+from tilewright.relay.transform.simplify.sparse_weights import Conv2dToSparse, DenseToSparse, SimplifyFCTranspose
+from tilewright.relay.transform.simplify.split_args import SplitArgs
+from tilewright.relay.transform.simplify.write_out_dynamic import WriteOutDynamic
 
-_OF_THE_BACK_END = {"LowerTE": "lower_te", "PlanViews": "plan_views"}
+_OF_THE_BACK_END = {"LowerTE": "lower_te"}
 
 
 def __getattr__(name: str) -> object:
@@ -117,7 +126,7 @@ __all__ = [
     "KeepHalves", "LabelOps", "LambdaLift", "LayoutConfig", "LazyGradientInit", "Legalize", "LiftConv1D", "LiftConv3D",
     "ManifestAlloc", "MarkRoom", "MemoryPlan", "MergeCompilerRegions",
     "MergeComposite", "MergeRows", "MergeTransposes", "OperatorFate", "PadChannels", "PartitionGraph", "Pass",
-    "PassContext", "PassInfo", "PlaceOperators", "PlanDevices", "PrintIR", "RecognizeActivations",
+    "PassContext", "PassInfo", "PlaceOperators", "PlanDevices", "PlanViews", "PrintIR", "RecognizeActivations",
     "RecognizeAttention", "RecognizeLayerNorm",
     "RegionCost", "RemoveUnusedFunctions", "Sequential", "SharePackedWeights", "SimplifyExpr", "SimplifyFCTranspose",
     "SimplifyInference",

@@ -22,7 +22,7 @@ from tilewright.relay.frontend.onnx.attributes import dtype_of, parse_attributes
 from tilewright.relay.frontend.onnx.dimensions import Elements, element, is_number, numbers
 from tilewright.relay.frontend.onnx.strings import StringTable
 from tilewright.relay.op.tensor.unary import cast
-from tilewright.relay.transform.fold_constant import constant_value, fold_constant
+from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
 from tilewright.relay.type_infer import infer_expr
 from tilewright.runtime.ndarray import numpy_dtype, numpy_view
 

@@ -53,7 +53,7 @@ from tilewright.relay.frontend.onnx.loading import (
 from tilewright.relay.frontend.onnx.plain import plain_model
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
 from tilewright.relay.frontend.onnx.strings import StringTable, is_text
-from tilewright.relay.transform.fold_constant import constant_value, fold_constant
+from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
 from tilewright.relay.visitor import substitute
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.ndarray import numpy_dtype, numpy_view

@@ -12,7 +12,7 @@ from tilewright.relay.expr import Call
 from tilewright.relay.op.contrib.dnnl import ALL_OPERATORS, FUSABLE
 from tilewright.relay.op.contrib.register import get_pattern_table
 from tilewright.relay.transform.bind_params import with_params
-from tilewright.relay.transform.explain_partition import OperatorFate, explain_partition
+from tilewright.relay.transform.partition.explain_partition import OperatorFate, explain_partition
 
 
 def preparation() -> list[Pass]:

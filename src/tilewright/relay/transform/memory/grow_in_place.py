@@ -39,8 +39,8 @@ from tilewright.relay.op.tensor.unary import copy
 from tilewright.relay.op.transform.join import concatenate
 from tilewright.relay.op.vm import append
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, open_children
-from tilewright.relay.transform.for_each_device import field_of
-from tilewright.relay.transform.tensor_flow import Atom, TensorFlow
+from tilewright.relay.transform.devices.for_each_device import field_of
+from tilewright.relay.transform.memory.tensor_flow import Atom, TensorFlow
 from tilewright.relay.type_infer import infer_expr, infer_module
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.runtime.device import cpu

@@ -45,7 +45,7 @@ from tilewright.relay.analysis import data_operands, device_types
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.annotation.devices import DeviceCopyAttrs
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, map_primitives, open_children
-from tilewright.relay.transform.device_domains import device_name
+from tilewright.relay.transform.devices.device_domains import device_name
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target

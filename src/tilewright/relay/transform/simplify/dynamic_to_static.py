@@ -21,7 +21,7 @@ from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.expr import Call, Function, If
 from tilewright.relay.op.dyn import DynDef
 from tilewright.relay.transform.common import TypedMutator, is_closed, scalar_constant
-from tilewright.relay.transform.fold_constant import fold_constant
+from tilewright.relay.transform.simplify.fold_constant import fold_constant
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator
 

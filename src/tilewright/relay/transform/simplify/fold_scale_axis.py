@@ -41,7 +41,7 @@ from tilewright.relay.expr import Call, Constant, Function, Var, is_whole
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import open_children, typed_function_pass
-from tilewright.relay.transform.fold_constant import FoldConstant
+from tilewright.relay.transform.simplify.fold_constant import FoldConstant
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.runtime.ndarray import numpy_view
 from tilewright.tir.layout import Layout, layout

@@ -50,7 +50,7 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.op.tensor.binary import add
-from tilewright.relay.transform.gradient_calls import (
+from tilewright.relay.transform.autodiff.gradient_calls import (
     CHECKPOINT,
     check_rules,
     field_of,
@@ -60,7 +60,7 @@ from tilewright.relay.transform.gradient_calls import (
     has_rule,
     prepared,
 )
-from tilewright.relay.transform.gradient_closures import differentiate_closures
+from tilewright.relay.transform.autodiff.gradient_closures import differentiate_closures
 from tilewright.relay.visitor import ExprMutator, direct_children, post_order, substitute
 
 MODES = ("higher_order", "first_order")

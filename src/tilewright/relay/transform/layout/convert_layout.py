@@ -25,7 +25,7 @@ from tilewright.ir.type import Type
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.transform.common import typed_function_pass
 from tilewright.relay.transform.hook_passes import CanonicalizeOps
-from tilewright.relay.transform.layout_rewriter import LayoutRewriter, RewriteHook
+from tilewright.relay.transform.layout.layout_rewriter import LayoutRewriter, RewriteHook
 
 
 class LayoutConfig:

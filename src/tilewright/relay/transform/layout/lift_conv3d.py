@@ -39,7 +39,7 @@ from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.reduce.reduce import reduce_axes
 from tilewright.relay.transform.common import concrete_shape, typed_function_pass
-from tilewright.relay.transform.lifting import FEWEST_CHANNELS, Lifter, Rule, Shape
+from tilewright.relay.transform.layout.lifting import FEWEST_CHANNELS, Lifter, Rule, Shape
 
 _SWAPPED = [0, 2, 1, 3, 4]  # channels and depth
 

@@ -60,8 +60,7 @@ from tilewright.relay.expr import (
     Var,
 )
 from tilewright.relay.op.tensor.binary import add
-from tilewright.relay.transform.common import is_closed
-from tilewright.relay.transform.gradient_calls import (
+from tilewright.relay.transform.autodiff.gradient_calls import (
     CHECKPOINT,
     check_rules,
     filled_type,
@@ -70,7 +69,8 @@ from tilewright.relay.transform.gradient_calls import (
     operator_calls,
     prepared,
 )
-from tilewright.relay.transform.to_a_normal_form import to_a_normal_form
+from tilewright.relay.transform.common import is_closed
+from tilewright.relay.transform.functional.to_a_normal_form import to_a_normal_form
 from tilewright.relay.type_functor import TypeMutator
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, post_order

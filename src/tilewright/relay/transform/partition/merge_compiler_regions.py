@@ -26,8 +26,8 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
 from tilewright.relay.expr import Call, Function, Let
 from tilewright.relay.scopes import Scopes
-from tilewright.relay.transform.annotate_target import BEGIN, END
 from tilewright.relay.transform.common import open_children, typed_function_pass
+from tilewright.relay.transform.partition.annotate_target import BEGIN, END
 from tilewright.relay.visitor import ExprMutator
 
 

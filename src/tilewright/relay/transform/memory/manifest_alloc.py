@@ -35,9 +35,9 @@ from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, Var, con
 from tilewright.relay.op import memory, vm
 from tilewright.relay.op.views import ALIGNMENT
 from tilewright.relay.transform.common import is_closed, open_children
-from tilewright.relay.transform.for_each_device import device_of
-from tilewright.relay.transform.lambda_lift import CLOSURE
-from tilewright.relay.transform.to_a_normal_form import to_a_normal_form
+from tilewright.relay.transform.devices.for_each_device import device_of
+from tilewright.relay.transform.functional.lambda_lift import CLOSURE
+from tilewright.relay.transform.functional.to_a_normal_form import to_a_normal_form
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator
 from tilewright.runtime.device import Device, cpu

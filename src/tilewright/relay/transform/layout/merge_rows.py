@@ -45,8 +45,8 @@ from tilewright.relay.op.nn.conv2d import PatchesAttrs
 from tilewright.relay.op.nn.conv_common import share_computed
 from tilewright.relay.op.transform.reshape import reshape
 from tilewright.relay.transform.common import map_primitives, typed_function_pass
+from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.transform.infer_type import infer_type
-from tilewright.relay.transform.label_ops import hash_of
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.target.target import Target
 from tilewright.topi.nn import conv2d_rows_to_merge

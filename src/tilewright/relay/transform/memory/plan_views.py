@@ -35,14 +35,14 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType
-from tilewright.relay.backend.data_flow import DataFlow, Entry, refuse_callee, tensor_types
-from tilewright.relay.backend.views import Buffers, view_of_kernel
+from tilewright.relay.data_flow import DataFlow, Entry, refuse_callee, tensor_types
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.views import View, is_reshape, tensor_bytes
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, typed_function_pass
-from tilewright.relay.transform.fold_constant import grows_at_load
+from tilewright.relay.transform.fusion.label_ops import labelled
 from tilewright.relay.transform.infer_type import infer_type
-from tilewright.relay.transform.label_ops import labelled
+from tilewright.relay.transform.memory.views import Buffers, view_of_kernel
+from tilewright.relay.transform.simplify.fold_constant import grows_at_load
 
 
 @dataclass(slots=True)

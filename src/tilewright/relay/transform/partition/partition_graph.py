@@ -38,9 +38,9 @@ from tilewright.relay.annotated_regions import AnnotatedRegion, AnnotatedRegionS
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.name_transforms import mangle_module_name, sanitize_name
 from tilewright.relay.op.annotation import compiler_end
-from tilewright.relay.transform.annotate_target import BEGIN, DEFAULT, END, compiler_of
 from tilewright.relay.transform.common import call_of, is_closed, open_children
-from tilewright.relay.transform.merge_compiler_regions import regions_of
+from tilewright.relay.transform.partition.annotate_target import BEGIN, DEFAULT, END, compiler_of
+from tilewright.relay.transform.partition.merge_compiler_regions import regions_of
 from tilewright.relay.type_infer import infer_expr, infer_module
 from tilewright.relay.visitor import ExprMutator, bind, post_order, substitute
 from tilewright.runtime.registry import get_global_func

@@ -50,7 +50,7 @@ from tilewright.relay.expr import (
 )
 from tilewright.relay.op.annotation.devices import device_copy, device_type_of, on_device
 from tilewright.relay.transform.common import call_of, is_closed, open_children
-from tilewright.relay.transform.device_domains import DeviceDomains, result_of
+from tilewright.relay.transform.devices.device_domains import DeviceDomains, result_of
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator
 

@@ -29,7 +29,7 @@ from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.views import is_reshape
 from tilewright.relay.transform.common import call_of, known_dims, open_children, typed_function_pass
-from tilewright.relay.transform.extents import ONE, Extent, known_extents, product, reshape_codes
+from tilewright.relay.transform.simplify.extents import ONE, Extent, known_extents, product, reshape_codes
 from tilewright.relay.visitor import ExprRewriter
 
 _LONGEST = 16  # moves that are looked at together

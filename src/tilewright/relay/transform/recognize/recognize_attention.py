@@ -49,7 +49,7 @@ from tilewright.relay.transform.common import (
     recognition_pass,
     scalar_constant,
 )
-from tilewright.relay.transform.extents import ONE, Extent, known_extents, reshape_codes
+from tilewright.relay.transform.simplify.extents import ONE, Extent, known_extents, reshape_codes
 
 Dims = tuple[Any, ...]  # numbers, and expressions over named dimensions
 

@@ -6,7 +6,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.ir.transform import PassContext, Sequential
 from tilewright.relay.expr import Function
-from tilewright.relay.transform.fuse_ops import FuseOps
+from tilewright.relay.transform.fusion.fuse_ops import FuseOps
 from tilewright.relay.transform.hook_passes import SimplifyInference
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import post_order

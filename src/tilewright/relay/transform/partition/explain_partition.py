@@ -21,11 +21,11 @@ from tilewright.relay.dataflow_pattern.language import pattern_order, sub_patter
 from tilewright.relay.dataflow_pattern.matcher import DFPatternMatcher
 from tilewright.relay.expr import Call, Constant, Function, Var
 from tilewright.relay.op.contrib.register import Refusal, get_pattern_table
-from tilewright.relay.transform.annotate_target import AnnotateTarget, takes_operator
 from tilewright.relay.transform.common import TypedMutator, open_children
-from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions, regions_of
-from tilewright.relay.transform.merge_composite import CompositePattern, MergeComposite, composite_patterns
-from tilewright.relay.transform.partition_graph import without_default_marks
+from tilewright.relay.transform.partition.annotate_target import AnnotateTarget, takes_operator
+from tilewright.relay.transform.partition.merge_compiler_regions import MergeCompilerRegions, regions_of
+from tilewright.relay.transform.partition.merge_composite import CompositePattern, MergeComposite, composite_patterns
+from tilewright.relay.transform.partition.partition_graph import without_default_marks
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import post_order
 

@@ -35,7 +35,7 @@ from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.reduce.reduce import reduce_axes
 from tilewright.relay.transform.common import call_of, concrete_shape, typed_function_pass
-from tilewright.relay.transform.lifting import FEWEST_CHANNELS, Lifter, Rule, Shape
+from tilewright.relay.transform.layout.lifting import FEWEST_CHANNELS, Lifter, Rule, Shape
 
 _ROW = 2  # the axis that is put in: NCW becomes NCHW
 _POOLS: dict[str, Callable[..., Call]] = {

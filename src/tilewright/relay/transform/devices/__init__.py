@@ -1,0 +1,1 @@
+"""Passes that decide on which device each part of a program runs."""

@@ -1,0 +1,1 @@
+"""Passes over the functional language: normal forms, closures, inlining, dead code."""

@@ -1,0 +1,1 @@
+"""Passes that make kernels of operators, and what is noted on the kernels."""

@@ -1,0 +1,1 @@
+"""Passes that choose the layouts, ranks and extents in which operators are computed."""

@@ -1,0 +1,1 @@
+"""Passes and planners that decide where in memory tensors live."""

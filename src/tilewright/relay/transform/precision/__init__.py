@@ -1,0 +1,1 @@
+"""Passes that choose the data types in which operators compute."""

@@ -1,0 +1,1 @@
+"""Passes that find operators spelled out in smaller ones."""
