@@ -14,6 +14,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from tilewright.ir.transform import PassContext
 from tilewright.relay.verify import VerifyIR
@@ -120,6 +121,15 @@ def covering(rows: list[tuple[int, ...]], strength: int) -> set[int]:
 
 def _choices(row: tuple[int, ...], strength: int) -> set[Choices]:
     return {frozenset(chosen) for chosen in combinations(enumerate(row), strength)}
+
+
+def pytest_configure() -> None:
+    """Keep Hypothesis from parsing all sources for constants to draw: what a test draws is not to change with them.
+
+    Newer versions do that while tests are collected, for 5 s of every process, and have no setting for it.
+    """
+    if hasattr(providers, "is_local_module_file"):
+        providers.is_local_module_file = lambda path: False
 
 
 def pytest_collection_finish() -> None:
