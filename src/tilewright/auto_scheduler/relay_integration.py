@@ -37,6 +37,7 @@ from tilewright.relay.backend.te_compiler import (
 )
 from tilewright.relay.build_module import optimize
 from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.function_attributes import PRIMITIVE
 from tilewright.relay.transform.layout.auto_scheduler_layout_rewrite import packing_choosers, without_packing
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
@@ -148,7 +149,7 @@ def _kernel_calls(module: IRModule) -> Iterable[Call]:
     for function in module.functions.values():
         if isinstance(function, Function):
             for expr in post_order(function):
-                if isinstance(expr, Call) and isinstance(expr.op, Function) and expr.op.attrs.get("Primitive"):
+                if isinstance(expr, Call) and isinstance(expr.op, Function) and PRIMITIVE.on(expr.op):
                     yield expr
 
 

@@ -13,6 +13,7 @@ from tilewright.ir.attrs import DictAttrs
 from tilewright.ir.container import Map
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL
 from tilewright.ir.type import GlobalTypeVar
 
 
@@ -48,7 +49,7 @@ class IRModule:
         """Module whose ``main`` is ``expr``; free variables of an expression that is no function become parameters."""
         mod = IRModule(functions, type_defs)
         func = expr if isinstance(expr, BaseFunc) else IRModule.expr_to_function(expr)
-        name = func.get_attrs().get("global_symbol", "main")
+        name = GLOBAL_SYMBOL.get(func, "main")
         mod[mod.ensure_global_var(str(name))] = func
         return mod
 

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Self, cast
 from tilewright.ir.budget import check_budget
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import BaseFunc
+from tilewright.ir.function_attributes import SKIP_OPTIMIZATION
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 from tilewright.runtime.error import TVMError
@@ -318,7 +319,7 @@ class FunctionPass(Pass):
         """Apply the function to every function of ``func_type`` that is not marked ``SkipOptimization``."""
         result = mod.copy()
         for var, func in mod.items():
-            if isinstance(func, self.func_type) and not func.get_attrs().get("SkipOptimization"):
+            if isinstance(func, self.func_type) and not SKIP_OPTIMIZATION.on(func):
                 changed = self.function(func, result, ctx)
                 if changed is not func:
                     result[var] = changed

@@ -43,6 +43,7 @@ from tilewright.relay.annotated_regions import AnnotatedRegion, AnnotatedRegionS
 from tilewright.relay.call_graph import CallGraph
 from tilewright.relay.expr import Call, Constant, Function, If, Let, RefCreate, Tuple, TupleGetItem, Var
 from tilewright.relay.features import Feature, detect_feature
+from tilewright.relay.function_attributes import PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import direct_children, post_order, post_order_visit
 from tilewright.tir.layout import layout
@@ -422,7 +423,7 @@ def device_types(func: Function, default: int = 1) -> dict[RelayExpr, int]:
         UnsupportedError: the function is more than data flow.
         TilewrightError: a value is used on two devices.
     """
-    found: dict[RelayExpr, int] = {func.body: int(func.attrs.get("result_device_type", default))}
+    found: dict[RelayExpr, int] = {func.body: int(RESULT_DEVICE_TYPE.get(func, default))}
     for expr in reversed(post_order(func.body, data_operands)):
         device = found[expr]
         if isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name in ("on_device", "device_copy"):
@@ -432,7 +433,7 @@ def device_types(func: Function, default: int = 1) -> dict[RelayExpr, int]:
             known = found.setdefault(operand, device)
             if known != device and not isinstance(operand, Constant):
                 raise _on_two_devices(operand, known, device)
-    for param, stated in zip(func.params, func.attrs.get("param_device_types", ()), strict=False):
+    for param, stated in zip(func.params, PARAM_DEVICE_TYPES.get(func, ()), strict=False):
         if found.setdefault(param, int(stated)) != int(stated):
             raise _on_two_devices(param, found[param], int(stated))
     return found

@@ -32,6 +32,7 @@ from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.backend.te_compiler import auto_scheduled
 from tilewright.relay.budget import in_budget
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.function_attributes import INLINE
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.transform.bind_params import bind_params_by_name as bind_params_by_name
 from tilewright.relay.transform.bind_params import with_params
@@ -129,7 +130,7 @@ def _marked_inline(mod: IRModule, ctx: PassContext) -> IRModule:
     marked = mod.copy()
     for var, func in mod.items():
         if var.name_hint != "main" and isinstance(func, Function):
-            marked[var] = func.with_attr("Inline", int(not is_closed(func)))
+            marked[var] = func.with_attr(INLINE.key, int(not is_closed(func)))
     return marked
 
 

@@ -24,6 +24,7 @@ from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
 from tilewright.ir.op import Op
 from tilewright.ir.span import Span
 from tilewright.ir.type import FuncType, TensorType, Type, TypeVar
+from tilewright.relay.function_attributes import PRIMITIVE
 from tilewright.runtime import ndarray as _nd
 
 
@@ -196,7 +197,7 @@ class Function(BaseFunc, Expr):
     @property
     def is_primitive(self) -> bool:
         """Whether this is a fused function that becomes one kernel."""
-        return bool(self.attrs.get("Primitive"))
+        return PRIMITIVE.on(self)
 
     def annotated_type(self) -> FuncType | None:
         """The function's type by its annotations, or None when one is missing."""

@@ -2,18 +2,22 @@
 
 Of Relay functions: they type-check; the types that are written on expressions are those that inference gives from
 scratch, and none is written before those of its parts; every variable is bound once and used in its scope; what is
-called is there. Of PrimFuncs: ``tir.verify``.
+called is there; attributes are as ``relay.function_attributes`` declares them. Of PrimFuncs: ``tir.verify``.
 """
 
 from __future__ import annotations
 
 from tilewright.ir.errors import TilewrightError
 from tilewright.ir.expr import BaseFunc
+from tilewright.ir.function_attributes import Carrier, Stage, attribute_problems
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassInfo
 from tilewright.relay.analysis import well_formed_problems
+from tilewright.relay.expr import Function
+from tilewright.relay.function_attributes import COMPILER, IMPLEMENTATION, PRIMITIVE
 from tilewright.relay.type_infer import type_problems
+from tilewright.relay.visitor import post_order
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.verify import verify_well_formed
 
@@ -33,10 +37,34 @@ def verify_module(mod: IRModule) -> None:
 
 
 def _verify_relay(mod: IRModule) -> None:
-    problems = well_formed_problems(mod) or type_problems(mod)
+    problems = well_formed_problems(mod) or type_problems(mod) or module_attribute_problems(mod)
     if problems:
         lines = "\n".join(f"  {problem}" for problem in dict.fromkeys(problems))
         raise IllFormedModuleError(f"the module is not well-formed:\n{lines}")
+
+
+def stage_of(mod: IRModule) -> Stage:
+    """Return LOWERED for a module that LowerTE made, else RELAY."""
+    lowered = any(isinstance(func, PrimFunc) and IMPLEMENTATION.has(func) for func in mod.functions.values())
+    return Stage.LOWERED if lowered else Stage.RELAY
+
+
+def module_attribute_problems(mod: IRModule) -> list[str]:
+    """What is wrong with the declared attributes of the module and of its Relay functions, inner ones too."""
+    stage = stage_of(mod)
+    problems = attribute_problems(mod.attrs, Carrier.MODULE, stage)
+    for var, func in mod.functions.items():
+        if isinstance(func, Function):
+            inner = (e for e in post_order(func) if isinstance(e, Function) and e.attrs)
+            found = [text for e in inner for text in attribute_problems(e.attrs, _carrier_of(e), stage)]
+            problems += [f"in @{var.name_hint}: {text}" for text in found]
+    return problems
+
+
+def _carrier_of(func: Function) -> Carrier:
+    if COMPILER.on(func):
+        return Carrier.EXTERNAL
+    return Carrier.PRIMITIVE if PRIMITIVE.on(func) else Carrier.OPEN
 
 
 class VerifyIR(PassInstrument):

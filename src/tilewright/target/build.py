@@ -15,6 +15,7 @@ import tilewright.target.codegen.llvm.generator
 import tilewright.target.codegen.nvptx.generator
 import tilewright.target.codegen.opencl.generator  # noqa: F401  (these register themselves)
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.ir.module import IRModule
 from tilewright.runtime.module import Module
 from tilewright.target.code_generator import CodeGenerator, code_generator, find_code_generator, functions_of
@@ -61,21 +62,21 @@ class ModuleBuilder:
         mod = func
         if isinstance(mod, PrimFunc):
             mod = IRModule()
-            mod[str(func.attrs.get("global_symbol", "main"))] = func
+            mod[GLOBAL_SYMBOL.get(func, "main")] = func
         for item in functions_of(mod, target or self.target, override=target is not None):
             self._add(item)
 
     def _add(self, func: PrimFunc) -> None:
         for part in self._parts(func):
-            name = str(part.attrs["global_symbol"])
+            name = GLOBAL_SYMBOL.of(part)
             if name in self._names:
                 raise TilewrightError(f"the module has two functions named {name}")
             self._names.add(name)
-            self._generator(part.attrs["target"]).add(part)
+            self._generator(TARGET.of(part)).add(part)
 
     def _parts(self, func: PrimFunc) -> list[PrimFunc]:
         """A function of a device that has threads is the host's code and the kernels that it launches."""
-        if _is_host(func.attrs["target"]):
+        if _is_host(TARGET.of(func)):
             return [func]
         check_memory(func)
         if not has_device_regions(func):

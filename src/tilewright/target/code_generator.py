@@ -31,6 +31,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass
 from tilewright.runtime.dtype import CUSTOM_TYPES
@@ -79,7 +80,7 @@ class _WholeModule:
         self._build, self._target, self._mod = build, target, IRModule()
 
     def add(self, func: PrimFunc) -> None:
-        self._mod[str(func.attrs["global_symbol"])] = func
+        self._mod[GLOBAL_SYMBOL.of(func)] = func
 
     def finish(self) -> Module:
         made = self._build(self._mod, self._target)
@@ -159,9 +160,9 @@ def functions_of(mod: IRModule, target: Target, override: bool = False) -> list[
             raise TilewrightError(
                 f"{var.name_hint} is a {type(func).__name__}, not a TIR function; build a Relay module with relay.build"
             )
-        named = func if "global_symbol" in func.get_attrs() else func.with_attr("global_symbol", var.name_hint)
-        own = target if override else Target(named.attrs.get("target", target))
-        functions.append(named.with_attr("target", own))
+        named = func if GLOBAL_SYMBOL.has(func) else func.with_attr(GLOBAL_SYMBOL.key, var.name_hint)
+        own = target if override else Target(TARGET.get(named, target))
+        functions.append(named.with_attr(TARGET.key, own))
     return functions
 
 
@@ -174,7 +175,7 @@ def to_packed_form(func: PrimFunc, before: Sequence[Pass] = ()) -> list[PrimFunc
     before : passes that the code generator wants first
     """
     mod = IRModule()
-    mod[str(func.attrs["global_symbol"])] = func
+    mod[GLOBAL_SYMBOL.of(func)] = func
     custom = [LowerCustomDatatypes()] if CUSTOM_TYPES else []
     for step in [*before, MakePackedAPI(), *custom, LowerTVMBuiltin(), LowerIntrin()]:
         mod = step(mod)

@@ -16,12 +16,14 @@ from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass
 from tilewright.target.gpu import limits_of
 from tilewright.target.target import Target
 from tilewright.tir.expr import IntImm, Var
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import DEVICE_THREAD_AXES, DYNAMIC_SHARED_MEMORY
 from tilewright.tir.stmt import Allocate, AttrStmt
 from tilewright.tir.transform.infer_fragment import InferFragment
 from tilewright.tir.transform.lower_intrin import lower_intrin
@@ -51,7 +53,7 @@ def split_device(func: PrimFunc, host: Target) -> list[PrimFunc]:
     rest, *kernels = split_host_device(make_packed_api(_through(before_split(), func)))
     for kernel in kernels:
         check_limits(kernel)
-    return [rest.with_attr("target", host), *kernels]
+    return [rest.with_attr(TARGET.key, host), *kernels]
 
 
 class _Resources(StmtVisitor):
@@ -81,12 +83,12 @@ def check_limits(kernel: PrimFunc) -> None:
 
     What an OpenCL device has is known where the kernel is loaded, which says the same.
     """
-    target = kernel.attrs["target"]
+    target = TARGET.of(kernel)
     if target.kind.name not in ("cuda", "nvptx"):
         return
     limits, taken = limits_of(target), _Resources()
     taken.visit_stmt(kernel.body)
-    name, threads, shared = kernel.attrs["global_symbol"], math.prod(taken.threads.values()), sum(taken.shared.values())
+    name, threads, shared = GLOBAL_SYMBOL.of(kernel), math.prod(taken.threads.values()), sum(taken.shared.values())
     if threads > limits.threads_per_block:
         axes = ", ".join(f"{tag}: {extent}" for tag, extent in taken.threads.items())
         raise TilewrightError(
@@ -104,11 +106,11 @@ def check_limits(kernel: PrimFunc) -> None:
 def device_part(kernel: PrimFunc) -> PrimFunc:
     """A kernel in the form that device code is made of."""
     ready = _through([LowerWarpMemory(), Simplify()], kernel)
-    return lower_intrin(ready, has_fma=True, kind=kernel.attrs["target"].kind.name)
+    return lower_intrin(ready, has_fma=True, kind=TARGET.of(kernel).kind.name)
 
 
 def _through(steps: Sequence[Pass], func: PrimFunc) -> PrimFunc:
-    name, mod = str(func.attrs["global_symbol"]), IRModule()
+    name, mod = GLOBAL_SYMBOL.of(func), IRModule()
     mod[name] = func
     for step in steps:
         mod = step(mod)
@@ -121,9 +123,9 @@ def function_table(kernels: Sequence[PrimFunc]) -> dict[str, Any]:
     """What the runtime launches kernels by: the types of their arguments, and which extents follow them."""
     table = {}
     for kernel in kernels:
-        tags = [axis.thread_tag for axis in kernel.attrs.get("tir.device_thread_axis", ())]
-        if kernel.attrs.get("tir.device_use_dyn_shared_memory"):
+        tags = [axis.thread_tag for axis in DEVICE_THREAD_AXES.get(kernel, ())]
+        if DYNAMIC_SHARED_MEMORY.on(kernel):
             tags.append("tir.use_dyn_shared_memory")
         types = [param.dtype for param in kernel.params]
-        table[str(kernel.attrs["global_symbol"])] = {"arg_types": types, "launch_param_tags": tags}
+        table[GLOBAL_SYMBOL.of(kernel)] = {"arg_types": types, "launch_param_tags": tags}
     return table

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL
 from tilewright.ir.memory import Buffer, decl_buffer
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import Var
@@ -19,6 +20,7 @@ from tilewright.te.schedule import Schedule
 from tilewright.te.schedule.lower import lower_schedule
 from tilewright.te.tensor import Tensor
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import FROM_SCHEDULE, NOALIAS
 
 
 def schedule_to_primfunc(
@@ -56,9 +58,9 @@ def schedule_to_primfunc(
         params.append(param)
         buffer_map[param] = buffer
     body = lower_schedule(sch, bound)
-    attrs: dict[str, Any] = {"from_legacy_te_schedule": True, "global_symbol": name}
+    attrs: dict[str, Any] = {FROM_SCHEDULE.key: True, GLOBAL_SYMBOL.key: name}
     if PassContext.current().option("tir.noalias"):
-        attrs["tir.noalias"] = True
+        attrs[NOALIAS.key] = True
     return PrimFunc(params, body, None, buffer_map, attrs)
 
 
@@ -105,11 +107,11 @@ def _as_module(inp: Any, args: Sequence[Any] | None, name: str, binds: Mapping[T
             raise TilewrightError("lower of a schedule needs args: the tensors that are the function's parameters")
         func = schedule_to_primfunc(inp, args, name, binds)
     elif isinstance(inp, PrimFunc):
-        func = inp if "global_symbol" in inp.attrs else inp.with_attr({"global_symbol": name, "tir.noalias": True})
+        func = inp if GLOBAL_SYMBOL.has(inp) else inp.with_attr({GLOBAL_SYMBOL.key: name, NOALIAS.key: True})
     else:
         raise TilewrightError(f"lower takes a Schedule, PrimFunc or IRModule, got {type(inp).__name__}")
     mod = IRModule()
-    mod[str(func.attrs["global_symbol"])] = func
+    mod[GLOBAL_SYMBOL.of(func)] = func
     return mod
 
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.ir import dtype as dt
+from tilewright.ir.function_attributes import TARGET
 from tilewright.runtime.ndarray import numpy_dtype
 from tilewright.testing.block_expr import Code, ExprCode
 from tilewright.testing.block_memory import BlockMemory, Lanes, RaceError
@@ -106,7 +107,7 @@ def run_schedule(
     chosen = Target(target)
     with chosen:
         mod = lower(sch, args, name=name)
-        mod[name] = mod[name].with_attr("target", chosen)
+        mod[name] = mod[name].with_attr(TARGET.key, chosen)
         for step in before_split():
             mod = step(mod)
     run(mod[name], *arrays, warp_size=chosen.thread_warp_size if chosen.thread_warp_size > 1 else 32)

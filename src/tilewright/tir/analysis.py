@@ -8,10 +8,12 @@ from typing import Any
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import TARGET
 from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import And, IntImm
 from tilewright.tir.expr import BufferLoad, Call, Load, PrimExpr, ProducerLoad, Var
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import CALLING_CONV
 from tilewright.tir.functor import StmtVisitor
 from tilewright.tir.op import effect_of
 from tilewright.tir.stmt import Allocate, AttrStmt, For, Stmt, Store
@@ -143,10 +145,10 @@ def host_accesses(func: PrimFunc) -> dict[str, tuple[str, ...]]:
     By name, with the names of the loops around the first access. That code is the host's, which cannot reach the
     device's memory. Other targets have no such code.
     """
-    target = func.attrs.get("target")
+    target = TARGET.get(func)
     if target is None:
         raise TilewrightError("VerifyMemory needs functions with the attribute target")
-    if func.attrs.get("calling_conv") or not {"gpu", "hls"} & set(target.keys):
+    if CALLING_CONV.get(func) or not {"gpu", "hls"} & set(target.keys):
         return {}
     accesses = _HostAccesses(func)
     accesses.visit_stmt(func.body)

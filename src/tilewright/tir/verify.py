@@ -11,6 +11,7 @@ from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL, Carrier, Stage, attribute_problems
 from tilewright.ir.memory import Buffer
 from tilewright.ir.module import IRModule
 from tilewright.tir.expr import BufferLoad, IterVar, Let, Load, PrimExpr, Reduce, Select, Var
@@ -186,13 +187,14 @@ def verify_well_formed(target: PrimFunc | IRModule) -> None:
             if isinstance(func, PrimFunc):
                 verify_well_formed(func)
         return
-    name = str(target.attrs.get("global_symbol", "main"))
+    name = GLOBAL_SYMBOL.get(target, "main")
     verifier = _Verifier(name)
     for param in target.params:
         verifier.define(param)
     for buffer in target.buffer_map.values():
         verifier.declare(buffer)
     verifier.visit_stmt(target.body)
-    if verifier.problems:
-        shown = "\n  ".join(dict.fromkeys(verifier.problems))
+    problems = [*attribute_problems(target.attrs, Carrier.KERNEL, Stage.CODE), *verifier.problems]
+    if problems:
+        shown = "\n  ".join(dict.fromkeys(problems))
         raise IllFormedError(f"function {name} is not well formed:\n  {shown}")

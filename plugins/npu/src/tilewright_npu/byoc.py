@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tilewright import runtime
 from tilewright.relay.expr import Function
+from tilewright.relay.function_attributes import GLOBAL_SYMBOL
 from tilewright_npu import patterns
 from tilewright_npu.codegen.generate import generate
 from tilewright_npu.module import module_of
@@ -13,7 +14,7 @@ from tilewright_npu.target import memories
 
 def compile_function(func: Function) -> runtime.Module:
     """The module of one function: its program."""
-    symbol = str(func.attrs["global_symbol"])
+    symbol = GLOBAL_SYMBOL.of(func)
     sram, ddr = memories(str(func.attrs.get(TARGET, "npu")))
     return module_of([generate(func, symbol, sram, ddr).encode()])
 

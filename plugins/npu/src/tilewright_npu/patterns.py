@@ -19,6 +19,7 @@ from tilewright.relay import transform
 from tilewright.relay.build_module import bind_params_by_name
 from tilewright.relay.dataflow_pattern import is_constant, is_op, wildcard
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.function_attributes import COMPILER
 from tilewright.relay.op.contrib.register import register_pattern_table
 from tilewright.relay.qnn.groups import Group, Mean, Move, Product, Sum, describe, operator_name
 from tilewright.relay.visitor import ExprMutator, post_order
@@ -253,7 +254,7 @@ def partition_for_npu(
     ]  # fmt: skip
     result = Sequential(parts)(split).copy()
     for var, func in list(result.items()):
-        if isinstance(func, Function) and func.attrs.get("Compiler") == "npu":
+        if isinstance(func, Function) and COMPILER.get(func) == "npu":
             result[var] = func.with_attr(TARGET, target)
     if on_device:
         main = result["main"]

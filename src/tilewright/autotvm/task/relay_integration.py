@@ -22,6 +22,7 @@ from tilewright.relay.backend.kernel_task import TEMPLATE, kernel_text
 from tilewright.relay.backend.te_compiler import build_schedule
 from tilewright.relay.build_module import optimization_passes, optimize
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.function_attributes import COMPILER, PRIMITIVE, VIEW
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy.wrappers import conv2d_task
 from tilewright.relay.transform.bind_params import with_params
@@ -222,8 +223,8 @@ def _kernels(module: IRModule) -> list[Function]:
     """The primitive functions of main, as often as they are called."""
     main: Any = module["main"]
     calls = [e for e in post_order(main) if isinstance(e, Call)]
-    primitive = [c.op for c in calls if isinstance(c.op, Function) and c.op.attrs.get("Primitive")]
-    return [f for f in primitive if not f.attrs.get("view") and not f.attrs.get("Compiler")]
+    primitive = [c.op for c in calls if isinstance(c.op, Function) and PRIMITIVE.on(c.op)]
+    return [f for f in primitive if not VIEW.on(f) and not COMPILER.on(f)]
 
 
 def _has_plain_task(func: Function) -> bool:

@@ -11,6 +11,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.type import TupleType
 from tilewright.relay.backend.executor import create_executor
 from tilewright.relay.expr import Call, Function, Tuple, TupleGetItem
+from tilewright.relay.function_attributes import COMPILER
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import ExprMutator, direct_children, post_order, substitute
 from tilewright.runtime.ndarray import NDArray, array
@@ -35,7 +36,7 @@ def external_function(mod: IRModule, expr: RelayExpr) -> Function | None:
     if not (isinstance(expr, Call) and isinstance(expr.op, GlobalVar)):
         return None
     callee = mod[expr.op]
-    return callee if isinstance(callee, Function) and callee.attrs.get("Compiler") else None
+    return callee if isinstance(callee, Function) and COMPILER.on(callee) else None
 
 
 def _fields(value: RelayExpr) -> list[RelayExpr]:

@@ -30,6 +30,7 @@ from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.data_flow import Entry
 from tilewright.relay.expr import Function, Var
+from tilewright.relay.function_attributes import GLOBAL_SYMBOL
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.memory.plan_views import PlanViews
 from tilewright.relay.visitor import ExprMutator
@@ -56,7 +57,7 @@ static int32_t {symbol}_run({symbol}_kernel kernel, DLTensor** tensors, int32_t 
 
 def compile_to_c(func: Function) -> Module:
     """The module of C source of an external function."""
-    symbol = str(func.attrs["global_symbol"])
+    symbol = GLOBAL_SYMBOL.of(func)
     names = constant_names(func, symbol)
     context = PassContext.current()
     target = Target("c")

@@ -18,6 +18,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType
 from tilewright.relay.backend.open_task import given_dtype, register_open
 from tilewright.relay.expr import Call, Function, Var
+from tilewright.relay.function_attributes import PRIMITIVE
 from tilewright.relay.op.nn.conv2d import Conv2DAttrs
 from tilewright.relay.op.nn.winograd import Conv2DWinogradAttrs
 from tilewright.relay.op.strategy.cpu import pack_conv2d
@@ -48,7 +49,7 @@ def plain_kernel(
         packed = pack_conv2d(attrs, [x, w], types, constant=True)
     call = packed or Call(Op.get("nn.conv2d"), [x, w], attrs)
     params = [Var(f"p{i}", type_) for i, type_ in enumerate(_types([x, w], call))]
-    typed = infer_type(Function(params, Call(call.op, params, call.attrs), attrs={"Primitive": 1}))
+    typed = infer_type(Function(params, Call(call.op, params, call.attrs), attrs={PRIMITIVE.key: 1}))
     assert isinstance(typed, Function)
     return merge_rows(typed, target)
 

@@ -15,6 +15,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType
 from tilewright.relay.backend.open_task import given_dtype, register_open
 from tilewright.relay.expr import Call, Function, Var
+from tilewright.relay.function_attributes import PRIMITIVE
 from tilewright.relay.op.nn.dense import DenseAttrs
 from tilewright.relay.op.strategy.cpu import pack_dense_of_task
 from tilewright.relay.op.strategy.wrappers import output_dtype
@@ -64,7 +65,7 @@ def _kernel(arguments: Sequence[Any], target: Target) -> Function:
         taken = layout_transform(w, "NC", layout.weight_layout)
     typed: Any = infer_type(Function([w], taken))
     params = [Var("p0", x.type_annotation), Var("p1", typed.body.checked_type)]
-    func = infer_type(Function(params, Call(packed.op, params, packed.attrs), attrs={"Primitive": 1}))
+    func = infer_type(Function(params, Call(packed.op, params, packed.attrs), attrs={PRIMITIVE.key: 1}))
     assert isinstance(func, Function)
     return func
 

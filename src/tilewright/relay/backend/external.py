@@ -21,6 +21,7 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.backend.json_serializer import constant_names
 from tilewright.relay.backend.lowered import is_external
 from tilewright.relay.expr import Function
+from tilewright.relay.function_attributes import COMPILER
 from tilewright.relay.op.contrib.register import load_compiler
 from tilewright.runtime.module import Module
 from tilewright.runtime.ndarray import NDArray, compact
@@ -69,14 +70,14 @@ def compile_external(lowered: IRModule) -> ExternalCode:
 
 
 def _generated(func: Function, symbol: str) -> Module:
-    name = f"relay.ext.{func.attrs['Compiler']}"
+    name = f"relay.ext.{COMPILER.of(func)}"
     generator = get_global_func(name, allow_missing=True)
     if generator is None:
-        load_compiler(str(func.attrs["Compiler"]))
+        load_compiler(COMPILER.of(func))
         generator = get_global_func(name, allow_missing=True)
     if generator is None:
         raise UnsupportedError(
-            f"@{symbol} is for the external compiler {func.attrs['Compiler']!r}, and there is no global function "
+            f"@{symbol} is for the external compiler {COMPILER.of(func)!r}, and there is no global function "
             f"{name} that makes its code; import the package that registers it, or leave its operators unpartitioned"
         )
     module = _called(name, generator, symbol, func)
@@ -107,7 +108,7 @@ def _take_constants(code: ExternalCode, func: Function, module: Module, symbol: 
         known = ", ".join(constants) or "none"
         raise TilewrightError(
             f"the module of @{symbol} asks for the constant {missing[0]!r}; the function has: {known}. "
-            f"relay.ext.{func.attrs['Compiler']}.constant_updater may give others"
+            f"relay.ext.{COMPILER.of(func)}.constant_updater may give others"
         )
     code.wanted[asking] = wanted
     code.constants |= {name: constants[name] for name in wanted}
@@ -127,7 +128,7 @@ def _asked_for(module: Module) -> tuple[str, list[str]]:
 
 def _constants_of(func: Function, symbol: str) -> dict[str, NDArray]:
     """The constants of an external function by name: as its compiler's ``constant_updater`` names them, or numbered."""
-    name = f"relay.ext.{func.attrs['Compiler']}.constant_updater"
+    name = f"relay.ext.{COMPILER.of(func)}.constant_updater"
     updater = get_global_func(name, allow_missing=True)
     if updater is None:
         return {constant: compact(node.data) for node, constant in constant_names(func, symbol).items()}

@@ -11,6 +11,7 @@ from tilewright.relay.backend.graph_codegen import Graph
 from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.function_attributes import HASH, TARGET, VIEW
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.common import is_closed, open_children
 from tilewright.relay.transform.fusion.label_ops import hash_of
@@ -47,8 +48,8 @@ def function_metadata(mod: IRModule, lowered: IRModule, graph: Graph, targets: T
     """
     main: Function = mod["main"]
     called = (e.op for e in post_order(main.body, open_children) if isinstance(e, Call) and is_closed(e.op))
-    sources = {hash_of(func): func for func in called if isinstance(func, Function) and "view" not in func.attrs}
-    info = {v.name_hint: _kernel_info(func, sources[func.attrs["hash"]]) for v, func in kernels(lowered).items()}
+    sources = {hash_of(func): func for func in called if isinstance(func, Function) and not VIEW.has(func)}
+    info = {v.name_hint: _kernel_info(func, sources[HASH.of(func)]) for v, func in kernels(lowered).items()}
     info[MAIN] = _main_info(main, graph, targets)
     return info
 
@@ -77,7 +78,7 @@ def _by_target(sizes: Iterable[tuple[int, int]], targets: TargetMap) -> dict[Tar
 
 
 def _kernel_info(func: PrimFunc, source: Function) -> FunctionInfo:
-    target: Target = func.attrs["target"]
+    target: Target = TARGET.of(func)
     buffers = [func.buffer_map[p] for p in func.params]
     ends = sum(tensor_bytes(TensorType(b.shape, b.dtype)) for b in buffers)
     workspace = calculate_workspace_bytes(func, int(target.get_attr("workspace-byte-alignment", 1)))

@@ -18,12 +18,14 @@ import numpy as np
 from tilewright.ir.attrs import DictAttrs
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.expr import BaseFunc, GlobalVar, RelayExpr
+from tilewright.ir.function_attributes import FunctionAttribute
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay.analysis import device_types
 from tilewright.relay.data_flow import DataFlow, Entry, refuse_callee, tensor_types
 from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.function_attributes import HASH, IN_PLACE, LAYOUTS, OFFSETS, RESULT_DEVICE_TYPE, RUN_ONCE, VIEW
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.common import call_of, is_closed
 from tilewright.relay.transform.memory.graph_plan import Lifetime, Placed, plan_arena, plan_storage
@@ -135,7 +137,7 @@ class GraphCodegen(DataFlow):
     def codegen(self, name: str = "main") -> Graph:
         """The graph of a function of the module."""
         func: Function = self.mod[name]
-        if "result_device_type" in func.attrs:
+        if RESULT_DEVICE_TYPE.has(func):
             self._devices = device_types(func)
         for param in func.params:
             self.memo_map[param] = self._input(param)
@@ -146,7 +148,7 @@ class GraphCodegen(DataFlow):
         """What is copied into a view is there before the first copy."""
         if isinstance(expr, Call) and isinstance(expr.op, GlobalVar):
             return [
-                *(a.args[0] if isinstance(a, Call) and _marked(a, "in_place") else a for a in expr.args),
+                *(a.args[0] if isinstance(a, Call) and _marked(a, IN_PLACE) else a for a in expr.args),
                 *expr.args,
             ]
         return super().children(expr)
@@ -173,7 +175,7 @@ class GraphCodegen(DataFlow):
             return self._append(node, expr)
         if not isinstance(expr.op, GlobalVar) or not _is_lowered(callee := self.mod[expr.op]):
             raise refuse_callee(expr.op)
-        view = callee.get_attrs().get("view")
+        view = VIEW.get(callee)
         name, label = {None: (expr.op.name_hint,) * 2, "reshape": ("__nop", "reshape_nop")}.get(
             view, ("__view", "view")
         )
@@ -181,9 +183,9 @@ class GraphCodegen(DataFlow):
         if view is not None:
             node.alias, node.view = True, callee if view != "reshape" else None
         else:
-            node.once, node.in_place = _marked(expr, "run_once"), _marked(expr, "in_place")
-            node.attrs |= dict(callee.get_attrs().get("layouts", ()))
-            node.attrs |= {key: str(callee.get_attrs()[key]) for key in ("hash",) if key in callee.get_attrs()}
+            node.once, node.in_place = _marked(expr, RUN_ONCE), _marked(expr, IN_PLACE)
+            node.attrs |= dict(LAYOUTS.get(callee, ()))
+            node.attrs |= {HASH.key: HASH.of(callee)} if HASH.has(callee) else {}
             node.attrs |= {"run_once": "1"} if node.once else {}
         return self._append(node, expr)
 
@@ -229,8 +231,8 @@ class GraphCodegen(DataFlow):
 
     def _place_view(self, index: int, node: GraphNode, buffers: Buffers) -> None:
         assert node.view is not None
-        offsets: Sequence[int] = node.view.attrs["offsets"]
-        if node.view.attrs["view"] == "cut":
+        offsets: Sequence[int] = OFFSETS.of(node.view)
+        if VIEW.of(node.view) == "cut":
             for i, offset in enumerate(offsets):
                 buffers.view(Entry(index, i), node.inputs[0], offset)
             return
@@ -300,8 +302,8 @@ def _is_lowered(callee: BaseFunc) -> bool:
     return isinstance(callee, PrimFunc) or is_closed(callee)
 
 
-def _marked(call: Call, mark: str) -> bool:
-    return isinstance(call.attrs, DictAttrs) and mark in call.attrs
+def _marked(call: Call, mark: FunctionAttribute[int]) -> bool:
+    return isinstance(call.attrs, DictAttrs) and mark.key in call.attrs
 
 
 def _sample(array: Array) -> bytes:

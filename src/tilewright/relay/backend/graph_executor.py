@@ -20,6 +20,7 @@ from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.symbolic import is_dynamic
 from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Function
+from tilewright.relay.function_attributes import GLOBAL_SYMBOL, IMPLEMENTATION, OUTPUT_NAMES, SCHEDULE
 from tilewright.relay.op.views import tensor_bytes
 from tilewright.relay.transform.fusion.count_weights import CountWeights
 from tilewright.relay.transform.fusion.label_ops import LabelOps
@@ -91,7 +92,7 @@ class GraphExecutorBuild(ExecutorCodegen):
 def _metadata(module: IRModule, graph: Graph, targets: TargetMap) -> dict[str, Any]:
     """What a library tells of itself: its outputs' names, where the importer gave them, and what made it for what."""
     made = {"made_by": f"Tilewright {__version__}", "target": str(targets)}
-    names = module.attrs.get("output_names", ())
+    names = OUTPUT_NAMES.get(module, ())
     return {"outputs": [str(name) for name in names]} | made if len(names) == len(graph.heads) else made
 
 
@@ -122,8 +123,8 @@ def _fill_report(report: BuildReport, graph: Graph, functions: Sequence[PrimFunc
     needed = [name for t in targets.targets.values() if t.kind.name == "llvm" for name in features(t).names]
     report.cpu_features = tuple(dict.fromkeys(needed))
     report.kernels = len(functions)
-    report.implementations = {f.attrs["global_symbol"]: f.attrs["implementation"] for f in functions}
-    report.schedules = {f.attrs["global_symbol"]: f.attrs["schedule"] for f in functions}
+    report.implementations = {GLOBAL_SYMBOL.of(f): IMPLEMENTATION.of(f) for f in functions}
+    report.schedules = {GLOBAL_SYMBOL.of(f): SCHEDULE.of(f) for f in functions}
     names = [n.attrs["func_name"] for n in graph.nodes if n.op != "null" and not n.alias and not n.once]
     implementations = [report.implementations[name] for name in names if name in report.implementations]
     report.kernel_calls = len(implementations)

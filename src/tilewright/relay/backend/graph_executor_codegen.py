@@ -12,6 +12,7 @@ from tilewright.relay.backend.lower_te import LowerTE
 from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.target_map import TargetMap
 from tilewright.relay.expr import Function
+from tilewright.relay.function_attributes import TARGET
 from tilewright.runtime.ndarray import NDArray
 from tilewright.target.target import Target
 
@@ -34,5 +35,5 @@ class GraphExecutorCodegen:
         graph = GraphCodegen(lowered, self.targets.default_device).codegen()
         by_target: dict[Target, IRModule] = {}
         for var, kernel in kernels(lowered).items():
-            by_target.setdefault(kernel.attrs["target"], IRModule())[var] = kernel
+            by_target.setdefault(TARGET.of(kernel), IRModule())[var] = kernel
         return graph.to_json(), by_target, graph.params

@@ -18,9 +18,8 @@ from tilewright.ir.prim_expr import DimVar, IntImm, PrimExpr
 from tilewright.ir.type import TensorType
 from tilewright.relay.backend.symbolic import tensors_of
 from tilewright.relay.expr import Function
+from tilewright.relay.function_attributes import OUTPUT_NAMES
 from tilewright.runtime.ndarray import NDArray, array
-
-INTERFACE = "interface"  # attribute of main
 
 
 def interface_of(mod: IRModule) -> str:
@@ -30,11 +29,11 @@ def interface_of(mod: IRModule) -> str:
     types = [p.checked_type for p in main.params]
     inputs = [t for t in types if isinstance(t, TensorType)]
     named = list(dict.fromkeys(d for t in inputs for d in t.shape if isinstance(d, DimVar)))
-    if len(inputs) != len(types) or not (named or "output_names" in mod.attrs):
+    if len(inputs) != len(types) or not (named or OUTPUT_NAMES.has(mod)):
         return ""
     lines = [_line("input", t, p.name_hint) for t, p in zip(inputs, main.params, strict=True)]
     outputs = list(tensors_of(main.body.checked_type))
-    names: Sequence[str] = [str(n) for n in mod.attrs.get("output_names", ())]
+    names: Sequence[str] = [str(n) for n in OUTPUT_NAMES.get(mod, ())]
     if len(names) != len(outputs):
         names = [f"output{i}" for i in range(len(outputs))]
     lines += [_line("output", t, n) for t, n in zip(outputs, names, strict=True)]

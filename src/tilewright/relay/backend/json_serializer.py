@@ -26,6 +26,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.prim_expr import FloatImm, IntImm, StringImm
 from tilewright.relay.data_flow import tensor_types
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.function_attributes import COMPOSITE, PARTITIONED_FROM
 from tilewright.relay.visitor import ExprFunctor, post_order
 
 Entry = list[int]
@@ -81,9 +82,9 @@ class JSONSerializer(ExprFunctor[list[Entry]]):
         inputs = [entry for arg in call.args for entry in self.visit(arg)]
         if isinstance(call.op, Op):
             return call.op.name, attribute_strings(call), inputs
-        if isinstance(call.op, Function) and "Composite" in call.op.attrs:
-            pattern = str(call.op.attrs.get("PartitionedFromPattern", ""))
-            return str(call.op.attrs["Composite"]), {"PartitionedFromPattern": [[pattern]]}, inputs
+        if isinstance(call.op, Function) and COMPOSITE.has(call.op):
+            pattern = PARTITIONED_FROM.get(call.op, "")
+            return COMPOSITE.of(call.op), {PARTITIONED_FROM.key: [[pattern]]}, inputs
         raise UnsupportedError(
             f"a call of a {type(call.op).__name__} has no form as JSON; there are operators and composite functions"
         )

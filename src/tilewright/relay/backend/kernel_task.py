@@ -19,13 +19,14 @@ from tilewright.autotvm.task.task import template_called
 from tilewright.ir.module import IRModule
 from tilewright.relay.backend import te_compiler
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.function_attributes import PRIMITIVE, REINTERPRET
 from tilewright.relay.text.parser import fromtext
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 
 TEMPLATE = "kernel.cpu"
-_KEPT = ("Primitive", te_compiler.REINTERPRET)  # attributes that the schedule depends on
+_KEPT = (PRIMITIVE.key, REINTERPRET.key)  # attributes that the schedule depends on
 
 
 def kernel_text(func: Function) -> str:

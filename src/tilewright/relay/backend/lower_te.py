@@ -36,6 +36,7 @@ from tilewright.relay.backend.lowered import CALL_MARKS, is_external, is_machine
 from tilewright.relay.backend.progress import report_progress
 from tilewright.relay.backend.te_compiler import KernelNames, lower_primitive
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, TARGET, VIEW
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, open_children
 from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.transform.memory.views import moves_only
@@ -113,7 +114,7 @@ class _Lowering:
 
     def _key(self, func: Function) -> _Key:
         if func not in self.keys:
-            target, view = func.attrs.get("target", self.target), func.attrs.get("view", "")
+            target, view = TARGET.get(func, self.target), VIEW.get(func, "")
             self.keys[func] = (hash_of(func), str(target), str(view))
         return self.keys[func]
 
@@ -123,11 +124,11 @@ class _Lowering:
             raise TilewrightError(f"the operator {name} is outside a fused function; run relay.transform.FuseOps first")
         key = self._key(func)
         if key not in self.found:
-            self.found[key] = self._keep(func) if is_external(func) or func.attrs.get("view") else self._kernel(func)
+            self.found[key] = self._keep(func) if is_external(func) or VIEW.on(func) else self._kernel(func)
         return self.found[key]
 
     def _kernel(self, func: Function) -> GlobalVar:
-        lowered = lower_primitive(func, Target(func.attrs.get("target", self.target)), self.names)
+        lowered = lower_primitive(func, Target(TARGET.get(func, self.target)), self.names)
         for var, kernel in lowered.funcs.items():
             assert isinstance(kernel, PrimFunc)
             self.functions[var] = kernel
@@ -137,11 +138,11 @@ class _Lowering:
     def _keep(self, func: Function) -> GlobalVar:
         """A function that stays as it is, under a name of its own."""
         if is_external(func):
-            name = str(func.attrs.get("global_symbol") or self.names(str(func.attrs["Compiler"])))
+            name = str(GLOBAL_SYMBOL.get(func) or self.names(COMPILER.of(func)))
         else:
-            name = self.names(f"view_{func.attrs['view']}")
+            name = self.names(f"view_{VIEW.of(func)}")
         var = GlobalVar(name).with_checked_type(func.checked_type)
-        self.functions[var] = func.with_attr("global_symbol", name)
+        self.functions[var] = func.with_attr(GLOBAL_SYMBOL.key, name)
         return var
 
 

@@ -37,19 +37,30 @@ from tilewright.ir.type import FuncType, TensorType, Type
 from tilewright.relay.analysis import device_types
 from tilewright.relay.data_flow import tensor_types
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.function_attributes import (
+    COMPILER,
+    GLOBAL_SYMBOL,
+    IN_PLACE,
+    RESULT_DEVICE_TYPE,
+    RUN_ONCE,
+    SHAPE_FUNCTION,
+    TARGET,
+    VIEW,
+)
 from tilewright.relay.transform.common import call_of, is_closed, open_children
 from tilewright.relay.transform.devices.device_domains import device_name
+from tilewright.relay.verify import module_attribute_problems
 from tilewright.relay.visitor import post_order
 from tilewright.target.target import Target
 from tilewright.tir.function import PrimFunc
 
 MACHINE_OPS = ("memory.", "vm.")
-CALL_MARKS = ("run_once", "in_place")
+CALL_MARKS = (RUN_ONCE.key, IN_PLACE.key)
 
 
 def is_external(func: BaseFunc) -> bool:
     """Whether another code generator makes the function's code."""
-    return isinstance(func, Function) and bool(func.attrs.get("Compiler"))
+    return isinstance(func, Function) and COMPILER.on(func)
 
 
 def is_machine_op(op: RelayExpr) -> bool:
@@ -68,7 +79,7 @@ def verify_lowered(mod: IRModule) -> None:
     Raises:
         TilewrightError: it is not; the message lists every problem.
     """
-    problems: list[str] = []
+    problems = module_attribute_problems(mod)
     for var, func in mod.items():
         if isinstance(func, PrimFunc):
             problems += _problems_of_kernel(var, func)
@@ -78,7 +89,7 @@ def verify_lowered(mod: IRModule) -> None:
             for expr in post_order(func.body, open_children):
                 if isinstance(expr, Call) and not call_of(expr, "device_copy"):
                     problems += [f"in @{var.name_hint}: {text}" for text in _problems_of_call(mod, expr)]
-            if "result_device_type" in func.attrs:
+            if RESULT_DEVICE_TYPE.has(func):
                 problems += [f"in @{var.name_hint}: {text}" for text in _problems_of_devices(mod, func)]
     if problems:
         raise TilewrightError("the module is not lowered:\n" + "\n".join(f"  {text}" for text in problems))
@@ -86,20 +97,19 @@ def verify_lowered(mod: IRModule) -> None:
 
 def _problems_of_kernel(var: GlobalVar, func: PrimFunc) -> list[str]:
     problems = []
-    if not isinstance(func.attrs.get("target"), Target):
+    if not isinstance(TARGET.get(func), Target):
         problems.append(f"the kernel @{var.name_hint} has no target")
-    if func.attrs.get("global_symbol") != var.name_hint:
-        found = func.attrs.get("global_symbol")
+    if GLOBAL_SYMBOL.get(func) != var.name_hint:
+        found = GLOBAL_SYMBOL.get(func)
         problems.append(f"the kernel @{var.name_hint} has the global_symbol {found!r}; expected its name")
     return problems
 
 
 def _problems_of_closed(var: GlobalVar, func: BaseFunc) -> list[str]:
-    attrs = func.get_attrs()
     if is_external(func):
-        named = attrs.get("global_symbol") == var.name_hint
+        named = GLOBAL_SYMBOL.get(func) == var.name_hint
         return [] if named else [f"the external function @{var.name_hint} has no global_symbol of that name"]
-    return [] if attrs.get("view") else [f"the primitive function @{var.name_hint} has not been lowered"]
+    return [] if VIEW.on(func) else [f"the primitive function @{var.name_hint} has not been lowered"]
 
 
 def _problems_of_call(mod: IRModule, call: Call) -> list[str]:
@@ -150,7 +160,7 @@ def _problems_of_devices(mod: IRModule, func: Function) -> list[str]:
             if to != device:
                 problems.append(f"what is copied to {device_name(to)} is used on {device_name(device)}")
         elif isinstance(expr, Call) and isinstance(expr.op, GlobalVar) and expr.op in mod:
-            target = mod[expr.op].get_attrs().get("target")
+            target = TARGET.get(mod[expr.op])
             if isinstance(target, Target) and targets.setdefault(device, target) != target:
                 found = f"{targets[device]} and {target}"
                 problems.append(f"kernels on {device_name(device)} have two targets: {found}")
@@ -159,7 +169,7 @@ def _problems_of_devices(mod: IRModule, func: Function) -> list[str]:
 
 def _signature(callee: RelayExpr) -> list[Type] | None:
     """The tensors that a kernel, view or external function takes and gives; None for other functions."""
-    if isinstance(callee, PrimFunc) and "shape_function" in callee.attrs:  # of unknown shapes: as it is called
+    if isinstance(callee, PrimFunc) and SHAPE_FUNCTION.has(callee):  # of unknown shapes: as it is called
         called = callee.checked_type
         assert isinstance(called, FuncType)
         return _tensors([*called.arg_types, called.ret_type])

@@ -34,6 +34,7 @@ from tilewright.ir.prim_expr import Var as PrimVar
 from tilewright.ir.prim_functor import ExprVisitor
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Function, Var
+from tilewright.relay.function_attributes import GLOBAL_SYMBOL, IMPLEMENTATION, LAYOUTS, SCHEDULE, TARGET
 from tilewright.relay.op.dyn import elements, with_dims
 from tilewright.relay.op.tensor.creation import InitOpAttrs
 from tilewright.relay.type_infer import infer_module
@@ -45,12 +46,6 @@ from tilewright.tir.function import PrimFunc
 from tilewright.tir.stmt import AssertStmt
 from tilewright.tir.visitor import post_order_visit
 from tilewright.tir.visitor import substitute as substitute_dims
-
-SHAPE_FUNCTION = "shape_function"
-SHAPE_INPUTS = "shape_inputs"
-SHAPE_CHECKS = "shape_checks"  # of a kernel whose shape function checks what its operators take for granted
-MOVES_NOTHING = "moves_nothing"  # a kernel whose result is its first argument in another shape
-SHAPE_VALUES = "shape_values"  # arguments that the shape function reads, of operators whose shape depends on data
 
 
 def tensors_of(type_: Type) -> Iterator[TensorType]:
@@ -252,7 +247,7 @@ def shape_function(
     func = lower(schedule, [*shapes, *contents.values(), *given], name=name)[name]
     func = _checked(func, name, [c for c in checks if all(v in places for v in variables_of(c))], places)
     return func.with_attr(
-        {"global_symbol": name, "target": target, "implementation": "", "schedule": "", "layouts": ()}
+        {GLOBAL_SYMBOL.key: name, TARGET.key: target, IMPLEMENTATION.key: "", SCHEDULE.key: "", LAYOUTS.key: ()}
     )
 
 

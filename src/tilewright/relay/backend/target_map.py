@@ -10,6 +10,7 @@ from tilewright.ir.errors import TilewrightError
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import Pass, PassContext, Sequential
+from tilewright.relay.function_attributes import RESULT_DEVICE_TYPE
 from tilewright.relay.op.annotation.devices import device_type_of
 from tilewright.relay.transform.devices.control_on_devices import OnDevices, has_control_flow
 from tilewright.relay.transform.devices.device_domains import device_name
@@ -108,7 +109,7 @@ class TargetMap:
 
 
 def _is_planned(mod: IRModule) -> bool:
-    return "main" in mod and "result_device_type" in mod["main"].attrs
+    return "main" in mod and RESULT_DEVICE_TYPE.has(mod["main"])
 
 
 def _by_device(targets: Mapping[Any, Any]) -> dict[int, Target]:

@@ -30,11 +30,6 @@ from tilewright.ir.prim_ops import const as prim_const
 from tilewright.ir.transform import PassContext
 from tilewright.ir.type import FuncType, TensorType, TupleType, Type
 from tilewright.relay.backend.symbolic import (
-    MOVES_NOTHING,
-    SHAPE_CHECKS,
-    SHAPE_FUNCTION,
-    SHAPE_INPUTS,
-    SHAPE_VALUES,
     inputs_with_variables,
     is_dynamic_function,
     shape_function,
@@ -43,14 +38,29 @@ from tilewright.relay.backend.symbolic import (
 )
 from tilewright.relay.backend.wide import is_wide, widened
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.function_attributes import (
+    DEVICE_TYPE,
+    GLOBAL_SYMBOL,
+    HASH,
+    IMPLEMENTATION,
+    LAYOUTS,
+    MOVES_NOTHING,
+    NETWORK_WEIGHTS,
+    PRIMITIVE,
+    REINTERPRET,
+    ROOM,
+    SCHEDULE,
+    SHAPE_CHECKS,
+    SHAPE_FUNCTION,
+    SHAPE_INPUTS,
+    SHAPE_VALUES,
+    TARGET,
+)
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.strategy import OpImplementation, OpStrategy, generic
 from tilewright.relay.op.views import is_reshape
-from tilewright.relay.transform.fusion.count_weights import NETWORK_WEIGHTS
 from tilewright.relay.transform.fusion.label_ops import hash_of
 from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.transform.layout.merge_rows import REINTERPRET
-from tilewright.relay.transform.memory.grow_in_place import ROOM
 from tilewright.relay.visitor import ExprFunctor, post_order
 from tilewright.runtime import ndarray as nd
 from tilewright.runtime.packed_func import PackedFunc
@@ -291,33 +301,33 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
         inputs, outputs, schedule, builder = build_schedule(func, target)
         name = names(kernel_name(builder.names, label))
         tensors = [*inputs, *outputs]
-        binds = _argument_buffers(func, tensors) if unknown or ROOM in func.attrs else None  # as the machine makes them
+        binds = _argument_buffers(func, tensors) if unknown or ROOM.has(func) else None  # as the machine makes them
         prim_func = lower_schedule(schedule, tensors, name, binds)[name]
         config = builder.record or DispatchContext.current.query_of(outputs, target)
     result = func.body.checked_type
-    if func.attrs.get(REINTERPRET):
+    if REINTERPRET.on(func):
         prim_func = _with_argument_types(prim_func, [*(p.checked_type for p in func.params), result])
     implementation = builder.anchor.implementation
     attrs = {
-        "global_symbol": name,
-        "target": target,
-        "hash": label,
-        "implementation": implementation.name if implementation else "",
-        "schedule": config.summary() if config is not None else "",
-        "layouts": tuple(builder.layout_attrs.items()),
-        **({"device_type": func.attrs["device_type"]} if "device_type" in func.attrs else {}),
+        GLOBAL_SYMBOL.key: name,
+        TARGET.key: target,
+        HASH.key: label,
+        IMPLEMENTATION.key: implementation.name if implementation else "",
+        SCHEDULE.key: config.summary() if config is not None else "",
+        LAYOUTS.key: tuple(builder.layout_attrs.items()),
+        **({DEVICE_TYPE.key: DEVICE_TYPE.of(func)} if DEVICE_TYPE.has(func) else {}),
     }
     if _moves_nothing(func):
-        attrs[MOVES_NOTHING] = True
+        attrs[MOVES_NOTHING.key] = True
     funcs: dict[GlobalVar, PrimFunc] = {}
     if unknown:
         shapes = shape_function(names(f"shape_func_{name}"), inputs, outputs, unknown, host_of(target))
-        funcs[GlobalVar(shapes.attrs["global_symbol"])] = shapes
+        funcs[GlobalVar(GLOBAL_SYMBOL.of(shapes))] = shapes
         attrs |= {
-            SHAPE_FUNCTION: shapes.attrs["global_symbol"],
-            SHAPE_CHECKS: isinstance(shapes.body, AssertStmt),
-            SHAPE_INPUTS: tuple(inputs_with_variables(inputs)),
-            SHAPE_VALUES: unknown.values,
+            SHAPE_FUNCTION.key: GLOBAL_SYMBOL.of(shapes),
+            SHAPE_CHECKS.key: isinstance(shapes.body, AssertStmt),
+            SHAPE_INPUTS.key: tuple(inputs_with_variables(inputs)),
+            SHAPE_VALUES.key: unknown.values,
         }
     prim_func = prim_func.with_attr(attrs).with_checked_type(called)
     var = GlobalVar(name).with_checked_type(called)
@@ -328,7 +338,7 @@ def lower_primitive(func: Function, target: Target, names: KernelNames) -> Cache
 def _argument_buffers(func: Function, tensors: Sequence[te.Tensor]) -> dict[te.Tensor, Buffer]:
     """Compact buffers, and with strides those of parameters that may lie in memory with room."""
     buffers = {t: argument_buffer(t, True) for t in tensors}
-    for index, axis in func.attrs.get(ROOM, ()):
+    for index, axis in ROOM.get(func, ()):
         if axis == 0:
             continue  # compact all the same: the room is behind all of it
         tensor = tensors[sum(len(list(tensors_of(p.checked_type))) for p in func.params[:index])]
@@ -345,7 +355,7 @@ def _argument_buffers(func: Function, tensors: Sequence[te.Tensor]) -> dict[te.T
 def _moves_nothing(func: Function) -> bool:
     """Whether a function gives its first parameter in another shape."""
     body = func.body
-    if func.attrs.get(ROOM):
+    if ROOM.on(func):
         return False
     while is_reshape(body):
         body = body.args[0]
@@ -362,7 +372,7 @@ class TECompiler:
     def lower(self, source_func: Function | CCacheKey, target: Any = None, mod_name: str = "default") -> CachedFunc:
         """The kernel of a typed function of operators, for ``target`` or the current target."""
         key = source_func if isinstance(source_func, CCacheKey) else _cache_key(source_func, target)
-        weights = str(key.source_func.attrs.get(NETWORK_WEIGHTS, ""))
+        weights = str(NETWORK_WEIGHTS.get(key.source_func, ""))
         known = (hash_of(key.source_func), str(key.target), mod_name, weights)
         if known not in self._cache:
             names = self._names.setdefault(mod_name, KernelNames(mod_name))
@@ -449,7 +459,7 @@ def computed(
     builder = _TensorBuilder(target, plain, is_wide(func))
     inputs: list[te.Tensor] = []
     seen, body = _reinterpreted(func)
-    weights = int(func.attrs.get(NETWORK_WEIGHTS, 0))
+    weights = NETWORK_WEIGHTS.get(func, 0)
     for param in func.params:
         read = seen.get(param, param)
         type_ = widened(read.checked_type) if builder.wide else read.checked_type
@@ -467,7 +477,7 @@ def auto_scheduled() -> bool:
 
 def _reinterpreted(func: Function) -> tuple[dict[RelayExpr, RelayExpr], RelayExpr]:
     """For each parameter that a function reads in another shape its reshape, and the result in the kernel's shape."""
-    if not func.attrs.get(REINTERPRET):
+    if not REINTERPRET.on(func):
         return {}, func.body
     assert isinstance(func.body, Call)
     calls = [e for e in post_order(func.body) if isinstance(e, Call)]
@@ -496,7 +506,7 @@ def run_primitive(call: Call, arguments: Sequence[np.ndarray[Any, Any]]) -> list
     types = [_type_of_value(a.checked_type, rest) for a in call.args]
     params = [Var(f"p{i}", type_).with_checked_type(type_) for i, type_ in enumerate(types)]
     body = Call(call.op, params, call.attrs, call.type_args)
-    mod = InferType()(IRModule.from_expr(Function(params, body, attrs={"Primitive": 1})))
+    mod = InferType()(IRModule.from_expr(Function(params, body, attrs={PRIMITIVE.key: 1})))
     func = mod["main"]
     kernel = TECompiler().jit(func, "llvm")
     result = func.body.checked_type

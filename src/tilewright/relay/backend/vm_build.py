@@ -15,13 +15,22 @@ from tilewright.ir.transform import FunctionPass, ModulePass, Pass, PassContext,
 from tilewright.relay import transform
 from tilewright.relay.adt import Constructor, Match
 from tilewright.relay.backend.executors import ExecutorCodegen, LoweredProgram, register_executor
-from tilewright.relay.backend.interface import INTERFACE, interface_of
+from tilewright.relay.backend.interface import interface_of
 from tilewright.relay.backend.lowered import kernels
 from tilewright.relay.backend.progress import BuildReport
 from tilewright.relay.backend.symbolic import is_dynamic, tensors_of
-from tilewright.relay.backend.vm_codegen import PARAM_DEVICES, Program
+from tilewright.relay.backend.vm_codegen import Program
 from tilewright.relay.backend.vm_specialize import OPTION, versions_of, with_versions
 from tilewright.relay.expr import Function, If, Let, RefCreate
+from tilewright.relay.function_attributes import (
+    GLOBAL_SYMBOL,
+    IMPLEMENTATION,
+    INTERFACE,
+    MACHINE_PARAM_DEVICES,
+    PARAM_DEVICE_TYPES,
+    RESULT_DEVICE_TYPE,
+    SCHEDULE,
+)
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.relay.transform.common import is_closed, open_children
 from tilewright.relay.visitor import post_order
@@ -77,11 +86,11 @@ def _plan_of_devices(mod: IRModule, ctx: PassContext) -> IRModule:
     What kernels run on, and the copies between, tell the devices of all but main's parameters.
     """
     main = mod["main"]
-    if not isinstance(main, Function) or "result_device_type" not in main.attrs:
+    if not isinstance(main, Function) or not RESULT_DEVICE_TYPE.has(main):
         return mod
     made = mod.copy()
-    planned = main.without_attr("result_device_type").without_attr("param_device_types")
-    made["main"] = planned.with_attr(PARAM_DEVICES, main.attrs["param_device_types"])
+    planned = main.without_attr(RESULT_DEVICE_TYPE.key).without_attr(PARAM_DEVICE_TYPES.key)
+    made["main"] = planned.with_attr(MACHINE_PARAM_DEVICES.key, PARAM_DEVICE_TYPES.of(main))
     return made
 
 
@@ -140,7 +149,7 @@ class VMBuild(ExecutorCodegen):
         interface = interface_of(program.fused)
         if interface:
             lowered = lowered.copy()
-            lowered["main"] = lowered["main"].with_attr(INTERFACE, interface)
+            lowered["main"] = lowered["main"].with_attr(INTERFACE.key, interface)
         made = Program(lowered, program.targets.default_device, not program.targets.single)
         code = made.compile()
         _fill_report(program.report, program, made)
@@ -155,13 +164,13 @@ class VMBuild(ExecutorCodegen):
 
 def _fill_report(report: BuildReport, program: LoweredProgram, made: Program) -> None:
     """What a program is made of."""
-    functions = [f for f in kernels(program.lowered).values() if not f.attrs["global_symbol"].startswith("shape_func_")]
+    functions = [f for f in kernels(program.lowered).values() if not GLOBAL_SYMBOL.of(f).startswith("shape_func_")]
     report.kernels = len(functions)
     report.kernel_calls = sum(
         i.opcode == Opcode.INVOKE_PACKED for function in made.functions for i in function.instructions
     )
-    report.implementations = {f.attrs["global_symbol"]: f.attrs["implementation"] for f in functions}
-    report.schedules = {f.attrs["global_symbol"]: f.attrs["schedule"] for f in functions}
+    report.implementations = {GLOBAL_SYMBOL.of(f): IMPLEMENTATION.of(f) for f in functions}
+    report.schedules = {GLOBAL_SYMBOL.of(f): SCHEDULE.of(f) for f in functions}
     report.parameter_bytes = sum(constant.nbytes for constant in made.constants)
     main = program.fused["main"]
     assert isinstance(main, Function)

@@ -28,6 +28,7 @@ from tilewright.ir.prim_expr import Any as AnyDim
 from tilewright.ir.prim_expr import DimVar, PrimExpr
 from tilewright.ir.prim_functor import ensure_room
 from tilewright.ir.type import TensorType, TupleType, Type
+from tilewright.relay import function_attributes
 from tilewright.relay.adt import (
     Constructor,
     Match,
@@ -36,21 +37,15 @@ from tilewright.relay.adt import (
     PatternTuple,
     PatternVar,
 )
-from tilewright.relay.backend.interface import INTERFACE, interface_array
+from tilewright.relay.backend.interface import interface_array
 from tilewright.relay.backend.lowered import is_external
 from tilewright.relay.backend.symbolic import (
-    MOVES_NOTHING,
-    SHAPE_CHECKS,
-    SHAPE_FUNCTION,
-    SHAPE_INPUTS,
-    SHAPE_VALUES,
     tensors_of,
     variables_of,
 )
 from tilewright.relay.backend.target_map import CPU
 from tilewright.relay.backend.vm_memory import TUPLE_TAG, dtype_fields, emit_memory_op
 from tilewright.relay.backend.vm_regions import Placed, emit_regions
-from tilewright.relay.backend.vm_specialize import SPECIALISED
 from tilewright.relay.expr import (
     Call,
     Constant,
@@ -64,11 +59,21 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
+from tilewright.relay.function_attributes import (
+    CLOSURE,
+    INTERFACE,
+    IS_SPECIALIZATION,
+    MACHINE_PARAM_DEVICES,
+    MOVES_NOTHING,
+    SHAPE_CHECKS,
+    SHAPE_FUNCTION,
+    SHAPE_INPUTS,
+    SHAPE_VALUES,
+    SPECIALIZATIONS,
+)
 from tilewright.relay.op.views import ALIGNMENT, tensor_bytes
 from tilewright.relay.transform.common import call_of, open_children
 from tilewright.relay.transform.devices.for_each_device import device_of
-from tilewright.relay.transform.functional.lambda_lift import CLOSURE
-from tilewright.relay.transform.memory import grow_in_place
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.bytecode import (
     CHECK_INPUTS,
@@ -82,8 +87,6 @@ from tilewright.runtime.bytecode import (
 )
 from tilewright.runtime.ndarray import NDArray, array
 from tilewright.tir.function import PrimFunc
-
-PARAM_DEVICES = "vm.param_devices"  # of main: the devices of its parameters, in a program for several
 
 
 @dataclass
@@ -150,7 +153,7 @@ class FunctionCompiler:
     def compile(self, name: str, func: Function) -> VMFunction:
         """The function's instructions and registers."""
         params = list(func.params)
-        if func.attrs.get(CLOSURE):
+        if CLOSURE.on(func):
             assert isinstance(func.body, Function)
             params += func.body.params
             func = func.body
@@ -158,19 +161,19 @@ class FunctionCompiler:
             self.vars[param] = self.new()
         self.params = frozenset(params)
         self._place_constants(func.body)
-        if func.attrs.get(INTERFACE):
-            self.check(str(func.attrs[INTERFACE]), [self.vars[param] for param in params])
-        for version, guard in json.loads(str(func.attrs.get(SPECIALISED, "[]"))):
+        if INTERFACE.on(func):
+            self.check(INTERFACE.of(func), [self.vars[param] for param in params])
+        for version, guard in json.loads(SPECIALIZATIONS.get(func, "[]")):
             self.prefer(version, guard, [self.vars[param] for param in params])
-        if func.attrs.get(INTERFACE) or func.attrs.get(grow_in_place.VERSION):
+        if INTERFACE.on(func) or IS_SPECIALIZATION.on(func):
             dims = (d for param in params for t in tensors_of(param.checked_type) for d in t.shape)
             self.names = frozenset(d for d in dims if isinstance(d, DimVar))
             self.placed = emit_regions(self, func.body, params)
-        if room := [self.vars[params[index]] for index in func.attrs.get(grow_in_place.TAKES_ROOM, ())]:
+        if room := [self.vars[params[index]] for index in function_attributes.TAKES_ROOM.get(func, ())]:
             self.emit(Opcode.INVOKE_PACKED, self.program.packed_index(TAKES_ROOM), len(room), 0, *room)
         names = _unique([param.name_hint for param in params])
         self.emit(Opcode.RET, self.expr(func.body, params))
-        devices = [int(d) for d in func.attrs.get(PARAM_DEVICES, [self.program.device] * len(params))]
+        devices = [int(d) for d in MACHINE_PARAM_DEVICES.get(func, [self.program.device] * len(params))]
         return VMFunction(name, names, devices, max(self.registers, 1), self.code)
 
     def _place_constants(self, body: RelayExpr) -> None:
@@ -416,7 +419,7 @@ class FunctionCompiler:
         args = self.operands(expr.args, temporaries)
         if isinstance(callee, Constructor):
             result = self.data(callee.tag, args)
-        elif isinstance(callee, GlobalVar) and self.program.mod[callee].attrs.get(CLOSURE):
+        elif isinstance(callee, GlobalVar) and CLOSURE.on(self.program.mod[callee]):
             result = self.closure(callee, args)
         elif isinstance(callee, GlobalVar):
             result = self._invoke(Opcode.INVOKE, self.program.indices[callee], args)
@@ -451,7 +454,7 @@ class FunctionCompiler:
     def moves_nothing(self, expr: Call) -> bool:
         """Whether a kernel gives its first argument in another shape; the caller's memory no result may share."""
         assert isinstance(expr.op, GlobalVar)
-        moves = bool(self.program.mod[expr.op].get_attrs().get(MOVES_NOTHING))
+        moves = MOVES_NOTHING.on(self.program.mod[expr.op])
         return moves and isinstance(expr.args[0], Var) and expr.args[0] not in self.params
 
     def device_of_call(self, expr: Call) -> int | None:
@@ -489,21 +492,21 @@ class FunctionCompiler:
 
         What is over names alone is worked out once.
         """
-        name = func.get_attrs().get(SHAPE_FUNCTION)
+        name = SHAPE_FUNCTION.get(func)
         if name is None:
             return iter(())
         keys = [self._key(tensor) for tensor in tensors_of(type_)]
-        if not func.get_attrs()[SHAPE_CHECKS] and all(key in self.shapes for key in keys):
+        if not SHAPE_CHECKS.on(func) and all(key in self.shapes for key in keys):
             return iter([self.shapes[key] for key in keys if key is not None])
         shapes = []
-        for index in func.get_attrs()[SHAPE_INPUTS]:
+        for index in SHAPE_INPUTS.of(func):
             shapes.append(self.new())
             self.emit(Opcode.SHAPE_OF, args[index], shapes[-1])
         given = []
         for tensor in tensors_of(type_):
             vector, size = TensorType((len(tensor.shape),), "int64"), TensorType((), "int64")
             given.append((self.tensor(vector, CPU), self.tensor(size, CPU)))
-        values = [args[index] for index in func.get_attrs()[SHAPE_VALUES]]
+        values = [args[index] for index in SHAPE_VALUES.of(func)]
         device = self.program.device_of(func)
         if device != CPU:  # shapes are computed on the host
             values = [self.device_copy(value, device, CPU) for value in values]

@@ -20,9 +20,9 @@ from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType, Type
-from tilewright.relay.backend.symbolic import SHAPE_FUNCTION, SHAPE_INPUTS, SHAPE_VALUES
 from tilewright.relay.backend.target_map import CPU
 from tilewright.relay.expr import Call, Constant, Tuple
+from tilewright.relay.function_attributes import SHAPE_FUNCTION, SHAPE_INPUTS, SHAPE_VALUES
 from tilewright.relay.transform.common import scalar_constant
 from tilewright.runtime.bytecode import APPEND, Opcode
 from tilewright.runtime.dtype import DataType
@@ -150,19 +150,19 @@ def _invoke(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> N
 def _shape_func(compiler: FunctionCompiler, call: Call, temporaries: list[int]) -> None:
     """The machine's shape functions give each result's size in bytes beside its shape; these go nowhere."""
     kernel = _kernel(call)
-    attrs = compiler.program.mod[kernel].get_attrs()
-    if SHAPE_FUNCTION not in attrs:
+    func = compiler.program.mod[kernel]
+    if not SHAPE_FUNCTION.has(func):
         raise UnsupportedError(f"vm.shape_func: the results of @{kernel.name_hint} have known shapes; it has none")
     given, outputs = (_fields(compiler, arg, temporaries) for arg in call.args[1:])
     is_value: Sequence[bool] = call.attrs.is_input  # type: ignore[union-attr]
     registers = []
-    for index in attrs[SHAPE_INPUTS]:
+    for index in SHAPE_INPUTS.of(func):
         registers.append(given[index])
         if is_value[index]:
             registers[-1] = compiler.new()
             compiler.emit(Opcode.SHAPE_OF, given[index], registers[-1])
             temporaries.append(registers[-1])
-    for index in attrs[SHAPE_VALUES]:
+    for index in SHAPE_VALUES.of(func):
         if not is_value[index]:
             raise UnsupportedError(
                 f"vm.shape_func: the shape function of @{kernel.name_hint} reads the value of input {index}; give the "
@@ -172,7 +172,7 @@ def _shape_func(compiler: FunctionCompiler, call: Call, temporaries: list[int]) 
     for shape in outputs:
         registers += [shape, compiler.tensor(TensorType((), "int64"), CPU)]
         temporaries.append(registers[-1])
-    index = compiler.program.packed_index(attrs[SHAPE_FUNCTION])
+    index = compiler.program.packed_index(SHAPE_FUNCTION.of(func))
     compiler.emit(Opcode.INVOKE_PACKED, index, len(registers), 2 * len(outputs), *registers)
 
 

@@ -30,8 +30,8 @@ from tilewright.ir.prim_expr import DimVar, IntImm, PrimExpr
 from tilewright.ir.prim_expr import Var as PrimVar
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.function_attributes import IS_SPECIALIZATION, SPECIALIZATIONS
 from tilewright.relay.transform.common import TypedMutator
-from tilewright.relay.transform.memory.grow_in_place import VERSION
 from tilewright.relay.type_functor import TypeMutator
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, substitute
@@ -39,7 +39,6 @@ from tilewright.runtime.ndarray import NDArray
 from tilewright.tir.visitor import substitute as substitute_dims
 
 OPTION = "relay.vm.specialize"
-SPECIALISED = "specialised"  # of main: JSON, pairs of a version's name and its guard
 
 Guard = list[tuple[int, int, int, int, int]]
 """What inputs a version is for: an input's number, axis, least and largest (-1: none) extent, and its divisor."""
@@ -214,11 +213,11 @@ def with_versions(mod: IRModule, versions: Sequence[Version]) -> IRModule:
         for var, renamed in _renamed(version).items():
             shared = _Sharer(known).visit(renamed)
             assert isinstance(shared, Function)
-            merged[var] = shared.with_attr(VERSION, 1) if var.name_hint == version.name else shared
+            merged[var] = shared.with_attr(IS_SPECIALIZATION.key, 1) if var.name_hint == version.name else shared
     guards = json.dumps([(version.name, version.guard) for version in versions])
     main = merged["main"]
     assert isinstance(main, Function)
-    merged["main"] = main.with_attr(SPECIALISED, guards)
+    merged["main"] = main.with_attr(SPECIALIZATIONS.key, guards)
     return infer_module(merged)
 
 

@@ -25,9 +25,8 @@ from tilewright.relay.dataflow_pattern.language import (
 )
 from tilewright.relay.dataflow_pattern.matcher import Bindings, DFPatternMatcher
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.function_attributes import PARTITIONED_FROM
 from tilewright.relay.visitor import ExprMutator, post_order
-
-PARTITIONED = "PartitionedFromPattern"
 
 
 @dataclass
@@ -93,7 +92,7 @@ class PatternGrouper:
         for node in reversed(self.matcher.graph.order):
             if node in self._taken or node in closed:
                 continue
-            if isinstance(node, Function) and PARTITIONED in node.attrs:
+            if isinstance(node, Function) and PARTITIONED_FROM.has(node):
                 closed.update(post_order(node.body))
             elif self.matcher.match(self.pattern, node, closed=True):
                 self._add(node)

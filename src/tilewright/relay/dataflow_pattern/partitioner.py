@@ -20,9 +20,10 @@ from typing import Any
 
 from tilewright.ir.attrs import DictAttrs
 from tilewright.ir.expr import RelayExpr
-from tilewright.relay.dataflow_pattern.groups import PARTITIONED, Group, PatternGrouper
+from tilewright.relay.dataflow_pattern.groups import Group, PatternGrouper
 from tilewright.relay.dataflow_pattern.language import DFPattern, FunctionPattern
 from tilewright.relay.expr import Call, Let, Var
+from tilewright.relay.function_attributes import PARTITIONED_FROM
 from tilewright.relay.visitor import ExprMutator, post_order
 
 
@@ -37,7 +38,7 @@ class _Partitioner(ExprMutator):
         group = self.groups.get(expr)
         if group is None:
             return post
-        attrs = DictAttrs({PARTITIONED: group.name, **self.attrs})
+        attrs = DictAttrs({PARTITIONED_FROM.key: group.name, **self.attrs})
         function = group.function.replace(attrs=attrs)
         return Call(function, [self.memo_map.get(arg, arg) for arg in group.args])
 

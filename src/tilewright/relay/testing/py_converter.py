@@ -47,6 +47,7 @@ from tilewright.relay.expr import (
     TupleWrapper,
     Var,
 )
+from tilewright.relay.function_attributes import PRIMITIVE
 from tilewright.relay.interpreter import Closure, Interpreter, Scope, to_value
 from tilewright.relay.qnn.transform import CanonicalizeOps as CanonicalizeQnn
 from tilewright.runtime import ndarray as nd
@@ -164,7 +165,7 @@ class _Script:
         lines: list[str] = []
         while isinstance(expr, Let):
             name = self.name(expr.var)
-            if isinstance(expr.value, Function) and not expr.value.attrs.get("Primitive"):
+            if isinstance(expr.value, Function) and not PRIMITIVE.on(expr.value):
                 lines += self.definition(name, expr.value)
             else:
                 lines += self.block(expr.value, f"{name} = ")
@@ -180,7 +181,7 @@ class _Script:
                 return [test, *_indented(then), "else:", *_indented(other)]
             case Match():
                 return self.match(expr, give)
-            case Function() if not expr.attrs.get("Primitive"):
+            case Function() if not PRIMITIVE.on(expr):
                 name = self.fresh("function")
                 return [*self.definition(name, expr), f"{give}{name}"]
             case RefWrite():

@@ -14,6 +14,7 @@ from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function
+from tilewright.relay.function_attributes import COMPILER, PRIMITIVE, SKIP_OPTIMIZATION
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, ExprRewriter, direct_children, post_order
@@ -21,7 +22,7 @@ from tilewright.relay.visitor import ExprMutator, ExprRewriter, direct_children,
 
 def is_closed(func: RelayExpr) -> bool:
     """Whether a function is a finished kernel, or another compiler's: passes leave its body alone."""
-    return isinstance(func, Function) and bool(func.attrs.get("Primitive") or func.attrs.get("Compiler"))
+    return isinstance(func, Function) and (PRIMITIVE.on(func) or COMPILER.on(func))
 
 
 def open_children(expr: RelayExpr) -> Sequence[RelayExpr]:
@@ -106,7 +107,7 @@ class _PrimitiveMapper(TypedMutator):
         self.change = change
 
     def visit_function(self, expr: Function) -> RelayExpr:
-        if expr.attrs.get("Primitive") and not expr.attrs.get("Compiler"):
+        if PRIMITIVE.on(expr) and not COMPILER.on(expr):
             return self.change(expr)
         return super().visit_function(expr)
 
@@ -141,7 +142,7 @@ def typed_function_pass(
         result = infer_module(mod).copy()
         changed = False
         for var, func in list(result.items()):
-            if not isinstance(func, Function) or is_closed(func) or func.attrs.get("SkipOptimization"):
+            if not isinstance(func, Function) or is_closed(func) or SKIP_OPTIMIZATION.on(func):
                 continue
             new = run(func, result, ctx)
             assert isinstance(new, Function)

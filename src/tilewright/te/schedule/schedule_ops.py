@@ -18,6 +18,7 @@ from tilewright.te.schedule.schedule import Schedule
 from tilewright.te.tensor import Tensor
 from tilewright.tir.expr import IterVar
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import FROM_SCHEDULE
 from tilewright.tir.stmt import BufferRealize, Stmt
 
 
@@ -80,4 +81,4 @@ def SchedulePostProcToPrimFunc(
             given[arg] = decl_buffer(arg.shape, arg.dtype, arg.name)
     params = [given[arg] if isinstance(arg, Tensor) else arg for arg in arg_list]
     outside = _Outside({known[t]: buffer for t, buffer in given.items() if t in known})
-    return PrimFunc(params, outside.visit_stmt(body), attrs={"from_legacy_te_schedule": True})
+    return PrimFunc(params, outside.visit_stmt(body), attrs={FROM_SCHEDULE.key: True})

@@ -15,6 +15,7 @@ import numpy as np
 from tilewright import relay, runtime
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL
 from tilewright.relay.transform import InferType
 from tilewright.relay.visitor import post_order_visit
 from tilewright.testing.backend_kit.backend import Backend, Check, assert_near, outputs
@@ -76,7 +77,7 @@ def image(seed: int = 1) -> np.ndarray:
 
 def _taken(backend: Backend, mod: IRModule) -> list[Function]:
     functions = (f for f in mod.functions.values() if isinstance(f, Function))
-    return [f for f in functions if f.attrs is not None and f.attrs.get("Compiler") == backend.compiler]
+    return [f for f in functions if f.attrs is not None and COMPILER.get(f) == backend.compiler]
 
 
 def takes_a_convolution(backend: Backend) -> None:
@@ -102,7 +103,7 @@ def marks_its_functions(backend: Backend) -> None:
     """Its functions have names of their own, and main computes what it did, of the same types."""
     mod, params = network()
     partitioned = backend.prepared(mod, params)
-    symbols = [function.attrs["global_symbol"] for function in _taken(backend, partitioned)]
+    symbols = [GLOBAL_SYMBOL.of(function) for function in _taken(backend, partitioned)]
     assert len(set(symbols)) == len(symbols), f"two of its functions share a name: {symbols}"
     before, after = InferType()(mod)["main"], InferType()(partitioned)["main"]
     assert before.ret_type == after.ret_type, f"main gives {after.ret_type}, it gave {before.ret_type}"

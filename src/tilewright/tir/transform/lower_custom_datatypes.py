@@ -16,6 +16,7 @@ from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.ir.module import IRModule
 from tilewright.ir.prim_expr import BinaryExpr, Broadcast, Call, Cast, FloatImm, Let, PrimExpr, Ramp, Select, Var
 from tilewright.ir.transform import Pass, PassContext, function_pass
@@ -148,8 +149,8 @@ def LowerCustomDatatypes() -> Pass:
     def run(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
         if not _uses_custom(func.body):
             return func
-        target = func.attrs.get("target")
-        lower = _Lower("llvm" if target is None else target.kind.name, str(func.attrs.get("global_symbol", "main")))
+        target = TARGET.get(func)
+        lower = _Lower("llvm" if target is None else target.kind.name, GLOBAL_SYMBOL.get(func, "main"))
         return func.with_body(lower.visit_stmt(func.body))
 
     made: Pass = run

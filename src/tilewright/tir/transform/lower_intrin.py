@@ -20,6 +20,7 @@ from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.function_attributes import TARGET
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext, function_pass
 from tilewright.tir import op as tir_op
@@ -261,7 +262,7 @@ def LowerIntrin() -> Pass:
 
     @functools.partial(function_pass, opt_level=0, name="tir.LowerIntrin", func_type=PrimFunc)
     def run(func: PrimFunc, mod: IRModule, ctx: PassContext) -> PrimFunc:
-        target = func.attrs.get("target")
+        target = TARGET.get(func)
         if target is None:
             return lower_intrin(func)
         return lower_intrin(func, target.features.has_fma, target.kind.name)

@@ -41,6 +41,7 @@ from dataclasses import dataclass, field
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.ir.iter_var import CommReducer
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Var
 from tilewright.ir.transform import Pass
@@ -351,11 +352,11 @@ def lower_thread_allreduce(func: PrimFunc) -> PrimFunc:
     ------
     TilewrightError : the function has no target; threads reduce where not all come to; an extent is not constant
     """
-    target = func.attrs.get("target")
+    target = TARGET.get(func)
     if target is None:
         raise TilewrightError("LowerThreadAllreduce needs functions with the attribute target")
     warp = int(target.attrs.get("thread_warp_size", 1)) if target.kind.name in _SHUFFLE_KINDS else 1
-    body = _Lower(warp, str(func.attrs.get("global_symbol", "main"))).visit_stmt(func.body)
+    body = _Lower(warp, GLOBAL_SYMBOL.get(func, "main")).visit_stmt(func.body)
     return func if body is func.body else func.with_body(body)
 
 

@@ -18,6 +18,7 @@ from tilewright.arith.analyzer import Analyzer
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.ir.prim_expr import IntImm, PrimExpr, Ramp, Var
 from tilewright.ir.transform import Pass
 from tilewright.ir.type import PointerType, PrimType
@@ -185,11 +186,11 @@ def lower_warp_memory(func: PrimFunc) -> PrimFunc:
     ------
     TilewrightError : the function has no target, or stores and reads that do not fit (see the head of this file)
     """
-    target = func.attrs.get("target")
+    target = TARGET.get(func)
     if target is None:
         raise TilewrightError("LowerWarpMemory needs functions with the attribute target")
     warp = max(int(target.attrs.get("thread_warp_size", 1)), 1)
-    body = _Kernels(warp, str(func.attrs.get("global_symbol", "main"))).visit_stmt(func.body)
+    body = _Kernels(warp, GLOBAL_SYMBOL.get(func, "main")).visit_stmt(func.body)
     return func if body is func.body else func.with_body(body)
 
 

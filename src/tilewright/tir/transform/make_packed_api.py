@@ -27,6 +27,7 @@ import functools
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import DEVICE_TYPE, GLOBAL_SYMBOL, TARGET
 from tilewright.ir.memory import Buffer
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import register_intrin
@@ -35,6 +36,7 @@ from tilewright.ir.type import PointerType, PrimType
 from tilewright.tir import op as tir_op
 from tilewright.tir.expr import Call, IntImm, Load, PrimExpr, StringImm, Var
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import CALLING_CONV
 from tilewright.tir.stmt import AssertStmt, AttrStmt, Evaluate, LetStmt, Stmt, Store, seq
 from tilewright.tir.visitor import StmtExprMutator
 
@@ -222,14 +224,14 @@ def type_code(value: PrimExpr) -> int:
 
 def make_packed_api(func: PrimFunc, device_type: int = 1) -> PrimFunc:
     """``func`` with the packed C signature; one that has it already stays."""
-    if func.attrs.get("calling_conv") == 1:
+    if CALLING_CONV.get(func) == 1:
         return func
-    symbol = func.attrs.get("global_symbol")
+    symbol = GLOBAL_SYMBOL.get(func)
     if symbol is None:
         raise TilewrightError("MakePackedAPI needs the attribute global_symbol: the function's exported name")
     name = str(symbol)
-    target = func.attrs.get("target")
-    binder = _Binder(func, name, int(func.attrs.get("device_type", getattr(target, "device_type", device_type))))
+    target = TARGET.get(func)
+    binder = _Binder(func, name, int(DEVICE_TYPE.get(func, getattr(target, "device_type", device_type))))
     for index, param in enumerate(func.params):
         binder.bind(index, param)
     binder.finish()
@@ -255,7 +257,7 @@ def make_packed_api(func: PrimFunc, device_type: int = 1) -> PrimFunc:
         body = LetStmt(var, value, body)
     body = seq(Evaluate(check), body, Evaluate(tir_op.ret(ops.const(0, "int32"))))
     params = (binder.args, codes, num_args, out_value, out_code, Var("resource_handle", "handle"))
-    attrs = {**func.attrs, "calling_conv": 1}
+    attrs = {**func.attrs, CALLING_CONV.key: 1}
     return PrimFunc(params, body, PrimType("int32"), {}, attrs)
 
 

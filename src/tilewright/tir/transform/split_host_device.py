@@ -31,11 +31,19 @@ from typing import Any
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import PointerType
 from tilewright.tir.expr import Call, IterVar, PrimExpr, StringImm
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import (
+    CALLING_CONV,
+    DEVICE_THREAD_AXES,
+    DYNAMIC_SHARED_MEMORY,
+    IS_GLOBAL_FUNCTION,
+    NOALIAS,
+)
 from tilewright.tir.stmt import Allocate, AttrStmt, Evaluate, Stmt
 from tilewright.tir.transform.common import body_pass
 from tilewright.tir.visitor import StmtMutator, StmtVisitor, free_vars
@@ -96,11 +104,11 @@ class _Launch(StmtVisitor):
 class _Splitter(StmtMutator):
     def __init__(self, func: PrimFunc) -> None:
         super().__init__()
-        for name in ("global_symbol", "target"):
-            if name not in func.attrs:
-                raise TilewrightError(f"SplitHostDevice needs functions with the attribute {name}")
-        self.name = str(func.attrs["global_symbol"])
-        self.target = func.attrs["target"]
+        for needed in (GLOBAL_SYMBOL, TARGET):
+            if not needed.has(func):
+                raise TilewrightError(f"SplitHostDevice needs functions with the attribute {needed.key}")
+        self.name = GLOBAL_SYMBOL.of(func)
+        self.target = TARGET.of(func)
         self.kernels: list[PrimFunc] = []
         self.alignments: dict[Any, PrimExpr] = {}
 
@@ -115,16 +123,16 @@ class _Splitter(StmtMutator):
         used = free_vars(s)
         params = [v for v in used if v.dtype == "handle"] + [v for v in used if v.dtype != "handle"]
         attrs = {
-            "calling_conv": DEVICE_KERNEL,
-            "global_symbol": kernel,
-            "target": self.target,
-            "tir.device_thread_axis": tuple(axis for axis, _ in launch.axes.values()),
-            "tir.is_global_func": True,
-            "tir.noalias": True,
+            CALLING_CONV.key: DEVICE_KERNEL,
+            GLOBAL_SYMBOL.key: kernel,
+            TARGET.key: self.target,
+            DEVICE_THREAD_AXES.key: tuple(axis for axis, _ in launch.axes.values()),
+            IS_GLOBAL_FUNCTION.key: True,
+            NOALIAS.key: True,
         }
         numbers = [extent for _, extent in launch.axes.values()]
         if launch.shared_bytes is not None:
-            attrs["tir.device_use_dyn_shared_memory"] = True
+            attrs[DYNAMIC_SHARED_MEMORY.key] = True
             numbers.append(launch.shared_bytes)
         body: Stmt = s
         for param in reversed(params):
@@ -143,7 +151,7 @@ def split_host_device(func: PrimFunc) -> list[PrimFunc]:
         return [func]
     host = getattr(splitter.target, "host", None)
     rest = func.with_body(body)
-    rest = rest.without_attr("target") if host is None else rest.with_attr("target", host)
+    rest = rest.without_attr(TARGET.key) if host is None else rest.with_attr(TARGET.key, host)
     return [rest, *splitter.kernels]
 
 
@@ -153,10 +161,10 @@ def SplitHostDevice() -> Pass:
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
         result = mod.copy()
         for var, func in mod.items():
-            if isinstance(func, PrimFunc) and func.attrs.get("calling_conv") != DEVICE_KERNEL:
+            if isinstance(func, PrimFunc) and CALLING_CONV.get(func) != DEVICE_KERNEL:
                 result[var], *kernels = split_host_device(func)
                 for kernel in kernels:
-                    result[str(kernel.attrs["global_symbol"])] = kernel
+                    result[GLOBAL_SYMBOL.of(kernel)] = kernel
         return result
 
     return ModulePass(run, PassInfo(0, "tir.SplitHostDevice"))

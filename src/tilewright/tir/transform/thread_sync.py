@@ -32,6 +32,7 @@ import numpy as np
 from tilewright.arith.analyzer import Analyzer
 from tilewright.ir import prim_ops as ops
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.ir.prim_expr import IntImm, Let, PrimExpr, Ramp, Var
 from tilewright.ir.prim_functor import same_items
 from tilewright.ir.transform import Pass
@@ -511,9 +512,9 @@ def thread_sync(func: PrimFunc, scope: str) -> PrimFunc:
     ------
     TilewrightError : a barrier is needed, or stands, where not all threads of a block come to
     """
-    target = func.attrs.get("target")
+    target = TARGET.get(func)
     warp_size = 32 if target is None else max(int(target.attrs.get("thread_warp_size", 1)), 1)
-    body = _Sync(scope, str(func.attrs.get("global_symbol", "main")), warp_size).visit_stmt(func.body)
+    body = _Sync(scope, GLOBAL_SYMBOL.get(func, "main"), warp_size).visit_stmt(func.body)
     return func if body is func.body else func.with_body(body)
 
 

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 from tilewright.arith.analyzer import Analyzer
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL
 from tilewright.ir.prim_expr import PrimExpr, Var
 from tilewright.ir.transform import Pass
 from tilewright.tir.expr import IterVar, Range
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import FROM_SCHEDULE
 from tilewright.tir.stmt import AttrStmt, For, ForKind, Stmt
 from tilewright.tir.transform.common import function_pass
 from tilewright.tir.visitor import StmtExprMutator
@@ -88,9 +90,9 @@ def unify_thread_binding(func: PrimFunc) -> PrimFunc:
     ------
     ValueError : one axis has two extents in one kernel
     """
-    if func.attrs.get("from_legacy_te_schedule"):
+    if FROM_SCHEDULE.on(func):
         return func
-    body = _Unify(str(func.attrs.get("global_symbol", "main"))).visit_stmt(func.body)
+    body = _Unify(GLOBAL_SYMBOL.get(func, "main")).visit_stmt(func.body)
     return func if body is func.body else func.with_body(body)
 
 

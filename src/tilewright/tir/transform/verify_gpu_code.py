@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL
 from tilewright.ir.transform import Pass
 from tilewright.tir.function import PrimFunc
 from tilewright.tir.transform.common import function_pass
@@ -23,7 +24,7 @@ def VerifyGPUCode(constraints: Mapping[str, Any]) -> Pass:
     def check(func: PrimFunc) -> PrimFunc:
         problems = gpu_code_problems(func, constraints)
         if problems:
-            name = func.attrs.get("global_symbol", "main")
+            name = GLOBAL_SYMBOL.get(func, "main")
             raise TilewrightError(f"VerifyGPUCode: in {name} " + "; ".join(problems))
         return func
 

@@ -8,6 +8,7 @@ Refused, for a target with the key ``gpu`` or ``hls``, because no thread axis is
 from __future__ import annotations
 
 from tilewright.ir.errors import TilewrightError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL, TARGET
 from tilewright.ir.transform import Pass
 from tilewright.tir.analysis import host_accesses
 from tilewright.tir.function import PrimFunc
@@ -20,7 +21,7 @@ def check_memory(func: PrimFunc) -> PrimFunc:
     if found:
         loops = sorted({f"{name} (in loops over {', '.join(around)})" for name, around in found.items() if around})
         unbound = f"Not bound to threads: {'; '.join(loops)}. " if loops else ""
-        target, symbol = func.attrs["target"], func.attrs.get("global_symbol", "main")
+        target, symbol = TARGET.of(func), GLOBAL_SYMBOL.get(func, "main")
         raise TilewrightError(
             f"Memory verification failed: the host's part of {symbol} touches {', '.join(found)}, which is memory of "
             f"the device of {target}. {unbound}Did you forget to bind loops to threads? "

@@ -13,6 +13,7 @@ from tilewright.arith import Analyzer
 from tilewright.ir.errors import UnsupportedError
 from tilewright.ir.module import IRModule
 from tilewright.ir.type import PointerType
+from tilewright.relay.function_attributes import GLOBAL_SYMBOL
 from tilewright.target import Target
 from tilewright.tir import PrimFunc, expr, stmt
 from tilewright.tir.visitor import substitute
@@ -37,7 +38,7 @@ class _Writer:
     """Walks one function."""
 
     def __init__(self, func: PrimFunc, sram: int) -> None:
-        self.name, self.sram = str(func.attrs["global_symbol"]), sram
+        self.name, self.sram = GLOBAL_SYMBOL.of(func), sram
         self.stream = Stream()
         self.stream.layer(self.name)
         self.memories: dict[expr.Var, _Memory] = {}

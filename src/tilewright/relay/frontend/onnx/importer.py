@@ -53,6 +53,7 @@ from tilewright.relay.frontend.onnx.loading import (
 from tilewright.relay.frontend.onnx.plain import plain_model
 from tilewright.relay.frontend.onnx.registry import DEFAULT_DOMAINS, Converter, find_converter
 from tilewright.relay.frontend.onnx.strings import StringTable, is_text
+from tilewright.relay.function_attributes import OUTPUT_NAMES
 from tilewright.relay.transform.simplify.fold_constant import constant_value, fold_constant
 from tilewright.relay.visitor import substitute
 from tilewright.runtime import ndarray as nd
@@ -276,7 +277,7 @@ class GraphImporter:
         params = {v.name_hint: self.params[v.name_hint] for v in self._param_vars() if v in used}
         ordered = [*self.inputs.values(), *(v for v in self._param_vars() if v in used)]
         module = IRModule.from_expr(Function(ordered, body))
-        return module.with_attr("output_names", list(named)), params
+        return module.with_attr(OUTPUT_NAMES.key, list(named)), params
 
     def _param_vars(self) -> list[Var]:
         return [v for name in self.params if isinstance(v := self.values.get(name), Var)]

@@ -12,6 +12,7 @@ from tilewright.ir.attrs import Attrs
 from tilewright.ir.expr import RelayExpr
 from tilewright.ir.type import Type
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.function_attributes import PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE
 from tilewright.relay.op import layout_rules
 from tilewright.relay.op.attributes import call
 from tilewright.relay.op.definition import OpDef, OpPattern, TypeSolver
@@ -112,4 +113,4 @@ def function_on_device(function: Function, param_devices: Sequence[Any], result_
     if len(param_devices) != len(function.params):
         raise ValueError(f"the function has {len(function.params)} parameters; got {len(param_devices)} devices")
     types = [device_type_of(d) for d in param_devices]
-    return function.with_attr({"param_device_types": types, "result_device_type": device_type_of(result_device)})
+    return function.with_attr({PARAM_DEVICE_TYPES.key: types, RESULT_DEVICE_TYPE.key: device_type_of(result_device)})

@@ -34,6 +34,7 @@ from tilewright.ir.expr import GlobalVar, RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.op import Op
 from tilewright.ir.type import FuncType, RefType, TensorType, TupleType, Type
+from tilewright.relay import function_attributes
 from tilewright.relay.adt import (
     Clause,
     Constructor,
@@ -298,7 +299,7 @@ class _Differentiator:
     def function(self, func: Function, chain: Var) -> RelayExpr:
         """A function that takes the chain of its caller as its last parameter."""
         own = Var("chain", _CHAIN)
-        if func.attrs.get(CHECKPOINT):
+        if function_attributes.CHECKPOINT.on(func):
             return Function([own], self.checkpoint(func, own))
         params = [self.bound(p, annotate=True) for p in func.params]
         result = _paired(func.ret_type or func.body.checked_type)
@@ -329,7 +330,7 @@ class _MarkCheckpoints(ExprMutator):
 
     def visit_call(self, expr: Call) -> RelayExpr:
         if isinstance(expr.op, Op) and expr.op.name == CHECKPOINT:
-            return Call(Function([], self.visit(expr.args[0]), attrs={CHECKPOINT: 1}), ())
+            return Call(Function([], self.visit(expr.args[0]), attrs={function_attributes.CHECKPOINT.key: 1}), ())
         return super().visit_call(expr)
 
 

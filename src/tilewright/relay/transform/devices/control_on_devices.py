@@ -21,6 +21,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.adt import Constructor, Match
 from tilewright.relay.expr import Call, Constant, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple
+from tilewright.relay.function_attributes import PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE
 from tilewright.relay.op.annotation.devices import device_copy
 from tilewright.relay.transform.common import TypedMutator, is_closed, open_children
 from tilewright.relay.transform.devices.device_domains import DeviceDomains, result_of
@@ -31,7 +32,6 @@ from tilewright.runtime.device import cpu
 from tilewright.target.target import Target
 
 CPU = cpu().device_type
-PARAMS, RESULT = "param_device_types", "result_device_type"  # which PlanDevices notes on functions; main keeps them
 
 
 def has_control_flow(mod: IRModule) -> bool:
@@ -139,4 +139,8 @@ class _Writer(TypedMutator):
             return expr
         *_, result = (result_of(part).device for part in self.domains.of(expr).parts)
         made = expr.replace(body=self._operand(expr.body, result))
-        return made if expr is self.domains.mod["main"] else made.without_attr(PARAMS).without_attr(RESULT)
+        return (
+            made
+            if expr is self.domains.mod["main"]
+            else made.without_attr(PARAM_DEVICE_TYPES.key).without_attr(RESULT_DEVICE_TYPE.key)
+        )

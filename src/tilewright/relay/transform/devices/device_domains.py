@@ -35,6 +35,7 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
+from tilewright.relay.function_attributes import PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE
 from tilewright.relay.transform.common import call_of, is_closed, open_children
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.device import Device, cpu
@@ -305,12 +306,12 @@ class DeviceDomains:
         self._same(func.body, result, func.body)
         for var, domain in zip(func.params, params, strict=True):
             self._same(var, domain, var)
-        if "result_device_type" not in func.attrs:
+        if not RESULT_DEVICE_TYPE.has(func):
             return
-        result_type = int(func.attrs["result_device_type"])
+        result_type = RESULT_DEVICE_TYPE.of(func)
         stated = domain_of(func.body.checked_type, result_type, "the function's result_device_type")
         unify(result, stated, func.body)
-        for var, domain, device in zip(func.params, params, func.attrs["param_device_types"], strict=True):
+        for var, domain, device in zip(func.params, params, PARAM_DEVICE_TYPES.of(func), strict=True):
             cause = f"the function's param_device_types, for %{var.name_hint},"
             unify(domain, domain_of(var.checked_type, int(device), cause), var)
 

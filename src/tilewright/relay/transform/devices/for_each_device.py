@@ -43,6 +43,7 @@ from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo, Seq
 from tilewright.ir.type import TupleType, Type
 from tilewright.relay.analysis import data_operands, device_types
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.function_attributes import DEVICE_TYPE, PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE, TARGET
 from tilewright.relay.op.annotation.devices import DeviceCopyAttrs
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, map_primitives, open_children
 from tilewright.relay.transform.devices.device_domains import device_name
@@ -144,7 +145,7 @@ class _Part:
         values = [self.inside[call] for call in self.results]
         types: list[Type] = [v.checked_type for v in values]
         body = values[0] if len(values) == 1 else Tuple(values).with_checked_type(TupleType(types))
-        devices = {"param_device_types": [self.device] * len(self.params), "result_device_type": self.device}
+        devices = {PARAM_DEVICE_TYPES.key: [self.device] * len(self.params), RESULT_DEVICE_TYPE.key: self.device}
         return Function(list(self.params.values()), body, body.checked_type, attrs=devices)
 
 
@@ -254,13 +255,13 @@ def ForEachDevice(targets: Mapping[int, Target], passes: Sequence[Pass], name: s
 
 def device_marks(target: Target, device: int) -> dict[str, Any]:
     """The attributes that tell a primitive function what it is to be lowered for, and where its tensors are."""
-    return {"target": str(target)} | ({"device_type": device} if device != target.device_type else {})
+    return {TARGET.key: str(target)} | ({DEVICE_TYPE.key: device} if device != target.device_type else {})
 
 
 def _with_target(func: Function, device: int, target: Target) -> Function:
     """``func``, whose primitive functions know what they are to be lowered for."""
     marks = device_marks(target, device)
-    result = map_primitives(func, lambda f: f if "target" in f.attrs else f.with_attr(marks))
+    result = map_primitives(func, lambda f: f if TARGET.has(f) else f.with_attr(marks))
     assert isinstance(result, Function)
     return result
 
@@ -268,7 +269,7 @@ def _with_target(func: Function, device: int, target: Target) -> Function:
 def names_devices(mod: IRModule) -> bool:
     """Whether a program says where parts of it run."""
     functions = [f for _, f in mod.items() if isinstance(f, Function) and not is_closed(f)]
-    return any("result_device_type" in f.attrs for f in functions) or any(
+    return any(RESULT_DEVICE_TYPE.has(f) for f in functions) or any(
         call_of(expr, "on_device") or call_of(expr, "device_copy")
         for func in functions
         for expr in post_order(func, open_children)
@@ -277,10 +278,9 @@ def names_devices(mod: IRModule) -> bool:
 
 def device_of(func: Any, default: int) -> int:
     """Where the tensors of a primitive function or kernel of a program for several devices are: its marks tell."""
-    attrs = func.attrs if isinstance(func, Function) else func.get_attrs()
-    if "device_type" in attrs:
-        return int(attrs["device_type"])
-    return Target(attrs["target"]).device_type if "target" in attrs else default
+    if DEVICE_TYPE.has(func):
+        return int(DEVICE_TYPE.of(func))
+    return Target(TARGET.of(func)).device_type if TARGET.has(func) else default
 
 
 def target_of(targets: Mapping[int, Target], device: int) -> Target:

@@ -48,6 +48,7 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
+from tilewright.relay.function_attributes import PARAM_DEVICE_TYPES, RESULT_DEVICE_TYPE
 from tilewright.relay.op.annotation.devices import device_copy, device_type_of, on_device
 from tilewright.relay.transform.common import call_of, is_closed, open_children
 from tilewright.relay.transform.devices.device_domains import DeviceDomains, result_of
@@ -138,7 +139,7 @@ class _Writer(ExprMutator):
         func = Function(
             expr.params, self._operand(expr.body, result), expr.ret_type, expr.type_params, expr.attrs, expr.span
         )
-        return func.with_attr({"param_device_types": params, "result_device_type": result})
+        return func.with_attr({PARAM_DEVICE_TYPES.key: params, RESULT_DEVICE_TYPE.key: result})
 
     def visit_let(self, expr: Let) -> RelayExpr:
         device = self.domains.device(expr)

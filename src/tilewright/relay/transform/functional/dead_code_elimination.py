@@ -25,6 +25,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo
 from tilewright.relay.adt import Constructor
 from tilewright.relay.expr import Call, Function, Let, RefCreate, RefRead, RefWrite, Var
+from tilewright.relay.function_attributes import PRIMITIVE
 from tilewright.relay.visitor import ExprMutator, direct_children
 
 
@@ -44,7 +45,7 @@ def _has_effect(root: RelayExpr) -> bool:
                 if expr.op.get_attr("TOpIsStateful"):
                     return True
             elif isinstance(expr.op, Function):
-                if not expr.op.attrs.get("Primitive"):
+                if not PRIMITIVE.on(expr.op):
                     stack.append(expr.op.body)
             elif not isinstance(expr.op, Constructor):
                 return True

@@ -23,13 +23,14 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.call_graph import CallGraph
 from tilewright.relay.expr import Call, Function, Let, Var
+from tilewright.relay.function_attributes import COMPILER, INLINE, PRIMITIVE
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, direct_children, post_order_visit
 
 
 def _is_open(func: RelayExpr) -> bool:
     """Whether a function may be opened up: fused and external ones may not."""
-    return isinstance(func, Function) and not (func.attrs.get("Primitive") or func.attrs.get("Compiler"))
+    return isinstance(func, Function) and not (PRIMITIVE.on(func) or COMPILER.on(func))
 
 
 class _Inliner(ExprMutator):
@@ -66,7 +67,7 @@ class _Inliner(ExprMutator):
             return self.closures.get(op)
         if isinstance(op, GlobalVar) and op in self.mod:
             func = self.mod[op]
-            if _is_open(func) and func.attrs.get("Inline") and not _mentions(func, op):
+            if _is_open(func) and INLINE.on(func) and not _mentions(func, op):
                 inlined: Function = func
                 return inlined
         return None
@@ -171,7 +172,7 @@ def Inline() -> Pass:
             func = _GlobalInliner(inlined).visit(mod[name])
             assert isinstance(func, Function)
             result[mod.get_global_var(name)] = func
-            if func.attrs.get("Inline") and graph.ref_count(name) and not graph.leads_to_itself(name):
+            if INLINE.on(func) and graph.ref_count(name) and not graph.leads_to_itself(name):
                 inlined[name] = func
         for name in inlined:
             del result[name]
@@ -197,7 +198,7 @@ def InlineExternal() -> Pass:
     """
 
     def inline(mod: IRModule, ctx: PassContext) -> IRModule:
-        functions = {v.name_hint: f for v, f in mod.items() if isinstance(f, Function) and f.attrs.get("Compiler")}
+        functions = {v.name_hint: f for v, f in mod.items() if isinstance(f, Function) and COMPILER.on(f)}
         if not functions:
             return mod
         result = mod.copy()

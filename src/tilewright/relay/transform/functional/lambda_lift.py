@@ -32,11 +32,10 @@ from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import Type
 from tilewright.relay.analysis import free_type_vars, free_vars
 from tilewright.relay.expr import Call, Function, Let, Var
+from tilewright.relay.function_attributes import CLOSURE
 from tilewright.relay.transform.common import is_closed
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator, substitute
-
-CLOSURE = "Closure"
 
 
 def _typed(name: str, type_: Type) -> Var:
@@ -74,7 +73,7 @@ class _Lifted:
         inner = self.inside(inner)
         outer_types = free_type_vars(func)
         if captured:
-            self.functions[var] = Function(params, inner, None, outer_types, {CLOSURE: 1})
+            self.functions[var] = Function(params, inner, None, outer_types, {CLOSURE.key: 1})
             return Call(var, captured)
         self.functions[var] = inner.replace(type_params=(*outer_types, *inner.type_params))
         return var
@@ -119,7 +118,7 @@ def LambdaLift() -> Pass:
             if not isinstance(func, Function) or is_closed(func):
                 continue
             # a function that an earlier run has lifted gives a closure: that one stays
-            inner = func.body if func.attrs.get(CLOSURE) else None
+            inner = func.body if CLOSURE.on(func) else None
             if isinstance(inner, Function):
                 result[var] = func.replace(body=lifted.inside(inner))
             else:

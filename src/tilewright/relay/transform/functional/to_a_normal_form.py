@@ -27,6 +27,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo
 from tilewright.relay.adt import Clause, Constructor, Match
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Var
+from tilewright.relay.function_attributes import PRIMITIVE
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.transform.common import open_children
 from tilewright.relay.visitor import ExprMutator, direct_children
@@ -35,7 +36,7 @@ from tilewright.relay.visitor import ExprMutator, direct_children
 def _is_atomic(expr: RelayExpr) -> bool:
     """Whether the expression is used as it is, without a name."""
     if isinstance(expr, Function):
-        return bool(expr.attrs.get("Primitive"))
+        return PRIMITIVE.on(expr)
     return isinstance(expr, (Var, GlobalVar, Op, Constant, Constructor))
 
 
@@ -89,7 +90,7 @@ class _Converter(ExprMutator):
         )
 
     def visit_function(self, expr: Function) -> RelayExpr:
-        if expr.attrs.get("Primitive"):
+        if PRIMITIVE.on(expr):
             return expr
         return expr.replace(body=self._closed(expr, len(expr.params), expr.body))
 
@@ -120,7 +121,7 @@ class _BlockConverter(_Converter):
 
 def _converted(expr: RelayExpr, converter: type[_Converter]) -> RelayExpr:
     if isinstance(expr, Function):
-        if expr.attrs.get("Primitive"):
+        if PRIMITIVE.on(expr):
             return expr
         return expr.replace(body=converter(expr.body).convert(expr.body))
     return converter(expr).convert(expr)

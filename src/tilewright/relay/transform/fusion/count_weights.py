@@ -17,10 +17,9 @@ from __future__ import annotations
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.relay.expr import Constant, Function
+from tilewright.relay.function_attributes import NETWORK_WEIGHTS
 from tilewright.relay.transform.common import is_closed, map_primitives, open_children
 from tilewright.relay.visitor import post_order
-
-NETWORK_WEIGHTS = "network_weights"
 
 
 def CountWeights() -> Pass:
@@ -33,7 +32,7 @@ def CountWeights() -> Pass:
         counted = mod.copy()
         for var, func in mod.functions.items():
             if isinstance(func, Function) and not is_closed(func):
-                counted[var] = map_primitives(func, lambda f: f.with_attr(NETWORK_WEIGHTS, size))
+                counted[var] = map_primitives(func, lambda f: f.with_attr(NETWORK_WEIGHTS.key, size))
         return counted
 
     return ModulePass(run, PassInfo(0, "CountWeights"))

@@ -22,6 +22,7 @@ from tilewright.ir.expr import RelayExpr
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, Pass, PassContext, PassInfo
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.function_attributes import PRIMITIVE
 from tilewright.relay.transform.common import open_children
 from tilewright.relay.visitor import ExprMutator, substitute
 
@@ -32,7 +33,7 @@ class _Defuser(ExprMutator):
 
     def visit_call(self, expr: Call) -> RelayExpr:
         post = super().visit_call(expr)
-        if isinstance(post, Call) and isinstance(post.op, Function) and post.op.attrs.get("Primitive"):
+        if isinstance(post, Call) and isinstance(post.op, Function) and PRIMITIVE.on(post.op):
             return substitute(post.op.body, dict(zip(post.op.params, post.args, strict=True)))
         return post
 

@@ -6,6 +6,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.ir.transform import PassContext, Sequential
 from tilewright.relay.expr import Function
+from tilewright.relay.function_attributes import PRIMITIVE
 from tilewright.relay.transform.fusion.fuse_ops import FuseOps
 from tilewright.relay.transform.hook_passes import SimplifyInference
 from tilewright.relay.transform.infer_type import InferType
@@ -19,5 +20,5 @@ def extract_fused_functions(mod: IRModule) -> dict[str, Function]:
     """
     with PassContext(opt_level=3):
         fused = Sequential([InferType(), SimplifyInference(), FuseOps(3)])(mod)
-    kernels = [e for e in post_order(fused["main"]) if isinstance(e, Function) and e.attrs.get("Primitive")]
+    kernels = [e for e in post_order(fused["main"]) if isinstance(e, Function) and PRIMITIVE.on(e)]
     return {str(structural_hash(kernel)): kernel for kernel in kernels}

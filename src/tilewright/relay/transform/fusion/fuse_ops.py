@@ -33,6 +33,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.function_attributes import PRIMITIVE
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import is_closed, open_children, typed_function_pass
 from tilewright.relay.visitor import ExprMutator, post_order
@@ -324,7 +325,7 @@ class _FuseMutator(ExprMutator):
 
     def _close(self, group: _Node, body: RelayExpr, type_: Type) -> RelayExpr:
         parts = self.parts.pop(group)
-        func = Function(list(parts.params.values()), body.with_checked_type(type_), type_, attrs={"Primitive": 1})
+        func = Function(list(parts.params.values()), body.with_checked_type(type_), type_, attrs={PRIMITIVE.key: 1})
         return Call(func, list(parts.params))
 
     def visit_function(self, expr: Function) -> RelayExpr:

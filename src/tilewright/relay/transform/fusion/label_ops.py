@@ -19,20 +19,19 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Function
+from tilewright.relay.function_attributes import HASH
 from tilewright.relay.transform.common import map_primitives, typed_function_pass
-
-HASH = "hash"
 
 
 def hash_of(func: Function) -> str:
     """The label of a function, or what it would be."""
-    known = func.attrs.get(HASH)
+    known = HASH.get(func)
     return str(known) if known is not None else f"{structural_hash(func) & (2**64 - 1):016x}"
 
 
 def labelled(func: Function) -> Function:
     """``func`` with its hash."""
-    return func.with_attr(HASH, hash_of(func))
+    return func.with_attr(HASH.key, hash_of(func))
 
 
 def LabelOps() -> Pass:

@@ -29,12 +29,12 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay import op as relay_op
 from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.function_attributes import COMPILER, PACKED_WEIGHTS, PRIMITIVE
 from tilewright.relay.transform.common import open_children, typed_function_pass
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import ExprMutator, bind
 from tilewright.runtime.ndarray import array, numpy_view
 
-PACKED_WEIGHTS = "PackedWeights"
 """attribute of a kernel: which of its parameters are packed"""
 
 Packing = Sequence[tuple[int, int]]
@@ -61,7 +61,7 @@ def _unpacked(weight: RelayExpr, parts: Packing, shape: Sequence[int]) -> RelayE
 
 def without_packing(func: Function) -> tuple[Function, list[int]]:
     """A kernel as it was before its weights were packed, and which parameters are."""
-    packed = [int(i) for i in func.attrs.get(PACKED_WEIGHTS, ())]
+    packed = [int(i) for i in PACKED_WEIGHTS.get(func, ())]
     if not packed:
         return func, []
     plain = InferType()(IRModule.from_expr(_Plain([func.params[i] for i in packed]).plain(func)))["main"]
@@ -79,7 +79,7 @@ class _Plain(ExprMutator):
 
     def plain(self, func: Function) -> Function:
         body = self.visit(func.body)
-        attrs = {k: v for k, v in func.attrs.items() if k != PACKED_WEIGHTS}
+        attrs = {k: v for k, v in func.attrs.items() if k != PACKED_WEIGHTS.key}
         params = [self.found.get(p, p) for p in func.params]
         return Function(params, body, func.ret_type, func.type_params, attrs)
 
@@ -101,7 +101,7 @@ class _Packer(ExprMutator):
     def visit_call(self, expr: Call) -> RelayExpr:
         post = super().visit_call(expr)
         assert isinstance(post, Call)
-        if not isinstance(post.op, Function) or not post.op.attrs.get("Primitive") or "Compiler" in post.op.attrs:
+        if not isinstance(post.op, Function) or not PRIMITIVE.on(post.op) or COMPILER.has(post.op):
             return post
         constant = [i for i, arg in enumerate(post.args) if isinstance(arg, Constant)]
         found: dict[int, Packing] = {}
@@ -120,7 +120,7 @@ def _packed_call(call: Call, packings: Mapping[int, Packing]) -> Call:
         args[i] = Constant(array(packed_array(numpy_view(weight.data), parts)))
         params[i] = Var(old.name_hint, TensorType([extent for _, extent in parts], weight.data.dtype))
         unpacked[old] = _unpacked(params[i], parts, weight.data.shape)
-    attrs = {**dict(func.attrs.items()), PACKED_WEIGHTS: sorted(packings)}
+    attrs = {**dict(func.attrs.items()), PACKED_WEIGHTS.key: sorted(packings)}
     made = Function(params, bind(func.body, unpacked), func.ret_type, func.type_params, attrs)
     return Call(made, args, call.attrs, call.type_args, call.span)
 

@@ -38,6 +38,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType
 from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.function_attributes import REINTERPRET, TARGET
 from tilewright.relay.op.attributes import ints
 from tilewright.relay.op.attributes import padding as padding_of
 from tilewright.relay.op.definition import OpPattern
@@ -51,7 +52,6 @@ from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.target.target import Target
 from tilewright.topi.nn import conv2d_rows_to_merge
 
-REINTERPRET = "Reinterpret"  # attribute of a function whose reshapes of parameters and of the result compute nothing
 _CONV = "nn.contrib_conv2d_NCHWc"
 _Shape = tuple[int, ...]
 
@@ -77,7 +77,7 @@ def merge_rows(func: Function, target: Target) -> Function:
         shape = (out_chunks, chunks * height * width, 1, 1, *blocks)
         merged |= {x: x, w: _reshaped(w, TensorType(shape, _tensor(w).dtype))}
     body = reshape(_MergedRows(conv, rows, merged).visit(func.body), _tensor(func.body).concrete_shape, allowzero=True)
-    typed = infer_type(Function(func.params, body, func.ret_type, attrs={**func.attrs, REINTERPRET: 1}))
+    typed = infer_type(Function(func.params, body, func.ret_type, attrs={**func.attrs, REINTERPRET.key: 1}))
     assert isinstance(typed, Function)
     return typed
 
@@ -108,7 +108,7 @@ class _Merger:
     def __call__(self, func: Function) -> Function:
         label = hash_of(func)
         if label not in self.known:
-            self.known[label] = merge_rows(func, Target(func.attrs.get("target", self.target)))
+            self.known[label] = merge_rows(func, Target(TARGET.get(func, self.target)))
         return self.known[label]
 
 

@@ -35,6 +35,7 @@ from tilewright.ir.prim_expr import IntImm
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.expr import Call, Function, Let, Tuple
+from tilewright.relay.function_attributes import IS_SPECIALIZATION, RESULT_DEVICE_TYPE, ROOM, TAKES_ROOM
 from tilewright.relay.op.tensor.unary import copy
 from tilewright.relay.op.transform.join import concatenate
 from tilewright.relay.op.vm import append
@@ -45,10 +46,6 @@ from tilewright.relay.type_infer import infer_expr, infer_module
 from tilewright.relay.visitor import ExprMutator, post_order
 from tilewright.runtime.device import cpu
 from tilewright.target.target import Target
-
-ROOM = "room"  # of a primitive function: pairs of a parameter's index and the axis along which it has room
-VERSION = "version"  # of a version of main
-TAKES_ROOM = "takes_room"  # of main: the indices of parameters
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ def GrowInPlace() -> Pass:
 
     def run(mod: IRModule, ctx: PassContext) -> IRModule:
         target = Target.current()
-        several = "result_device_type" in mod["main"].attrs
+        several = RESULT_DEVICE_TYPE.has(mod["main"])
         if (
             several
             or not isinstance(mod["main"], Function)
@@ -93,7 +90,7 @@ def _concatenations(func: Function) -> _Joins:
         type_, past = node.checked_type, parts.fields[0].checked_type
         assert isinstance(type_, TensorType) and isinstance(past, TensorType)
         axis = int(call.attrs.axis) % len(type_.shape)  # type: ignore[union-attr]
-        unknown = not isinstance(past.shape[axis], IntImm) or func.attrs.get(VERSION)
+        unknown = not isinstance(past.shape[axis], IntImm) or IS_SPECIALIZATION.on(func)
         if unknown and dt.nbytes(type_.dtype) * 8 == dt.bits(type_.dtype):
             found[node] = _join_of(parts.fields[0], axis)
     return found
@@ -179,7 +176,7 @@ def _entries(mod: IRModule) -> list[Function]:
     functions = [f for f in mod.functions.values() if isinstance(f, Function)]
     main = mod["main"]
     assert isinstance(main, Function)
-    return [main, *(f for f in functions if f.attrs.get(VERSION))]
+    return [main, *(f for f in functions if IS_SPECIALIZATION.on(f))]
 
 
 def _grown(mod: IRModule, joins: _Joins) -> IRModule:
@@ -242,7 +239,7 @@ def MarkRoom() -> Pass:
             if isinstance(func, Function) and not is_closed(func):
                 changed[var] = marker.visit(func)
         if taken := growth.taken():
-            changed["main"] = changed["main"].with_attr(TAKES_ROOM, taken)
+            changed["main"] = changed["main"].with_attr(TAKES_ROOM.key, taken)
         return infer_module(changed)
 
     return ModulePass(run, PassInfo(0, "MarkRoom"))
@@ -264,7 +261,7 @@ class _Marker(ExprMutator):
             return post
         assert isinstance(post.op, Function)
         room = tuple((i, axis) for i, arg in enumerate(expr.args) for axis in sorted(self._axes(arg)))
-        return post.replace(op=post.op.with_attr(ROOM, room)) if room else post
+        return post.replace(op=post.op.with_attr(ROOM.key, room)) if room else post
 
     def _axes(self, arg: RelayExpr) -> set[int]:
         return {axis for atom in self.flow.atoms(arg) for axis in self.strides.get(atom, ())}

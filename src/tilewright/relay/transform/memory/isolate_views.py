@@ -33,6 +33,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.function_attributes import PRIMITIVE
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.op.transform.reshape import Reshape, ReshapeLike
 from tilewright.relay.op.views import is_reshape, tensor_bytes, view_of
@@ -71,7 +72,7 @@ def _alone(expr: Call, post: Call) -> RelayExpr:
     """``post``, which is ``expr`` of new arguments, as a kernel of its own."""
     params = [Var(f"p{i}", arg.checked_type) for i, arg in enumerate(expr.args)]
     body = Call(expr.op, params, expr.attrs, expr.type_args, expr.span)
-    return Call(Function(params, body, expr.checked_type, attrs={"Primitive": 1}), post.args)
+    return Call(Function(params, body, expr.checked_type, attrs={PRIMITIVE.key: 1}), post.args)
 
 
 class _Isolator(ExprMutator):

@@ -32,11 +32,11 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TensorType, Type
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, Var, const
+from tilewright.relay.function_attributes import CLOSURE
 from tilewright.relay.op import memory, vm
 from tilewright.relay.op.views import ALIGNMENT
 from tilewright.relay.transform.common import is_closed, open_children
 from tilewright.relay.transform.devices.for_each_device import device_of
-from tilewright.relay.transform.functional.lambda_lift import CLOSURE
 from tilewright.relay.transform.functional.to_a_normal_form import to_a_normal_form
 from tilewright.relay.type_infer import infer_module
 from tilewright.relay.visitor import ExprMutator
@@ -66,9 +66,7 @@ def ManifestAlloc(target_host: Any = None, targets: Any = None) -> Pass:
             if isinstance(func, Function) and not is_closed(func):
                 # a lifted function that makes a closure is a function whose body is one
                 whole[var] = (
-                    func.replace(body=to_a_normal_form(func.body))
-                    if func.attrs.get(CLOSURE)
-                    else to_a_normal_form(func)
+                    func.replace(body=to_a_normal_form(func.body)) if CLOSURE.on(func) else to_a_normal_form(func)
                 )
         result = infer_module(whole).copy()
         changed = False

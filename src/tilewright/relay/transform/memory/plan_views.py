@@ -37,6 +37,16 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.ir.type import TensorType, TupleType
 from tilewright.relay.data_flow import DataFlow, Entry, refuse_callee, tensor_types
 from tilewright.relay.expr import Call, Constant, Function, Tuple, TupleGetItem, Var
+from tilewright.relay.function_attributes import (
+    COMPILER,
+    DEVICE_TYPE,
+    IN_PLACE,
+    OFFSETS,
+    PRIMITIVE,
+    RUN_ONCE,
+    TARGET,
+    VIEW,
+)
 from tilewright.relay.op.views import View, is_reshape, tensor_bytes
 from tilewright.relay.transform.common import TypedMutator, call_of, is_closed, typed_function_pass
 from tilewright.relay.transform.fusion.label_ops import labelled
@@ -85,7 +95,7 @@ class _Steps(DataFlow):
             return self._add(step)
         if not isinstance(expr.op, Function) or not is_closed(expr.op):
             raise refuse_callee(expr.op)
-        if expr.op.attrs.get("Compiler"):
+        if COMPILER.on(expr.op):
             return self._add(step)
         if len(inputs) == len(step.types) == 1 and _is_reshape(expr.op) and self.steps[inputs[0].node].call:
             step.reshapes = True
@@ -156,7 +166,9 @@ class _Marker(TypedMutator):
         if expr in self.plan.views:
             return self._view(expr, *self.plan.views[expr])
         post = super().visit_call(expr)
-        marks = {"run_once": 1} if expr in self.plan.once else {"view": "reshape"} if expr in self.plan.reshapes else {}
+        marks = (
+            {RUN_ONCE.key: 1} if expr in self.plan.once else {VIEW.key: "reshape"} if expr in self.plan.reshapes else {}
+        )
         if not marks:
             return post
         assert isinstance(post, Call) and isinstance(post.op, Function)
@@ -168,11 +180,11 @@ class _Marker(TypedMutator):
         values = [item for arg in expr.args for item in _fields(self.visit(arg))]
         found = view_of_kernel(func, len(values))
         assert found is not None
-        target = {name: func.attrs[name] for name in ("target", "device_type") if name in func.attrs}
+        target = {a.key: a.of(func) for a in (TARGET, DEVICE_TYPE) if a.has(func)}
         parts = [_copy(values[i], target) if n in copied else values[i] for n, i in enumerate(found[1])]
         params = [Var(f"p{i}", part.checked_type) for i, part in enumerate(parts)]
         body = Call(func.body.op, [Tuple(params)] if view.joins else params, func.body.attrs)
-        marks = {"Primitive": 1, "view": "join" if view.joins else "cut", "offsets": view.offsets}
+        marks = {PRIMITIVE.key: 1, VIEW.key: "join" if view.joins else "cut", OFFSETS.key: view.offsets}
         canonical = infer_type(Function(params, body, expr.checked_type, attrs=marks))
         return Call(canonical, parts, span=expr.span)
 
@@ -192,9 +204,9 @@ def _copy(value: RelayExpr, target: dict[str, Any]) -> RelayExpr:
     type_ = value.checked_type
     param = Var("p0", type_).with_checked_type(type_)
     body = Call(Op.get("copy"), [param]).with_checked_type(type_)
-    func = infer_type(labelled(Function([param], body, type_, attrs={"Primitive": 1} | target)))
+    func = infer_type(labelled(Function([param], body, type_, attrs={PRIMITIVE.key: 1} | target)))
     assert isinstance(func, Function)
-    return Call(func.with_attr("in_place", 1), [value]).with_checked_type(type_)
+    return Call(func.with_attr(IN_PLACE.key, 1), [value]).with_checked_type(type_)
 
 
 def _makes_ready(func: Function) -> bool:

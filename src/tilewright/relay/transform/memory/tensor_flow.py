@@ -15,6 +15,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.type import TensorType, TupleType, Type
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Function, If, Let, RefCreate, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.function_attributes import COMPILER
 from tilewright.relay.op.definition import OpPattern
 from tilewright.relay.transform.common import is_closed, open_children
 
@@ -95,7 +96,7 @@ class TensorFlow:
         op = call.op
         if isinstance(op, Op) and (op.get_attr("TNonComputational") or _reads_flat(op)):
             return call.args
-        if isinstance(op, Op) or (is_closed(op) and not op.attrs.get("Compiler")):  # type: ignore[attr-defined]
+        if isinstance(op, Op) or (is_closed(op) and not COMPILER.on(op)):
             return [a for a in call.args if isinstance(self.values.get(a, NOTHING), tuple)]
         return call.args if self.callees(call) is None else ()
 

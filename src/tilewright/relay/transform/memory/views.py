@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tilewright.relay.expr import Call, Function, Tuple, Var
+from tilewright.relay.function_attributes import IN_PLACE
 from tilewright.relay.op.views import ALIGNMENT, View, view_of
 
 
@@ -33,7 +34,7 @@ def view_of_kernel(func: Function, num_inputs: int) -> tuple[View, list[int]] | 
 
 def moves_only(func: Function) -> bool:
     """Whether a fused function may be a view, or copies a tensor into one."""
-    return view_of(func.body) is not None or bool(func.attrs.get("in_place"))
+    return view_of(func.body) is not None or IN_PLACE.on(func)
 
 
 @dataclass(slots=True)

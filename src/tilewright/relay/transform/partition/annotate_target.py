@@ -39,6 +39,7 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
+from tilewright.relay.function_attributes import COMPOSITE
 from tilewright.relay.op.annotation import compiler_begin, compiler_end
 from tilewright.relay.op.contrib.register import COMPILERS, Refusal, get_pattern_table, load_compiler
 from tilewright.relay.transform.common import call_of, is_closed, typed_function_pass
@@ -75,7 +76,7 @@ def takes_operator(compiler: str, call: Call) -> object:
 
 def composite_compiler(func: RelayExpr) -> str | None:
     """The compiler whose composite function this is: what its name begins with."""
-    name = str(func.attrs.get("Composite", "")) if isinstance(func, Function) else ""
+    name = COMPOSITE.get(func, "") if isinstance(func, Function) else ""
     return name.partition(".")[0] if "." in name else None
 
 
@@ -89,11 +90,7 @@ class _Annotator(ExprMutator):
 
     def children(self, expr: RelayExpr) -> Sequence[RelayExpr]:
         """Composite functions, and those that a compiler has already, stay as they are."""
-        return (
-            ()
-            if is_closed(expr) or (isinstance(expr, Function) and "Composite" in expr.attrs)
-            else direct_children(expr)
-        )
+        return () if is_closed(expr) or (isinstance(expr, Function) and COMPOSITE.has(expr)) else direct_children(expr)
 
     def _choose(self, call: Call) -> str:
         """The first of the compilers that takes what is called."""

@@ -20,6 +20,7 @@ from tilewright.relay.dataflow_pattern.groups import Group, PatternGrouper
 from tilewright.relay.dataflow_pattern.language import pattern_order, sub_patterns
 from tilewright.relay.dataflow_pattern.matcher import DFPatternMatcher
 from tilewright.relay.expr import Call, Constant, Function, Var
+from tilewright.relay.function_attributes import COMPOSITE
 from tilewright.relay.op.contrib.register import Refusal, get_pattern_table
 from tilewright.relay.transform.common import TypedMutator, open_children
 from tilewright.relay.transform.partition.annotate_target import AnnotateTarget, takes_operator
@@ -117,7 +118,7 @@ def _places(
             if not isinstance(node, Call):
                 continue
             inner = post_order(node.op.body) if isinstance(node.op, Function) else [node]
-            composite = str(node.op.attrs.get("Composite", "")) if isinstance(node.op, Function) else ""
+            composite = COMPOSITE.get(node.op, "") if isinstance(node.op, Function) else ""
             for expr in inner:
                 if isinstance(expr, Call) and expr.span is not None and expr.span.source_name.name == "operator":
                     found[expr.span.line] = _Place(name, composite)

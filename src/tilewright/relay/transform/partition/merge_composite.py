@@ -27,6 +27,7 @@ from tilewright.ir.op import Op
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.dataflow_pattern import DFPattern, partition
 from tilewright.relay.expr import Call, Function
+from tilewright.relay.function_attributes import COMPOSITE
 from tilewright.relay.transform.common import typed_function_pass
 from tilewright.relay.type_infer import infer_expr
 
@@ -78,7 +79,7 @@ def MergeComposite(pattern_table: Sequence[Any]) -> Pass:
     def merge(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         merged: RelayExpr = func
         for entry in entries:
-            merged = infer_expr(partition(entry.pattern, merged, {"Composite": entry.name}, entry.accepts), mod)
+            merged = infer_expr(partition(entry.pattern, merged, {COMPOSITE.key: entry.name}, entry.accepts), mod)
         return merged
 
     return typed_function_pass(merge, "MergeComposite")

@@ -36,6 +36,7 @@ from tilewright.ir.transform import ModulePass, Pass, PassContext, PassInfo
 from tilewright.ir.type import TupleType, Type
 from tilewright.relay.annotated_regions import AnnotatedRegion, AnnotatedRegionSet
 from tilewright.relay.expr import Call, Constant, Function, Let, Tuple, TupleGetItem, Var
+from tilewright.relay.function_attributes import COMPILER, GLOBAL_SYMBOL, INLINE, PRIMITIVE
 from tilewright.relay.name_transforms import mangle_module_name, sanitize_name
 from tilewright.relay.op.annotation import compiler_end
 from tilewright.relay.transform.common import call_of, is_closed, open_children
@@ -181,7 +182,7 @@ class _Partitioner(_OpenMutator):
         """The call of a new function, or ``body`` itself where the function would not pay."""
         func, args = self._bound(Function(outline.params, body, type_), outline)
         name = self._name(region)
-        marks = {"Inline": 1, "Compiler": region.target, "global_symbol": name, "Primitive": 1}
+        marks = {INLINE.key: 1, COMPILER.key: region.target, GLOBAL_SYMBOL.key: name, PRIMITIVE.key: 1}
         if not self._pays(func.replace(attrs=marks)):
             return substitute(body, dict(zip(outline.params, outline.args, strict=True)))
         var = GlobalVar(name)
@@ -195,7 +196,7 @@ class _Partitioner(_OpenMutator):
         cost = self.options.cost(infer_expr(func, self.mod))  # type: ignore[arg-type]
         if not isinstance(cost, RegionCost):
             raise TilewrightError(
-                f"the cost of @{func.attrs['global_symbol']} is a {type(cost).__name__}; the cost model gives a "
+                f"the cost of @{GLOBAL_SYMBOL.of(func)} is a {type(cost).__name__}; the cost model gives a "
                 "RegionCost(external, host, transfers), in seconds"
             )
         return cost.pays

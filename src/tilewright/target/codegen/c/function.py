@@ -29,6 +29,7 @@ from tilewright.target.codegen.source.names import KEYWORDS, c_type, string_lite
 from tilewright.target.codegen.source.statements import StatementPrinter, Uses, prepare
 from tilewright.tir.expr import Call, StringImm, Var
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import NOALIAS
 from tilewright.tir.stmt import AttrStmt, For, Stmt
 from tilewright.tir.visitor import free_vars
 
@@ -309,6 +310,6 @@ def print_function(func: PrimFunc, source: Source) -> str:
     if not name.isidentifier() or name in KEYWORDS:
         raise TilewrightError(f"the function name {name!r} cannot be used in C; choose another")
     func, uses, alignments = prepare(func)
-    restrict = bool(func.attrs.get("tir.noalias", False))
+    restrict = NOALIAS.on(func)
     FunctionPrinter(source, name, uses, alignments, restrict).function(func)
     return name

@@ -12,6 +12,7 @@ from typing import Any
 
 from tilewright.ir import dtype as dt
 from tilewright.ir import prim_ops as ops
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL
 from tilewright.ir.prim_expr import And, Cast, Not, Or, PrimExpr
 from tilewright.ir.type import PointerType, PrimType
 from tilewright.target.codegen.common import host
@@ -56,7 +57,7 @@ def _call(name: str, *args: Any) -> PrimExpr:
 def _function(name: str, ib: IRBuilder, *params: Any) -> PrimFunc:
     variables: list[Any] = [p.asobject() if isinstance(p, BufferVar) else p for p in params]
     ib.emit(T.ret(ops.const(0, "int32")))
-    return PrimFunc(variables, ib.get(), None, {}, {"global_symbol": name})
+    return PrimFunc(variables, ib.get(), None, {}, {GLOBAL_SYMBOL.key: name})
 
 
 def _column(table: Any, kind: int, row: Any) -> PrimExpr:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from tilewright.ir.errors import TilewrightError, UnsupportedError
+from tilewright.ir.function_attributes import GLOBAL_SYMBOL
 from tilewright.ir.prim_functor import DEPTH_STEP, ensure_room
 from tilewright.ir.type import PointerType
 from tilewright.target import intrinsics
@@ -279,7 +280,7 @@ class Emitter(StmtFunctor[str], ABC):
 
 def exported_name(func: PrimFunc) -> str:
     """The name of ``func`` for others."""
-    symbol = func.attrs.get("global_symbol")
+    symbol = GLOBAL_SYMBOL.get(func)
     if symbol is None:
         raise TilewrightError("a function to build needs the attribute global_symbol: its exported name")
     return str(symbol)

@@ -11,6 +11,7 @@ from tilewright.target.codegen.llvm.builder import Unit
 from tilewright.target.codegen.llvm.function import FunctionEmitter
 from tilewright.target.features import CpuFeatures
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import NOALIAS
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def emit_function(func: PrimFunc, features: CpuFeatures) -> UnitText:
     """
     name = exported_name(func)
     unit = Unit(features, name)
-    FunctionEmitter(unit, restrict=bool(func.attrs.get("tir.noalias", False))).function(func)
+    FunctionEmitter(unit, restrict=NOALIAS.on(func)).function(func)
     if name in unit.declarations:
         raise TilewrightError(
             f"the function {name} calls a function of the same name, of the C library or another; give it another name"

@@ -22,6 +22,7 @@ from tilewright.target.codegen.nvptx.math import MathEmitter
 from tilewright.target.codegen.nvptx.matrices import MatrixEmitter
 from tilewright.tir.expr import Call, IntImm, PrimExpr, Var
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import NOALIAS
 from tilewright.tir.stmt import Allocate, AttrStmt, Stmt
 from tilewright.tir.visitor import StmtVisitor
 
@@ -47,7 +48,7 @@ class KernelEmitter(MatrixEmitter, MathEmitter, StatementEmitter):
     # ---- the kernel ----
     def signature(self, func: PrimFunc) -> str:
         """Pointers to global memory, and numbers."""
-        parameters, alone = [], " noalias" if func.attrs.get("tir.noalias", False) else ""
+        parameters, alone = [], " noalias" if NOALIAS.on(func) else ""
         known = _alignments(func.body)
         for i, param in enumerate(func.params):
             if param.dtype == "handle":

@@ -29,6 +29,7 @@ from tilewright.tir.expr import (
     Var,
 )  # fmt: skip
 from tilewright.tir.function import PrimFunc
+from tilewright.tir.function_attributes import DYNAMIC_SHARED_MEMORY, NOALIAS
 from tilewright.tir.stmt import Allocate, AttrStmt, For, ForKind, Store
 from tilewright.tir.visitor import StmtVisitor
 
@@ -67,8 +68,8 @@ class KernelPrinter(StatementPrinter):
     # ---- the kernel ----
     def signature(self, func: PrimFunc) -> str:
         """Pointers and numbers, then dynamic shared memory."""
-        parameters = [self._parameter(p, bool(func.attrs.get("tir.noalias", False))) for p in func.params]
-        if func.attrs.get("tir.device_use_dyn_shared_memory"):
+        parameters = [self._parameter(p, NOALIAS.on(func)) for p in func.params]
+        if DYNAMIC_SHARED_MEMORY.on(func):
             parameters.append(f"__local uchar* {DYNAMIC_SHARED}")
         return f"__kernel void {self.name}({', '.join(parameters)})"
 

@@ -20,6 +20,7 @@ from tilewright.ir.errors import UnsupportedError
 from tilewright.relay.backend.c_region import aligned, c_region, c_tensor
 from tilewright.relay.backend.contrib.dnnl.serializer import DNNLSerializer
 from tilewright.relay.expr import Function
+from tilewright.relay.function_attributes import GLOBAL_SYMBOL
 from tilewright.runtime.module import Module
 from tilewright.target.codegen.c.code import CCode, emit_source
 from tilewright.target.codegen.c.generator import source_module
@@ -45,7 +46,7 @@ static int32_t {symbol}_kernel(const char* text, DLTensor** tensors, int32_t cou
 
 def compile_to_c(func: Function) -> Module:
     """The module of C source of an external function."""
-    symbol = str(func.attrs["global_symbol"])
+    symbol = GLOBAL_SYMBOL.of(func)
     serializer = DNNLSerializer(symbol, func)
     serializer.to_json()
     source, _ = emit_source([], Target("c"))

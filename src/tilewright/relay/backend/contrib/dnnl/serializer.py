@@ -13,6 +13,7 @@ from typing import Any
 from tilewright.ir.expr import RelayExpr
 from tilewright.relay.backend.json_serializer import Entry, JSONSerializer, attribute_strings
 from tilewright.relay.expr import Call, Function, Var
+from tilewright.relay.function_attributes import COMPOSITE, GLOBAL_SYMBOL, PARTITIONED_FROM
 from tilewright.relay.op.contrib.dnnl import Fused
 from tilewright.runtime.module import Module
 from tilewright.runtime.onednn import create_json_module
@@ -23,16 +24,16 @@ class DNNLSerializer(JSONSerializer):
 
     def kernel(self, call: Call) -> tuple[str, dict[str, Any], list[Entry]]:
         """Name, attributes and inputs of a call."""
-        if not (isinstance(call.op, Function) and "Composite" in call.op.attrs):
+        if not (isinstance(call.op, Function) and COMPOSITE.has(call.op)):
             return super().kernel(call)
         fused = Fused(call.op.body)
         given = dict(zip(call.op.params, call.args, strict=True))
         operands = [*fused.root.args, *(e for e in (fused.bias, fused.summand) if e is not None)]
         attrs = attribute_strings(fused.activation) if fused.activation is not None else {}
         attrs |= attribute_strings(fused.root)
-        pattern = str(call.op.attrs.get("PartitionedFromPattern", ""))
+        pattern = PARTITIONED_FROM.get(call.op, "")
         inputs = [entry for operand in operands for entry in self.visit(_given(operand, given))]
-        return fused.name, attrs | {"PartitionedFromPattern": [[pattern]]}, inputs
+        return fused.name, attrs | {PARTITIONED_FROM.key: [[pattern]]}, inputs
 
 
 def _given(operand: RelayExpr, given: dict[Var, RelayExpr]) -> RelayExpr:
@@ -42,6 +43,6 @@ def _given(operand: RelayExpr, given: dict[Var, RelayExpr]) -> RelayExpr:
 
 def compile_to_json(func: Function) -> Module:
     """The module of an external function, of type ``dnnl_json``."""
-    symbol = str(func.attrs["global_symbol"])
+    symbol = GLOBAL_SYMBOL.of(func)
     serializer = DNNLSerializer(symbol, func)
     return create_json_module(symbol, serializer.to_json(), serializer.constants)
