@@ -44,16 +44,22 @@ _STAGES = {
 
 
 class DumpIR(PassInstrument):
-    """Writes the module after each pass to a numbered file."""
+    """Writes the module after each pass to a numbered file; InferType, where it does something."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.count = 0
+        self._before: IRModule | None = None
+
+    def run_before_pass(self, mod: IRModule, info: PassInfo) -> None:
+        """Note what InferType is given."""
+        self._before = mod if info.name == "InferType" else None
 
     def run_after_pass(self, mod: IRModule, info: PassInfo) -> None:
         """Write the module's text."""
-        self.write(info.name, str(mod))
+        if mod is not self._before:
+            self.write(info.name, str(mod))
 
     def write(self, name: str, text: str, suffix: str = "txt") -> None:
         """Write one numbered file."""

@@ -17,19 +17,20 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 from tilewright.ir.budget import check_budget
-from tilewright.ir.errors import TilewrightError
+from tilewright.ir.errors import TilewrightError, did_you_mean
 from tilewright.ir.expr import BaseFunc
 from tilewright.ir.function_attributes import SKIP_OPTIMIZATION
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 from tilewright.runtime.error import TVMError
+from tilewright.runtime.registry import get_global_func
 
 _PACKAGES = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
 class PassInfo:
-    """The lowest opt level at which a pass runs, its name, and the passes it needs before it."""
+    """The lowest opt level at which a pass runs, its name, and the passes that ``Sequential`` runs right before it."""
 
     opt_level: int
     name: str
@@ -328,7 +329,11 @@ class FunctionPass(Pass):
 
 @dataclass(frozen=True, repr=False)
 class Sequential(Pass):
-    """Runs passes one after another, each where the context enables it."""
+    """Runs passes one after another, each where the context enables it.
+
+    The passes that an enabled one requires run right before it, whatever their own levels, as in TVM 0.8. A pass that
+    is called alone runs alone.
+    """
 
     passes: Sequence[Pass] = ()
     opt_level: int = 0
@@ -343,8 +348,45 @@ class Sequential(Pass):
         """Run the enabled passes in order."""
         for item in self.passes:
             if ctx.pass_enabled(item.info):
+                for name in item.info.required:
+                    mod = _required(name, item.info)(mod)
                 mod = item(mod)
         return mod
+
+
+# The packages whose passes are known by these names, "" by no more than their own: InferType, tir.Simplify.
+_PASSES_OF = {"": "relay", "relay": "relay", "relay._transform": "relay", "transform": "relay", "tir": "tir"}
+_PASSES_OF |= {"relay.transform": "relay", "tir.transform": "tir"}
+
+
+def _required(name: str, by: PassInfo) -> Pass:
+    """The pass of a name, with its defaults, that another requires.
+
+    It is one of Tilewright's, or what a global function ``relay._transform.NAME`` makes (``transform.NAME``, or
+    NAME itself).
+
+    Raises:
+        TilewrightError: there is none of the name, or it cannot be made without arguments.
+    """
+    package, _, short = name.rpartition(".")
+    known = importlib.import_module(f"tilewright.{_PASSES_OF[package]}.transform") if package in _PASSES_OF else None
+    keys = (name, f"transform.{name}", f"relay._transform.{name}")
+    make = getattr(known, short, None) or next(filter(None, (get_global_func(key, True) for key in keys)), None)
+    if make is None:
+        raise TilewrightError(
+            f"the pass {by.name} requires {name!r}{did_you_mean(name, dir(known))}, and there is no pass of that name; "
+            f"register a global function relay._transform.{short} that makes it"
+        )
+    try:
+        made = make()
+    except TypeError as error:
+        raise TilewrightError(
+            f"the pass {by.name} requires {name}, which cannot be made without arguments ({error}); "
+            f"put it before {by.name} in the Sequential"
+        ) from error
+    if not isinstance(made, Pass):
+        raise TilewrightError(f"the pass {by.name} requires {name!r}, which is no pass: {type(made).__name__}")
+    return made
 
 
 def module_pass(

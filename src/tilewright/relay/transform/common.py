@@ -134,9 +134,15 @@ def recognition_pass(recognizer: type[Recognizer], name: str) -> Pass:
 
 
 def typed_function_pass(
-    run: Callable[[Function, IRModule, PassContext], RelayExpr], name: str, opt_level: int = 0
+    run: Callable[[Function, IRModule, PassContext], RelayExpr],
+    name: str,
+    opt_level: int = 0,
+    required: Sequence[str] = ("InferType",),
 ) -> Pass:
-    """A pass that maps every open Relay function of a typed module with ``run``, and types the result."""
+    """A pass that maps every open Relay function of a typed module with ``run``, and types the result.
+
+    It types the module itself where it is called alone; ``required`` is what TVM 0.8 declares of a pass of its.
+    """
 
     def transform(mod: IRModule, ctx: PassContext) -> IRModule:
         result = infer_module(mod).copy()
@@ -151,4 +157,4 @@ def typed_function_pass(
                 changed = True
         return infer_module(result) if changed else result
 
-    return ModulePass(transform, PassInfo(opt_level, name))
+    return ModulePass(transform, PassInfo(opt_level, name, tuple(required)))

@@ -71,4 +71,4 @@ class _Lazy(ExprRewriter):
 
 def LazyGradientInit() -> Pass:
     """The pass; data flow in, data flow out."""
-    return typed_function_pass(lambda func, mod, ctx: _Lazy().visit(func), "LazyGradientInit")
+    return typed_function_pass(lambda func, mod, ctx: _Lazy().visit(func), "LazyGradientInit", required=())

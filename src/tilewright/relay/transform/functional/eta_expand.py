@@ -77,4 +77,4 @@ def EtaExpand(expand_constructor: bool = False, expand_global_var: bool = False)
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         return _Expander(tuple(kinds), mod).visit(func)
 
-    return typed_function_pass(run, "EtaExpand", 1)
+    return typed_function_pass(run, "EtaExpand", 1, required=())

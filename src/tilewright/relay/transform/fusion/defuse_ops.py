@@ -46,4 +46,4 @@ def DefuseOps() -> Pass:
         assert isinstance(result, Function)
         return result
 
-    return FunctionPass(run, PassInfo(0, "DefuseOps"), Function)
+    return FunctionPass(run, PassInfo(0, "DefuseOps", ("InferType",)), Function)

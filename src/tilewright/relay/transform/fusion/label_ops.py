@@ -40,4 +40,4 @@ def LabelOps() -> Pass:
     def label(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         return map_primitives(func, labelled)
 
-    return typed_function_pass(label, "LabelOps", 0)
+    return typed_function_pass(label, "LabelOps", 0, required=())

@@ -92,4 +92,4 @@ def ConvertLayout(desired_layouts: Mapping[str, Sequence[str]]) -> Pass:
     def canonicalize_and_convert(mod: IRModule, ctx: PassContext) -> IRModule:
         return convert.transform(CanonicalizeOps().transform(mod, ctx), ctx)
 
-    return ModulePass(canonicalize_and_convert, PassInfo(3, "ConvertLayout"))
+    return ModulePass(canonicalize_and_convert, PassInfo(3, "ConvertLayout", ("InferType", "CanonicalizeOps")))

@@ -151,4 +151,4 @@ def MergeCompilerRegions() -> Pass:
         _Merger(regions, func).run(func)
         return _Unmarker(regions).visit(func)
 
-    return typed_function_pass(merge, "MergeCompilerRegions")
+    return typed_function_pass(merge, "MergeCompilerRegions", required=())

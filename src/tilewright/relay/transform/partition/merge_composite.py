@@ -82,4 +82,4 @@ def MergeComposite(pattern_table: Sequence[Any]) -> Pass:
             merged = infer_expr(partition(entry.pattern, merged, {COMPOSITE.key: entry.name}, entry.accepts), mod)
         return merged
 
-    return typed_function_pass(merge, "MergeComposite")
+    return typed_function_pass(merge, "MergeComposite", required=())

@@ -185,7 +185,7 @@ def FoldConstant() -> Pass:
         folded = fold_constant(func)
         return folded
 
-    return typed_function_pass(fold, "FoldConstant", 2)
+    return typed_function_pass(fold, "FoldConstant", 2, required=())
 
 
 def FoldConstantExpr(expr: RelayExpr, mod: IRModule) -> RelayExpr:

@@ -64,7 +64,7 @@ def _pass(name: str, find: Finder, make: Maker, build: Builder) -> Pass:
         added = [v for group in replacer.variables.values() for v in group]
         return Function([*kept, *added], body, None, func.type_params, func.attrs)
 
-    return FunctionPass(run, PassInfo(4, name), Function)
+    return FunctionPass(run, PassInfo(4, name, ("DeadCodeElimination",)), Function)
 
 
 def dense_weight(expr: RelayExpr) -> Var | None:

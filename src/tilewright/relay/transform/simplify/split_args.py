@@ -56,4 +56,4 @@ def SplitArgs(max_function_args: int) -> Pass:
     def run(func: Function, mod: IRModule, ctx: PassContext) -> RelayExpr:
         return func if max_function_args < 0 else _Splitter(max_function_args - 1).visit(func)
 
-    return typed_function_pass(run, "SplitArgs", 1)
+    return typed_function_pass(run, "SplitArgs", 1, required=())
